@@ -122,6 +122,13 @@ pub struct ThreadEvent {
     pub comm: [u8; 16],
 }
 
+impl ThreadEvent {
+    /// The thread's name.
+    pub fn name(&self) -> String {
+        text(&self.comm)
+    }
+}
+
 /// `struct ws_dump`: one thread's books at one moment.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]

@@ -16,17 +16,20 @@
 
 pub mod backend;
 pub mod counter;
-pub mod probe;
-pub mod probes;
+pub mod host_capabilities;
 pub mod session;
 pub mod survey;
 pub mod target;
+pub mod uprobes;
 
 mod ahead;
+mod clock;
+mod cpus;
 mod error;
 mod event;
+mod period_jitter;
 mod places;
+mod slices;
 mod syscalls;
-mod uneven;
 
 pub use error::Error;

@@ -20,7 +20,6 @@ use rustix::{
     pipe::{PipeFlags, pipe_with},
     process::{Pid, PidfdFlags, WaitOptions, WaitStatus, pidfd_open},
 };
-
 use wallscope_procfs::process;
 
 use crate::{Error, session::command};

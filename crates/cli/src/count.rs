@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use wallscope_capture::probes::spec::{self, Spec};
+use wallscope_capture::uprobes::spec::{self, Spec};
 use wallscope_render::calls::Look;
 
 use crate::failure::Failure;

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 
 use anyhow::Context as _;
 use wallscope_capture::{
-    probe::{self, Finding, Setting, Tier},
+    host_capabilities::{self, Finding, Setting, Tier},
     survey::{self, Survey},
 };
 
@@ -43,11 +43,11 @@ pub struct Args {
 /// Runs the verb.
 pub fn run(args: Args) -> Result<(), Failure> {
     let text = match args.print {
-        Some(recipe) => recipe.text(&probe::settings(), &own_path()),
+        Some(recipe) => recipe.text(&host_capabilities::settings(), &own_path()),
         None => {
             let survey = args.pid.map(survey::of).transpose();
             let survey = survey.map_err(|e| Failure::of(e.exit_code(), e.into()))?;
-            let (findings, settings) = (probe::probe(), probe::settings());
+            let (findings, settings) = (host_capabilities::probe(), host_capabilities::settings());
             match (args.json, &survey) {
                 (true, _) => json(&findings, &settings, survey.as_ref()),
                 (false, None) => words(&findings, &settings),
@@ -79,7 +79,7 @@ fn best(findings: &[Finding]) -> Option<Tier> {
         Some(Tier::Ebpf)
     } else if !["proc_own", "child_schedstat"]
         .iter()
-        .all(|id| probe::allowed(findings, id))
+        .all(|id| host_capabilities::allowed(findings, id))
     {
         None
     } else if whole(Tier::Perf) {
@@ -94,7 +94,7 @@ fn verdict(findings: &[Finding]) -> &'static str {
         Some(Tier::Ebpf) => {
             "Everything the best backend (ebpf) needs is allowed: exact ledgers and all stacks."
         }
-        Some(Tier::Perf) if probe::allowed(findings, "other_memory") => {
+        Some(Tier::Perf) if host_capabilities::allowed(findings, "other_memory") => {
             "eBPF is refused. The perf backend works, for own processes that run (-p) and for \
              commands: exact computing and queueing times, stacks of running and waiting threads."
         }
@@ -103,11 +103,11 @@ fn verdict(findings: &[Finding]) -> &'static str {
              record -- CMD): exact computing and queueing times, stacks of running and waiting \
              threads. Processes that already run (-p) show without stacks of their waits."
         }
-        Some(_) if probe::allowed(findings, "other_memory") => {
+        Some(_) if host_capabilities::allowed(findings, "other_memory") => {
             "eBPF is refused. The proc backend works, for running processes (-p) and for commands: \
              exact computing and queueing times, stacks of waiting threads."
         }
-        Some(_) if probe::allowed(findings, "child_memory") => {
+        Some(_) if host_capabilities::allowed(findings, "child_memory") => {
             "eBPF is refused. The proc backend works best for what wallscope starts itself \
              (wallscope record -- CMD): exact computing and queueing times, stacks of waiting \
              threads. Processes that already run (-p) show without stacks."
@@ -168,7 +168,7 @@ fn json(findings: &[Finding], settings: &[Setting], survey: Option<&Survey>) -> 
     if let Some(survey) = survey {
         whole["process"] = process::json(survey);
     }
-    format!("{whole:#}\n")
+    wallscope_render::json::text(&whole)
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! What files of other tools leave to be done on this machine: stacks that were copied as raw memory
-//! are unwound, addresses get names.
+//! The second half of reading another tool's file: unwinding stacks that were copied as raw memory, and
+//! naming addresses.
 //!
-//! Both need the files that ran. They are looked for under their paths, and taken only where their
-//! build id is the recorded one, or, where none was recorded, where a file is still there: then
-//! the names may be those of a newer build, and that is said.
+//! Both need the files that ran. A file is looked for under its path, and used only if its build id is
+//! the recorded one. Where no build id was recorded, the file that is there now is used: its names may
+//! be those of a newer build, and a loss says so.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -18,17 +18,17 @@ use wallscope_unwind::native::{
 };
 
 /// Most memory of unwind tables, bytes.
-const TABLES: u64 = 1 << 30;
-/// Most frames of a stack.
-const FRAMES: usize = 1024;
+const MAX_TABLE_BYTES: u64 = 1 << 30;
+/// Most frames of a stack; deeper ones are truncated.
+const MAX_FRAMES: usize = 1024;
 
 /// Unwinds copied stacks by the tables of the files that were mapped.
 pub struct CopiedStacks {
     store: Option<TableStore<MemoryTables>>,
     unwinder: Unwinder,
-    /// Files by path and build id; `None`: not to be had.
+    /// Files by path and build id; `None`: missing, or of another build.
     files: BTreeMap<(String, String), Option<(File, FileKey)>>,
-    /// The mappings that the store has now, by process.
+    /// Generation of the mappings that the store has now, by process.
     loaded: BTreeMap<u32, u64>,
     /// Rights with which files are opened.
     rights: Rights,
@@ -38,7 +38,7 @@ impl CopiedStacks {
     /// An unwinder for a profile that belongs to the owner with these `rights`.
     pub fn new(rights: Rights) -> CopiedStacks {
         CopiedStacks {
-            store: TableStore::new(MemoryTables::new(), TABLES).ok(),
+            store: TableStore::new(MemoryTables::new(), MAX_TABLE_BYTES).ok(),
             unwinder: Unwinder::new(),
             files: BTreeMap::new(),
             loaded: BTreeMap::new(),
@@ -75,7 +75,7 @@ impl CopiedStacks {
                 }
             })
             .collect();
-        // Where it does not fit, its stacks end at once and say so.
+        // A process that does not fit has truncated stacks, each with its cause.
         let _ = store.set_process(stack.process, &specs);
         self.loaded.insert(stack.process, stack.generation);
     }
@@ -131,7 +131,7 @@ impl Unwind for CopiedStacks {
             tables,
             process,
             &registers,
-            FRAMES,
+            MAX_FRAMES,
             read,
             |_, _| 0,
             |_, _| 0,
@@ -148,7 +148,7 @@ impl Unwind for CopiedStacks {
             End::NotLoaded => StackEnd::TableNotLoaded,
             End::NoInfo => StackEnd::NoUnwindInfo,
             End::BadRule => StackEnd::BadRule,
-            // What was copied is a window of the stack.
+            // The copy is a window of the stack.
             End::Unreadable => StackEnd::WindowEnd,
             End::NoProgress => StackEnd::NoProgress,
         };
@@ -157,7 +157,7 @@ impl Unwind for CopiedStacks {
 }
 
 impl CopiedStacks {
-    /// The address of an offset in a file of the unwinder's; without a file it is one already.
+    /// The address of an offset in a file of the unwinder; without a file the offset is the address.
     fn address(&self, mappings: &BTreeMap<u64, Mapped>, file: u16, offset: u64) -> u64 {
         let key = self.store.as_ref().and_then(|s| s.file_key(file));
         let Some(key) = key.filter(|_| file != 0) else {
@@ -214,7 +214,7 @@ pub fn name(recording: &mut Recording, unnamed: Unnamed, rights: Rights) {
     recording.losses.extend(losses);
 }
 
-/// Whether the kernel lies where it lay while it was recorded.
+/// Whether the kernel is mapped at the address that it had while it was recorded.
 fn same_kernel(unnamed: Unnamed) -> bool {
     let Some(then) = unnamed.kernel_text.filter(|a| *a != 0) else {
         return false;

@@ -99,9 +99,15 @@ pub fn recording(path: &Path, reading: &Reading) -> Result<Recording, Failure> {
             }
             ReadError::Truncated => "copy it again, or record again".to_string(),
             ReadError::Damaged { .. } => "copy it again, or make it again".to_string(),
+            ReadError::Unsupported { remedy, .. } => remedy.clone(),
             ReadError::TooLarge { .. } => {
                 "is it a profile at all? If so, record for less time".to_string()
             }
+            ReadError::NotRead { convert, .. } => format!("convert it: {convert}"),
+            ReadError::UnknownLayout { .. } => {
+                "update wallscope, or save the file in an older version of its format".to_string()
+            }
+            ReadError::Ambiguous { choose, .. } => choose.clone(),
             ReadError::NoValues => "was anything running while it was made?".to_string(),
             ReadError::NoSuchValue { .. } => "choose one of them with --value".to_string(),
         };

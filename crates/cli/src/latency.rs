@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use wallscope_capture::probes::spec::{self, Spec};
-use wallscope_capture::probes::{self, Announced, Options, Watcher};
 use wallscope_capture::session::Stop;
 use wallscope_capture::target::Target;
+use wallscope_capture::uprobes::spec::{self, Spec};
+use wallscope_capture::uprobes::{self, Announced, Options, Watcher};
 use wallscope_model::calls::Calls;
 use wallscope_render::calls::{self, Look};
 
@@ -157,7 +157,7 @@ pub fn measure(asked: Asked) -> Result<(), Failure> {
         lines: 0,
         slow,
     };
-    let measured = probes::measure(&options, &mut teller).map_err(failed)?;
+    let measured = uprobes::measure(&options, &mut teller).map_err(failed)?;
     teller.clear();
     let result = &measured.calls;
     if let Some(mut file) = hlog {

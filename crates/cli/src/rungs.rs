@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use wallscope_capture::Error;
-use wallscope_capture::probes::{self, Measured, Options, spec::Spec};
 use wallscope_capture::session::Stop;
 use wallscope_capture::target::Target;
+use wallscope_capture::uprobes::{self, Measured, Options, spec::Spec};
 use wallscope_diagnose::ladder::{Cause, Ladder};
 use wallscope_model::calls::Calls;
 use wallscope_model::units::{count, ns};
@@ -293,7 +293,7 @@ fn measured(
             slowest: 5,
             each: false,
         };
-        match probes::measure(&options, &mut Teller::quiet()) {
+        match uprobes::measure(&options, &mut Teller::quiet()) {
             // One of them has just ended: the others are still there.
             Err(Error::NoSuchProcess { .. }) => {}
             outcome => return Ok(outcome),
@@ -422,7 +422,7 @@ mod tests {
         assert_eq!(spec, Spec::Place { module, offset });
         // What is asked for by the text is the same, but that a function may be called so.
         let name = "app".to_owned();
-        let parsed = wallscope_capture::probes::spec::parse(&text);
+        let parsed = wallscope_capture::uprobes::spec::parse(&text);
         let (module, offset) = (None, Some(offset));
         assert_eq!(
             parsed,

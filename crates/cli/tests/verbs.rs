@@ -578,6 +578,92 @@ fn what_is_not_in_a_recording_is_answered_with_what_is() {
     );
 }
 
+/// A line of its own, commands to a terminal, a change of the direction of writing, and the ends of HTML and of Markdown.
+const HOSTILE: &str =
+    "x\r\nINJECTED \x1b[31m\u{9b}2J\u{202e}fdp\u{2066}\x07\0\u{7f}\u{2028}</script><img src=a>`|";
+
+/// A recording in which every name that a target or its user chooses is hostile.
+fn hostile() -> wallscope_model::Recording {
+    let mut rec = synthetic::recording(2);
+    let name = |kept: &str| std::sync::Arc::<str>::from(format!("{kept}{HOSTILE}"));
+    rec.domain.target.push_str(HOSTILE);
+    rec.domain.notes.push(HOSTILE.into());
+    rec.contexts.iter_mut().for_each(|c| c.name = name(&c.name));
+    for p in &mut rec.processes {
+        (p.name, p.exe, p.cmdline) = (name(&p.name), name(&p.exe), name(&p.cmdline));
+    }
+    for f in &mut rec.functions {
+        (f.name, f.file) = (name(&f.name), name(&f.file));
+    }
+    rec.modules.iter_mut().for_each(|m| m.path = name(&m.path));
+    rec
+}
+
+#[test]
+fn names_do_no_harm_in_any_output() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("odd.pb.gz");
+    let rec = hostile();
+    std::fs::write(&path, pprof::write(&rec, &scale(&rec), Vec::new()).unwrap()).unwrap();
+    let path = path.to_str().unwrap();
+    let export = |format: &'static str| vec!["export", path, "--format", format];
+    let said = |arguments: &[&str]| {
+        let out = run(arguments);
+        let text = String::from_utf8(out.stdout).unwrap();
+        assert!(out.status.success(), "{arguments:?}");
+        assert!(text.contains('x'), "{arguments:?} says nothing");
+        let obeyed = |c: char| c != '\n' && wallscope_model::printable::is_obeyed(c);
+        if let Some(at) = text.find(obeyed) {
+            let from = text[..at]
+                .char_indices()
+                .rev()
+                .nth(40)
+                .map_or(0, |(i, _)| i);
+            panic!("{arguments:?} prints {:?}", &text[from..at + 4]);
+        }
+        assert!(
+            !text.contains("\nINJECTED"),
+            "{arguments:?} prints a line of the target's"
+        );
+        text
+    };
+    for arguments in [
+        vec!["report", path],
+        vec!["report", path, "--md"],
+        vec!["locks", path],
+        vec!["ladder", path],
+        vec!["diff", path, "--", path],
+        export("folded"),
+        export("svg"),
+        export("markdown"),
+        export("html"),
+        export("callgrind"),
+    ] {
+        let text = said(&arguments);
+        assert!(
+            !text.contains("<img src=a>") || !text.contains("<html"),
+            "{arguments:?}"
+        );
+    }
+    for arguments in [
+        vec!["report", path, "--json"],
+        vec!["ladder", path, "--json"],
+        vec!["diff", path, "--json", "--", path],
+        export("json"),
+        export("speedscope"),
+        export("firefox"),
+    ] {
+        let text = said(&arguments);
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert!(value.is_object(), "{arguments:?}");
+    }
+    // A reader of JSON gets the name as it is.
+    let report: serde_json::Value =
+        serde_json::from_str(&said(&["report", path, "--json"])).unwrap();
+    let thread = report["threads"][0]["name"].as_str().unwrap();
+    assert!(thread.ends_with(HOSTILE), "{thread:?}");
+}
+
 #[test]
 fn names_in_messages_do_nothing_to_a_terminal() {
     let dir = tempfile::tempdir().unwrap();

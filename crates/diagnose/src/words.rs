@@ -2,7 +2,7 @@
 
 use wallscope_model::BlockReason;
 
-/// So many CPUs.
+/// A number of CPUs.
 pub fn cpus(n: f64) -> String {
     match n {
         n if n < 0.1 => format!("{n:.2} CPUs"),
@@ -10,10 +10,10 @@ pub fn cpus(n: f64) -> String {
     }
 }
 
-/// A share of 1, rounded for reading.
+/// A share of 1 as a percentage, rounded for reading.
 pub(crate) fn share(v: f64) -> String {
     let p = v * 100.0;
-    // Next to nothing and to everything a digit more tells them apart.
+    // Near 0 and 100 % one more digit tells shares apart.
     if (p > 0.0 && p < 0.95) || (p > 99.0 && p < 99.95) {
         format!("{p:.1} %")
     } else {
@@ -21,7 +21,7 @@ pub(crate) fn share(v: f64) -> String {
     }
 }
 
-/// A length of time given in ns.
+/// A length of time, given in ns.
 pub(crate) fn time(ns: u64) -> String {
     let s = ns as f64 / 1e9;
     if s < 0.0095 {
@@ -33,6 +33,13 @@ pub(crate) fn time(ns: u64) -> String {
     } else {
         format!("{s:.0} s")
     }
+}
+
+/// A sentence as a clause: its first letter in lower case.
+pub(crate) fn clause(sentence: &str) -> String {
+    let mut letters = sentence.chars();
+    let first = letters.next().map(|c| c.to_lowercase().to_string());
+    format!("{}{}", first.unwrap_or_default(), letters.as_str())
 }
 
 /// `a`, `a and b`, `a, b and c`.

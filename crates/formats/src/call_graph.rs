@@ -1,9 +1,9 @@
 //! Functions and the calls between them → stacks.
 //!
-//! Profiles by instrumentation (callgrind, gprof, Python's) know what each function cost by itself
-//! and what each call to another cost in all, but not whole stacks. Here a function's cost is
-//! handed down from its callers: of what is spent under a function, each stack that leads to it
-//! gets the share that the calls along it have. Own costs come out exactly. Paths are followed
+//! Profiles by instrumentation (callgrind, gprof, Python's) have each function's own cost and the
+//! total cost of each call, but no whole stacks. Here a function's cost is handed down from its
+//! callers: each stack that leads to a function gets the share of its cost that the calls along the
+//! stack have. Own costs come out exactly. Paths are followed
 //! until their share is too small to matter; recursion ends a path, its cost staying where it
 //! closed.
 
@@ -14,7 +14,7 @@ use super::ReadError;
 use super::import::{Import, Kind};
 
 /// A function.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Node {
     pub name: String,
     /// Path of its module, empty where unknown.
@@ -23,8 +23,8 @@ pub(super) struct Node {
     pub file: String,
     /// The line it begins at, 0 where unknown.
     pub line: u32,
-    /// Whether it is a function of Python.
-    pub python: bool,
+    /// Its kind of code. [`FrameKind::Native`] becomes the kernel's where the module is.
+    pub kind: FrameKind,
 }
 
 #[derive(Default)]
@@ -42,20 +42,22 @@ pub(super) struct CallGraph {
     calls_of: Vec<u64>,
     edges: FxHashMap<(u32, u32), Edge>,
     room: u64,
+    limit: u64,
 }
 
 /// Paths below this share of all cost are not followed further.
-const LEAST: f64 = 1e-6;
-/// The deepest path.
-const DEEPEST: usize = 512;
-/// The most stacks that are made.
-const MOST: usize = 200_000;
+const MIN_SHARE: f64 = 1e-6;
+/// Most functions of a path.
+const MAX_DEPTH: usize = 512;
+/// Most stacks that are made.
+const MAX_STACKS: usize = 200_000;
 
 impl CallGraph {
     /// An empty graph that may take so many bytes.
     pub(super) fn new(memory: u64) -> CallGraph {
         CallGraph {
             room: memory,
+            limit: memory,
             ..CallGraph::default()
         }
     }
@@ -71,7 +73,7 @@ impl CallGraph {
             .checked_sub(size as u64)
             .ok_or(ReadError::TooLarge {
                 what: "what it describes needs more memory",
-                limit_mib: 0,
+                limit_mib: self.limit >> 20,
             })?;
         let id = self.nodes.len() as u32;
         self.ids.insert(node.clone(), id);
@@ -92,14 +94,14 @@ impl CallGraph {
         self.calls_of[of as usize] = calls;
     }
 
-    /// Calls from one function to another, and what they cost in all.
+    /// Calls from one function to another, and their cost in all.
     pub(super) fn call(&mut self, from: u32, to: u32, calls: u64, cost: u64) {
         let e = self.edges.entry((from, to)).or_default();
         e.calls = e.calls.saturating_add(calls);
         e.cost = e.cost.saturating_add(cost);
     }
 
-    /// Gives the stacks to `to`; returns what is to be said of them.
+    /// Gives the stacks to `to`; returns notes about them.
     pub(super) fn stacks(&self, to: &mut Import) -> Result<Vec<String>, ReadError> {
         let n = self.nodes.len();
         let context = to.thread(0, 0, "", "")?;
@@ -110,14 +112,9 @@ impl CallGraph {
                 "" => None,
                 path => Some(to.module(kind, path, "", 0)?),
             };
-            let kind = match kind {
-                ModuleKind::Kernel => FrameKind::Kernel,
-                _ => FrameKind::Native,
-            };
-            let kind = match node.python {
-                true => FrameKind::Python,
-                false if module.is_none() => FrameKind::Native,
-                false => kind,
+            let kind = match (node.kind, kind) {
+                (FrameKind::Native, ModuleKind::Kernel) if module.is_some() => FrameKind::Kernel,
+                (own, _) => own,
             };
             frames.push(to.named(kind, module, &node.name, &node.file, node.line)?);
         }
@@ -153,10 +150,10 @@ impl CallGraph {
             calls: &calls,
             made: 0,
         };
-        // What callers do not pay for begins at the function itself.
+        // Cost that no caller pays for begins at the function itself.
         let mut roots: Vec<(u32, f64)> = (0..n as u32)
             .map(|f| (f, (inclusive(f) - incoming[f as usize] as f64).max(0.0)))
-            .filter(|(_, cost)| *cost > total * LEAST)
+            .filter(|(_, cost)| *cost > total * MIN_SHARE)
             .collect();
         roots.sort_by(|a, b| b.1.total_cmp(&a.1));
         for (root, cost) in roots {
@@ -204,14 +201,14 @@ impl Walk<'_> {
             if value > 0 {
                 self.give(f, &path.clone(), value, to)?;
             }
-            if depth + 1 >= DEEPEST || self.made > MOST {
+            if depth + 1 >= MAX_DEPTH || self.made > MAX_STACKS {
                 continue;
             }
             for (callee, cost) in self.callees[f as usize].iter().rev() {
-                if path.contains(callee) || *cost as f64 * share < self.total * LEAST {
+                if path.contains(callee) || *cost as f64 * share < self.total * MIN_SHARE {
                     continue;
                 }
-                // The callee's own inclusive cost may differ from what its callers paid.
+                // The callee's own inclusive cost may differ from the sum that its callers paid.
                 let whole: f64 = self.graph.own[*callee as usize] as f64
                     + self.callees[*callee as usize]
                         .iter()
@@ -242,7 +239,7 @@ impl Walk<'_> {
         to.sample(self.context, stack, kind, None, (count, value), None)
     }
 
-    /// What rounding and short paths left over goes where the function was met first.
+    /// The rest from rounding and short paths goes to the first path of each function.
     fn rest(&mut self, to: &mut Import) -> Result<(), ReadError> {
         for f in 0..self.graph.nodes.len() as u32 {
             let left = self.graph.own[f as usize] - self.given[f as usize];

@@ -1,32 +1,36 @@
 //! callgrind's files ↔ recording.
 //!
+//! Known is version 1 of the format as Valgrind's manual defines it (callgrind, cachegrind, Xdebug,
+//! pprof and others write it): `version:` and `creator:` are optional, `events:` is not; costs are
+//! decimal or hexadecimal; parts add up. Another version is refused.
+//!
 //! The format has functions and calls between them, but no stacks: the cost of a function is split
-//! over its callers in proportion to what each call cost, level by level from the entry points
-//! ([`super::call_graph`]). Own costs of functions come out as `callgrind_annotate` says them, totals
-//! nearly so; which caller's caller had how much is an estimate, and the domain says so.
+//! over its callers in proportion to the cost of each call, level by level from the entry points
+//! ([`super::call_graph`]). Own costs of functions are those of `callgrind_annotate`, totals nearly
+//! so; the cost of a caller's caller is an estimate, and the domain says so.
 //!
 //! One event of the file is read: the one asked for, else the first.
 
 use std::io::{self, Write};
 
 use rustc_hash::FxHashMap;
-use wallscope_model::{Limit, Recording, Unit};
+use wallscope_model::{FrameKind, Limit, Recording, Unit};
 
 use super::call_graph::{CallGraph, Node};
 use super::import::{About, Import, number};
+use super::pprof::columns;
 use super::source::{Source, lines, pieces};
 use super::written::{Rows, left_out};
 use super::{Options, Read, ReadError, WriteOptions};
 
-/// Whether it is callgrind's.
+/// Creator of our own files. They never mark levels of recursion.
+const OWN: &str = "wallscope";
+
+/// Whether it is callgrind's: the one header that is not optional, and a function.
 pub(super) fn detect(head: &[u8]) -> bool {
-    if head.starts_with(b"# callgrind format") {
-        return true;
-    }
-    let mut lines = head.split(|c| *c == b'\n').take(40);
-    lines.any(|l| l.starts_with(b"events:")) && has(head, b"\nfn=(")
-        || head.starts_with(b"version:") && has(head, b"\ncreator:")
-        || head.starts_with(b"creator:") && has(head, b"\nfn=")
+    let mut lines = head.split(|c| *c == b'\n');
+    head.starts_with(b"# callgrind format")
+        || lines.any(|l| l.starts_with(b"events:")) && (has(head, b"\nfn=") || has(head, b"\nfl="))
 }
 
 fn has(head: &[u8], text: &[u8]) -> bool {
@@ -40,20 +44,31 @@ struct Names {
 }
 
 impl Names {
-    fn get(&mut self, text: &str) -> String {
+    /// The name; `None` for a number that was not defined.
+    fn get(&mut self, text: &str) -> Option<String> {
         let numbered = text
             .strip_prefix('(')
             .and_then(|t| t.split_once(')'))
             .and_then(|(n, name)| Some((n.parse().ok()?, name.trim())));
         match numbered {
-            Some((n, "")) => self.of.get(&n).cloned().unwrap_or_default(),
+            Some((n, "")) => self.of.get(&n).cloned(),
             Some((n, name)) => {
                 self.of.insert(n, name.to_string());
-                name.to_string()
+                Some(name.to_string())
             }
-            None => text.trim().to_string(),
+            None => Some(text.trim().to_string()),
         }
     }
+}
+
+/// The function that is called, as far as lines have named it.
+#[derive(Default)]
+struct Called {
+    object: Option<String>,
+    file: Option<String>,
+    function: Option<u32>,
+    /// How often, if the next line of cost is a call's.
+    calls: Option<u64>,
 }
 
 #[derive(Default)]
@@ -64,19 +79,21 @@ struct Reader {
     object: String,
     file: String,
     function: Option<u32>,
-    /// The same of the function that is called.
-    called_object: Option<String>,
-    called_file: Option<String>,
-    called: Option<u32>,
-    /// How often it is called, if the next line of cost is a call's.
-    calls: Option<u64>,
+    called: Called,
+    /// Names of the events of the part that is being read.
     events: Vec<String>,
     positions: usize,
-    chosen: usize,
-    asked: Option<String>,
+    /// The event that is read: asked for, or the file's first.
+    event: Option<String>,
+    /// Its column in this part; `None`: the part does not have it.
+    column: Option<usize>,
     creator: String,
     command: String,
     junk: u64,
+    /// Lines of cost in parts without the event.
+    without_event: u64,
+    /// References to names that were not defined.
+    unnamed: u64,
 }
 
 /// Reads a file of callgrind.
@@ -85,29 +102,18 @@ pub(super) fn read(source: &mut Source, options: &mut Options) -> Result<Read, R
     let mut r = Reader {
         graph: CallGraph::new(memory),
         positions: 1,
-        asked: options.value.clone(),
+        event: options.value.clone(),
         ..Reader::default()
     };
     pieces(source, 1 << 20, lines, |piece| {
         piece.split(|c| *c == b'\n').try_for_each(|l| r.line(l))
     })?;
-    let mut warnings = Vec::new();
-    if source.cut() {
-        warnings.push("its compressed data ends in the middle: what came before is used".into());
-    }
-    if r.junk > 0 {
-        warnings.push(format!(
-            "{} lines could not be read, and were left out",
-            r.junk
-        ));
-    }
+    let warnings = r.warnings(source.cut());
     let mut to = Import::new(memory);
-    let notes = r.graph.stacks(&mut to)?;
+    let mut notes = r.graph.stacks(&mut to)?;
     if to.is_empty() {
         return Err(ReadError::NoValues);
     }
-    let event = r.events.get(r.chosen).cloned().unwrap_or_default();
-    let mut notes: Vec<String> = notes;
     if r.events.len() > 1 {
         notes.push(format!(
             "the file holds {}: choose with --value EVENT",
@@ -117,11 +123,11 @@ pub(super) fn read(source: &mut Source, options: &mut Options) -> Result<Read, R
     if !r.command.is_empty() {
         notes.push(format!("command: {}", r.command));
     }
-    let unit = match event.as_str() {
-        "ns" | "nanoseconds" | "wall_ns" => Unit::Nanoseconds,
-        "" => Unit::Count("cost".to_string()),
-        _ => Unit::Count(event.clone()),
-    };
+    let event = r.event.unwrap_or_default();
+    let (unit, factor) = unit(&event);
+    if factor != 1 {
+        to.multiply(factor)?;
+    }
     let about = About {
         tool: r.creator,
         format: "callgrind's".to_string(),
@@ -141,7 +147,61 @@ pub(super) fn read(source: &mut Source, options: &mut Options) -> Result<Read, R
     Ok(Read::named(to.finish(about), warnings))
 }
 
+/// The unit of an event, and how many of it one is. Some tools put it behind the name: Xdebug
+/// `Time_(10ns)`, pprof `cpu(ms)`. The name alone tells no unit, but for our own files.
+fn unit(event: &str) -> (Unit, u64) {
+    let behind = event.strip_suffix(')').and_then(|e| e.rsplit_once('('));
+    let (name, unit) = match behind {
+        Some((name, unit)) => (name.trim_end_matches('_'), unit),
+        None => match event {
+            "" => return (Unit::Count("cost".to_string()), 1),
+            "ns" | "nanoseconds" | "wall_ns" => return (Unit::Nanoseconds, 1),
+            "bytes" => return (Unit::Bytes, 1),
+            _ => return (Unit::Count(event.to_string()), 1),
+        },
+    };
+    let digits = unit.bytes().take_while(u8::is_ascii_digit).count();
+    let times = unit[..digits].parse().unwrap_or(1);
+    match columns::unit(name, &unit[digits..]) {
+        // Another name than a unit's is a part of the event's.
+        (Unit::Count(_), _) => (Unit::Count(event.to_string()), 1),
+        (unit, factor) => (unit, factor.saturating_mul(times)),
+    }
+}
+
+/// A number, decimal or hexadecimal.
+fn cost_number(word: &[u8]) -> Option<u64> {
+    match word.strip_prefix(b"0x") {
+        Some(hex) => u64::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok(),
+        None => number(word),
+    }
+}
+
 impl Reader {
+    fn warnings(&self, cut: bool) -> Vec<String> {
+        let mut out = Vec::new();
+        if cut {
+            out.push(
+                "its compressed data ends in the middle: what came before is used".to_string(),
+            );
+        }
+        let mut say = |n: u64, text: &str| {
+            if n > 0 {
+                out.push(format!("{n} {text}"));
+            }
+        };
+        say(self.junk, "lines could not be read, and were left out");
+        say(
+            self.without_event,
+            "lines of cost stand in parts without the event that is read, and were left out",
+        );
+        say(
+            self.unnamed,
+            "references are to names that the file does not define",
+        );
+        out
+    }
+
     fn line(&mut self, line: &[u8]) -> Result<(), ReadError> {
         let line = line.trim_ascii();
         let Some(first) = line.first() else {
@@ -151,55 +211,93 @@ impl Reader {
             return self.cost(line);
         }
         let text = String::from_utf8_lossy(line);
-        if let Some((key, value)) = text.split_once('=') {
-            return self.set(key, value);
+        // Keys of headers end with a colon, those of the body with `=`.
+        let key = text.find([':', '=']).map(|at| (&text[..at], &text[at..]));
+        match key {
+            _ if text.starts_with('#') => Ok(()),
+            Some((key, rest)) if rest.starts_with('=') => self.set(key, &rest[1..]),
+            Some((key, rest)) => self.header(key, &rest[1..]),
+            None => {
+                self.junk += 1;
+                Ok(())
+            }
         }
-        match text.split_once(':') {
-            Some(("events", value)) => {
+    }
+
+    fn header(&mut self, key: &str, value: &str) -> Result<(), ReadError> {
+        match key {
+            "version" if value.trim() != "1" => Err(ReadError::UnknownLayout {
+                what: format!(
+                    "version {} of callgrind's format (1 is known)",
+                    value.trim()
+                ),
+            }),
+            "events" => {
                 self.events = value.split_whitespace().map(str::to_string).collect();
-                if let Some(asked) = &self.asked {
-                    self.chosen = self.events.iter().position(|e| e == asked).ok_or_else(|| {
-                        ReadError::NoSuchValue {
-                            asked: asked.clone(),
-                            have: self.events.join(", "),
-                        }
-                    })?;
-                }
+                self.choose()
             }
-            Some(("positions", value)) => {
+            "positions" => {
                 self.positions = value.split_whitespace().count().clamp(1, 4);
+                Ok(())
             }
-            Some(("creator", value)) => self.creator = value.trim().to_string(),
-            Some(("cmd", value)) => self.command = value.trim().to_string(),
-            Some(_) => {}
-            None if text.starts_with('#') => {}
-            None => self.junk += 1,
+            "creator" => {
+                self.creator = value.trim().to_string();
+                Ok(())
+            }
+            "cmd" => {
+                self.command = value.trim().to_string();
+                Ok(())
+            }
+            _ => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Finds the event that is read among those of this part.
+    fn choose(&mut self) -> Result<(), ReadError> {
+        let known = self.column.is_some() || self.without_event > 0;
+        let Some(event) = &self.event else {
+            self.event = self.events.first().cloned();
+            self.column = Some(0);
+            return Ok(());
+        };
+        self.column = self.events.iter().position(|e| e == event);
+        match self.column {
+            None if !known => Err(ReadError::NoSuchValue {
+                asked: event.clone(),
+                have: self.events.join(", "),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn name(&mut self, table: usize, text: &str) -> String {
+        self.names[table].get(text).unwrap_or_else(|| {
+            self.unnamed += 1;
+            format!("[name {}]", text.trim())
+        })
     }
 
     fn set(&mut self, key: &str, value: &str) -> Result<(), ReadError> {
         match key {
-            "ob" => self.object = self.names[0].get(value),
-            "fl" | "fi" | "fe" => self.file = self.names[1].get(value),
+            "ob" => self.object = self.name(0, value),
+            "fl" | "fi" | "fe" => self.file = self.name(1, value),
             "fn" => {
-                let name = self.names[2].get(value);
+                let name = self.name(2, value);
                 self.function = Some(self.node(&name, &self.object.clone(), &self.file.clone())?);
             }
-            "cob" => self.called_object = Some(self.names[0].get(value)),
-            "cfi" | "cfl" => self.called_file = Some(self.names[1].get(value)),
+            "cob" => self.called.object = Some(self.name(0, value)),
+            "cfi" | "cfl" => self.called.file = Some(self.name(1, value)),
             "cfn" => {
-                let name = self.names[2].get(value);
-                let object = self
-                    .called_object
-                    .take()
-                    .unwrap_or_else(|| self.object.clone());
-                let file = self.called_file.take().unwrap_or_else(|| self.file.clone());
-                self.called = Some(self.node(&name, &object, &file)?);
+                let name = self.name(2, value);
+                let object = self.called.object.take();
+                let object = object.unwrap_or_else(|| self.object.clone());
+                let file = self.called.file.take();
+                let file = file.unwrap_or_else(|| self.file.clone());
+                self.called.function = Some(self.node(&name, &object, &file)?);
             }
             "calls" => {
                 let n = value.split_whitespace().next().unwrap_or("0");
-                self.calls = Some(n.parse().unwrap_or(0));
+                self.called.calls = Some(cost_number(n.as_bytes()).unwrap_or(0));
             }
             // Jumps cost nothing of their own.
             "jump" | "jcnd" | "jfi" | "jfn" => {}
@@ -216,41 +314,65 @@ impl Reader {
                 t.to_string()
             }
         };
-        // Some tools mark levels of recursion as functions of their own.
-        let name = name
-            .split('\'')
-            .next()
-            .filter(|n| !n.is_empty())
-            .unwrap_or(name);
+        let name = if self.creator.starts_with(OWN) {
+            name
+        } else {
+            without_recursion(name)
+        };
+        // Marks of the contract: our own files have them, and those made of folded stacks.
+        let (name, kind) = match name.strip_suffix("_[k]") {
+            Some(name) => (name, FrameKind::Kernel),
+            None => match name.strip_suffix("_[j]") {
+                Some(name) => (name, FrameKind::Jit),
+                None => (name, FrameKind::Native),
+            },
+        };
         self.graph.node(Node {
             name: name.to_string(),
             module: known(object),
             file: known(file),
             line: 0,
-            python: false,
+            kind,
         })
     }
 
     /// A line of cost: positions, then the events' values, of which the last may be missing.
     fn cost(&mut self, line: &[u8]) -> Result<(), ReadError> {
-        let mut words = line
-            .split(|c| *c == b' ')
-            .filter(|w| !w.is_empty())
-            .skip(self.positions);
-        let value = match words.nth(self.chosen) {
-            Some(word) => number(word),
-            None => Some(0),
-        };
-        let (Some(value), Some(function)) = (value, self.function) else {
-            self.junk += 1;
-            self.calls = None;
+        let calls = (self.called.calls.take(), self.called.function.take());
+        let Some(column) = self.column else {
+            self.without_event += 1;
             return Ok(());
         };
-        match (self.calls.take(), self.called.take()) {
-            (Some(calls), Some(called)) => self.graph.call(function, called, calls, value),
-            _ => self.graph.own(function, value),
+        let mut words = line
+            .split(u8::is_ascii_whitespace)
+            .filter(|w| !w.is_empty())
+            .skip(self.positions);
+        let value = match words.nth(column) {
+            Some(word) => cost_number(word),
+            None => Some(0),
+        };
+        match (value, self.function, calls) {
+            (Some(value), Some(function), (Some(calls), Some(called))) => {
+                self.graph.call(function, called, calls, value);
+            }
+            (Some(value), Some(function), _) => self.graph.own(function, value),
+            _ => self.junk += 1,
         }
         Ok(())
+    }
+}
+
+/// A name without the level of recursion that callgrind puts behind it: `'` and digits.
+fn without_recursion(name: &str) -> &str {
+    match name.rsplit_once('\'') {
+        Some((function, level))
+            if !function.is_empty()
+                && !level.is_empty()
+                && level.bytes().all(|c| c.is_ascii_digit()) =>
+        {
+            function
+        }
+        _ => name,
     }
 }
 
@@ -295,7 +417,7 @@ pub(super) fn write(
     own.sort_unstable();
     calls.sort_unstable();
     let (mut own, mut calls) = (own.into_iter().peekable(), calls.into_iter().peekable());
-    let clean = |t: &str| t.replace(['\n', '\r'], " ");
+    let clean = |t: &str| t.replace(wallscope_model::printable::is_obeyed, " ");
     let mut said = vec![false; functions.len()];
     let mut name = |f: u32, prefix: &str, out: &mut dyn Write| -> io::Result<()> {
         let info = functions[f as usize];

@@ -1,11 +1,14 @@
-//! The text of gprof → recording.
+//! The text of GNU gprof → recording.
 //!
-//! Its flat profile says what each function took by itself, in hundredths of a second, sampled;
-//! its call graph who called whom and how often, counted. What a call cost is gprof's own guess:
-//! it takes each call of a function to cost the same.
+//! Known is its default form, with or without explanations, in UTF-8 or UTF-16: a flat profile under
+//! "Flat profile:" and a call graph. BSD's form (`-T`) and the raw `gmon.out` are refused by name.
+//!
+//! The flat profile has each function's own time, sampled; the call graph has callers, counted. The
+//! cost of a call is gprof's own estimate: it takes each call of a function to cost the same. A
+//! histogram in another unit than seconds is read as counts of that unit.
 
 use rustc_hash::FxHashMap;
-use wallscope_model::{Limit, Unit};
+use wallscope_model::{FrameKind, Limit, Unit};
 
 use super::call_graph::{CallGraph, Node};
 use super::import::{About, Import};
@@ -19,10 +22,34 @@ pub(super) fn detect(head: &[u8]) -> bool {
     has(b"Flat profile:") && has(b"Each sample counts as")
 }
 
-/// Seconds with two decimals → nanoseconds.
+/// A figure of seconds → nanoseconds; of another unit, billionths of it.
 fn time(text: &str) -> Option<u64> {
+    text.starts_with(|c: char| c.is_ascii_digit())
+        .then_some(())?;
     let v: f64 = text.parse().ok()?;
     (v.is_finite() && (0.0..1e9).contains(&v)).then_some((v * 1e9).round() as u64)
+}
+
+/// The unit of the histogram, from `Each sample counts as 0.01 seconds.`.
+fn unit(interval: &str) -> Unit {
+    match interval.split_whitespace().nth(1) {
+        Some("seconds" | "second" | "s") => Unit::Nanoseconds,
+        Some(other) => Unit::Count(format!("1e-9 {other}")),
+        None => Unit::Count("1e-9 units".to_string()),
+    }
+}
+
+/// Whether a word is a figure; functions may be called `inf` or `nan`.
+fn is_number(word: &str) -> bool {
+    word.starts_with(|c: char| c.is_ascii_digit()) && word.parse::<f64>().is_ok()
+}
+
+/// Functions by their names, and the costs of calls.
+struct Reader<'t> {
+    graph: CallGraph,
+    ids: FxHashMap<&'t str, u32>,
+    /// The sentence about the sampling interval: `0.01 seconds`.
+    interval: &'t str,
 }
 
 /// Reads gprof's text.
@@ -30,114 +57,24 @@ pub(super) fn read(source: &mut Source, _: &mut Options) -> Result<Read, ReadErr
     let memory = source.bounds().memory;
     let bytes = source.bytes()?;
     let text = String::from_utf8_lossy(&bytes);
-    let mut graph = CallGraph::new(memory);
-    let mut ids: FxHashMap<String, u32> = FxHashMap::default();
-    let mut node = |name: &str, graph: &mut CallGraph| -> Result<u32, ReadError> {
-        // A function's index, and the cycle it is in, follow its name.
-        let mut name = name.trim();
-        if let Some((before, number)) = name.rsplit_once(" [")
-            && number
-                .trim_end_matches(']')
-                .bytes()
-                .all(|c| c.is_ascii_digit())
-        {
-            name = before.trim();
-        }
-        if let Some((before, _)) = name.split_once(" <cycle ") {
-            name = before.trim();
-        }
-        if let Some(id) = ids.get(name) {
-            return Ok(*id);
-        }
-        let id = graph.node(Node {
-            name: name.to_string(),
-            ..Node::default()
-        })?;
-        ids.insert(name.to_string(), id);
-        Ok(id)
+    let mut reader = Reader {
+        graph: CallGraph::new(memory),
+        ids: FxHashMap::default(),
+        interval: "",
     };
     let mut lines = text.lines();
-    let mut interval = "";
-    // The flat profile: %, cumulative, self, then calls and two more where known, then the name.
-    for line in lines.by_ref() {
-        if let Some(rest) = line.strip_prefix("Each sample counts as ") {
-            interval = rest.trim_end_matches('.').trim();
-        }
-        if line.contains("Call graph") || line.contains("Index by function name") {
-            break;
-        }
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let numbers = words
-            .iter()
-            .take_while(|w| w.parse::<f64>().is_ok())
-            .count();
-        if numbers < 3 || numbers >= words.len() {
-            continue;
-        }
-        let Some(own) = time(words[2]) else { continue };
-        let name = words[numbers..].join(" ");
-        let id = node(&name, &mut graph)?;
-        graph.own(id, own);
-        if numbers >= 4 {
-            graph.called(id, words[3].parse().unwrap_or(0));
-        }
-    }
-    // The call graph: blocks of callers, the function itself (`[1]` in front), what it calls.
-    let mut block: Vec<(Option<u32>, u64, u64)> = Vec::new();
-    let mut primary: Option<u32> = None;
-    for line in lines {
-        if line.starts_with("Index by function name") {
-            break;
-        }
-        if line.starts_with("-----") {
-            block.clear();
-            primary = None;
-            continue;
-        }
-        if line.starts_with('[') {
-            let rest = line.split_whitespace().skip(2);
-            let words: Vec<&str> = rest.collect();
-            let numbers = words
-                .iter()
-                .take_while(|w| w.parse::<f64>().is_ok() || w.contains(['/', '+']))
-                .count();
-            if numbers < 2 || numbers >= words.len() {
-                continue;
-            }
-            let id = node(&words[numbers..].join(" "), &mut graph)?;
-            primary = Some(id);
-            continue;
-        }
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let (Some(from), Some(own), Some(below)) = (
-            primary,
-            words.first().and_then(|w| time(w)),
-            words.get(1).and_then(|w| time(w)),
-        ) else {
-            continue;
-        };
-        let Some(count) = words.get(2) else { continue };
-        if words.len() < 4 || !count.starts_with(|c: char| c.is_ascii_digit()) {
-            continue;
-        }
-        let calls = count
-            .split(['/', '+'])
-            .next()
-            .and_then(|n| n.parse().ok())
-            .unwrap_or(0);
-        let to = node(&words[3..].join(" "), &mut graph)?;
-        graph.call(from, to, calls, own + below);
-    }
+    reader.flat(&mut lines)?;
+    reader.calls(&mut lines)?;
     let mut to = Import::new(memory);
-    let notes = graph.stacks(&mut to)?;
+    let notes = reader.graph.stacks(&mut to)?;
     if to.is_empty() {
         return Err(ReadError::NoValues);
     }
     let about = About {
         tool: "gprof".to_string(),
         format: "gprof's text".to_string(),
-        values: format!("gprof's samples, each {interval}"),
-        unit: Unit::Nanoseconds,
+        values: format!("gprof's samples, each {}", reader.interval),
+        unit: unit(reader.interval),
         limits: vec![
             super::instrumented(
                 "gprof",
@@ -154,4 +91,112 @@ pub(super) fn read(source: &mut Source, _: &mut Options) -> Result<Read, ReadErr
         ..About::default()
     };
     Ok(Read::named(to.finish(about), Vec::new()))
+}
+
+/// The function's name without its index and the cycle it is in.
+fn bare(name: &str) -> &str {
+    let mut name = name.trim();
+    if let Some((before, number)) = name.rsplit_once(" [")
+        && number
+            .trim_end_matches(']')
+            .bytes()
+            .all(|c| c.is_ascii_digit())
+    {
+        name = before.trim();
+    }
+    match name.split_once(" <cycle ") {
+        Some((before, _)) => before.trim(),
+        None => name,
+    }
+}
+
+/// The rest of a line from its word number `from` on.
+fn rest<'t>(line: &'t str, words: &[&'t str], from: usize) -> &'t str {
+    let at = words[from].as_ptr() as usize - line.as_ptr() as usize;
+    &line[at..]
+}
+
+impl<'t> Reader<'t> {
+    fn node(&mut self, name: &'t str) -> Result<u32, ReadError> {
+        let name = bare(name);
+        if let Some(id) = self.ids.get(name) {
+            return Ok(*id);
+        }
+        let id = self.graph.node(Node {
+            name: name.to_string(),
+            module: String::new(),
+            file: String::new(),
+            line: 0,
+            kind: FrameKind::Native,
+        })?;
+        self.ids.insert(name, id);
+        Ok(id)
+    }
+
+    /// The flat profile: %, cumulative, self, then calls and two more where known, then the name.
+    fn flat(&mut self, lines: &mut std::str::Lines<'t>) -> Result<(), ReadError> {
+        for line in lines {
+            if let Some(rest) = line.strip_prefix("Each sample counts as ") {
+                self.interval = rest.trim().trim_end_matches('.').trim();
+            }
+            if line.contains("Call graph") || line.contains("Index by function name") {
+                break;
+            }
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let numbers = words.iter().take_while(|w| is_number(w)).count();
+            if numbers < 3 || numbers >= words.len() {
+                continue;
+            }
+            let Some(own) = time(words[2]) else { continue };
+            let id = self.node(rest(line, &words, numbers))?;
+            self.graph.own(id, own);
+            if numbers >= 4 {
+                self.graph.called(id, words[3].parse().unwrap_or(0));
+            }
+        }
+        Ok(())
+    }
+
+    /// The call graph: blocks of callers, the function itself (`[1]` in front), its callees.
+    fn calls(&mut self, lines: &mut std::str::Lines<'t>) -> Result<(), ReadError> {
+        let mut primary: Option<u32> = None;
+        for line in lines {
+            if line.starts_with("Index by function name") {
+                break;
+            }
+            let words: Vec<&str> = line.split_whitespace().collect();
+            if line.starts_with("-----") {
+                primary = None;
+            } else if line.starts_with('[') {
+                // Index and share stand before the times.
+                let numbers = words.iter().skip(2);
+                let numbers = numbers.take_while(|w| is_number(w) || w.contains(['/', '+']));
+                let name = 2 + numbers.count();
+                if (4..words.len()).contains(&name) {
+                    primary = Some(self.node(rest(line, &words, name))?);
+                }
+            } else if let Some(from) = primary {
+                self.callee(from, line, &words)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A line of a callee: self, children, calls of how many, name.
+    fn callee(&mut self, from: u32, line: &'t str, words: &[&'t str]) -> Result<(), ReadError> {
+        let [own, below, count, _, ..] = words else {
+            return Ok(());
+        };
+        let (Some(own), Some(below)) = (time(own), time(below)) else {
+            return Ok(());
+        };
+        if !count.starts_with(|c: char| c.is_ascii_digit()) {
+            return Ok(());
+        }
+        let calls = count.split(['/', '+']).next();
+        let calls = calls.and_then(|n| n.parse().ok()).unwrap_or(0);
+        let to = self.node(rest(line, words, 3))?;
+        self.graph.call(from, to, calls, own + below);
+        Ok(())
+    }
 }

@@ -8,7 +8,7 @@ use wallscope_model::{ContextId, Interval, Recording, State};
 /// More intervals than this are not written; the shortest stay behind.
 const MOST: usize = 2_000_000;
 
-/// What an interval is, in an order.
+/// State, reason and idleness of an interval, ordered.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct What {
     state: State,
@@ -18,7 +18,7 @@ pub(super) struct What {
 }
 
 impl What {
-    /// What this one is.
+    /// The state, reason and idleness of `interval`.
     pub fn of(i: &Interval) -> What {
         What {
             state: i.state,
@@ -28,7 +28,7 @@ impl What {
         }
     }
 
-    /// What it is called: `on CPU`, `runnable (woken)`, `blocked (lock)`, `blocked (poll), idle`.
+    /// Its name: `on CPU`, `runnable (woken)`, `blocked (lock)`, `blocked (poll), idle`.
     pub fn title(self) -> String {
         let mut title = match self.state {
             State::OnCpu => "on CPU".to_string(),
@@ -97,7 +97,7 @@ impl<'r> Intervals<'r> {
         kinds
     }
 
-    /// What is said of those that are not written.
+    /// A note about intervals that are not written.
     pub fn note(&self) -> Option<String> {
         (self.left_out > 0).then(|| {
             format!(

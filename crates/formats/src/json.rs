@@ -1,4 +1,4 @@
-//! What the formats made of JSON have in common: cut files, and numbers that are times.
+//! Parts that the JSON readers use: cut files, keys for recognition, units, times.
 
 use serde::de::DeserializeOwned;
 
@@ -6,18 +6,29 @@ use super::ReadError;
 use super::source::Source;
 use wallscope_model::Unit;
 
-/// The parsed file, and a warning where it was cut off.
+/// Warning about a file that ends in the middle.
+pub(super) const CUT: &str = "the file ends in the middle: what came before is used";
+
+/// The parsed file, and a warning where it was cut off. [`Source::cut`] then holds.
 pub(super) fn parse<T: DeserializeOwned>(
     source: &mut Source,
 ) -> Result<(T, Vec<String>), ReadError> {
     let bytes = source.bytes()?;
-    match serde_json::from_slice(&bytes) {
+    parse_bytes(&bytes, source)
+}
+
+/// Parses all bytes of `source`, as [`parse`] does.
+pub(super) fn parse_bytes<T: DeserializeOwned>(
+    bytes: &[u8],
+    source: &mut Source,
+) -> Result<(T, Vec<String>), ReadError> {
+    match serde_json::from_slice(bytes) {
         Ok(value) => Ok((value, Vec::new())),
         Err(e) if e.is_eof() || source.cut() => {
-            let closed = close(&bytes);
+            source.set_cut();
+            let closed = close(bytes);
             let value = serde_json::from_slice(&closed).map_err(|_| ReadError::Truncated)?;
-            let warning = "the file ends in the middle: what came before is used".to_string();
-            Ok((value, vec![warning]))
+            Ok((value, vec![CUT.to_string()]))
         }
         Err(e) => Err(ReadError::Damaged {
             what: e.to_string(),
@@ -26,9 +37,9 @@ pub(super) fn parse<T: DeserializeOwned>(
 }
 
 /// A text that ended in the middle, ended after its last whole value.
-fn close(bytes: &[u8]) -> Vec<u8> {
+pub(super) fn close(bytes: &[u8]) -> Vec<u8> {
     let mut open: Vec<u8> = Vec::new();
-    // Where to end, and what was open there: after a bracket or before a comma a value is whole.
+    // The end, and the brackets open there: after a bracket or before a comma a value is whole.
     let mut good: (usize, usize) = (0, 0);
     let mut at = 0;
     while at < bytes.len() {
@@ -52,7 +63,7 @@ fn close(bytes: &[u8]) -> Vec<u8> {
         }
         at += 1;
     }
-    // What is open at the end of the file was open at the good place too, if it is no deeper.
+    // A bracket open at the end of the file was open at the good place too, if that is no deeper.
     let mut out = bytes[..good.0.min(bytes.len())].to_vec();
     out.extend(open[..good.1.min(open.len())].iter().rev());
     out
@@ -71,10 +82,10 @@ pub(super) fn unit(name: &str) -> (Unit, f64) {
     }
 }
 
-/// A point on a scale of `factor`, a whole number → whole units; what is no number or before the start is 0.
+/// A point on a scale of `factor`, a whole number → whole units; 0 for NaN and negative values.
 pub(super) fn whole(value: f64, factor: f64) -> u64 {
-    // Casts saturate, and make nothing of what is no number. The part behind the point by itself: times
-    // since 1970 in µs have room for it, and in ns they have none.
+    // Casts saturate, and make NaN 0. The fraction is scaled by itself: times since 1970 in µs have room
+    // for it, and in ns they have none.
     let whole = (value.trunc() as u64).saturating_mul(factor as u64);
     let part = (value.fract() * factor).round() as u64;
     whole.saturating_add(part).min(1 << 61)
@@ -83,6 +94,15 @@ pub(super) fn whole(value: f64, factor: f64) -> u64 {
 /// Whether `text` occurs in `head`.
 pub(super) fn has(head: &[u8], text: &str) -> bool {
     memchr::memmem::find(head, text.as_bytes()).is_some()
+}
+
+/// Whether `head` has an object with the key `name`: the quoted name and a colon.
+pub(super) fn has_key(head: &[u8], name: &str) -> bool {
+    let quoted = format!("\"{name}\"");
+    memchr::memmem::find_iter(head, quoted.as_bytes()).any(|at| {
+        let rest = head[at + quoted.len()..].trim_ascii_start();
+        rest.first() == Some(&b':')
+    })
 }
 
 /// The first byte that is no white space.

@@ -1,8 +1,11 @@
-//! The text that eBPF tools print: stacks of bpftrace (`@[kstack, ustack, comm]: 12`) and of bcc's
-//! tools (`offcputime`, `profile`: frames line by line, then `- comm (pid)` and a number).
+//! The text that eBPF tools print → recording.
 //!
-//! Neither says what its numbers are but by the tool's name, which is not in the text: `--value`
-//! says it (`offcputime` counts microseconds: `--value microseconds`).
+//! Known are bpftrace's maps with stacks as keys (`@[kstack, ustack, comm]: 12`) and the stacks of
+//! bcc's tools (`offcputime`, `profile`: frames line by line, then `- comm (pid)` and a number).
+//! Values of maps that are no single number (`avg`, `stats`, `hist`) are counted and left out.
+//!
+//! The text does not hold the unit of its numbers: they are counts, unless `--value` says it
+//! (`offcputime` counts microseconds: `--value microseconds`).
 
 use wallscope_model::{ContextId, Frame, FrameId, FrameKind, Limit, StackEnd, State, Unit};
 
@@ -25,9 +28,9 @@ fn bpftrace(start: &[u8]) -> bool {
 fn bcc(start: &[u8]) -> bool {
     let mut lines = start.split(|c| *c == b'\n').peekable();
     while let Some(line) = lines.next() {
-        let who = line.starts_with(b"    -") && line.ends_with(b")");
+        let thread = line.starts_with(b"    -") && line.ends_with(b")");
         let next = lines.peek().map(|l| l.trim_ascii());
-        if who && next.is_some_and(|l| number(l).is_some()) {
+        if thread && next.is_some_and(|l| number(l).is_some()) {
             return true;
         }
     }
@@ -43,6 +46,8 @@ struct Reader {
     frames: Vec<FrameId>,
     kernel: Vec<FrameId>,
     state: State,
+    /// Stacks with a value that is no number.
+    valueless: u64,
 }
 
 /// Reads such a text.
@@ -64,6 +69,7 @@ pub(super) fn read(source: &mut Source, options: &mut Options) -> Result<Read, R
         frames: Vec::new(),
         kernel: Vec::new(),
         state: State::Unknown,
+        valueless: 0,
     };
     let unended = if is_bpftrace {
         r.bpftrace(&text)?
@@ -73,6 +79,12 @@ pub(super) fn read(source: &mut Source, options: &mut Options) -> Result<Read, R
     let mut warnings = Vec::new();
     if unended || source.cut() {
         warnings.push("the text ends within a stack: what came before is used".to_string());
+    }
+    if r.valueless > 0 {
+        warnings.push(format!(
+            "{} stacks have a value that is no single number, and were left out",
+            r.valueless
+        ));
     }
     if r.to.is_empty() {
         return Err(ReadError::NoValues);
@@ -184,6 +196,7 @@ impl Reader {
             if let Some((end, value)) = line.rsplit_once("]:") {
                 open = false;
                 let Some(value) = number(value.trim().as_bytes()) else {
+                    self.valueless += 1;
                     continue;
                 };
                 // The last parts stand on the line that ends it: `, comm, pid`.
@@ -229,14 +242,17 @@ impl Reader {
 
     /// Frames leaf first, perhaps `--` between kernel and user, `- comm (pid)`, a number.
     fn bcc(&mut self, text: &str) -> Result<bool, ReadError> {
-        let mut who: Option<(&str, u32)> = None;
+        let mut thread: Option<(&str, u32)> = None;
         for line in text.lines() {
             let trimmed = line.trim();
-            if let Some((comm, pid)) = who.take() {
-                if let Some(value) = number(trimmed.as_bytes()) {
-                    // Addresses of the process come after those of the kernel.
-                    let context = self.to.context(0, pid, comm, "")?;
-                    self.add(context, value)?;
+            if let Some((comm, pid)) = thread.take() {
+                match number(trimmed.as_bytes()) {
+                    Some(value) => {
+                        // Addresses of the process come after those of the kernel.
+                        let context = self.to.context(0, pid, comm, "")?;
+                        self.add(context, value)?;
+                    }
+                    None => self.valueless += 1,
                 }
                 self.frames.clear();
                 self.kernel.clear();
@@ -244,7 +260,7 @@ impl Reader {
                 self.frames.clear();
                 self.kernel.clear();
             } else if trimmed == "--" {
-                // What came before was the kernel's.
+                // The frames before it were the kernel's.
                 let frames = std::mem::take(&mut self.frames);
                 for f in frames {
                     let f = self.to.as_kernel(f)?;
@@ -254,12 +270,12 @@ impl Reader {
                 && trimmed.ends_with(')')
             {
                 let (comm, pid) = rest.trim().rsplit_once(" (").unwrap_or((rest, ""));
-                who = Some((comm.trim(), pid.trim_end_matches(')').parse().unwrap_or(0)));
+                thread = Some((comm.trim(), pid.trim_end_matches(')').parse().unwrap_or(0)));
             } else {
                 let f = self.frame(trimmed, false)?;
                 self.frames.push(f);
             }
         }
-        Ok(who.is_some() || !self.frames.is_empty())
+        Ok(thread.is_some() || !self.frames.is_empty())
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! [`open`] is the front door: whatever the file is, it is told from its first bytes and read as a
 //! recording. Readers trust nothing: their errors are typed, their memory is bounded, they do not
-//! panic, and what is whole of a file that was cut off is given with a warning. Writers say what
-//! their format had no place for.
+//! panic, and the whole part of a file that was cut off is read with a warning. A version or layout
+//! that stacks or weights depend on and that a reader does not know is refused; a part that can be left
+//! out is left out, counted and said. Writers name the parts that their format has no place for.
 
 mod call_graph;
 mod callgrind;
@@ -17,10 +18,12 @@ mod json;
 mod kernel_text;
 mod otlp;
 mod perf_data;
+mod perf_event;
 mod perf_script;
 mod perfetto;
 pub mod pprof;
 mod pstats;
+mod refused;
 mod source;
 mod speedscope;
 mod switches;
@@ -40,14 +43,14 @@ use source::Source;
 
 pub use table::FORMATS;
 
-/// A format: what it is for, how it is recognised, read and written.
+/// A format: its purpose, and how it is recognised, read and written.
 #[derive(Clone, Copy)]
 pub struct Format {
     /// Its name on the command line.
     pub name: &'static str,
-    /// One line of help for those who write it; empty where it cannot be written.
+    /// One line of help about writing it; empty where it cannot be written.
     pub about: &'static str,
-    /// Whose files are read, in one line of help; empty where it cannot be read.
+    /// One line of help about the files that are read; empty where it cannot be read.
     pub reads: &'static str,
     /// Whether it is binary (and not to be written to a terminal).
     pub binary: bool,
@@ -64,7 +67,7 @@ struct Reader {
     read: fn(&mut Source, &mut Options) -> Result<Read, ReadError>,
 }
 
-/// Writes a recording; returns what the format had no place for, in sentences for people.
+/// Writes a recording; returns sentences about the parts that the format has no place for.
 type Writer = fn(&Recording, &WriteOptions, &mut dyn Write) -> io::Result<Vec<String>>;
 
 impl Format {
@@ -83,10 +86,10 @@ impl Format {
         FORMATS.iter().filter(|f| f.read.is_some())
     }
 
-    /// Writes `recording`; returns what the format had no place for, in sentences for people.
+    /// Writes `recording`; returns sentences about the parts that the format has no place for.
     ///
     /// # Errors
-    /// What `out` returns, or [`io::ErrorKind::Unsupported`] where the format is only read.
+    /// Errors of `out`, or [`io::ErrorKind::Unsupported`] where the format is only read.
     pub fn write(
         &self,
         recording: &Recording,
@@ -100,7 +103,7 @@ impl Format {
     }
 }
 
-/// What becomes of a recording that is written.
+/// Choices for a recording that is written.
 #[derive(Clone, Debug)]
 pub struct WriteOptions {
     /// Which time, for formats of one view.
@@ -118,13 +121,13 @@ impl Default for WriteOptions {
     }
 }
 
-/// How a file is to be read.
+/// Choices for a file that is read.
 #[derive(Default)]
 pub struct Options<'u> {
-    /// Limits on what reading may take.
+    /// Limits on the memory of reading.
     pub bounds: Bounds,
-    /// Which of the file's values, by the file's own name for it; for formats that do not say
-    /// what their numbers are, what they are.
+    /// One of the file's values, by the file's own name for it. For formats without units: the unit of
+    /// the numbers.
     pub value: Option<String>,
     /// Unwinds stacks that a file holds as raw memory.
     pub unwind: Option<&'u mut (dyn Unwind + 'u)>,
@@ -137,15 +140,15 @@ pub struct Mapped {
     pub end: u64,
     /// Offset in the file of its first byte.
     pub offset: u64,
-    /// The file's path, or what stands for it.
+    /// The file's path, or its stand-in such as `[vdso]`.
     pub path: Arc<str>,
     /// Its build id in hex, empty where unknown.
     pub build_id: Arc<str>,
 }
 
-/// A stack as it was copied.
+/// A stack as it was copied: registers and memory.
 pub struct RawStack<'a> {
-    /// Whose.
+    /// The process it was copied from.
     pub process: u32,
     /// Another number whenever the process's mappings are others; never that of another process
     /// but its parent's.
@@ -160,7 +163,7 @@ pub struct RawStack<'a> {
     pub memory: &'a [u8],
 }
 
-/// Unwinds stacks. Given by who has an unwinder; this crate has none.
+/// Unwinds stacks. The caller brings the unwinder; this crate has none.
 pub trait Unwind {
     /// Addresses leaf first, those of callers within the calling instruction; and how it ended.
     fn unwind(&mut self, stack: &RawStack) -> (Vec<u64>, StackEnd);
@@ -174,7 +177,7 @@ pub struct Unnamed {
     pub kernel_text: Option<u64>,
 }
 
-/// What holds for profiles by instrumentation.
+/// The limit of profiles by instrumentation.
 fn instrumented(tool: &str, times: &str) -> Limit {
     Limit {
         what: format!(
@@ -188,9 +191,9 @@ fn instrumented(tool: &str, times: &str) -> Limit {
 /// A file that was read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Read {
-    /// What it holds.
+    /// The recording.
     pub recording: Recording,
-    /// What the reader had to leave out, in sentences for people.
+    /// Sentences about the parts that the reader had to leave out.
     pub warnings: Vec<String>,
     /// Set where names were never in the file and remain to be found.
     pub unnamed: Option<Unnamed>,
@@ -199,7 +202,7 @@ pub struct Read {
 }
 
 impl Read {
-    /// A file whose names are all there.
+    /// A file with all its names.
     fn named(recording: Recording, warnings: Vec<String>) -> Read {
         Read {
             recording,
@@ -228,36 +231,74 @@ pub enum ReadError {
     /// The file says something impossible.
     #[error("it is damaged: {what}")]
     Damaged {
-        /// What.
+        /// The impossible part.
         what: String,
+    },
+    /// A layout that this reader does not know: its stacks or weights would be wrong.
+    #[error("{what}")]
+    Unsupported {
+        /// The part that is unknown.
+        what: String,
+        /// The next command.
+        remedy: String,
     },
     /// Reading it would take more memory than allowed.
     #[error("it is too large: {what}, and at most {limit_mib} MiB are allowed")]
     TooLarge {
-        /// What is too large.
+        /// The part that is too large.
         what: &'static str,
         /// The limit, MiB.
         limit_mib: u64,
     },
-    /// A valid file without what is needed.
+    /// A format that is known by name and has no reader.
+    #[error("it is {what}, which wallscope does not read")]
+    NotRead {
+        /// Name of the format.
+        what: &'static str,
+        /// The command or step that turns it into a format with a reader.
+        convert: &'static str,
+    },
+    /// A known format in a version or layout on which stacks or weights depend and that the reader
+    /// does not know.
+    #[error("its layout is unknown to this wallscope: {what}")]
+    UnknownLayout {
+        /// The version or the part that is unknown.
+        what: String,
+    },
+    /// Several profiles in one file, none of which is the obvious one.
+    #[error("it holds more than one profile: {have}")]
+    Ambiguous {
+        /// The profiles.
+        have: String,
+        /// How to choose, for the command line.
+        choose: String,
+    },
+    /// A valid file without any sample.
     #[error("it holds no samples")]
     NoValues,
     /// The value that was asked for is not among the file's.
     #[error("it has no value \"{asked}\": it has {have}")]
     NoSuchValue {
-        /// What was asked for.
+        /// The value asked for.
         asked: String,
-        /// What there is.
+        /// The values of the file.
         have: String,
     },
 }
 
-/// Limits on what reading a file may take.
+impl ReadError {
+    /// The file contradicts itself.
+    fn damaged(what: impl Into<String>) -> ReadError {
+        ReadError::Damaged { what: what.into() }
+    }
+}
+
+/// Limits on the memory of reading a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// Most bytes after decompression that are held at once.
     pub decompressed: u64,
-    /// Most bytes of memory for what the file says.
+    /// Most bytes of memory for the recording.
     pub memory: u64,
 }
 
@@ -276,6 +317,7 @@ impl Default for Bounds {
 /// See [`ReadError`].
 pub fn open(input: impl io::Read + Send, mut options: Options) -> Result<Read, ReadError> {
     let mut source = Source::new(input, options.bounds)?;
+    refused::check(source.head())?;
     let reader = FORMATS
         .iter()
         .filter_map(|f| f.read)

@@ -17,7 +17,7 @@ use super::written::{Rows, left_out};
 /// The one sequence of packets that interned names belong to.
 const SEQUENCE: u64 = 1;
 /// More samples than this are thinned out evenly.
-const MOST: u64 = 2_000_000;
+const MAX_SAMPLES: u64 = 2_000_000;
 
 /// Field numbers (`perfetto/trace`).
 mod field {
@@ -112,10 +112,10 @@ pub(super) fn write(
         }
     }
     let total: u64 = rec.samples.iter().map(|s| s.count).sum();
-    let thin = total.div_ceil(MOST).max(1);
+    let thin = total.div_ceil(MAX_SAMPLES).max(1);
     let mut written = 0u64;
     let mut skip = 0u64;
-    for (who, rows) in rows.by_context() {
+    for (thread, rows) in rows.by_context() {
         for r in rows {
             let Some(sample) = r.sample.and_then(|s| rec.samples.get(s as usize)) else {
                 continue;
@@ -132,8 +132,8 @@ pub(super) fn write(
                     if let Some(cpu) = sample.cpu {
                         s.number(1, u64::from(cpu));
                     }
-                    s.number(2, u64::from(who.context.pid));
-                    s.number(3, u64::from(who.context.tid));
+                    s.number(2, u64::from(thread.context.pid));
+                    s.number(3, u64::from(thread.context.tid));
                     s.number(4, u64::from(r.path_id) + 1);
                     // Kernel or user, where the part says it.
                     s.number(
@@ -248,7 +248,7 @@ fn interned(rows: &Rows, titles: impl Iterator<Item = String>, out: &mut Out) ->
     }
     let mut p = Writer::default();
     p.number(field::packet::SEQUENCE, SEQUENCE);
-    // From here on what was interned before does not hold.
+    // Names that were interned before do not hold from here on.
     p.number(field::packet::FLAGS, 1);
     p.bytes(field::packet::INTERNED, &data.bytes);
     out.packet(&p)

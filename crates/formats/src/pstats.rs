@@ -1,18 +1,23 @@
-//! Python's profiles (`cProfile -o`, `profile`, `pstats.Stats.dump_stats`) → recording.
+//! Python's profiles (`cProfile -o`, `profile`, `pstats.Stats.dump_stats`; `profiling.sampling
+//! --pstats` of Python 3.15) → recording.
 //!
 //! The file is a marshalled dictionary: (file, line, function) → (primitive calls, calls, own time,
-//! total time, callers). Of Python's marshalling only what such files consist of is read. Call
-//! counts are exact; times are those of a program that was slowed by being watched, most where
+//! total time, callers), times in seconds. Marshalling of Python 2 and 3 is known as far as such
+//! files consist of it; anything else in it is refused. Callers have calls and times with cProfile,
+//! only calls with `profile`, and numbers of samples where the key `("__sampled__",)` marks a sampled
+//! profile.
+//!
+//! Call counts are exact; times are those of a program that was slowed by being watched, most where
 //! functions are many and short, and the domain says so.
 
-use wallscope_model::Unit;
+use wallscope_model::{FrameKind, Unit};
 
 use super::call_graph::{CallGraph, Node};
 use super::import::{About, Import};
 use super::source::Source;
 use super::{Options, Read, ReadError};
 
-/// A dictionary, and in it first a tuple: what such a file begins with.
+/// Whether it begins with a dictionary that begins with a tuple, as such files do.
 pub(super) fn detect(head: &[u8]) -> bool {
     let kind = |i: usize| head.get(i).map(|b| b & 0x7f);
     kind(0) == Some(b'{')
@@ -38,16 +43,27 @@ const DEEPEST: usize = 8;
 struct Marshal<'a> {
     rest: &'a [u8],
     refs: Vec<Value>,
+    /// Interned texts of Python 2, in their order.
+    interned: Vec<Value>,
     room: u64,
-    limit: u64,
 }
 
-/// The end of the bytes, or something that is not read.
-struct Stop;
+/// Why a value could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    /// The bytes end.
+    End,
+    /// A kind of value that such files do not hold, by its code.
+    Unknown(u8),
+    /// More memory than allowed.
+    Room,
+    /// A value that is impossible.
+    Broken,
+}
 
 impl<'a> Marshal<'a> {
     fn bytes(&mut self, n: usize) -> Result<&'a [u8], Stop> {
-        let (own, rest) = self.rest.split_at_checked(n).ok_or(Stop)?;
+        let (own, rest) = self.rest.split_at_checked(n).ok_or(Stop::End)?;
         self.rest = rest;
         Ok(own)
     }
@@ -62,7 +78,7 @@ impl<'a> Marshal<'a> {
     }
 
     fn length(&mut self) -> Result<usize, Stop> {
-        usize::try_from(self.long()?).map_err(|_| Stop)
+        usize::try_from(self.long()?).map_err(|_| Stop::Broken)
     }
 
     fn text(&mut self, n: usize) -> Result<Value, Stop> {
@@ -72,14 +88,14 @@ impl<'a> Marshal<'a> {
     }
 
     fn take(&mut self, bytes: usize) -> Result<(), Stop> {
-        self.room = self.room.checked_sub(bytes as u64 + 64).ok_or(Stop)?;
+        self.room = self.room.checked_sub(bytes as u64 + 64).ok_or(Stop::Room)?;
         Ok(())
     }
 
     /// The next value; `None` is the end of a dictionary.
     fn value(&mut self, depth: usize) -> Result<Option<Value>, Stop> {
         if depth > DEEPEST {
-            return Err(Stop);
+            return Err(Stop::Broken);
         }
         let code = self.byte()?;
         let referred = code & 0x80 != 0;
@@ -96,7 +112,7 @@ impl<'a> Marshal<'a> {
             b'F' => Value::Int(0),
             b'i' => Value::Int(i64::from(self.long()?)),
             b'I' => {
-                let b: [u8; 8] = self.bytes(8)?.try_into().map_err(|_| Stop)?;
+                let b: [u8; 8] = self.bytes(8)?.try_into().map_err(|_| Stop::End)?;
                 Value::Int(i64::from_le_bytes(b))
             }
             b'l' => {
@@ -113,25 +129,36 @@ impl<'a> Marshal<'a> {
                 Value::Int(if n < 0 { -v } else { v })
             }
             b'g' => {
-                let b: [u8; 8] = self.bytes(8)?.try_into().map_err(|_| Stop)?;
+                let b: [u8; 8] = self.bytes(8)?.try_into().map_err(|_| Stop::End)?;
                 Value::Float(f64::from_le_bytes(b))
             }
             b'f' => {
                 let n = usize::from(self.byte()?);
                 let text = String::from_utf8_lossy(self.bytes(n)?);
-                Value::Float(text.parse().map_err(|_| Stop)?)
+                Value::Float(text.parse().map_err(|_| Stop::Broken)?)
             }
             b'z' | b'Z' => {
                 let n = usize::from(self.byte()?);
                 self.text(n)?
             }
-            b'a' | b'A' | b'u' | b't' | b's' => {
+            kind @ (b'a' | b'A' | b'u' | b't' | b's') => {
                 let n = self.length()?;
-                self.text(n)?
+                let text = self.text(n)?;
+                // Only Python 2 refers to these, in files that have no other references.
+                if kind == b't' && !referred {
+                    self.take(size(&text))?;
+                    self.interned.push(text.clone());
+                }
+                text
             }
-            b'r' => {
+            kind @ (b'r' | b'R') => {
                 let i = self.length()?;
-                let value = self.refs.get(i).cloned().ok_or(Stop)?;
+                let list = if kind == b'r' {
+                    &self.refs
+                } else {
+                    &self.interned
+                };
+                let value = list.get(i).cloned().ok_or(Stop::Broken)?;
                 self.take(size(&value))?;
                 value
             }
@@ -142,18 +169,18 @@ impl<'a> Marshal<'a> {
                 };
                 let mut items = Vec::new();
                 for _ in 0..n {
-                    items.push(self.value(depth + 1)?.ok_or(Stop)?);
+                    items.push(self.value(depth + 1)?.ok_or(Stop::Broken)?);
                 }
                 Value::Tuple(items)
             }
             b'{' => {
                 let mut items = Vec::new();
                 while let Some(key) = self.value(depth + 1)? {
-                    items.push((key, self.value(depth + 1)?.ok_or(Stop)?));
+                    items.push((key, self.value(depth + 1)?.ok_or(Stop::Broken)?));
                 }
                 Value::Dict(items)
             }
-            _ => return Err(Stop),
+            other => return Err(Stop::Unknown(other)),
         };
         if let Some(at) = place {
             self.take(size(&value))?;
@@ -191,8 +218,12 @@ impl Value {
 }
 
 fn ns(v: &Value) -> u64 {
-    // Casts saturate; what is negative or no number is nothing.
-    (v.float() * 1e9).round().clamp(0.0, 1e18) as u64
+    seconds(v.float())
+}
+
+/// Seconds → ns. Casts saturate; a negative value and one that is no number are 0.
+fn seconds(v: f64) -> u64 {
+    (v * 1e9).round().clamp(0.0, 1e18) as u64
 }
 
 /// The function that a key names.
@@ -202,7 +233,10 @@ fn function(key: &Value) -> Option<Node> {
     };
     Some(Node {
         name: name.clone(),
-        python: file != "~",
+        kind: match file.as_str() {
+            "~" => FrameKind::Native,
+            _ => FrameKind::Python,
+        },
         // Built-in functions have the file `~`.
         file: if file == "~" {
             String::new()
@@ -214,69 +248,32 @@ fn function(key: &Value) -> Option<Node> {
     })
 }
 
+/// Counts that are kept while entries are read.
+#[derive(Default)]
+struct Reader {
+    functions: u64,
+    /// The profile was sampled, and its callers have numbers of samples.
+    sampled: bool,
+    /// Functions with a time below zero, as a calibrated `profile` writes at times.
+    negative: u64,
+    /// Pairs of caller and called of which only the number of calls is known.
+    untimed: u64,
+}
+
 /// Reads a profile of Python.
 pub(super) fn read(source: &mut Source, _: &mut Options) -> Result<Read, ReadError> {
     let memory = source.bounds().memory;
     let bytes = source.bytes()?;
-    let mut m = Marshal {
-        rest: &bytes,
-        refs: Vec::new(),
-        room: memory,
-        limit: memory,
+    let (entries, cut) = entries(&bytes, memory)?;
+    let mut reader = Reader {
+        sampled: entries.iter().any(|(key, _)| is_mark(key)),
+        ..Reader::default()
     };
-    let damaged = |what: &str| ReadError::Damaged {
-        what: what.to_string(),
-    };
-    // The outermost dictionary is read item by item, so that a cut file gives what was whole.
-    if m.byte().is_ok_and(|code| code & 0x80 != 0) {
-        m.refs.push(Value::None);
-    }
     let mut graph = CallGraph::new(memory);
-    let mut cut = false;
-    let mut functions = 0;
-    loop {
-        let item = m.value(1).and_then(|key| match key {
-            None => Ok(None),
-            Some(key) => Ok(Some((key, m.value(1)?.ok_or(Stop)?))),
-        });
-        let (key, value) = match item {
-            Ok(Some(item)) => item,
-            Ok(None) => break,
-            Err(Stop) if m.room < 1024 => {
-                return Err(ReadError::TooLarge {
-                    what: "what it describes needs more memory",
-                    limit_mib: m.limit >> 20,
-                });
-            }
-            Err(Stop) => {
-                cut = true;
-                break;
-            }
-        };
-        let Some(node) = function(&key) else {
-            return Err(damaged("a key is no function: is it a profile of Python?"));
-        };
-        let [_, calls, own, _, Value::Dict(callers)] = value.tuple() else {
-            return Err(damaged("a function's figures are not those of a profile"));
-        };
-        let id = graph.node(node)?;
-        functions += 1;
-        graph.own(id, ns(own));
-        graph.called(id, calls.float() as u64);
-        for (caller, figures) in callers {
-            let Some(node) = function(caller) else {
-                continue;
-            };
-            let from = graph.node(node)?;
-            // cProfile gives calls and times of each pair, profile only how many calls.
-            let (calls, cost) = match figures.tuple() {
-                [_, calls, _, total] => (calls.float() as u64, ns(total)),
-                _ => (figures.float() as u64, 0),
-            };
-            graph.call(from, id, calls, cost);
-        }
+    for (key, value) in entries.iter().filter(|(key, _)| !is_mark(key)) {
+        reader.entry(key, value, &mut graph)?;
     }
-    if functions == 0 {
+    if reader.functions == 0 {
         return Err(if cut {
             ReadError::Truncated
         } else {
@@ -285,30 +282,147 @@ pub(super) fn read(source: &mut Source, _: &mut Options) -> Result<Read, ReadErr
     }
     let mut warnings = Vec::new();
     if cut {
+        source.set_cut();
         warnings.push("the file ends in the middle: what came before is used".to_string());
     }
+    if reader.negative > 0 {
+        warnings.push(format!(
+            "{} functions have a time below zero (a calibrated profiler?): it is taken as 0",
+            reader.negative
+        ));
+    }
     let mut to = Import::new(memory);
-    let notes = graph.stacks(&mut to)?;
+    let mut notes = graph.stacks(&mut to)?;
     if to.is_empty() {
         return Err(ReadError::NoValues);
     }
-    let about = About {
+    if reader.untimed > 0 {
+        notes.push(format!(
+            "{} calls between pairs of functions have no times in the file: the functions called \
+             stand without those callers",
+            reader.untimed
+        ));
+    }
+    Ok(Read::named(to.finish(about(&reader, notes)), warnings))
+}
+
+fn about(reader: &Reader, notes: Vec<String>) -> About {
+    let mut limits = vec![wallscope_model::Limit {
+        what: "stacks are made from calls between pairs of functions: own times are measured, the \
+               shares of longer paths are estimates"
+            .to_string(),
+        remedy: String::new(),
+    }];
+    if !reader.sampled {
+        let times = super::instrumented("Python's profiler", "times between its own probes");
+        limits.insert(0, times);
+    }
+    About {
         tool: "Python's profiler".to_string(),
         format: "a profile of Python (pstats)".to_string(),
-        values: "time between entering and leaving each function".to_string(),
+        values: match reader.sampled {
+            true => "samples, each the sampling interval",
+            false => "time between entering and leaving each function",
+        }
+        .to_string(),
         unit: Unit::Nanoseconds,
-        exact: true,
-        limits: vec![
-            super::instrumented("Python's profiler", "times between its own probes"),
-            wallscope_model::Limit {
-                what: "stacks are made from calls between pairs of functions: own times are \
-                       measured, the shares of longer paths are estimates"
-                    .to_string(),
-                remedy: String::new(),
-            },
-        ],
+        exact: !reader.sampled,
+        limits,
         notes,
         ..About::default()
+    }
+}
+
+/// The key that marks a sampled profile.
+fn is_mark(key: &Value) -> bool {
+    matches!(key.tuple(), [Value::Text(mark)] if mark == "__sampled__")
+}
+
+/// The entries of the outermost dictionary, and whether it was cut: then those before the cut.
+#[allow(clippy::type_complexity)]
+fn entries(bytes: &[u8], memory: u64) -> Result<(Vec<(Value, Value)>, bool), ReadError> {
+    let mut m = Marshal {
+        rest: bytes,
+        refs: Vec::new(),
+        interned: Vec::new(),
+        room: memory,
     };
-    Ok(Read::named(to.finish(about), warnings))
+    if m.byte().is_ok_and(|code| code & 0x80 != 0) {
+        m.refs.push(Value::None);
+    }
+    let mut out = Vec::new();
+    loop {
+        let item = m.value(1).and_then(|key| match key {
+            None => Ok(None),
+            Some(key) => Ok(Some((key, m.value(1)?.ok_or(Stop::Broken)?))),
+        });
+        match item {
+            Ok(Some(item)) => out.push(item),
+            Ok(None) => return Ok((out, false)),
+            Err(Stop::End) => return Ok((out, true)),
+            Err(Stop::Room) => {
+                return Err(ReadError::TooLarge {
+                    what: "what it describes needs more memory",
+                    limit_mib: memory >> 20,
+                });
+            }
+            Err(Stop::Unknown(code)) => {
+                return Err(ReadError::UnknownLayout {
+                    what: format!(
+                        "a marshalled value of kind \"{}\", which profiles of Python 2 and 3 do not hold",
+                        code.escape_ascii()
+                    ),
+                });
+            }
+            Err(Stop::Broken) => return Err(damaged("its marshalled values do not fit together")),
+        }
+    }
+}
+
+fn damaged(what: &str) -> ReadError {
+    ReadError::Damaged {
+        what: what.to_string(),
+    }
+}
+
+impl Reader {
+    fn entry(
+        &mut self,
+        key: &Value,
+        value: &Value,
+        graph: &mut CallGraph,
+    ) -> Result<(), ReadError> {
+        let Some(node) = function(key) else {
+            return Err(damaged("a key is no function: is it a profile of Python?"));
+        };
+        let [_, calls, own, total, Value::Dict(callers)] = value.tuple() else {
+            return Err(damaged("a function's figures are not those of a profile"));
+        };
+        let id = graph.node(node)?;
+        self.functions += 1;
+        self.negative += u64::from(own.float() < 0.0);
+        graph.own(id, ns(own));
+        graph.called(id, calls.float() as u64);
+        // Of a sampled profile each call is a sample.
+        let sample = total.float() / calls.float().max(1.0);
+        for (caller, figures) in callers {
+            let Some(node) = function(caller) else {
+                return Err(damaged("a caller is no function"));
+            };
+            let from = graph.node(node)?;
+            let (calls, cost) = match (figures.tuple(), figures) {
+                ([_, calls, _, total], _) => (calls.float() as u64, ns(total)),
+                (_, Value::Int(samples)) if self.sampled => {
+                    (*samples as u64, seconds(*samples as f64 * sample))
+                }
+                (_, Value::Int(calls)) => {
+                    self.untimed += 1;
+                    (*calls as u64, 0)
+                }
+                _ => return Err(damaged("a caller's figures are not those of a profile")),
+            };
+            graph.call(from, id, calls, cost);
+        }
+        Ok(())
+    }
 }

@@ -1,15 +1,23 @@
 //! speedscope's JSON ↔ recording.
 //!
-//! Both kinds of its profiles are read: sampled ones, and those of events that open and close
-//! frames. Each profile of a file is a thread. Written are sampled profiles, one a thread, of one
-//! view; samples lie one after the other, because that is what weights are there.
+//! Known is the format of `https://www.speedscope.app/file-format-schema.json`, which has no versions:
+//! profiles of type `sampled` (stacks with weights) and `evented` (frames that open and close).
+//! Profiles of another type are left out. Each profile of a file is a thread.
+//!
+//! A sample without a weight has an unknown one: a profile without any weights is read as counts of
+//! samples, a single one without is left out. Weights of things that are counted may have decimals;
+//! they are multiplied then, and the reader says so.
+//!
+//! Written are sampled profiles, one a thread, of one view; samples lie one after the other, as weights
+//! there do.
 
 use std::io::{self, Write};
+use wallscope_model::printable::escape_json;
 
 use serde::{Deserialize, Serialize};
-use wallscope_model::{FrameId, FrameKind, Limit, Recording, StackEnd, State, Unit};
+use wallscope_model::{ContextId, FrameId, FrameKind, Limit, Recording, StackEnd, State, Unit};
 
-use super::import::{About, Import, Kind};
+use super::import::{About, Decimal, Import, Kind, Scale};
 use super::source::Source;
 use super::written::{Rows, left_out};
 use super::{Options, Read, ReadError, UNTOLD, WriteOptions, json};
@@ -78,11 +86,32 @@ struct Event {
 pub(super) fn detect(head: &[u8]) -> bool {
     let own = || {
         json::has(head, "speedscope.app/file-format-schema")
-            || ["\"shared\"", "\"frames\""]
+            || ["shared", "frames", "profiles"]
                 .iter()
-                .all(|k| json::has(head, k))
+                .all(|k| json::has_key(head, k))
     };
-    json::start(head) == Some(b'{') && own()
+    json::start(head) == Some(b'{') && !json::has_key(head, "preprocessedProfileVersion") && own()
+}
+
+/// The two types of profiles.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Sampled,
+    Evented,
+}
+
+/// The form of a profile, and the unit of its values; `None` for a type that is unknown.
+fn form(p: &Profile) -> Option<(Form, Unit, f64)> {
+    let (unit, factor) = json::unit(&p.unit);
+    match p.kind.as_str() {
+        "evented" => Some((Form::Evented, unit, factor)),
+        // Without weights, samples are all that is known.
+        "sampled" if p.weights.is_empty() && !p.samples.is_empty() => {
+            Some((Form::Sampled, Unit::Count("samples".to_string()), 1.0))
+        }
+        "sampled" => Some((Form::Sampled, unit, factor)),
+        _ => None,
+    }
 }
 
 /// Reads a file of speedscope.
@@ -96,53 +125,29 @@ pub(super) fn read(source: &mut Source, options: &mut Options) -> Result<Read, R
         let path = f.file.as_deref().unwrap_or_default();
         frames.push(to.named(FrameKind::Native, None, &f.name, path, line)?);
     }
-    // Values of one unit add; a file may hold several.
-    let units: Vec<_> = file.profiles.iter().map(|p| json::unit(&p.unit)).collect();
-    let chosen = match options.value.as_deref() {
-        Some(asked) => units.iter().position(|(u, _)| u.name() == asked),
-        None => units.iter().position(|(u, _)| u.is_time()).or(Some(0)),
+    let unit = choose(&file, options.value.as_deref())?;
+    let mut reader = Reader {
+        to,
+        frames: &frames,
+        unit: &unit,
+        factor: 1.0,
+        scale: Scale::WHOLE,
+        exact: true,
+        left_out: LeftOut::default(),
+        stack: Vec::new(),
     };
-    let Some((unit, _)) = chosen.and_then(|i| units.get(i)).cloned() else {
-        if units.is_empty() {
-            return Err(ReadError::NoValues);
-        }
-        let have: Vec<_> = units.iter().map(|(u, _)| u.name()).collect();
-        return Err(ReadError::NoSuchValue {
-            asked: options.value.clone().unwrap_or_default(),
-            have: have.join(", "),
-        });
-    };
-    let mut exact = true;
-    let mut others = 0;
-    for (profile, (own, factor)) in file.profiles.iter().zip(&units) {
-        if *own != unit {
-            others += 1;
-            continue;
-        }
-        let context = to.thread(0, 0, &profile.name, "")?;
-        let mut reader = Reader {
-            to: &mut to,
-            frames: &frames,
-            context,
-            factor: *factor,
-            timed: unit.is_time(),
-            samples: unit.name() == UNTOLD,
-            stack: Vec::new(),
-        };
-        if profile.events.is_empty() {
-            exact = false;
-            reader.sampled(profile)?;
-        } else {
-            reader.evented(profile)?;
-        }
+    for profile in &file.profiles {
+        reader.profile(profile)?;
     }
-    if others > 0 {
-        warnings.push(format!(
-            "{others} of its profiles are in another unit than {}, and were left out: choose with \
-             --value UNIT",
-            unit.name()
-        ));
-    }
+    let Reader {
+        to,
+        scale,
+        exact,
+        left_out,
+        ..
+    } = reader;
+    warnings.extend(left_out.warnings(&unit));
+    warnings.extend(scale.note());
     if to.is_empty() {
         return Err(ReadError::NoValues);
     }
@@ -155,30 +160,130 @@ pub(super) fn read(source: &mut Source, options: &mut Options) -> Result<Read, R
             "weights of samples"
         }
         .to_string(),
-        unit,
         exact,
         limits: vec![Limit {
             what: "which state a thread was in, and its process, is not in such a file".to_string(),
             remedy: String::new(),
         }],
-        notes: file.name.into_iter().collect(),
+        notes: file.name.into_iter().chain(scale.note()).collect(),
+        unit,
         ..About::default()
     };
     Ok(Read::named(to.finish(about), warnings))
 }
 
+/// The unit that is read, for values of one unit add: the one asked for, else time, else the first.
+fn choose(file: &File, asked: Option<&str>) -> Result<Unit, ReadError> {
+    let known: Vec<Unit> = (file.profiles.iter())
+        .filter_map(|p| form(p).map(|(_, unit, _)| unit))
+        .collect();
+    if known.is_empty() {
+        return Err(match file.profiles.first() {
+            None => ReadError::NoValues,
+            Some(p) => ReadError::UnknownLayout {
+                what: format!(
+                    "its profiles are of type \"{}\" (sampled and evented are known)",
+                    p.kind
+                ),
+            },
+        });
+    }
+    let found = match asked {
+        Some(asked) => known.iter().find(|u| u.name() == asked),
+        None => known.iter().find(|u| u.is_time()).or(known.first()),
+    };
+    found.cloned().ok_or_else(|| {
+        let have: Vec<_> = known.iter().map(Unit::name).collect();
+        ReadError::NoSuchValue {
+            asked: asked.unwrap_or_default().to_string(),
+            have: have.join(", "),
+        }
+    })
+}
+
+/// Parts that were left out, by cause.
+#[derive(Default)]
+struct LeftOut {
+    other_units: u64,
+    unknown_types: u64,
+    weightless: u64,
+    /// Closing events without an open frame, and events before the one that stands before them.
+    unopened: u64,
+    backwards: u64,
+}
+
+impl LeftOut {
+    fn warnings(&self, unit: &Unit) -> Vec<String> {
+        let mut out = Vec::new();
+        let mut say = |n: u64, text: String| {
+            if n > 0 {
+                out.push(format!("{n} {text}"));
+            }
+        };
+        say(
+            self.other_units,
+            format!(
+                "of its profiles are in another unit than {}, and were left out: choose with --value \
+                 UNIT",
+                unit.name()
+            ),
+        );
+        say(
+            self.unknown_types,
+            "of its profiles are of an unknown type, and were left out".to_string(),
+        );
+        say(
+            self.weightless,
+            "samples have no weight, and were left out".to_string(),
+        );
+        say(
+            self.unopened,
+            "frames are closed that were not open: left out".to_string(),
+        );
+        say(
+            self.backwards,
+            "events lie before the one that stands before them: they are taken to be at its time"
+                .to_string(),
+        );
+        out
+    }
+}
+
 struct Reader<'a> {
-    to: &'a mut Import,
+    to: Import,
     frames: &'a [FrameId],
-    context: wallscope_model::ContextId,
+    /// The unit that is read.
+    unit: &'a Unit,
+    /// How many of it a value of the profile is.
     factor: f64,
-    timed: bool,
-    /// Whether weights are numbers of samples, as far as the file tells.
-    samples: bool,
+    scale: Scale,
+    /// Whether all profiles so far were of events.
+    exact: bool,
+    left_out: LeftOut,
+    /// Root first.
     stack: Vec<FrameId>,
 }
 
 impl Reader<'_> {
+    fn profile(&mut self, p: &Profile) -> Result<(), ReadError> {
+        let Some((form, unit, factor)) = form(p) else {
+            self.left_out.unknown_types += 1;
+            return Ok(());
+        };
+        if unit != *self.unit {
+            self.left_out.other_units += 1;
+            return Ok(());
+        }
+        self.factor = factor;
+        self.stack.clear();
+        let context = self.to.thread(0, 0, &p.name, "")?;
+        self.exact &= form == Form::Evented;
+        match form {
+            Form::Sampled => self.sampled(p, context),
+            Form::Evented => self.evented(p, context),
+        }
+    }
+
     fn frame(&self, index: u32) -> Result<FrameId, ReadError> {
         self.frames
             .get(index as usize)
@@ -188,59 +293,86 @@ impl Reader<'_> {
             })
     }
 
-    fn add(&mut self, from: u64, value: u64) -> Result<(), ReadError> {
+    fn add(&mut self, context: ContextId, from: u64, value: u64) -> Result<(), ReadError> {
         // Leaf first.
         let frames: Vec<FrameId> = self.stack.iter().rev().copied().collect();
         let stack = self.to.stack(&frames, StackEnd::Root)?;
-        let time = self.timed.then_some(from);
+        let time = self.unit.is_time().then_some(from);
         let kind = Kind::of(State::Unknown);
-        let count = if self.samples { value } else { 1 };
+        let counts = [UNTOLD, "samples"].contains(&self.unit.name());
+        let count = if counts {
+            (value / self.scale.factor()).max(1)
+        } else {
+            1
+        };
         self.to
-            .sample(self.context, stack, kind, None, (count, value), time)
+            .sample(context, stack, kind, None, (count, value), time)
     }
 
-    fn sampled(&mut self, p: &Profile) -> Result<(), ReadError> {
+    fn sampled(&mut self, p: &Profile, context: ContextId) -> Result<(), ReadError> {
         let mut at = p.start_value;
         for (i, sample) in p.samples.iter().enumerate() {
-            self.stack.clear();
-            for f in sample {
-                let f = self.frame(*f)?;
-                self.stack.push(f);
+            let weight = match p.weights.get(i) {
+                _ if p.weights.is_empty() => 1.0,
+                Some(weight) => *weight,
+                None => {
+                    self.left_out.weightless += 1;
+                    continue;
+                }
+            };
+            if weight < 0.0 {
+                return Err(ReadError::Damaged {
+                    what: "a sample has a negative weight: is it a comparison of profiles?"
+                        .to_string(),
+                });
             }
             // Ends are rounded, not lengths: so they add up.
             let from = json::whole(at, self.factor);
-            at += p.weights.get(i).copied().unwrap_or(1.0).max(0.0);
-            let value = json::whole(at, self.factor).saturating_sub(from);
+            at += weight;
+            let value = match (self.unit.is_time(), Decimal::of(weight)) {
+                (false, Some(weight)) => self.scale.units(weight, &mut self.to)?,
+                _ => json::whole(at, self.factor).saturating_sub(from),
+            };
             if value > 0 {
-                self.add(from, value)?;
+                self.stack.clear();
+                for f in sample {
+                    let f = self.frame(*f)?;
+                    self.stack.push(f);
+                }
+                self.add(context, from, value)?;
             }
         }
         Ok(())
     }
 
-    fn evented(&mut self, p: &Profile) -> Result<(), ReadError> {
+    fn evented(&mut self, p: &Profile, context: ContextId) -> Result<(), ReadError> {
         let mut last = json::whole(p.start_value, self.factor);
         for e in &p.events {
-            // What goes back in time happened no earlier than what stands before it.
-            let at = json::whole(e.at, self.factor).max(last);
+            let own = json::whole(e.at, self.factor);
+            self.left_out.backwards += u64::from(own < last);
+            let at = own.max(last);
             if at > last && !self.stack.is_empty() {
-                self.add(last, at - last)?;
+                self.add(context, last, at - last)?;
             }
             last = at;
             let frame = self.frame(e.frame)?;
             match e.kind.as_str() {
                 "O" => self.stack.push(frame),
-                _ => {
-                    // It should be the innermost one; others are taken out where they are.
-                    if let Some(i) = self.stack.iter().rposition(|f| *f == frame) {
-                        self.stack.remove(i);
-                    }
+                // It should be the innermost one; another one is taken out where it is.
+                "C" => match self.stack.iter().rposition(|f| *f == frame) {
+                    Some(i) => drop(self.stack.remove(i)),
+                    None => self.left_out.unopened += 1,
+                },
+                other => {
+                    return Err(ReadError::UnknownLayout {
+                        what: format!("an event of type \"{other}\" (O and C are known)"),
+                    });
                 }
             }
         }
         let end = json::whole(p.end_value, self.factor);
         if end > last && !self.stack.is_empty() {
-            self.add(last, end - last)?;
+            self.add(context, last, end - last)?;
         }
         Ok(())
     }
@@ -289,7 +421,7 @@ pub(super) fn write(
         name: Some(rec.domain.target.clone()).filter(|t| !t.is_empty()),
         exporter: Some(concat!("wallscope ", env!("CARGO_PKG_VERSION")).to_string()),
     };
-    serde_json::to_writer(&mut *out, &file)?;
+    out.write_all(escape_json(&serde_json::to_string(&file)?).as_bytes())?;
     out.flush()?;
     Ok(left_out(
         rec,

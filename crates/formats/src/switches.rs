@@ -17,10 +17,10 @@ struct Out {
     time: u64,
     context: ContextId,
     stack: StackId,
-    wants: bool,
+    preempted: bool,
 }
 
-/// Who is off the CPU since when.
+/// Threads that are off the CPU, and since when.
 #[derive(Default)]
 pub(super) struct Switches {
     out: FxHashMap<u32, Out>,
@@ -29,13 +29,13 @@ pub(super) struct Switches {
 }
 
 impl Switches {
-    /// `tid` leaves its CPU at `time` with this stack; `wants`: it still wants one.
+    /// `tid` leaves its CPU at `time` with this stack; `preempted`: it still wants one.
     pub(super) fn leaves(
         &mut self,
         tid: u32,
         time: u64,
         (context, stack): (ContextId, StackId),
-        wants: bool,
+        preempted: bool,
     ) {
         // The idle task of each CPU has the same id, and waits for nothing.
         if tid != 0 {
@@ -43,7 +43,7 @@ impl Switches {
                 time,
                 context,
                 stack,
-                wants,
+                preempted,
             };
             self.out.insert(tid, out);
         }
@@ -58,7 +58,7 @@ impl Switches {
             self.disorder += 1;
             return Ok(());
         };
-        let kind = if out.wants {
+        let kind = if out.preempted {
             Kind {
                 part: Some(Part::Preempted),
                 ..Kind::of(State::Runnable)
@@ -69,7 +69,7 @@ impl Switches {
         to.sample(out.context, out.stack, kind, None, (1, away), Some(time))
     }
 
-    /// What is still off the CPU when the file ends, counted up to there.
+    /// Counts threads that are off the CPU when the file ends, up to there.
     pub(super) fn end(mut self, time: u64, to: &mut Import) -> Result<(), ReadError> {
         let mut left: Vec<u32> = self.out.keys().copied().collect();
         left.sort_unstable();

@@ -22,7 +22,7 @@ pub const FORMATS: &[Format] = &[
         }),
         write: None,
     },
-    // Before pprof, whose fields of the same numbers hold no messages of messages.
+    // Before pprof: its fields of the same numbers hold no messages of messages.
     Format {
         name: "otlp",
         about: "OpenTelemetry's profiles (alpha), all states: for collectors",
@@ -77,7 +77,7 @@ pub const FORMATS: &[Format] = &[
     Format {
         name: "cpuprofile",
         about: "",
-        reads: "V8's .cpuprofile (node --cpu-prof, Chrome)",
+        reads: "V8's .cpuprofile and .heapprofile (node --cpu-prof, Chrome)",
         binary: false,
         one_view: false,
         read: Some(Reader {
@@ -89,7 +89,7 @@ pub const FORMATS: &[Format] = &[
     Format {
         name: "chrome-trace",
         about: "",
-        reads: "Chrome's trace events: complete, begin and end",
+        reads: "Chrome's trace events, with V8's CPU profiles in them (DevTools)",
         binary: false,
         one_view: false,
         read: Some(Reader {

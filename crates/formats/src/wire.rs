@@ -117,7 +117,7 @@ fn varint(bytes: &mut &[u8]) -> Result<u64, Malformed> {
 /// Writes messages field by field. Zeros are left out, as proto3 does.
 #[derive(Default)]
 pub(super) struct Writer {
-    /// What was written so far.
+    /// The message so far.
     pub(super) bytes: Vec<u8>,
 }
 

@@ -66,15 +66,15 @@ pub(super) struct Rows<'r> {
     pieces: Vec<Piece>,
 }
 
-/// A thread's names.
-pub(super) struct Who<'r> {
+/// A thread and its process's name.
+pub(super) struct RowThread<'r> {
     pub id: ContextId,
     pub context: &'r Context,
     pub process: Arc<str>,
 }
 
-impl Who<'_> {
-    /// What to call the thread where a format has one name only.
+impl RowThread<'_> {
+    /// The thread's name where a format has one name only.
     pub(super) fn title(&self) -> String {
         let c = self.context;
         match (&*c.name, c.tid) {
@@ -232,7 +232,7 @@ impl<'r> Rows<'r> {
     }
 
     /// The rows of each thread that has any.
-    pub(super) fn by_context(&self) -> impl Iterator<Item = (Who<'r>, Vec<Row<'_>>)> {
+    pub(super) fn by_context(&self) -> impl Iterator<Item = (RowThread<'r>, Vec<Row<'_>>)> {
         let names: FxHashMap<u32, Arc<str>> = (self.rec.processes.iter())
             .map(|p| (p.pid, p.name.clone()))
             .collect();
@@ -241,7 +241,7 @@ impl<'r> Rows<'r> {
             .map(move |pieces| {
                 let context = &self.rec.contexts[pieces[0].context as usize];
                 let process = names.get(&context.pid).cloned();
-                let who = Who {
+                let thread = RowThread {
                     id: ContextId(pieces[0].context),
                     context,
                     process: process.unwrap_or_default(),
@@ -256,12 +256,13 @@ impl<'r> Rows<'r> {
                     sample: p.sample,
                     path_id: p.path,
                 };
-                (who, pieces.iter().map(row).collect())
+                (thread, pieces.iter().map(row).collect())
             })
     }
 }
 
-/// What of `rec` a format has no place for: the parts named, and what no foreign format holds.
+/// The parts of `rec` that a format has no place for: those named, and those that no foreign format
+/// holds.
 pub(super) fn left_out(rec: &Recording, parts: &[&str]) -> Vec<String> {
     let mut lost: Vec<String> = parts.iter().map(|p| (*p).to_string()).collect();
     if !rec.domain.is_import() {

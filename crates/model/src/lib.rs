@@ -32,6 +32,7 @@ pub mod domain_text;
 pub mod merge;
 pub mod name;
 pub mod place;
+pub mod printable;
 pub mod scale;
 pub mod shape;
 pub mod stats;

@@ -244,7 +244,5 @@ pub fn json(recording: &Recording, c: &Calibration) -> String {
             })
             .collect(),
     };
-    let mut text = serde_json::to_string_pretty(&out).unwrap_or_default();
-    text.push('\n');
-    text
+    crate::json::text(&out)
 }

@@ -4,6 +4,7 @@ mod schema;
 mod timeline;
 
 use std::collections::BTreeMap;
+use wallscope_model::printable::escape_json;
 
 use wallscope_model::shape::Shape;
 use wallscope_model::{BlockReason, Ledger, Recording, State, UnknownCause, View};
@@ -113,7 +114,14 @@ pub fn render(analysis: &Analysis, headline: &Headline) -> String {
         },
     };
     // Strings and integers only: there is nothing that could fail to be written.
-    let mut out = serde_json::to_string_pretty(&report).unwrap_or_default();
+    text(&report)
+}
+
+/// `value` as JSON over several lines, with a line break at its end. A terminal that shows it obeys
+/// nothing in it.
+pub fn text(value: &impl serde::Serialize) -> String {
+    let pretty = serde_json::to_string_pretty(value).unwrap_or_default();
+    let mut out = escape_json(&pretty).into_owned();
     out.push('\n');
     out
 }

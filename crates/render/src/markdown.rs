@@ -1,6 +1,7 @@
 //! `report --md`: the same report for a ticket or a pull request.
 
 use std::fmt::Write as _;
+use wallscope_model::printable::{is_obeyed, printable};
 
 use wallscope_model::{State, Unit, View};
 
@@ -168,7 +169,7 @@ pub fn render(analysis: &Analysis, headline: &Headline) -> String {
         for f in &s.frames {
             line(&format!(
                 "{}{}",
-                f.function.name.replace(['\n', '\r'], " "),
+                printable(&f.function.name).replace('`', "'"),
                 f.suffix()
             ));
         }
@@ -232,7 +233,7 @@ fn escape(text: &str) -> String {
                 out.push('\\');
                 out.push(c);
             }
-            c if c.is_control() => out.push(' '),
+            c if is_obeyed(c) => out.push(' '),
             c => out.push(c),
         }
     }
@@ -244,7 +245,7 @@ fn code(text: &str) -> String {
     text.chars()
         .map(|c| match c {
             '`' => '\'',
-            c if c.is_control() => ' ',
+            c if is_obeyed(c) => ' ',
             c => c,
         })
         .collect::<String>()

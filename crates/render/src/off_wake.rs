@@ -1,8 +1,8 @@
 //! The view `off-wake` as folded stacks: blocked stacks with their wakers' stacks on top.
 //!
-//! Root first as ever: the blocked stack, then one frame that says who ended the wait, then the
-//! waker's stack from its leaf down to its root, so that the two leaves meet. Blocked time without a
-//! sample, or whose waker was not seen, stands as such: the view sums to blocked time.
+//! Root first: the blocked stack, then one frame that names the waker, then the waker's stack from
+//! its leaf down to its root, so that the two leaves meet. Blocked time without a sample or without
+//! a known waker has lines of its own: the view sums to blocked time.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -17,7 +17,7 @@ use wallscope_model::name;
 /// Writes the blocked stacks of `recording` with their wakers'; of `options` the view is ignored.
 ///
 /// # Errors
-/// What `out` returns.
+/// Errors of `out`.
 pub fn write(recording: &Recording, options: &Options, mut out: impl Write) -> io::Result<()> {
     let analysis = Analysis::new(recording, Idle::Show);
     let waits = analysis.waits();

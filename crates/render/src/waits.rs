@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use wallscope_analysis::view::{Analysis, Holder, LockRow, Share, Whose, Why, WhyNode};
+use wallscope_model::printable::printable;
 use wallscope_model::units;
 
 /// Lines of one kind that the terminal shows.
@@ -61,7 +62,7 @@ fn lock(out: &mut String, row: &LockRow, all: u64) {
     let _ = writeln!(
         out,
         "{}  {} ({})",
-        row.name,
+        printable(&row.name),
         units::ns(row.total_ns),
         match row.is_idle() {
             true => "idle".to_owned(),
@@ -91,7 +92,7 @@ fn lock(out: &mut String, row: &LockRow, all: u64) {
                 out,
                 "{indent}{label:<10} {:>7}  {}",
                 units::share_of(s.ns, whole),
-                s.what
+                printable(&s.what)
             );
         }
     };
@@ -104,14 +105,14 @@ fn lock(out: &mut String, row: &LockRow, all: u64) {
         let place = if h.place.is_empty() {
             String::new()
         } else {
-            format!(" in {}", h.place)
+            format!(" in {}", printable(&h.place))
         };
         let _ = writeln!(
             out,
             "  {label:<10} {:>7}  {}{}{place}",
             units::share_of(h.ns, sampled),
-            h.who,
-            h.how
+            printable(&h.who),
+            printable(&h.how)
         );
         part(out, "               ", "meanwhile", &h.did, h.ns);
     }
@@ -207,9 +208,7 @@ pub fn locks_json(analysis: &Analysis<'_>) -> String {
 
 fn pretty(value: &impl Serialize) -> String {
     // Strings and integers: serialising cannot fail.
-    let mut text = serde_json::to_string_pretty(value).unwrap_or_default();
-    text.push('\n');
-    text
+    crate::json::text(value)
 }
 
 /// The tree of chains for the terminal: parts below `least` of the whole are left out and summed.
@@ -221,7 +220,7 @@ pub fn why_text(analysis: &Analysis<'_>, whose: &Whose, least: f64) -> String {
         let _ = writeln!(
             out,
             "No time of {} is in this recording; `wallscope report FILE` lists threads and functions.",
-            why.tree.what
+            printable(&why.tree.what.to_string())
         );
         return out;
     }
@@ -235,7 +234,12 @@ pub fn why_text(analysis: &Analysis<'_>, whose: &Whose, least: f64) -> String {
             rest += ns;
             continue;
         }
-        let _ = writeln!(out, "  {:>7}  {what}", units::share_of(*ns, whole));
+        let _ = writeln!(
+            out,
+            "  {:>7}  {}",
+            units::share_of(*ns, whole),
+            printable(&what.to_string())
+        );
     }
     if rest > 0 {
         let _ = writeln!(
@@ -250,7 +254,7 @@ pub fn why_text(analysis: &Analysis<'_>, whose: &Whose, least: f64) -> String {
         "\n{} of {}, {} samples. Chains are followed through 8 wakers at most; {} was cut there, in \
          circles, or was longer ago than is remembered.",
         units::ns(whole),
-        why.tree.what,
+        printable(&why.tree.what.to_string()),
         units::count(why.samples),
         units::share_of(why.cut_ns, whole)
     );
@@ -263,7 +267,7 @@ fn tree(out: &mut String, node: &WhyNode, whole: u64, cut: u64, first: &str, ind
         "{first}{:>7}  {:>8}  {}",
         units::share_of(node.ns, whole),
         units::ns(node.ns),
-        node.what
+        printable(&node.what.to_string())
     );
     let shown: Vec<&WhyNode> = node.parts.iter().filter(|p| p.ns >= cut.max(1)).collect();
     let hidden: u64 = node

@@ -105,12 +105,9 @@ fn cpp(name: &str) -> Option<String> {
 }
 
 fn clean(name: String) -> String {
-    if name.chars().any(char::is_control) {
-        name.chars()
-            .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-            .collect()
-    } else {
-        name
+    match wallscope_model::printable::printable(&name) {
+        Cow::Borrowed(_) => name,
+        Cow::Owned(printable) => printable,
     }
 }
 

@@ -64,7 +64,7 @@ static const struct program PROGRAMS[] = {
     {"events", "", "page faults and writes in known numbers", program_events},
     {"plugins", "", "two libraries that take each other's place", program_plugins},
     {"calls", "hot forking", "functions entered and left in every way, with their lengths", program_calls},
-    {"jit", "form phase-us", "code made at run time, at one address, under many names", program_jit},
+    {"jit", "form phase-us link-to", "code made at run time, at one address, under many names", program_jit},
     {"userfault", "", "pages that a thread of the program itself brings in", program_userfault},
     {"odd", "case spin-us block-us", "deep and odd stacks, computing and blocked", program_odd},
 };

@@ -2,6 +2,7 @@
 
 pub mod ebpf;
 pub(crate) mod perf;
+mod perf_event;
 pub(crate) mod proc;
 mod ring;
 

@@ -331,7 +331,7 @@ struct ws_socket {
 	char path[WS_PATH]; /* of a unix socket's listener */
 	u32 reader;     /* the thread that got or sent the open request; 0: not known */
 	u32 pad1;
-	u64 loop;       /* the epoll instance that counts the open request too (loops.h), 0: none */
+	u64 loop;       /* the epoll instance that counts the open request too (epoll.h), 0: none */
 };
 
 /* Answers that are awaited at an epoll instance. */

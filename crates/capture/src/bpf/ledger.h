@@ -16,7 +16,7 @@
  */
 #pragma once
 #include "lock.h"
-#include "walked.h"
+#include "untrusted_task.h"
 
 static __always_inline struct rq *queue_of(struct task_struct *p)
 {

@@ -7,8 +7,10 @@
  * names the managed frames while the process is there, so it is woken for stacks that are new.
  */
 #pragma once
+#include "user_unwind.h"
+#include "publish.h"
 
-/* As `unwinds` in stack.h. */
+/* As `unwinds` in user_unwind.h. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);

@@ -52,13 +52,13 @@ struct ws_thread {
 	u64 credit_blocked, credit_runnable;
 	u64 block_begin;  /* of the last blocked stretch */
 	u64 block_len;
-	u64 waits_at;     /* where it waits or waited last for what comes (loops.h), 0: not known */
+	u64 waits_at;     /* where it waits or waited last for what comes (epoll.h), 0: not known */
 	u64 asked;        /* when its stack was last taken as a sender's */
 	u8 talks;         /* it has sent or received on a stream socket */
 	u8 asking;        /* WS_ASKING: a request was in flight in its last wait, for most of it */
 	u8 by_interrupt;  /* what woke it last; known for a timeline only */
 	u8 answers;       /* it has answered a request that another thread got */
-	u8 limited;       /* it waits with a time limit, and what lay around the lock is kept (limited.h) */
+	u8 limited;       /* it waits with a time limit, and what lay around the lock is kept (timed_lock.h) */
 	u8 pad1[3];
 	u64 stretch;      /* length of the last stretch on the CPU, not yet counted by length */
 	u64 ticket;       /* names the user stack of the current stay in the kernel */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * Stacks on their way to user space: each is sent once and then referred to by a hash of its frames.
+ * Samples and stacks on their way to user space. A stack is sent once and then referred to by a hash of its
+ * frames.
  */
 #pragma once
 
@@ -116,4 +117,12 @@ static __always_inline void tell_ahead(u64 id, u64 ticket, u64 hash, u64 futex)
 static __always_inline void tell_resolved(u64 id, u64 ticket, u64 hash)
 {
 	tell_ahead(id, ticket, hash, 0);
+}
+
+static __always_inline void send_sample(struct ws_sample *s)
+{
+	s->head.kind = WS_EV_SAMPLE;
+	s->head.size = sizeof(*s);
+	if (bpf_ringbuf_output(&events, s, sizeof(*s), ring_flags()))
+		lost(WS_L_RING_SAMPLE);
 }

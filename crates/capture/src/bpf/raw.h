@@ -4,6 +4,7 @@
  * be unwound by user space (session/late.rs). Rationed.
  */
 #pragma once
+#include "user_unwind.h"
 
 /* Bytes below the stack pointer that functions may use without moving it (the psABI's red zone). */
 enum { WS_BELOW = 128 };

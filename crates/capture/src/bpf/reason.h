@@ -8,7 +8,7 @@
  */
 #pragma once
 #include "place.h"
-#include "walked.h"
+#include "untrusted_task.h"
 
 /* Kinds of file, as in stat(2). */
 enum {

@@ -9,42 +9,21 @@
  * time and not by the switch rate.
  *
  * The kernel stack is taken at the switch-in itself (the thread still stands where it slept). The
- * user stack the thread reads itself, a moment later (own_stack.h). Until then samples carry a
+ * user stack the thread reads itself, a moment later (deferred_user_stack.h). Until then samples carry a
  * *ticket*, which stands for "the user stack of this stay in the kernel".
  *
  * Threads that stay blocked are read ahead by the task iterator, so that a stack is known even if
  * the thread is killed in its sleep.
  */
 #pragma once
-#include "../../../unwind/bpf/unwind.h"
-#include "../../../unwind/bpf/python.h"
-
-/* One unwinding at work: the registers it starts from, and the unwinder's own state. */
-struct ws_unwind {
-	struct uw_pt_regs regs;
-	struct uw_work work;
-};
-
-/* The timer's, which nothing preempts. All others take slots: one more for each CPU is much memory where
- * there are many. */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct ws_unwind);
-} unwinds SEC(".maps");
-
-static __always_inline bool no_user_stack(struct task_struct *p)
-{
-	return (p->flags & PF_IN_KERNEL_ONLY) || !walked(p)->mm;
-}
-
+#include "user_unwind.h"
 #include "publish.h"
 #include "managed.h"
 #include "raw.h"
-#include "slots.h"
-#include "own_stack.h"
+#include "scratch.h"
+#include "deferred_user_stack.h"
 #include "resource.h"
+#include "in_flight.h"
 
 /* What the task iterator works on; there is only ever one. */
 struct ws_visit {
@@ -61,14 +40,6 @@ struct {
 	__type(key, u32);
 	__type(value, struct ws_visit);
 } visits SEC(".maps");
-
-static __always_inline void send_sample(struct ws_sample *s)
-{
-	s->head.kind = WS_EV_SAMPLE;
-	s->head.size = sizeof(*s);
-	if (bpf_ringbuf_output(&events, s, sizeof(*s), ring_flags()))
-		lost(WS_L_RING_SAMPLE);
-}
 
 /* What is known of the connections of a thread that waits, or has just waited. */
 static __always_inline u32 wait_flags(struct ws_thread *t, u8 asking)

@@ -5,7 +5,7 @@
  *   sched_switch, wakeups   the exact ledger (ledger.h), and the moment at which a stretch of
  *                           blocked or runnable time is charged to a stack (stack.h)
  *   perf_event timer        on-CPU stacks
- *   events by name          stacks where the user wants them (hits.h)
+ *   events by name          stacks where the user wants them (event_sampling.h)
  *   fork, exec, exit        threads come, change and go
  *   irq, softirq, timer     interrupt time, where the kernel does not count it by itself
  *   sockets                 requests in flight: who owes whom a reply (sockets.h)
@@ -31,13 +31,13 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #include "ledger.h"
 #include "gil.h"
 #include "monitor.h"
-#include "limited.h"
+#include "timed_lock.h"
 #include "stack.h"
 #include "waker.h"
 #include "sampler.h"
 #include "sockets.h"
 #include "thread.h"
-#include "hits.h"
+#include "event_sampling.h"
 
 static __always_inline struct ws_thread *record_of(struct task_struct *p)
 {

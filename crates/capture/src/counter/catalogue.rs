@@ -8,41 +8,10 @@ use std::{fs, path::Path};
 
 use perf_event_open_sys::bindings as b;
 
-use super::device;
-
-/// Where a count comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Source {
-    /// The kernel itself.
-    Software,
-    /// The CPU's counters, or another device's.
-    Hardware,
-    /// A place in the kernel that tells each time it is passed.
-    Tracepoint,
-}
-
-/// An event to count, or to take stacks at.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct EventSpec {
-    /// As it was asked for.
-    pub name: String,
-    /// Where it comes from.
-    pub source: Source,
-    /// `perf_event_attr.type`.
-    pub kind: u32,
-    /// `perf_event_attr.config`.
-    pub config: u64,
-    /// `config1` and `config2`.
-    pub more: [u64; 2],
-    /// Only in user mode, only in the kernel.
-    pub only: (bool, bool),
-    /// `precise_ip`.
-    pub precise: u8,
-    /// Whether its values are nanoseconds.
-    pub is_time: bool,
-    /// Whether it is counted together with the last event before it of which this is not so.
-    pub in_group: bool,
-}
+use super::{
+    device,
+    event_spec::{EventSpec, Source},
+};
 
 /// A name that stands for no event here.
 #[derive(Debug, thiserror::Error)]
@@ -76,6 +45,55 @@ pub enum EventError {
         /// What follows the colon.
         modifier: String,
     },
+}
+
+impl EventSpec {
+    /// The event of this name.
+    ///
+    /// # Errors
+    /// There is none, or its number cannot be read.
+    pub fn parse(text: &str) -> Result<EventSpec, EventError> {
+        let text = text.trim();
+        if let Some(mut spec) = plain(text)? {
+            spec.name = text.to_string();
+            return Ok(spec);
+        }
+        if let Some((name, modifier)) = text.rsplit_once(':') {
+            // A tracepoint has a colon of its own.
+            if let Ok(Some(mut spec)) = plain(name) {
+                spec.modify(text, modifier)?;
+                spec.name = text.to_string();
+                return Ok(spec);
+            }
+            if !name.is_empty() && !modifier.is_empty() {
+                return tracepoint(text);
+            }
+        }
+        Err(EventError::Unknown {
+            name: text.to_string(),
+            hint: hint(text),
+        })
+    }
+
+    fn modify(&mut self, name: &str, modifier: &str) -> Result<(), EventError> {
+        for c in modifier.chars() {
+            match c {
+                'u' => self.only.0 = true,
+                'k' => self.only.1 = true,
+                'p' if self.precise < 3 => self.precise += 1,
+                _ => {
+                    return Err(EventError::Modifier {
+                        name: name.to_string(),
+                        modifier: modifier.to_string(),
+                    });
+                }
+            }
+        }
+        if self.only == (true, true) {
+            self.only = (false, false);
+        }
+        Ok(())
+    }
 }
 
 /// Software events: name, number.
@@ -161,97 +179,6 @@ const ACCESSES: &[(&str, u32, u32)] = &[
         b::PERF_COUNT_HW_CACHE_RESULT_MISS,
     ),
 ];
-
-impl EventSpec {
-    pub(super) fn new(name: &str, source: Source, kind: u32, config: u64) -> EventSpec {
-        EventSpec {
-            name: name.to_string(),
-            source,
-            kind,
-            config,
-            more: [0; 2],
-            only: (false, false),
-            precise: 0,
-            is_time: false,
-            in_group: false,
-        }
-    }
-
-    /// The event of this name.
-    ///
-    /// # Errors
-    /// There is none, or its number cannot be read.
-    pub fn parse(text: &str) -> Result<EventSpec, EventError> {
-        let text = text.trim();
-        if let Some(mut spec) = plain(text)? {
-            spec.name = text.to_string();
-            return Ok(spec);
-        }
-        if let Some((name, modifier)) = text.rsplit_once(':') {
-            // A tracepoint has a colon of its own.
-            if let Ok(Some(mut spec)) = plain(name) {
-                spec.modify(text, modifier)?;
-                spec.name = text.to_string();
-                return Ok(spec);
-            }
-            if !name.is_empty() && !modifier.is_empty() {
-                return tracepoint(text);
-            }
-        }
-        Err(EventError::Unknown {
-            name: text.to_string(),
-            hint: hint(text),
-        })
-    }
-
-    fn modify(&mut self, name: &str, modifier: &str) -> Result<(), EventError> {
-        for c in modifier.chars() {
-            match c {
-                'u' => self.only.0 = true,
-                'k' => self.only.1 = true,
-                'p' if self.precise < 3 => self.precise += 1,
-                _ => {
-                    return Err(EventError::Modifier {
-                        name: name.to_string(),
-                        modifier: modifier.to_string(),
-                    });
-                }
-            }
-        }
-        if self.only == (true, true) {
-            self.only = (false, false);
-        }
-        Ok(())
-    }
-
-    /// Whether it happens in the kernel only, so that user mode alone has none of it.
-    pub fn is_of_the_kernel(&self) -> bool {
-        let kernel = [
-            b::PERF_COUNT_SW_CONTEXT_SWITCHES,
-            b::PERF_COUNT_SW_CPU_MIGRATIONS,
-            b::PERF_COUNT_SW_CGROUP_SWITCHES,
-        ];
-        let software = self.kind == b::PERF_TYPE_SOFTWARE;
-        self.source == Source::Tracepoint
-            || (software && kernel.iter().any(|k| u64::from(*k) == self.config))
-    }
-
-    /// The kernel's description of it.
-    pub fn attributes(&self) -> b::perf_event_attr {
-        let mut a = b::perf_event_attr {
-            size: size_of::<b::perf_event_attr>() as u32,
-            type_: self.kind,
-            config: self.config,
-            ..Default::default()
-        };
-        a.__bindgen_anon_3.config1 = self.more[0];
-        a.__bindgen_anon_4.config2 = self.more[1];
-        a.set_exclude_kernel(self.only.0.into());
-        a.set_exclude_user(self.only.1.into());
-        a.set_precise_ip(self.precise.into());
-        a
-    }
-}
 
 /// Names between commas; those within slashes belong to an event.
 pub fn split(list: &str) -> Vec<&str> {

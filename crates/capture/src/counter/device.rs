@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::catalogue::{EventSpec, Source};
+use super::event_spec::{EventSpec, Source};
 
 /// Devices with events of their own.
 const DEVICES: &str = "/sys/bus/event_source/devices";

@@ -9,6 +9,7 @@
 
 mod catalogue;
 mod device;
+mod event_spec;
 pub mod topdown;
 
 use std::{
@@ -21,9 +22,9 @@ use std::{
 use perf_event_open_sys::{self as perf, bindings as b};
 use wallscope_procfs::process;
 
-pub use catalogue::{EventError, EventSpec, Source, split, tracing};
-
-use crate::backend::ebpf::timer::parse_cpu_list;
+pub use crate::counter::event_spec::{EventSpec, Source};
+use crate::cpus;
+pub use catalogue::{EventError, split, tracing};
 
 /// Whose events are counted.
 #[derive(Debug)]
@@ -91,9 +92,7 @@ impl Counters {
             Scope::Command(pid) => vec![*pid],
             Scope::Cgroup(_) | Scope::Machine => Vec::new(),
         };
-        let cpus = std::fs::read_to_string("/sys/devices/system/cpu/online")
-            .map(|text| parse_cpu_list(&text))
-            .unwrap_or_default();
+        let cpus = cpus::online().unwrap_or_default();
         let each = tasks.len().max(cpus.len()) as u64;
         let limit = most_descriptors().saturating_sub(RESERVED);
         let mut left = limit;

@@ -21,8 +21,9 @@ use wallscope_unwind::{
 };
 
 use super::{
+    address_scope::Whose,
     managed::Word,
-    naming::{CodeNames, HostNames, ManagedFrame, Names, Whose},
+    naming::{CodeNames, HostNames, ManagedFrame, Names},
 };
 use crate::event::SocketRecord;
 

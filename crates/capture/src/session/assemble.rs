@@ -6,14 +6,14 @@ use wallscope_observe::Counter;
 
 use super::{
     accounts::Accounts,
-    advice,
+    address_scope::Whose,
     build::Stacks,
     domain,
     estimator::Estimator,
-    hits,
-    naming::{Names, Whose},
-    samples::{Key, Sum},
-    tasks, waits,
+    event_sampling, hops, jit_hints,
+    naming::Names,
+    sample_key::{Key, Sum},
+    tasks,
 };
 use crate::event;
 
@@ -51,19 +51,19 @@ impl Estimator {
             },
             host: std::mem::take(&mut self.facts.host),
             cost: self.facts.cost.clone(),
-            events: hits::assemble(&self.facts, &self.accounts),
+            events: event_sampling::assemble(&self.facts, &self.accounts),
             ..Recording::default()
         };
         let modules = std::mem::take(&mut self.facts.modules);
         let mut stacks = Stacks::new(modules, self.interpreter_frames);
-        tasks::assemble(&mut recording, &mut stacks, &self.facts.tasks, names.code);
+        tasks::assemble::assemble(&mut recording, &mut stacks, &self.facts.tasks, names.code);
         let mut losses = self.losses(&[Counter::Kernel, Counter::Tasks]);
         let sums = self.sums(end_ns);
         self.settle(u64::MAX);
         stacks.kernel_functions(&self.kernel, names.host);
         let (seen, at) = self.samples(&mut recording, &mut stacks, sums, names);
         let moments = self.moments(&at);
-        waits::assemble(&mut recording, &mut stacks, &at, &mut self, names.code);
+        hops::assemble(&mut recording, &mut stacks, &at, &mut self, names.code);
         recording.label_sets = std::mem::take(&mut stacks.labels.sets);
         let peers = std::mem::take(&mut self.samples.peers);
         recording.peers = peers.finish(end_ns, &self.accounts, names.host, |user, context| {
@@ -87,7 +87,7 @@ impl Estimator {
         }
         losses.extend(self.losses(&[Counter::Collector]));
         let jit = stacks.jit_modules();
-        let unnamed = advice::unnamed_code(&stacks, names.code);
+        let unnamed = jit_hints::unnamed_code(stacks.unnamed_code(), |pid| names.code.maker(pid));
         self.intervals(&mut recording, &mut stacks);
         self.ledgers(&mut recording, looks);
         self.describe(&mut recording, unnamed);
@@ -208,7 +208,7 @@ impl Estimator {
             domain.notes.insert(at, domain::timeline(timeline));
         }
         domain.limits.extend(unnamed);
-        tasks::describe(domain, std::mem::take(&mut self.facts.tasks.words));
+        tasks::assemble::describe(domain, std::mem::take(&mut self.facts.tasks.words));
     }
 
     /// Losses that these have counted.

@@ -17,11 +17,12 @@ use wallscope_unwind::{
 };
 
 use super::{
+    address_scope::Whose,
     estimator::Estimator,
+    labels::{self, Labels},
     managed::Word,
-    naming::{CodeNames, HostNames, Whose},
-    samples::{Key, Sum, User},
-    waits::{self, Labels},
+    naming::{CodeNames, HostNames},
+    sample_key::{Key, Sum, User},
 };
 use crate::event::state;
 
@@ -222,7 +223,7 @@ impl Stacks {
             self.waits_in.get(&kernel),
             estimator.resources.get(&resource),
         );
-        let resource = waits::resource(reason, function, named);
+        let resource = labels::resource(reason, function, named);
         self.labels.id(resource, program, task)
     }
 

@@ -22,16 +22,17 @@
 //! measured, a circle, [`MOST_HOPS`], waits too short to have been charged, and forgetting
 //! ([`MOST_KEPT`]).
 
-use std::{cell::Cell, collections::VecDeque, rc::Rc, sync::Arc};
+use std::{cell::Cell, collections::VecDeque, rc::Rc};
 
 use rustc_hash::FxHashMap;
 use wallscope_model::{BlockReason, StackEnd};
 
 use super::{
+    chains::wake::Wake,
     gil::Holders,
-    owners::Told,
-    parts::{Follow, Node, Parts, Who},
-    samples::{Key, User},
+    lock_owner::Told,
+    sample_key::{Key, User},
+    wait_tree::{Follow, Node, Parts, Who},
 };
 use crate::{
     event::{
@@ -41,9 +42,10 @@ use crate::{
 };
 
 mod follow;
-mod handed;
+mod lock_handoff;
+mod wake;
 
-use handed::{By, Handed};
+use lock_handoff::{By, Handed};
 
 /// Wakers that are followed from one wait.
 pub const MOST_HOPS: usize = 8;
@@ -53,19 +55,6 @@ const MOST_KEPT: usize = 200_000;
 const MOST_POSTPONED: usize = 20_000;
 /// How long after its end a wait is followed, ns: the stacks of its chain are known by then.
 const DELAY: u64 = 100_000_000;
-
-/// The end of a wait.
-struct Wake {
-    time: u64,
-    waker: u64,
-    pid: u32,
-    tid: u32,
-    name: Arc<str>,
-    kernel: u64,
-    user: Cell<User>,
-    /// The waker's changes of state, oldest first, from the last before the wait on.
-    steps: Box<[Step]>,
-}
 
 /// Who had a lock, and by what that is known; `None`: a runtime tells.
 type Owned = (Who, Option<Told>);

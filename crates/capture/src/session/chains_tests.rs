@@ -3,7 +3,7 @@
 use wallscope_model::{BlockReason, Role};
 use zerocopy::FromZeros;
 
-use super::{super::parts::Who, *};
+use super::{super::wait_tree::Who, *};
 use crate::event::{Hold, HoldsEvent};
 
 const MS: u64 = 1_000_000;

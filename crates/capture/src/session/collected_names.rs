@@ -12,12 +12,13 @@ use wallscope_unwind::{
 };
 
 use super::{
+    address_scope::Whose,
     java::Meaning,
+    labels,
     managed::Word,
-    naming::{CodeNames, HostNames, ManagedFrame, Whose},
+    naming::{CodeNames, HostNames, ManagedFrame},
     peers::Lookup,
     processes::Processes,
-    waits,
 };
 use crate::event::SocketRecord;
 
@@ -166,7 +167,7 @@ impl Host {
 
 impl HostNames for Host {
     fn kernel_functions(&self, stacks: &FxHashMap<u64, Box<[u64]>>) -> FxHashMap<u64, Arc<str>> {
-        waits::kernel_functions(stacks)
+        labels::kernel_functions(stacks)
     }
 
     fn other_end(&self, socket: &SocketRecord) -> Option<(u32, String)> {

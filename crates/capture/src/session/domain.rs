@@ -5,7 +5,7 @@ use wallscope_model::{Column, Domain, EventSource, Limit, State, Timeline};
 use wallscope_observe::DescribedDomain;
 
 use super::{Options, pace::Pace};
-use crate::backend::ebpf::{Kernel, Mechanism, Programs, taps::Tap};
+use crate::backend::ebpf::{Kernel, Mechanism, Programs, event_sampling::Tap};
 
 /// What the words are made from.
 pub struct Facts<'a> {

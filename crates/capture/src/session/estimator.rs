@@ -14,21 +14,19 @@ use wallscope_observe::{
     Begin, CountedEvent, CountedLoss, DescribedDomain, EventHits, LockHolder, LockOwner, LockWaits,
     Mark, Observation, ObservedTaskTime, ObservedTasks, TaskStack, TaskWords,
 };
-use wallscope_unwind::{
-    native::abi::{self, End, FrameWord},
-    runtime::python,
-};
+use wallscope_unwind::native::abi::{self, End, FrameWord};
 use zerocopy::FromBytes;
 
 use super::{
     accounts::Accounts,
     chains::Chains,
-    owners::Told,
-    parts::Who,
-    samples::{Key, Samples, Sum},
+    lock_owner::Told,
+    sample_key::{Key, Sum},
+    samples::Samples,
     shapes::Shapes,
     timeline::Turns,
-    too_many_slices,
+    unwound::{ManagedStack, UserStack},
+    wait_tree::Who,
 };
 use crate::{
     event::{
@@ -36,45 +34,11 @@ use crate::{
         SampleEvent, SocketRecord, ThreadEvent, WakeEvent, how, kind, what,
     },
     places::Interrupts,
+    slices,
 };
 
 /// Most rows of threads by slice before two slices become one, however long: some 50 MB.
 const MOST_ROWS: usize = 2_000_000;
-
-/// An unwound user stack.
-pub struct UserStack {
-    /// How it ended.
-    pub end: StackEnd,
-    /// Unwound after the recording: file ids are those of that unwinder's own store.
-    pub late: bool,
-    /// Frames, innermost first (see `uw_stack` in `unwind_abi.h`), with what was seen of a
-    /// VM's (see `hotspot_abi.h`).
-    pub frames: Box<[u64]>,
-}
-
-/// A stack's managed frames.
-#[derive(Debug)]
-pub struct ManagedStack {
-    /// Its process.
-    pub pid: u32,
-    /// How reading them ended (`enum py_end`).
-    pub end: u32,
-    /// Two words a frame, innermost first (see `struct py_stack` in `python_abi.h`).
-    pub words: Box<[u64]>,
-}
-
-impl ManagedStack {
-    /// How a stack ended whose native frames ended so: frames that these lack are missing in it, too.
-    pub fn end_with(&self, native: StackEnd) -> StackEnd {
-        use python::abi::End;
-        match End::from_raw(self.end) {
-            Some(End::MaxFrames) => StackEnd::MaxFrames,
-            Some(End::Unreadable) => StackEnd::Unreadable,
-            Some(End::Garbage) => StackEnd::NoProgress,
-            Some(End::Root | End::NotReady | End::NoThread) | None => native,
-        }
-    }
-}
 
 /// What the collector says once measuring is over. It goes into the recording as it is.
 #[derive(Default)]
@@ -353,7 +317,7 @@ impl Estimator {
         if self.follows_waits {
             self.settle(time);
         }
-        if too_many_slices(&self.accounts.grid(), time) || self.accounts.rows() > MOST_ROWS {
+        if slices::is_too_fine(&self.accounts.grid(), time) || self.accounts.rows() > MOST_ROWS {
             self.accounts.coarsen();
             self.samples.coarsen();
         }
@@ -410,27 +374,4 @@ pub(super) fn words(bytes: &[u8], at: usize, n: usize) -> Option<Box<[u64]>> {
     let bytes = bytes.get(at..)?.get(..n.checked_mul(8)?)?;
     let word = |b: &[u8; 8]| u64::from_ne_bytes(*b);
     Some(bytes.as_chunks().0.iter().map(word).collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use python::abi::End;
-
-    #[test]
-    fn a_stack_without_some_of_its_managed_frames_is_not_whole() {
-        let end = |end: End, native| {
-            let words = Box::default();
-            let stack = ManagedStack {
-                pid: 1,
-                end: end as u32,
-                words,
-            };
-            stack.end_with(native)
-        };
-        assert_eq!(end(End::Root, StackEnd::Root), StackEnd::Root);
-        assert_eq!(end(End::Root, StackEnd::BadRule), StackEnd::BadRule);
-        assert_eq!(end(End::MaxFrames, StackEnd::Root), StackEnd::MaxFrames);
-        assert_eq!(end(End::Unreadable, StackEnd::Root), StackEnd::Unreadable);
-    }
 }

@@ -20,10 +20,9 @@ use wallscope_unwind::native::{
     FileKey, KernelTables, MappingSpec, MemoryTables, Source, TableSink, TableStore, Undescribed,
     UnwindMaps,
 };
-
 use wallscope_unwind::runtime::{self, hotspot};
 
-use super::{managed::Found, space::Mapped};
+use super::{found_runtime::Found, mappings::Mapped};
 use crate::{
     Error,
     backend::ebpf::{Programs, sideband::Mapping},

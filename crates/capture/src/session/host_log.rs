@@ -8,7 +8,8 @@ use wallscope_procfs::locks::FileId;
 use wallscope_procfs::sockets::{self, Ends, Socket};
 use wallscope_procfs::{host::HostReader, process};
 
-use super::{neighbours::Neighbours, now};
+use super::host_contention::Neighbours;
+use crate::clock::now;
 
 /// From one reading to the next, ns.
 const EVERY: u64 = 1_000_000_000;

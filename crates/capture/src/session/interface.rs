@@ -6,10 +6,7 @@ use wallscope_model::{Recording, WaitSeen, within::Moment};
 use wallscope_observe::{LogFile, LogWriter};
 use wallscope_symbolize::Sources;
 
-use super::{
-    events::{Signals, Stopper},
-    look::Look,
-};
+use super::events::{Signals, Stopper};
 use crate::{
     backend::{Backend, ebpf::Mechanism},
     counter::EventSpec,
@@ -161,4 +158,16 @@ pub struct Captured {
     pub log: Option<LogWriter>,
     /// To be kept until the recording is safe: a second Ctrl-C is to lose nothing.
     pub signals: Signals,
+}
+
+/// What was measured since the last look.
+pub struct Look {
+    /// Time since the start.
+    pub elapsed: Duration,
+    /// What was added, of threads that existed since the last look.
+    pub recording: Recording,
+    /// What a symboliser needs for its frames.
+    pub sources: Sources,
+    /// What was seen of connections in the waits of each sample, by index; empty: of none.
+    pub seen: Vec<WaitSeen>,
 }

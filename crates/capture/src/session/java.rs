@@ -20,8 +20,9 @@ use wallscope_unwind::{
     },
 };
 
-use super::{managed::Found, now};
+use super::found_runtime::Found;
 use crate::{
+    clock::now,
     event::{MonitorPlace, PARKED},
     target::read_memory,
 };

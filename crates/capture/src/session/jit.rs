@@ -13,7 +13,8 @@ use wallscope_procfs::process;
 use wallscope_procfs::target_file::{Refusal, TargetRoot};
 use wallscope_symbolize::jit::{Book, JitDump, Now, PerfMap, Place};
 
-use super::{advice::Maker, now, unix_now};
+use super::jit_hints::Maker;
+use crate::clock::{now, unix_now};
 
 /// What is read of one file at a time, bytes or records, while samples wait.
 const BYTES: usize = 1 << 20;

@@ -6,7 +6,7 @@
 //! address, with a check that tells a new code object at the address of an old one.
 //! `outside.rs`: the frames themselves, where no kernel program reads them.
 
-mod outside;
+mod remote_interpreter;
 
 use std::{
     collections::{BTreeMap, hash_map::Entry},
@@ -19,26 +19,24 @@ use wallscope_model::FrameKind;
 use wallscope_unwind::{
     native::FrameWord,
     runtime::{
-        Facts, Refusal, Role, hotspot,
+        Facts, Role, hotspot,
         python::{Code, Miss, abi},
     },
 };
 
 use super::{
-    estimator::ManagedStack,
+    found_runtime::Found,
     java::Java,
     resources::Locks,
     scripts::Scripts,
     tasks::{self, Eye, Subject, Tasks},
+    unwound::ManagedStack,
 };
 use crate::target::read_memory;
-pub use outside::{Interpreted, Reader, Walk};
+pub use remote_interpreter::{Interpreted, Reader, Walk};
 
 /// How often a code object is looked for before it is given up.
 const TRIES: u8 = 3;
-
-/// The runtime of a mapped file, or why it cannot be read.
-pub type Found = Arc<Result<Facts, Refusal>>;
 
 /// A process with a runtime.
 struct Space {

@@ -39,53 +39,56 @@
 //! can wait (names, scaling, formats) happens after the last, and elsewhere.
 
 mod accounts;
-pub(crate) mod advice;
+pub(crate) mod address_scope;
+pub(crate) mod address_space;
 mod answers;
 mod assemble;
 pub(crate) mod build;
 mod chains;
-mod chosen;
 pub(crate) mod collected_names;
 pub(crate) mod command;
+pub(crate) mod copied_stack;
 pub(crate) mod cost;
-mod course;
+mod deferred_unwind;
 pub(crate) mod descriptors;
 pub(crate) mod domain;
 pub(crate) mod estimator;
+pub(crate) mod event_dispatch;
+mod event_merger;
+mod event_sampling;
 pub(crate) mod events;
 pub(crate) mod files;
+pub(crate) mod found_runtime;
 mod gil;
 mod heap;
-mod hits;
+mod hops;
+mod host_contention;
 pub(crate) mod host_log;
-pub(crate) mod intake;
 mod interface;
 pub(crate) mod java;
 mod jit;
-mod late;
-pub(crate) mod look;
+pub(crate) mod jit_hints;
+pub(crate) mod labels;
+mod lock_owner;
 pub(crate) mod managed;
+pub(crate) mod mappings;
 pub(crate) mod naming;
-mod neighbours;
-mod owners;
 mod pace;
-mod parts;
 pub(crate) mod peers;
 pub(crate) mod processes;
+mod recorder;
 pub mod replay;
 pub(crate) mod resources;
+pub(crate) mod sample_key;
 mod samples;
 pub(crate) mod scripts;
 mod shapes;
-pub(crate) mod space;
+pub(crate) mod snapshot;
+mod target_resolve;
 pub(crate) mod tasks;
 mod timeline;
-mod upkeep;
-mod waits;
-
-use std::time::Duration;
-
-use wallscope_model::Slices;
+pub(crate) mod unwound;
+mod wait_tree;
 
 use crate::{
     Error,
@@ -94,19 +97,13 @@ use crate::{
         ebpf::Kernel,
         proc::{self, PerfEvents},
     },
-    probe,
+    host_capabilities,
     target::refuse_32_bit,
 };
-pub(crate) use chosen::{Chosen, choose, ended_early};
 pub(crate) use domain::privilege;
 pub use events::{Signals, Stopper};
-pub use interface::{Captured, Live, Observer, Options, Progress, Stop};
-pub use look::Look;
-
-/// So many slices, and two become one: each has its price, as it wakes us up.
-const MOST_SLICES: u32 = 12;
-/// Longest a slice becomes for the number of slices, ns.
-const LONGEST_SLICE: u64 = 1_000_000_000;
+pub use interface::{Captured, Live, Look, Observer, Options, Progress, Stop};
+pub(crate) use target_resolve::{Chosen, choose, ended_early};
 
 /// Measures `options.target` and returns everything that was seen.
 ///
@@ -120,14 +117,14 @@ pub fn record(options: &Options, observer: &mut dyn Observer) -> Result<Captured
         Some(_) => Err(Error::NoLog { why }),
     };
     match options.backend {
-        Some(Backend::Ebpf) => course::record(options, &kernel()?, observer),
+        Some(Backend::Ebpf) => recorder::record(options, &kernel()?, observer),
         Some(Backend::Perf) => lower("as asked".into(), PerfEvents::Must, observer),
         Some(Backend::Proc) => lower("as asked".into(), PerfEvents::Not, observer),
         None => {
-            if let Some(why) = probe::ebpf_refused() {
+            if let Some(why) = host_capabilities::ebpf_refused() {
                 return lower(why, PerfEvents::May, observer);
             }
-            match kernel().and_then(|kernel| course::record(options, &kernel, observer)) {
+            match kernel().and_then(|kernel| recorder::record(options, &kernel, observer)) {
                 // Both are found out before anything is measured.
                 Err(e @ (Error::NotSupported { .. } | Error::Bpf { .. })) => {
                     lower(format!("not by eBPF: {e}"), PerfEvents::May, observer)
@@ -136,37 +133,4 @@ pub fn record(options: &Options, observer: &mut dyn Observer) -> Result<Captured
             }
         }
     }
-}
-
-/// Slices are fine for short recordings: ten of them, or of half a second until it is seen how long one lasts. Of a
-/// second they come when the host is looked at as well.
-pub(crate) fn first_slice(duration: Option<Duration>) -> u64 {
-    match duration {
-        Some(d) => (d.as_nanos() as u64 / 10).clamp(50_000_000, LONGEST_SLICE),
-        None => LONGEST_SLICE / 2,
-    }
-}
-
-/// Whether there are by now so many slices that two should become one.
-pub(crate) fn too_many_slices(grid: &Slices, now: u64) -> bool {
-    let slices = now.saturating_sub(grid.start_ns) / grid.width_ns.max(1);
-    slices >= u64::from(MOST_SLICES) && grid.width_ns < LONGEST_SLICE
-}
-
-/// CLOCK_MONOTONIC, ns.
-pub(crate) fn now() -> u64 {
-    let t = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
-}
-
-/// How often the scheduler's counter of a running thread moves at least: the kernel's timer tick, ns.
-pub(crate) fn tick_ns() -> u64 {
-    let t = rustix::time::clock_getres(rustix::time::ClockId::MonotonicCoarse);
-    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
-}
-
-/// CLOCK_REALTIME, ns.
-pub(crate) fn unix_now() -> u64 {
-    let t = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
-    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }

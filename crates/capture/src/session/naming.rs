@@ -12,27 +12,8 @@ use wallscope_unwind::{
     runtime::{Role, hotspot::Item},
 };
 
-use super::managed::Word;
+use super::{address_scope::Whose, managed::Word};
 use crate::event::SocketRecord;
-
-/// In whose memory addresses mean something, and when.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Whose {
-    /// The process.
-    pub pid: u32,
-    /// The version of what addresses of code made at run time mean there (see `jit.rs`).
-    pub code: u64,
-}
-
-impl Whose {
-    /// Process `pid`, as it was last.
-    pub fn last(pid: u32) -> Whose {
-        Whose {
-            pid,
-            code: u64::MAX,
-        }
-    }
-}
 
 /// A frame of an interpreter.
 #[derive(Clone, Debug)]

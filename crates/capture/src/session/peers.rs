@@ -17,12 +17,14 @@ use wallscope_procfs::sockets::{self, Ends, Owners, Socket};
 use super::{
     accounts::Accounts,
     naming::HostNames,
-    samples::{Key, User},
+    sample_key::{Key, User},
 };
-use crate::backend::ebpf::Programs;
-use crate::event::{SOCKET_OF_PROCESS, SocketRecord};
+use crate::{
+    backend::ebpf::Programs,
+    event::{SOCKET_OF_PROCESS, SocketRecord},
+};
 
-mod before;
+mod preexisting_connections;
 
 /// A request that went unanswered before the recording began is believed for so long, ms.
 const BELIEVED_MS: u32 = 60_000;
@@ -80,7 +82,7 @@ impl Before {
         let mut connected = Vec::new();
         let mut old = 0;
         for pid in pids {
-            let mut readers = before::Readers::of(*pid);
+            let mut readers = preexisting_connections::Readers::of(*pid);
             for inode in sockets::of_process(*pid) {
                 let Some(socket) = by_inode.get(&inode) else {
                     continue;

@@ -15,16 +15,16 @@ use wallscope_symbolize::{ModuleSource, Sources};
 use wallscope_unwind::native::{FrameWord, KernelTables, TableSink};
 
 use super::{
-    advice::Maker,
+    address_scope::Whose,
+    address_space::{Space, facts},
     command,
+    copied_stack::CopiedStack,
+    deferred_unwind::{Deferred, DeferredUnwinder, Due},
     files::Files,
-    intake::{self, Intake},
     jit::{self, Jit},
-    late::{Late, Raw, Snapshot},
+    jit_hints::Maker,
     managed::Managed,
-    naming::Whose,
-    now,
-    space::{Space, facts},
+    mappings::Snapshot,
 };
 use crate::{
     Error,
@@ -32,6 +32,7 @@ use crate::{
         Programs,
         sideband::{Change, Mapping},
     },
+    clock::now,
     event::{ThreadEvent, how},
 };
 
@@ -75,7 +76,7 @@ pub struct Processes<S = KernelTables> {
     files: Files<S>,
     managed: Managed,
     jit: Jit,
-    late: Option<Late>,
+    late: Option<DeferredUnwinder>,
     lost_mappings: u64,
     again: Again,
     /// No stack will be read: what processes have mapped is of no interest.
@@ -199,7 +200,7 @@ impl<S: TableSink> Processes<S> {
                 let left = left.then(|| space.facts.name.clone());
                 self.jit.left(e.pid, e.time);
                 self.former.entry(e.pid).or_default().push(left);
-                space.facts = facts(e.pid, &intake::comm(e));
+                space.facts = facts(e.pid, &e.name());
                 space.facts.parent = e.parent;
                 if let Ok(root) = TargetRoot::of_process(e.pid) {
                     space.root = Some(Arc::new(root));
@@ -211,7 +212,7 @@ impl<S: TableSink> Processes<S> {
                 space.facts = Process {
                     pid: e.pid,
                     parent: e.parent,
-                    name: intake::comm(e).into(),
+                    name: e.name().into(),
                     ..space.facts
                 };
                 (space.threads, space.ended) = (1, false);
@@ -404,19 +405,20 @@ impl<S: TableSink> Processes<S> {
         &mut self.files
     }
 
-    /// Unwinds stacks that were put off: those that cannot wait, or, when measuring is over, `all`.
-    pub fn unwind_late(&mut self, intake: &mut Intake, all: bool) {
+    /// Unwinds those of `copies` that are due, and takes them out.
+    pub fn unwind_deferred(&mut self, copies: &mut Vec<CopiedStack>, due: Due) -> Vec<Deferred> {
         let managed = &mut self.managed;
-        let due = |r: &mut Raw| all || managed.walked(r.pid()).is_some();
-        let raws: Vec<Raw> = intake.raws.extract_if(.., due).collect();
-        if raws.is_empty() {
-            return;
+        let is_due = |c: &mut CopiedStack| due == Due::All || managed.walked(c.pid()).is_some();
+        let copies: Vec<CopiedStack> = copies.extract_if(.., is_due).collect();
+        if copies.is_empty() {
+            return Vec::new();
         }
         if self.late.is_none() {
-            self.late = Late::new();
+            self.late = DeferredUnwinder::new();
         }
-        if let Some(late) = &mut self.late {
-            late.unwind(&raws, intake, &mut self.files, managed);
+        match &mut self.late {
+            Some(late) => late.unwind(&copies, &mut self.files, managed),
+            None => Vec::new(),
         }
     }
 

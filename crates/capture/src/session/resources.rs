@@ -22,7 +22,6 @@ use wallscope_symbolize::demangle;
 
 mod interprocess;
 
-use self::interprocess::Shared;
 use super::{
     descriptors::{by_descriptor, end_of, outer_pid, peers_of_set, polled, process_of},
     heap::{self, Block},
@@ -32,6 +31,8 @@ use crate::{
     syscalls,
     target::read_memory,
 };
+
+use self::interprocess::Shared;
 
 /// What processes with a runtime call their locks.
 pub trait Locks {

@@ -16,7 +16,7 @@ use wallscope_unwind::runtime::{
     v8::{self, Isolate, Miss},
 };
 
-use super::managed::Found;
+use super::found_runtime::Found;
 use crate::target::read_memory;
 
 /// How often a function is looked for before it is given up.

@@ -3,7 +3,7 @@
 //! What is said of container runtimes is what their own profiles and checks say; what is said of this host
 //! follows from its settings, so that no line fails where it is pasted, and none gives away what is there.
 
-use wallscope_capture::probe::Setting;
+use wallscope_capture::host_capabilities::Setting;
 
 /// Where rights are given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

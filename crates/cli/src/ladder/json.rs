@@ -103,6 +103,6 @@ impl Page<'_> {
                 "spoke": f.spoke,
             })).collect::<Vec<_>>(),
         });
-        format!("{value:#}\n")
+        wallscope_render::json::text(&value)
     }
 }

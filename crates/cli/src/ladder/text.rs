@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use wallscope_model::printable::printable;
 use wallscope_render::text::wrap;
 
 use super::{MOST_CAUSES, Page, apart, percent, place, resolution, saturation, what};
@@ -13,7 +14,8 @@ impl Page<'_> {
         let width = output::width();
         let mut out = String::new();
         let mut say = |indent: usize, text: &str| {
-            for line in wrap(&format!("{}{text}", " ".repeat(indent)), width, indent) {
+            let text = format!("{}{}", " ".repeat(indent), printable(text));
+            for line in wrap(&text, width, indent) {
                 let _ = writeln!(out, "{line}");
             }
         };
@@ -109,7 +111,7 @@ impl Page<'_> {
             }
             for command in probes {
                 // For copying: never wrapped.
-                let _ = writeln!(out, "  {command}");
+                let _ = writeln!(out, "  {}", printable(&command));
             }
         }
         if self.explain {
@@ -120,11 +122,8 @@ impl Page<'_> {
                     (_, true) => "+",
                     _ => " ",
                 };
-                for line in wrap(
-                    &format!("{mark} {}: {}. Speaks when {}", f.rule, f.looked_at, f.when),
-                    width,
-                    4,
-                ) {
+                let rule = format!("{mark} {}: {}. Speaks when {}", f.rule, f.looked_at, f.when);
+                for line in wrap(&printable(&rule), width, 4) {
                     let _ = writeln!(out, "{line}");
                 }
             }

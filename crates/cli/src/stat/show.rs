@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::io::Write;
 use std::time::Duration;
+use wallscope_model::printable::escape_json;
 
 use serde_json::{Value, json};
 use wallscope_capture::counter::Source;
@@ -49,10 +50,8 @@ impl Show {
             for figure in &f.all {
                 values.insert(figure.name.clone(), number(figure.value, figure.unit));
             }
-            format!(
-                "{}\n",
-                json!({ "until_ns": elapsed.as_nanos() as u64, "values": values })
-            )
+            let value = json!({ "until_ns": elapsed.as_nanos() as u64, "values": values });
+            escape_json(&format!("{value}\n")).into_owned()
         } else {
             let heads = self.lines.is_multiple_of(HEADS_EVERY);
             self.lines += 1;
@@ -361,7 +360,7 @@ fn as_json(options: &Options, runs: &[Run]) -> String {
         .iter()
         .map(|c| json!({ "state": c.state.name(), "exact": c.exact, "how": c.how }))
         .collect();
-    let text = serde_json::to_string_pretty(&json!({
+    wallscope_render::json::text(&json!({
         "schema": "wallscope.stat/1",
         "target": options.target.describe(),
         "backend": d.backend,
@@ -373,6 +372,5 @@ fn as_json(options: &Options, runs: &[Run]) -> String {
         "figures": figures,
         "not_counted": refused,
         "unanswered": unanswered,
-    }));
-    text.unwrap_or_default() + "\n"
+    }))
 }

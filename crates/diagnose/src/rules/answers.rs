@@ -124,8 +124,8 @@ pub(super) fn upstream(e: &Evidence<'_>) -> Found {
         by.is_some_and(|c| [TO_TAKE, TO_READ, TO_RECEIVE].contains(&wait_target(e, reason, c)));
     found(
         format!("answers of others awaited: {}", words::share(share)),
-        share >= CAUSE_SHARE && ns > longest_other_wait(e) && !sends,
-        || AnswerWaits::new(e, reason, ns).verdict(),
+        (share >= CAUSE_SHARE && ns > longest_other_wait(e) && !sends)
+            .then(|| AnswerWaits::new(e, reason, ns).verdict()),
     )
 }
 

@@ -44,9 +44,7 @@ pub(super) fn empty(_: &Evidence<'_>, _: &Verdict) -> String {
 
 /// The verdict says it all.
 pub(super) fn cause(_: &Evidence<'_>, verdict: &Verdict) -> String {
-    let mut letters = verdict.cause.chars();
-    let first = letters.next().map(|c| c.to_lowercase().to_string());
-    format!("{}{}", first.unwrap_or_default(), letters.as_str())
+    words::clause(&verdict.cause)
 }
 
 /// A CPU quota, or too few CPUs, held threads back.
@@ -125,7 +123,7 @@ fn beside_computing(e: &Evidence<'_>) -> bool {
     b.active_threads > 1 && b.on_cpu() < CPU_FIRST && b.load(computed) >= BUSY_BESIDE
 }
 
-/// Nothing is wrong.
+/// Nothing is wrong. Shares are of all time that was not idle, as nothing is made of them.
 pub(super) fn at_rest(e: &Evidence<'_>, verdict: &Verdict) -> String {
     if verdict.bottleneck {
         return waiting(e, verdict);
@@ -133,16 +131,17 @@ pub(super) fn at_rest(e: &Evidence<'_>, verdict: &Verdict) -> String {
     if let Some(unseen) = unseen(e) {
         return format!("what it waited for may be {unseen}");
     }
-    let rest = match verdict.state {
-        Some(State::Blocked) => "no bottleneck was found, as the waiting may well be for work",
-        _ => "no bottleneck was found, as its threads wait for work or have room left",
-    };
-    let computed = e.totals.share(e.totals.on_cpu_ns());
-    match computed < MENTIONED_SHARE {
-        true => rest.into(),
-        false => format!(
-            "{rest}; a CPU profile shows only the {} spent computing",
-            words::share(computed)
+    let t = &e.totals;
+    let (waited, computed) = (t.share(t.blocked_ns()), t.share(t.on_cpu_ns()));
+    let (waited, computed) = (words::share(waited), words::share(computed));
+    match verdict.state {
+        Some(State::Blocked) => format!(
+            "faster code cannot reduce the {waited} spent waiting, which may well be for work, and a CPU profile shows \
+             only the {computed} spent computing"
         ),
+        _ if t.share(t.blocked_ns()) < MENTIONED_SHARE => AT_REST.into(),
+        _ => format!("{AT_REST}; faster code cannot reduce the {waited} spent waiting"),
     }
 }
+
+const AT_REST: &str = "no bottleneck was found, as its threads wait for work or have room left";

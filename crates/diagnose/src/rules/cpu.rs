@@ -32,10 +32,7 @@ pub(super) fn quota(e: &Evidence<'_>) -> Found {
     let group = e
         .host("cpu quota")
         .map_or_else(String::new, |r| format!(" ({})", r.saturation));
-    found(
-        format!("throttled: {}{group}", words::share(share)),
-        share >= QUOTA_SHARE && (binding || ns >= e.main_wait().1 / QUOTA_OTHER_WAITS),
-        || {
+    found(format!("throttled: {}{group}", words::share(share)), (share >= QUOTA_SHARE && (binding || ns >= e.main_wait().1 / QUOTA_OTHER_WAITS)).then(|| {
             let share = words::share(share);
             let held = match told_apart {
                 true => format!("it held ready threads back for {share} of active time"),
@@ -58,8 +55,7 @@ pub(super) fn quota(e: &Evidence<'_>) -> Found {
                     words::share(c.share)
                 )
             }))
-        },
-    )
+        }))
 }
 
 /// Ready threads wait for a CPU.
@@ -81,18 +77,15 @@ pub(super) fn shortage(e: &Evidence<'_>) -> Found {
             r.used * 100.0
         )
     });
-    found(
-        format!(
+    found(format!(
             "waiting for a CPU: {}, computing: {}{told}",
             words::share(share),
             words::share(computing),
-        ),
-        share >= SHORTAGE_SHARE
+        ), (share >= SHORTAGE_SHARE
             && b.load(ns) >= least
             && share >= computing * SHORTAGE_OF_COMPUTING
             && ns >= lock_or_half(e)
-            && ns >= tasks::kept_ns(e.recording) / 2,
-        || {
+            && ns >= tasks::kept_ns(e.recording) / 2).then(|| {
             let by = largest(&e.causes, State::Runnable, None);
             let (origin, outside) = origin(e, room.as_ref());
             let verdict = Verdict::new(format!(
@@ -113,8 +106,7 @@ pub(super) fn shortage(e: &Evidence<'_>) -> Found {
                 .outside()
                 .with(neighbours)
                 .with(host_facts::stands_back(e.recording))
-        },
-    )
+        }))
 }
 
 /// Origin of a shortage of CPUs in words, and whether it lies outside the process.
@@ -253,7 +245,7 @@ pub(super) fn computing(e: &Evidence<'_>) -> Found {
     );
     let busy = b.busy_cpus() >= ONE_CPU || b.load(b.busiest_ns) >= ONE_THREAD_SHARE;
     let applies = of_rest > CPU_FIRST || (busy && waits < CAUSE_SHARE);
-    found(looked_at, applies, || computing_verdict(e, ns))
+    found(looked_at, applies.then(|| computing_verdict(e, ns)))
 }
 
 fn computing_verdict(e: &Evidence<'_>, ns: u64) -> Verdict {

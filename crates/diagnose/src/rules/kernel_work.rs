@@ -41,8 +41,7 @@ pub(super) fn reclaim(e: &Evidence<'_>) -> Found {
     let share = e.share(ns);
     found(
         format!("memory reclaim: {}", words::share(share)),
-        share >= RECLAIM_SHARE,
-        || {
+        (share >= RECLAIM_SHARE).then(|| {
             let limit = e.host("memory limit");
             let shortage = match limit.and_then(|r| Some((r, r.utilisation?))) {
                 Some((limit, used)) if used > NEAR_MEMORY_LIMIT => format!(
@@ -69,7 +68,7 @@ pub(super) fn reclaim(e: &Evidence<'_>) -> Found {
             };
             let verdict = Verdict::new(cause).because("memory").of(e, spent);
             in_main(verdict, by)
-        },
+        }),
     )
 }
 
@@ -92,30 +91,31 @@ pub(super) fn churn(e: &Evidence<'_>) -> Found {
             "{births:.0} threads started a second; starting and ending them: {} of computing",
             words::share(of_work)
         ),
-        births >= CHURN_RATE
+        (births >= CHURN_RATE
             && of_work >= CHURN_OF_COMPUTING
-            && b.load(computed + ready) >= CPU_FIRST,
-        || {
-            let processes = e.recording.processes.len() as f64;
-            let what = match processes > b.births as f64 * CHURN_PROCESSES {
-                true => "processes",
-                false => "threads",
-            };
-            let by = main_function(e, WorkKind::Start);
-            let through = (by.as_ref()).map_or_else(String::new, |(function, _)| {
-                format!("; most of that by way of {function}")
-            });
-            let verdict = Verdict::new(format!(
+            && b.load(computed + ready) >= CPU_FIRST)
+            .then(|| {
+                let processes = e.recording.processes.len() as f64;
+                let what = match processes > b.births as f64 * CHURN_PROCESSES {
+                    true => "processes",
+                    false => "threads",
+                };
+                let by = main_function(e, WorkKind::Start);
+                let through = (by.as_ref()).map_or_else(String::new, |(function, _)| {
+                    format!("; most of that by way of {function}")
+                });
+                let verdict = Verdict::new(format!(
                 "It starts {births:.0} {what} a second: starting and ending them takes {} of what \
                  it computes{through}",
                 words::share(of_work),
             ))
             .of(e, Spent::on_cpu(ns, None))
             .because("kernel");
-            in_main(verdict, by).with(Some(
-                "Keep them and give them work (a pool, one process for many inputs) instead".into(),
-            ))
-        },
+                in_main(verdict, by).with(Some(
+                    "Keep them and give them work (a pool, one process for many inputs) instead"
+                        .into(),
+                ))
+            }),
     )
 }
 
@@ -131,8 +131,7 @@ pub(super) fn faults(e: &Evidence<'_>) -> Found {
             words::share(share),
             words::share(e.share(awaited))
         ),
-        share >= FAULT_SHARE && ns >= awaited,
-        || {
+        (share >= FAULT_SHARE && ns >= awaited).then(|| {
             let by = main_function(e, WorkKind::Fault);
             let mut verdict = Verdict::new(format!(
                 "The kernel handles its page faults {} of active time{}: memory is touched for the \
@@ -144,7 +143,7 @@ pub(super) fn faults(e: &Evidence<'_>) -> Found {
             .because("kernel");
             verdict.confidence = "the share is by samples of the kernel's stack".into();
             in_main(verdict, by)
-        },
+        }),
     )
 }
 
@@ -154,8 +153,7 @@ pub(super) fn spinning(e: &Evidence<'_>) -> Found {
     let share = e.share(ns);
     found(
         format!("spinning or yielding: {}", words::share(share)),
-        share >= SPIN_SHARE && ns >= e.bottleneck.on_cpu_ns() / SPIN_PART,
-        || {
+        (share >= SPIN_SHARE && ns >= e.bottleneck.on_cpu_ns() / SPIN_PART).then(|| {
             let by = main_function(e, WorkKind::Spin);
             let verdict = Verdict::new(format!(
                 "It spins {} of active time, on a CPU without getting anywhere, in {}{}: the time \
@@ -168,6 +166,6 @@ pub(super) fn spinning(e: &Evidence<'_>) -> Found {
             in_main(verdict, by)
                 .suspected("these functions are known to wait; what for is not seen")
                 .assuming("the thing that they wait for would have come no later without spinning")
-        },
+        }),
     )
 }

@@ -13,9 +13,12 @@ use crate::words;
 /// No thread existed.
 pub(super) fn empty(e: &Evidence<'_>) -> Found {
     let threads = e.recording.contexts.len();
-    found(format!("{threads} threads"), threads == 0, || {
-        Verdict::new("No thread of the target existed in the window".into()).healthy()
-    })
+    found(
+        format!("{threads} threads"),
+        (threads == 0).then(|| {
+            Verdict::new("No thread of the target existed in the window".into()).healthy()
+        }),
+    )
 }
 
 /// Much of the time was not seen.
@@ -23,8 +26,7 @@ pub(super) fn unseen(e: &Evidence<'_>) -> Found {
     let share = e.share(e.bottleneck.ledger.unknown_ns());
     found(
         format!("not seen: {}", words::share(share)),
-        share >= UNSEEN_SHARE,
-        || {
+        (share >= UNSEEN_SHARE).then(|| {
             let mut verdict = Verdict::new(format!(
                 "{} of the time could not be seen, so nothing firm can be said of the rest",
                 words::share(share)
@@ -33,7 +35,7 @@ pub(super) fn unseen(e: &Evidence<'_>) -> Found {
             verdict.state = Some(State::Unknown);
             verdict.confidence = "none beyond that".into();
             verdict
-        },
+        }),
     )
 }
 
@@ -115,7 +117,7 @@ pub(super) fn brief(e: &Evidence<'_>) -> Found {
         words::time(unseen.unwrap_or(0)),
         words::time(e.bottleneck.on_cpu_ns())
     );
-    found(times.clone(), unseen.is_some(), || {
+    found(times.clone(), unseen.is_some().then(|| {
         let mut verdict = Verdict::new(format!(
             "Nothing firm can be said: most of what it does is done by threads or processes that live too \
              briefly to be looked at ({times}); a recording by eBPF or perf events sees each of them"
@@ -126,7 +128,7 @@ pub(super) fn brief(e: &Evidence<'_>) -> Found {
             "that they computed is counted; what they waited for is not known".into();
         verdict.bottleneck = false;
         verdict
-    })
+    }))
 }
 
 /// Most causes that are told where none stands out.
@@ -140,14 +142,18 @@ pub(super) fn spread(e: &Evidence<'_>) -> Found {
             format!("{} {what} in {}", words::share(c.share), c.function)
         })
         .collect();
-    found(top.join("; "), true, || {
-        let mut verdict = Verdict::new(format!(
-            "No single cause explains the time; the largest parts are {}",
-            words::list(&top)
-        ));
-        verdict.share = e.causes.first().map_or(0.0, |c| c.share);
-        verdict.confidence = "the states' shares are counted, the functions' are sampled".into();
-        verdict.bottleneck = false;
-        verdict
-    })
+    found(
+        top.join("; "),
+        true.then(|| {
+            let mut verdict = Verdict::new(format!(
+                "No single cause explains the time; the largest parts are {}",
+                words::list(&top)
+            ));
+            verdict.share = e.causes.first().map_or(0.0, |c| c.share);
+            verdict.confidence =
+                "the states' shares are counted, the functions' are sampled".into();
+            verdict.bottleneck = false;
+            verdict
+        }),
+    )
 }

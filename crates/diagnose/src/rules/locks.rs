@@ -30,8 +30,8 @@ pub(super) fn serial(e: &Evidence<'_>) -> Found {
             words::share(share),
             words::share(own)
         ),
-        share >= SERIAL_SHARE && own >= SERIAL_BY_WAITERS && ns >= e.main_wait().1,
-        || wait_verdict(e, reason, ns),
+        (share >= SERIAL_SHARE && own >= SERIAL_BY_WAITERS && ns >= e.main_wait().1)
+            .then(|| wait_verdict(e, reason, ns)),
     )
 }
 
@@ -58,8 +58,7 @@ pub(super) fn stuck(e: &Evidence<'_>) -> Found {
             "{n} threads got nowhere at a lock: {} of active time",
             words::share(share)
         ),
-        n > 0 && share >= STUCK_SHARE && b.window_ns >= MIN_WINDOW_NS,
-        || {
+        (n > 0 && share >= STUCK_SHARE && b.window_ns >= MIN_WINDOW_NS).then(|| {
             let by = e.causes.iter().max_by_key(|c| (at_lock(c), c.ns));
             let at_lock = by.filter(|c| c.reason == Some(BlockReason::Lock.name()));
             let threads = match n {
@@ -81,7 +80,7 @@ pub(super) fn stuck(e: &Evidence<'_>) -> Found {
             ))
             .with(by.and_then(|c| ask_for_holder(e, c)))
             .with(beside(e))
-        },
+        }),
     )
 }
 

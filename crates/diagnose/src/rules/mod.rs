@@ -30,6 +30,7 @@ mod waits;
 use wallscope_model::State;
 
 use crate::evidence::Evidence;
+use crate::words;
 
 pub(crate) use notes::NOTES;
 pub(crate) use table::RULES;
@@ -59,7 +60,7 @@ pub(crate) struct Judgement {
     pub conclusion: String,
     /// When its rule speaks.
     pub when: &'static str,
-    /// Causes of the other rules that apply, with their names.
+    /// Causes of the other bottlenecks that apply, as clauses, with the rules' names.
     pub also: Vec<(&'static str, String)>,
     /// Every rule that was tried, in order.
     pub tried: Vec<TriedRule>,
@@ -72,7 +73,7 @@ const WAKERS_UNKNOWN: &str = "the waiting is not for the program's own computing
 pub(crate) fn judge(e: &Evidence<'_>) -> Judgement {
     let mut tried: Vec<TriedRule> = Vec::new();
     let mut spoken: Option<(&Rule, Verdict)> = None;
-    let mut also: Vec<(&'static str, String)> = Vec::new();
+    let (mut named, mut also) = (Vec::new(), Vec::new());
     for rule in RULES {
         let found = (rule.judge)(e);
         tried.push(TriedRule {
@@ -87,7 +88,9 @@ pub(crate) fn judge(e: &Evidence<'_>) -> Judgement {
             (Some(verdict), Some((_, first)))
                 if first.bottleneck && rule.rank != Rank::Fallback =>
             {
-                also.push((rule.name, verdict.cause));
+                named.push(rule.name);
+                let clause = verdict.bottleneck.then(|| words::clause(&verdict.cause));
+                also.extend(clause.map(|clause| (rule.name, clause)));
             }
             _ => {}
         }
@@ -98,10 +101,12 @@ pub(crate) fn judge(e: &Evidence<'_>) -> Judgement {
             break;
         }
     }
-    let Some((rule, verdict)) = spoken else {
+    let Some((rule, mut verdict)) = spoken else {
         unreachable!("the last rule always speaks")
     };
-    let verdict = completed(e, rule, verdict, &also);
+    verdict.rule = rule.name;
+    verdict.also = named;
+    let verdict = completed(e, verdict);
     let (when, conclude) = match verdict.rule == accept_queue::NAME {
         true => (accept_queue::WHEN, conclusions::cause as Conclude),
         false => (rule.when, rule.conclude),
@@ -115,15 +120,8 @@ pub(crate) fn judge(e: &Evidence<'_>) -> Judgement {
     }
 }
 
-/// The verdict with its name, its callers, a full accept queue and the other rules' names.
-fn completed(
-    e: &Evidence<'_>,
-    rule: &Rule,
-    mut verdict: Verdict,
-    also: &[(&'static str, String)],
-) -> Verdict {
-    verdict.rule = rule.name;
-    verdict.also = also.iter().map(|(name, _)| *name).collect();
+/// The verdict with its callers, its assumption and a full accept queue.
+fn completed(e: &Evidence<'_>, mut verdict: Verdict) -> Verdict {
     if verdict.state == Some(State::Blocked) {
         let function = verdict.function.as_deref();
         let callers = function.and_then(|f| call_path::callers(e, f, State::Blocked));

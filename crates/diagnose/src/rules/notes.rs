@@ -36,8 +36,7 @@ pub(crate) const NOTES: &[Note] = &[
 
 fn unattributed(e: &Evidence<'_>) -> Option<String> {
     let ns = e.totals.unattributed_ns;
-    let much = e.totals.share(ns) >= UNATTRIBUTED_NOTE && e.mostly_unseen().is_none();
-    much.then(|| {
+    (e.totals.share(ns) >= UNATTRIBUTED_NOTE).then(|| {
         format!(
             "threads that lived too short to be seen computed for {} more",
             words::time(ns)

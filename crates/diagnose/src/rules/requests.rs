@@ -26,10 +26,7 @@ pub(super) fn sleep_in_request(e: &Evidence<'_>) -> Found {
         None => (in_flight, CAUSE_SHARE),
     };
     let share = e.share(ns);
-    found(
-        format!("slept with requests in flight: {}", words::share(share)),
-        share >= least && ns >= e.main_wait().1,
-        || {
+    found(format!("slept with requests in flight: {}", words::share(share)), (share >= least && ns >= e.main_wait().1).then(|| {
             let by = largest(&e.causes, State::Blocked, Some(BlockReason::Timer));
             let guessed = while_owing.is_some();
             let verdict = Verdict::new(format!(
@@ -49,8 +46,7 @@ pub(super) fn sleep_in_request(e: &Evidence<'_>) -> Found {
                     .assuming("callers wait for the thread that sleeps"),
                 false => verdict,
             }
-        },
-    )
+        }))
 }
 
 /// Time slept where requests were not followed, but polled connections show that the process owed
@@ -69,18 +65,15 @@ fn slept_while_owing(e: &Evidence<'_>) -> Option<u64> {
 pub(super) fn colleagues(e: &Evidence<'_>) -> Found {
     let (polled, handed) = (e.polled_in_flight(), e.handed());
     let share = e.share(polled);
-    found(
-        format!(
+    found(format!(
             "polled with requests in flight: {}, {} ended by its own threads",
             words::share(share),
             words::share(e.share(handed))
-        ),
-        share >= CAUSE_SHARE
+        ), (share >= CAUSE_SHARE
             && handed * 2 >= polled
             && polled >= slept_in_flight(e)
             && polled >= e.main_wait().1
-            && polled > 0,
-        || {
+            && polled > 0).then(|| {
             let by = largest(&e.causes, State::Blocked, Some(BlockReason::Poll));
             let ended = e.wakers(BlockReason::Poll);
             let mut verdict = Verdict::new(format!(
@@ -98,8 +91,7 @@ pub(super) fn colleagues(e: &Evidence<'_>) -> Found {
                 .with(by.and_then(|c| ask_for_holder(e, c)))
                 .with(by.and_then(|c| length_words(e, c, BlockReason::Poll)))
                 .with(beside(e))
-        },
-    )
+        }))
 }
 
 /// Polls with requests of callers in flight, and none of the process's own: an event loop that lets
@@ -112,11 +104,11 @@ pub(super) fn held(e: &Evidence<'_>) -> Found {
             "polled with requests of others in flight, and none of its own: {}",
             words::share(share)
         ),
-        share >= CAUSE_SHARE
+        (share >= CAUSE_SHARE
             && ns >= slept_in_flight(e)
             && ns >= e.main_wait().1
-            && ns >= e.polled_for_answers(),
-        || {
+            && ns >= e.polled_for_answers())
+        .then(|| {
             let by = largest(&e.causes, State::Blocked, Some(BlockReason::Poll));
             let ended = e.wakers_of(&e.polls(Polls::WhileOwing));
             let holder = by.and_then(|c| ask_for_holder(e, c));
@@ -139,6 +131,6 @@ pub(super) fn held(e: &Evidence<'_>) -> Found {
             .with(sleeping_tasks(e).filter(|_| holder.is_none()))
             .with(holder)
             .with(beside(e))
-        },
+        }),
     )
 }

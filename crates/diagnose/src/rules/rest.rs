@@ -40,7 +40,7 @@ pub(super) fn idle(e: &Evidence<'_>) -> Found {
         cpus_wanted(e) * 100.0,
         pending(e) * 100.0
     );
-    found(looked_at, does_nothing(e), || {
+    found(looked_at, does_nothing(e).then(|| {
         let unmoved = match e.bottleneck.active_ns() {
             0 => {
                 ": not one of them left the place where it waits, so if a request is stuck, nothing \
@@ -65,7 +65,7 @@ pub(super) fn idle(e: &Evidence<'_>) -> Found {
                 words::share(c.share)
             )
         }))
-    })
+    }))
 }
 
 /// Requests that were open in all of the window, where nothing else is known to be wrong.
@@ -97,25 +97,28 @@ pub(super) fn healthy(e: &Evidence<'_>) -> Found {
         pending * 100.0
     );
     let applies = has_room(e) && hardly_waits(e) && !is_slow(e) && hardly_rests_in_the_way(e);
-    found(looked_at, applies, || {
-        let by = e.causes.iter().find(|c| c.has_function());
-        Verdict::new(format!(
-            "No bottleneck found: the process has room left; its busiest thread computes {} of \
+    found(
+        looked_at,
+        applies.then(|| {
+            let by = e.causes.iter().find(|c| c.has_function());
+            Verdict::new(format!(
+                "No bottleneck found: the process has room left; its busiest thread computes {} of \
              the time, and it waits for others {} of the time{answers}",
-            words::share(busiest),
-            words::share(pending)
-        ))
-        .healthy()
-        .with(by.map(|c| {
-            let reason = c.reason.map_or_else(String::new, |r| format!(", {r}"));
-            format!(
-                "Of what it does beside, the largest part is in {} ({}{reason}, {})",
-                c.function,
-                c.state.name(),
-                words::share(c.share)
-            )
-        }))
-    })
+                words::share(busiest),
+                words::share(pending)
+            ))
+            .healthy()
+            .with(by.map(|c| {
+                let reason = c.reason.map_or_else(String::new, |r| format!(", {r}"));
+                format!(
+                    "Of what it does beside, the largest part is in {} ({}{reason}, {})",
+                    c.function,
+                    c.state.name(),
+                    words::share(c.share)
+                )
+            }))
+        }),
+    )
 }
 
 /// `; N requests answered in T on average`; empty where none were counted.
@@ -200,10 +203,7 @@ pub(super) fn input(e: &Evidence<'_>) -> Found {
         true => "standard input",
         false => "what an unmeasured process brings",
     };
-    found(
-        format!("waits for {target}: {}", words::share(share)),
-        share >= MOSTLY_SHARE && ns * 2 >= all,
-        || {
+    found(format!("waits for {target}: {}", words::share(share)), (share >= MOSTLY_SHARE && ns * 2 >= all).then(|| {
             let through = by.and_then(|c| c.resource.as_deref());
             let (target, source) = match through {
                 _ if standard => ("its standard input".into(), "writes it"),
@@ -230,8 +230,7 @@ pub(super) fn input(e: &Evidence<'_>) -> Found {
                     .assuming("others bring work by it, and give nothing back"),
                 _ => verdict,
             }
-        },
-    )
+        }))
 }
 
 /// Whether a cause's waits are for a pipe at descriptor 0, the only one that a pipe's name leaves
@@ -251,8 +250,7 @@ pub(super) fn sleeping(e: &Evidence<'_>) -> Found {
     let share = e.share(ns);
     found(
         format!("sleeping: {}", words::share(share)),
-        share >= MOSTLY_SHARE,
-        || {
+        (share >= MOSTLY_SHARE).then(|| {
             let by = largest(&e.causes, State::Blocked, Some(BlockReason::Timer));
             // The shell or person that started a command waits for its end.
             let command = e.recording.domain.target.starts_with("command");
@@ -278,7 +276,7 @@ pub(super) fn sleeping(e: &Evidence<'_>) -> Found {
                     .suspected("no request was seen in flight, and no other thread waits for it")
                     .assuming("nobody waits for the threads that sleep"),
             }
-        },
+        }),
     )
 }
 
@@ -296,10 +294,7 @@ fn holds_up_a_loop(e: &Evidence<'_>, c: &Cause) -> Option<String> {
 pub(super) fn events(e: &Evidence<'_>) -> Found {
     let ns = e.blocked(BlockReason::Poll);
     let share = e.share(ns);
-    found(
-        format!("waiting for events: {}", words::share(share)),
-        share >= MOSTLY_SHARE,
-        || {
+    found(format!("waiting for events: {}", words::share(share)), (share >= MOSTLY_SHARE).then(|| {
             let by = largest(&e.causes, State::Blocked, Some(BlockReason::Poll));
             let holder = by.and_then(|c| ask_for_holder(e, c));
             let (follows, share) = (e.follows_requests(), words::share(share));
@@ -332,6 +327,5 @@ pub(super) fn events(e: &Evidence<'_>) -> Found {
                     .suspected("which of the two is not known")
                     .assuming("the threads wait for replies of others, and not for work"),
             }
-        },
-    )
+        }))
 }

@@ -88,12 +88,9 @@ pub(crate) struct Found {
     pub verdict: Option<Verdict>,
 }
 
-/// A finding with a verdict where the rule applies.
-pub(crate) fn found(looked_at: String, applies: bool, verdict: impl FnOnce() -> Verdict) -> Found {
-    Found {
-        looked_at,
-        verdict: applies.then(verdict),
-    }
+/// A finding; the verdict is there where the rule applies.
+pub(crate) fn found(looked_at: String, verdict: Option<Verdict>) -> Found {
+    Found { looked_at, verdict }
 }
 
 impl Verdict {

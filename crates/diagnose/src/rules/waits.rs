@@ -26,8 +26,8 @@ pub(super) fn waiting(e: &Evidence<'_>) -> Found {
             words::share(share),
             words::share(of_one_thread)
         ),
-        share >= CAUSE_SHARE || of_one_thread >= ONE_THREAD_SHARE,
-        || wait_verdict(e, reason, ns),
+        (share >= CAUSE_SHARE || of_one_thread >= ONE_THREAD_SHARE)
+            .then(|| wait_verdict(e, reason, ns)),
     )
 }
 
@@ -110,6 +110,12 @@ pub(super) fn delayed(e: &Evidence<'_>) -> Found {
         _ => (own, e.main_wait().1),
     };
     let share = e.share(ns);
+    let applies = share >= CAUSE_SHARE
+        && e.share(own) >= DELAY_SHARE
+        && ns >= others.max(e.polled_for_answers())
+        // A server that starts a process for each of its callers waits for callers, while its
+        // processes wait for their own needs.
+        && ns >= e.handed_while_owing() + e.held();
     found(
         format!(
             "{}: {}, {} with waits of that kind in other calls",
@@ -117,13 +123,7 @@ pub(super) fn delayed(e: &Evidence<'_>) -> Found {
             words::share(e.share(own)),
             words::share(share)
         ),
-        share >= CAUSE_SHARE
-            && e.share(own) >= DELAY_SHARE
-            && ns >= others.max(e.polled_for_answers())
-            // A server that starts a process for each of its callers waits for callers, while its
-            // processes wait for their own needs.
-            && ns >= e.handed_while_owing() + e.held(),
-        || delay_verdict(e, delay, ns),
+        applies.then(|| delay_verdict(e, delay, ns)),
     )
 }
 

@@ -1,145 +1,475 @@
 //! A processed profile → recording.
 
+use std::collections::BTreeSet;
+
 use rustc_hash::FxHashMap;
-use serde::Deserialize;
 use serde_json::Value;
-use wallscope_model::{Frame, FrameId, FrameKind, Limit, StackEnd, StackId, State, Unit, Window};
+use wallscope_model::{
+    ContextId, Frame, FrameId, FrameKind, Limit, StackEnd, StackId, State, Unit, Window,
+};
 
 use super::super::import::{About, Import, Kind};
 use super::super::source::Source;
 use super::super::{Options, Read, ReadError, json};
+use super::tables::{File, NEWEST, Samples, Thread, ThreadTables, unknown_columns};
 
-#[derive(Deserialize)]
-struct File {
-    #[serde(default)]
-    meta: Meta,
-    #[serde(default)]
-    libs: Vec<Lib>,
-    #[serde(default)]
-    threads: Vec<Thread>,
-    /// Newer files have the tables of all threads in one place.
-    #[serde(default)]
-    shared: Option<Tables>,
+/// The unit of samples with an unknown interval.
+const SAMPLES: &str = "samples";
+
+/// The values of a thread's samples.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Weights {
+    /// Numbers of samples, each of them an interval.
+    Samples,
+    /// Milliseconds.
+    Time,
+    Bytes,
+    /// A type that no known version has.
+    Unknown,
 }
 
-/// A file that code came from.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Lib {
-    name: String,
-    path: String,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Meta {
-    /// ms.
-    interval: f64,
-    /// ms since the epoch.
-    start_time: f64,
-    product: String,
-    sample_units: Option<SampleUnits>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct SampleUnits {
-    #[serde(rename = "threadCPUDelta")]
-    cpu: String,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Thread {
-    #[serde(default)]
-    name: String,
-    #[serde(default)]
-    process_name: Option<String>,
-    #[serde(default)]
-    pid: Value,
-    #[serde(default)]
-    tid: Value,
-    #[serde(default)]
-    samples: Samples,
-    #[serde(flatten)]
-    tables: Tables,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Samples {
-    stack: Vec<Option<u32>>,
-    time: Vec<f64>,
-    time_deltas: Vec<f64>,
-    weight: Option<Vec<Option<f64>>>,
-    weight_type: Option<String>,
-    #[serde(rename = "threadCPUDelta")]
-    cpu: Option<Vec<Option<f64>>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Tables {
-    stack_table: StackTable,
-    frame_table: FrameTable,
-    func_table: FuncTable,
-    resource_table: ResourceTable,
-    string_array: Vec<String>,
-    string_table: Vec<String>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct StackTable {
-    prefix: Vec<Option<u32>>,
-    frame: Vec<u32>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct FrameTable {
-    func: Vec<u32>,
-    /// In the lib, from its first byte in memory; -1: none.
-    address: Vec<Option<i64>>,
-    line: Vec<Option<u32>>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct FuncTable {
-    name: Vec<u32>,
-    file_name: Vec<Option<u32>>,
-    /// -1: none.
-    resource: Vec<Option<i64>>,
-    #[serde(rename = "isJS")]
-    is_js: Vec<bool>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct ResourceTable {
-    lib: Vec<Option<i64>>,
-}
-
-impl Tables {
-    /// The lib that a function lies in.
-    fn lib<'l>(&self, func: usize, libs: &'l [Lib]) -> Option<&'l Lib> {
-        let at =
-            |list: &[Option<i64>], i: usize| usize::try_from(list.get(i).copied().flatten()?).ok();
-        let resource = at(&self.func_table.resource, func)?;
-        libs.get(at(&self.resource_table.lib, resource)?)
+impl Weights {
+    fn of(samples: &Samples) -> Weights {
+        match samples.weight_type.as_deref() {
+            None | Some("samples") => Weights::Samples,
+            Some("tracing-ms") => Weights::Time,
+            Some("bytes") => Weights::Bytes,
+            Some(_) => Weights::Unknown,
+        }
     }
 
-    fn string(&self, index: u32) -> &str {
-        let list = if self.string_array.is_empty() {
-            &self.string_table
-        } else {
-            &self.string_array
+    /// Whether they can be read as values of `unit`.
+    fn are(self, unit: &Unit, interval: Option<u64>) -> bool {
+        match self {
+            Weights::Samples => match unit {
+                Unit::Nanoseconds => interval.is_some(),
+                Unit::Count(_) => true,
+                Unit::Bytes => false,
+            },
+            Weights::Time => *unit == Unit::Nanoseconds,
+            Weights::Bytes => *unit == Unit::Bytes,
+            Weights::Unknown => false,
+        }
+    }
+}
+
+/// Reads a processed profile.
+pub(in super::super) fn read(
+    source: &mut Source,
+    options: &mut Options,
+) -> Result<Read, ReadError> {
+    let memory = source.bounds().memory;
+    let bytes = source.bytes()?;
+    let (file, mut warnings): (File, _) = json::parse_bytes(&bytes, source)?;
+    warnings.extend(version_warning(&file, &bytes, source.cut())?);
+    let interval = file.meta.interval.filter(|ms| *ms > 0.0);
+    let interval = interval.map(|ms| json::whole(ms, 1e6)).filter(|ns| *ns > 0);
+    let unit = choose(&file, interval, options.value.as_deref())?;
+    let mut reader = Reader {
+        file: &file,
+        unit: &unit,
+        interval,
+        cut: source.cut(),
+        to: Import::new(memory),
+        shared: FxHashMap::default(),
+        left_out: LeftOut::default(),
+    };
+    for thread in &file.threads {
+        reader.thread(thread)?;
+    }
+    let Reader {
+        mut to, left_out, ..
+    } = reader;
+    if to.is_empty() {
+        return Err(ReadError::NoValues);
+    }
+    to.window(Window {
+        clock: "the profile's own clock".to_string(),
+        start_unix_ns: json::whole(file.meta.start_time, 1e6),
+        ..Window::default()
+    });
+    warnings.extend(left_out.warnings());
+    let values = match &unit {
+        Unit::Nanoseconds => "samples, with the CPU time between them where the file has it",
+        Unit::Bytes => "weights of samples, bytes",
+        Unit::Count(_) => "samples: the file does not say how long one stands for",
+    };
+    let about = About {
+        tool: file.meta.product.clone(),
+        format: "the Firefox Profiler's".to_string(),
+        values: values.to_string(),
+        unit,
+        limits: vec![Limit {
+            what: "what a thread did when it was not on a CPU is not in the file".to_string(),
+            remedy: String::new(),
+        }],
+        notes: left_out.notes(),
+        ..About::default()
+    };
+    Ok(Read::named(to.finish(about), warnings))
+}
+
+/// A warning about a newer version. Its tables are read only if they have no unknown column.
+fn version_warning(file: &File, bytes: &[u8], cut: bool) -> Result<Option<String>, ReadError> {
+    let version = file.meta.preprocessed_profile_version.unwrap_or(0);
+    if version <= NEWEST {
+        return Ok(None);
+    }
+    let newer = format!(
+        "it has version {version} of the Firefox Profiler's format, and {NEWEST} is the newest known"
+    );
+    if cut {
+        return Err(ReadError::UnknownLayout { what: newer });
+    }
+    let value: Value = serde_json::from_slice(bytes).map_err(|e| ReadError::Damaged {
+        what: e.to_string(),
+    })?;
+    let columns: Vec<String> = unknown_columns(&value).into_iter().collect();
+    if !columns.is_empty() {
+        return Err(ReadError::UnknownLayout {
+            what: format!("{newer}; its columns {} are unknown", columns.join(", ")),
+        });
+    }
+    Ok(Some(format!(
+        "{newer}: its tables have no unknown column, and are read as those of version {NEWEST}"
+    )))
+}
+
+/// The unit that is read: the one asked for, else time if the file has any.
+fn choose(file: &File, interval: Option<u64>, asked: Option<&str>) -> Result<Unit, ReadError> {
+    let units = [
+        Unit::Nanoseconds,
+        Unit::Count(SAMPLES.to_string()),
+        Unit::Bytes,
+    ];
+    let full = || file.threads.iter().filter(|t| !t.samples.stack.is_empty());
+    let holds = |unit: &Unit| full().any(|t| Weights::of(&t.samples).are(unit, interval));
+    let have: Vec<&Unit> = units.iter().filter(|u| holds(u)).collect();
+    if have.is_empty() {
+        let unknown: BTreeSet<&str> = full()
+            .filter(|t| Weights::of(&t.samples) == Weights::Unknown)
+            .filter_map(|t| t.samples.weight_type.as_deref())
+            .collect();
+        if unknown.is_empty() {
+            return Err(ReadError::NoValues);
+        }
+        let names: Vec<&str> = unknown.into_iter().collect();
+        return Err(ReadError::UnknownLayout {
+            what: format!(
+                "the weights of its samples are \"{}\"",
+                names.join("\", \"")
+            ),
+        });
+    }
+    let found = match asked {
+        None => have.first(),
+        Some(asked) => have.iter().find(|u| u.name() == asked),
+    };
+    found.map(|u| (*u).clone()).ok_or_else(|| {
+        let names: Vec<&str> = have.iter().map(|u| u.name()).collect();
+        ReadError::NoSuchValue {
+            asked: asked.unwrap_or_default().to_string(),
+            have: names.join(", "),
+        }
+    })
+}
+
+/// Parts that were left out, by cause.
+#[derive(Default)]
+struct LeftOut {
+    /// Threads with values of another unit, and with an unknown one.
+    other_units: u64,
+    unknown_weights: u64,
+    /// Samples without a stack, and without a weight where others have one.
+    stackless: u64,
+    weightless: u64,
+    /// Threads that hold tables of allocations.
+    allocations: u64,
+}
+
+impl LeftOut {
+    fn warnings(&self) -> Vec<String> {
+        let mut out = Vec::new();
+        let mut say = |n: u64, text: &str| {
+            if n > 0 {
+                out.push(format!("{n} {text}, and were left out"));
+            }
         };
-        list.get(index as usize).map_or("", |s| s.as_str())
+        say(
+            self.other_units,
+            "threads have values of another unit (--value chooses)",
+        );
+        say(
+            self.unknown_weights,
+            "threads have weights of a type that is unknown",
+        );
+        say(self.weightless, "samples have no weight");
+        out
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let mut out = Vec::new();
+        if self.stackless > 0 {
+            out.push(format!(
+                "{} samples have no stack, and were left out",
+                self.stackless
+            ));
+        }
+        if self.allocations > 0 {
+            out.push(format!(
+                "{} threads also hold allocations, which were left out",
+                self.allocations
+            ));
+        }
+        out
     }
 }
 
+struct Reader<'f> {
+    file: &'f File,
+    unit: &'f Unit,
+    /// ns between samples, where the file says it.
+    interval: Option<u64>,
+    cut: bool,
+    to: Import,
+    /// Stacks of the tables that all threads share.
+    shared: FxHashMap<usize, StackId>,
+    left_out: LeftOut,
+}
+
+/// A sample's value.
+struct Weighed {
+    count: u64,
+    /// In the file's unit; the length of an interval where it is time.
+    value: u64,
+}
+
+impl Reader<'_> {
+    fn thread(&mut self, thread: &Thread) -> Result<(), ReadError> {
+        let allocations = [&thread.js_allocations, &thread.native_allocations];
+        let allocates =
+            |t: &&Option<super::tables::Length>| t.as_ref().is_some_and(|t| t.length > 0);
+        self.left_out.allocations += u64::from(allocations.iter().any(|t| allocates(t)));
+        let weights = Weights::of(&thread.samples);
+        if !weights.are(self.unit, self.interval) {
+            if !thread.samples.stack.is_empty() {
+                match weights {
+                    Weights::Unknown => self.left_out.unknown_weights += 1,
+                    _ => self.left_out.other_units += 1,
+                }
+            }
+            return Ok(());
+        }
+        let view = ThreadTables::of(self.file, thread, self.cut)?;
+        let process = thread.process_name.as_deref().unwrap_or_default();
+        let (pid, tid) = (id(&thread.pid), id(&thread.tid));
+        let context = self.to.thread(pid, tid, &thread.name, process)?;
+        let mut own = FxHashMap::default();
+        let mut known = match view.shared {
+            true => std::mem::take(&mut self.shared),
+            false => std::mem::take(&mut own),
+        };
+        self.samples(&thread.samples, context, &view, &mut known)?;
+        if view.shared {
+            self.shared = known;
+        }
+        Ok(())
+    }
+
+    fn samples(
+        &mut self,
+        samples: &Samples,
+        context: ContextId,
+        view: &ThreadTables,
+        known: &mut FxHashMap<usize, StackId>,
+    ) -> Result<(), ReadError> {
+        let times = self.times(samples);
+        let mut last: Option<u64> = None;
+        for (i, stack) in samples.stack.iter().enumerate() {
+            let at = times.get(i).copied();
+            let gap = at.zip(last).map(|(at, last)| at.saturating_sub(last));
+            last = at.or(last);
+            let Some(stack) = stack else {
+                self.left_out.stackless += 1;
+                continue;
+            };
+            let Some(value) = self.value(samples, i)? else {
+                self.left_out.weightless += 1;
+                continue;
+            };
+            let stack = self.stack(*stack as usize, view, known)?;
+            // The first sample has none before it from which CPU time would count.
+            let on = self.on_cpu(samples, i).filter(|_| i > 0);
+            self.give((context, stack), value, on.zip(gap), at)?;
+        }
+        Ok(())
+    }
+
+    /// Times of the samples, ns; none where the file has none that are times.
+    fn times(&self, samples: &Samples) -> Vec<u64> {
+        let units = self.file.meta.sample_units.as_ref();
+        if units.is_some_and(|u| u.time == "bytes") {
+            return Vec::new();
+        }
+        let ns = |ms: f64| json::whole(ms.max(0.0), 1e6);
+        if !samples.time.is_empty() {
+            return samples.time.iter().map(|t| ns(*t)).collect();
+        }
+        let mut at = 0.0;
+        let sum = |delta: &f64| {
+            at += delta;
+            ns(at)
+        };
+        samples.time_deltas.iter().map(sum).collect()
+    }
+
+    /// The value of a sample; `None` where it has none and others have.
+    fn value(&self, samples: &Samples, i: usize) -> Result<Option<Weighed>, ReadError> {
+        let weights = samples.weight.as_ref().or(samples.duration.as_ref());
+        let weight = match weights {
+            Some(weights) => match weights.get(i).copied().flatten() {
+                Some(weight) => weight,
+                None => return Ok(None),
+            },
+            None => 1.0,
+        };
+        if weight < 0.0 {
+            return Err(ReadError::Damaged {
+                what: "a sample has a negative weight: is it a comparison of profiles?".to_string(),
+            });
+        }
+        let count = json::whole(weight, 1.0);
+        Ok(Some(match (Weights::of(samples), self.unit) {
+            (Weights::Samples, Unit::Nanoseconds) => Weighed {
+                count,
+                value: json::whole(weight, self.interval.unwrap_or(0) as f64),
+            },
+            (Weights::Time, _) => Weighed {
+                count: 1,
+                value: json::whole(weight, 1e6),
+            },
+            (Weights::Bytes, _) => Weighed {
+                count: 1,
+                value: count,
+            },
+            _ => Weighed {
+                count,
+                value: count,
+            },
+        }))
+    }
+
+    /// CPU time since the sample before, ns, where the file has it and samples are intervals.
+    fn on_cpu(&self, samples: &Samples, i: usize) -> Option<u64> {
+        if Weights::of(samples) != Weights::Samples || !self.unit.is_time() {
+            return None;
+        }
+        let unit = match self.file.meta.sample_units.as_ref()?.cpu.as_str() {
+            "ns" => 1.0,
+            "µs" | "us" => 1e3,
+            // Cycles of a clock that varies are no time.
+            _ => return None,
+        };
+        let delta = samples.cpu.as_ref()?.get(i).copied().flatten()?;
+        Some(json::whole(delta.max(0.0), unit))
+    }
+
+    /// Gives a sample; `cpu` is the CPU time of the time between it and the one before, and that time.
+    fn give(
+        &mut self,
+        (context, stack): (ContextId, StackId),
+        v: Weighed,
+        cpu: Option<(u64, u64)>,
+        at: Option<u64>,
+    ) -> Result<(), ReadError> {
+        let to = &mut self.to;
+        let unknown = Kind::of(State::Unknown);
+        let Some((on, gap)) = cpu else {
+            return to.sample(context, stack, unknown, None, (v.count, v.value), at);
+        };
+        let rest = gap.max(v.value).saturating_sub(on);
+        if on > 0 {
+            let kind = Kind::of(State::OnCpu);
+            to.sample(context, stack, kind, None, (v.count, on), at)?;
+        }
+        if rest > 0 {
+            let count = if on > 0 { 0 } else { v.count };
+            to.sample(context, stack, unknown, None, (count, rest), at)?;
+        }
+        Ok(())
+    }
+
+    fn stack(
+        &mut self,
+        stack: usize,
+        view: &ThreadTables,
+        known: &mut FxHashMap<usize, StackId>,
+    ) -> Result<StackId, ReadError> {
+        if let Some(id) = known.get(&stack) {
+            return Ok(*id);
+        }
+        let mut frames: Vec<FrameId> = Vec::new();
+        let mut at = Some(stack);
+        let mut end = StackEnd::Root;
+        while let Some(i) = at {
+            // No path is longer than the table.
+            if frames.len() > view.stacks.frame.len() {
+                return Err(ReadError::Damaged {
+                    what: format!("stack {stack} is its own caller"),
+                });
+            }
+            let Some(frame) = view.entry(&view.stacks.frame, i, "stackTable")? else {
+                end = StackEnd::Lost;
+                break;
+            };
+            frames.push(self.frame(frame, view)?);
+            at = view.caller(i)?;
+        }
+        let id = self.to.stack(&frames, end)?;
+        known.insert(stack, id);
+        Ok(id)
+    }
+
+    fn frame(&mut self, frame: usize, view: &ThreadTables) -> Result<FrameId, ReadError> {
+        let to = &mut self.to;
+        let func = view.entry(&view.frames.func, frame, "frameTable")?;
+        let name = match func {
+            Some(func) => view.entry(&view.funcs.name, func, "funcTable")?,
+            None => None,
+        };
+        let (Some(func), Some(name)) = (func, name) else {
+            return to.named(FrameKind::Native, None, "[name cut off]", "", 0);
+        };
+        let (name, file) = (view.string(name)?, view.file(func)?);
+        let line = view.frames.line.get(frame).copied().flatten();
+        let kind = match view.funcs.is_js.get(func) {
+            Some(true) => FrameKind::Jit,
+            _ => FrameKind::Native,
+        };
+        let (name, kind) = match name.strip_suffix("_[k]") {
+            Some(name) => (name, FrameKind::Kernel),
+            None => (name, kind),
+        };
+        let module = match view.lib(frame, func) {
+            Some(path) => Some(to.module(Import::module_kind(&path), &path, "", 0)?),
+            None => None,
+        };
+        // Where names were not looked up yet, functions are called by their addresses.
+        let address = view.frames.address.get(frame).copied().flatten();
+        let address = address.and_then(|a| u64::try_from(a).ok());
+        match (module, address) {
+            (Some(_), Some(address)) if name == format!("0x{address:x}") => to.frame(Frame {
+                kind,
+                module,
+                address,
+                lines: Vec::new(),
+            }),
+            _ => to.named(kind, module, name, file, line.unwrap_or(0)),
+        }
+    }
+}
+
+/// A number of a process or a thread; 0 where it has only a name.
 fn id(value: &Value) -> u32 {
     match value {
         Value::Number(n) => n.as_u64().unwrap_or(0) as u32,
@@ -151,192 +481,4 @@ fn id(value: &Value) -> u32 {
             .unwrap_or(0),
         _ => 0,
     }
-}
-
-/// Reads a processed profile.
-pub(in super::super) fn read(source: &mut Source, _: &mut Options) -> Result<Read, ReadError> {
-    let memory = source.bounds().memory;
-    let (file, warnings): (File, _) = json::parse(source)?;
-    let mut to = Import::new(memory);
-    let cpu_unit = match file.meta.sample_units.as_ref().map(|u| u.cpu.as_str()) {
-        Some("ns") => Some(1.0),
-        Some("µs" | "us") => Some(1e3),
-        // Cycles of a clock that varies are no time.
-        _ => None,
-    };
-    let interval = json::whole(file.meta.interval, 1e6).max(1);
-    let mut shared = FxHashMap::default();
-    let mut others = 0;
-    for thread in &file.threads {
-        let samples = &thread.samples;
-        if samples.weight_type.as_deref() == Some("bytes") {
-            others += 1;
-            continue;
-        }
-        let process = thread.process_name.as_deref().unwrap_or_default();
-        let context = to.thread(id(&thread.pid), id(&thread.tid), &thread.name, process)?;
-        let mut own = FxHashMap::default();
-        let (tables, stacks) = match &file.shared {
-            Some(tables) => (tables, &mut shared),
-            None => (&thread.tables, &mut own),
-        };
-        let mut time = 0.0;
-        let mut last: Option<u64> = None;
-        for (i, stack) in samples.stack.iter().enumerate() {
-            time = match samples.time.get(i) {
-                Some(t) => *t,
-                None => {
-                    time + samples
-                        .time_deltas
-                        .get(i)
-                        .copied()
-                        .unwrap_or(file.meta.interval)
-                }
-            };
-            let at = json::whole(time.max(0.0), 1e6);
-            let gap = last.map_or(interval, |l| at.saturating_sub(l));
-            last = Some(at);
-            let Some(stack) = stack else { continue };
-            let stack = stack_of(*stack, (tables, &file.libs), stacks, &mut to)?;
-            let weight = samples
-                .weight
-                .as_ref()
-                .and_then(|w| w.get(i).copied().flatten());
-            let weight = weight.unwrap_or(1.0).max(0.0);
-            let cpu = samples
-                .cpu
-                .as_ref()
-                .and_then(|c| c.get(i).copied().flatten());
-            let unknown = Kind::of(State::Unknown);
-            if samples.weight_type.as_deref() == Some("tracing-ms") {
-                let value = json::whole(weight, 1e6);
-                to.sample(context, stack, unknown, None, (1, value), Some(at))?;
-                continue;
-            }
-            let count = json::whole(weight, 1.0);
-            match (cpu, cpu_unit) {
-                (Some(delta), Some(unit)) => {
-                    let on = json::whole(delta.max(0.0), unit);
-                    let rest = gap.max(interval.saturating_mul(count)).saturating_sub(on);
-                    if on > 0 {
-                        let kind = Kind::of(State::OnCpu);
-                        to.sample(context, stack, kind, None, (count, on), Some(at))?;
-                    }
-                    if rest > 0 {
-                        let count = if on > 0 { 0 } else { count };
-                        to.sample(context, stack, unknown, None, (count, rest), Some(at))?;
-                    }
-                }
-                _ => {
-                    let value = interval.saturating_mul(count);
-                    to.sample(context, stack, unknown, None, (count, value), Some(at))?;
-                }
-            }
-        }
-    }
-    if to.is_empty() {
-        return Err(ReadError::NoValues);
-    }
-    to.window(Window {
-        clock: "the profile's own clock".to_string(),
-        start_unix_ns: json::whole(file.meta.start_time, 1e6),
-        ..Window::default()
-    });
-    let mut notes = Vec::new();
-    if others > 0 {
-        notes.push(format!(
-            "{others} threads hold allocations, which were left out"
-        ));
-    }
-    let about = About {
-        tool: file.meta.product,
-        format: "the Firefox Profiler's".to_string(),
-        values: "samples, with the CPU time between them where the file has it".to_string(),
-        unit: Unit::Nanoseconds,
-        limits: vec![Limit {
-            what: "what a thread did when it was not on a CPU is not in the file".to_string(),
-            remedy: String::new(),
-        }],
-        notes,
-        ..About::default()
-    };
-    Ok(Read::named(to.finish(about), warnings))
-}
-
-fn stack_of(
-    stack: u32,
-    (t, libs): (&Tables, &[Lib]),
-    known: &mut FxHashMap<u32, StackId>,
-    to: &mut Import,
-) -> Result<StackId, ReadError> {
-    if let Some(id) = known.get(&stack) {
-        return Ok(*id);
-    }
-    let mut frames: Vec<FrameId> = Vec::new();
-    let mut at = Some(stack);
-    while let Some(i) = at.map(|i| i as usize) {
-        // No path is longer than the table.
-        if frames.len() > t.stack_table.frame.len() {
-            return Err(ReadError::Damaged {
-                what: format!("stack {stack} is its own caller"),
-            });
-        }
-        let Some(frame) = t.stack_table.frame.get(i).map(|f| *f as usize) else {
-            break;
-        };
-        let func = t
-            .frame_table
-            .func
-            .get(frame)
-            .map_or(usize::MAX, |f| *f as usize);
-        let name = t
-            .func_table
-            .name
-            .get(func)
-            .map_or("[unknown]", |n| t.string(*n));
-        let file = t.func_table.file_name.get(func).copied().flatten();
-        let file = file.map_or("", |f| t.string(f));
-        let line = t
-            .frame_table
-            .line
-            .get(frame)
-            .copied()
-            .flatten()
-            .unwrap_or(0);
-        let kind = match t.func_table.is_js.get(func) {
-            Some(true) => FrameKind::Jit,
-            _ => FrameKind::Native,
-        };
-        let (name, kind) = match name.strip_suffix("_[k]") {
-            Some(name) => (name, FrameKind::Kernel),
-            None => (name, kind),
-        };
-        let module = match t.lib(func, libs) {
-            Some(lib) if !lib.path.is_empty() || !lib.name.is_empty() => {
-                let path = if lib.path.is_empty() {
-                    &lib.name
-                } else {
-                    &lib.path
-                };
-                Some(to.module(Import::module_kind(path), path, "", 0)?)
-            }
-            _ => None,
-        };
-        // Where names were not looked up yet, functions are called by their addresses.
-        let address = t.frame_table.address.get(frame).copied().flatten();
-        let address = address.and_then(|a| u64::try_from(a).ok());
-        frames.push(match (module, address) {
-            (Some(_), Some(address)) if name == format!("0x{address:x}") => to.frame(Frame {
-                kind,
-                module,
-                address,
-                lines: Vec::new(),
-            })?,
-            _ => to.named(kind, module, name, file, line)?,
-        });
-        at = t.stack_table.prefix.get(i).copied().flatten();
-    }
-    let id = to.stack(&frames, StackEnd::Root)?;
-    known.insert(stack, id);
-    Ok(id)
 }

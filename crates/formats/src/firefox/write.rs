@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::time::Duration;
+use wallscope_model::printable::escape_json;
 
 use fxprof_processed_profile as fx;
 use rustc_hash::FxHashMap;
@@ -87,17 +88,17 @@ pub(in super::super) fn write(
         .map(|what| profile.intern_string(&what.title()))
         .collect();
     let mut processes: FxHashMap<u32, fx::ProcessHandle> = FxHashMap::default();
-    for (who, rows) in rows.by_context() {
-        let c = who.context;
-        let process = *processes
-            .entry(c.pid)
-            .or_insert_with(|| profile.add_process(&who.process, c.pid, time(rec.window.start_ns)));
+    for (thread_rows, rows) in rows.by_context() {
+        let c = thread_rows.context;
+        let process = *processes.entry(c.pid).or_insert_with(|| {
+            profile.add_process(&thread_rows.process, c.pid, time(rec.window.start_ns))
+        });
         // A main thread would be called after Firefox's.
         let thread = profile.add_thread(process, c.tid, time(c.start_ns), false);
-        profile.set_thread_name(thread, &who.title());
+        profile.set_thread_name(thread, &thread_rows.title());
         profile.set_thread_end_time(thread, time(c.end_ns));
         profile.set_thread_samples_weight_type(thread, weights.clone());
-        for i in intervals.iter().flat_map(|i| i.of_context(who.id)) {
+        for i in intervals.iter().flat_map(|i| i.of_context(thread_rows.id)) {
             let kind = kinds.get(&What::of(i)).copied().unwrap_or(0);
             let marker = Stretch {
                 name: titles[kind as usize],
@@ -123,7 +124,7 @@ pub(in super::super) fn write(
                 moments.push(moment(0, r.value));
                 continue;
             }
-            // In proportion to what was sampled in each slice, to the nanosecond in all.
+            // In proportion to the samples of each slice; the sum is exact.
             let (mut before, mut given) = (0u128, 0u64);
             for v in slices {
                 before += u128::from(v.ns);
@@ -162,7 +163,7 @@ pub(in super::super) fn write(
                     State::OnCpu => fx::CpuDelta::from_nanos(m.value),
                     _ => fx::CpuDelta::ZERO,
                 };
-                // What is over goes on to the next.
+                // The rest is carried to the next.
                 carried += m.value;
                 let weight = i32::try_from(carried / weight_of).unwrap_or(i32::MAX);
                 carried -= weight as u64 * weight_of;
@@ -170,7 +171,7 @@ pub(in super::super) fn write(
             }
         }
     }
-    serde_json::to_writer(&mut *out, &profile)?;
+    out.write_all(escape_json(&serde_json::to_string(&profile)?).as_bytes())?;
     out.flush()?;
     let mut lost = left_out(
         rec,

@@ -8,11 +8,23 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use rustc_hash::FxHashMap;
+use wallscope_model::printable::is_obeyed;
 use wallscope_model::{FrameKind, Line, Recording};
 
 use wallscope_model::name;
 
-/// Names as numbers: equal texts have one. What would end a frame or the line is replaced.
+/// A character of a name within a line: one that would end a frame or the line, or that a terminal would
+/// obey, is replaced.
+pub fn within_line(c: char) -> char {
+    match c {
+        ';' => ':',
+        '\n' | '\r' => ' ',
+        c if is_obeyed(c) => '\u{fffd}',
+        c => c,
+    }
+}
+
+/// Names as numbers: equal texts have one. Characters that would end a frame or the line are replaced.
 #[derive(Default)]
 struct Words {
     list: Vec<Box<[u8]>>,
@@ -21,15 +33,12 @@ struct Words {
 
 impl Words {
     fn id(&mut self, name: &str, suffix: &str) -> u32 {
-        let mut text: Vec<u8> = name.bytes().chain(suffix.bytes()).collect();
-        for c in &mut text {
-            match c {
-                b';' => *c = b':',
-                b'\n' | b'\r' => *c = b' ',
-                _ => {}
-            }
-        }
-        let text = text.into_boxed_slice();
+        let text: String = name
+            .chars()
+            .chain(suffix.chars())
+            .map(within_line)
+            .collect();
+        let text = text.into_bytes().into_boxed_slice();
         let next = self.list.len() as u32;
         *self.ids.entry(text).or_insert_with_key(|t| {
             self.list.push(t.clone());
@@ -66,7 +75,7 @@ impl Words {
             of[*last][*word as usize] = rank;
         }
         let [within, last] = of;
-        // Rank 0 stands for what is beyond a line's end.
+        // Rank 0 stands for the place beyond a line's end.
         let bits = u32::BITS - (order.len() as u32).leading_zeros();
         Ranks {
             within,
@@ -84,7 +93,7 @@ struct Ranks {
     bits: u32,
 }
 
-/// What stands around a stack in a line, the same for many.
+/// Words around a stack in a line, shared by many lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Around {
     /// Words before it.
@@ -93,7 +102,7 @@ pub(super) struct Around {
     pub after: Vec<u32>,
 }
 
-/// A line: a stack, what stands around it, and its number.
+/// A line: a stack, the words around it, and its number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
     pub stack: u32,
@@ -178,7 +187,7 @@ impl Lines {
         self.ends.len() as u32 - 1
     }
 
-    /// The number of what stands around stacks.
+    /// The number of words around a stack.
     pub(super) fn around(&mut self, around: Around) -> u32 {
         let next = self.around.len() as u32;
         *self.around_ids.entry(around).or_insert_with_key(|a| {
@@ -293,7 +302,7 @@ impl Lines {
         }
     }
 
-    /// A line's bytes from some word on: what stands before each word, and the number.
+    /// A line's bytes from some word on: the separator before each word, and the number.
     fn bytes<'l>(
         &'l self,
         words: impl Iterator<Item = u32> + 'l,
@@ -312,7 +321,7 @@ impl Lines {
         rows: &[Row],
         mut put: impl FnMut(&[u8], u64) -> Result<(), E>,
     ) -> Result<(), E> {
-        // Neighbours begin alike: only what differs is put together anew.
+        // Neighbours begin alike: only the differing part is put together anew.
         let mut text = Vec::new();
         let mut words: Vec<(u32, usize)> = Vec::new();
         for row in rows {

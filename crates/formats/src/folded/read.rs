@@ -1,10 +1,17 @@
 //! Folded stacks → recording.
 //!
-//! wallscope's own, and those of `stackcollapse-*.pl`, `inferno`, `py-spy record --format raw`,
-//! `offcputime -f` and austin. What a number counts is nowhere written in such a file: it stands
-//! for itself, unless the file is austin's (microseconds) or the user says (`--value nanoseconds`).
+//! Known are wallscope's own, and those of `stackcollapse-*.pl`, `inferno`, `py-spy record --format
+//! raw`, `offcputime -f` and austin: frames with `;` between them, a space or a tab, a number.
 //! Suffixes `_[k]`, `_[i]`, `_[j]`, unresolved `module+0x1f3a` and `[0x7f…]`, and a root
 //! `[truncated:CAUSE]` are understood; austin's `P…;T…` are process and thread.
+//!
+//! - The unit of a number is nowhere written in such a file: a number is a count, unless the file is
+//!   austin's (microseconds) or the user says it (`--value nanoseconds`).
+//! - Numbers with decimals are multiplied by the power of ten that makes all of them whole, and the
+//!   reader says so.
+//! - Two numbers on every line are two profiles, as `difffolded.pl` writes them: `--value base` or
+//!   `--value new` chooses one.
+//! - Lines of any other form are counted and left out.
 //!
 //! Files are usually sorted, so neighbours share most of their frames: a line is read from where it
 //! differs from the one before.
@@ -14,57 +21,13 @@ use wallscope_model::{
     ContextId, Frame, FrameId, FrameKind, Limit, Line, ModuleKind, StackEnd, State, Unit,
 };
 
-use super::super::import::{About, Import, Kind, number};
+use super::super::import::{About, Import, Kind, Scale, number};
 use super::super::source::{Source, lines, pieces};
 use super::super::{Options, Read, ReadError, UNTOLD};
+use super::form::{Column, Judged, Numbers, split, whole_lines};
 
 /// How much of the file is held at once.
 const PIECE: usize = 4 << 20;
-
-/// Whether the first lines are stacks with a number at their end.
-pub(in super::super) fn detect(head: &[u8]) -> bool {
-    if head.starts_with(b"# austin:") {
-        return true;
-    }
-    // Of a full head the last line may be cut; a mark of the byte order was taken off it.
-    let whole = if head.len() < super::super::source::HEAD - 3 {
-        head.len()
-    } else {
-        lines(head)
-    };
-    let text = |stack: &[u8]| stack.iter().all(|c| *c >= b' ' || *c == b'\t');
-    if whole == 0 {
-        // A deep recursion may be longer than what is looked at, and stand first.
-        return head.contains(&b';') && text(head);
-    }
-    let mut seen = 0;
-    for line in head[..whole].split(|c| *c == b'\n').take(100) {
-        let line = line.trim_ascii_end();
-        if line.is_empty() || line.starts_with(b"#") {
-            continue;
-        }
-        let Some((stack, _)) = split(line) else {
-            return false;
-        };
-        // Names may be in any encoding, or none.
-        if !text(stack) {
-            return false;
-        }
-        seen += 1;
-    }
-    seen > 0
-}
-
-/// A line's stack and its number; some tools write a fraction, which is rounded.
-fn split(line: &[u8]) -> Option<(&[u8], u64)> {
-    let at = memchr::memrchr(b' ', line)?;
-    let (stack, text) = (&line[..at], &line[at + 1..]);
-    let value = number(text).or_else(|| {
-        let v: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
-        (text.first()?.is_ascii_digit() && v < 1e18).then_some(v.round() as u64)
-    })?;
-    (!stack.trim_ascii().is_empty()).then_some((stack, value))
-}
 
 /// One frame of a line.
 #[derive(Clone, Copy)]
@@ -74,7 +37,7 @@ struct Token {
     frame: Word,
 }
 
-/// What a frame's text stands for.
+/// The meaning of a frame's text.
 #[derive(Clone, Copy)]
 enum Word {
     /// A frame.
@@ -104,9 +67,11 @@ struct Reader {
     /// Threads of py-spy: id and name.
     threads: Vec<(u32, String)>,
     austin: Option<&'static str>,
-    /// Whether the numbers are of samples.
-    samples: bool,
+    numbers: Numbers,
+    scale: Scale,
     skipped: u64,
+    /// Stacks that end in a number themselves, in a file of one number a line.
+    double: u64,
 }
 
 /// Reads folded stacks.
@@ -115,6 +80,11 @@ pub(in super::super) fn read(
     options: &mut Options,
 ) -> Result<Read, ReadError> {
     let austin = source.head().starts_with(b"# austin:");
+    let judged = if austin {
+        Judged::default()
+    } else {
+        Judged::of(whole_lines(source.head()))
+    };
     let mut reader = Reader {
         to: Import::new(source.bounds().memory),
         words: FxHashMap::default(),
@@ -124,8 +94,10 @@ pub(in super::super) fn read(
         context: None,
         threads: Vec::new(),
         austin: austin.then_some("wall"),
-        samples: matches!(options.value.as_deref(), None | Some(UNTOLD | "samples")),
+        numbers: Numbers::of(options.value.as_deref(), &judged)?,
+        scale: Scale::WHOLE,
         skipped: 0,
+        double: 0,
     };
     pieces(source, PIECE, lines, |piece| {
         let mut from = 0;
@@ -135,95 +107,136 @@ pub(in super::super) fn read(
         }
         reader.line(&piece[from..])
     })?;
-    let mut warnings = Vec::new();
-    if source.cut() {
-        warnings.push("its compressed data ends in the middle: what came before is used".into());
-    }
-    if reader.skipped > 0 {
-        warnings.push(format!(
-            "{} lines are no stacks with a number, and were left out",
-            reader.skipped
-        ));
-    }
+    let warnings = reader.warnings(source.cut());
     if reader.to.is_empty() {
         return Err(ReadError::NoValues);
     }
-    Ok(Read::named(
-        reader
-            .to
-            .finish(about(reader.austin, options.value.as_deref())),
-        warnings,
-    ))
-}
-
-fn about(austin: Option<&str>, asked: Option<&str>) -> About {
-    let unit = match (asked, austin) {
-        (Some(name), _) => Unit::from_name(name),
-        (None, Some("memory")) => Unit::Count("memory".to_string()),
-        (None, Some(_)) => Unit::Nanoseconds,
-        (None, None) => Unit::Count(UNTOLD.to_string()),
-    };
-    let unknown = asked.is_none() && austin.is_none();
-    let mut limits = vec![Limit {
-        what: "whether stacks are whole, and which state a thread was in, is not in such a file"
-            .to_string(),
-        remedy: String::new(),
-    }];
-    if unknown {
-        limits.push(Limit {
-            what: "what the numbers count is not in the file".to_string(),
-            remedy: "say it: --value nanoseconds, --value samples".to_string(),
-        });
-    }
-    About {
-        format: match austin {
-            Some(mode) => format!("austin's ({mode} mode)"),
-            None => "folded stacks".to_string(),
-        },
-        values: "sums of the file's lines".to_string(),
-        unit,
-        limits,
-        ..About::default()
-    }
+    let about = reader.about(options.value.is_some());
+    Ok(Read::named(reader.to.finish(about), warnings))
 }
 
 impl Reader {
+    fn warnings(&self, cut: bool) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if cut {
+            warnings.push(
+                "its compressed data ends in the middle: what came before is used".to_string(),
+            );
+        }
+        if self.skipped > 0 {
+            warnings.push(format!(
+                "{} lines are no stacks with a number, and were left out",
+                self.skipped
+            ));
+        }
+        if self.double > 0 {
+            warnings.push(format!(
+                "{} lines end in two numbers: the first is taken as part of the name",
+                self.double
+            ));
+        }
+        warnings.extend(self.scale.note());
+        warnings
+    }
+
+    fn about(&self, asked: bool) -> About {
+        let unit = match self.austin {
+            Some("memory") if !asked => Unit::Count("memory".to_string()),
+            Some(_) if !asked => Unit::Nanoseconds,
+            _ => self.numbers.unit.clone(),
+        };
+        let mut limits = vec![Limit {
+            what:
+                "whether stacks are whole, and which state a thread was in, is not in such a file"
+                    .to_string(),
+            remedy: String::new(),
+        }];
+        let untold = matches!(&unit, Unit::Count(name) if name == UNTOLD);
+        if untold && self.austin.is_none() {
+            limits.push(Limit {
+                what: "what the numbers count is not in the file".to_string(),
+                remedy: "say it: --value nanoseconds, --value samples".to_string(),
+            });
+        }
+        let values = match self.numbers.column {
+            Column::Only => "sums of the file's lines",
+            Column::Base => "the first number of each line (base)",
+            Column::New => "the second number of each line (new)",
+        };
+        About {
+            format: match self.austin {
+                Some(mode) => format!("austin's ({mode} mode)"),
+                None => "folded stacks".to_string(),
+            },
+            values: values.to_string(),
+            unit,
+            limits,
+            notes: self.scale.note().into_iter().collect(),
+            ..About::default()
+        }
+    }
+
     fn line(&mut self, line: &[u8]) -> Result<(), ReadError> {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        if line.trim_ascii().is_empty() {
+        if line.trim_ascii().is_empty() || self.is_comment(line) {
             return Ok(());
         }
-        if line.starts_with(b"#") {
-            if self.austin.is_some() && line.starts_with(b"# mode:") {
-                self.austin = Some(match line[7..].trim_ascii() {
-                    b"cpu" => "cpu",
-                    b"memory" => "memory",
-                    b"full" => "full",
-                    _ => "wall",
-                });
-                return Ok(());
-            }
-            // A frame may begin so; a comment does not end in a number.
-            if split(line).is_none() || self.austin.is_some() {
-                return Ok(());
-            }
-        }
-        let (stack, value, idle) = match (self.austin, split(line)) {
-            (Some("full"), _) => match full(line) {
-                Some(parts) => parts,
-                None => {
-                    self.skipped += 1;
-                    return Ok(());
+        if self.austin == Some("full") {
+            return match full(line) {
+                Some((stack, time, idle)) => {
+                    self.parse(stack)?;
+                    self.add(time, idle)
                 }
-            },
-            (_, Some((stack, value))) => (stack, value, false),
-            (_, None) => {
-                self.skipped += 1;
-                return Ok(());
-            }
+                None => self.skip(),
+            };
+        }
+        let Some((stack, value)) = split(line) else {
+            return self.skip();
         };
+        let (stack, value) = match (self.numbers.column, split(stack)) {
+            (Column::Only, before) => {
+                // Own files have names that end in numbers, austin's all end in one.
+                self.double += u64::from(before.is_some() && self.austin.is_none());
+                (stack, value)
+            }
+            (Column::New, Some((stack, _))) => (stack, value),
+            (Column::Base, Some((stack, base))) => (stack, base),
+            (_, None) => return self.skip(),
+        };
+        let value = match self.austin {
+            Some(_) => value.times(1),
+            // A unit of time has room for its decimals.
+            None if self.numbers.factor > 1 => value.times(self.numbers.factor),
+            None => self.scale.units(value, &mut self.to)?,
+        };
+        if value == 0 && self.numbers.column != Column::Only {
+            return Ok(());
+        }
         self.parse(stack)?;
-        self.add(value, idle)
+        self.add(value, false)
+    }
+
+    fn skip(&mut self) -> Result<(), ReadError> {
+        self.skipped += 1;
+        Ok(())
+    }
+
+    /// Whether the line is a comment; austin's name the mode.
+    fn is_comment(&mut self, line: &[u8]) -> bool {
+        if !line.starts_with(b"#") {
+            return false;
+        }
+        if self.austin.is_some() && line.starts_with(b"# mode:") {
+            self.austin = Some(match line[7..].trim_ascii() {
+                b"cpu" => "cpu",
+                b"memory" => "memory",
+                b"full" => "full",
+                _ => "wall",
+            });
+            return true;
+        }
+        // A frame may begin so; a comment does not end in a number.
+        split(line).is_none() || self.austin.is_some()
     }
 
     /// Reads the frames of `stack` into `tokens`, keeping those it shares with the line before.
@@ -414,7 +427,7 @@ impl Reader {
         let (count, value) = match self.austin {
             Some("memory") => (1, value),
             Some(_) => (1, value.saturating_mul(1000)),
-            None if self.samples => (value, value),
+            None if self.numbers.samples => ((value / self.scale.factor()).max(1), value),
             None => (1, value),
         };
         let kind = match self.austin {

@@ -5,9 +5,9 @@ use std::io::{self, Write};
 use wallscope_model::scale::{NOT_SAMPLED, scale};
 use wallscope_model::{BlockReason, ContextId, Part, Recording, State, UnknownCause, View};
 
-use super::lines::{Around, Lines, Row};
+use super::lines::{Around, Lines, Row, within_line};
 
-/// What becomes of a stack's line.
+/// Content of a stack's line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Which time.
@@ -73,19 +73,15 @@ impl Options {
     }
 }
 
-/// A name within a line: what would end a frame or the line is replaced.
+/// A name within a line: characters that would end a frame or the line are replaced.
 pub fn push(line: &mut String, name: &str) {
-    line.extend(name.chars().map(|c| match c {
-        ';' => ':',
-        '\n' | '\r' => ' ',
-        c => c,
-    }));
+    line.extend(name.chars().map(within_line));
 }
 
 /// Writes the stacks of `recording`.
 ///
 /// # Errors
-/// What `out` returns.
+/// Errors of `out`.
 pub fn write(recording: &Recording, options: &Options, mut out: impl Write) -> io::Result<()> {
     let mut lines = Lines::new(recording);
     let unsampled = lines.stack_of(NOT_SAMPLED);

@@ -1,14 +1,14 @@
-//! Times into slices, samples into ledgers, and what may be said of it all.
+//! Times → slices, samples → ledgers, and the domain of an import.
 
 use wallscope_model::{
     BlockReason, Column, Domain, LedgerSlices, Limit, Part, Recording, SliceValue, Slices, State,
     UnknownCause, Window,
 };
 
-use super::{About, Import, MOST_FRAMES};
+use super::{About, Import, MAX_FRAMES};
 
 /// More slices than this are joined two by two.
-const MOST_SLICES: i64 = 400;
+const MAX_SLICES: i64 = 400;
 /// The length of a slice before any are joined, ns.
 const FIRST_WIDTH: u64 = 10_000_000;
 /// Where slice 0 lies while earlier ones may still come.
@@ -17,14 +17,13 @@ const ORIGIN: i64 = 1 << 30;
 impl Import {
     /// The slice of a time, as a number that later ones may halve.
     pub(super) fn slice(&mut self, time: u64) -> u32 {
-        let times = self.times.get_or_insert((time, time));
-        *times = (times.0.min(time), times.1.max(time));
+        self.reaches(time);
         let (origin, mut width) = *self.slices.get_or_insert((time, FIRST_WIDTH));
         loop {
             let away = i128::from(time) - i128::from(origin);
             let n = away.div_euclid(i128::from(width)) as i64;
             let range = (self.range.0.min(n), self.range.1.max(n));
-            if range.1 - range.0 < MOST_SLICES {
+            if range.1 - range.0 < MAX_SLICES {
                 self.range = range;
                 return (n + ORIGIN) as u32;
             }
@@ -37,6 +36,12 @@ impl Import {
                 join(&mut s.slices);
             }
         }
+    }
+
+    /// The recording covers this time, though no sample need be there.
+    pub(crate) fn reaches(&mut self, time: u64) {
+        let times = self.times.get_or_insert((time, time));
+        *times = (times.0.min(time), times.1.max(time));
     }
 
     /// The length of the recording, where the file says so and its samples have no times.
@@ -144,7 +149,7 @@ fn domain(about: About, sliced: bool, cut: u64) -> Domain {
     limits.extend(about.limits);
     let mut notes = about.notes;
     if cut > 0 {
-        notes.push(format!("{cut} stacks were cut at {MOST_FRAMES} frames"));
+        notes.push(format!("{cut} stacks were cut at {MAX_FRAMES} frames"));
     }
     Domain {
         tool: about.tool,

@@ -1,14 +1,13 @@
 //! Another tool's samples → a recording that says no more than they do.
 //!
-//! A reader gives what its file says, piece by piece; here equal things become one, times are
+//! A reader gives its file's samples piece by piece; here equal things become one, times are
 //! sorted into slices, and each thread's ledger is made: the sum of its samples, for the file has
-//! no other. Time whose state the file does not tell is unknown for that very reason
+//! no other. Time without a state in the file is unknown for that reason
 //! ([`UnknownCause::NotInSource`]). Memory is counted as it is taken, and bounded.
 
 use std::sync::Arc;
 
-use rustc_hash::{FxBuildHasher, FxHashMap};
-use std::hash::BuildHasher;
+use rustc_hash::FxHashMap;
 use wallscope_model::{
     BlockReason, Context, ContextId, Frame, FrameId, FrameKind, Function, FunctionId, Label,
     LabelsId, Ledger, Limit, Line, Module, ModuleId, ModuleKind, Part, Process, Recording, Sample,
@@ -17,17 +16,21 @@ use wallscope_model::{
 
 use super::ReadError;
 
+mod decimal;
 mod finish;
+mod index;
 mod number;
 
+pub(super) use decimal::{Decimal, Scale};
+use index::{Index, hash};
 pub(super) use number::{number, seconds};
 
 /// Frames of a stack that are kept, from the leaf; deeper ones are cut.
-const MOST_FRAMES: usize = 1 << 16;
-/// Largest value of a sample: a century of nanoseconds, and far from what would overflow.
-const MOST: u64 = 1 << 61;
+const MAX_FRAMES: usize = 1 << 16;
+/// Largest sum of values: a century of nanoseconds, and far from an overflow.
+const MAX_TOTAL: u64 = 1 << 61;
 
-/// What kind of time a sample is.
+/// State, reason and labels of a sample's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kind {
     pub state: State,
@@ -57,20 +60,20 @@ impl Kind {
     }
 }
 
-/// What a file says of itself, in words, for the domain.
+/// A file's own description, in words, for the domain.
 #[derive(Clone, Debug, Default)]
 pub(super) struct About {
     /// The tool that wrote it, empty where unknown.
     pub tool: String,
     /// The format's name for people: `perf script text`.
     pub format: String,
-    /// What its values are.
+    /// Its values, in words.
     pub values: String,
     /// Their unit.
     pub unit: Unit,
     /// Whether values of states are counted exactly (by instrumentation), not sampled.
     pub exact: bool,
-    /// What the file cannot say, or says only in part.
+    /// Limits of the file.
     pub limits: Vec<Limit>,
     /// Anything else.
     pub notes: Vec<String>,
@@ -78,33 +81,7 @@ pub(super) struct About {
     pub events: Vec<wallscope_model::EventSource>,
 }
 
-/// Equal things once; the index holds hashes only, the things stay in their list.
-#[derive(Default)]
-struct Index {
-    of: FxHashMap<u64, u32>,
-}
-
-impl Index {
-    /// The place of what `same` recognises, or `next` where it is new.
-    fn place(&mut self, mut hash: u64, next: u32, same: impl Fn(u32) -> bool) -> (u32, bool) {
-        loop {
-            match self.of.get(&hash) {
-                Some(at) if same(*at) => return (*at, false),
-                Some(_) => hash = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1),
-                None => {
-                    self.of.insert(hash, next);
-                    return (next, true);
-                }
-            }
-        }
-    }
-}
-
-fn hash(of: impl std::hash::Hash) -> u64 {
-    FxBuildHasher.hash_one(of)
-}
-
-/// What samples that are added up have alike.
+/// The parts in which samples that are added up are equal.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct SampleKey {
     context: u32,
@@ -157,7 +134,7 @@ pub(super) struct Import {
     total: u64,
     memory: u64,
     limit: u64,
-    /// Stacks that were cut at [`MOST_FRAMES`].
+    /// Stacks that were cut at [`MAX_FRAMES`].
     cut: u64,
 }
 
@@ -185,13 +162,22 @@ impl Import {
         }
     }
 
-    /// Accounts for memory.
-    fn take(&mut self, bytes: usize) -> Result<(), ReadError> {
+    /// Accounts for memory, bytes.
+    pub(super) fn take(&mut self, bytes: usize) -> Result<(), ReadError> {
         self.memory += bytes as u64;
         if self.memory > self.limit {
             return Err(ReadError::TooLarge {
                 what: "what it describes needs more memory",
                 limit_mib: self.limit >> 20,
+            });
+        }
+        Ok(())
+    }
+
+    fn check_total(&self) -> Result<(), ReadError> {
+        if self.total > MAX_TOTAL {
+            return Err(ReadError::Damaged {
+                what: "its values add up to more than a century".to_string(),
             });
         }
         Ok(())
@@ -232,7 +218,7 @@ impl Import {
         Ok(id)
     }
 
-    /// What a module of this path is.
+    /// The kind of the module at a path.
     pub(super) fn module_kind(path: &str) -> ModuleKind {
         match path {
             "[vdso]" | "linux-vdso.so.1" => ModuleKind::Vdso,
@@ -309,12 +295,12 @@ impl Import {
         })
     }
 
-    /// What kind of code a frame is.
+    /// A frame's kind of code.
     pub(super) fn kind(&self, frame: FrameId) -> FrameKind {
         self.rec.frames[frame.0 as usize].kind
     }
 
-    /// The same frame as one of the kernel.
+    /// The frame as one of the kernel.
     pub(super) fn as_kernel(&mut self, frame: FrameId) -> Result<FrameId, ReadError> {
         let mut frame = self.rec.frames[frame.0 as usize].clone();
         frame.kind = FrameKind::Kernel;
@@ -334,9 +320,9 @@ impl Import {
         frames: &[FrameId],
         end: StackEnd,
     ) -> Result<StackId, ReadError> {
-        let (frames, end) = if frames.len() > MOST_FRAMES {
+        let (frames, end) = if frames.len() > MAX_FRAMES {
             self.cut += 1;
-            (&frames[..MOST_FRAMES], StackEnd::MaxFrames)
+            (&frames[..MAX_FRAMES], StackEnd::MaxFrames)
         } else {
             (frames, end)
         };
@@ -434,13 +420,9 @@ impl Import {
         (count, value): (u64, u64),
         time: Option<u64>,
     ) -> Result<(), ReadError> {
-        let count = count.min(MOST);
+        let count = count.min(MAX_TOTAL);
         self.total = self.total.saturating_add(value).saturating_add(count);
-        if value > MOST || self.total > MOST {
-            return Err(ReadError::Damaged {
-                what: "its values add up to more than a century".to_string(),
-            });
-        }
+        self.check_total()?;
         let key = SampleKey {
             context: context.0,
             stack: stack.0,

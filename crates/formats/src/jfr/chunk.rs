@@ -1,21 +1,24 @@
-//! One chunk: types as its metadata describes them, constants, and events as values.
+//! One chunk: its header, types, constants and events.
 
 use rustc_hash::FxHashMap;
 
 use super::super::ReadError;
+use super::cursor::{Cursor, Stop, Text};
+use super::value::{Field, MAX_DEPTH, Timespan, Type, Types, Value, value};
 
-/// Values nest no deeper than types refer to each other in place; hostile ones may.
-const DEEPEST: usize = 16;
-
-/// What stands in front of a chunk.
+/// The header of a chunk.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Header {
+    /// Version of the format: major, minor.
+    pub version: (u16, u16),
     pub size: u64,
     pub metadata: u64,
     pub start_ns: u64,
+    /// 0 where the recorder did not come to write it.
+    pub duration_ns: u64,
     pub start_ticks: i64,
     pub ticks_per_second: u64,
-    /// Numbers are of variable length.
+    /// Integers have a variable length.
     pub compressed: bool,
 }
 
@@ -32,10 +35,13 @@ impl Header {
             u64::from_be_bytes(b)
         };
         let size = long(8);
+        let short = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
         (size >= Header::LEN as u64).then_some(Header {
+            version: (short(4), short(6)),
             size,
             metadata: long(24),
             start_ns: long(32),
+            duration_ns: long(40),
             start_ticks: long(48) as i64,
             ticks_per_second: long(56).max(1),
             compressed: bytes[67] & 1 == 1,
@@ -43,145 +49,20 @@ impl Header {
     }
 }
 
-/// A value of a field.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Value {
-    Null,
-    Number(i64),
-    Text(Box<str>),
-    /// A constant of a type.
-    Constant(u64, u64),
-    Fields(Vec<Value>),
-    List(Vec<Value>),
-}
-
-/// A field of a type.
-#[derive(Clone, Debug)]
-pub(super) struct Field {
-    pub name: String,
-    type_id: u64,
-    constant: bool,
-    list: bool,
-}
-
-/// A type.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Type {
-    pub name: String,
-    pub fields: Vec<Field>,
-}
-
-impl Type {
-    /// Where a field stands.
-    pub(super) fn field(&self, name: &str) -> Option<usize> {
-        self.fields.iter().position(|f| f.name == name)
-    }
-}
-
 /// A chunk, its types and constants known.
 pub(super) struct Chunk<'a> {
     pub header: Header,
     bytes: &'a [u8],
-    pub types: FxHashMap<u64, Type>,
+    pub types: Types,
     constants: FxHashMap<(u64, u64), Value>,
-    /// Memory that constants may still take.
+    /// Memory that constants may still take, bytes.
     room: u64,
     limit: u64,
-}
-
-/// The bytes end, or do not have the form they should have.
-#[derive(Debug)]
-pub(super) enum Stop {
-    Malformed,
-    Memory,
 }
 
 fn damaged(what: &str) -> ReadError {
     ReadError::Damaged {
         what: what.to_string(),
-    }
-}
-
-/// Reads numbers and texts.
-#[derive(Clone)]
-struct Cursor<'a> {
-    rest: &'a [u8],
-    compressed: bool,
-}
-
-impl<'a> Cursor<'a> {
-    fn bytes(&mut self, n: usize) -> Result<&'a [u8], Stop> {
-        let (own, rest) = self.rest.split_at_checked(n).ok_or(Stop::Malformed)?;
-        self.rest = rest;
-        Ok(own)
-    }
-
-    fn byte(&mut self) -> Result<u8, Stop> {
-        Ok(self.bytes(1)?[0])
-    }
-
-    /// A number of variable length: seven bits a byte, the ninth byte whole.
-    fn number(&mut self, fixed: usize) -> Result<u64, Stop> {
-        if !self.compressed {
-            let b = self.bytes(fixed)?;
-            return Ok(b.iter().fold(0, |n, b| n << 8 | u64::from(*b)));
-        }
-        let mut v = 0u64;
-        for i in 0..9 {
-            let b = self.byte()?;
-            if i == 8 {
-                return Ok(v | u64::from(b) << 56);
-            }
-            v |= u64::from(b & 0x7f) << (7 * i);
-            if b & 0x80 == 0 {
-                break;
-            }
-        }
-        Ok(v)
-    }
-
-    fn long(&mut self) -> Result<u64, Stop> {
-        self.number(8)
-    }
-
-    fn int(&mut self) -> Result<u64, Stop> {
-        self.number(4)
-    }
-
-    /// A count of things, each of which takes a byte at least.
-    fn count(&mut self) -> Result<usize, Stop> {
-        let n = usize::try_from(self.int()?).map_err(|_| Stop::Malformed)?;
-        if n > self.rest.len() {
-            return Err(Stop::Malformed);
-        }
-        Ok(n)
-    }
-
-    /// A text, or a reference to one.
-    fn text(&mut self, strings: u64) -> Result<Value, Stop> {
-        Ok(match self.byte()? {
-            0 => Value::Null,
-            1 => Value::Text("".into()),
-            2 => Value::Constant(strings, self.long()?),
-            3 => {
-                let n = self.count()?;
-                Value::Text(String::from_utf8_lossy(self.bytes(n)?).into())
-            }
-            4 => {
-                let n = self.count()?;
-                let mut text = String::new();
-                for _ in 0..n {
-                    let c = u32::try_from(self.number(2)?).ok().and_then(char::from_u32);
-                    text.push(c.unwrap_or(char::REPLACEMENT_CHARACTER));
-                }
-                Value::Text(text.into())
-            }
-            5 => {
-                let n = self.count()?;
-                Value::Text(self.bytes(n)?.iter().map(|b| char::from(*b)).collect())
-            }
-            _ => return Err(Stop::Malformed),
-        })
     }
 }
 
@@ -193,12 +74,19 @@ struct Element {
 }
 
 impl<'a> Chunk<'a> {
-    /// Reads the types, then every constant.
-    pub(super) fn new(header: &Header, bytes: &'a [u8], memory: u64) -> Result<Self, ReadError> {
+    /// Reads the types only: events can be told apart and counted, and have no texts or stacks.
+    ///
+    /// # Errors
+    /// [`ReadError::Damaged`].
+    pub(super) fn outline(
+        header: &Header,
+        bytes: &'a [u8],
+        memory: u64,
+    ) -> Result<Self, ReadError> {
         let mut chunk = Chunk {
             header: *header,
             bytes,
-            types: FxHashMap::default(),
+            types: Types::default(),
             constants: FxHashMap::default(),
             room: memory / 2,
             limit: memory,
@@ -210,6 +98,15 @@ impl<'a> Chunk<'a> {
         chunk
             .metadata(metadata)
             .map_err(|_| damaged("the descriptions of its types"))?;
+        Ok(chunk)
+    }
+
+    /// Reads the types, then every constant.
+    ///
+    /// # Errors
+    /// [`ReadError::Damaged`], [`ReadError::TooLarge`].
+    pub(super) fn new(header: &Header, bytes: &'a [u8], memory: u64) -> Result<Self, ReadError> {
+        let mut chunk = Chunk::outline(header, bytes, memory)?;
         chunk.checkpoints()?;
         Ok(chunk)
     }
@@ -229,8 +126,8 @@ impl<'a> Chunk<'a> {
         let n = c.count()?;
         let mut strings = Vec::with_capacity(n);
         for _ in 0..n {
-            strings.push(match c.text(0)? {
-                Value::Text(t) => t.into_string(),
+            strings.push(match c.text()? {
+                Text::Own(t) => t.into_string(),
                 _ => String::new(),
             });
         }
@@ -242,34 +139,46 @@ impl<'a> Chunk<'a> {
             .filter(|e| text(e.name) == "metadata")
             .flat_map(|m| &m.children)
             .filter(|e| text(e.name) == "class");
+        let attribute = |e: &Element, key: &str| -> Option<&str> {
+            let (_, v) = e.attributes.iter().find(|(k, _)| text(*k) == key)?;
+            Some(text(*v))
+        };
+        let classes: Vec<&Element> = classes.collect();
+        // Annotations name their types by number.
+        let timespan = (classes.iter())
+            .find(|c| attribute(c, "name") == Some("jdk.jfr.Timespan"))
+            .and_then(|c| attribute(c, "id"));
+        let unit = |field: &Element| {
+            let annotation = (field.children.iter())
+                .filter(|e| text(e.name) == "annotation")
+                .find(|e| timespan.is_some() && attribute(e, "class") == timespan)?;
+            // The JDK writes an annotation's values as a list.
+            let value = attribute(annotation, "value").or(attribute(annotation, "value-0"));
+            Some(value.map_or(Timespan::Unknown, Timespan::named))
+        };
         for class in classes {
-            let of = |e: &Element, key: &str| -> Option<String> {
-                let (_, v) = e.attributes.iter().find(|(k, _)| text(*k) == key)?;
-                Some(text(*v).to_string())
-            };
-            let Some(id) = of(class, "id").and_then(|id| id.parse().ok()) else {
+            let Some(id) = attribute(class, "id").and_then(|id| id.parse().ok()) else {
                 continue;
             };
-            let fields = class
-                .children
-                .iter()
+            let fields = (class.children.iter())
                 .filter(|e| text(e.name) == "field")
                 .filter_map(|f| {
                     Some(Field {
-                        name: of(f, "name")?,
-                        type_id: of(f, "class")?.parse().ok()?,
-                        constant: of(f, "constantPool").as_deref() == Some("true"),
-                        list: of(f, "dimension").as_deref() == Some("1"),
+                        name: attribute(f, "name")?.to_string(),
+                        type_id: attribute(f, "class")?.parse().ok()?,
+                        constant: attribute(f, "constantPool") == Some("true"),
+                        list: attribute(f, "dimension") == Some("1"),
+                        timespan: unit(f).unwrap_or_default(),
                     })
                 })
                 .collect();
-            let name = of(class, "name").unwrap_or_default();
+            let name = attribute(class, "name").unwrap_or_default().to_string();
             self.types.insert(id, Type { name, fields });
         }
         Ok(())
     }
 
-    /// The events: type and what follows it.
+    /// The events: number of the type, then the bytes of the fields.
     pub(super) fn events(&self) -> impl Iterator<Item = (u64, &'a [u8])> + '_ {
         let mut at = Header::LEN;
         std::iter::from_fn(move || {
@@ -296,7 +205,7 @@ impl<'a> Chunk<'a> {
                 Ok(()) => {}
                 Err(Stop::Memory) => {
                     return Err(ReadError::TooLarge {
-                        what: "what it describes needs more memory",
+                        what: "its constants need more memory",
                         limit_mib: self.limit >> 20,
                     });
                 }
@@ -343,7 +252,7 @@ impl<'a> Chunk<'a> {
         }
     }
 
-    /// What a value refers to, itself if to nothing.
+    /// The constant that a value refers to, or the value itself.
     pub(super) fn follow<'v>(&'v self, value: &'v Value) -> &'v Value {
         match value {
             Value::Constant(kind, id) => self.constants.get(&(*kind, *id)).unwrap_or(&Value::Null),
@@ -351,21 +260,21 @@ impl<'a> Chunk<'a> {
         }
     }
 
-    /// A field of a constant of the type named.
+    /// A field of `value`, which is of the type named `kind` or refers to a constant.
     pub(super) fn part<'v>(&'v self, value: &'v Value, kind: &str, field: &str) -> &'v Value {
         let Value::Fields(fields) = self.follow(value) else {
             return &Value::Null;
         };
-        let of = match value {
+        let type_ = match value {
             Value::Constant(id, _) => self.types.get(id),
             _ => self.types.values().find(|t| t.name == kind),
         };
-        let at = of.and_then(|t| t.field(field));
+        let at = type_.and_then(|t| t.field(field));
         at.and_then(|i| fields.get(i)).unwrap_or(&Value::Null)
     }
 
-    /// A text, wherever it stands: itself, a constant, or a type of nothing but a text.
-    pub(super) fn words<'v>(&'v self, value: &'v Value) -> &'v str {
+    /// The text of `value`: itself, a constant, or the first field of a type around a text.
+    pub(super) fn text<'v>(&'v self, value: &'v Value) -> &'v str {
         let mut value = value;
         for _ in 0..4 {
             match self.follow(value) {
@@ -380,22 +289,28 @@ impl<'a> Chunk<'a> {
         ""
     }
 
-    /// The time of a tick, ns since the epoch.
-    pub(super) fn time(&self, ticks: i64) -> u64 {
+    /// The time of a tick, ns since the epoch; `None` before the epoch.
+    pub(super) fn time(&self, ticks: i64) -> Option<u64> {
         let since = i128::from(ticks) - i128::from(self.header.start_ticks);
         let ns = since * 1_000_000_000 / i128::from(self.header.ticks_per_second);
-        u64::try_from(i128::from(self.header.start_ns) + ns).unwrap_or(0)
+        u64::try_from(i128::from(self.header.start_ns) + ns).ok()
     }
 
-    /// A length of so many ticks, ns.
-    pub(super) fn length(&self, ticks: i64) -> u64 {
-        let ns = i128::from(ticks) * 1_000_000_000 / i128::from(self.header.ticks_per_second);
-        u64::try_from(ns).unwrap_or(0)
+    /// A length of time in `unit`, ns; `None` where the unit is unknown or the length negative.
+    pub(super) fn length(&self, n: i64, unit: Timespan) -> Option<u64> {
+        let ns = match unit {
+            Timespan::Ticks => {
+                i128::from(n) * 1_000_000_000 / i128::from(self.header.ticks_per_second)
+            }
+            Timespan::Nanoseconds(factor) => i128::from(n) * i128::from(factor),
+            Timespan::Unknown => return None,
+        };
+        u64::try_from(ns).ok()
     }
 }
 
 fn element(c: &mut Cursor, depth: usize) -> Result<Element, Stop> {
-    if depth > DEEPEST {
+    if depth > MAX_DEPTH {
         return Err(Stop::Malformed);
     }
     let name = c.int()? as usize;
@@ -411,64 +326,5 @@ fn element(c: &mut Cursor, depth: usize) -> Result<Element, Stop> {
         name,
         attributes,
         children,
-    })
-}
-
-fn value(
-    c: &mut Cursor,
-    types: &FxHashMap<u64, Type>,
-    kind: u64,
-    depth: usize,
-    room: &mut u64,
-) -> Result<Value, Stop> {
-    *room = room.checked_sub(64).ok_or(Stop::Memory)?;
-    if depth > DEEPEST {
-        return Err(Stop::Malformed);
-    }
-    let t = types.get(&kind).ok_or(Stop::Malformed)?;
-    Ok(match t.name.as_str() {
-        "long" => Value::Number(c.long()? as i64),
-        "int" => Value::Number(i64::from(c.int()? as i32)),
-        "short" => Value::Number(i64::from(c.number(2)? as i16)),
-        "char" => Value::Number(c.number(2)? as i64),
-        "byte" | "boolean" => Value::Number(i64::from(c.byte()?)),
-        "float" => {
-            c.bytes(4)?;
-            Value::Null
-        }
-        "double" => {
-            c.bytes(8)?;
-            Value::Null
-        }
-        "java.lang.String" => {
-            let text = c.text(kind)?;
-            if let Value::Text(t) = &text {
-                *room = room.checked_sub(t.len() as u64).ok_or(Stop::Memory)?;
-            }
-            text
-        }
-        _ => {
-            let mut fields = Vec::with_capacity(t.fields.len());
-            for f in &t.fields {
-                let mut one = |c: &mut Cursor| -> Result<Value, Stop> {
-                    if f.constant {
-                        *room = room.checked_sub(32).ok_or(Stop::Memory)?;
-                        return Ok(Value::Constant(f.type_id, c.long()?));
-                    }
-                    value(c, types, f.type_id, depth + 1, room)
-                };
-                fields.push(if f.list {
-                    let n = c.count()?;
-                    let mut items = Vec::new();
-                    for _ in 0..n {
-                        items.push(one(c)?);
-                    }
-                    Value::List(items)
-                } else {
-                    one(c)?
-                });
-            }
-            Value::Fields(fields)
-        }
     })
 }

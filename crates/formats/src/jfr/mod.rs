@@ -1,17 +1,38 @@
-//! Java Flight Recorder's files, the JDK's and async-profiler's → recording.
+//! Java Flight Recorder's files → recording.
 //!
-//! A file is a row of chunks, each with its own types (`chunk`), constants and events. Read as time
-//! are execution samples (on a CPU, each worth the sampling period that the file states) and the
-//! events of waiting, each with its length: locks, waits, parking, sleeping, files, sockets; or,
-//! where async-profiler wrote them, its wall-clock samples instead. Allocations are bytes, and read
-//! where asked for (`--value allocation`); so is any one event by its name, counted.
+//! Known are versions 2.0 and 2.1 of the format: the JDK's from 8u262 and 11 on, async-profiler's from
+//! 2.0 on, Datadog's. Files of any other version are refused.
+//!
+//! A file is a row of chunks, each with its own types, constants, settings and events; chunks may be
+//! of different recorders. Read as time are
+//! - CPU samples: `jdk.ExecutionSample`, `jdk.CPUTimeSample`, `datadog.ExecutionSample`;
+//! - wall-clock samples: `profiler.WallClockSample`, async-profiler's `jdk.ExecutionSample` of
+//!   `event=wall`, `datadog.MethodSample`;
+//! - events of waiting, each with its length ([`catalog::WAITS`]).
+//!
+//! A sample's weight is where its recorder puts it: in the event, in a setting of its chunk, or it is
+//! the recorder's documented default ([`settings`]). Samples without one are counted. No time is read
+//! twice where two recorders have it ([`plan`]). Allocations are bytes, read where they are asked for
+//! (`--value allocation`); so is any one event by its name, counted.
 
+mod catalog;
 mod chunk;
+mod cursor;
+mod event;
+mod plan;
 mod samples;
+mod settings;
+mod summary;
+mod value;
 
 use super::source::Source;
 use super::{Options, Read, ReadError};
 use chunk::{Chunk, Header};
+use plan::Outline;
+use samples::Samples;
+
+/// More chunks than this are no recording: the JDK begins one every 12 MB.
+const MAX_CHUNKS: usize = 8192;
 
 /// Whether it is a flight recording.
 pub(super) fn detect(head: &[u8]) -> bool {
@@ -22,16 +43,68 @@ pub(super) fn detect(head: &[u8]) -> bool {
 pub(super) fn read(source: &mut Source, options: &mut Options) -> Result<Read, ReadError> {
     let memory = source.bounds().memory;
     let bytes = source.bytes()?;
-    let mut rest = &bytes[..];
-    let mut reader = samples::Samples::new(memory, options.value.clone());
     let mut warnings = Vec::new();
-    let mut whole = 0;
+    let chunks = split(&bytes, &mut warnings)?;
+    let mut outlines = Vec::new();
+    let mut whole = Vec::new();
+    for (header, own) in chunks {
+        match Chunk::outline(&header, own, memory) {
+            Ok(chunk) => {
+                outlines.push(Outline::new(&chunk));
+                whole.push((header, own));
+            }
+            Err(e) if whole.is_empty() && own.len() == bytes.len() => return Err(e),
+            Err(e) => warnings.push(format!("a chunk was left out: {e}")),
+        }
+    }
+    let mut samples = Samples::new(memory, options.value.as_deref());
+    for (header, _) in whole.iter().filter(|(h, _)| h.duration_ns > 0) {
+        samples.to.reaches(header.start_ns);
+        let end = header.start_ns.saturating_add(header.duration_ns);
+        samples.to.reaches(end);
+    }
+    let mut read = 0;
+    for ((header, own), plan) in whole.iter().zip(plan::plans(&outlines)) {
+        match Chunk::new(header, own, memory) {
+            Ok(chunk) => {
+                samples.chunk(&chunk, plan)?;
+                read += 1;
+            }
+            Err(e @ ReadError::TooLarge { .. }) => return Err(e),
+            Err(e) if read == 0 && own.len() == bytes.len() => return Err(e),
+            Err(e) => warnings.push(format!("a chunk was left out: {e}")),
+        }
+    }
+    samples.finish(warnings)
+}
+
+/// The chunks of a file.
+///
+/// # Errors
+/// [`ReadError::Unsupported`] where one is of an unknown version, [`ReadError::TooLarge`].
+fn split<'a>(
+    bytes: &'a [u8],
+    warnings: &mut Vec<String>,
+) -> Result<Vec<(Header, &'a [u8])>, ReadError> {
+    let mut rest = bytes;
+    let mut chunks = Vec::new();
     while !rest.is_empty() {
         let Some(header) = Header::parse(rest) else {
-            warnings
-                .push("what follows its last whole chunk is damaged, and was left out".to_string());
+            warnings.push(
+                "the bytes behind its last whole chunk are damaged, and were left out".to_string(),
+            );
             break;
         };
+        let (major, minor) = header.version;
+        if !matches!((major, minor), (2, 0 | 1)) {
+            return Err(ReadError::Unsupported {
+                what: format!(
+                    "it is of version {major}.{minor} of the format, and versions 2.0 and 2.1 are \
+                     known"
+                ),
+                remedy: "record with JDK 8u262, JDK 11 or later".to_string(),
+            });
+        }
         let size = usize::try_from(header.size).unwrap_or(usize::MAX);
         if size > rest.len() {
             warnings.push(
@@ -41,18 +114,14 @@ pub(super) fn read(source: &mut Source, options: &mut Options) -> Result<Read, R
             );
         }
         let (own, after) = rest.split_at(size.min(rest.len()));
-        match Chunk::new(&header, own, memory) {
-            Ok(chunk) => {
-                reader.chunk(&chunk)?;
-                whole += 1;
-            }
-            Err(e) if whole == 0 && after.is_empty() => return Err(e),
-            Err(ReadError::TooLarge { what, limit_mib }) => {
-                return Err(ReadError::TooLarge { what, limit_mib });
-            }
-            Err(e) => warnings.push(format!("a chunk was left out: {e}")),
+        chunks.push((header, own));
+        if chunks.len() > MAX_CHUNKS {
+            return Err(ReadError::TooLarge {
+                what: "it has more than 8192 chunks",
+                limit_mib: (bytes.len() >> 20) as u64,
+            });
         }
         rest = after;
     }
-    reader.finish(warnings)
+    Ok(chunks)
 }

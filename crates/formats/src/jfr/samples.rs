@@ -2,422 +2,429 @@
 
 use std::collections::BTreeMap;
 
-use rustc_hash::FxHashMap;
-use wallscope_model::{
-    BlockReason, ContextId, EventSource, FrameKind, Limit, StackEnd, StackId, State, Unit,
+use wallscope_model::{BlockReason, ContextId, StackId, State};
+
+use super::super::ReadError;
+use super::super::import::{Import, Kind};
+use super::catalog::{
+    self, CPU_TIME, CPU_TIME_LOST, DATA_LOSS, DATADOG_CPU, DATADOG_WALL, EXECUTION, WALL,
 };
+use super::chunk::Chunk;
+use super::event::{Constants, Fields};
+use super::plan::Plan;
+use super::settings::{Meaning, Settings, Weight};
+use super::value::Value;
 
-use super::super::import::{About, Import, Kind};
-use super::super::{Read, ReadError};
-use super::chunk::{Chunk, Type, Value};
-
-/// What is read of the file.
+/// The values that are read of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Choice {
-    /// Time: samples and waiting.
+pub(super) enum Choice {
+    /// All time: samples and waiting.
     Time,
+    /// Time of CPU samples only.
+    Cpu,
+    /// Time of wall-clock samples only.
+    Wall,
     /// Bytes allocated.
     Allocation,
     /// One kind of event, counted.
     Event(String),
 }
 
-/// Events of waiting, and for what.
-const WAITS: &[(&str, BlockReason)] = &[
-    ("jdk.JavaMonitorEnter", BlockReason::Lock),
-    ("jdk.JavaMonitorWait", BlockReason::Lock),
-    ("jdk.ThreadPark", BlockReason::Lock),
-    ("jdk.ThreadSleep", BlockReason::Timer),
-    ("jdk.FileRead", BlockReason::Disk),
-    ("jdk.FileWrite", BlockReason::Disk),
-    ("jdk.FileForce", BlockReason::Disk),
-    ("jdk.SocketRead", BlockReason::Network),
-    ("jdk.SocketWrite", BlockReason::Network),
-];
+impl Choice {
+    pub(super) fn named(asked: Option<&str>) -> Choice {
+        match asked {
+            None | Some("time") => Choice::Time,
+            Some("cpu") => Choice::Cpu,
+            Some("wall") => Choice::Wall,
+            Some("allocation") => Choice::Allocation,
+            Some(name) => Choice::Event(name.to_string()),
+        }
+    }
 
-/// Events of allocation, and the field with their weight.
-const ALLOCATIONS: &[(&str, &str)] = &[
-    ("jdk.ObjectAllocationSample", "weight"),
-    ("jdk.ObjectAllocationInNewTLAB", "tlabSize"),
-    ("jdk.ObjectAllocationOutsideTLAB", "allocationSize"),
-];
+    pub(super) fn is_time(&self) -> bool {
+        matches!(self, Choice::Time | Choice::Cpu | Choice::Wall)
+    }
+}
 
-const EXECUTION: &str = "jdk.ExecutionSample";
-const WALL: &str = "profiler.WallClockSample";
+/// A sample whose weight is no time.
+pub(super) struct Weightless {
+    context: ContextId,
+    stack: StackId,
+    kind: Kind,
+    count: u64,
+    time: Option<u64>,
+    /// Events that it stands for, by their name in [`Samples::counted`]; `None`: unknown.
+    value: Option<(u64, usize)>,
+}
+
+/// Where a part of the recording came from, for its domain.
+#[derive(Default)]
+pub(super) struct Sources {
+    /// Events that were read as samples, with the first of their intervals, ns.
+    pub read: BTreeMap<String, u64>,
+    /// Samples whose weight is no time, by event.
+    pub weightless: BTreeMap<String, u64>,
+    /// The JDK's own samples of running threads are among them.
+    pub jdk_execution: bool,
+    pub waits: bool,
+    pub cpu: bool,
+    pub wall: bool,
+    /// Wall-clock samples by Datadog's profiler.
+    pub datadog_wall: bool,
+}
 
 /// Collects samples from chunk to chunk.
 pub(super) struct Samples {
-    to: Import,
-    choice: Choice,
-    /// Events by name: how many there were.
-    seen: BTreeMap<String, u64>,
-    /// The period of execution samples, ns, once the file has said it.
-    period: Option<u64>,
-    /// Execution samples before the period was known.
-    early: Vec<(ContextId, StackId, Kind, Option<u64>)>,
-    wall: Option<bool>,
-    damaged: u64,
+    pub to: Import,
+    pub choice: Choice,
+    /// Events by name: how many there were, and whether they have a length.
+    pub seen: BTreeMap<String, (u64, bool)>,
+    /// Events that were left out as another kind of event has their time.
+    pub covered: BTreeMap<String, u64>,
+    pub weightless: Vec<Weightless>,
+    /// Names of the events that weights without time count.
+    pub counted: Vec<String>,
+    pub sources: Sources,
+    /// Events whose bytes are no value of their type.
+    pub damaged: u64,
+    /// Samples and bytes that the recorder lost.
+    pub lost_samples: u64,
+    pub lost_bytes: u64,
+}
+
+/// Most pieces into which one length of time is divided.
+const MAX_PIECES: u64 = 100;
+/// Shortest piece, ns: the width of a slice of a short recording.
+const MIN_PIECE_NS: u64 = 10_000_000;
+
+/// The thread, stack and beginning of an event.
+#[derive(Clone, Copy)]
+struct Seen {
+    context: ContextId,
+    stack: StackId,
+    start: Option<u64>,
 }
 
 impl Samples {
-    pub(super) fn new(memory: u64, asked: Option<String>) -> Samples {
+    pub(super) fn new(memory: u64, asked: Option<&str>) -> Samples {
         Samples {
             to: Import::new(memory),
-            choice: match asked.as_deref() {
-                None | Some("time") => Choice::Time,
-                Some("allocation") => Choice::Allocation,
-                Some(name) => Choice::Event(name.to_string()),
-            },
+            choice: Choice::named(asked),
             seen: BTreeMap::new(),
-            period: None,
-            early: Vec::new(),
-            wall: None,
+            covered: BTreeMap::new(),
+            weightless: Vec::new(),
+            counted: Vec::new(),
+            sources: Sources::default(),
             damaged: 0,
+            lost_samples: 0,
+            lost_bytes: 0,
         }
     }
 
     /// Reads the events of a chunk.
-    pub(super) fn chunk(&mut self, chunk: &Chunk) -> Result<(), ReadError> {
-        let mut reader = InChunk {
-            chunk,
-            stacks: FxHashMap::default(),
-            threads: FxHashMap::default(),
-        };
-        self.settings(chunk);
-        let ids: FxHashMap<u64, &Type> = chunk.types.iter().map(|(id, t)| (*id, t)).collect();
-        let has_wall = chunk
-            .events()
-            .any(|(k, _)| ids.get(&k).is_some_and(|t| t.name == WALL));
-        let wall = *self.wall.get_or_insert(has_wall);
-        for (kind, bytes) in chunk.events() {
-            let Some(t) = ids.get(&kind).filter(|_| kind > 1) else {
+    pub(super) fn chunk(&mut self, chunk: &Chunk, plan: Plan) -> Result<(), ReadError> {
+        let mut constants = Constants::new(chunk);
+        let settings = Settings::read(chunk);
+        for (type_id, bytes) in chunk.events() {
+            let Some(t) = chunk.types.get(&type_id).filter(|_| type_id > 1) else {
                 continue;
             };
             match self.seen.get_mut(&t.name) {
-                Some(n) => *n += 1,
+                Some((n, _)) => *n += 1,
                 None => {
-                    self.seen.insert(t.name.clone(), 1);
+                    let timed = t.field("duration").is_some();
+                    self.seen.insert(t.name.clone(), (1, timed));
                 }
             }
-            if !self.wants(&t.name, wall) {
+            if !self.wants(&t.name, &settings, plan) {
                 continue;
             }
-            let Some(fields) = chunk.event(kind, bytes) else {
+            let Some(values) = chunk.event(type_id, bytes) else {
                 self.damaged += 1;
                 continue;
             };
-            self.event(&mut reader, t, &fields, wall)?;
+            let fields = Fields {
+                chunk,
+                type_id,
+                t,
+                values: &values,
+            };
+            self.event(&mut constants, &settings, &fields)?;
         }
         Ok(())
     }
 
-    fn wants(&self, name: &str, wall: bool) -> bool {
-        match &self.choice {
-            Choice::Time if wall => name == WALL,
-            Choice::Time => name == EXECUTION || WAITS.iter().any(|(n, _)| *n == name),
-            Choice::Allocation => ALLOCATIONS.iter().any(|(n, _)| *n == name),
-            Choice::Event(asked) => name == asked,
-        }
-    }
-
-    /// The sampling period, as the settings in the file say it.
-    fn settings(&mut self, chunk: &Chunk) {
-        let Some((setting, t)) = chunk
-            .types
-            .iter()
-            .find(|(_, t)| t.name == "jdk.ActiveSetting")
-        else {
-            return;
+    /// Whether an event is read. Counts those that are not as another one has their time.
+    fn wants(&mut self, name: &str, settings: &Settings, plan: Plan) -> bool {
+        let wall = matches!(name, WALL | DATADOG_WALL);
+        let cpu = matches!(name, CPU_TIME | DATADOG_CPU);
+        let wait = catalog::wait(name).is_some();
+        let lost = matches!(name, CPU_TIME_LOST | DATA_LOSS) && self.choice.is_time();
+        let read = match &self.choice {
+            Choice::Time => wall || cpu || wait && plan.waits,
+            Choice::Cpu => cpu,
+            Choice::Wall => wall || settings.execution_is_wall() && name == EXECUTION,
+            Choice::Allocation => catalog::allocation(name).is_some(),
+            Choice::Event(asked) => return name == asked,
         };
-        for (_, bytes) in chunk.events().filter(|(k, _)| k == setting) {
-            let Some(fields) = chunk.event(*setting, bytes) else {
-                continue;
-            };
-            let field = |name: &str| t.field(name).and_then(|i| fields.get(i));
-            let words = |name: &str| field(name).map_or("", |v| chunk.words(v));
-            let of = match field("id") {
-                Some(Value::Number(id)) => chunk.types.get(&(*id as u64)),
-                _ => None,
-            };
-            let of = of.map_or("", |t| t.name.as_str());
-            match words("name") {
-                "period" if of == EXECUTION => self.period = self.period.or(length(words("value"))),
-                // async-profiler's, in ns.
-                "interval" if of == EXECUTION || of == WALL => {
-                    let interval = words("value").parse().ok().filter(|n| *n > 0);
-                    self.period = interval.or(self.period);
-                }
-                _ => {}
-            }
+        let execution = name == EXECUTION && matches!(self.choice, Choice::Time | Choice::Cpu);
+        let covered = match execution {
+            true => !plan.jdk_execution,
+            false => wait && self.choice == Choice::Time && !plan.waits,
+        };
+        if covered {
+            *self.covered.entry(name.to_string()).or_default() += 1;
         }
+        read || lost || execution && plan.jdk_execution
     }
 
     fn event(
         &mut self,
-        reader: &mut InChunk,
-        t: &Type,
-        fields: &[Value],
-        wall: bool,
+        constants: &mut Constants,
+        settings: &Settings,
+        fields: &Fields,
     ) -> Result<(), ReadError> {
-        let chunk = reader.chunk;
-        let field = |name: &str| {
-            t.field(name)
-                .and_then(|i| fields.get(i))
-                .unwrap_or(&Value::Null)
-        };
-        let number = |name: &str| match field(name) {
-            Value::Number(n) => *n,
-            _ => 0,
-        };
-        let thread = match field("sampledThread") {
-            Value::Null => field("eventThread"),
-            v => v,
-        };
-        let context = reader.thread(thread, &mut self.to)?;
-        let stack = reader.stack(field("stackTrace"), &mut self.to)?;
-        let time = Some(chunk.time(number("startTime"))).filter(|t| *t > 0);
-        let state = chunk.words(field("state"));
-        match &self.choice {
-            Choice::Time if wall => {
-                let kind = Kind::of(match state {
-                    "STATE_SLEEPING" => State::Blocked,
-                    _ => State::Unknown,
-                });
-                let n = number("samples").max(1) as u64;
-                let period = self.period.unwrap_or(1);
-                let value = period.saturating_mul(n);
-                self.to.sample(context, stack, kind, None, (n, value), time)
+        let name = fields.t.name.as_str();
+        let amount = |field: &str| fields.number(field).unwrap_or(0).max(0) as u64;
+        match name {
+            _ if matches!(self.choice, Choice::Event(_)) => {}
+            CPU_TIME_LOST => {
+                self.lost_samples = self.lost_samples.saturating_add(amount("lostSamples"));
+                return Ok(());
             }
-            Choice::Time if t.name == EXECUTION => {
-                // async-profiler's wall-clock mode once wrote sleeping threads so.
-                let kind = Kind::of(match state {
-                    "STATE_SLEEPING" => State::Blocked,
-                    _ => State::OnCpu,
-                });
-                match self.period {
-                    Some(p) => self.to.sample(context, stack, kind, None, (1, p), time),
-                    None => {
-                        self.early.push((context, stack, kind, time));
-                        Ok(())
-                    }
+            DATA_LOSS => {
+                self.lost_bytes = self.lost_bytes.saturating_add(amount("amount"));
+                return Ok(());
+            }
+            _ => {}
+        }
+        let thread = match fields.get("sampledThread") {
+            Value::Null => fields.get("eventThread"),
+            thread => thread,
+        };
+        let ticks = fields.number("startTime");
+        let seen = Seen {
+            context: constants.thread(thread, &mut self.to)?,
+            stack: constants.stack(fields.get("stackTrace"), &mut self.to)?,
+            start: ticks.and_then(|t| fields.chunk.time(t)),
+        };
+        if let Choice::Event(_) = self.choice {
+            return self.add(seen, Kind::of(State::Unknown), (1, 1));
+        }
+        if self.choice == Choice::Allocation {
+            let parts = catalog::allocation(name).unwrap_or_default();
+            let bytes: f64 = parts
+                .iter()
+                .map(|f| fields.real(f).unwrap_or(0.0))
+                .product();
+            // Floats hold bytes exactly up to 8 PiB.
+            return self.add(seen, Kind::of(State::Unknown), (1, bytes.max(0.0) as u64));
+        }
+        match catalog::wait(name) {
+            Some(reason) => self.wait(seen, reason, fields),
+            None => self.sampled(seen, settings, fields),
+        }
+    }
+
+    /// A sample of a thread, which has its weight in itself or in a setting.
+    fn sampled(
+        &mut self,
+        seen: Seen,
+        settings: &Settings,
+        fields: &Fields,
+    ) -> Result<(), ReadError> {
+        let amount = |field: &str| fields.number(field).unwrap_or(0).max(0) as u64;
+        let ticks = fields.number("startTime").unwrap_or(0);
+        match fields.t.name.as_str() {
+            CPU_TIME => {
+                let period = fields.length("samplingPeriod").filter(|n| *n > 0);
+                let weight = period.map_or(Weight::Unknown, Weight::Time);
+                self.cpu(seen, 1, weight, fields)
+            }
+            DATADOG_CPU => {
+                let interval = settings.datadog(fields.type_id, Meaning::Cpu);
+                self.cpu(
+                    seen,
+                    amount("weight").max(1),
+                    Weight::Time(interval),
+                    fields,
+                )
+            }
+            DATADOG_WALL => {
+                self.sources.datadog_wall = true;
+                let interval = settings.datadog(fields.type_id, Meaning::Wall);
+                let n = amount("weight").max(1);
+                self.wall(seen, (n, Some(n.saturating_mul(interval))), fields)
+            }
+            WALL => {
+                let n = amount("samples").max(1);
+                let span = fields.length("timeSpan").filter(|n| *n > 0);
+                // The span is from the first of the samples to the last.
+                let interval = settings.wall_interval();
+                let time = interval.map(|i| i.saturating_mul(n).max(span.unwrap_or(0)));
+                self.wall(seen, (n, time.or(span)), fields)
+            }
+            _ => match settings.execution(fields.type_id, fields.text("state"), ticks) {
+                (Meaning::Wall, weight) if self.choice != Choice::Cpu => {
+                    let time = match weight {
+                        Weight::Time(ns) => Some(ns),
+                        _ => None,
+                    };
+                    self.wall(seen, (1, time), fields)
                 }
-            }
-            Choice::Time => {
-                let reason = WAITS.iter().find(|(n, _)| *n == t.name).map(|(_, r)| *r);
-                let kind = Kind {
-                    reason,
-                    ..Kind::of(State::Blocked)
-                };
-                let length = chunk.length(number("duration"));
-                self.to
-                    .sample(context, stack, kind, None, (1, length), time)
-            }
-            Choice::Allocation => {
-                let weight = ALLOCATIONS.iter().find(|(n, _)| *n == t.name);
-                let bytes = weight.map_or(0, |(_, field)| number(field)).max(0) as u64;
-                let kind = Kind::of(State::Unknown);
-                self.to.sample(context, stack, kind, None, (1, bytes), time)
-            }
-            Choice::Event(_) => {
-                let kind = Kind::of(State::Unknown);
-                self.to.sample(context, stack, kind, None, (1, 1), time)
-            }
+                (Meaning::Cpu, weight) if self.choice != Choice::Wall => {
+                    self.sources.jdk_execution |= !settings.are_async_profilers();
+                    self.cpu(seen, 1, weight, fields)
+                }
+                _ => Ok(()),
+            },
         }
     }
 
-    /// The recording.
-    pub(super) fn finish(mut self, mut warnings: Vec<String>) -> Result<Read, ReadError> {
-        let unknown_period = self.period.is_none() && !self.early.is_empty();
-        let other_time = !self.to.is_empty();
-        let mut unit = match &self.choice {
-            Choice::Time => Unit::Nanoseconds,
-            Choice::Allocation => Unit::Bytes,
-            Choice::Event(name) => Unit::Count(name.clone()),
+    /// `n` samples of a thread that ran.
+    fn cpu(
+        &mut self,
+        seen: Seen,
+        n: u64,
+        weight: Weight,
+        fields: &Fields,
+    ) -> Result<(), ReadError> {
+        self.sources.cpu = true;
+        let kind = Kind::of(State::OnCpu);
+        let value = match weight {
+            Weight::Time(ns) => {
+                self.read_from(&fields.t.name, ns);
+                return self.add(seen, kind, (n, n.saturating_mul(ns)));
+            }
+            Weight::Count(value, name) => {
+                let known = self.counted.iter().position(|c| *c == name);
+                let at = known.unwrap_or_else(|| {
+                    self.counted.push(name);
+                    self.counted.len() - 1
+                });
+                Some((value, at))
+            }
+            Weight::Unknown => None,
         };
-        if unknown_period && other_time {
-            warnings.push(format!(
-                "the period of its {} execution samples is not in the file, so they are no time and \
-                 were left out: --value {EXECUTION} counts them",
-                self.early.len()
-            ));
-        } else {
-            for (context, stack, kind, time) in std::mem::take(&mut self.early) {
-                let value = self.period.unwrap_or(1);
-                self.to
-                    .sample(context, stack, kind, None, (1, value), time)?;
-            }
-            if unknown_period {
-                unit = Unit::Count("samples".to_string());
-            }
+        self.set_aside(seen, kind, (n, value), fields)
+    }
+
+    /// `n` samples of a thread that ran or waited, worth `time` ns in all.
+    fn wall(
+        &mut self,
+        seen: Seen,
+        (n, time): (u64, Option<u64>),
+        fields: &Fields,
+    ) -> Result<(), ReadError> {
+        self.sources.wall = true;
+        // A thread that is not in a system call runs or waits for a CPU.
+        let (state, reason) = match fields.text("state") {
+            "STATE_SLEEPING" => (State::Blocked, None),
+            "SLEEPING" => (State::Blocked, Some(BlockReason::Timer)),
+            "CONTENDED" | "PARKED" | "WAITING" => (State::Blocked, Some(BlockReason::Lock)),
+            _ => (State::Unknown, None),
+        };
+        let kind = Kind {
+            reason,
+            ..Kind::of(state)
+        };
+        let Some(time) = time else {
+            return self.set_aside(seen, kind, (n, None), fields);
+        };
+        self.read_from(&fields.t.name, time / n);
+        self.spread(seen, kind, (n, time))
+    }
+
+    fn wait(&mut self, seen: Seen, reason: BlockReason, fields: &Fields) -> Result<(), ReadError> {
+        let Some(length) = fields.length("duration") else {
+            self.damaged += 1;
+            return Ok(());
+        };
+        self.sources.waits = true;
+        let kind = Kind {
+            reason: Some(reason),
+            ..Kind::of(State::Blocked)
+        };
+        self.spread(seen, kind, (1, length))
+    }
+
+    fn read_from(&mut self, event: &str, interval: u64) {
+        if !self.sources.read.contains_key(event) {
+            self.sources.read.insert(event.to_string(), interval);
         }
-        if self.damaged > 0 {
-            warnings.push(format!(
-                "{} events are damaged, and were left out",
-                self.damaged
-            ));
+    }
+
+    fn add(&mut self, seen: Seen, kind: Kind, value: (u64, u64)) -> Result<(), ReadError> {
+        let Seen {
+            context,
+            stack,
+            start,
+        } = seen;
+        self.to.sample(context, stack, kind, None, value, start)
+    }
+
+    /// Adds `count` samples worth `time` ns over the length of that time: its slices have their parts.
+    fn spread(
+        &mut self,
+        seen: Seen,
+        kind: Kind,
+        (count, time): (u64, u64),
+    ) -> Result<(), ReadError> {
+        let pieces = (time / MIN_PIECE_NS).clamp(1, MAX_PIECES);
+        let part = |whole: u64, i: u64| {
+            let at = |i: u64| (u128::from(whole) * u128::from(i) / u128::from(pieces)) as u64;
+            at(i + 1) - at(i)
+        };
+        let mut at = seen.start;
+        for i in 0..pieces {
+            let own = part(time, i);
+            // A single sample counts where it begins.
+            let n = part(count, pieces - 1 - i);
+            let seen = Seen { start: at, ..seen };
+            self.add(seen, kind, (n, own))?;
+            at = at.map(|t| t.saturating_add(own));
         }
-        let stacked: Vec<String> = self
-            .seen
-            .iter()
-            .filter(|(name, _)| !matches!(name.as_str(), "jdk.ActiveSetting"))
-            .map(|(name, n)| format!("{name} ({n})"))
-            .collect();
-        if self.to.is_empty() {
-            return Err(match self.choice {
-                Choice::Time => ReadError::NoValues,
-                Choice::Allocation => ReadError::NoSuchValue {
-                    asked: "allocation".to_string(),
-                    have: stacked.join(", "),
-                },
-                Choice::Event(asked) => ReadError::NoSuchValue {
-                    asked,
-                    have: stacked.join(", "),
-                },
-            });
+        if let Some(end) = seen.start.map(|t| t.saturating_add(time)) {
+            self.to.reaches(end);
         }
-        let mut limits = Vec::new();
-        if self.choice == Choice::Time && self.wall != Some(true) {
-            limits.push(Limit {
-                what:
-                    "waiting shorter than the recorder's threshold (10 or 20 ms by default) is not \
-                       in the file, and native code is not sampled as computing"
-                        .to_string(),
-                remedy: "record with wallscope, or lower the thresholds".to_string(),
-            });
-            limits.push(Limit {
-                what:
-                    "the JDK samples at most a few threads at each tick: with many busy ones their \
-                       time comes out too small"
-                        .to_string(),
-                remedy: "record with wallscope".to_string(),
-            });
-        }
-        let mut notes = Vec::new();
-        if self
-            .seen
-            .keys()
-            .any(|n| ALLOCATIONS.iter().any(|(a, _)| a == n))
-        {
-            notes.push("the file holds allocations too: --value allocation".to_string());
-        }
-        let rate = self.period.map(|p| format!("every {} µs", p / 1000));
-        let events = rate.map(|rate| EventSource {
-            what: "stacks".to_string(),
-            event: if self.wall == Some(true) {
-                WALL
-            } else {
-                EXECUTION
-            }
-            .to_string(),
-            rate,
+        Ok(())
+    }
+
+    fn set_aside(
+        &mut self,
+        seen: Seen,
+        kind: Kind,
+        (count, value): (u64, Option<(u64, usize)>),
+        fields: &Fields,
+    ) -> Result<(), ReadError> {
+        let name = &fields.t.name;
+        *self.sources.weightless.entry(name.clone()).or_default() += 1;
+        self.to.take(std::mem::size_of::<Weightless>())?;
+        self.weightless.push(Weightless {
+            context: seen.context,
+            stack: seen.stack,
+            kind,
+            count,
+            time: seen.start,
+            value,
         });
-        let values = match &self.choice {
-            Choice::Time if self.wall == Some(true) => "wall-clock samples".to_string(),
-            Choice::Time => "execution samples, and lengths of waiting".to_string(),
-            Choice::Allocation => "weights of allocations".to_string(),
-            Choice::Event(name) => format!("events {name}"),
-        };
-        let about = About {
-            tool: "Java Flight Recorder".to_string(),
-            format: "a Java flight recording".to_string(),
-            values,
-            unit,
-            limits,
-            notes,
-            events: events.into_iter().collect(),
-            ..About::default()
-        };
-        Ok(Read::named(self.to.finish(about), warnings))
-    }
-}
-
-/// A length as settings write it: `20 ms`.
-fn length(text: &str) -> Option<u64> {
-    let (n, unit) = text.trim().split_once(' ')?;
-    let n: u64 = n.parse().ok()?;
-    let factor = match unit.trim() {
-        "ns" => 1,
-        "us" => 1_000,
-        "ms" => 1_000_000,
-        "s" => 1_000_000_000,
-        _ => return None,
-    };
-    n.checked_mul(factor).filter(|n| *n > 0)
-}
-
-/// What was met before in a chunk: its constants' numbers mean other things in the next.
-struct InChunk<'c, 'b> {
-    chunk: &'c Chunk<'b>,
-    stacks: FxHashMap<u64, StackId>,
-    threads: FxHashMap<u64, ContextId>,
-}
-
-impl InChunk<'_, '_> {
-    fn thread(&mut self, value: &Value, to: &mut Import) -> Result<ContextId, ReadError> {
-        let key = match value {
-            Value::Constant(_, id) => Some(*id),
-            _ => None,
-        };
-        if let Some(id) = key.and_then(|k| self.threads.get(&k)) {
-            return Ok(*id);
-        }
-        let part = |name: &str| self.chunk.part(value, "java.lang.Thread", name);
-        let java = self.chunk.words(part("javaName"));
-        let os = self.chunk.words(part("osName"));
-        let tid = match part("osThreadId") {
-            Value::Number(n) => u32::try_from(*n).unwrap_or(0),
-            _ => 0,
-        };
-        let id = to.context(0, tid, if java.is_empty() { os } else { java }, "")?;
-        if let Some(k) = key {
-            self.threads.insert(k, id);
-        }
-        Ok(id)
+        Ok(())
     }
 
-    fn stack(&mut self, value: &Value, to: &mut Import) -> Result<StackId, ReadError> {
-        let key = match value {
-            Value::Constant(_, id) => *id,
-            _ => 0,
-        };
-        if let Some(id) = self.stacks.get(&key) {
-            return Ok(*id);
+    /// Adds the samples that were set aside: as events where all stand for events of one name, else
+    /// each as one. Returns the name of the unit.
+    pub(super) fn add_weightless(&mut self) -> Result<String, ReadError> {
+        let all = std::mem::take(&mut self.weightless);
+        let named = self.counted.len() == 1 && all.iter().all(|w| w.value.is_some());
+        for w in all {
+            let value = w.value.filter(|_| named).map_or(1, |(n, _)| n);
+            let value = (w.count, value.saturating_mul(w.count));
+            self.to
+                .sample(w.context, w.stack, w.kind, None, value, w.time)?;
         }
-        let chunk = self.chunk;
-        let mut frames = Vec::new();
-        const FRAME: &str = "jdk.types.StackFrame";
-        const METHOD: &str = "jdk.types.Method";
-        if let Value::List(list) = chunk.part(value, "jdk.types.StackTrace", "frames") {
-            for f in list {
-                let method = chunk.part(f, FRAME, "method");
-                let class = chunk.part(method, METHOD, "type");
-                let class = chunk.words(chunk.part(class, "java.lang.Class", "name"));
-                let name = chunk.words(chunk.part(method, METHOD, "name"));
-                let line = match chunk.part(f, FRAME, "lineNumber") {
-                    Value::Number(n) => u32::try_from(*n).unwrap_or(0),
-                    _ => 0,
-                };
-                let kind = match chunk.words(chunk.part(f, FRAME, "type")) {
-                    "Kernel" => FrameKind::Kernel,
-                    "Native" | "C++" => FrameKind::Native,
-                    _ => FrameKind::Jit,
-                };
-                let name = match (class, name) {
-                    ("", "") => "[unknown]".to_string(),
-                    ("", name) => name.to_string(),
-                    (class, name) => format!("{}.{name}", class.replace('/', ".")),
-                };
-                frames.push(to.named(kind, None, &name, "", line)?);
-            }
-        }
-        let cut = chunk.part(value, "jdk.types.StackTrace", "truncated") == &Value::Number(1);
-        let end = if cut {
-            StackEnd::MaxFrames
-        } else {
-            StackEnd::Root
-        };
-        let id = to.stack(&frames, end)?;
-        self.stacks.insert(key, id);
-        Ok(id)
+        Ok(match named {
+            true => self.counted[0].clone(),
+            false => "samples".to_string(),
+        })
     }
 }

@@ -1,9 +1,18 @@
-//! OpenTelemetry's profiles (OTLP, `v1development`: the format may still change) ↔ recording.
+//! OpenTelemetry's profiles (OTLP, alpha: the format may still change) ↔ recording.
 //!
-//! Protocol Buffers, as collectors exchange and store them. Everything that is alpha about it is in
-//! this module. A profile there has one type of values; several of one unit are read together.
+//! Protocol Buffers, as collectors exchange and store them. Known are the layouts of releases 1.8 to
+//! 1.11 of opentelemetry-proto, told by their samples; earlier ones are refused by name (`layout`).
+//! The layout of 1.10 is written. A profile has one type of values; several of one unit are read
+//! together.
+//!
+//! Attributes of samples, profiles and resources become process, thread, state and reason where their
+//! names say so, and labels otherwise; strings may stand in them by index (from 1.10). Lists and
+//! maps as values are counted and left out.
 
+mod attributes;
+mod layout;
 mod read;
+mod sample;
 mod write;
 
 use super::ReadError;
@@ -27,27 +36,28 @@ mod field {
         pub const ATTRIBUTE: u32 = 6;
         pub const STACK: u32 = 7;
     }
+    pub const RESOURCE: u32 = 1;
     pub mod profile {
         pub const SAMPLE_TYPE: u32 = 1;
         pub const SAMPLES: u32 = 2;
         pub const TIME: u32 = 3;
         pub const DURATION: u32 = 4;
     }
+    /// As they are written: those of release 1.10.
     pub mod sample {
         pub const STACK: u32 = 1;
         pub const ATTRIBUTES: u32 = 2;
         pub const VALUES: u32 = 4;
-        pub const TIMES: u32 = 5;
     }
 }
 
-/// Whether it is OTLP: after resources a dictionary whose strings begin with an empty one. Such a
-/// file has no field that tells it from others at once, so every field is looked at.
+/// Whether it is OTLP: resources, then a dictionary. Such a file has no field that tells it from others
+/// at once, so every field is checked.
 pub(super) fn detect(head: &[u8]) -> bool {
     if !head.iter().any(|b| *b < 9) {
         return false;
     }
-    let mut seen = 0;
+    let (mut seen, mut resources) = (0, false);
     for item in Fields::new(head) {
         let Ok((number, value)) = item else { break };
         let Value::Bytes(bytes) = value else {
@@ -55,11 +65,16 @@ pub(super) fn detect(head: &[u8]) -> bool {
         };
         let plausible = match number {
             field::RESOURCE_PROFILES => {
+                resources |= !bytes.is_empty();
                 Fields::new(bytes).all(|f| matches!(f, Ok((1..=3 | 1000, Value::Bytes(_)))))
             }
             field::DICTIONARY => {
-                Fields::new(bytes).all(|f| matches!(f, Ok((1..=7, Value::Bytes(_)))))
+                let tables = Fields::new(bytes).all(|f| matches!(f, Ok((1..=7, Value::Bytes(_)))));
+                // A mapping, in release 1.6.
+                tables || resources && Fields::new(bytes).all(|f| matches!(f, Ok((1..=9, _))))
             }
+            // Release 1.6 has its tables here.
+            3..=8 => resources,
             _ => false,
         };
         if !plausible {
@@ -71,7 +86,7 @@ pub(super) fn detect(head: &[u8]) -> bool {
     seen > 0 || nested(head)
 }
 
-/// Whether the head begins with a resource whose profiles do not fit into it.
+/// Whether the head begins with a resource that does not fit into it.
 fn nested(head: &[u8]) -> bool {
     let mut rest = head;
     let mut key = |number: u32| -> bool {

@@ -2,15 +2,18 @@
 
 use rustc_hash::FxHashMap;
 use wallscope_model::{
-    BlockReason, ContextId, Frame, FrameId, FrameKind, FunctionId, Label, LabelValue, Limit, Line,
-    Part, StackEnd, StackId, State, Unit, Window,
+    ContextId, Frame, FrameId, FrameKind, FunctionId, Label, Limit, Line, StackEnd, StackId, Unit,
+    Window,
 };
 
-use super::super::import::{About, Import, Kind};
+use super::super::import::{About, Import};
 use super::super::pprof::columns;
 use super::super::source::Source;
-use super::super::wire::{Fields, Malformed, Value};
+use super::super::wire::{Fields, Malformed};
 use super::super::{Options, Read, ReadError};
+use super::attributes::{AttributeList, any_by_index};
+use super::layout::{self, AttributeTable, Layout, SampleFields};
+use super::sample::{Identity, Sample};
 use super::{damaged, field};
 
 /// A profile, nothing copied.
@@ -21,64 +24,116 @@ struct Profile<'a> {
     samples: Vec<&'a [u8]>,
     time: u64,
     duration: u64,
+    attributes: Vec<u64>,
+    /// Its resource, by place.
+    resource: usize,
 }
 
+/// The file's tables, nothing copied.
 #[derive(Default)]
-struct Tables<'a> {
-    strings: Vec<&'a [u8]>,
+pub(super) struct Tables<'a> {
+    pub strings: Vec<&'a [u8]>,
     mappings: Vec<&'a [u8]>,
     locations: Vec<&'a [u8]>,
     functions: Vec<&'a [u8]>,
-    attributes: Vec<&'a [u8]>,
+    pub attributes: Vec<&'a [u8]>,
     stacks: Vec<&'a [u8]>,
-    profiles: Vec<Profile<'a>>,
+    resources: Vec<&'a [u8]>,
+    /// Profiles, and their resources by place.
+    profiles: Vec<(&'a [u8], usize)>,
+    /// Numbers of the outermost fields, and whether a dictionary is among them.
+    top: Vec<u32>,
+    /// The file was cut: a missing entry is no damage.
+    cut: bool,
 }
 
 impl<'a> Tables<'a> {
     fn add(&mut self, number: u32, bytes: &'a [u8]) -> Result<(), Malformed> {
+        if !self.top.contains(&number) {
+            self.top.push(number);
+        }
         match number {
-            field::RESOURCE_PROFILES => {
-                for scope in Fields::new(bytes) {
-                    let (field::SCOPE_PROFILES, scope) = scope? else {
-                        continue;
-                    };
+            field::RESOURCE_PROFILES => self.resource(bytes),
+            field::DICTIONARY => self.dictionary(bytes),
+            _ => Ok(()),
+        }
+    }
+
+    fn resource(&mut self, bytes: &'a [u8]) -> Result<(), Malformed> {
+        let place = self.resources.len();
+        self.resources.push(&[]);
+        for item in Fields::new(bytes) {
+            match item? {
+                (field::RESOURCE, resource) => self.resources[place] = resource.bytes(),
+                (field::SCOPE_PROFILES, scope) => {
                     for profile in Fields::new(scope.bytes()) {
                         if let (field::PROFILES, p) = profile? {
-                            self.profiles.push(Profile::new(p.bytes())?);
+                            self.profiles.push((p.bytes(), place));
                         }
                     }
                 }
+                _ => {}
             }
-            field::DICTIONARY => {
-                for item in Fields::new(bytes) {
-                    use field::dictionary as d;
-                    let (number, value) = item?;
-                    match number {
-                        d::MAPPING => self.mappings.push(value.bytes()),
-                        d::LOCATION => self.locations.push(value.bytes()),
-                        d::FUNCTION => self.functions.push(value.bytes()),
-                        d::STRING => self.strings.push(value.bytes()),
-                        d::ATTRIBUTE => self.attributes.push(value.bytes()),
-                        d::STACK => self.stacks.push(value.bytes()),
-                        _ => {}
-                    }
-                }
-            }
-            _ => {}
         }
         Ok(())
     }
 
-    fn string(&self, index: u64) -> String {
+    fn dictionary(&mut self, bytes: &'a [u8]) -> Result<(), Malformed> {
+        use field::dictionary as d;
+        for item in Fields::new(bytes) {
+            let (number, value) = item?;
+            match number {
+                d::MAPPING => self.mappings.push(value.bytes()),
+                d::LOCATION => self.locations.push(value.bytes()),
+                d::FUNCTION => self.functions.push(value.bytes()),
+                d::STRING => self.strings.push(value.bytes()),
+                d::ATTRIBUTE => self.attributes.push(value.bytes()),
+                d::STACK => self.stacks.push(value.bytes()),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The string with this index.
+    ///
+    /// # Errors
+    /// [`ReadError::Damaged`] for one that is not there, unless the file was cut.
+    pub(super) fn string(&self, index: u64) -> Result<String, ReadError> {
         let at = usize::try_from(index).unwrap_or(usize::MAX);
-        String::from_utf8_lossy(self.strings.get(at).copied().unwrap_or_default()).into_owned()
+        match self.strings.get(at) {
+            Some(s) => Ok(String::from_utf8_lossy(s).into_owned()),
+            None if self.cut => Ok("[name cut off]".to_string()),
+            None => Err(damaged("a string is referred to that is not there")),
+        }
+    }
+
+    /// The layout of the file.
+    fn layout(&self) -> Result<Layout, ReadError> {
+        let profiles: Vec<&[u8]> = self.profiles.iter().map(|(bytes, _)| *bytes).collect();
+        let whole = self.strings.first().is_some_and(|s| s.is_empty());
+        if !whole {
+            return Err(if self.cut {
+                ReadError::Truncated
+            } else {
+                layout::without_dictionary(&self.top, &profiles)
+            });
+        }
+        let table = AttributeTable {
+            length: self.attributes.len() as u64,
+            by_index: any_by_index(&self.attributes)?,
+        };
+        layout::of_profiles(&profiles, Some(table))
     }
 }
 
 impl<'a> Profile<'a> {
-    fn new(bytes: &'a [u8]) -> Result<Profile<'a>, Malformed> {
+    fn new((bytes, resource): (&'a [u8], usize), layout: Layout) -> Result<Profile<'a>, Malformed> {
         use field::profile as f;
-        let mut p = Profile::default();
+        let mut p = Profile {
+            resource,
+            ..Profile::default()
+        };
         for item in Fields::new(bytes) {
             match item? {
                 (f::SAMPLE_TYPE, v) => {
@@ -87,6 +142,7 @@ impl<'a> Profile<'a> {
                 (f::SAMPLES, v) => p.samples.push(v.bytes()),
                 (f::TIME, v) => p.time = v.number(),
                 (f::DURATION, v) => p.duration = v.number(),
+                (n, v) if Some(n) == layout.profile_attributes() => v.numbers(&mut p.attributes)?,
                 _ => {}
             }
         }
@@ -109,78 +165,49 @@ fn numbers<const N: usize>(bytes: &[u8]) -> Result<[u64; N], Malformed> {
     Ok(out)
 }
 
+/// A profile with the meaning of its values.
+struct Typed<'a> {
+    profile: Profile<'a>,
+    name: String,
+    unit: Unit,
+    factor: u64,
+}
+
 /// Reads OTLP.
 pub(crate) fn read(source: &mut Source, options: &mut Options) -> Result<Read, ReadError> {
     let memory = source.bounds().memory;
     let bytes = source.bytes()?;
     let mut t = Tables::default();
-    let mut cut = source.cut();
     for item in Fields::new(&bytes) {
         let added = item.and_then(|(number, value)| t.add(number, value.bytes()));
         if added.is_err() {
-            cut = true;
+            source.set_cut();
             break;
         }
     }
-    if !t.strings.first().is_some_and(|s| s.is_empty()) {
-        return Err(if cut {
-            ReadError::Truncated
-        } else {
-            damaged("its dictionary of strings is missing")
-        });
-    }
-    let types: Vec<(String, Unit, u64)> = t
-        .profiles
-        .iter()
-        .map(|p| {
-            let name = t.string(p.name);
-            let (unit, factor) = columns::unit(&name, &t.string(p.unit));
-            (name, unit, factor)
-        })
-        .collect();
+    t.cut = source.cut();
+    let layout = t.layout()?;
+    let profiles = typed(&t, layout)?;
     let asked = options.value.as_deref();
-    let first = match asked {
-        Some(asked) => types.iter().position(|(n, ..)| n == asked),
-        None => types.iter().position(|(_, u, _)| u.is_time()).or(Some(0)),
-    };
-    let Some((_, unit, _)) = first.and_then(|i| types.get(i)).cloned() else {
-        let have: Vec<_> = types.iter().map(|(n, ..)| n.as_str()).collect();
-        return Err(match asked {
-            Some(asked) if !have.is_empty() => ReadError::NoSuchValue {
-                asked: asked.to_string(),
-                have: have.join(", "),
-            },
-            _ => ReadError::NoValues,
-        });
-    };
+    let unit = choose(&profiles, asked)?;
     let mut to = Import::new(memory);
-    let mut reader = Reader::new(&t, &mut to)?;
+    let mut reader = Reader::new(&t, layout.sample(), &mut to)?;
     let (mut used, mut others) = (Vec::new(), Vec::new());
-    for (p, (name, own, factor)) in t.profiles.iter().zip(&types) {
-        let wanted = asked.map_or(*own == unit, |a| a == name);
+    for p in &profiles {
+        let wanted = asked.map_or(p.unit == unit, |a| a == p.name);
         let list = if wanted { &mut used } else { &mut others };
-        if !list.contains(name) {
-            list.push(name.clone());
+        if !list.contains(&p.name) {
+            list.push(p.name.clone());
         }
-        if !wanted {
-            continue;
-        }
-        to.window(Window {
-            start_ns: 0,
-            end_ns: p.duration.min(1 << 61),
-            clock: "CLOCK_REALTIME".to_string(),
-            start_unix_ns: p.time,
-        });
-        let state = columns::state(name, own);
-        for sample in &p.samples {
-            reader.sample(sample, state, own, *factor, &mut to)?;
+        if wanted {
+            reader.profile(p, &t, &mut to)?;
         }
     }
     if to.is_empty() {
         return Err(ReadError::NoValues);
     }
     let mut warnings = Vec::new();
-    if cut {
+    if t.cut {
         warnings.push("the file ends in the middle: what came before is used".to_string());
     }
     let mut notes = Vec::new();
@@ -190,8 +217,21 @@ pub(crate) fn read(source: &mut Source, options: &mut Options) -> Result<Read, R
             others.join(", ")
         ));
     }
+    if reader.attributes.left_out > 0 {
+        notes.push(format!(
+            "{} attributes are lists, maps or empty, and were left out",
+            reader.attributes.left_out
+        ));
+    }
+    if layout == Layout::V1_8 {
+        notes.push("attributes of whole profiles are not read from this layout".to_string());
+    }
     let about = About {
-        format: "OpenTelemetry's profiles (OTLP, alpha)".to_string(),
+        format: match layout {
+            Layout::V1_8 => "OpenTelemetry's profiles (OTLP 1.8 or 1.9, alpha)",
+            Layout::V1_10 => "OpenTelemetry's profiles (OTLP 1.10 or later, alpha)",
+        }
+        .to_string(),
         values: format!("samples of {}", used.join(", ")),
         unit,
         limits: vec![Limit {
@@ -204,58 +244,56 @@ pub(crate) fn read(source: &mut Source, options: &mut Options) -> Result<Read, R
     Ok(Read::named(to.finish(about), warnings))
 }
 
-/// An attribute's key and value.
-#[derive(Clone)]
-struct Attribute {
-    key: String,
-    value: LabelValue,
+fn typed<'a>(t: &Tables<'a>, layout: Layout) -> Result<Vec<Typed<'a>>, ReadError> {
+    let mut out = Vec::with_capacity(t.profiles.len());
+    for bytes in &t.profiles {
+        let profile = Profile::new(*bytes, layout)?;
+        let name = t.string(profile.name)?;
+        let (unit, factor) = columns::unit(&name, &t.string(profile.unit)?);
+        out.push(Typed {
+            profile,
+            name,
+            unit,
+            factor,
+        });
+    }
+    Ok(out)
+}
+
+/// The unit that is read: that of the profile asked for, else time, else the first one's.
+fn choose(profiles: &[Typed], asked: Option<&str>) -> Result<Unit, ReadError> {
+    let found = match asked {
+        Some(asked) => profiles.iter().find(|p| p.name == asked),
+        None => (profiles.iter().find(|p| p.unit.is_time())).or(profiles.first()),
+    };
+    found.map(|p| p.unit.clone()).ok_or_else(|| {
+        let have: Vec<_> = profiles.iter().map(|p| p.name.as_str()).collect();
+        match asked {
+            Some(asked) if !have.is_empty() => ReadError::NoSuchValue {
+                asked: asked.to_string(),
+                have: have.join(", "),
+            },
+            _ => ReadError::NoValues,
+        }
+    })
 }
 
 struct Reader {
-    attributes: Vec<Attribute>,
+    fields: SampleFields,
+    attributes: AttributeList,
     stacks: Vec<StackId>,
     contexts: FxHashMap<(u32, u32, String, String), ContextId>,
 }
 
 impl Reader {
-    fn new(t: &Tables, to: &mut Import) -> Result<Reader, ReadError> {
-        let mut attributes = Vec::with_capacity(t.attributes.len());
-        for bytes in &t.attributes {
-            let (mut key, mut unit, mut any) = (0, 0, &b""[..]);
-            for item in Fields::new(bytes) {
-                match item? {
-                    (1, v) => key = v.number(),
-                    (2, v) => any = v.bytes(),
-                    (3, v) => unit = v.number(),
-                    _ => {}
-                }
-            }
-            let mut value = LabelValue::Text(to.text("")?);
-            for item in Fields::new(any) {
-                value = match item? {
-                    (1, v) => LabelValue::Text(to.text(&String::from_utf8_lossy(v.bytes()))?),
-                    (2, v) => {
-                        LabelValue::Text(to.text(if v.number() == 0 { "false" } else { "true" })?)
-                    }
-                    (3, v) => LabelValue::Number(v.number() as i64, to.text(&t.string(unit))?),
-                    _ => continue,
-                };
-            }
-            attributes.push(Attribute {
-                key: t.string(key),
-                value,
-            });
-        }
+    fn new(t: &Tables, fields: SampleFields, to: &mut Import) -> Result<Reader, ReadError> {
+        let attributes = AttributeList::of(t, to)?;
         let mut functions: Vec<FunctionId> = Vec::with_capacity(t.functions.len());
         for bytes in &t.functions {
             let [name, system, file, line] = numbers(bytes)?;
             let line = u32::try_from(line).unwrap_or(0);
-            functions.push(to.function(
-                &t.string(name),
-                &t.string(system),
-                &t.string(file),
-                line,
-            )?);
+            let (name, system) = (t.string(name)?, t.string(system)?);
+            functions.push(to.function(&name, &system, &t.string(file)?, line)?);
         }
         let mut modules = Vec::with_capacity(t.mappings.len());
         for bytes in &t.mappings {
@@ -266,7 +304,8 @@ impl Reader {
                     (5, v) => {
                         let mut indices = Vec::new();
                         v.numbers(&mut indices)?;
-                        for a in indices.iter().filter_map(|i| attributes.get(*i as usize)) {
+                        for a in attributes.get(&indices) {
+                            let a = a?;
                             if a.key.starts_with("process.executable.build_id") {
                                 build_id = a.value.to_string();
                             }
@@ -275,7 +314,7 @@ impl Reader {
                     _ => {}
                 }
             }
-            let path = t.string(file);
+            let path = t.string(file)?;
             modules.push(match path.as_str() {
                 "" => None,
                 path => {
@@ -306,100 +345,81 @@ impl Reader {
             stacks.push(to.stack(&own, StackEnd::Root)?);
         }
         Ok(Reader {
+            fields,
             attributes,
             stacks,
             contexts: FxHashMap::default(),
         })
     }
 
+    fn profile(&mut self, p: &Typed, t: &Tables, to: &mut Import) -> Result<(), ReadError> {
+        to.window(Window {
+            start_ns: 0,
+            end_ns: p.profile.duration.min(1 << 61),
+            clock: "CLOCK_REALTIME".to_string(),
+            start_unix_ns: p.profile.time,
+        });
+        let resource = t.resources.get(p.profile.resource).copied();
+        let resource = resource.unwrap_or_default();
+        let mut given = Identity::of(columns::state(&p.name, &p.unit));
+        for a in self.attributes.resource(resource, t, to)? {
+            given.add(&a);
+        }
+        for a in self.attributes.get(&p.profile.attributes) {
+            given.add(a?);
+        }
+        for sample in &p.profile.samples {
+            self.sample(sample, &given, p, to)?;
+        }
+        Ok(())
+    }
+
     fn sample(
         &mut self,
         bytes: &[u8],
-        state: State,
-        unit: &Unit,
-        factor: u64,
+        given: &Identity,
+        p: &Typed,
         to: &mut Import,
     ) -> Result<(), ReadError> {
-        use field::sample as f;
-        let (mut stack, mut indices, mut values, mut times) =
-            (0, Vec::new(), Vec::new(), Vec::new());
-        for item in Fields::new(bytes) {
-            match item? {
-                (f::STACK, v) => stack = v.number(),
-                (f::ATTRIBUTES, v) => v.numbers(&mut indices)?,
-                (f::VALUES, v) => v.numbers(&mut values)?,
-                (f::TIMES, Value::Bytes(b)) => {
-                    let whole = b.chunks_exact(8);
-                    times.extend(
-                        whole.map(|c| u64::from_le_bytes(c.try_into().unwrap_or_default())),
-                    );
-                }
-                (f::TIMES, v) => times.push(v.number()),
-                _ => {}
-            }
-        }
-        let stack = usize::try_from(stack)
-            .ok()
-            .and_then(|i| self.stacks.get(i))
-            .copied();
+        let s = Sample::of(bytes, self.fields)?;
+        let stack = usize::try_from(s.stack).ok();
+        let stack = stack.and_then(|i| self.stacks.get(i)).copied();
         let stack = stack.ok_or_else(|| damaged("a sample refers to a stack that is not there"))?;
-        let mut kind = Kind::of(state);
-        let mut who = (0u32, 0u32, String::new(), String::new());
-        let (mut further, mut count, mut cpu) = (Vec::new(), None, None);
-        for a in indices
-            .iter()
-            .filter_map(|i| self.attributes.get(*i as usize))
-        {
-            let small = || match &a.value {
-                LabelValue::Number(n, _) => u32::try_from(*n).unwrap_or(0),
-                LabelValue::Text(t) => t.parse().unwrap_or(0),
-            };
-            match a.key.as_str() {
-                "process.pid" => who.0 = small(),
-                "thread.id" => who.1 = small(),
-                "thread.name" => who.2 = a.value.to_string(),
-                "process.executable.name" => who.3 = a.value.to_string(),
-                "cpu.logical_number" => cpu = Some(small()),
-                "wallscope.samples" => count = Some(u64::from(small())),
-                "wallscope.reason" => {
-                    let name = a.value.to_string();
-                    kind.reason = BlockReason::from_name(&name);
-                    kind.part = Part::from_name(&name);
-                }
-                "wallscope.idle" => kind.idle = true,
-                key => further.push(Label {
-                    key: to.text(key)?,
-                    value: a.value.clone(),
-                }),
-            }
+        let mut of = given.clone();
+        for a in self.attributes.get(&s.attributes) {
+            of.add(a?);
         }
-        kind.labels = to.labels(further)?;
-        let context = match self.contexts.get(&who) {
+        let mut kind = of.kind;
+        let mut labels = Vec::with_capacity(of.labels.len());
+        for a in of.labels {
+            labels.push(Label {
+                key: to.text(&a.key)?,
+                value: a.value,
+            });
+        }
+        kind.labels = to.labels(labels)?;
+        let context = match self.contexts.get(&of.thread) {
             Some(id) => *id,
             None => {
-                let id = to.context(who.0, who.1, &who.2, &who.3)?;
-                self.contexts.insert(who, id);
+                let (pid, tid, name, process) = &of.thread;
+                let id = to.context(*pid, *tid, name, process)?;
+                self.contexts.insert(of.thread, id);
                 id
             }
         };
-        if values.is_empty() {
-            // Moments without values are one each.
-            values = vec![1; times.len()];
-        }
-        let n = values.len();
-        for (i, value) in values.into_iter().enumerate() {
-            let value = u64::try_from(value as i64).map_err(|_| damaged("a negative value"))?;
-            let value = value.saturating_mul(factor);
+        for (i, value) in s.values.iter().enumerate() {
+            let value = u64::try_from(*value as i64).map_err(|_| damaged("a negative value"))?;
+            let value = value.saturating_mul(p.factor);
             if value == 0 {
                 continue;
             }
-            let time = (n == times.len()).then(|| times[i]);
-            let count = match (count, unit) {
+            let count = match (of.count, &p.unit) {
                 (Some(n), _) => n,
                 (None, Unit::Count(_)) => value,
                 (None, _) => 1,
             };
-            to.sample(context, stack, kind, cpu, (count, value), time)?;
+            let time = s.times.get(i).copied();
+            to.sample(context, stack, kind, of.cpu, (count, value), time)?;
         }
         Ok(())
     }
@@ -409,7 +429,7 @@ fn location(
     bytes: &[u8],
     modules: &[Option<(wallscope_model::ModuleId, wallscope_model::ModuleKind)>],
     functions: &[FunctionId],
-    attributes: &[Attribute],
+    attributes: &AttributeList,
     to: &mut Import,
 ) -> Result<FrameId, ReadError> {
     use wallscope_model::ModuleKind;
@@ -421,15 +441,18 @@ fn location(
             (3, v) => {
                 let [function, line] = numbers(v.bytes())?;
                 let function = functions.get(function as usize).copied();
-                lines.extend(function.map(|function| Line {
-                    function,
+                lines.push(Line {
+                    function: function.ok_or_else(|| {
+                        damaged("a location refers to a function that is not there")
+                    })?,
                     line: u32::try_from(line).unwrap_or(0),
-                }));
+                });
             }
             (4, v) => {
                 let mut indices = Vec::new();
                 v.numbers(&mut indices)?;
-                for a in indices.iter().filter_map(|i| attributes.get(*i as usize)) {
+                for a in attributes.get(&indices) {
+                    let a = a?;
                     if a.key == "profile.frame.type" {
                         kind = Some(a.value.to_string());
                     }

@@ -139,8 +139,8 @@ pub(crate) fn write(
     }
     let mut profiles: Vec<Writer> = State::ALL.iter().map(|_| Writer::default()).collect();
     let mut has = [false; State::COUNT];
-    for (who, rows) in rows.by_context() {
-        let c = who.context;
+    for (thread, rows) in rows.by_context() {
+        let c = thread.context;
         let mut own = vec![
             d.attribute("process.pid", &c.pid.to_string(), true),
             d.attribute("thread.id", &c.tid.to_string(), true),
@@ -148,8 +148,8 @@ pub(crate) fn write(
         if !c.name.is_empty() {
             own.push(d.attribute("thread.name", &c.name, false));
         }
-        if !who.process.is_empty() {
-            own.push(d.attribute("process.executable.name", &who.process, false));
+        if !thread.process.is_empty() {
+            own.push(d.attribute("process.executable.name", &thread.process, false));
         }
         for r in rows {
             let mut attributes = own.clone();

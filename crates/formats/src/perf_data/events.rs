@@ -1,111 +1,156 @@
-//! The events of the file: which are read, and what their values are.
+//! The events of the file: which are read, and the meaning of their values.
 
-use linux_perf_data::AttributeDescription;
-use linux_perf_data::linux_perf_event_reader::{
-    AttrFlags, HardwareEventId, PerfEventType, SamplingPolicy, SoftwareCounterType,
-};
 use wallscope_model::Unit;
 
 use super::super::ReadError;
-use super::super::perf_script::Measures;
+use super::super::perf_event::{Meaning, base};
+use super::attribute::{Attribute, Rate, flag, kind, reading, sample};
+use super::file::EventDescription;
 use super::order::Order;
 
 /// An event.
 pub(super) struct Event {
     pub name: String,
-    pub measures: Measures,
+    pub meaning: Meaning,
     /// Its period or frequency, in words.
     pub rate: String,
-    fixed: Option<u64>,
-    tracepoint: bool,
+    attribute: Attribute,
+    /// Its samples are read.
     used: bool,
+    /// Samples of it in the file, and the sum of their values.
     seen: u64,
+    sum: u64,
+}
+
+impl Event {
+    fn new(d: &EventDescription) -> Event {
+        let a = d.attribute;
+        // The type decides: the name is the user's choice.
+        let meaning = match (a.kind, a.config) {
+            // Without its length a tick of a clock is a count.
+            (kind::SOFTWARE, 0 | 1) if is_weighed(&a) => Meaning::Clock,
+            (kind::TRACEPOINT, _) => Meaning::of(&d.name),
+            _ => Meaning::Count,
+        };
+        Event {
+            name: d.name.clone(),
+            meaning,
+            rate: match a.rate {
+                Rate::Period(n) => format!("every {n}"),
+                Rate::Frequency(hz) => format!("{hz} Hz"),
+                Rate::None => "not sampled".to_string(),
+            },
+            attribute: a,
+            used: false,
+            seen: 0,
+            sum: 0,
+        }
+    }
+
+    fn is_dummy(&self) -> bool {
+        self.name.starts_with("dummy")
+    }
+
+    /// Its name, samples and sum, in words.
+    fn summary(&self) -> String {
+        format!("{} ({} samples, {} in all)", self.name, self.seen, self.sum)
+    }
+}
+
+/// Whether the file says how many events a sample stands for.
+fn is_weighed(a: &Attribute) -> bool {
+    let counted = a.has(sample::READ) && a.reading & reading::ID != 0;
+    counted || a.has(sample::PERIOD) || matches!(a.rate, Rate::Period(_))
 }
 
 /// All events of a file.
 pub(super) struct Events {
     list: Vec<Event>,
+    /// Values are time.
     timed: bool,
+    /// Every sample counts one, whatever its event.
     counted: bool,
-    /// Whether context switches come as perf's own records.
+    /// The name that several events were added under.
+    added: Option<String>,
+    /// Context switches come as perf's own records.
     pub by_records: bool,
 }
 
 impl Events {
+    /// The file's events, of which those are read that were `asked` for.
+    ///
+    /// # Errors
+    /// [`ReadError::NoSuchValue`].
     pub(super) fn new(
-        attributes: &[AttributeDescription],
+        descriptions: &[EventDescription],
         asked: Option<&str>,
     ) -> Result<Events, ReadError> {
-        let mut list: Vec<Event> = attributes.iter().map(event).collect();
-        let dummy = |e: &Event| e.name.starts_with("dummy");
-        let records = attributes
-            .iter()
-            .any(|a| a.attributes().flags.contains(AttrFlags::CONTEXT_SWITCH));
-        let timed = asked.is_none() && list.iter().any(|e| e.measures != Measures::Count);
-        let counted = asked == Some("samples");
+        let mut list: Vec<Event> = descriptions.iter().map(Event::new).collect();
+        let records = (list.iter()).any(|e| e.attribute.flags & flag::CONTEXT_SWITCH != 0);
+        let timed = asked.is_none() && list.iter().any(|e| e.meaning != Meaning::Count);
+        let mut added = None;
         match asked {
             Some("samples") => list.iter_mut().for_each(|e| e.used = true),
-            Some(asked) => {
-                let Some(e) = list.iter_mut().find(|e| e.name == asked) else {
-                    let have: Vec<_> = list.iter().map(|e| e.name.as_str()).collect();
-                    return Err(ReadError::NoSuchValue {
-                        asked: asked.to_string(),
-                        have: format!("samples, {}", have.join(", ")),
-                    });
-                };
-                e.used = true;
-            }
+            Some(asked) => added = choose(&mut list, asked)?,
             None if timed => {
                 for e in &mut list {
-                    e.used = e.measures != Measures::Count;
+                    e.used = e.meaning != Meaning::Count;
                 }
             }
             None => {
-                let first = list.iter().position(|e| !dummy(e)).unwrap_or(0);
+                let first = list.iter().position(|e| !e.is_dummy()).unwrap_or(0);
                 if let Some(e) = list.get_mut(first) {
                     e.used = true;
                 }
             }
         }
-        let by_tracepoint = list.iter().any(|e| e.measures == Measures::Switch);
+        let by_tracepoint = list.iter().any(|e| e.meaning == Meaning::Switch);
         Ok(Events {
             list,
             timed,
-            counted,
+            counted: asked == Some("samples"),
+            added,
             by_records: records && timed && !by_tracepoint,
         })
     }
 
-    /// Counts a sample; tells whether it is to be read.
-    pub(super) fn counts(&mut self, attr: usize) -> bool {
-        match self.list.get_mut(attr) {
-            Some(e) => {
-                e.seen += 1;
-                e.used
-            }
-            None => false,
+    /// Whether samples of this event are read.
+    pub(super) fn is_used(&self, event: usize) -> bool {
+        self.list.get(event).is_some_and(|e| e.used)
+    }
+
+    /// Counts a sample.
+    pub(super) fn count(&mut self, event: usize, value: u64) {
+        if let Some(e) = self.list.get_mut(event) {
+            e.seen += 1;
+            e.sum = e.sum.saturating_add(value);
         }
     }
 
-    /// What the samples of an event are.
-    pub(super) fn measures(&self, attr: usize) -> Measures {
-        match self.list.get(attr) {
-            Some(e) if self.timed || e.measures == Measures::Clock => e.measures,
-            _ => Measures::Count,
+    /// Meaning of an event's samples.
+    pub(super) fn meaning(&self, event: usize) -> Meaning {
+        match self.list.get(event) {
+            Some(e) if self.timed || e.meaning == Meaning::Clock => e.meaning,
+            _ => Meaning::Count,
         }
     }
 
-    pub(super) fn is_tracepoint(&self, attr: usize) -> bool {
-        self.list.get(attr).is_some_and(|e| e.tracepoint)
+    pub(super) fn is_tracepoint(&self, event: usize) -> bool {
+        (self.list.get(event)).is_some_and(|e| e.attribute.kind == kind::TRACEPOINT)
     }
 
-    /// What a sample is worth.
-    pub(super) fn value(&self, attr: usize, period: Option<u64>) -> u64 {
-        if self.counted {
-            return 1;
-        }
-        let fixed = self.list.get(attr).and_then(|e| e.fixed);
+    /// Value of a sample that has this period.
+    pub(super) fn value(&self, event: usize, period: Option<u64>) -> u64 {
+        let fixed = match self.list.get(event).map(|e| e.attribute.rate) {
+            Some(Rate::Period(n)) => Some(n),
+            _ => None,
+        };
         period.or(fixed).unwrap_or(1)
+    }
+
+    /// Whether every sample counts one.
+    pub(super) fn are_counted(&self) -> bool {
+        self.counted
     }
 
     /// The events that are read.
@@ -115,83 +160,112 @@ impl Events {
 
     /// Whether there is time off the CPU.
     pub(super) fn switched(&self) -> bool {
-        self.by_records || self.timed && self.used().any(|e| e.measures == Measures::Switch)
+        self.by_records || self.timed && self.used().any(|e| e.meaning == Meaning::Switch)
     }
 
     pub(super) fn unit(&self) -> Unit {
+        let samples = || Unit::Count("samples".to_string());
         if self.counted {
-            return Unit::Count("samples".to_string());
+            return samples();
         }
         match self.used().next() {
             _ if self.timed => Unit::Nanoseconds,
-            Some(e) if e.measures == Measures::Clock => Unit::Nanoseconds,
-            Some(e) => Unit::Count(e.name.clone()),
-            None => Unit::Count("samples".to_string()),
+            Some(e) if e.meaning == Meaning::Clock => Unit::Nanoseconds,
+            Some(e) if !is_weighed(&e.attribute) => samples(),
+            Some(e) => Unit::Count(self.added.clone().unwrap_or(e.name.clone())),
+            None => samples(),
         }
     }
 
-    pub(super) fn notes(&self) -> Vec<String> {
-        let others: Vec<String> = (self.list.iter())
+    /// Sentences about events that were added up, and about those that were not read.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if let Some(name) = &self.added {
+            let parts: Vec<String> = self.used().map(Event::summary).collect();
+            if parts.len() > 1 {
+                warnings.push(format!("{name} is the sum of {}", parts.join(" and ")));
+            }
+        }
+        if let Some(e) = (self.used()).find(|e| !self.counted && !is_weighed(&e.attribute)) {
+            warnings.push(format!(
+                "its samples of {} have no period: they are counted, each as one",
+                e.name
+            ));
+        }
+        let others: Vec<&Event> = (self.list.iter())
             .filter(|e| !e.used && e.seen > 0)
-            .map(|e| format!("{} ({} samples)", e.name, e.seen))
             .collect();
         if others.is_empty() {
-            return Vec::new();
+            return warnings;
         }
-        vec![format!(
+        let list: Vec<String> = (others.iter())
+            .map(|e| format!("{} ({} samples)", e.name, e.seen))
+            .collect();
+        let mut text = format!(
             "the file also holds {}: choose with --value EVENT, or count all with --value samples",
-            others.join(", ")
-        )]
-    }
-}
-
-fn event(d: &AttributeDescription) -> Event {
-    let a = d.attributes();
-    let name = match d.name().filter(|n| !n.is_empty()) {
-        Some(name) => name.to_string(),
-        None => name_of(&a.type_),
-    };
-    // The kind decides, a name is what the user gave it.
-    let measures = match &a.type_ {
-        PerfEventType::Software(SoftwareCounterType::CpuClock | SoftwareCounterType::TaskClock) => {
-            Measures::Clock
+            list.join(", ")
+        );
+        let read = self.used().next().map(|e| base(&e.name));
+        let same = |e: &&Event| Some(base(&e.name)) == read;
+        if let Some(name) = read.filter(|_| others.iter().any(same)) {
+            text.push_str(&format!("; --value {name} adds them up"));
         }
-        PerfEventType::Tracepoint(_) => Measures::of(&name),
-        _ => Measures::Count,
-    };
-    let (fixed, rate) = match a.sampling_policy {
-        SamplingPolicy::Period(n) => (Some(n.get()), format!("every {n}")),
-        SamplingPolicy::Frequency(hz) => (None, format!("{hz} Hz")),
-        SamplingPolicy::NoSampling => (None, "not sampled".to_string()),
-    };
-    Event {
-        name,
-        measures,
-        rate,
-        fixed,
-        tracepoint: matches!(a.type_, PerfEventType::Tracepoint(_)),
-        used: false,
-        seen: 0,
+        warnings.push(text);
+        warnings
     }
 }
 
-/// A name for an event whose own is lost.
-fn name_of(kind: &PerfEventType) -> String {
-    match kind {
-        PerfEventType::Software(SoftwareCounterType::CpuClock) => "cpu-clock".to_string(),
-        PerfEventType::Software(SoftwareCounterType::TaskClock) => "task-clock".to_string(),
-        PerfEventType::Hardware(HardwareEventId::CpuCycles, _) => "cycles".to_string(),
-        PerfEventType::Hardware(HardwareEventId::Instructions, _) => "instructions".to_string(),
-        PerfEventType::Tracepoint(id) => format!("tracepoint {id}"),
-        _ => "event".to_string(),
+/// Marks the events that the name `asked` means: the one of that name, or all of that name without
+/// PMU and modifiers. Returns the name that several are added under.
+fn choose(list: &mut [Event], asked: &str) -> Result<Option<String>, ReadError> {
+    if let Some(e) = list.iter_mut().find(|e| e.name == asked) {
+        e.used = true;
+        return Ok(None);
+    }
+    let (name, mut chosen) = (base(asked), 0);
+    for e in list.iter_mut() {
+        // A PMU that was asked for is not another one.
+        let fits = base(&e.name) == name && pmu(asked).is_none_or(|p| pmu(&e.name) == Some(p));
+        if fits {
+            e.used = true;
+            chosen += 1;
+        }
+    }
+    match chosen {
+        0 => Err(ReadError::NoSuchValue {
+            asked: asked.to_string(),
+            have: have(list),
+        }),
+        1 => Ok(None),
+        _ => Ok(Some(name.to_string())),
     }
 }
 
-/// What a `sched_switch` says. Its layout has not changed since Linux 2.6.32.
+/// The PMU that an event's name begins with.
+fn pmu(event: &str) -> Option<&str> {
+    event.split_once('/').map(|(pmu, _)| pmu)
+}
+
+/// The values that may be asked for: all events, and the sums of those of several PMUs.
+fn have(list: &[Event]) -> String {
+    let mut names = vec!["samples"];
+    for e in list {
+        names.push(&e.name);
+        let same = list.iter().filter(|o| base(&o.name) == base(&e.name));
+        if same.count() > 1 && !names.contains(&base(&e.name)) {
+            names.push(base(&e.name));
+        }
+    }
+    names.join(", ")
+}
+
+/// A `sched_switch`. Its layout has not changed since Linux 2.6.32.
 pub(super) struct Switch {
+    /// Thread that leaves its CPU, and the one that gets it.
     pub prev: u32,
     pub next: u32,
-    pub wants: bool,
+    /// The thread that leaves still wants a CPU.
+    pub preempted: bool,
 }
 
 impl Switch {
@@ -200,7 +274,7 @@ impl Switch {
         Some(Switch {
             prev: order.int(raw, 24)?,
             next: order.int(raw, 56)?,
-            wants: order.long(raw, 32)? & 0xff == 0,
+            preempted: order.long(raw, 32)? & 0xff == 0,
         })
     }
 }

@@ -3,18 +3,87 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use linux_perf_data::DsoKey;
-use linux_perf_data::linux_perf_event_reader::CpuMode;
 use rustc_hash::FxHashMap;
 use wallscope_model::{Frame, FrameId, FrameKind, ModuleKind};
 
 use super::super::import::Import;
 use super::super::{Mapped, ReadError};
+use super::file::c_text;
+use super::order::Order;
+use super::records::Records;
 
-/// A process has no more mappings than the kernel allows it by default.
-const MOST_MAPPINGS: usize = 65_530;
-/// More processes than this are not told apart.
-const MOST_PROCESSES: usize = 1 << 20;
+/// Mappings of a process that are kept: as many as the kernel allows by default.
+const MAX_MAPPINGS: usize = 65_530;
+/// Processes that are kept; further ones have neither name nor mappings.
+const MAX_PROCESSES: usize = 1 << 20;
+
+/// Privilege of the code that a record is about: the lowest bits of `misc`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CpuMode {
+    Kernel,
+    User,
+    GuestKernel,
+    GuestUser,
+    Other,
+}
+
+impl CpuMode {
+    pub(super) fn of(misc: u16) -> CpuMode {
+        match misc & 7 {
+            1 => CpuMode::Kernel,
+            2 => CpuMode::User,
+            4 => CpuMode::GuestKernel,
+            5 => CpuMode::GuestUser,
+            _ => CpuMode::Other,
+        }
+    }
+
+    fn is_kernel(self) -> bool {
+        matches!(self, CpuMode::Kernel | CpuMode::GuestKernel)
+    }
+}
+
+/// A mapping's key in the file's table of build ids, which has other paths for the kernel's code.
+///
+/// `[kernel.kallsyms]_text` and `/boot/vmlinux` are the kernel, a module is known by its name. Memory
+/// without a file has none.
+fn build_id_key(path: &str, mode: CpuMode) -> Option<String> {
+    match path {
+        "//anon" | "[stack]" | "[heap]" | "[vvar]" => return None,
+        p if p.starts_with("[guest.kernel.kallsyms") => return Some("[guest.kernel]".to_string()),
+        p if p.starts_with("[kernel.kallsyms]") => {}
+        p if mode.is_kernel() && !p.starts_with('[') && !p.ends_with(".ko") => {}
+        p if mode.is_kernel() => return Some(module_name(p)),
+        p => return Some(p.to_string()),
+    }
+    Some(match mode {
+        CpuMode::GuestKernel => "[guest.kernel]".to_string(),
+        _ => "[kernel]".to_string(),
+    })
+}
+
+/// Reads the section of build ids: records of process, id and path.
+pub(super) fn build_ids(data: &[u8], order: Order) -> Vec<(String, String)> {
+    const WITH_SIZE: u16 = 1 << 15;
+    let mut found = Vec::new();
+    for r in Records::new(data, order) {
+        let (Some(id), Some(path)) = (r.body.get(4..28), r.body.get(28..)) else {
+            break;
+        };
+        let length = match r.misc & WITH_SIZE != 0 {
+            true => usize::from(id[20]).min(20),
+            // perf before 5.10 wrote no size: ids are shorter by words of zeros.
+            false => {
+                let words = id[..20].chunks(4).rev();
+                20 - 4 * words.take_while(|w| w.iter().all(|b| *b == 0)).count()
+            }
+        };
+        if let Some(key) = build_id_key(&c_text(path), CpuMode::of(r.misc)) {
+            found.push((key, hex(&id[..length])));
+        }
+    }
+    found
+}
 
 #[derive(Clone, Default)]
 struct Process {
@@ -22,12 +91,12 @@ struct Process {
     generation: u64,
 }
 
-/// What the file has said of processes so far.
+/// State of all processes at one time of the recording.
 #[derive(Default)]
 pub(super) struct Processes {
     of: FxHashMap<u32, Process>,
     names: FxHashMap<u32, Arc<str>>,
-    build_ids: HashMap<DsoKey, Arc<str>>,
+    build_ids: HashMap<String, Arc<str>>,
     /// Kernel modules by address.
     modules: BTreeMap<u64, Mapped>,
     none: BTreeMap<u64, Mapped>,
@@ -42,14 +111,18 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 }
 
 impl Processes {
-    /// A file's build id, as the file's table of them has it.
-    pub(super) fn build_id(&mut self, key: DsoKey, id: &[u8]) {
-        self.build_ids.insert(key, hex(id).into());
+    /// Processes of a file with these build ids.
+    pub(super) fn new(build_ids: Vec<(String, String)>) -> Processes {
+        let build_ids = build_ids.into_iter().map(|(key, id)| (key, id.into()));
+        Processes {
+            build_ids: build_ids.collect(),
+            ..Processes::default()
+        }
     }
 
     /// A thread's name; after an exec its process begins anew.
     pub(super) fn comm(&mut self, pid: u32, tid: u32, name: String, exec: bool) {
-        if self.names.len() < MOST_PROCESSES || self.names.contains_key(&tid) {
+        if self.names.len() < MAX_PROCESSES || self.names.contains_key(&tid) {
             self.names.insert(tid, name.into());
         }
         if exec {
@@ -65,13 +138,13 @@ impl Processes {
     /// A child has its parent's name and mappings.
     pub(super) fn fork(&mut self, (pid, tid): (u32, u32), (ppid, ptid): (u32, u32)) {
         if let Some(name) = self.names.get(&ptid).cloned()
-            && self.names.len() < MOST_PROCESSES
+            && self.names.len() < MAX_PROCESSES
         {
             self.names.insert(tid, name);
         }
         if pid != ppid
             && let Some(parent) = self.of.get(&ppid).cloned()
-            && self.of.len() < MOST_PROCESSES
+            && self.of.len() < MAX_PROCESSES
         {
             self.generations += 1;
             let generation = self.generations;
@@ -85,7 +158,7 @@ impl Processes {
         }
     }
 
-    /// Something was mapped.
+    /// A file was mapped.
     pub(super) fn map(
         &mut self,
         pid: i32,
@@ -97,7 +170,7 @@ impl Processes {
         let end = start.saturating_add(length);
         let build_id: Arc<str> = match build_id {
             Some(id) => id.into(),
-            None => DsoKey::detect(path.as_bytes(), mode)
+            None => build_id_key(path, mode)
                 .and_then(|key| self.build_ids.get(&key).cloned())
                 .unwrap_or_default(),
         };
@@ -107,24 +180,24 @@ impl Processes {
             path: path.into(),
             build_id,
         };
-        if pid == -1 || mode == CpuMode::Kernel || mode == CpuMode::GuestKernel {
+        if pid == -1 || mode.is_kernel() {
             if path.starts_with("[kernel.kallsyms]") {
                 // perf writes the address of the symbol named behind the bracket here.
                 self.kernel_text = Some(offset).filter(|_| path.ends_with("_text"));
-            } else if self.modules.len() < MOST_MAPPINGS {
+            } else if self.modules.len() < MAX_MAPPINGS {
                 self.modules.insert(start, mapped);
             }
             return;
         }
         let Ok(pid) = u32::try_from(pid) else { return };
-        if !self.of.contains_key(&pid) && self.of.len() >= MOST_PROCESSES {
+        if !self.of.contains_key(&pid) && self.of.len() >= MAX_PROCESSES {
             return;
         }
         self.generations += 1;
         let process = self.of.entry(pid).or_default();
         process.generation = self.generations;
         let mappings = Arc::make_mut(&mut process.mappings);
-        // What it covers is gone; parts of it that stick out stay.
+        // It replaces the part of an older mapping that it covers.
         let below = mappings.range(..start).next_back();
         if let Some((at, old)) = below.map(|(at, m)| (*at, m.clone()))
             && old.end > start
@@ -155,7 +228,7 @@ impl Processes {
                 mappings.insert(end, rest);
             }
         }
-        if mappings.len() < MOST_MAPPINGS {
+        if mappings.len() < MAX_MAPPINGS {
             mappings.insert(start, mapped);
         }
     }
@@ -165,7 +238,7 @@ impl Processes {
         self.of.get(&pid).map_or(&self.none, |p| &*p.mappings)
     }
 
-    /// A number that is another one whenever the mappings are.
+    /// A number that changes with the mappings.
     pub(super) fn generation(&self, pid: u32) -> u64 {
         self.of.get(&pid).map_or(0, |p| p.generation)
     }

@@ -1,177 +1,151 @@
-//! The records of a `perf.data` file: walked, their sizes checked, compressed ones unpacked
-//! (`perf record -z`), before the parser sees them.
+//! The records of a `perf.data` file: walked, compressed ones unpacked (`perf record -z`).
 
-use std::ops::Range;
+use std::borrow::Cow;
 
 use zstd_safe::{DCtx, InBuffer, OutBuffer};
 
 use super::super::ReadError;
-use super::damaged;
 use super::order::Order;
 
-const MMAP2: u32 = 10;
-const ATTRIBUTE: u32 = 64;
-/// Descriptions of tracepoints: more bytes than the record says, and the parser does not know of them.
+/// Kinds of records. Those below [`USER`] are the kernel's, the others perf's own.
+pub(super) const MMAP: u32 = 1;
+pub(super) const LOST: u32 = 2;
+pub(super) const COMM: u32 = 3;
+pub(super) const FORK: u32 = 7;
+pub(super) const SAMPLE: u32 = 9;
+pub(super) const MMAP2: u32 = 10;
+pub(super) const LOST_SAMPLES: u32 = 13;
+pub(super) const SWITCH: u32 = 14;
+pub(super) const SWITCH_CPU_WIDE: u32 = 15;
+pub(super) const CALLCHAIN_DEFERRED: u32 = 22;
+const USER: u32 = 64;
+pub(super) const ATTRIBUTE: u32 = 64;
+/// Descriptions of tracepoints: more bytes than the record says.
 const TRACING_DATA: u32 = 66;
-const AUXTRACE: u32 = 71;
-const FEATURE: u32 = 80;
+pub(super) const BUILD_ID: u32 = 67;
+pub(super) const FINISHED_ROUND: u32 = 68;
+/// Processor trace: more bytes than the record says.
+pub(super) const AUXTRACE: u32 = 71;
+pub(super) const EVENT_UPDATE: u32 = 78;
+pub(super) const FEATURE: u32 = 80;
 /// All of it is compressed records.
 const COMPRESSED: u32 = 81;
 /// A length, then so many bytes of compressed records, then padding.
 const COMPRESSED2: u32 = 83;
 
-/// The feature that names events.
-pub(super) const EVENT_DESC: u32 = 12;
-
-/// Where the flags stand in the description of an event.
-const FLAGS: usize = 40;
-
 /// Most bytes of one step of decompression.
-const STEP: usize = 256 << 10;
+const STEP_BYTES: usize = 256 << 10;
 
 /// One record.
-struct Record {
-    kind: u32,
-    /// What stands behind its header of eight bytes.
-    body: Range<usize>,
-    /// Where the next one begins: some records have more bytes behind them than they say.
-    next: usize,
+#[derive(Clone, Copy)]
+pub(super) struct Record<'a> {
+    pub kind: u32,
+    pub misc: u16,
+    /// Its bytes behind the header of eight bytes.
+    pub body: &'a [u8],
+    /// Bytes that belong to it: its size, and what some kinds have behind it.
+    length: usize,
 }
 
-/// The record at `at`; `None` where what its size says is not so.
-fn record(bytes: &[u8], at: usize, end: usize, order: Order) -> Option<Record> {
-    let kind = order.int(bytes, at)?;
-    let size = usize::from(order.short(bytes, at + 6)?);
-    let body = at + 8..at.checked_add(size)?;
-    if size < 8 || body.end > end {
-        return None;
+impl<'a> Record<'a> {
+    /// The record at the beginning of `bytes`; `None` where its size is not true.
+    fn parse(bytes: &'a [u8], order: Order) -> Option<Record<'a>> {
+        let kind = order.int(bytes, 0)?;
+        let size = usize::from(order.short(bytes, 6)?);
+        let body = bytes.get(8..size)?;
+        let more = match kind {
+            TRACING_DATA => (order.int(body, 0)? as usize).checked_next_multiple_of(8)?,
+            AUXTRACE if size < 16 => return None,
+            AUXTRACE => usize::try_from(order.long(body, 0)?).ok()?,
+            _ => 0,
+        };
+        let length = size.checked_add(more).filter(|n| *n <= bytes.len())?;
+        Some(Record {
+            kind,
+            misc: order.short(bytes, 4)?,
+            body,
+            length,
+        })
     }
-    let more = match kind {
-        TRACING_DATA => (order.int(bytes, body.start)? as usize).checked_next_multiple_of(8)?,
-        AUXTRACE if size < 16 => return None,
-        AUXTRACE => usize::try_from(order.long(bytes, body.start)?).ok()?,
-        _ => 0,
-    };
-    let next = body.end.checked_add(more).filter(|n| *n <= end)?;
-    Some(Record { kind, body, next })
+
+    /// Whether the kernel wrote it.
+    pub(super) fn is_kernels(&self) -> bool {
+        self.kind < USER
+    }
 }
 
-/// Makes the records in `range` fit, and their flags those of a little-endian machine; returns where
-/// the last one ends whose sizes are true.
-///
-/// # Errors
-/// [`ReadError::Damaged`] where the events are not described.
-pub(super) fn fit(bytes: &mut [u8], range: Range<usize>, order: Order) -> Result<usize, ReadError> {
-    /// Of [`MMAP2`]: a build id stands in place of the inode.
-    const WITH_BUILD_ID: u16 = 1 << 14;
-    let mut at = range.start;
-    while let Some(r) = record(bytes, at, range.end, order) {
-        match r.kind {
-            MMAP2
-                if r.body.len() > 32
-                    && order.short(bytes, at + 4).unwrap_or(0) & WITH_BUILD_ID != 0 =>
-            {
-                // More bytes than a build id has.
-                bytes[at + 40] = bytes[at + 40].min(20);
-            }
-            ATTRIBUTE => turn(bytes, r.body.start, order),
-            FEATURE
-                if r.body.len() >= 8
-                    && order.long(bytes, r.body.start) == Some(EVENT_DESC.into()) =>
-            {
-                let own = r.body.start + 8;
-                let events = events(&bytes[own..r.body.end], order);
-                let events =
-                    events.ok_or_else(|| damaged("its header does not describe its events"))?;
-                for event in events {
-                    turn(bytes, own + event, order);
-                }
-            }
-            _ => {}
+/// Walks records up to the first whose size is not true.
+pub(super) struct Records<'a> {
+    bytes: &'a [u8],
+    order: Order,
+    /// Where the next record begins.
+    pub at: usize,
+}
+
+impl<'a> Records<'a> {
+    pub(super) fn new(bytes: &'a [u8], order: Order) -> Records<'a> {
+        Records {
+            bytes,
+            order,
+            at: 0,
         }
-        at = r.next;
     }
-    Ok(at)
+
+    /// The record at `at`.
+    pub(super) fn get(bytes: &'a [u8], at: usize, order: Order) -> Option<Record<'a>> {
+        Record::parse(bytes.get(at..)?, order)
+    }
 }
 
-/// Where the events stand in their description, which is walked through; `None` where it is not whole.
-pub(super) fn events(data: &[u8], order: Order) -> Option<Vec<usize>> {
-    let (events, attribute) = (order.int(data, 0)?, order.int(data, 4)? as usize);
-    let mut at = 8usize;
-    if attribute < 64 || events as usize > data.len() / attribute {
-        return None;
-    }
-    let mut all = Vec::with_capacity(events as usize);
-    for _ in 0..events {
-        all.push(at);
-        at = at.checked_add(attribute)?;
-        let ids = order.int(data, at)? as usize;
-        let name = order.int(data, at.checked_add(4)?)? as usize;
-        at = at
-            .checked_add(8)?
-            .checked_add(name)?
-            .checked_add(ids.checked_mul(8)?)?;
-        data.get(..at)?;
-    }
-    Some(all)
-}
+impl<'a> Iterator for Records<'a> {
+    type Item = Record<'a>;
 
-/// Makes the flags of the event that is described at `at` those of a little-endian machine.
-pub(super) fn turn(bytes: &mut [u8], at: usize, order: Order) {
-    order.turn_flags(bytes, at + FLAGS);
+    fn next(&mut self) -> Option<Record<'a>> {
+        let record = Record::parse(&self.bytes[self.at..], self.order)?;
+        self.at += record.length;
+        Some(record)
+    }
 }
 
 /// Records unpacked.
-pub(super) struct Unpacked {
-    pub bytes: Vec<u8>,
-    /// Whether it stopped before the end, at what was damaged.
+pub(super) struct Unpacked<'a> {
+    pub bytes: Cow<'a, [u8]>,
+    /// Unpacking stopped before the end, at something damaged.
     pub cut: bool,
 }
 
-/// The records in `range` with compressed ones unpacked and descriptions of tracepoints left out;
-/// `None` where there are neither.
+/// `bytes` with compressed records unpacked.
 ///
 /// # Errors
-/// [`ReadError::TooLarge`] beyond `most` bytes.
-pub(super) fn unpack(
-    bytes: &[u8],
-    range: Range<usize>,
-    order: Order,
-    most: u64,
-) -> Result<Option<Unpacked>, ReadError> {
-    let walk = || {
-        let mut at = range.start;
-        std::iter::from_fn(move || {
-            let from = at;
-            let r = record(bytes, at, range.end, order)?;
-            at = r.next;
-            Some((from, r))
-        })
-    };
-    if !walk().any(|(_, r)| matches!(r.kind, COMPRESSED | COMPRESSED2 | TRACING_DATA)) {
-        return Ok(None);
+/// [`ReadError::TooLarge`] beyond `limit` bytes.
+pub(super) fn unpack(bytes: &[u8], order: Order, limit: u64) -> Result<Unpacked<'_>, ReadError> {
+    let is_packed = |r: Record| matches!(r.kind, COMPRESSED | COMPRESSED2);
+    if !Records::new(bytes, order).any(is_packed) {
+        return Ok(Unpacked {
+            bytes: Cow::Borrowed(bytes),
+            cut: false,
+        });
     }
     let mut out = Vec::new();
     let mut stream = Stream {
         context: DCtx::create(),
-        step: vec![0; STEP],
+        step: vec![0; STEP_BYTES],
         rest: Vec::new(),
         order,
-        most,
+        limit,
     };
-    let mut end = range.start;
-    for (from, r) in walk() {
+    let mut records = Records::new(bytes, order);
+    let mut end = 0;
+    loop {
+        let from = records.at;
+        let Some(r) = records.next() else { break };
         let packed = match r.kind {
-            TRACING_DATA => {
-                end = r.next;
-                continue;
-            }
-            COMPRESSED => Some(r.body.clone()),
+            COMPRESSED => Some(r.body),
             COMPRESSED2 => {
-                let size = order.long(bytes, r.body.start).unwrap_or(u64::MAX);
-                let packed = r.body.start.saturating_add(8)..r.body.end;
-                match usize::try_from(size).ok().filter(|n| *n <= packed.len()) {
-                    Some(n) => Some(packed.start..packed.start + n),
+                let size = order.long(r.body, 0).unwrap_or(u64::MAX);
+                let packed = r.body.get(8..).unwrap_or_default();
+                match usize::try_from(size).ok().and_then(|n| packed.get(..n)) {
+                    Some(packed) => Some(packed),
                     None => break,
                 }
             }
@@ -179,27 +153,27 @@ pub(super) fn unpack(
         };
         match packed {
             Some(packed) => {
-                if !stream.unpack(&bytes[packed], &mut out)? {
+                if !stream.unpack(packed, &mut out)? {
                     break;
                 }
             }
-            None => out.extend_from_slice(&bytes[from..r.next]),
+            None => out.extend_from_slice(&bytes[from..records.at]),
         }
-        if out.len() as u64 > most {
-            return Err(too_large(most));
+        if out.len() as u64 > limit {
+            return Err(too_large(limit));
         }
-        end = r.next;
+        end = records.at;
     }
-    Ok(Some(Unpacked {
-        cut: end < range.end || !stream.rest.is_empty(),
-        bytes: out,
-    }))
+    Ok(Unpacked {
+        cut: end < bytes.len() || !stream.rest.is_empty(),
+        bytes: Cow::Owned(out),
+    })
 }
 
-fn too_large(most: u64) -> ReadError {
+fn too_large(limit: u64) -> ReadError {
     ReadError::TooLarge {
         what: "its compressed records hold more bytes",
-        limit_mib: most >> 20,
+        limit_mib: limit >> 20,
     }
 }
 
@@ -211,7 +185,7 @@ struct Stream {
     /// The beginning of a record whose end has not come yet.
     rest: Vec<u8>,
     order: Order,
-    most: u64,
+    limit: u64,
 }
 
 impl Stream {
@@ -224,10 +198,12 @@ impl Stream {
             let went = self.context.decompress_stream(&mut output, &mut input);
             let n = output.pos();
             self.rest.extend_from_slice(&self.step[..n]);
-            let whole = self.whole();
+            let mut whole = Records::new(&self.rest, self.order);
+            whole.by_ref().for_each(drop);
+            let whole = whole.at;
             out.extend(self.rest.drain(..whole));
-            if (out.len() + self.rest.len()) as u64 > self.most {
-                return Err(too_large(self.most));
+            if (out.len() + self.rest.len()) as u64 > self.limit {
+                return Err(too_large(self.limit));
             }
             if went.is_err() {
                 return Ok(false);
@@ -237,14 +213,5 @@ impl Stream {
                 return Ok(all_taken);
             }
         }
-    }
-
-    /// Where the last whole record of `rest` ends.
-    fn whole(&self) -> usize {
-        let mut at = 0;
-        while let Some(r) = record(&self.rest, at, self.rest.len(), self.order) {
-            at = r.next;
-        }
-        at
     }
 }

@@ -1,44 +1,38 @@
 //! The text of `perf script` → recording.
 //!
-//! Every record is a line of who, when and what, and a line a frame, leaf first. Software clocks
-//! (`cpu-clock`, `task-clock`) count nanoseconds on a CPU; `sched:sched_switch` gives the time from
-//! a thread's switch out to its next switch in ([`super::switches`]); all other events count
-//! themselves, and are read one event at a time: the first one, where the text does not begin with events
-//! that are time among others.
+//! Known is the text of perf 3.12 to 7: records with a header of any of perf's fields (`-F`), or none, and
+//! frames indented by tabs or spaces, with either kind of line ends, with or without empty lines.
 //!
-//! Pieces of the text are taken apart on all CPUs (`piece`): each worker knows by their bytes the lines
-//! and parts of stacks that it met before, so that what comes again costs little more than finding its
-//! end. What they found is joined here, in the order of the file.
+//! A record is a header (thread, CPU, time, period, event) and a line a frame, leaf first. Software
+//! clocks (`cpu-clock`, `task-clock`) count nanoseconds on a CPU; `sched:sched_switch` gives the time
+//! from a thread's switch out to its next switch in ([`super::switches`]). All other events count
+//! themselves and are read one event at a time: the first one, unless events that are time are among
+//! the first. Samples without a period are counted.
+//!
+//! Workers on all CPUs parse pieces of the text ([`worker`]). A worker recognises lines and parts of
+//! stacks that it has seen by their bytes, so a repeated stack costs little more than finding its end.
+//! The assembler joins their results in the order of the file.
 
-mod join;
-mod line;
-mod piece;
+mod assembler;
+mod frame;
+mod header;
+mod lines;
+mod worker;
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
-use super::source::{self, Source};
+use super::source::Source;
 use super::{Options, Read, ReadError};
-use join::Joiner;
-use piece::{Parsed, Worker};
+use assembler::Assembler;
+use worker::{Parsed, Worker};
 
-pub(super) use join::Measures;
-pub(super) use line::detect;
+pub(super) use lines::detect;
 
-/// How much of the text a worker gets at once.
-const PIECE: usize = 2 << 20;
+/// Bytes of text that a worker gets at once.
+const PIECE_BYTES: usize = 2 << 20;
 /// A record longer than this is no record: the text is something else.
-const MOST_RECORD: usize = 64 << 20;
-
-/// The end of the last whole record; 0 where there is none.
-fn records(bytes: &[u8]) -> usize {
-    match memchr::memmem::rfind(bytes, b"\n\n") {
-        Some(at) => at + 2,
-        // Records without stacks are lines; a header stays with its stack.
-        None if memchr::memmem::find(bytes, b"\n\t").is_none() => source::lines(bytes),
-        None => 0,
-    }
-}
+const MAX_RECORD_BYTES: usize = 64 << 20;
 
 /// A piece of the text: the first `used` bytes, in a buffer that is used again.
 #[derive(Default)]
@@ -62,8 +56,8 @@ pub(super) fn read(source: &mut Source, options: &mut Options) -> Result<Read, R
         .map_or(1, |n| n.get())
         .min(16);
     let memory = source.bounds().memory;
-    let timed = line::holds_time(source.head());
-    let mut joiner = Joiner::new(workers, memory, options.value.clone(), timed);
+    let timed = lines::holds_time(source.head());
+    let mut assembler = Assembler::new(workers, memory, options.value.clone(), timed);
     thread::scope(|scope| {
         let lanes: Vec<Lane> = (0..workers)
             .map(|_| {
@@ -86,23 +80,23 @@ pub(super) fn read(source: &mut Source, options: &mut Options) -> Result<Read, R
         let (mut sent, mut joined) = (0usize, 0usize);
         let mut spare: Vec<Text> = Vec::new();
         let mut left: Vec<u8> = Vec::new();
-        let join = |lane: usize, joiner: &mut Joiner, spare: &mut Vec<Text>| {
+        let join = |lane: usize, assembler: &mut Assembler, spare: &mut Vec<Text>| {
             let Ok((parsed, text)) = lanes[lane].1.recv() else {
-                return Err(damaged("a record that cannot be taken apart"));
+                return Err(ReadError::damaged("a record that cannot be parsed"));
             };
             spare.push(text);
-            joiner.add(lane, &parsed)
+            assembler.add(lane, &parsed)
         };
         loop {
             let mut text = spare.pop().unwrap_or_default();
             let whole = fill(source, &mut text, &mut left)?;
             if text.used > 0 {
                 if sent - joined >= workers * 2 {
-                    join(joined % workers, &mut joiner, &mut spare)?;
+                    join(joined % workers, &mut assembler, &mut spare)?;
                     joined += 1;
                 }
                 if lanes[sent % workers].0.send(text).is_err() {
-                    return Err(damaged("a record that cannot be taken apart"));
+                    return Err(ReadError::damaged("a record that cannot be parsed"));
                 }
                 sent += 1;
             }
@@ -111,21 +105,21 @@ pub(super) fn read(source: &mut Source, options: &mut Options) -> Result<Read, R
             }
         }
         while joined < sent {
-            join(joined % workers, &mut joiner, &mut spare)?;
+            join(joined % workers, &mut assembler, &mut spare)?;
             joined += 1;
         }
         Ok(())
     })?;
-    joiner.finish(source.cut())
+    assembler.finish(source.cut())
 }
 
-/// Reads what was `left` and on, until `text` holds at least one whole record and about a piece; what
-/// follows the last whole one is left again. Returns whether the file has ended.
+/// Fills `text` with the bytes in `left` and further ones, up to the end of the last whole record of
+/// about a piece; the rest goes to `left`. Returns whether the file has ended.
 fn fill(source: &mut Source, text: &mut Text, left: &mut Vec<u8>) -> Result<bool, ReadError> {
-    let mut size = PIECE;
+    let mut size = PIECE_BYTES;
     text.used = left.len();
     loop {
-        let want = size.max(text.used + PIECE / 2);
+        let want = size.max(text.used + PIECE_BYTES / 2);
         if text.bytes.len() < want {
             text.bytes.resize(want, 0);
         }
@@ -136,9 +130,9 @@ fn fill(source: &mut Source, text: &mut Text, left: &mut Vec<u8>) -> Result<bool
         if text.used < want {
             return Ok(true);
         }
-        match records(text.bytes()) {
-            0 if text.used > MOST_RECORD => {
-                return Err(damaged("a record of more than 64 MiB"));
+        match lines::records_end(text.bytes()) {
+            0 if text.used > MAX_RECORD_BYTES => {
+                return Err(ReadError::damaged("a record of more than 64 MiB"));
             }
             0 => size *= 2,
             end => {
@@ -147,11 +141,5 @@ fn fill(source: &mut Source, text: &mut Text, left: &mut Vec<u8>) -> Result<bool
                 return Ok(false);
             }
         }
-    }
-}
-
-fn damaged(what: &str) -> ReadError {
-    ReadError::Damaged {
-        what: what.to_string(),
     }
 }

@@ -12,7 +12,7 @@ const NESTED: u64 = 128;
 /// Bytes that one byte of packed numbers can become.
 const PACKED: u64 = 8;
 
-/// Checks what a recording made from the profile's own tables may take.
+/// Checks the memory of a recording made from the profile's own tables.
 pub(super) fn tables(t: &Tables, bounds: Bounds) -> Result<(), ReadError> {
     let entries = [
         (t.samples.len(), 256),
@@ -25,14 +25,14 @@ pub(super) fn tables(t: &Tables, bounds: Bounds) -> Result<(), ReadError> {
     check(sum, bounds)
 }
 
-/// Checks what the extension's message may take.
+/// Checks the memory of the extension's message.
 pub(super) fn extension(bytes: &[u8], bounds: Bounds) -> Result<(), ReadError> {
     let mut sum = 0u64;
     for item in Fields::new(bytes) {
         let (_, value) = item?;
         let bytes = value.bytes();
         sum += RECORD + bytes.len() as u64 * PACKED;
-        // One level down; what is not a message there does not add up to one, and is skipped.
+        // One level down. Bytes that are no message do not parse as one, and are skipped.
         sum += Fields::new(bytes)
             .map_while(Result::ok)
             .map(|(_, v)| NESTED + nested(v.bytes()))

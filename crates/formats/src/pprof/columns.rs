@@ -1,4 +1,4 @@
-//! What the columns of a profile are, by the names and units that tools give them.
+//! State and unit of a profile's columns, by the names that tools give them.
 
 use wallscope_model::{State, Unit};
 

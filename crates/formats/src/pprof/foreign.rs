@@ -4,7 +4,7 @@
 //! time if there are any. Its name tells the state (`cpu` is on-CPU, `delay` blocked; anything
 //! else is not known). Labels `pid`, `tid`, `thread`, `process` make contexts, `state` and `reason`
 //! are believed, all others are kept as they are. Profiles of memory and of counts are read too; their
-//! values are no time, and the domain says what they are. Addresses become offsets in their files, by
+//! values are no time, and the domain names their unit. Addresses become offsets in their files, by
 //! which those without a name can be looked up on this machine.
 
 use std::sync::Arc;
@@ -28,7 +28,7 @@ struct Chosen {
     index: usize,
     /// The column that counts samples, if there is one.
     count: Option<usize>,
-    /// What a value is in, and how many of that.
+    /// The unit of a value, and how many of it the number 1 is.
     unit: Unit,
     factor: u64,
     /// Its state, where no label tells.
@@ -38,13 +38,14 @@ struct Chosen {
     others: Vec<String>,
 }
 
-/// Reads what the profile's own tables say.
+/// Reads the profile's own tables.
 pub(super) fn read(
     t: &Tables,
     options: &Options,
     bounds: Bounds,
     mut warnings: Vec<String>,
 ) -> Result<Read, ReadError> {
+    t.check_strings()?;
     let chosen = choose(t, options.value.as_deref())?;
     let mut to = Import::new(bounds.memory);
     to.window(Window {
@@ -220,17 +221,22 @@ impl Code {
             if let Some(cut) = cut {
                 code.pruned.insert(l.id, cut == l.lines.len());
             }
-            // What is left of one that goes altogether stands at the root, where nothing is cut.
+            // A location that is dropped as a whole may still stand at the root, where nothing is cut.
             let from = cut.filter(|n| *n < l.lines.len()).unwrap_or(0);
-            let lines: Vec<Line> = l.lines[from..]
-                .iter()
-                .filter_map(|(function, line)| {
-                    Some(Line {
-                        function: *functions.get(function)?,
+            let mut lines = Vec::with_capacity(l.lines.len() - from);
+            for (function, line) in &l.lines[from..] {
+                match functions.get(function) {
+                    Some(function) => lines.push(Line {
+                        function: *function,
                         line: u32::try_from(*line).unwrap_or(0),
-                    })
-                })
-                .collect();
+                    }),
+                    // 0 is no function.
+                    None if *function == 0 || t.cut => {}
+                    None => {
+                        return Err(damaged("a location refers to a function that is not there"));
+                    }
+                }
+            }
             let elf = matches!(module, Some((_, ModuleKind::Elf, _)));
             code.unnamed |= elf && lines.is_empty();
             let end = match lines[..] {
@@ -260,8 +266,8 @@ impl Code {
 }
 
 impl Code {
-    /// Leaves out what the file wants left out: from the first such location below a caller that is of
-    /// interest on.
+    /// Leaves out the frames that the file wants dropped: from the first such location below a kept
+    /// caller on.
     fn prune(&self, leaf_first: &mut Vec<u64>) {
         if self.pruned.is_empty() {
             return;
@@ -277,7 +283,7 @@ impl Code {
     }
 }
 
-/// How a stack ended whose root is this frame.
+/// The end of a stack with this frame as its root.
 fn truncated(name: &str) -> Option<StackEnd> {
     let cause = name.strip_prefix("[truncated:")?.strip_suffix(']')?;
     StackEnd::from_name(cause)
@@ -317,7 +323,7 @@ fn key_of(name: &str) -> Key {
 /// A label as the file has it: key, text, number, unit.
 type RawLabel = (u64, u64, u64, u64);
 
-/// What a sample's labels say.
+/// A sample's labels, as far as they are understood.
 #[derive(Default)]
 struct Labels {
     pid: u32,
@@ -358,6 +364,7 @@ impl Reader<'_, '_> {
             }
         }
         let t = self.t;
+        [id, text, unit].iter().try_for_each(|s| t.has_string(*s))?;
         let key = *self.keys.entry(id).or_insert_with(|| key_of(&t.string(id)));
         let small = || u32::try_from(num).unwrap_or(0);
         match key {

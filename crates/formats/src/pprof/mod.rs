@@ -2,8 +2,9 @@
 //!
 //! The profile proper serves other readers: samples scaled to the ledger, one value per state,
 //! threads and reasons as labels. All else is in field 1000 (`schema/wallscope.proto`), from which
-//! a recording is read back whole and unscaled. Files of other tools are read for what they say;
-//! what they do not say is unknown, and the domain says so.
+//! a recording is read back whole and unscaled. Of another tool's file its own values are read; states
+//! that it does not hold are unknown, and the domain says so. Units other than time and memory are
+//! counts by their name. References beyond a table are damage.
 //!
 //! Written as a stream, so that a large recording is never there a second time; read without
 //! trusting it: sizes are bounded before anything is allocated, every index is checked, and sums

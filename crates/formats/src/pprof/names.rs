@@ -1,5 +1,5 @@
-//! What the numbers in columns of a file mean: by name, so that a file of another version is read as
-//! far as it is understood.
+//! Numbers in columns of a file → their meaning, by the names that the file gives them: a file of
+//! another version is read as far as its names are known.
 
 use wallscope_model::{BlockReason, FrameKind, ModuleKind, Part, StackEnd, State, UnknownCause};
 

@@ -1,6 +1,6 @@
-//! `drop_frames` and `keep_frames` of a pprof file: which functions are of no interest with all that
-//! they call (an allocator within a profile of memory). Every reader of pprof leaves them out, so that
-//! time stands with who called them.
+//! `drop_frames` and `keep_frames` of a pprof file: functions that are of no interest, with all their
+//! callees (an allocator in a profile of memory). Every reader of pprof leaves them out, so that
+//! the value belongs to their caller.
 
 use regex::Regex;
 use rustc_hash::FxHashSet;
@@ -14,7 +14,7 @@ pub(super) struct Prune {
 }
 
 impl Prune {
-    /// What `t` wants dropped; a pattern that is none is told in `warnings`.
+    /// The frames that `t` wants dropped; a broken pattern goes to `warnings`.
     pub(super) fn of(t: &Tables, warnings: &mut Vec<String>) -> Prune {
         let mut pattern = |id: u64| {
             let text = t.string(id);

@@ -57,7 +57,7 @@ pub(in super::super) fn read(
     let bounds = source.bounds();
     let (mut tables, whole) = Tables::new(&bytes);
     tables.cut = !whole || source.cut();
-    // Every profile has a string table, whose first entry is empty.
+    // Every profile has a string table with an empty first entry.
     if !tables.strings.first().is_some_and(|s| s.is_empty()) {
         return Err(if source.cut() {
             ReadError::Truncated
@@ -211,7 +211,39 @@ impl<'a> Tables<'a> {
         Ok(())
     }
 
-    /// The string with index `id`; where there is none, what says so.
+    /// Checks that a string is there.
+    ///
+    /// # Errors
+    /// [`ReadError::Damaged`] for one beyond the table, unless the file was cut.
+    pub fn has_string(&self, id: u64) -> Result<(), ReadError> {
+        if self.cut || id < self.strings.len() as u64 {
+            return Ok(());
+        }
+        Err(damaged(format!(
+            "it refers to string {id} of {}",
+            self.strings.len()
+        )))
+    }
+
+    /// Checks that the strings of its types, mappings and functions are there.
+    ///
+    /// # Errors
+    /// As [`Tables::has_string`].
+    pub fn check_strings(&self) -> Result<(), ReadError> {
+        let types = self.sample_types.iter().chain([&self.period_type]);
+        let types = types.flat_map(|(name, unit)| [*name, *unit]);
+        let mappings = self.mappings.iter().flat_map(|m| [m.file, m.build_id]);
+        let functions = (self.functions.iter()).flat_map(|f| [f.name, f.system_name, f.file]);
+        let singles = [self.default_sample_type, self.drop_frames, self.keep_frames];
+        types
+            .chain(mappings)
+            .chain(functions)
+            .chain(singles)
+            .chain(self.comments.iter().copied())
+            .try_for_each(|id| self.has_string(id))
+    }
+
+    /// The string with index `id`; empty where there is none, or a mark where the file was cut.
     pub fn string(&self, id: u64) -> Cow<'a, str> {
         let index = usize::try_from(id).unwrap_or(usize::MAX);
         let missing: &[u8] = if self.cut { b"[name cut off]" } else { b"" };

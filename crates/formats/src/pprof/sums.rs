@@ -5,7 +5,7 @@ use wallscope_model as model;
 use super::super::ReadError;
 use super::read::damaged;
 
-/// Refuses times whose sums would overflow: whatever is computed from a recording that passes
+/// Refuses times with sums that would overflow: any figure computed from a recording that passes
 /// stays far below the limits of its types.
 pub(super) fn check(rec: &model::Recording) -> Result<(), ReadError> {
     let ledger = |l: &model::Ledger| {

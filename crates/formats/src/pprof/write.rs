@@ -16,7 +16,7 @@ use super::{SAMPLE_TYPES, convert};
 /// Writes `recording`, its samples scaled as in `scaled`, as gzip-compressed pprof.
 ///
 /// # Errors
-/// What `out` returns.
+/// Errors of `out`.
 pub fn write<W: Write>(recording: &Recording, scaled: &Scaled, out: W) -> io::Result<W> {
     let mut to = Stream {
         out: GzEncoder::new(out, Compression::fast()),
@@ -194,10 +194,10 @@ fn value_type(w: &mut Writer, strings: &mut Strings, name: &str, unit: &str) {
     w.number(field::value_type::UNIT, strings.id(unit));
 }
 
-/// What a sample's values are: time, or hits of an event.
+/// The meaning of a sample's values: time, or hits of an event.
 #[derive(Clone, Copy)]
 struct Columns {
-    /// Events of the recording, whose columns follow those of time.
+    /// Events of the recording. Their columns follow those of time.
     events: usize,
     /// Which of them the samples are of; `None`: of time.
     event: Option<usize>,
@@ -222,7 +222,7 @@ impl Columns {
     }
 }
 
-/// The samples of `rec`, whose values are those of `columns`.
+/// The samples of `rec`, with the values of `columns`.
 fn samples<W: Write>(
     rec: &Recording,
     scaled: &Scaled,

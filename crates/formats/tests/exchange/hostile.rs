@@ -41,13 +41,16 @@ struct Corpus {
 
 /// Files of every format that is read: made by the tools themselves, or by the writers.
 fn corpora() -> Vec<Corpus> {
-    let fixtures: [(&str, &[u8]); 15] = [
+    let fixtures: [(&str, &[u8]); 29] = [
         ("bpf-text", include_bytes!("../fixtures/bpftrace.txt")),
         ("callgrind", include_bytes!("../fixtures/callgrind.out")),
         ("perf.data", include_bytes!("../fixtures/clock.perf.data.gz")),
         ("perf.data", include_bytes!("../fixtures/whole.perf.data.gz")),
         ("perf.data", include_bytes!("../fixtures/packed.perf.data")),
+        ("perf.data", include_bytes!("../fixtures/grouped.perf.data.gz")),
         ("jfr", include_bytes!("../fixtures/flight.jfr.gz")),
+        ("jfr", include_bytes!("../fixtures/wall.jfr.gz")),
+        ("jfr", include_bytes!("../fixtures/cpu-time.jfr.gz")),
         ("pprof", include_bytes!("../fixtures/go-cpu.pprof.gz")),
         ("pprof", include_bytes!("../fixtures/go-heap.pprof.gz")),
         ("gprof", include_bytes!("../fixtures/gprof.txt")),
@@ -60,7 +63,30 @@ fn corpora() -> Vec<Corpus> {
             "perf-script",
             include_bytes!("../fixtures/perf-script-switches.txt"),
         ),
+        (
+            "perf-script",
+            b"w  12 1.5: 100 cpu-clock:\n   401136 leaf+0x1 (/w)\n   401236 main (/w)\n\n   99 x:\n 1 a\n",
+        ),
         ("pstats", include_bytes!("../fixtures/profile.pstats")),
+        ("callgrind", include_bytes!("../fixtures/quotes.callgrind")),
+        ("cpuprofile", include_bytes!("../fixtures/negative.cpuprofile")),
+        (
+            "cpuprofile",
+            br#"{"head":{"functionName":"(root)","id":1,"hitCount":0,"children":[{"functionName":"f","url":"a.js",
+"lineNumber":3,"id":2,"hitCount":4,"children":[]}]},"startTime":1.5,"endTime":1.6,"samples":[2,1,2],
+"timestamps":[1500010,1500005,1500900]}"#,
+        ),
+        ("chrome-trace", include_bytes!("../fixtures/devtools.json")),
+        (
+            "chrome-trace",
+            br#"{"traceEvents":[],"samples":[{"ts":1,"pid":1,"tid":2,"sf":3,"weight":1.5},{"sf":"4"}],
+"stackFrames":{"3":{"name":"a","parent":4},"4":{"name":"b"}}}"#,
+        ),
+        ("folded", include_bytes!("../fixtures/bad-line.folded")),
+        ("folded", b"main;a 1.5\nmain;b 2.25e-3\nmain;c\t7\n"),
+        ("firefox", include_bytes!("../fixtures/firefox-v53.json")),
+        ("firefox", include_bytes!("../fixtures/firefox-v70.json")),
+        ("otlp", include_bytes!("../fixtures/otlp-by-index.otlp")),
         (
             "chrome-trace",
             br#"[{"ph":"X","name":"a","pid":1,"tid":2,"ts":1,"dur":5},{"ph":"B","name":"b","ts":2}]"#,

@@ -3,7 +3,7 @@
 use wallscope_formats::{Bounds, Options, ReadError, open};
 
 use crate::big_endian;
-use crate::support::{ends, fold, plain, read, try_read};
+use crate::support::{ends, fold, plain, read, read_value, try_read};
 
 /// Without perf's sections about the machine.
 const BARE: &[u8] = include_bytes!("../fixtures/clock.perf.data.gz");
@@ -106,4 +106,35 @@ fn the_order_of_bytes_makes_no_difference() {
         assert_eq!(big.recording.domain, little.recording.domain);
         assert_eq!(big.unnamed, little.unnamed);
     }
+}
+
+/// `perf script -G -F event,period` of the file: 107 samples of `cpu-clock`, 216,147,994 ns, and 7 of
+/// `page-faults`, 4145 in all; `perf report` has 197,351,933 ns and 1038 faults in `leaf`.
+#[test]
+fn counters_of_a_group_are_those_of_perf_report() {
+    let grouped: &[u8] = include_bytes!("../fixtures/grouped.perf.data.gz");
+    let sums = |value: &str| {
+        let rec = read_value(grouped, value).unwrap().recording;
+        let samples: u64 = rec.samples.iter().map(|s| s.count).sum();
+        let (own, _) = ends(&rec);
+        // `leaf` lies at 0x1169 in the program, for 0x1d bytes.
+        let leaf = own
+            .iter()
+            .filter(|(name, _)| name.starts_with("faults+0x11"));
+        (
+            samples,
+            own.values().sum::<u64>(),
+            leaf.map(|(_, v)| v).sum::<u64>(),
+        )
+    };
+    assert_eq!(sums("cpu-clock"), (107, 216_147_994, 197_351_933));
+    assert_eq!(sums("page-faults"), (7, 4145, 1038));
+    let time = read(grouped);
+    assert_eq!(fold(&time.recording).values().sum::<u64>(), 216_147_994);
+    assert!(time.recording.domain.unit.is_time());
+    assert!(
+        time.warnings[0].contains("page-faults (7 samples)"),
+        "{:?}",
+        time.warnings
+    );
 }

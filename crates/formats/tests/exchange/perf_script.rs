@@ -153,3 +153,108 @@ w 12 [001] U 10.000002:    1000000 cpu-clock:
         read.warnings
     );
 }
+
+/// Editors and web pages turn tabs into spaces, Windows ends lines by two characters, and some drop
+/// empty lines.
+#[test]
+fn the_form_of_the_text_makes_no_difference() {
+    let forms = [
+        CLOCK.replace('\t', "        "),
+        CLOCK.replace('\t', " "),
+        CLOCK.replace('\n', "\r\n"),
+        CLOCK.replace('\t', "    ").replace('\n', "\r\n"),
+        CLOCK.replace("\n\n", "\n"),
+        CLOCK.replace('\t', "  ").replace("\n\n", "\n"),
+        CLOCK.trim_end().to_string(),
+    ];
+    let right = read(CLOCK.as_bytes());
+    for (i, form) in forms.iter().enumerate() {
+        let other = read(form.as_bytes());
+        assert_eq!(fold(&other.recording), fold(&right.recording), "form {i}");
+        assert_eq!(
+            other.recording.contexts, right.recording.contexts,
+            "form {i}"
+        );
+        assert_eq!(other.warnings, [""; 0], "form {i}");
+    }
+}
+
+/// What perf 6.1 prints of one sample with different `-F`, each twice.
+#[test]
+fn stacks_are_read_whatever_fields_stand_before_them() {
+    let stack = "\t            117c leaf\n\t            1232 main\n\t           2724a start\n\n";
+    let headers = [
+        (
+            "faults  1323  3283.689880:    2005541   cpu-clock: ",
+            2 * 2_005_541,
+        ),
+        (
+            "faults  1323/1323 [001]  3283.689880:    2005541   cpu-clock:u: ",
+            2 * 2_005_541,
+        ),
+        ("   2005541   cpu-clock: ", 2 * 2_005_541),
+        (" 3283.689880:    2005541   cpu-clock: ", 2 * 2_005_541),
+        (" 1323   cpu-clock: ", 2),
+        (" 3283.689880:   cpu-clock: ", 2),
+        ("faults  1323  3283.689880: ", 2),
+        ("faults ", 2),
+        ("", 2),
+    ];
+    for (header, sum) in headers {
+        for stack in [stack.to_string(), stack.replace('\t', "    ")] {
+            let text = format!("{header}\n{stack}{header}\n{stack}");
+            let read = read(text.as_bytes());
+            let sums = fold(&read.recording);
+            assert_eq!(sums["start;main;leaf"], sum, "{header:?}");
+            assert_eq!(sums.len(), 1, "{header:?}: {sums:?}");
+            // A number of samples is no number of nanoseconds.
+            assert_eq!(read.recording.domain.unit.is_time(), sum > 2, "{header:?}");
+        }
+    }
+}
+
+/// `perf script` without stacks indents the first field; `-F +srcline` adds a line to each frame.
+#[test]
+fn records_without_stacks_and_source_lines_are_told_from_frames() {
+    let text = "\
+            bash    12   100.000001:       1000   cpu-clock:      55d0c0de main+0x1 (/bin/bash)
+               w    13   100.000002:       2000   cpu-clock:      55d0c0de leaf+0x1 (/tmp/w)
+";
+    let sums = fold(&read(text.as_bytes()).recording);
+    assert_eq!((sums["main"], sums["leaf"]), (1000, 2000));
+    let text = "\
+w 12 100.000001:       1000   cpu-clock:
+\t          401136 leaf+0x10 (/tmp/w)
+  w.c:12
+\t          401200 main+0x5 (/tmp/w)
+  w.c:40
+
+";
+    let read = read(text.as_bytes());
+    assert_eq!(fold(&read.recording)["main;leaf"], 1000);
+    assert_eq!(read.warnings, [""; 0]);
+}
+
+/// A hybrid CPU has one event for each kind of core.
+#[test]
+fn events_of_two_kinds_of_core_add_up_where_that_is_asked_for() {
+    let text = "\
+w 12 1.000001:       1000 cpu_core/cycles/P:
+\t          401136 leaf+0x10 (/tmp/w)
+
+w 12 1.000002:        300 cpu_atom/cycles/P:
+\t          401200 main+0x5 (/tmp/w)
+
+";
+    let sum = |value: &str| {
+        let read = read_value(text.as_bytes(), value).unwrap();
+        (fold(&read.recording).values().sum::<u64>(), read)
+    };
+    assert_eq!(sum("cpu_core/cycles/P").0, 1000);
+    assert_eq!(sum("cpu_atom/cycles/P").0, 300);
+    let (both, read) = sum("cycles");
+    assert_eq!(both, 1300);
+    assert_eq!(read.recording.domain.unit, Unit::Count("cycles".into()));
+    let said = "cycles is the sum of cpu_core/cycles/P (1 samples, 1000 in all)";
+    assert!(read.warnings[0].starts_with(said), "{:?}", read.warnings);
+}

@@ -76,7 +76,7 @@ pub fn json(calls: &Calls, look: &Look) -> String {
     if let (true, Value::Object(map)) = (calls.timed, &mut whole) {
         map.insert("slowest".into(), slowest.into());
     }
-    format!("{whole:#}\n")
+    crate::json::text(&whole)
 }
 
 fn share(part: u64, whole: u64) -> f64 {

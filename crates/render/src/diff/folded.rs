@@ -2,6 +2,7 @@
 //! what `flamegraph.pl` draws as a differential flame graph.
 
 use std::io::{self, Write};
+use wallscope_formats::folded::within_line;
 
 use wallscope_model::Recording;
 
@@ -10,11 +11,7 @@ use wallscope_analysis::diff::{FrameName, Stacks};
 
 /// A frame as a folded line has it.
 fn frame(f: &FrameName) -> String {
-    let name = f.name.chars().map(|c| match c {
-        ';' => ':',
-        '\n' | '\r' => ' ',
-        c => c,
-    });
+    let name = f.name.chars().map(within_line);
     name.chain(f.suffix().chars()).collect()
 }
 

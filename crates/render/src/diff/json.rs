@@ -84,5 +84,5 @@ pub fn render(c: &Comparison, outcomes: &[Outcome]) -> String {
         "resolves_share": c.resolves(),
         "whole": whole, "functions": functions, "conditions": conditions, "notes": c.notes,
     });
-    format!("{value:#}\n")
+    crate::json::text(&value)
 }

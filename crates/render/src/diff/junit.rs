@@ -1,6 +1,7 @@
 //! Conditions as JUnit XML, which every continuous integration shows: one test case each.
 
 use wallscope_analysis::diff::{Outcome, Verdict};
+use wallscope_model::printable::is_obeyed;
 
 fn escape(text: &str) -> String {
     text.chars()
@@ -9,7 +10,7 @@ fn escape(text: &str) -> String {
             '<' => "&lt;".to_string(),
             '>' => "&gt;".to_string(),
             '"' => "&quot;".to_string(),
-            c if c.is_control() => " ".to_string(),
+            c if is_obeyed(c) => " ".to_string(),
             c => c.to_string(),
         })
         .collect()

@@ -1,6 +1,7 @@
 //! The comparison as Markdown, short enough for a pull request.
 
 use wallscope_model::State;
+use wallscope_model::printable::is_obeyed;
 
 use super::text::{Shown, rests_on, sentence};
 use wallscope_analysis::diff::relative;
@@ -12,7 +13,7 @@ const MOST: usize = 15;
 fn code(name: &str) -> String {
     let clean: String = name
         .chars()
-        .map(|c| if c.is_control() || c == '`' { ' ' } else { c })
+        .map(|c| if is_obeyed(c) || c == '`' { ' ' } else { c })
         .collect();
     format!("`{}`", clean.replace('|', "\\|"))
 }

@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 use std::io;
+use wallscope_model::printable::is_obeyed;
 
 use super::{hash, style};
 
@@ -45,7 +46,7 @@ fn escape(text: &str) -> String {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
-            c if c.is_control() => out.push(' '),
+            c if is_obeyed(c) => out.push(' '),
             c => out.push(c),
         }
     }

@@ -2,6 +2,7 @@
 //! what is left is what deflate is good at.
 
 use serde_json::{Map, Value, json};
+use wallscope_model::printable::printable;
 
 /// Columns one after another, and where each lies.
 #[derive(Default)]
@@ -33,8 +34,10 @@ impl Columns {
         self.put(name, deltas);
     }
 
-    /// Appends strings: a column of byte lengths, `NAME.len`, and their UTF-8 bytes, `NAME`.
+    /// Appends strings, made printable: a column of byte lengths, `NAME.len`, and their UTF-8 bytes,
+    /// `NAME`.
     pub fn put_strings<'a>(&mut self, name: &str, strings: impl Iterator<Item = &'a str> + Clone) {
+        let strings = strings.map(printable);
         self.put(
             &format!("{name}.len"),
             strings.clone().map(|s| s.len() as u64),

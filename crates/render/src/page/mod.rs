@@ -26,6 +26,7 @@ mod waits;
 
 use std::io::{self, Write};
 use std::sync::OnceLock;
+use wallscope_model::printable::is_obeyed;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -190,7 +191,7 @@ fn escape(text: &str) -> String {
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
-            c if c.is_control() => out.push(' '),
+            c if is_obeyed(c) => out.push(' '),
             c => out.push(c),
         }
     }

@@ -1,10 +1,10 @@
-//! What is painted in one colour, and which.
+//! Classes of frames, each with a colour.
 
 use wallscope_model::{BlockReason, Part, Recording, State, View};
 
 use crate::page::entries::{Entry, Kind};
 
-/// What is painted in one colour.
+/// Frames of one colour.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Class {
     State(State),

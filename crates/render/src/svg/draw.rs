@@ -1,6 +1,7 @@
 //! One frame of the picture, and its words.
 
 use std::io::{self, Write};
+use wallscope_model::printable::is_obeyed;
 
 use wallscope_model::Unit;
 
@@ -100,12 +101,7 @@ pub(super) fn escape(text: &str) -> String {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
-            // Neither control characters nor the two that are no characters are XML; those that
-            // turn the direction of writing would rearrange what stands beside them.
-            '\u{0}'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{fffe}' | '\u{ffff}' => out.push('�'),
-            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' => {
-                out.push('�');
-            }
+            c if is_obeyed(c) => out.push('\u{fffd}'),
             c => out.push(c),
         }
     }

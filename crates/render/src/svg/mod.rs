@@ -1,6 +1,6 @@
 //! A static flame graph as SVG: for a README, a ticket, a slide.
 //!
-//! One view's stacks, root at the bottom. Each frame is a bar of what its own time was: states in
+//! One view's stacks, root at the bottom. Each frame is a bar divided by its own time: states in
 //! the wall view, reasons off-CPU and in the run queue, the kind of code on-CPU. Frames narrower
 //! than a third of a unit are left out (the subtitle says how many). There is no script in it;
 //! names, times and shares appear where a viewer shows `<title>`. For more, see [`crate::page`].
@@ -106,7 +106,7 @@ pub fn write(recording: &Recording, view: View, out: &mut dyn Write) -> io::Resu
     let shown = |node: usize| tree.total[node] as f64 * unit >= NARROWEST;
     let n = tree.entry.len();
 
-    // Left ends: children in their order, each after what came before it.
+    // Left ends: children in their order, each after the one before it.
     let mut left = vec![0u64; n];
     let mut next = vec![0u64; n];
     for node in 1..n {

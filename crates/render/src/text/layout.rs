@@ -1,6 +1,7 @@
 //! Lines of text: tables, bars, wrapping, and names that fit.
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+use wallscope_model::printable::printable;
 use wallscope_model::{Ledger, State};
 
 use super::Style;
@@ -77,12 +78,7 @@ pub(crate) fn pad(text: &str, width: isize) -> String {
 
 /// Names come from files and processes: what a terminal would obey is shown instead.
 pub fn clean(name: &str) -> String {
-    if name.chars().all(|c| !c.is_control()) {
-        return name.to_string();
-    }
-    name.chars()
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .collect()
+    printable(name).into_owned()
 }
 
 /// Words in lines of at most `width` cells; lines after the first are indented by `indent`. Spaces

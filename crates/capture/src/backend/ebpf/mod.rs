@@ -3,15 +3,15 @@
 //! Everything is held by descriptors of this process: when it dies, by whatever means, the kernel
 //! detaches the programs and frees the maps.
 
+pub mod event_sampling;
 pub mod sideband;
-pub mod taps;
 pub mod timer;
 
-mod allowed;
-mod bells;
-mod complaints;
 mod counts;
-mod visit;
+mod irq_work;
+mod kernel_features;
+mod libbpf_log;
+mod task_iter;
 
 use std::{
     mem::MaybeUninit,
@@ -25,12 +25,12 @@ use libbpf_rs::{
 };
 use zerocopy::{FromBytes, IntoBytes};
 
-pub use allowed::{Kernel, Mechanism};
-use bells::Bell;
-pub(crate) use complaints::{last_complaint, note_complaints};
 pub use counts::RunTime;
-use visit::Visitor;
-pub use visit::{Visit, Visited};
+use irq_work::Bell;
+pub use kernel_features::{Kernel, Mechanism};
+pub(crate) use libbpf_log::{last_complaint, note_complaints};
+use task_iter::Visitor;
+pub use task_iter::{Visit, Visited};
 
 use crate::{
     Error,
@@ -365,6 +365,22 @@ impl Programs {
         builder
             .build()
             .map_err(Error::bpf("cannot read the event ring"))
+    }
+
+    /// Runs the task iterator over all tasks, or over the processes `only`, where that is given and
+    /// the kernel can; `dump` gets each thread's books, and at the end the bytes of its shapes.
+    ///
+    /// # Errors
+    /// The iterator cannot be read.
+    pub fn visit(
+        &mut self,
+        order: Visit,
+        only: Option<&[u32]>,
+        dump: impl FnMut(Visited<'_>),
+    ) -> Result<(), Error> {
+        let state = self.skel.maps.bss_data.as_deref_mut();
+        state.expect("the programs have state").set_iter = order as u32;
+        self.visitor.walk(only, dump)
     }
 
     /// Changes the period of off-CPU stacks.

@@ -10,8 +10,7 @@ use perf_event_open_sys::bindings as b;
 
 use wallscope_procfs::target_file::MappedAt;
 
-use super::timer::open_on;
-use crate::backend::ring::Ring;
+use crate::backend::{perf_event::open_on_cpu, ring::Ring};
 
 /// Pages of all rings together: 2 MiB, some 12,000 records…
 const ALL_PAGES: usize = 512;
@@ -131,7 +130,7 @@ fn open_ring(cpu: u32, pages: usize) -> io::Result<Option<Ring>> {
     attr.set_use_clockid(1);
     attr.set_watermark(1);
     attr.__bindgen_anon_2.wakeup_watermark = (pages * PAGE / 2) as u32;
-    open_on(cpu, attr)?
+    open_on_cpu(cpu, attr)?
         .map(|event| Ring::map(event, pages, pages))
         .transpose()
 }
@@ -217,9 +216,7 @@ mod tests {
 
     #[test]
     fn a_new_mapping_of_our_own_is_seen() {
-        let cpus = super::super::timer::parse_cpu_list(
-            &std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap(),
-        );
+        let cpus = crate::cpus::online().unwrap();
         let Ok(mut side) = Sideband::open(&cpus) else {
             println!("skipped: CPU-wide perf events are not permitted here");
             return;

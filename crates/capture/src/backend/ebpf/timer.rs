@@ -6,14 +6,15 @@
 
 use std::{
     io,
-    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    os::fd::{AsRawFd, OwnedFd},
 };
 
 use perf_event_open_sys::{self as perf, bindings as b};
 
 use crate::{
     Error,
-    uneven::{self, Uneven},
+    backend::perf_event::open_on_cpu,
+    period_jitter::{self, Uneven},
 };
 
 /// So many distances at least are the same: what is left of one is lost when they change.
@@ -90,14 +91,14 @@ impl Timer {
     }
 
     /// Makes the samples of the software clock come at another distance than before, by chance: see
-    /// [`crate::uneven`]. Those by cycles are uneven by themselves, as the kernel steers their rate. Each call begins
+    /// [`crate::period_jitter`]. Those by cycles are uneven by themselves, as the kernel steers their rate. Each call begins
     /// a distance anew, so it should not come too often. What a sample stands for from now on, ns.
     pub fn vary(&mut self) -> u64 {
         let mean = period_ns(self.hz);
         if self.hardware {
             return mean;
         }
-        let distance = self.uneven.of(mean, uneven::OF_SAMPLES);
+        let distance = self.uneven.of(mean, period_jitter::OF_SAMPLES);
         self.tell(distance);
         distance
     }
@@ -147,49 +148,5 @@ fn open(cpu: u32, hz: u32, hardware: bool) -> io::Result<Option<OwnedFd>> {
         attr.set_exclude_idle(1);
         attr.__bindgen_anon_1.sample_period = period_ns(hz);
     }
-    open_on(cpu, attr)
-}
-
-/// The event `attr` of all that runs on `cpu`; `None` where the CPU has gone offline.
-///
-/// # Errors
-/// The kernel refuses it.
-pub(super) fn open_on(cpu: u32, mut attr: b::perf_event_attr) -> io::Result<Option<OwnedFd>> {
-    let flags = u64::from(b::PERF_FLAG_FD_CLOEXEC);
-    // SAFETY: the attribute is a plain value that the call only reads.
-    let fd = unsafe { perf::perf_event_open(&mut attr, -1, cpu as i32, -1, flags) };
-    if fd < 0 {
-        let e = io::Error::last_os_error();
-        return if e.raw_os_error() == Some(libc::ENODEV) {
-            Ok(None)
-        } else {
-            Err(e)
-        };
-    }
-    // SAFETY: the call has just returned this descriptor to us alone.
-    Ok(Some(unsafe { OwnedFd::from_raw_fd(fd) }))
-}
-
-/// CPUs that are online, from the text of `/sys/devices/system/cpu/online` (`0-3,8`).
-pub fn parse_cpu_list(text: &str) -> Vec<u32> {
-    let mut cpus = Vec::new();
-    for range in text.trim().split(',') {
-        let (low, high) = range.split_once('-').unwrap_or((range, range));
-        if let (Ok(low), Ok(high)) = (low.parse::<u32>(), high.parse::<u32>()) {
-            cpus.extend(low..=high.min(low.saturating_add(8191)));
-        }
-    }
-    cpus
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn cpu_lists() {
-        assert_eq!(parse_cpu_list("0-1\n"), [0, 1]);
-        assert_eq!(parse_cpu_list("0,2-3"), [0, 2, 3]);
-        assert!(parse_cpu_list("").is_empty());
-    }
+    open_on_cpu(cpu, attr)
 }

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use super::Clock;
+use super::thread_events::Clock;
 use crate::session::events::Events;
 
 /// For so long after something had to be read at once that is expected again, ns.

@@ -5,22 +5,24 @@ use wallscope_procfs::process::{self, SchedStat};
 
 use super::{
     Course, Hits, Record, Running,
-    course::Step,
+    switch_timeline::Step,
     waits::{chance, class},
 };
 use crate::{
     backend::{
         ebpf::sideband::Change,
         proc::{
-            book::Kind,
-            looker::{ENOUGH, Looker, REMAP, REMAP_TIMES},
+            poller::{ENOUGH, Looker, REMAP, REMAP_TIMES},
             samples::{Look, Meant, Weight},
-            thread::{PutOff, Thread},
+            thread::Thread,
+            time_kind::Kind,
+            wait_observation::PutOff,
         },
     },
+    clock,
     event::{Head, ThreadEvent, how, kind},
-    session::{self, cost::thread_cpu_ns},
-    uneven,
+    period_jitter,
+    session::cost::thread_cpu_ns,
 };
 
 impl Looker {
@@ -39,7 +41,7 @@ impl Looker {
                     if let Some(hits) = &mut self.hits {
                         hits.join(first + index, t.tid);
                     }
-                    let now = session::now();
+                    let now = clock::now();
                     let Ok(books) = t.schedstat() else { continue };
                     if t.book.seen_ns > t.book.start_ns || t.ran {
                         // Its time up to here is the counters' to tell.
@@ -59,7 +61,7 @@ impl Looker {
     pub fn drain(&mut self, since: u64, now: u64) {
         let Some(clock) = &mut self.clock else { return };
         self.processes.jit_mut().follow();
-        self.drained_ns = session::now();
+        self.drained_ns = clock::now();
         let hits = self.hits.as_mut().map_or_else(Vec::new, Hits::take);
         let mut records = clock.drain(hits, self.drained_ns);
         self.read_running(&mut records);
@@ -91,7 +93,7 @@ impl Looker {
         if self.clock.is_none() {
             return;
         }
-        self.drain(followed, session::now());
+        self.drain(followed, clock::now());
         let until = self.drained_ns;
         for index in self.watch.live.clone() {
             let t = &mut self.watch.threads[index];
@@ -354,7 +356,7 @@ impl Looker {
         let name = maker.map_or_else(String::new, |m| self.watch.threads[m].name.clone());
         if pid != parent {
             // It may be gone in a moment.
-            self.attention.needed(session::now());
+            self.attention.needed(clock::now());
             self.processes
                 .news(&event(how::BORN, pid, tid, parent, &name, time));
         }
@@ -390,7 +392,7 @@ impl Looker {
                 thread.course = Some(Course::running(time));
                 self.watch.insert(thread);
             }
-            self.attention.needed(session::now());
+            self.attention.needed(clock::now());
             self.processes.change(time, Change::Exec { pid });
             let parent = wallscope_procfs::process::stat(pid).map_or(0, |s| s.parent);
             self.processes
@@ -430,7 +432,7 @@ impl Looker {
         // A thread that inherited its event before the rate was lowered still has the old one; that distances
         // differ a little is no reason to leave one out.
         t.credit_ns += (r.period_ns as f64 / t.ration.map_or(1.0, |ration| ration.share)) as u64;
-        if t.credit_ns < period - period / uneven::OF_SAMPLES {
+        if t.credit_ns < period - period / period_jitter::OF_SAMPLES {
             return false;
         }
         let ns = std::mem::take(&mut t.credit_ns);
@@ -484,9 +486,9 @@ impl Looker {
         if now < process.mapped_until_ns {
             return false;
         }
-        let begun = session::now();
+        let begun = clock::now();
         self.processes.found(pid);
-        let read = session::now();
+        let read = clock::now();
         process.mapped_until_ns = read + (REMAP_TIMES * (read - begun)).min(REMAP);
         true
     }

@@ -7,8 +7,6 @@
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::backend::proc::looker::Looker;
-
 /// So many more reads on one CPU than on all others, of late, take us there.
 const MOST: u32 = 8;
 /// So late no look comes on a CPU that is shared fairly, ns.
@@ -32,7 +30,7 @@ pub struct Nearby {
 
 impl Nearby {
     /// At `now` something had to be read that was sampled on `cpu`.
-    fn read_from(&mut self, cpu: Option<u32>, now: u64) {
+    pub fn read_from(&mut self, cpu: Option<u32>, now: u64) {
         let Some(cpu) = cpu else { return };
         self.vote(cpu);
         match (&self.elsewhere, self.lead) {
@@ -68,7 +66,7 @@ impl Nearby {
 
     /// At `now` a look that was due at `due` begins. If it comes too late, whoever has that CPU may not let
     /// us have it.
-    fn look(&mut self, now: u64, due: u64) {
+    pub fn look(&mut self, now: u64, due: u64) {
         if now > due + FORSAKEN && self.elsewhere.is_some() {
             self.leave();
             self.not_before = now + AWAY;
@@ -81,22 +79,6 @@ impl Nearby {
         if let Some(before) = self.elsewhere.take() {
             // Refused only where none of these CPUs is left to us; then the kernel has chosen others.
             let _ = sched_setaffinity(None, &before);
-        }
-    }
-}
-
-impl Looker {
-    /// At `now` something has to be read at once of a thread that was sampled on `cpu`.
-    pub fn reads_at_once(&mut self, cpu: Option<u32>, now: u64) {
-        self.attention.needed(now);
-        self.nearby.read_from(cpu, now);
-    }
-
-    /// At `now` a look that was due at `due` begins.
-    pub fn stay_near(&mut self, now: u64, due: u64) {
-        match self.attention.is_needed(now) {
-            true => self.nearby.look(now, due),
-            false => self.nearby.leave(),
         }
     }
 }

@@ -11,17 +11,9 @@
 use std::hash::Hasher as _;
 
 use rustc_hash::FxHasher;
-use wallscope_model::{BlockReason, StackEnd};
-use wallscope_unwind::native::FrameWord;
+use wallscope_model::BlockReason;
 
-use crate::{
-    backend::proc::{
-        looker::Looker,
-        thread::Thread,
-        waiting::{Call, Pages, Where},
-    },
-    session,
-};
+use crate::backend::proc::waiting::Call;
 
 /// Places that are kept of a thread.
 const PLACES: usize = 16;
@@ -31,7 +23,7 @@ const STANDS: usize = 8;
 const IN_A_ROUND: u32 = 8;
 /// So many periods a wait is followed to its end, by more looks. Longer ones say nothing of how long wake-ups wait:
 /// in the last of many periods a look would stand for too much.
-const FOLLOWED: u64 = 2;
+pub(super) const FOLLOWED: u64 = 2;
 
 /// Where a thread was seen to wait, in whichever way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +65,7 @@ impl Places {
     }
 
     /// One of each place to stand at, the latest first.
-    fn stands(&self) -> Vec<Place> {
+    pub(super) fn stands(&self) -> Vec<Place> {
         let mut all: Vec<Place> = Vec::new();
         for place in self.0.iter().rev() {
             let is_known = all.iter().any(|p| (p.sp, p.pc) == (place.sp, place.pc));
@@ -85,7 +77,7 @@ impl Places {
     }
 
     /// The latest one there with these frames.
-    fn like(&self, stands: &Place, frames: u64) -> Option<Place> {
+    pub(super) fn like(&self, stands: &Place, frames: u64) -> Option<Place> {
         let whole = (stands.sp, stands.pc, frames);
         (self.0.iter().rfind(|p| (p.sp, p.pc, p.frames) == whole)).copied()
     }
@@ -130,7 +122,7 @@ impl Crowd {
     }
 
     /// Another one: how many it stands for, if its turn has come.
-    fn meet(&mut self) -> Option<u64> {
+    pub(super) fn meet(&mut self) -> Option<u64> {
         self.met += 1;
         let every = (self.before / IN_A_ROUND).max(1);
         (self.met.wrapping_add(self.rounds))
@@ -144,141 +136,6 @@ pub(in crate::backend) fn told_apart(frames: impl Iterator<Item = u64>) -> u64 {
     let mut hasher = FxHasher::default();
     frames.for_each(|w| hasher.write_u64(w));
     hasher.finish()
-}
-
-/// Whether a thread waits for the CPU that we are on: many such do because we are, and only for so long. Looks
-/// would see all of them, and of others as many as their time tells.
-pub(in crate::backend) fn is_behind_us(t: &mut Thread) -> bool {
-    (t.stat()).is_none_or(|s| s.cpu as usize == rustix::thread::sched_getcpu())
-}
-
-impl Thread {
-    /// A look at what may be a wait that began at `begin` saw it woken.
-    fn meet(&mut self, begin: u64, queued: Queued) {
-        match &mut self.queued {
-            Some(known) if known.at >= begin => known.ns += queued.ns,
-            slot => *slot = Some(queued),
-        }
-    }
-}
-
-impl Looker {
-    /// A look at `at` at a thread whose wait a look has seen into already: whether it was woken since.
-    pub(in crate::backend) fn see_again(&mut self, index: usize, at: u64, late: bool) {
-        let t = &mut self.watch.threads[index];
-        let Some(begin) = t.course.as_ref().and_then(super::Course::off_since) else {
-            return;
-        };
-        let woken = t.queued.is_some_and(|q| q.at >= begin);
-        let followed = at.saturating_sub(begin) <= FOLLOWED * self.spacing_ns;
-        let Some(sight) = t.sight.as_mut().filter(|s| !s.left) else {
-            return;
-        };
-        if !woken && !followed {
-            sight.left = true;
-            return;
-        }
-        let mut buffer = [0u8; 256];
-        let runs =
-            (t.place(&mut buffer)).is_ok_and(|text| Where::parse(text) == Some(Where::Running));
-        if runs && !is_behind_us(t) {
-            let queued = Queued {
-                at,
-                read: at,
-                stack: None,
-                ns: self.spacing_ns,
-                late,
-            };
-            t.meet(begin, queued);
-        }
-    }
-
-    /// A look at `at` at a thread that is on a CPU or waits for one, and whose wait before that nobody has seen.
-    pub(in crate::backend) fn see_queued(&mut self, index: usize, at: u64, late: bool) {
-        let t = &mut self.watch.threads[index];
-        let Some(course) = &t.course else { return };
-        if course.is_put_off() || t.places.is_empty() {
-            return;
-        }
-        // By its records it may be that it has not even begun to wait.
-        let begin = course.off_since().unwrap_or(at);
-        let mut queued = Queued {
-            at,
-            read: at,
-            stack: None,
-            ns: self.spacing_ns,
-            late,
-        };
-        if t.queued.is_none_or(|q| q.at < begin) {
-            let Some(times) = self.crowd.meet() else {
-                return;
-            };
-            queued.ns *= times;
-            (queued.read, queued.stack) = self.stack_of_queued(index);
-        }
-        let t = &mut self.watch.threads[index];
-        if !is_behind_us(t) {
-            t.meet(begin, queued);
-        }
-    }
-
-    /// The one stack of a thread that stands where it was seen to wait before, and when it had been read.
-    pub(in crate::backend) fn stack_of_queued(&mut self, index: usize) -> (u64, Option<u32>) {
-        let t = &self.watch.threads[index];
-        let (pid, tid) = (t.pid, t.tid);
-        // What must be of one moment comes first.
-        let copy = |p: &Place| (*p, Pages::copy(pid, tid, p.sp, p.pc, p.call));
-        let copies: Vec<(Place, Pages)> = t.places.stands().iter().map(copy).collect();
-        let mut read = session::now();
-        let tables = self.processes.files().tables();
-        let mut found: Option<(Place, Vec<FrameWord>, StackEnd)> = None;
-        for (stands, mut pages) in copies {
-            let stack = pages.unwind(&mut self.unwinder, tables);
-            if stack.again {
-                read = session::now();
-            }
-            let t = &self.watch.threads[index];
-            let Some(place) = t
-                .places
-                .like(&stands, told_apart(stack.frames.iter().map(|w| w.0)))
-            else {
-                continue;
-            };
-            if (found.as_ref()).is_some_and(|(known, ..)| known.stack != place.stack) {
-                return (read, None);
-            }
-            found = Some((place, stack.frames, stack.end));
-        }
-        let Some((place, frames, end)) = found else {
-            return (read, None);
-        };
-        let managed = self.processes.managed();
-        if !managed.interprets(pid, &frames) {
-            return (read, Some(place.stack));
-        }
-        // What the interpreter runs may be something else than then.
-        let managed = managed.read(&mut self.managed, pid, tid, &frames);
-        read = session::now();
-        let stack = managed.map(|m| {
-            self.processes.managed_mut().name(&m);
-            let whose = self.processes.whose(pid, read, &frames);
-            let end = m.end_with(end);
-            self.samples.stack(whose, frames, m.words, end)
-        });
-        (read, stack)
-    }
-
-    /// A wait from `begin` to `end` was over: what looks at it saw after the thread had been woken, if any
-    /// did, stands for its waiting for a CPU. `seen`: the stack, if an earlier look saw that.
-    pub(super) fn was_queued(&mut self, index: usize, begin: u64, end: u64, seen: Option<u32>) {
-        let t = &mut self.watch.threads[index];
-        let queued = t.queued.take_if(|q| q.at < end);
-        let Some(q) = queued.filter(|q| q.at >= begin) else {
-            return;
-        };
-        let found = q.stack.filter(|_| q.read < end);
-        (self.samples.queueing).queued(seen.or(found), q.ns, q.late);
-    }
 }
 
 #[cfg(test)]

@@ -3,10 +3,10 @@
 use perf_event_open_sys::bindings as b;
 use wallscope_unwind::native::Registers;
 
-use super::{Counted, Hit, running::Moved};
+use super::ran_since::Moved;
 use crate::{
     backend::ebpf::sideband::{self, Change},
-    session::estimator::ManagedStack,
+    session::unwound::ManagedStack,
 };
 
 /// One record.
@@ -281,6 +281,33 @@ pub fn parse(kind: u32, misc: u16, body: &[u8]) -> Option<(u64, Record)> {
             (time, change) => Some((time, Record::Change(Box::new(change)))),
         },
     }
+}
+
+/// A stack at an event.
+#[derive(Debug)]
+pub struct Hit {
+    /// Number of the event.
+    pub event: usize,
+    /// The kernel's number of the one that was opened or inherited, and whether it was opened. Threads
+    /// that have inherited the same exchange them: it tells nothing of who runs.
+    pub stream: u64,
+    /// See `stream`.
+    pub opened: bool,
+    /// The thread as it was.
+    pub running: Running,
+}
+
+/// What a thread that has ended had counted.
+#[derive(Debug)]
+pub struct Counted {
+    /// Number of the event.
+    pub event: usize,
+    /// Process.
+    pub pid: u32,
+    /// Thread.
+    pub tid: u32,
+    /// How often it happened.
+    pub hits: u64,
 }
 
 #[cfg(test)]

@@ -9,13 +9,13 @@ use wallscope_model::{
 use wallscope_procfs::process::SchedStat;
 
 use super::{
-    book::{Book, Totals},
     lent::Lenders,
-    looker::Looker,
+    poller::Looker,
     samples::Known,
     thread::Thread,
+    thread_ledger::{Book, Totals},
 };
-use crate::session::{advice, build::Stacks, tasks};
+use crate::session::{build::Stacks, jit_hints, naming::CodeNames, tasks};
 
 /// What putting a recording together gives beside it.
 pub struct Assembled {
@@ -93,10 +93,10 @@ pub fn assemble(looker: &mut Looker, recording: &mut Recording, last: bool) -> A
     let mut losses = looker.processes.losses();
     if last {
         let seen = looker.processes.managed_mut().finish_tasks();
-        let (facts, lost) = tasks::observe(seen, window, &looker.processes);
+        let (facts, lost) = tasks::observe::observe(seen, window, &looker.processes);
         losses.extend(lost);
-        tasks::assemble(recording, &mut stacks, &facts, &looker.processes);
-        tasks::describe(&mut recording.domain, facts.words);
+        tasks::assemble::assemble(recording, &mut stacks, &facts, &looker.processes);
+        tasks::assemble::describe(&mut recording.domain, facts.words);
     }
     let hits_lost = looker.hits.as_ref().map_or(0, |h| h.lost);
     let seen;
@@ -154,7 +154,9 @@ pub fn assemble(looker: &mut Looker, recording: &mut Recording, last: bool) -> A
         .collect();
     recording.label_sets = std::mem::take(&mut stacks.labels.sets);
     let jit = stacks.jit_modules();
-    let unnamed = advice::unnamed_code(&stacks, &looker.processes);
+    let unnamed = jit_hints::unnamed_code(stacks.unnamed_code(), |pid| {
+        CodeNames::maker(&looker.processes, pid)
+    });
     recording.domain.limits.extend(unnamed);
     (recording.modules, recording.frames) = (stacks.modules, stacks.frames);
     (recording.functions, recording.stacks) = (stacks.functions, stacks.stacks);

@@ -26,6 +26,7 @@ use super::{
     waiting::{Call, read_memory},
 };
 use crate::{
+    clock,
     event::SocketRecord,
     session::{
         collected_names::Host,
@@ -152,7 +153,7 @@ impl Connections {
             true => Vec::new(),
             false => sockets::list()?,
         };
-        let took = crate::session::now().saturating_sub(now);
+        let took = clock::now().saturating_sub(now);
         self.soon_ns = now + LIST_SOON.max(took * LIST_SHARE);
         self.due_ns = self.soon_ns.max(now + LIST_EVERY);
         if nothing_new {
@@ -325,13 +326,13 @@ impl Connections {
         {
             return inodes.clone();
         }
-        let began = crate::session::now();
+        let began = clock::now();
         let text = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).unwrap_or_default();
         let inodes: Vec<u32> = members(&text)
             .take(MOST_OF_SET)
             .filter_map(|fd| socket_of(pid, fd))
             .collect();
-        let took = crate::session::now().saturating_sub(began);
+        let took = clock::now().saturating_sub(began);
         let until = now + SET_LASTS.max(took * SET_SHARE);
         self.sets.insert((pid, fd), (until, inodes.clone()));
         inodes
@@ -382,7 +383,7 @@ mod tests {
         let mut caller = std::net::TcpStream::connect(at).unwrap();
         let (served, _) = listener.accept().unwrap();
         caller.write_all(b"question").unwrap();
-        let mut all = Connections::begin(&[own], crate::session::now());
+        let mut all = Connections::begin(&[own], clock::now());
         if all.problem.is_some() {
             eprintln!("skipped: no sock_diag here");
             return;
@@ -400,7 +401,7 @@ mod tests {
                 number: libc::SYS_poll as u32,
                 arguments: [list.as_ptr() as u64, list.len() as u64, 1000, 0, 0],
             };
-            all.seen(own, Some(call), crate::session::now())
+            all.seen(own, Some(call), clock::now())
         };
         let known = seen(&polled(&[served.as_raw_fd()]));
         assert_eq!((known.in_flight, known.awaits), (Some(true), false));

@@ -12,7 +12,7 @@
 use wallscope_model::{BlockReason, Slices};
 use wallscope_procfs::process::SchedStat;
 
-use super::book::{Book, Kind};
+use super::{thread_ledger::Book, time_kind::Kind};
 
 /// What a look saw the thread do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,7 +110,7 @@ impl Counters {
 mod tests {
     use super::*;
     use crate::backend::perf::waits::Waits;
-    use crate::backend::proc::book::Totals;
+    use crate::backend::proc::thread_ledger::Totals;
 
     const MS: u64 = 1_000_000;
     const GRID: Slices = Slices {

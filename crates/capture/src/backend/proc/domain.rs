@@ -3,7 +3,7 @@
 use wallscope_model::{Column, Domain, EventSource, Limit, State, Timeline};
 
 use super::{
-    looker::{Looker, Tally},
+    poller::{Looker, Tally},
     thread::Thread,
 };
 use crate::{

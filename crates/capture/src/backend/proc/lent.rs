@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use rustc_hash::FxHashMap;
 use wallscope_model::BlockReason;
 
-use super::{book::ANY, thread::Thread};
+use super::{thread::Thread, time_kind::ANY};
 use crate::backend::perf::waits::Waits;
 
 type Weights = [u64; BlockReason::COUNT];

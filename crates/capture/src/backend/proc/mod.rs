@@ -26,59 +26,63 @@
 //! live less than a listing are seen as CPU time of their process.
 
 mod assemble;
-pub(crate) mod book;
-mod called;
+mod call_site_check;
 mod connection;
 mod connections;
 pub(crate) mod counters;
 mod domain;
-mod halt;
 mod lent;
-pub(crate) mod looker;
-mod orphans;
 mod pace;
+mod pending_stop;
+mod poll_round;
+pub(crate) mod poller;
 mod prompt;
 mod refusal;
+mod round_robin;
 pub(crate) mod samples;
-mod sight;
 pub(crate) mod spans;
 mod stop;
+mod stop_sampling;
+mod subreaper;
+pub(crate) mod target_tracker;
 pub(crate) mod thread;
-mod turn;
+pub(crate) mod thread_ledger;
+pub(crate) mod time_kind;
+pub(crate) mod tracked_process;
+pub(crate) mod wait_observation;
+mod wait_probe;
 pub(crate) mod waiting;
-pub(crate) mod watch;
-pub(crate) mod watched;
 
 use std::time::Duration;
 
-use wallscope_model::{Cost, Recording, Slices, Window};
+use wallscope_model::{ContextId, Cost, Recording, Slices, Window};
 use wallscope_unwind::native::MemoryTables;
 
+use super::perf::{Clock, DATA_PAGES, Hits};
 use crate::{
     Error,
     ahead::Ahead,
-    backend::{
-        ebpf::timer::parse_cpu_list,
-        perf::{Clock, DATA_PAGES, Hits},
-    },
+    clock, cpus,
     session::{
-        self, Captured, Live, Observer, Options, Progress, Stop,
+        self, Captured, Live, Look, Observer, Options, Progress, Stop,
         cost::{self, CostMeter, thread_cpu_ns},
         events::{Event, Events},
         files::Files,
         host_log::HostLog,
-        look::{self, Look, Stretch},
         processes::Processes,
+        snapshot::{self, Stretch},
     },
+    slices,
     target::{Held, Target},
 };
 use assemble::Assembled;
 use connections::Connections;
-use looker::{Comes, LATE, Looker};
-use orphans::Orphans;
 use pace::{Pace, Used, Waking};
+use poll_round::{Comes, LATE};
+use poller::Looker;
 use prompt::InLine;
 use stop::Stopper;
+use subreaper::Orphans;
 
 /// Between two searches for new threads and processes, ns.
 const FOLLOW: u64 = 100_000_000;
@@ -132,18 +136,18 @@ pub(crate) fn record(
     }
     let mut host = HostLog::open(&chosen.pids);
     let mut events = Events::new(&chosen.watch, options.duration)?;
-    let start_ns = session::now();
-    let start_unix_ns = session::unix_now();
+    let start_ns = clock::now();
+    let start_unix_ns = clock::unix_now();
     let grid = Slices {
         start_ns,
-        width_ns: session::first_slice(options.duration),
+        width_ns: slices::first_width_ns(options.duration),
         count: 0,
     };
     let room = descriptors.saturating_sub(RESERVED) / (2 * FILES_EACH);
     let mut looker = Looker::new(processes, grid, room);
     looker.interpreter_frames = options.interpreter_frames;
     for pid in &chosen.pids {
-        looker.watch.process(*pid, None, session::now());
+        looker.watch.process(*pid, None, clock::now());
     }
     if let (Some(pid), true) = (chosen.pids.first(), looker.watch.threads.is_empty()) {
         let gone = chosen.gone(&options.target);
@@ -183,12 +187,12 @@ pub(crate) fn record(
     }
     if options.stacks {
         let pids: Vec<u32> = looker.watch.processes.keys().copied().collect();
-        looker.connections = Some(Connections::begin(&pids, session::now()));
+        looker.connections = Some(Connections::begin(&pids, clock::now()));
     }
     host.take_all();
     // Everybody is read once before it counts: that opens their files and fills the tables.
     looker.round(
-        session::now(),
+        clock::now(),
         Comes::InTime,
         1_000_000_000 / u64::from(options.hz),
         1,
@@ -204,7 +208,7 @@ pub(crate) fn record(
         stopper: events.stopper(),
     });
     let meter = CostMeter::start();
-    let mut pace = Pace::new(options.hz, options.max_overhead, session::now(), 0);
+    let mut pace = Pace::new(options.hz, options.max_overhead, clock::now(), 0);
     if let Some(held) = &mut held {
         // It stood at our gate until now, which is none of its own time.
         looker.rebase();
@@ -219,7 +223,7 @@ pub(crate) fn record(
         events.view_every(every)?;
     }
     let mut looked = start_ns;
-    let (mut followed, mut reviewed) = (session::now(), session::now());
+    let (mut followed, mut reviewed) = (clock::now(), clock::now());
     let (mut looks_ns, mut searching_ns, mut due) = (0, 0, 0);
     let mut waking = Waking::default();
     let ahead = Ahead::of_others();
@@ -227,7 +231,7 @@ pub(crate) fn record(
     let stop = loop {
         let cpu = thread_cpu_ns();
         if due == 0 {
-            let now = session::now();
+            let now = clock::now();
             let wait = pace.next_ns();
             if let Err(e) = events.tick_every(now, wait) {
                 notes.push(e.to_string());
@@ -237,17 +241,17 @@ pub(crate) fn record(
         }
         let longest = match (&looker.clock, &looker.hits) {
             (Some(clock), None) => {
-                let now = session::now();
+                let now = clock::now();
                 looker.attention.before(&events, clock, now, due)
             }
             _ => None,
         };
-        let (waits, stood) = (session::now(), in_line.ns());
+        let (waits, stood) = (clock::now(), in_line.ns());
         let event = events.wait_for(longest);
         // Waking up is a part of what it was for; emptying the rings in time is for neither.
         let price = waking.of(thread_cpu_ns() - cpu);
         // Late for want of a CPU, or by what we did, as when samples came just then; or the machine woke us late.
-        let comes = if session::now() <= due + LATE {
+        let comes = if clock::now() <= due + LATE {
             Comes::InTime
         } else if waits > due
             || (stood.zip(in_line.ns())).is_none_or(|(before, now)| now > before + LATE)
@@ -258,7 +262,7 @@ pub(crate) fn record(
         };
         let (came, counted) = (looker.tally.came, looker.tally.counted);
         if matches!(event, Event::News | Event::Tick | Event::Look) {
-            looker.drain(followed, session::now());
+            looker.drain(followed, clock::now());
         }
         match event {
             Event::Tick => looks_ns += price,
@@ -275,19 +279,19 @@ pub(crate) fn record(
                 let stretch = Stretch {
                     start: start_ns,
                     last: looked,
-                    now: session::now(),
+                    now: clock::now(),
                 };
                 looked = stretch.now;
                 observer.look(look(&mut looker, stretch, followed));
             }
             Event::Tick => {
-                let now = session::now();
+                let now = clock::now();
                 looker.stay_near(now, due);
                 let review = now >= reviewed + REVIEW;
                 if review {
                     reviewed = now;
                     if let Some(limit) = options.timeline {
-                        spans::keep_within(&mut looker.watch.threads, limit);
+                        looker.watch.keep_spans_within(limit);
                     }
                 }
                 let cpu = thread_cpu_ns();
@@ -295,8 +299,8 @@ pub(crate) fn record(
                 looks_ns += thread_cpu_ns() - cpu;
                 looker.ration(followed);
                 due = 0;
-                let now = session::now();
-                if session::too_many_slices(&looker.grid, now) {
+                let now = clock::now();
+                if slices::is_too_fine(&looker.grid, now) {
                     looker.coarsen();
                 }
                 // Of whom no records come any more, none tells of new threads either.
@@ -313,7 +317,7 @@ pub(crate) fn record(
                     looker.relist = false;
                     looker.follow(&options.target, followed, now);
                     followed = now;
-                    searching_ns = session::now() - now;
+                    searching_ns = clock::now() - now;
                     observer.progress(&Progress {
                         elapsed: Duration::from_nanos(now - start_ns),
                         threads: looker.watch.live.len(),
@@ -349,7 +353,7 @@ pub(crate) fn record(
     looker.nearby.leave();
     looker.finish(followed, pace.period_ns(), stop == Stop::TargetEnded);
     drop(ahead);
-    let end_ns = session::now();
+    let end_ns = clock::now();
     let own_cpu_ns = meter.own_ns();
     looker.watch.read_clocks();
     for t in &mut looker.watch.threads {
@@ -391,8 +395,10 @@ pub(crate) fn record(
         ));
     }
     if let (Some(limit), true) = (options.timeline, looker.clock.is_some()) {
-        spans::keep_within(&mut looker.watch.threads, limit);
-        recording.timeline = Some(spans::timeline(&looker.watch.threads, limit));
+        looker.watch.keep_spans_within(limit);
+        let spans = (0..).map(ContextId).zip(&looker.watch.threads);
+        let spans = spans.filter_map(|(context, t)| Some((context, t.book.spans.as_ref()?)));
+        recording.timeline = Some(spans::timeline(spans, limit));
     }
     notes.extend(looker.processes.several_programs());
     looker.processes.jit_mut().follow();
@@ -451,10 +457,12 @@ fn look(looker: &mut Looker, stretch: Stretch, followed: u64) -> Look {
     recording.losses.clear();
     recording.ledger_slices = Default::default();
     recording.slices = Slices::default();
-    look::without_absent(&mut recording);
+    snapshot::without_absent(&mut recording);
     Look {
         elapsed: stretch.elapsed(),
-        sources: looker.processes.sources_of(&look::used(&recording), &jit),
+        sources: looker
+            .processes
+            .sources_of(&snapshot::used(&recording), &jit),
         recording,
         seen,
     }
@@ -466,8 +474,7 @@ fn open_clock(
     options: &Options,
     descriptors: usize,
 ) -> std::io::Result<Vec<u32>> {
-    let list = std::fs::read_to_string("/sys/devices/system/cpu/online")?;
-    let cpus = parse_cpu_list(&list);
+    let cpus = cpus::online()?;
     // What an ordinary user may lock has to do for stacks at events too.
     let pages = if options.events.is_empty() {
         DATA_PAGES
@@ -496,7 +503,7 @@ fn join_all(looker: &mut Looker) {
     // Threads that were born meanwhile by one that had its events already are told of by records;
     // the others are found by listing, until there are none.
     for _ in 0..16 {
-        let now = session::now();
+        let now = clock::now();
         looker.drain(now, now);
         let known = looker.watch.threads.len();
         looker.watch.list_all(now);

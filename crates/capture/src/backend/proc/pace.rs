@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use crate::uneven::{self, Uneven};
+use crate::period_jitter::{self, Uneven};
 
 /// How often the cost is looked at, ns.
 const EVERY: u64 = 200_000_000;
@@ -155,7 +155,7 @@ impl Pace {
     pub fn next_ns(&mut self) -> u64 {
         self.looked += 1.0 / self.stride() as f64;
         let period = self.period_ns() / self.stride() as u64;
-        self.uneven.of(period, uneven::OF_LOOKS)
+        self.uneven.of(period, period_jitter::OF_LOOKS)
     }
 
     /// The mean rate so far, Hz, of looks at a thread that moves all the time, in a window of

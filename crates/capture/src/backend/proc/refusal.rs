@@ -5,13 +5,13 @@ use std::{fs, io};
 use crate::{
     Error,
     counter::EventSpec,
-    probe::{self, Standing},
+    host_capabilities::{self, Standing, attempts},
 };
 
 /// Perf events were asked for and are refused.
 pub fn of_events(e: &io::Error) -> Error {
     let standing = Standing::now();
-    let (why, remedy) = match probe::perf_clock(true) {
+    let (why, remedy) = match attempts::perf_clock(true) {
         // One's own are allowed.
         Ok(()) if matches!(e.raw_os_error(), Some(libc::EACCES | libc::EPERM)) => (
             format!(
@@ -52,10 +52,10 @@ pub fn of_stacks_at(events: &[EventSpec], reason: &str) -> Result<(), Error> {
 
 /// Process ids mean something else in `/proc` than here: whoever is named would not be who is measured.
 pub fn of_foreign_proc() -> Result<(), Error> {
-    probe::proc_is_ours().map_err(|e| Error::NotPermitted {
+    host_capabilities::proc_is_ours().map_err(|e| Error::NotPermitted {
         what: "what is read of processes (/proc)".into(),
         why: e.to_string(),
-        remedy: probe::PROC_REMEDY.into(),
+        remedy: host_capabilities::PROC_REMEDY.into(),
     })
 }
 

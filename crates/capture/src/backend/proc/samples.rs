@@ -20,15 +20,20 @@ use wallscope_model::{
 use wallscope_unwind::native::{FrameWord, TableSink};
 
 mod callers;
+#[cfg(test)]
+mod callers_tests;
+mod weight;
 mod woken;
 
-use super::book::spread;
+use super::samples::weight::{AS_MUCH, ENOUGH, Key, Sum};
 use crate::{
-    backend::perf::{told_apart, waits::Waits},
-    session::{build::Stacks, naming::Whose, processes::Processes},
+    backend::perf::told_apart,
+    session::{address_scope::Whose, build::Stacks, processes::Processes},
+    slices::spread,
 };
-pub use callers::Meant;
-use woken::{Lengths, Queueing};
+use callers::give_to_callers;
+pub use weight::{Known, Meant, Weight};
+use woken::{Lengths, Queueing, divide_woken};
 
 /// A stack: whose, which frames, which managed ones (two words each), how it ended, and what is waited for there.
 type Seen = (Whose, Box<[u64]>, Box<[u64]>, StackEnd, Option<Arc<str>>);
@@ -40,94 +45,6 @@ type StackKey = (
     StackEnd,
     Option<Arc<str>>,
 );
-/// Thread, stack, state, reason, part, how the time was come by, and what was seen of connections.
-type Key = (
-    u32,
-    u32,
-    State,
-    Option<BlockReason>,
-    Option<Part>,
-    Weight,
-    WaitSeen,
-);
-
-/// How a look's time was come by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Weight {
-    /// It is the time that is meant, or a period of it.
-    Own,
-    /// It stands for the thread's waits of its class.
-    Wait {
-        /// By length.
-        class: u8,
-        /// The look came late.
-        late: bool,
-    },
-    /// It stands for what the thread waited since being put off the CPU, of time on it like this.
-    PutOff,
-    /// It stands for what the thread waited to get a CPU once it was woken from waits of its class.
-    Wakeup {
-        /// By length.
-        class: u8,
-    },
-    /// Of a wait that was over before its callers were read.
-    Innermost {
-        /// Its stack pointer: who waits there again comes from the same callers.
-        sp: u64,
-        /// How the time was come by.
-        of: Meant,
-    },
-}
-
-/// Fewest looks in time that are enough for a thread's waits of a class.
-const ENOUGH: u64 = 20;
-
-/// Samples of time that ended with being put off the CPU say as much of where that happens as all
-/// samples of computing do if there are so many; and looks at waiting for a CPU as much as numbers of wake-ups.
-const AS_MUCH: u64 = 4;
-
-/// What one stack in one state adds up to.
-#[derive(Default)]
-struct Sum {
-    count: u64,
-    ns: u64,
-    slices: Vec<SliceValue>,
-}
-
-impl Sum {
-    /// The same looks for `share` of `whole` ns.
-    fn times(&self, share: u64, whole: u64) -> Sum {
-        let part = |n: u64| (u128::from(n) * u128::from(share) / u128::from(whole.max(1))) as u64;
-        let slices: Vec<SliceValue> = self
-            .slices
-            .iter()
-            .map(|v| SliceValue {
-                ns: part(v.ns),
-                ..*v
-            })
-            .collect();
-        Sum {
-            count: self.count,
-            ns: slices.iter().map(|v| v.ns).sum(),
-            slices,
-        }
-    }
-
-    fn add(&mut self, other: Sum) {
-        self.count += other.count;
-        self.ns += other.ns;
-        for v in other.slices {
-            match self.slices.iter_mut().find(|own| own.slice == v.slice) {
-                Some(own) => {
-                    own.count += v.count;
-                    own.ns += v.ns;
-                }
-                None => self.slices.push(v),
-            }
-        }
-        self.slices.sort_unstable_by_key(|v| v.slice);
-    }
-}
 
 /// All of it.
 #[derive(Default)]
@@ -167,17 +84,6 @@ pub struct Look {
     pub weight: Weight,
     /// For blocked time: the connections that it waits for.
     pub seen: WaitSeen,
-}
-
-/// What is known of a thread's time exactly and is to be given to what was sampled of it, ns.
-#[derive(Clone, Copy, Debug)]
-pub struct Known<'a> {
-    /// Waits.
-    pub waits: &'a Waits,
-    /// Waiting for a CPU since being woken.
-    pub woken: u64,
-    /// Waiting for a CPU since being put off it.
-    pub preempted: u64,
 }
 
 impl Samples {
@@ -224,6 +130,11 @@ impl Samples {
                 stacks.push((whose, words, managed, end, what));
                 (stacks.len() - 1) as u32
             })
+    }
+
+    /// A thread that waits with stack number `stack` has its stack pointer at `sp`.
+    pub fn stands_at(&mut self, thread: usize, stack: u32, sp: u64) {
+        self.begin.insert((thread as u32, stack), sp);
     }
 
     /// What tells a stack's native frames from others.
@@ -317,7 +228,9 @@ impl Samples {
     /// Gives what is known of thread number `thread` to what was sampled of it.
     pub fn settle(&mut self, thread: u32, known: Known<'_>) {
         let own = self.keys.remove(&thread).unwrap_or_default();
-        let own = self.with_callers(own);
+        let stacks = &self.stacks;
+        let innermost = |stack: u32| stacks[stack as usize].1.first().copied();
+        let own = give_to_callers(own, &mut self.sums, &self.begin, innermost);
         let (mut on_cpu, mut put_off) = (0, Sum::default());
         let mut in_time: BTreeMap<u8, u64> = BTreeMap::new();
         for key in &own {
@@ -355,7 +268,7 @@ impl Samples {
         }
         let classes: Vec<u8> = seen.keys().copied().collect();
         let waits = known.waits.among(&classes);
-        let woken = self.divide_woken(&own, known);
+        let woken = divide_woken(&own, &self.sums, known, &self.lengths);
         for key in &own {
             let (_, stack, state, reason, part, weight, seen_of) = *key;
             let as_own =
@@ -449,6 +362,7 @@ impl Samples {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::perf::waits::Waits;
 
     const GRID: Slices = Slices {
         start_ns: 0,

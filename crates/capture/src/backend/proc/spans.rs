@@ -6,7 +6,7 @@
 
 use wallscope_model::{BlockReason, ContextId, Interval, Lane, Part, State, Timeline};
 
-use super::{book::Kind, thread::Thread};
+use super::time_kind::Kind;
 
 /// One interval. Times are ns on the recording's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,39 +79,34 @@ impl Spans {
     }
 }
 
-/// Drops the oldest intervals of all threads until the rest becomes no more than `limit_bytes`.
-pub fn keep_within(threads: &mut [Thread], limit_bytes: u64) {
+/// Drops the oldest intervals of all threads until the rest becomes no more than `limit_bytes`. `all`: those of each
+/// thread.
+pub fn keep_within(all: &mut [&mut Spans], limit_bytes: u64) {
     let most = (limit_bytes / size_of::<Interval>() as u64) as usize;
-    loop {
-        let spans = || threads.iter().filter_map(|t| t.book.spans.as_ref());
-        if spans().map(|s| s.all.len()).sum::<usize>() <= most {
-            return;
-        }
-        let begin = spans().filter_map(|s| Some(s.all.first()?.end)).min();
-        let end = spans().filter_map(|s| Some(s.all.last()?.end)).max();
+    while all.iter().map(|s| s.all.len()).sum::<usize>() > most {
+        let begin = all.iter().filter_map(|s| Some(s.all.first()?.end)).min();
+        let end = all.iter().filter_map(|s| Some(s.all.last()?.end)).max();
         let (Some(begin), Some(end)) = (begin, end) else {
             return;
         };
         // At least the first one goes each time.
         let time = begin + end.saturating_sub(begin) / 8;
-        for t in threads.iter_mut() {
-            if let Some(spans) = &mut t.book.spans {
-                spans.drop_before(time);
-            }
-        }
+        all.iter_mut().for_each(|s| s.drop_before(time));
     }
 }
 
-/// The timeline of `threads`, whose order is that of the recording's contexts.
-pub fn timeline(threads: &[Thread], limit_bytes: u64) -> Timeline {
+/// The timeline of threads, each with its place among the recording's contexts.
+pub fn timeline<'s>(
+    all: impl Iterator<Item = (ContextId, &'s Spans)>,
+    limit_bytes: u64,
+) -> Timeline {
     let mut timeline = Timeline {
         limit_bytes,
         ..Timeline::default()
     };
-    for (index, t) in (0u32..).zip(threads) {
-        let Some(spans) = &t.book.spans else { continue };
+    for (context, spans) in all {
         timeline.dropped += spans.dropped;
-        let lane = spans.lane(ContextId(index));
+        let lane = spans.lane(context);
         if !lane.intervals.is_empty() {
             timeline.lanes.push(lane);
         }
@@ -121,13 +116,8 @@ pub fn timeline(threads: &[Thread], limit_bytes: u64) -> Timeline {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::book::ANY, *};
-
-    fn thread(spans: Spans) -> Thread {
-        let mut t = Thread::new(1, 1, "t".into(), 0, false);
-        t.book.spans = Some(spans);
-        t
-    }
+    use super::*;
+    use crate::backend::proc::time_kind::ANY;
 
     #[test]
     fn an_interval_goes_on_until_another_begins() {
@@ -154,19 +144,19 @@ mod tests {
 
     #[test]
     fn the_oldest_of_all_threads_are_dropped() {
-        let mut threads: Vec<Thread> = (0..2u64)
+        let mut all: Vec<Spans> = (0..2u64)
             .map(|k| {
                 let mut s = Spans::default();
                 for i in 0..1000u64 {
                     let kind = if i % 2 == 0 { Kind::OnCpu } else { Kind::Off };
                     s.note(10 * i + k, 10 * i + 10 + k, kind);
                 }
-                thread(s)
+                s
             })
             .collect();
         let limit = 500 * size_of::<Interval>() as u64;
-        keep_within(&mut threads, limit);
-        let t = timeline(&threads, limit);
+        keep_within(&mut all.iter_mut().collect::<Vec<_>>(), limit);
+        let t = timeline((0..).map(ContextId).zip(&all), limit);
         assert!(t.len() <= 500 && t.len() > 300, "{}", t.len());
         assert_eq!(t.len() as u64 + t.dropped, 2000);
         assert!(

@@ -29,11 +29,11 @@ use super::{
 };
 use crate::{
     backend::perf::BELOW,
+    clock::now,
     session::{
         cost::thread_cpu_ns,
-        estimator::ManagedStack,
         managed::{Interpreted, Walk},
-        now,
+        unwound::ManagedStack,
     },
 };
 

@@ -6,15 +6,14 @@ use wallscope_model::{BlockReason, WaitSeen};
 use wallscope_procfs::process::{self, SchedStat, Status};
 
 use super::{
-    book::Book,
-    called::SOON,
     counters::{Counters, Doing},
-    sight::Glimpse,
     spans::Spans,
+    thread_ledger::Book,
+    wait_observation::{Glimpse, PutOff, SeenDoing, Sight},
 };
 use crate::{
     backend::perf::{Course, Places, Queued, Ration, waits::Waits},
-    session,
+    clock,
 };
 
 /// What user and kernel parts are counted in, ns.
@@ -25,70 +24,6 @@ const GROWN: u64 = 16;
 /// How long after it was last read a name is read again, ns: as long as the thread had been known by then, as
 /// names are mostly given soon after birth, but within these bounds.
 const RENAMED: [u64; 2] = [20_000_000, 10_000_000_000];
-
-/// A look at a thread that was off the CPU, until it is known for how long.
-#[derive(Clone, Copy, Debug)]
-pub struct Sight {
-    /// When it began, ns on the recording's clock.
-    pub at: u64,
-    /// When it was over, if the thread had not moved by then.
-    pub until: u64,
-    /// When the stack was copied, if it had not moved by then.
-    pub copied: u64,
-    /// Whether what was copied is its stack also if it had just moved.
-    pub called: bool,
-    /// What is known of it if it had.
-    pub less: Glimpse,
-    /// The stack, as an index of the samples' stacks.
-    pub stack: u32,
-    /// What it was blocked for.
-    pub reason: BlockReason,
-    /// The connections that it waited for.
-    pub seen: WaitSeen,
-    /// How late the look came because no CPU was free, ns; 0: in time.
-    pub late_ns: u64,
-    /// Whether the wait is followed no longer.
-    pub left: bool,
-}
-
-/// Waits that are so many times as long as a look was late are as likely seen by it as by any other.
-const LONG: u64 = 16;
-
-impl Sight {
-    /// Whether it came too late to be independent of a wait of `length` ns: a look that came late came just when
-    /// some thread had blocked.
-    pub fn is_late_for(&self, length: u64) -> bool {
-        length < LONG.saturating_mul(self.late_ns)
-    }
-
-    /// What it says of a wait that ended at `end`: for what, and whether its stack is that of the wait. `None`:
-    /// that had ended before anything was read.
-    pub fn of_wait(&self, end: u64) -> Option<(BlockReason, bool)> {
-        let reason = match self.until < end {
-            true => self.reason,
-            false => self.less.reason,
-        };
-        let soon = if self.called { SOON } else { 0 };
-        // Nothing was copied where no more is known than that.
-        let copied = self.copied > self.less.until && self.copied < end.saturating_add(soon);
-        (self.less.until < end).then_some((reason, copied))
-    }
-}
-
-/// What a look saw a thread do, its stack, where that begins if it is its innermost frame alone, and the
-/// connections that it waits for.
-pub type SeenDoing = (Doing, Option<u32>, Option<u64>, WaitSeen);
-
-/// A thread that was put off the CPU, having been sampled on it.
-#[derive(Clone, Copy, Debug)]
-pub struct PutOff {
-    /// Since when, ns on the recording's clock.
-    pub since: u64,
-    /// The stack of the last sample, as an index of the samples' stacks.
-    pub stack: u32,
-    /// How likely such time on a CPU has a sample.
-    pub chance: f64,
-}
 
 /// One thread.
 pub struct Thread {
@@ -263,15 +198,12 @@ impl Thread {
             involuntary + course.involuntary,
         ));
         self.repaired_ns += course.repaired_ns;
-        self.beyond_ns += course.beyond_ns(session::tick_ns());
+        self.beyond_ns += course.beyond_ns(clock::tick_ns());
     }
 
     /// Time on a CPU by its records that the scheduler's counter leaves out, ns.
     pub fn beyond_counters_ns(&self) -> u64 {
-        let now = self
-            .course
-            .as_ref()
-            .map(|c| c.beyond_ns(session::tick_ns()));
+        let now = self.course.as_ref().map(|c| c.beyond_ns(clock::tick_ns()));
         self.beyond_ns + now.unwrap_or(0)
     }
 
@@ -375,6 +307,20 @@ impl Thread {
         process::Stat::parse(&String::from_utf8_lossy(bytes))
     }
 
+    /// Whether it waits for the CPU that we are on: many such do because we are, and only for so long. Polls
+    /// would see all of them, and of others as many as their time tells.
+    pub fn shares_our_cpu(&mut self) -> bool {
+        (self.stat()).is_none_or(|s| s.cpu as usize == rustix::thread::sched_getcpu())
+    }
+
+    /// A poll of what may be a wait that began at `begin` saw it woken.
+    pub fn meet(&mut self, begin: u64, queued: Queued) {
+        match &mut self.queued {
+            Some(known) if known.at >= begin => known.ns += queued.ns,
+            slot => *slot = Some(queued),
+        }
+    }
+
     /// Its state letter, where nothing better may be read.
     pub fn letter(&mut self) -> char {
         self.stat().map_or('?', |s| s.state)
@@ -475,57 +421,4 @@ pub fn thread_stat(pid: u32, tid: u32) -> Option<process::Stat> {
     let path = || path(pid, tid, "stat");
     let bytes = bytes(&mut None, false, path, &mut buffer).ok()?;
     process::Stat::parse(&String::from_utf8_lossy(bytes))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_wait_keeps_what_was_read_before_its_end() {
-        let sight = Sight {
-            at: 100,
-            until: 140,
-            copied: 125,
-            called: false,
-            less: Glimpse {
-                reason: BlockReason::Disk,
-                sp: 0,
-                pc: 0,
-                until: 110,
-            },
-            stack: 1,
-            reason: BlockReason::KernelLock,
-            seen: WaitSeen::default(),
-            late_ns: 0,
-            left: false,
-        };
-        assert_eq!(sight.of_wait(105), None);
-        assert_eq!(sight.of_wait(111), Some((BlockReason::Disk, false)));
-        assert_eq!(sight.of_wait(126), Some((BlockReason::Disk, true)));
-        assert_eq!(sight.of_wait(141), Some((BlockReason::KernelLock, true)));
-        let nothing = Sight {
-            copied: 110,
-            ..sight
-        };
-        assert_eq!(nothing.of_wait(126), Some((BlockReason::Disk, false)));
-        let waited_for = Sight {
-            late_ns: 300,
-            ..sight
-        };
-        assert!(!sight.is_late_for(1) && waited_for.is_late_for(2000));
-        assert!(!waited_for.is_late_for(9000));
-        // The call that led there is still on the stack.
-        let called = Sight {
-            called: true,
-            ..sight
-        };
-        assert_eq!(called.of_wait(105), None);
-        assert_eq!(called.of_wait(111), Some((BlockReason::Disk, true)));
-        let late = Sight {
-            copied: 112 + SOON,
-            ..called
-        };
-        assert_eq!(late.of_wait(111), Some((BlockReason::Disk, false)));
-    }
 }

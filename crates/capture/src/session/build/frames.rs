@@ -5,10 +5,7 @@ use wallscope_observe::{CodeModule, NamedFrame, NamedLine};
 use wallscope_unwind::runtime::hotspot::Item;
 
 use super::{
-    super::{
-        managed::Word,
-        naming::{CodeNames, Whose},
-    },
+    super::{address_scope::Whose, managed::Word, naming::CodeNames},
     Stacks,
 };
 

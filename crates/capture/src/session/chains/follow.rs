@@ -8,14 +8,17 @@ use wallscope_model::{BlockReason, Role, StackEnd};
 
 use super::{
     super::{
-        owners::Told,
-        parts::{Follow, Part, Who},
-        samples::User,
+        lock_owner::Told,
+        wait_tree::{Follow, Part, Who},
     },
-    Block, Chains, MOST_HOPS, Wake,
-    handed::By,
+    Block, Chains, MOST_HOPS,
+    lock_handoff::By,
+    wake::Wake,
 };
-use crate::event::{Step, state};
+use crate::{
+    event::{Step, state},
+    session::sample_key::User,
+};
 
 impl Chains {
     /// What `block`, or the part of it that `at` is, was really spent on.

@@ -7,11 +7,7 @@ use wallscope_model::{
 };
 use wallscope_observe::{ObservedTaskTime, TaskWords};
 
-use super::super::{
-    build::Stacks,
-    estimator::TaskFacts,
-    naming::{CodeNames, Whose},
-};
+use super::super::{address_scope::Whose, build::Stacks, estimator::TaskFacts, naming::CodeNames};
 
 /// What tells one time of a group from another.
 type Place = (State, Arc<str>, Arc<str>, Option<StackId>, Option<LabelsId>);

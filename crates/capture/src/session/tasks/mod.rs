@@ -12,8 +12,8 @@
 //! assemble.rs  that → the recording
 //! ```
 
-mod assemble;
-mod observe;
+pub mod assemble;
+pub mod observe;
 mod watch;
 
 use std::{
@@ -22,8 +22,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub use assemble::{assemble, describe};
-pub use observe::observe;
 use watch::Watch;
 pub use watch::{Eye, Seen, Subject};
 

@@ -16,8 +16,11 @@ use wallscope_unwind::runtime::{
     tasks::{Doing, Label, Look, Looker, Memory, Task},
 };
 
-use super::super::{managed::Found, now};
-use crate::target::{read_memory, read_pieces};
+use crate::{
+    clock::now,
+    session::found_runtime::Found,
+    target::{read_memory, read_pieces},
+};
 
 /// Shortest and longest mean distance of two looks at one process. More often than threads are sampled
 /// by default, looks would tell little more.

@@ -125,7 +125,7 @@ test('runs of slices', () => {
   assert.deepEqual(runsOf(Uint8Array.of(1, 1, 0, 1, 0, 0, 1)), [[0, 2], [3, 4], [6, 7]]);
 });
 
-test('the sentence says what no CPU work could save', () => {
+test('the sentence says which part faster code could save', () => {
   const words = sentence(sumLedgers(p.threadLedgers(null)), 2, p);
   assert.match(words, /^2 threads lived 950 ns: 42\.1 % on a CPU, 0 % waiting for one, 57\.9 % blocked, most of that on lock \(52\.6 %\)/);
   assert.match(sentence(sumLedgers([]), 0, p), /No thread/);

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
-use super::{AS_MUCH, ENOUGH, Key, Known, Samples, Weight};
+use super::weight::{AS_MUCH, ENOUGH, Key, Known, Sum, Weight};
 
 /// What was seen of wake-ups from one stack.
 #[derive(Clone, Copy, Debug, Default)]
@@ -103,36 +103,37 @@ impl Lengths {
     }
 }
 
-impl Samples {
-    /// Divides the time that a thread waited for a CPU once it was woken among its wake-ups, which are some of
-    /// its keys: their numbers, by how long each of them waits.
-    pub(super) fn divide_woken(&self, own: &[Key], known: Known<'_>) -> FxHashMap<Key, u64> {
-        let wakeups: Vec<(Key, u8, u64)> = (own.iter())
-            .filter_map(|key| match key.5 {
-                Weight::Wakeup { class } => {
-                    Some((*key, class, self.sums.get(key).map_or(0, |sum| sum.ns)))
-                }
-                _ => None,
-            })
-            .collect();
-        let mut seen: BTreeMap<u8, u64> = BTreeMap::new();
-        for (_, class, ns) in &wakeups {
-            *seen.entry(*class).or_default() += ns;
-        }
-        let classes: Vec<u8> = seen.keys().copied().collect();
-        let waits = known.waits.among(&classes);
-        let weights = wakeups.iter().map(|(key, class, ns)| {
-            let part = *ns as f64 / seen[class].max(1) as f64;
-            waits.of(*class).count as f64 * part * self.lengths.of(key.1)
-        });
-        let weights: Vec<f64> = weights.collect();
-        let all: f64 = weights.iter().sum();
-        let each = |weight: f64| (known.woken as f64 * weight / all.max(1e-9)) as u64;
-        let shares = wakeups.iter().zip(weights);
-        shares
-            .map(|((key, ..), weight)| (*key, each(weight)))
-            .collect()
+/// Divides the time that a thread waited for a CPU once it was woken among its wake-ups, which are some of
+/// its keys: their numbers, by how long each of them waits.
+pub(super) fn divide_woken(
+    own: &[Key],
+    sums: &FxHashMap<Key, Sum>,
+    known: Known<'_>,
+    lengths: &Lengths,
+) -> FxHashMap<Key, u64> {
+    let wakeups: Vec<(Key, u8, u64)> = (own.iter())
+        .filter_map(|key| match key.5 {
+            Weight::Wakeup { class } => Some((*key, class, sums.get(key).map_or(0, |sum| sum.ns))),
+            _ => None,
+        })
+        .collect();
+    let mut seen: BTreeMap<u8, u64> = BTreeMap::new();
+    for (_, class, ns) in &wakeups {
+        *seen.entry(*class).or_default() += ns;
     }
+    let classes: Vec<u8> = seen.keys().copied().collect();
+    let waits = known.waits.among(&classes);
+    let weights = wakeups.iter().map(|(key, class, ns)| {
+        let part = *ns as f64 / seen[class].max(1) as f64;
+        waits.of(*class).count as f64 * part * lengths.of(key.1)
+    });
+    let weights: Vec<f64> = weights.collect();
+    let all: f64 = weights.iter().sum();
+    let each = |weight: f64| (known.woken as f64 * weight / all.max(1e-9)) as u64;
+    let shares = wakeups.iter().zip(weights);
+    shares
+        .map(|((key, ..), weight)| (*key, each(weight)))
+        .collect()
 }
 
 #[cfg(test)]

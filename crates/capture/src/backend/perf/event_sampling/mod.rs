@@ -1,0 +1,379 @@
+//! Stacks at events by name (`record -e`) without kernel programs.
+//!
+//! Each event is opened for each watched thread and CPU, inherited by what the thread makes later. It
+//! writes a sample of user registers and stack to a ring of its own CPU every so many hits: as many as
+//! the user asks for, or so many that all threads together give about as many stacks a second as one
+//! busy CPU gives by the clock. That gap is adapted by what is counted. (The kernel could adapt it by
+//! itself, but where hits come in bursts it then prefers those after a pause.) What was inherited keeps
+//! the gap of its birth; where that is far too small, the event is switched off, and it is said. Threads
+//! that have inherited the same exchange their events whenever one follows the other on a CPU, so the
+//! gap is that of the event that a sample names, whoever runs.
+//!
+//! How often an event happened is not taken from samples but counted by the kernel ([`division`]).
+//!
+//! Who may not measure the kernel gets what happens in user mode; events that happen in the kernel only
+//! are refused to them, because they would look as if nothing had happened.
+
+mod counter;
+mod division;
+mod intake;
+mod records;
+mod words;
+
+use std::{
+    io,
+    os::fd::{AsRawFd, OwnedFd},
+};
+
+use perf_event_open_sys::{self as perf, bindings as b};
+use rustc_hash::FxHashMap;
+
+use super::{
+    Record,
+    perf_attr::{RESERVED, ask_for_stack, attributes, open},
+};
+use crate::{
+    Error,
+    backend::{proc::samples::Samples, ring::Ring},
+    clock,
+    counter::{EventSpec, why},
+};
+use counter::Counter;
+
+/// Data pages of one CPU's ring, and the fewest: each sample takes two and a half.
+const DATA_PAGES: usize = 32;
+const FEWEST_PAGES: usize = 8;
+
+/// Hits a stack before any was counted: prime.
+const FIRST_GAP: u64 = 101;
+/// Least time between two looks at the gaps, ns.
+const ADAPT: u64 = 100_000_000;
+/// So many times as many stacks as wanted are far too many.
+const FLOOD: u64 = 50;
+/// In so many looks in a row it is given up.
+const FLOODED: u32 = 3;
+
+/// Hits a stack, for a time.
+#[derive(Clone, Copy, Default)]
+struct Gap {
+    /// Since when, ns.
+    since_ns: u64,
+    /// No event with a lower number of the kernel's was inherited with it.
+    first: u64,
+    hits: u64,
+}
+
+/// One event.
+struct Event {
+    spec: EventSpec,
+    /// By index of the thread that they were opened for.
+    counters: FxHashMap<usize, Vec<Counter>>,
+    /// Hits that the samples stand for, by thread.
+    sampled: FxHashMap<usize, u64>,
+    /// Hits of those who have ended, by the kernel, by thread.
+    told: FxHashMap<usize, u64>,
+    samples: Samples,
+    /// The last one is that of the present.
+    gaps: Vec<Gap>,
+    /// Hits and stacks when the gap was looked at last, and stacks since then.
+    counted: u64,
+    stacks: u64,
+    /// Looks in a row that found far too many stacks.
+    flooded: u32,
+}
+
+impl Event {
+    fn gap(&self) -> u64 {
+        self.gaps.last().map_or(FIRST_GAP, |gap| gap.hits)
+    }
+
+    /// Of what has the number `stream`: what was opened has the gap of that time, what was inherited
+    /// that of its birth.
+    fn gap_of(&self, stream: u64, opened: bool, time: u64) -> u64 {
+        let before = self.gaps.partition_point(|gap| {
+            if opened {
+                gap.since_ns <= time
+            } else {
+                gap.first <= stream
+            }
+        });
+        self.gaps[before.saturating_sub(1)].hits
+    }
+
+    fn hits(&self) -> u64 {
+        self.counters.values().flatten().map(Counter::hits).sum()
+    }
+
+    fn descriptors(&self) -> impl Iterator<Item = &OwnedFd> {
+        self.counters.values().flatten().map(|c| &c.fd)
+    }
+}
+
+/// The events that were asked for.
+pub struct Hits {
+    events: Vec<Event>,
+    rings: Vec<(u32, Ring)>,
+    /// The kernel's numbers of what was opened -> the event.
+    ids: FxHashMap<u64, usize>,
+    /// What happened before does not count, ns.
+    begun_ns: u64,
+    /// The user wants so many hits a stack.
+    is_fixed: bool,
+    /// Stacks a second otherwise.
+    hz: u64,
+    adapted_ns: u64,
+    with_kernel: bool,
+    room: usize,
+    /// Threads for which there were no descriptors left.
+    pub left_out: u64,
+    /// Samples that did not fit.
+    pub lost: u64,
+}
+
+impl Hits {
+    /// Makes the rings; events are opened by [`Hits::join`]. `with_kernel`: the kernel may be measured.
+    ///
+    /// # Errors
+    /// An event cannot be had here, or no ring.
+    pub fn open(
+        specs: &[EventSpec],
+        gap: Option<u64>,
+        hz: u32,
+        cpus: &[u32],
+        descriptors: usize,
+        with_kernel: bool,
+    ) -> Result<Hits, Error> {
+        let refused = |spec: &EventSpec, e: &io::Error| Error::NoEvent {
+            name: spec.name.clone(),
+            why: why(spec, e),
+        };
+        let mut hits = Hits {
+            events: Vec::with_capacity(specs.len()),
+            rings: Vec::new(),
+            ids: FxHashMap::default(),
+            begun_ns: 0,
+            is_fixed: gap.is_some(),
+            hz: u64::from(hz.max(1)),
+            adapted_ns: 0,
+            with_kernel,
+            room: descriptors.saturating_sub(RESERVED) / 2,
+            left_out: 0,
+            lost: 0,
+        };
+        for spec in specs {
+            if !with_kernel && spec.is_of_the_kernel() {
+                let e = io::Error::from_raw_os_error(libc::EACCES);
+                return Err(refused(spec, &e));
+            }
+            // Of our own thread, to see whether there is such an event.
+            let first = cpus.first().copied().unwrap_or(0);
+            let gap = gap.unwrap_or(FIRST_GAP);
+            hits.event(spec, gap, 0, first)
+                .map_err(|e| refused(spec, &e))?;
+            hits.events.push(Event {
+                spec: spec.clone(),
+                counters: FxHashMap::default(),
+                sampled: FxHashMap::default(),
+                samples: Samples::default(),
+                told: FxHashMap::default(),
+                gaps: vec![Gap {
+                    hits: gap,
+                    ..Gap::default()
+                }],
+                counted: 0,
+                stacks: 0,
+                flooded: 0,
+            });
+        }
+        let no_ring = |e| Error::io("cannot make the rings for stacks at events", e);
+        for cpu in cpus {
+            let mut a = attributes(b::PERF_COUNT_SW_DUMMY);
+            a.set_disabled(1);
+            a.set_exclude_kernel(1);
+            match open(&mut a, 0, *cpu) {
+                Err(e) if e.raw_os_error() == Some(libc::ENODEV) => {}
+                event => {
+                    let ring = event.and_then(|e| Ring::map(e, DATA_PAGES, FEWEST_PAGES));
+                    hits.rings.push((*cpu, ring.map_err(no_ring)?));
+                }
+            }
+        }
+        Ok(hits)
+    }
+
+    fn event(&self, spec: &EventSpec, gap: u64, tid: u32, cpu: u32) -> io::Result<OwnedFd> {
+        let mut a = b::perf_event_attr {
+            // Both the number of what was opened and of what was inherited of it.
+            sample_type: (b::PERF_SAMPLE_TID
+                | b::PERF_SAMPLE_TIME
+                | b::PERF_SAMPLE_ID
+                | b::PERF_SAMPLE_STREAM_ID)
+                .into(),
+            clockid: libc::CLOCK_MONOTONIC,
+            ..spec.attributes()
+        };
+        a.set_use_clockid(1);
+        a.set_exclude_hv(1);
+        a.set_inherit(1);
+        // Each heir's own count is told when it ends.
+        a.set_inherit_stat(1);
+        a.set_sample_id_all(1);
+        if !self.with_kernel {
+            a.set_exclude_kernel(1);
+        }
+        ask_for_stack(&mut a);
+        // Without the period in the sample, for which software events would tell of each hit.
+        a.__bindgen_anon_1.sample_period = gap;
+        open(&mut a, tid as i32, cpu)
+    }
+
+    /// Opens the events of a thread that is watched by its `index`.
+    pub fn join(&mut self, index: usize, tid: u32) {
+        let each = self.rings.len();
+        for number in 0..self.events.len() {
+            if self.room < each {
+                self.left_out += 1;
+                return;
+            }
+            let mut counters = Vec::with_capacity(each);
+            for (cpu, ring) in &self.rings {
+                // Gone, or not ours: its clock tells so too.
+                let event = &self.events[number];
+                let Ok(fd) = self.event(&event.spec, event.gap(), tid, *cpu) else {
+                    break;
+                };
+                let (from, to) = (fd.as_raw_fd(), ring.event().as_raw_fd());
+                let mut id = 0u64;
+                // SAFETY: both descriptors are perf events of ours, and the number is written to `id`.
+                let done = unsafe {
+                    perf::ioctls::SET_OUTPUT(from, to) >= 0
+                        && perf::ioctls::ID(from, &raw mut id) >= 0
+                };
+                if !done {
+                    break;
+                }
+                self.ids.insert(id, number);
+                counters.push(Counter { fd, base: 0 });
+            }
+            self.room -= counters.len();
+            self.events[number].counters.insert(index, counters);
+        }
+    }
+
+    /// Closes the events that were opened for a thread.
+    pub fn leave(&mut self, index: usize) {
+        for event in &mut self.events {
+            let closed = event.counters.remove(&index);
+            self.room += closed.map_or(0, |counters| counters.len());
+        }
+    }
+
+    /// What happened so far was before the recording.
+    pub fn begin(&mut self) {
+        self.begun_ns = clock::now();
+        self.adapted_ns = self.begun_ns;
+        for counter in (self.events.iter_mut()).flat_map(|e| e.counters.values_mut().flatten()) {
+            counter.base = counter.value();
+        }
+    }
+
+    /// Adapts the gaps to what was counted up to `now`, so that about `hz` stacks a second come.
+    pub fn adapt(&mut self, hz: u64, now: u64) {
+        let time = now.saturating_sub(self.adapted_ns);
+        if self.is_fixed || time < ADAPT {
+            return;
+        }
+        (self.hz, self.adapted_ns) = (hz.max(1), now);
+        let Some((cpu, _)) = self.rings.first() else {
+            return;
+        };
+        let most = (self.hz * time / 1_000_000_000).max(1);
+        for event in &mut self.events {
+            let hits = event.hits();
+            let wanted = gap_for(hits.saturating_sub(event.counted) / most);
+            let stacks = std::mem::take(&mut event.stacks);
+            event.counted = hits;
+            event.flooded = if stacks > most * FLOOD {
+                event.flooded + 1
+            } else {
+                0
+            };
+            if event.flooded == FLOODED {
+                for fd in event.descriptors() {
+                    // SAFETY: no argument. It reaches what was inherited, too.
+                    unsafe { perf::ioctls::DISABLE(fd.as_raw_fd(), 0) };
+                }
+            }
+            let gap = event.gap();
+            if (gap / 2 + 1..gap * 2).contains(&wanted) {
+                continue;
+            }
+            // Who is born from now on inherits the new gap, and has a higher number.
+            let Some(first) = newest(*cpu) else { continue };
+            event.gaps.push(Gap {
+                since_ns: clock::now(),
+                first,
+                hits: wanted,
+            });
+            for fd in event.descriptors() {
+                // SAFETY: the ioctl reads one u64 that outlives the call. A refusal leaves the old gap.
+                unsafe { perf::ioctls::PERIOD(fd.as_raw_fd(), &raw const wanted as u64) };
+            }
+        }
+    }
+
+    /// Takes what the rings hold, in no order.
+    pub fn take(&mut self) -> Vec<(u64, Record)> {
+        let Hits {
+            rings, ids, lost, ..
+        } = self;
+        let mut taken = Vec::new();
+        for (_, ring) in rings {
+            ring.drain(
+                |kind, misc, body| match records::parse(kind, misc, body, ids) {
+                    Some((_, Record::Lost(n))) => *lost += n,
+                    record => taken.extend(record),
+                },
+            );
+        }
+        taken
+    }
+
+    /// Descriptors that become readable when a ring is half full.
+    pub fn descriptors(&self) -> impl Iterator<Item = &OwnedFd> {
+        self.rings.iter().map(|(_, ring)| ring.event())
+    }
+
+    /// Bytes of the rings.
+    pub fn bytes(&self) -> u64 {
+        self.rings.iter().map(|(_, ring)| ring.bytes()).sum()
+    }
+}
+
+/// A gap of about `hits`, which no short pattern of hits divides.
+fn gap_for(hits: u64) -> u64 {
+    let shares = |n: &u64| [2u64, 3, 5, 7].iter().any(|p| n.is_multiple_of(*p));
+    (hits.max(1)..).find(|n| !shares(n)).unwrap_or(1)
+}
+
+/// The number that the kernel gives to an event now.
+fn newest(cpu: u32) -> Option<u64> {
+    let mut a = attributes(b::PERF_COUNT_SW_DUMMY);
+    a.set_disabled(1);
+    a.set_exclude_kernel(1);
+    let event = open(&mut a, 0, cpu).ok()?;
+    let mut id = 0u64;
+    // SAFETY: a perf event of ours, and the number is written to `id`.
+    let done = unsafe { perf::ioctls::ID(event.as_raw_fd(), &raw mut id) };
+    (done >= 0).then_some(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_short_pattern_divides_a_gap() {
+        assert_eq!([0, 1, 2, 100, 1000].map(gap_for), [1, 1, 11, 101, 1003]);
+    }
+}

@@ -1,0 +1,249 @@
+//! Stacks of running threads: what was copied of them, and what is read from the threads themselves.
+//!
+//! A sample has the registers and some of the stack as they were. Callers further down are read right after,
+//! and so are Python's frames, which lie elsewhere: the thread goes on meanwhile. What it has run for since,
+//! its switch records tell, so that one that was put off its CPU is as good as one that stands still.
+
+use std::cell::Cell;
+
+use rustc_hash::FxHashMap;
+use wallscope_model::StackEnd;
+use wallscope_unwind::{
+    native::{End, FrameWord},
+    runtime::Role,
+};
+
+use super::{
+    Record, Running,
+    ran_since::{FRESH, Since},
+};
+use crate::{
+    backend::proc::poller::Looker, clock, session::cost::thread_cpu_ns, target::read_memory,
+};
+
+/// Bytes at the end of what was copied of a stack that must be unchanged for its callers to be so.
+const SEAM: usize = 512;
+/// No stack is deeper, bytes: what is read beyond is none.
+const DEEPEST: u64 = 1 << 30;
+
+/// The same for another stack, from which it came to the one that was copied, to be as it was.
+const ELSEWHERE: u64 = 100_000;
+/// The same for it to be where it was, if it has left its CPU by its own will since.
+const AT_ONCE: u64 = 200_000;
+/// The same for what it runs now to be as good as what it ran then, if it has not.
+const STILL: u64 = 20_000_000;
+
+impl Looker {
+    /// At `now` something has to be read at once of a thread that was sampled on `cpu`.
+    pub fn reads_at_once(&mut self, cpu: Option<u32>, now: u64) {
+        self.attention.needed(now);
+        self.nearby.read_from(cpu, now);
+    }
+
+    /// At `now` a look that was due at `due` begins.
+    pub fn stay_near(&mut self, now: u64, due: u64) {
+        match self.attention.is_needed(now) {
+            true => self.nearby.look(now, due),
+            false => self.nearby.leave(),
+        }
+    }
+
+    /// Reads what Python keeps elsewhere than on the stack, of threads that were sampled just now: it
+    /// goes on, so that comes before all else.
+    pub(super) fn read_running(&mut self, records: &mut [(u64, Record)]) {
+        let mut since: FxHashMap<u32, Since> = FxHashMap::default();
+        let now = clock::now();
+        for (time, record) in records.iter_mut().rev() {
+            match record {
+                Record::In { tid, .. } => since.entry(*tid).or_insert(Since::until(now)).got(*time),
+                Record::Out { tid, preempted, .. } => {
+                    since
+                        .entry(*tid)
+                        .or_insert(Since::until(now))
+                        .left(*time, *preempted);
+                }
+                // What it ran then nobody knows any more.
+                Record::Leaving { thread, .. }
+                    if self.processes.managed().is_interpreted(thread.pid) => {}
+                Record::Sample(r) | Record::Leaving { thread: r, .. } => {
+                    let since = since.get(&r.tid).copied().unwrap_or(Since::until(now));
+                    let moved = since.moved(*time, now);
+                    r.moved = Some(moved);
+                    let managed = self.processes.managed();
+                    let Some(subject) = managed.subject(&mut self.managed, r.pid, r.tid) else {
+                        continue;
+                    };
+                    self.reads_at_once(r.cpu, now);
+                    let cpu = thread_cpu_ns();
+                    let ran_ns = moved.by(clock::now());
+                    if ran_ns <= if since.by_its_will { AT_ONCE } else { STILL } {
+                        r.managed = self.managed.read_running(subject);
+                        r.late = ran_ns > FRESH;
+                    }
+                    match r.managed {
+                        Some(_) => {
+                            self.tally.read += 1;
+                            self.tally.read_after_ns += ran_ns;
+                        }
+                        None => self.tally.unread += 1,
+                    }
+                    self.sampling_ns += thread_cpu_ns() - cpu;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The index of the stack of a thread that was seen running at `time`.
+    pub fn running(&mut self, r: &Running, time: u64, now: u64) -> u32 {
+        let (frames, end) = self.stack_of(r, time, now);
+        let whose = self.processes.whose(r.pid, time, &frames);
+        let managed = r.managed.as_ref();
+        let managed = managed.filter(|m| self.processes.managed().interprets(m.pid, &frames));
+        let Some(m) = managed else {
+            return self.samples.stack(whose, frames, Box::default(), end);
+        };
+        let roles = self.processes.managed().roles(m.pid, &frames);
+        let inner = roles.iter().position(|role| *role == Role::Interpreter);
+        // What the interpreter called then it may not call for what it runs now.
+        let from = inner.filter(|_| r.late).unwrap_or(0);
+        self.processes.managed_mut().name(m);
+        let (words, end) = (m.words.clone(), m.end_with(end));
+        self.samples
+            .stack(whose, frames[from..].to_vec(), words, end)
+    }
+
+    /// The stack of a thread of which registers and some stack were copied at `time` while it ran.
+    pub fn stack_of(&mut self, r: &Running, time: u64, now: u64) -> (Vec<FrameWord>, StackEnd) {
+        let stack = self.unwind_running(r, time);
+        let new = matches!(stack.1, StackEnd::NoMapping | StackEnd::TableNotLoaded);
+        if new && self.remap(r.pid, now) {
+            return self.unwind_running(r, time);
+        }
+        stack
+    }
+
+    fn unwind_running(&mut self, r: &Running, time: u64) -> (Vec<FrameWord>, StackEnd) {
+        let mut beyond = false;
+        let at_once = Cell::new(false);
+        let mut deeper = Deeper {
+            until: time + FRESH,
+            same: None,
+        };
+        let tables = self.processes.files().tables();
+        let stack = self.unwinder.unwind_copy(
+            tables,
+            r.pid,
+            &r.registers,
+            usize::MAX,
+            |address, to| {
+                let n = match address < r.end() {
+                    true if r.is_below(address) => {
+                        at_once.set(true);
+                        elsewhere(r, address, to)
+                    }
+                    true if r.is_not_copied(address) => {
+                        at_once.set(true);
+                        match deeper.read(r, address, to) {
+                            0 => r.read(address, to),
+                            n => n,
+                        }
+                    }
+                    true => r.read(address, to),
+                    false => {
+                        at_once.set(true);
+                        deeper.read(r, address, to)
+                    }
+                };
+                beyond |= n == 0 && (r.end()..r.end().saturating_add(DEEPEST)).contains(&address);
+                n
+            },
+            // What a VM keeps about its code, as it is now.
+            |address, to| {
+                at_once.set(true);
+                read_memory(r.pid, address, to)
+            },
+            |address, to| read_memory(r.pid, address, to),
+        );
+        if at_once.get() {
+            self.reads_at_once(r.cpu, clock::now());
+        }
+        let words: Vec<u64> = stack.frames.iter().map(|w| w.0).collect();
+        self.processes.managed_mut().name_walked(&words, r.pid);
+        let end = if beyond && stack.end == End::Unreadable {
+            StackEnd::WindowEnd
+        } else {
+            stack.end.into()
+        };
+        (stack.frames, end)
+    }
+}
+
+/// The part of a stack that was not copied, read from the thread itself: the callers of what was copied,
+/// if the last of that is still the same, and the sample was taken just now. What has been left since stays
+/// on the stack for a while.
+struct Deeper {
+    /// Later than this, ns, it says nothing.
+    until: u64,
+    same: Option<bool>,
+}
+
+impl Deeper {
+    fn read(&mut self, r: &Running, address: u64, to: &mut [u8]) -> usize {
+        let same = *self.same.get_or_insert_with(|| {
+            let tail = &r.stack[r.stack.len().saturating_sub(SEAM)..];
+            let mut now = [0u8; SEAM];
+            let now = &mut now[..tail.len()];
+            let at = r.end() - tail.len() as u64;
+            !tail.is_empty() && read_memory(r.tid, at, now) == now.len() && now == tail
+        });
+        match same && clock::now() <= self.until {
+            true => read_memory(r.tid, address, to),
+            false => 0,
+        }
+    }
+}
+
+/// What is not on the stack that was copied, read from the thread itself: of a goroutine, say, that runs on
+/// the stack of its thread for a moment. Only if it has hardly run since.
+fn elsewhere(r: &Running, address: u64, to: &mut [u8]) -> usize {
+    let moved = r.moved.as_ref();
+    match moved.is_some_and(|m| m.by(clock::now()) <= ELSEWHERE) {
+        true => read_memory(r.tid, address, to),
+        false => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn callers_are_read_where_what_was_copied_is_unchanged_and_new() {
+        let mut own = vec![7u8; 4096];
+        let sp = own.as_ptr() as u64;
+        let mut r = Running {
+            pid: std::process::id(),
+            tid: std::process::id(),
+            period_ns: 0,
+            cpu: None,
+            user_mode: true,
+            registers: wallscope_unwind::native::Registers::default(),
+            stack: own[..1024].to_vec(),
+            below: Vec::new(),
+            managed: None,
+            late: false,
+            moved: None,
+        };
+        r.registers.general[7] = sp;
+        own[2048] = 9;
+        let deeper = |until| Deeper { until, same: None };
+        let mut to = [0u8; 8];
+        let read = deeper(u64::MAX).read(&r, sp + 2048, &mut to);
+        assert_eq!((read, to[0]), (8, 9));
+        assert_eq!(deeper(0).read(&r, sp + 2048, &mut to), 0, "long ago");
+        own[1000] = 8;
+        std::hint::black_box(&own);
+        assert_eq!(deeper(u64::MAX).read(&r, sp + 2048, &mut to), 0, "changed");
+    }
+}

@@ -1,0 +1,115 @@
+//! For how long a thread has run since it was sampled.
+
+/// What a thread has run for since its sample, ns, for its native frames to go with what it runs now.
+pub(super) const FRESH: u64 = 1_000_000;
+
+/// What records say of a thread after one of its samples, read backwards.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Since {
+    /// Until when it was on a CPU, while it was.
+    on_until: Option<u64>,
+    ran_ns: u64,
+    /// It left its CPU to wait for something.
+    pub by_its_will: bool,
+    /// Its last record says that it has no CPU.
+    off: Option<bool>,
+}
+
+impl Since {
+    /// Nothing: it was on its CPU until `now`.
+    pub fn until(now: u64) -> Since {
+        Since {
+            on_until: Some(now),
+            ran_ns: 0,
+            by_its_will: false,
+            off: None,
+        }
+    }
+
+    /// It got a CPU.
+    pub fn got(&mut self, time: u64) {
+        let until = self.on_until.take();
+        self.ran_ns += until.map_or(0, |until| until.saturating_sub(time));
+        self.off.get_or_insert(false);
+    }
+
+    /// It left its CPU.
+    pub fn left(&mut self, time: u64, preempted: bool) {
+        self.on_until = Some(time);
+        self.by_its_will |= !preempted;
+        self.off.get_or_insert(true);
+    }
+
+    /// For how long it has run since a sample, ns.
+    fn ran_since(&self, time: u64) -> u64 {
+        self.ran_ns + self.on_until.map_or(0, |until| until.saturating_sub(time))
+    }
+
+    /// What that says at `now` of a sample at `time`.
+    pub fn moved(&self, time: u64, now: u64) -> Moved {
+        Moved {
+            ran_ns: self.ran_since(time),
+            at: now,
+            off: self.off == Some(true),
+        }
+    }
+}
+
+/// For how long a thread had run after its sample when that was taken from the ring.
+#[derive(Clone, Copy, Debug)]
+pub struct Moved {
+    ran_ns: u64,
+    /// When that was.
+    at: u64,
+    /// It had no CPU then.
+    off: bool,
+}
+
+impl Moved {
+    /// At most so long it has run by now, ns.
+    pub fn by(&self, now: u64) -> u64 {
+        let since = now.saturating_sub(self.at);
+        // Whoever was put off for our sake may have another CPU by then.
+        self.ran_ns + if self.off && since < FRESH { 0 } else { since }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_off_its_cpu_does_not_go_on() {
+        // Sampled at 100, put off at 130, on again at 900, and so until 950.
+        let mut since = Since::until(950);
+        assert_eq!((since.ran_since(900), since.ran_since(0)), (50, 950));
+        since.got(900);
+        since.left(130, true);
+        assert_eq!((since.ran_since(100), since.by_its_will), (80, false));
+        since.got(90);
+        since.left(40, false);
+        assert_eq!((since.ran_since(20), since.by_its_will), (110, true));
+    }
+
+    #[test]
+    fn another_stack_is_read_while_its_thread_has_hardly_run() {
+        let moved = |off| Moved {
+            ran_ns: 40,
+            at: 1_000,
+            off,
+        };
+        // One that stands still for our sake has not gone on, for a while.
+        assert_eq!((moved(false).by(1_500), moved(true).by(1_500)), (540, 40));
+        assert_eq!(moved(true).by(1_000 + FRESH), 40 + FRESH);
+        let mut since = Since::until(950);
+        assert!(!since.moved(900, 950).off);
+        since.left(130, true);
+        assert!(since.moved(100, 950).off);
+        assert_eq!(since.moved(100, 950).by(960), 30);
+        // It has a CPU again.
+        let mut since = Since::until(950);
+        since.got(900);
+        since.left(130, true);
+        assert!(!since.moved(100, 950).off);
+    }
+}

@@ -1,0 +1,135 @@
+//! Looking for the stacks of threads that were woken and wait for a CPU (see [`super::queued`]).
+
+use wallscope_model::StackEnd;
+use wallscope_unwind::native::FrameWord;
+
+use super::{
+    Course,
+    queued::{FOLLOWED, Place, Queued, told_apart},
+};
+use crate::{
+    backend::proc::{
+        poller::Looker,
+        waiting::{Pages, Where},
+    },
+    clock,
+};
+
+impl Looker {
+    /// A look at `at` at a thread whose wait a look has seen into already: whether it was woken since.
+    pub(in crate::backend) fn see_again(&mut self, index: usize, at: u64, late: bool) {
+        let t = &mut self.watch.threads[index];
+        let Some(begin) = t.course.as_ref().and_then(Course::off_since) else {
+            return;
+        };
+        let woken = t.queued.is_some_and(|q| q.at >= begin);
+        let followed = at.saturating_sub(begin) <= FOLLOWED * self.spacing_ns;
+        let Some(sight) = t.sight.as_mut().filter(|s| !s.left) else {
+            return;
+        };
+        if !woken && !followed {
+            sight.left = true;
+            return;
+        }
+        let mut buffer = [0u8; 256];
+        let runs =
+            (t.place(&mut buffer)).is_ok_and(|text| Where::parse(text) == Some(Where::Running));
+        if runs && !t.shares_our_cpu() {
+            let queued = Queued {
+                at,
+                read: at,
+                stack: None,
+                ns: self.spacing_ns,
+                late,
+            };
+            t.meet(begin, queued);
+        }
+    }
+
+    /// A look at `at` at a thread that is on a CPU or waits for one, and whose wait before that nobody has seen.
+    pub(in crate::backend) fn see_queued(&mut self, index: usize, at: u64, late: bool) {
+        let t = &mut self.watch.threads[index];
+        let Some(course) = &t.course else { return };
+        if course.is_put_off() || t.places.is_empty() {
+            return;
+        }
+        // By its records it may be that it has not even begun to wait.
+        let begin = course.off_since().unwrap_or(at);
+        let mut queued = Queued {
+            at,
+            read: at,
+            stack: None,
+            ns: self.spacing_ns,
+            late,
+        };
+        if t.queued.is_none_or(|q| q.at < begin) {
+            let Some(times) = self.crowd.meet() else {
+                return;
+            };
+            queued.ns *= times;
+            (queued.read, queued.stack) = self.stack_of_queued(index);
+        }
+        let t = &mut self.watch.threads[index];
+        if !t.shares_our_cpu() {
+            t.meet(begin, queued);
+        }
+    }
+
+    /// The one stack of a thread that stands where it was seen to wait before, and when it had been read.
+    pub(in crate::backend) fn stack_of_queued(&mut self, index: usize) -> (u64, Option<u32>) {
+        let t = &self.watch.threads[index];
+        let (pid, tid) = (t.pid, t.tid);
+        // What must be of one moment comes first.
+        let copy = |p: &Place| (*p, Pages::copy(pid, tid, p.sp, p.pc, p.call));
+        let copies: Vec<(Place, Pages)> = t.places.stands().iter().map(copy).collect();
+        let mut read = clock::now();
+        let tables = self.processes.files().tables();
+        let mut found: Option<(Place, Vec<FrameWord>, StackEnd)> = None;
+        for (stands, mut pages) in copies {
+            let stack = pages.unwind(&mut self.unwinder, tables);
+            if stack.again {
+                read = clock::now();
+            }
+            let t = &self.watch.threads[index];
+            let Some(place) = t
+                .places
+                .like(&stands, told_apart(stack.frames.iter().map(|w| w.0)))
+            else {
+                continue;
+            };
+            if (found.as_ref()).is_some_and(|(known, ..)| known.stack != place.stack) {
+                return (read, None);
+            }
+            found = Some((place, stack.frames, stack.end));
+        }
+        let Some((place, frames, end)) = found else {
+            return (read, None);
+        };
+        let managed = self.processes.managed();
+        if !managed.interprets(pid, &frames) {
+            return (read, Some(place.stack));
+        }
+        // What the interpreter runs may be something else than then.
+        let managed = managed.read(&mut self.managed, pid, tid, &frames);
+        read = clock::now();
+        let stack = managed.map(|m| {
+            self.processes.managed_mut().name(&m);
+            let whose = self.processes.whose(pid, read, &frames);
+            let end = m.end_with(end);
+            self.samples.stack(whose, frames, m.words, end)
+        });
+        (read, stack)
+    }
+
+    /// A wait from `begin` to `end` was over: what looks at it saw after the thread had been woken, if any
+    /// did, stands for its waiting for a CPU. `seen`: the stack, if an earlier look saw that.
+    pub(super) fn was_queued(&mut self, index: usize, begin: u64, end: u64, seen: Option<u32>) {
+        let t = &mut self.watch.threads[index];
+        let queued = t.queued.take_if(|q| q.at < end);
+        let Some(q) = queued.filter(|q| q.at >= begin) else {
+            return;
+        };
+        let found = q.stack.filter(|_| q.read < end);
+        (self.samples.queueing).queued(seen.or(found), q.ns, q.late);
+    }
+}

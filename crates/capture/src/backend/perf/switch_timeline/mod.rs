@@ -1,0 +1,590 @@
+//! A thread's time by its switches.
+//!
+//! Each record ends an interval and begins another: on a CPU, put off it, or off it by its own will.
+//! All three are exact and owe nothing to the scheduler's counters. The counters are read beside
+//! them now and then and serve for three things: they tell how much of the time off the CPU was
+//! spent waiting for it after the wake-up, of which there is no record; they tell, by counting how
+//! often the thread was put on a CPU, whether records are missing; and where some are, they replace
+//! what the records say of that stretch, which is reported as repaired.
+//!
+//! A thread that was there before its events were opened is in a state that only its first record
+//! tells, or the first look at the counters.
+
+use wallscope_model::Slices;
+use wallscope_procfs::process::SchedStat;
+
+use crate::backend::proc::{thread_ledger::Book, time_kind::Kind};
+
+mod schedstat_reconcile;
+mod switch_record_latency;
+
+pub use switch_record_latency::Lag;
+
+/// What a record says of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// It got a CPU.
+    In,
+    /// It left its CPU.
+    Out {
+        /// It would have gone on.
+        preempted: bool,
+    },
+    /// It ended.
+    End,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    Unknown,
+    OnCpu,
+    PutOff,
+    Queued,
+    Off,
+}
+
+/// What was booked since the counters were read last, ns.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stretch {
+    on_cpu: u64,
+    /// Waiting for a CPU, as the records know it.
+    waiting: u64,
+    off: u64,
+    /// Times it was put on a CPU, having been off it by its own will.
+    ins: u64,
+    /// The same, having waited for it as the records know.
+    ins_waited: u64,
+}
+
+/// See the top of this file. Times are ns on the recording's clock.
+#[derive(Clone, Debug)]
+pub struct Course {
+    at: At,
+    /// When the present state began.
+    begun: u64,
+    /// Up to when it is booked.
+    booked: u64,
+    last: SchedStat,
+    checked_ns: u64,
+    /// A reading of the counters that has not been compared yet, and when it was made.
+    reading: Option<(u64, SchedStat)>,
+    /// Nothing beyond the last reading is to be booked.
+    closing: bool,
+    stretch: Stretch,
+    lag: Lag,
+    /// Times on a CPU that the counter has and the records have not.
+    missing: i64,
+    /// Waiting that the counter has and the books have not, ns.
+    owed: i64,
+    lossy: bool,
+    /// Totals are the counters'.
+    by_counters: bool,
+    moved: bool,
+    /// Checks in a row at which it had run without any record.
+    silent: u32,
+    /// Times it left the CPU by its own will.
+    pub voluntary: u64,
+    /// Times it was put off the CPU.
+    pub involuntary: u64,
+    /// Both of late: how often it left the CPU by its own will, and was put off it.
+    lately: [u32; 2],
+    /// Time that was taken from the counters, ns.
+    pub repaired_ns: u64,
+    /// Time on a CPU that the records have and the counter has not, ns.
+    beyond: i64,
+    /// Time off the CPU until its first turn; `None`: that has come.
+    before_turn: Option<u64>,
+    /// Waiting that the counter has from before the records began, ns.
+    pub waited_before_ns: u64,
+}
+
+/// After so many checks in which a thread ran and nothing was recorded of it, its records have stopped.
+const DEAF: u32 = 3;
+/// Put off its CPU less often than once in so many switches, a thread is hardly ever.
+const MANY: u32 = 16;
+/// Switches by its own will that are enough to say so.
+const KNOWN: u32 = 256;
+
+impl Course {
+    /// Begins at `now`, in a state that is not known, when the counters stood at `books`.
+    pub fn joined(now: u64, books: SchedStat) -> Course {
+        Course {
+            at: At::Unknown,
+            begun: now,
+            booked: now,
+            last: books,
+            checked_ns: now,
+            reading: None,
+            closing: false,
+            stretch: Stretch::default(),
+            lag: Lag::default(),
+            missing: 0,
+            owed: 0,
+            lossy: false,
+            by_counters: false,
+            moved: true,
+            silent: 0,
+            voluntary: 0,
+            involuntary: 0,
+            lately: [0; 2],
+            repaired_ns: 0,
+            beyond: 0,
+            before_turn: Some(0),
+            waited_before_ns: 0,
+        }
+    }
+
+    /// The counters make its totals, and the records divide them.
+    pub fn by_counters(self) -> Course {
+        Course {
+            by_counters: true,
+            ..self
+        }
+    }
+
+    /// Begins with the thread's birth: it waits for a CPU.
+    pub fn born(now: u64) -> Course {
+        Course {
+            at: At::Queued,
+            ..Course::joined(now, SchedStat::default())
+        }
+    }
+
+    /// Begins at `now` with a thread that is blocked, when the counters stood at `books`.
+    pub fn waiting(now: u64, books: SchedStat) -> Course {
+        Course {
+            at: At::Off,
+            ..Course::joined(now, books)
+        }
+    }
+
+    /// Begins with a thread that is on a CPU at `now`.
+    pub fn running(now: u64) -> Course {
+        Course {
+            at: At::OnCpu,
+            ..Course::joined(now, SchedStat::default())
+        }
+    }
+
+    /// Since when it is off the CPU by its own will, if it is.
+    pub fn off_since(&self) -> Option<u64> {
+        (self.at == At::Off).then_some(self.begun)
+    }
+
+    /// The same, where nothing is to be done until the next record comes: the counters have been read and compared.
+    pub fn rests_since(&self) -> Option<u64> {
+        let settled = !self.moved && self.reading.is_none() && !self.is_deaf();
+        self.off_since().filter(|_| settled)
+    }
+
+    /// Since when it is on a CPU, if it is.
+    pub fn on_since(&self) -> Option<u64> {
+        (self.at == At::OnCpu).then_some(self.begun)
+    }
+
+    /// Whether it was put off its CPU.
+    pub fn is_put_off(&self) -> bool {
+        self.at == At::PutOff
+    }
+
+    /// For how long it has stood in line by now, ns: the scheduler's counter tells when its turn has come.
+    pub fn in_line_ns(&self) -> u64 {
+        match self.at {
+            At::PutOff | At::Queued => self.booked.saturating_sub(self.begun),
+            At::Unknown | At::OnCpu | At::Off => 0,
+        }
+    }
+
+    /// Whether it was put off its CPU in more than one of [`MANY`] switches of late.
+    pub fn is_put_off_often(&self) -> bool {
+        let [left, put_off] = self.lately;
+        put_off * MANY > left
+    }
+
+    /// Whether it has switched often enough for that to be its way.
+    pub fn is_known(&self) -> bool {
+        self.lately[0] >= KNOWN
+    }
+
+    /// It left its CPU.
+    fn note_switch(&mut self, preempted: bool) {
+        self.lately[usize::from(preempted)] += 1;
+        if self.lately.iter().sum::<u32>() > 4 * KNOWN {
+            self.lately = self.lately.map(|n| n / 2);
+        }
+    }
+
+    /// What was counted is told: the counts begin anew.
+    pub fn told(&mut self) {
+        (self.voluntary, self.involuntary, self.repaired_ns) = (0, 0, 0);
+        (self.beyond, self.waited_before_ns) = (0, 0);
+    }
+
+    /// The counters as they were compared last.
+    pub fn books(&self) -> SchedStat {
+        self.last
+    }
+
+    /// Whether anything was recorded since the counters were read last.
+    pub fn moved(&self) -> bool {
+        self.moved
+    }
+
+    /// Some records are missing: the next check believes the counters.
+    pub fn mistrust(&mut self) {
+        (self.lossy, self.moved) = (true, true);
+    }
+
+    /// Whether its records have stopped coming although it runs.
+    pub fn is_deaf(&self) -> bool {
+        self.silent >= DEAF
+    }
+
+    /// No more records will come, although it goes on.
+    pub fn deafen(&mut self) {
+        self.silent = DEAF;
+    }
+
+    /// Takes a record. Returns the interval off the CPU that it ends.
+    pub fn step(
+        &mut self,
+        book: &mut Book,
+        grid: Slices,
+        lag: &mut Lag,
+        time: u64,
+        step: Step,
+    ) -> Option<(u64, u64)> {
+        self.settle(book, grid, lag, time);
+        if self.closing && self.reading.is_none() {
+            return None;
+        }
+        let time = time.max(self.booked);
+        self.moved = true;
+        if self.at == At::Unknown {
+            self.at = match step {
+                Step::In => At::Off,
+                Step::Out { .. } | Step::End => At::OnCpu,
+            };
+        }
+        let next = match (step, self.at) {
+            // Records of two events of the same thread: said already.
+            (Step::In, At::OnCpu) | (Step::Out { .. }, At::Off | At::PutOff) => return None,
+            (Step::In, At::PutOff | At::Queued) => {
+                self.stretch.ins_waited += 1;
+                At::OnCpu
+            }
+            (Step::In, _) => {
+                self.stretch.ins += 1;
+                At::OnCpu
+            }
+            (Step::Out { preempted: true }, _) => {
+                self.involuntary += 1;
+                self.note_switch(true);
+                At::PutOff
+            }
+            (Step::Out { preempted: false }, _) => {
+                self.voluntary += 1;
+                self.note_switch(false);
+                At::Off
+            }
+            (Step::End, at) => at,
+        };
+        let ended = (self.at == At::Off).then_some((self.begun, time));
+        self.advance(book, grid, time);
+        (self.at, self.begun) = (next, time);
+        if step == Step::End {
+            self.date_back(book, grid, self.lag.or(lag));
+        }
+        if step == Step::End && self.lossy {
+            // No counter can be asked any more.
+            let s = self.stretch;
+            for (kind, ns) in [(Kind::OnCpu, s.on_cpu), (Kind::Off, s.off)] {
+                book.shift(grid, self.checked_ns, kind, Kind::Unknown, ns);
+            }
+        }
+        ended
+    }
+
+    /// Books the open interval up to `time`.
+    fn advance(&mut self, book: &mut Book, grid: Slices, time: u64) {
+        let ns = time.saturating_sub(self.booked);
+        let (kind, sum) = match self.at {
+            At::Unknown => return,
+            At::OnCpu => (Kind::OnCpu, &mut self.stretch.on_cpu),
+            At::PutOff => (Kind::PutOff, &mut self.stretch.waiting),
+            At::Queued => (Kind::Queued, &mut self.stretch.waiting),
+            At::Off => (Kind::Off, &mut self.stretch.off),
+        };
+        *sum += ns;
+        book.add(grid, self.booked, time, kind, ns);
+        self.booked = self.booked.max(time);
+        book.seen_ns = book.seen_ns.max(time);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::{perf::waits::Waits, proc::thread_ledger::Totals};
+
+    const GRID: Slices = Slices {
+        start_ns: 0,
+        width_ns: 50,
+        count: 0,
+    };
+    const OUT: Step = Step::Out { preempted: false };
+    const PUT_OFF: Step = Step::Out { preempted: true };
+
+    fn books(on_cpu: u64, run_delay: u64, timeslices: u64) -> SchedStat {
+        SchedStat {
+            on_cpu_ns: on_cpu,
+            run_delay_ns: run_delay,
+            timeslices,
+        }
+    }
+
+    fn run(course: &mut Course, steps: &[(u64, Step)], end: u64, last: SchedStat) -> Totals {
+        let (mut book, mut lag) = (Book::new(0), Lag::default());
+        for (time, step) in steps {
+            course.step(&mut book, GRID, &mut lag, *time, *step);
+        }
+        course.read(end, last, false);
+        course.settle(&mut book, GRID, &mut lag, end);
+        let totals = book.finish(&Waits::default());
+        let all = totals.on_cpu
+            + totals.woken
+            + totals.preempted
+            + totals.unknown
+            + totals.blocked.iter().sum::<u64>();
+        assert_eq!(all, end, "nothing is booked twice or left out: {totals:?}");
+        totals
+    }
+
+    #[test]
+    fn intervals_are_those_of_the_records() {
+        let mut c = Course::joined(0, books(7, 7, 7));
+        let steps = [(10, Step::In), (30, PUT_OFF), (36, Step::In), (60, OUT)];
+        // Of the first 10 ns off the CPU it waited 4 for it.
+        let t = run(&mut c, &steps, 100, books(51, 17, 9));
+        assert_eq!((t.on_cpu, t.preempted, t.woken), (44, 6, 4));
+        assert_eq!((c.voluntary, c.involuntary, c.repaired_ns), (1, 1, 0));
+        assert_eq!(c.off_since(), Some(60));
+    }
+
+    #[test]
+    fn the_first_record_tells_what_was_before() {
+        let mut c = Course::joined(0, books(0, 0, 1));
+        assert_eq!(run(&mut c, &[(40, OUT)], 50, books(40, 0, 1)).on_cpu, 40);
+        let mut c = Course::joined(0, books(0, 0, 1));
+        assert_eq!(run(&mut c, &[], 50, books(46, 0, 1)).on_cpu, 50);
+        let mut c = Course::joined(0, books(0, 0, 1));
+        assert_eq!(run(&mut c, &[], 50, books(0, 0, 1)).on_cpu, 0);
+        let mut c = Course::born(0);
+        let t = run(&mut c, &[(5, Step::In)], 50, books(45, 5, 1));
+        assert_eq!((t.woken, t.on_cpu), (5, 45));
+    }
+
+    #[test]
+    fn who_stood_in_line_before_has_only_what_was_since() {
+        let mut c = Course::joined(0, books(0, 7, 1));
+        let (mut book, mut lag) = (Book::new(0), Lag::default());
+        let mut upto = |c: &mut Course, step: Option<u64>, end, books| {
+            if let Some(time) = step {
+                c.step(&mut book, GRID, &mut lag, time, Step::In);
+            }
+            c.read(end, books, false);
+            c.settle(&mut book, GRID, &mut lag, end);
+        };
+        upto(&mut c, None, 20, books(0, 7, 1));
+        assert_eq!(c.waited_before_ns, 0);
+        upto(&mut c, Some(40), 50, books(10, 107, 2));
+        let t = book.finish(&Waits::default());
+        assert_eq!((t.on_cpu, t.woken, c.waited_before_ns), (10, 40, 60));
+    }
+
+    #[test]
+    fn what_is_said_twice_counts_once() {
+        let mut c = Course::joined(0, books(0, 0, 1));
+        let steps = [(10, Step::In), (11, Step::In), (30, OUT), (31, OUT)];
+        let t = run(&mut c, &steps, 50, books(20, 0, 2));
+        assert_eq!((t.on_cpu, c.voluntary, c.repaired_ns), (20, 1, 0));
+    }
+
+    #[test]
+    fn missing_records_are_found_by_the_count_of_turns() {
+        let mut c = Course::joined(0, books(0, 0, 1));
+        let t = run(&mut c, &[(10, Step::In), (20, OUT)], 100, books(50, 0, 5));
+        assert_eq!((t.on_cpu, c.repaired_ns), (50, 40));
+        // A mistrusted stretch in which nothing is wrong changes nothing.
+        let mut c = Course::joined(0, books(0, 0, 1));
+        c.mistrust();
+        let t = run(&mut c, &[(10, Step::In), (20, OUT)], 100, books(10, 0, 2));
+        assert_eq!((t.on_cpu, c.repaired_ns), (10, 0));
+    }
+
+    #[test]
+    fn who_is_hardly_ever_put_off_is_told_by_the_latest_switches() {
+        let mut c = Course::joined(0, books(0, 0, 1));
+        (0..KNOWN - 1).for_each(|_| c.note_switch(false));
+        assert!(!c.is_known() && !c.is_put_off_often());
+        (0..KNOWN / MANY).for_each(|_| c.note_switch(true));
+        c.note_switch(false);
+        assert!(c.is_known() && !c.is_put_off_often());
+        c.note_switch(true);
+        assert!(c.is_put_off_often());
+        (0..100_000).for_each(|_| c.note_switch(false));
+        assert!(!c.is_put_off_often());
+        (0..KNOWN).for_each(|_| c.note_switch(true));
+        assert!(c.is_put_off_often());
+    }
+
+    #[test]
+    fn who_waited_all_the_time_has_lost_nothing() {
+        let mut c = Course::joined(0, books(0, 0, 1));
+        let (mut book, mut lag) = (Book::new(0), Lag::default());
+        for (time, step) in [(10, Step::In), (20, OUT)] {
+            c.step(&mut book, GRID, &mut lag, time, step);
+        }
+        let mut read = |c: &mut Course, now, on_cpu, turns| {
+            c.read(now, books(on_cpu, 0, turns), false);
+            c.settle(&mut book, GRID, &mut lag, now);
+        };
+        read(&mut c, 30, 10, 2);
+        c.mistrust();
+        read(&mut c, 40, 10, 2);
+        assert_eq!((c.off_since(), c.rests_since()), (Some(20), Some(20)));
+        // This one ran: whether it does still is not known.
+        c.mistrust();
+        read(&mut c, 50, 14, 3);
+        assert_eq!((c.off_since(), c.on_since()), (None, None));
+        let totals = book.finish(&Waits::default());
+        assert_eq!((totals.on_cpu, c.repaired_ns), (14, 4));
+    }
+
+    #[test]
+    fn time_that_the_counter_leaves_out_is_told() {
+        let mut c = Course::joined(0, books(0, 0, 1));
+        let mut book = Book::new(0);
+        c.step(&mut book, GRID, &mut Lag::default(), 0, Step::In);
+        // It had 900 of each 1,000, by the counter; once the counter was 50 late.
+        for (now, counted) in [(1_000, 900), (2_000, 1_750), (3_000, 2_700)] {
+            c.read(now, books(counted, 0, 2), false);
+            c.settle(&mut book, GRID, &mut Lag::default(), now);
+        }
+        assert_eq!((c.beyond_ns(10), c.beyond_ns(400)), (290, 0));
+        assert_eq!(
+            (book.finish(&Waits::default()).on_cpu, c.repaired_ns),
+            (3_000, 0)
+        );
+        c.told();
+        assert_eq!(c.beyond_ns(0), 0);
+    }
+
+    #[test]
+    fn records_that_stop_are_noticed() {
+        let mut c = Course::joined(0, books(0, 0, 1));
+        let mut book = Book::new(0);
+        for look in 1..=3 {
+            assert!(!c.is_deaf());
+            c.read(look * 100, books(look * 10, 0, 1 + look * 5), false);
+            c.settle(&mut book, GRID, &mut Lag::default(), u64::MAX);
+        }
+        assert!(c.is_deaf());
+        assert_eq!(book.finish(&Waits::default()).on_cpu, 30);
+    }
+
+    #[test]
+    fn a_reading_is_compared_with_the_records_of_its_own_moment() {
+        let mut c = Course::joined(0, books(0, 0, 1));
+        let mut book = Book::new(0);
+        c.step(&mut book, GRID, &mut Lag::default(), 10, Step::In);
+        // Read while it ran; what it did until then comes later.
+        c.read(60, books(40, 0, 7), true);
+        for (time, step) in [
+            (20, OUT),
+            (30, Step::In),
+            (40, OUT),
+            (50, Step::In),
+            (55, OUT),
+        ] {
+            c.step(&mut book, GRID, &mut Lag::default(), time, step);
+        }
+        c.settle(&mut book, GRID, &mut Lag::default(), 59);
+        assert_eq!(c.booked, 55);
+        c.step(&mut book, GRID, &mut Lag::default(), 70, Step::In);
+        c.step(&mut book, GRID, &mut Lag::default(), 90, OUT);
+        let t = book.clone().finish(&Waits::default());
+        assert_eq!(
+            (book.seen_ns, t.on_cpu),
+            (60, 40),
+            "of which the records had 25"
+        );
+        assert_eq!(c.repaired_ns, 15);
+    }
+
+    #[test]
+    fn few_late_records_are_dated_back_by_the_mean_of_all_threads() {
+        let mut lag = Lag::default();
+        let grid = Slices {
+            width_ns: 1_000_000,
+            ..GRID
+        };
+        let mut all = Vec::new();
+        // By its counters, one is 2,000 late at each switch, the other 4,000.
+        for late in [2_000, 4_000] {
+            let mut c = Course::joined(0, books(0, 0, 1));
+            let mut book = Book::new(0);
+            for step in [
+                (50_000, Step::In),
+                (150_000, PUT_OFF),
+                (170_000, Step::In),
+                (200_000, OUT),
+            ] {
+                c.step(&mut book, grid, &mut lag, step.0, step.1);
+            }
+            c.read(300_000, books(130_000 + 2 * late, 20_000 - late, 3), true);
+            c.settle(&mut book, grid, &mut lag, u64::MAX);
+            assert_eq!(c.repaired_ns, 0);
+            all.push(book.finish(&Waits::default()));
+        }
+        assert_eq!(lag.ns(), 3_000);
+        assert_eq!((all[0].on_cpu, all[0].preempted), (134_000, 18_000));
+        assert_eq!((all[1].on_cpu, all[1].preempted), (136_000, 17_000));
+    }
+
+    #[test]
+    fn many_late_records_are_dated_back_by_their_own_mean() {
+        // All others are 9,000 late, this one 2,000.
+        let mut lag = Lag::default();
+        lag.add(9_000_000, 1_000);
+        let grid = Slices {
+            width_ns: 1_000_000_000,
+            ..GRID
+        };
+        let mut c = Course::joined(0, books(0, 0, 1));
+        let mut book = Book::new(0);
+        for turn in 0..100 {
+            let begin = turn * 100_000;
+            c.step(&mut book, grid, &mut lag, begin + 50_000, Step::In);
+            c.step(&mut book, grid, &mut lag, begin + 70_000, OUT);
+        }
+        c.read(10_000_000, books(2_200_000, 0, 101), true);
+        c.settle(&mut book, grid, &mut lag, u64::MAX);
+        assert_eq!(
+            (book.finish(&Waits::default()).on_cpu, c.repaired_ns),
+            (2_200_000, 0)
+        );
+    }
+
+    #[test]
+    fn an_end_after_a_loss_is_unknown_back_to_the_last_look() {
+        let mut c = Course::born(0);
+        let mut book = Book::new(0);
+        c.step(&mut book, GRID, &mut Lag::default(), 0, Step::In);
+        c.step(&mut book, GRID, &mut Lag::default(), 10, OUT);
+        c.mistrust();
+        c.step(&mut book, GRID, &mut Lag::default(), 30, Step::End);
+        let t = book.finish(&Waits::default());
+        assert_eq!((t.unknown, t.on_cpu), (30, 0));
+    }
+}

@@ -1,0 +1,127 @@
+//! The scheduler's counters beside the records.
+//!
+//! Records are taken later than the counters are read. A reading is therefore kept until all records
+//! up to its moment have been taken, and compared with what they say of that very moment.
+
+use wallscope_model::Slices;
+use wallscope_procfs::process::SchedStat;
+
+use super::{At, Course, Lag};
+use crate::backend::proc::{thread_ledger::Book, time_kind::Kind};
+
+impl Course {
+    /// The counters stand at `books` at `now`. `last`: and nothing later is to be booked.
+    pub fn read(&mut self, now: u64, books: SchedStat, last: bool) {
+        self.reading = Some((now, books));
+        self.closing |= last;
+        self.moved = false;
+    }
+
+    /// All records up to `until` have been taken: compares the last reading, if it is no later.
+    pub fn settle(&mut self, book: &mut Book, grid: Slices, lag: &mut Lag, until: u64) {
+        if let Some((now, books)) = self.reading.take_if(|(now, _)| *now <= until) {
+            self.compare(book, grid, lag, now, books);
+        }
+    }
+
+    /// Time on a CPU by the records that the scheduler's counter leaves out: what the host of a virtual
+    /// machine took, and on some kernels interrupts. `tick`: for how long the counter of a running
+    /// thread may stand still, which is not that.
+    pub fn beyond_ns(&self, tick: u64) -> u64 {
+        u64::try_from(self.beyond).map_or(0, |ns| ns.saturating_sub(tick))
+    }
+
+    /// Gives each switch-in of the stretch `ns` more on the CPU, from the time just before it.
+    pub(super) fn date_back(&mut self, book: &mut Book, grid: Slices, ns: u64) {
+        let s = &mut self.stretch;
+        let mut back = |from, ins: u64| {
+            let moved = book.shift(grid, self.checked_ns, from, Kind::OnCpu, ins * ns);
+            s.on_cpu += moved;
+            moved
+        };
+        let off = back(Kind::Off, s.ins);
+        let waiting = back(Kind::PutOff, s.ins_waited);
+        s.off = s.off.saturating_sub(off);
+        s.waiting = s.waiting.saturating_sub(waiting);
+    }
+
+    /// Books all time up to `now` and compares with the counters, which then stood at `books`.
+    fn compare(
+        &mut self,
+        book: &mut Book,
+        grid: Slices,
+        lag: &mut Lag,
+        now: u64,
+        books: SchedStat,
+    ) {
+        let ran = books.on_cpu_ns.saturating_sub(self.last.on_cpu_ns);
+        let waited = books.run_delay_ns.saturating_sub(self.last.run_delay_ns);
+        let turns = books.timeslices.saturating_sub(self.last.timeslices);
+        if self.at == At::Unknown {
+            // No record has come: it did one thing all the time.
+            let all = now.saturating_sub(self.booked);
+            self.at = if ran.saturating_mul(2) > all {
+                At::OnCpu
+            } else {
+                At::Off
+            };
+        }
+        self.advance(book, grid, now);
+        let ins = self.stretch.ins + self.stretch.ins_waited;
+        self.missing += turns as i64 - ins as i64;
+        let whole = !self.lossy && self.missing <= 1;
+        if whole {
+            let late_ns = ran as i64 - self.stretch.on_cpu as i64;
+            self.lag.add(late_ns, ins);
+            lag.add(late_ns, ins);
+        }
+        self.date_back(book, grid, self.lag.or(lag));
+        let s = std::mem::take(&mut self.stretch);
+        self.silent = match (ins, turns) {
+            (0, 0) => self.silent,
+            _ if self.is_deaf() => self.silent,
+            (0, _) => self.silent + 1,
+            _ => 0,
+        };
+        if let Some(off) = &mut self.before_turn {
+            // Whoever stood in line as the records began has the whole wait in the counter, once its turn comes.
+            *off += s.off + s.waiting;
+            if turns > 0 {
+                self.waited_before_ns = waited.saturating_sub(*off);
+                self.owed -= self.waited_before_ns as i64;
+                self.before_turn = None;
+            }
+        }
+        if whole && !self.by_counters {
+            self.beyond += s.on_cpu as i64 - ran as i64;
+        }
+        if !whole || self.by_counters {
+            let (from, to, off) = if ran > s.on_cpu {
+                (Kind::Off, Kind::OnCpu, ran - s.on_cpu)
+            } else {
+                (Kind::OnCpu, Kind::Off, s.on_cpu - ran)
+            };
+            let moved = book.shift(grid, self.checked_ns, from, to, off);
+            if !self.by_counters {
+                self.repaired_ns += moved;
+            }
+        }
+        if !whole {
+            (self.missing, self.lossy) = (0, false);
+            // Whoever waited and has not had a CPU since has lost nothing.
+            if self.at != At::Off || (ran, turns, ins) != (0, 0, 0) {
+                // Which state it is in is for the next record to tell. A reading soon after could not: the counter of
+                // a thread that runs stands still for a tick.
+                (self.at, self.begun) = (At::Unknown, now);
+            }
+        }
+        self.owed += waited as i64 - s.waiting as i64;
+        if self.owed > 0 {
+            // It may have begun to wait before the last check, in the slice before this one's.
+            let since = self.checked_ns.saturating_sub(grid.width_ns);
+            let waited = book.shift(grid, since, Kind::Off, Kind::Woken, self.owed as u64);
+            self.owed -= waited as i64;
+        }
+        (self.last, self.checked_ns) = (books, now);
+    }
+}

@@ -1,0 +1,490 @@
+//! The events of all watched threads, and their rings.
+
+use std::{
+    io,
+    os::fd::{AsRawFd, OwnedFd},
+    time::{Duration, Instant},
+};
+
+use perf_event_open_sys as perf;
+use perf_event_open_sys::bindings as b;
+use rustc_hash::FxHashMap;
+
+use super::{
+    perf_attr::{RESERVED, ask_for_stack, attributes, open},
+    preempt_samples::{self, CROWD, Leaving},
+    record::{self, Record},
+};
+use crate::{
+    backend::ring::Ring,
+    period_jitter::{self, Uneven},
+};
+
+/// Data pages of one CPU's ring: with the first page just what an ordinary user may lock.
+pub const DATA_PAGES: usize = 128;
+
+/// Fewest that are worth having: some dozen samples.
+const FEWEST_PAGES: usize = 32;
+
+/// Why there is no ring.
+const NO_RING: &str = "no memory may be locked for their records (kernel.perf_event_mlock_kb)";
+
+/// So many samples of a thread at most come at the same distance. That is told where one has just come, as a
+/// distance begins anew then.
+const SAME: u32 = 32;
+
+/// Longest that records may wait for something that takes time: their rings would overflow.
+const LONGEST: Duration = Duration::from_millis(5);
+
+/// What part of a ring may fill while nobody looks at it, if it fills as fast as before.
+const FILLED: f64 = 0.125;
+
+/// Longest that rings are left alone.
+const REST: Duration = Duration::from_millis(50);
+
+/// The events of a thread.
+struct Joined {
+    /// One for each ring, in their order.
+    events: Vec<Ticks>,
+    /// Those that count its switches, if it has any.
+    leaving: Vec<OwnedFd>,
+    /// Its samples come so many times as often as others'.
+    share: f64,
+    /// Another thread has inherited them.
+    inherited: bool,
+}
+
+/// One event of a thread.
+struct Ticks {
+    event: OwnedFd,
+    /// The time between two of its samples, ns.
+    distance: u64,
+    /// How many came since that was told.
+    same: u32,
+}
+
+impl Ticks {
+    /// Tells it how far apart to have its samples from now on.
+    fn tell(&mut self, distance: u64) {
+        self.same = 0;
+        // SAFETY: the ioctl reads one u64 that outlives the call.
+        let told =
+            unsafe { perf::ioctls::PERIOD(self.event.as_raw_fd(), &raw const distance as u64) };
+        if told == 0 {
+            self.distance = distance;
+        }
+    }
+}
+
+/// The events and their rings.
+pub struct Clock {
+    rings: Vec<(u32, Ring)>,
+    /// The events that were opened for a thread by its id; those it inherited are not ours to hold.
+    events: FxHashMap<u32, Joined>,
+    /// How many more may be opened.
+    room: usize,
+    /// Records that were written while the last ones were taken.
+    held: Vec<(u64, Record)>,
+    /// When the rings were emptied last.
+    emptied: Instant,
+    /// How long they may be left alone, as fast as they filled lately.
+    rest: Duration,
+    /// Whether samples fall on the kernel too.
+    pub with_kernel: bool,
+    /// Time between two samples of a running thread that are of use, ns.
+    pub period_ns: u64,
+    /// Mean time between two samples that are made, ns.
+    told_ns: u64,
+    uneven: Uneven,
+    leaving: Leaving,
+    /// Threads whose events were refused.
+    pub left_out: u64,
+    /// Records that did not fit.
+    pub lost: u64,
+}
+
+impl Clock {
+    /// Makes a ring for each of `cpus`, of at most `pages` data pages; samples will come at `hz`.
+    /// `descriptors`: how many files may be open.
+    ///
+    /// # Errors
+    /// No event of our own is allowed, or no ring.
+    pub fn open(cpus: &[u32], hz: u32, descriptors: usize, pages: usize) -> io::Result<Clock> {
+        let mut rings = Vec::new();
+        for cpu in cpus {
+            // An event of our own thread, never switched on, that the ring hangs on: it stays
+            // whoever of the target ends.
+            let mut a = attributes(b::PERF_COUNT_SW_DUMMY);
+            a.set_disabled(1);
+            a.set_exclude_kernel(1);
+            match open(&mut a, 0, *cpu) {
+                Err(e) if e.raw_os_error() == Some(libc::ENODEV) => {}
+                event => rings.push((*cpu, ring(event?, pages)?)),
+            }
+        }
+        Ok(Clock {
+            room: descriptors.saturating_sub(RESERVED + rings.len()) / 2,
+            rings,
+            events: FxHashMap::default(),
+            held: Vec::new(),
+            emptied: Instant::now(),
+            rest: Duration::ZERO,
+            with_kernel: true,
+            period_ns: 1_000_000_000 / u64::from(hz.max(1)),
+            told_ns: 1_000_000_000 / u64::from(hz.max(1)),
+            uneven: Uneven::new(),
+            leaving: Leaving::new(hz),
+            left_out: 0,
+            lost: 0,
+        })
+    }
+
+    /// Opens the events of a thread, of which only `share` of the time is recorded: samples come more
+    /// often by as much.
+    ///
+    /// # Errors
+    /// They are not allowed, the thread is gone, or there are too many.
+    pub fn join(&mut self, tid: u32, share: f64) -> io::Result<()> {
+        if self.room < self.rings.len() {
+            return Err(io::Error::from_raw_os_error(libc::EMFILE));
+        }
+        let mean = period(self.told_ns, share);
+        let first = self.uneven.of(mean, period_jitter::OF_SAMPLES);
+        let mut events = Vec::with_capacity(self.rings.len());
+        for index in 0..self.rings.len() {
+            let cpu = self.rings[index].0;
+            let event = match self.event(tid, cpu, first) {
+                Err(e) if self.with_kernel && self.events.is_empty() && is_refusal(&e) => {
+                    self.with_kernel = false;
+                    self.event(tid, cpu, first)?
+                }
+                other => other?,
+            };
+            self.write_to(&event, index)?;
+            events.push(Ticks {
+                event,
+                distance: first,
+                same: 0,
+            });
+        }
+        self.leaving.crowd |= self.events.len() >= CROWD;
+        // Of who switches too often for a record of each, copies would cost too much as well.
+        let leaving = if share < 1.0 || self.leaving.crowd {
+            Vec::new()
+        } else {
+            let opened = self.tell_leaving(tid, events.len());
+            self.leaving.complete &= opened.is_some();
+            opened.unwrap_or_default()
+        };
+        self.room -= events.len() + leaving.len();
+        let joined = Joined {
+            events,
+            leaving,
+            share,
+            inherited: false,
+        };
+        self.events.insert(tid, joined);
+        Ok(())
+    }
+
+    /// A thread was met computing that is put off its CPU often: from now on it is sampled at switches, if it is not
+    /// yet.
+    pub fn is_put_off(&mut self, tid: u32) {
+        let lacks = |j: &&Joined| j.share >= 1.0 && j.leaving.is_empty();
+        let Some(others) = (self.events.get(&tid).filter(lacks)).map(|j| j.events.len()) else {
+            return;
+        };
+        if self.leaving.complete {
+            // It may be gone by now; of others that is no sign.
+            let leaving = self.tell_leaving(tid, others).unwrap_or_default();
+            self.room -= leaving.len();
+            if let Some(joined) = self.events.get_mut(&tid) {
+                joined.leaving = leaving;
+            }
+        }
+    }
+
+    /// A thread is hardly ever put off its CPU: it is sampled at switches no longer, unless others are who inherited
+    /// that from it.
+    pub fn stays(&mut self, tid: u32) {
+        let own = |j: &&mut Joined| !j.inherited && !j.leaving.is_empty();
+        if let Some(joined) = self.events.get_mut(&tid).filter(own) {
+            self.room += joined.leaving.len();
+            joined.leaving.clear();
+            self.leaving.selective = true;
+        }
+    }
+
+    /// Another thread has inherited the events of `tid`.
+    pub fn was_inherited(&mut self, tid: u32) {
+        if let Some(joined) = self.events.get_mut(&tid) {
+            joined.inherited = true;
+        }
+    }
+
+    /// Opens the events that count a thread's switches, beside `others`, if they can be had.
+    fn tell_leaving(&self, tid: u32, others: usize) -> Option<Vec<OwnedFd>> {
+        if !self.with_kernel || self.room < others + self.rings.len() {
+            return None;
+        }
+        let each = self.rings.iter().enumerate().map(|(index, (cpu, _))| {
+            let event = self.leaving.event(tid, *cpu)?;
+            self.write_to(&event, index).map(|()| event)
+        });
+        each.collect::<io::Result<Vec<OwnedFd>>>().ok()
+    }
+
+    fn write_to(&self, event: &OwnedFd, index: usize) -> io::Result<()> {
+        let to = self.rings[index].1.event().as_raw_fd();
+        // SAFETY: both descriptors are perf events of ours.
+        match unsafe { perf::ioctls::SET_OUTPUT(event.as_raw_fd(), to) } {
+            0.. => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// Whether threads are sampled when they are put off their CPU, but for those whose switches are too many.
+    pub fn tells_leaving(&self) -> bool {
+        self.leaving.complete
+    }
+
+    /// The same of one thread, which has events of its own.
+    pub fn tells_leaving_of(&self, tid: u32) -> bool {
+        let has = |j: &Joined| !j.leaving.is_empty();
+        self.leaving.complete && self.events.get(&tid).is_some_and(has)
+    }
+
+    /// Whether only those are that are put off often.
+    pub fn is_selective(&self) -> bool {
+        self.leaving.selective || self.leaving.crowd
+    }
+
+    /// How often at most one thread is then on one CPU, Hz.
+    pub fn leaving_hz(&self) -> u64 {
+        self.leaving.hz
+    }
+
+    /// Closes the events of a thread, and what its children inherited of them.
+    pub fn leave(&mut self, tid: u32) {
+        if let Some(events) = self.events.remove(&tid) {
+            self.room += events.events.len() + events.leaving.len();
+        }
+    }
+
+    fn event(&self, tid: u32, cpu: u32, period_ns: u64) -> io::Result<OwnedFd> {
+        let mut a = attributes(b::PERF_COUNT_SW_CPU_CLOCK);
+        // The records' trailing id must end with the time: no CPU, no id.
+        a.sample_type |= u64::from(b::PERF_SAMPLE_PERIOD);
+        ask_for_stack(&mut a);
+        a.__bindgen_anon_1.sample_period = period_ns;
+        // Each sample wakes us, if we listen: what a running thread keeps elsewhere than on the part of its
+        // stack that is copied is read at once.
+        a.__bindgen_anon_2.wakeup_events = 1;
+        a.set_inherit(1);
+        a.set_exclude_kernel((!self.with_kernel).into());
+        a.set_context_switch(1);
+        a.set_task(1);
+        a.set_mmap(1);
+        a.set_mmap2(1);
+        a.set_comm(1);
+        a.set_comm_exec(1);
+        open(&mut a, tid as i32, cpu)
+    }
+
+    /// Changes the time between samples. Events are told only of large changes, because that is a
+    /// call for each of them; for small ones, and for families of threads that share their events by inheritance and
+    /// so keep the old period, samples that come too early are left out.
+    pub fn set_period(&mut self, period_ns: u64) {
+        self.period_ns = period_ns;
+        if (self.told_ns / 2 + 1..self.told_ns * 2).contains(&period_ns) {
+            return;
+        }
+        self.told_ns = period_ns;
+        // What was inherited keeps the old one, and the kernel lets threads that are put on a CPU in turn swap their
+        // events: whose they are is not told, so they must be as far apart.
+        for joined in self.events.values_mut().filter(|j| !j.inherited) {
+            let distance = period(period_ns, joined.share);
+            joined.events.iter_mut().for_each(|e| e.tell(distance));
+        }
+    }
+
+    /// Takes what was written up to `now`, and `more`, in time order. One ring is read after the other:
+    /// what comes to the later ones meanwhile has to wait for what comes to the earlier ones.
+    pub fn drain(&mut self, more: Vec<(u64, Record)>, now: u64) -> Vec<(u64, Record)> {
+        self.held.extend(more);
+        self.take(now)
+    }
+
+    /// Takes all there is, and `more`. The events go on: stopping each would be a call for each.
+    pub fn drain_all(&mut self, more: Vec<(u64, Record)>) -> Vec<(u64, Record)> {
+        self.drain(more, u64::MAX)
+    }
+
+    /// Empties the rings if they have not been for a while, and keeps what was in them: to be called
+    /// while taking it has to wait.
+    pub fn keep_up(&mut self) {
+        if self.emptied.elapsed() > LONGEST {
+            self.hold();
+        }
+    }
+
+    /// For how long nobody needs to look at the rings, as fast as they filled lately.
+    pub fn rest(&self) -> Duration {
+        self.rest
+    }
+
+    fn hold(&mut self) {
+        let since = std::mem::replace(&mut self.emptied, Instant::now()).elapsed();
+        let mut fullest = 0.0f64;
+        let mut due = Vec::new();
+        let Clock {
+            rings,
+            held,
+            lost,
+            events,
+            uneven,
+            told_ns,
+            leaving,
+            period_ns,
+            ..
+        } = self;
+        let most = 500_000_000 / (*period_ns).max(1) * rings.len() as u64;
+        for (index, (cpu, ring)) in rings.iter_mut().enumerate() {
+            let part = ring.drain(|kind, misc, body| match record::parse(kind, misc, body) {
+                Some((time, Record::Lost(n))) => {
+                    *lost += n;
+                    held.push((time, Record::Lost(n)));
+                }
+                Some((time, Record::Sample(mut r))) => {
+                    let joined = events.get_mut(&r.tid);
+                    if let Some(ticks) = joined.and_then(|j| j.events.get_mut(index)) {
+                        // The record states the first distance, whatever it is by now.
+                        r.period_ns = ticks.distance;
+                        ticks.same += 1;
+                        if ticks.same == SAME {
+                            due.push((r.tid, index));
+                        }
+                    }
+                    r.cpu = Some(*cpu);
+                    held.push((time, Record::Sample(r)));
+                }
+                Some(record) => {
+                    held.push(record);
+                    preempt_samples::settle(held, leaving, most);
+                }
+                None => {}
+            });
+            fullest = fullest.max(part);
+        }
+        // What came in an instant says little.
+        if fullest > FILLED || since > Duration::from_millis(1) {
+            self.rest = since.div_f64((fullest / FILLED).max(1e-3)).min(REST);
+        }
+        for (tid, index) in due {
+            if let Some(joined) = events.get_mut(&tid).filter(|j| !j.inherited) {
+                let mean = period(*told_ns, joined.share);
+                joined.events[index].tell(uneven.of(mean, period_jitter::OF_SAMPLES));
+            }
+        }
+    }
+
+    fn take(&mut self, until: u64) -> Vec<(u64, Record)> {
+        self.hold();
+        let held = &mut self.held;
+        held.sort_by_key(|(time, _)| *time);
+        let later = held.split_off(held.partition_point(|(time, _)| *time <= until));
+        std::mem::replace(held, later)
+    }
+
+    /// Descriptors that become readable when a ring has a sample, or is half full.
+    pub fn descriptors(&self) -> impl Iterator<Item = &OwnedFd> {
+        self.rings.iter().map(|(_, ring)| ring.event())
+    }
+
+    /// Bytes of the rings.
+    pub fn bytes(&self) -> u64 {
+        self.rings.iter().map(|(_, ring)| ring.bytes()).sum()
+    }
+}
+
+/// The ring of an event, of at most `pages` data pages.
+///
+/// # Errors
+/// So much memory may not be locked.
+fn ring(event: OwnedFd, pages: usize) -> io::Result<Ring> {
+    Ring::map(event, pages, FEWEST_PAGES).map_err(|e| match e.raw_os_error() {
+        // The same number as that of an event that is refused.
+        Some(libc::EPERM) => io::Error::new(io::ErrorKind::OutOfMemory, NO_RING),
+        _ => e,
+    })
+}
+
+/// Time between two samples where they fall into `share` of the time.
+fn period(told_ns: u64, share: f64) -> u64 {
+    (told_ns as f64 * share) as u64
+}
+
+fn is_refusal(e: &io::Error) -> bool {
+    matches!(e.raw_os_error(), Some(libc::EACCES | libc::EPERM))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_busy_thread_of_our_own_is_sampled() {
+        let cpus = crate::cpus::online().unwrap();
+        // SAFETY: no arguments.
+        let tid = unsafe { libc::gettid() } as u32;
+        let clock = Clock::open(&cpus, 997, 1024, DATA_PAGES).and_then(|mut clock| {
+            clock.join(tid, 1.0)?;
+            Ok(clock)
+        });
+        let mut clock = match clock {
+            Ok(clock) => clock,
+            Err(e) => {
+                println!("skipped: perf events of own threads are refused: {e}");
+                return;
+            }
+        };
+        let (mut samples, mut last, mut born) = (Vec::new(), 0, false);
+        std::thread::spawn(|| {}).join().unwrap();
+        while samples.len() < 6 * SAME as usize || !born {
+            for (time, record) in clock.drain(Vec::new(), crate::clock::now()) {
+                assert!(time >= last, "in time order");
+                last = time;
+                match record {
+                    Record::Sample(r) if r.tid == tid => samples.push(r),
+                    Record::Born { parent_tid, .. } => born |= parent_tid == tid,
+                    _ => {}
+                }
+            }
+        }
+        for r in &samples {
+            assert_eq!((r.pid, r.tid), (std::process::id(), tid));
+            assert!(!r.stack.is_empty());
+        }
+        let distances: Vec<u64> = samples.iter().map(|r| r.period_ns).collect();
+        let mean = 1_000_000_000 / 997;
+        let range =
+            mean - mean / period_jitter::OF_SAMPLES..=mean + mean / period_jitter::OF_SAMPLES;
+        assert!(distances.iter().all(|d| range.contains(d)));
+        let changed = distances.windows(2).filter(|d| d[0] != d[1]).count();
+        assert!(changed >= 3, "always the same: {distances:?}");
+        clock.leave(tid);
+        assert!(clock.events.is_empty());
+    }
+
+    #[test]
+    fn more_threads_than_descriptors_are_refused() {
+        let Ok(mut clock) = Clock::open(&[0], 99, RESERVED + 1, DATA_PAGES) else {
+            println!("skipped: perf events of own threads are refused");
+            return;
+        };
+        let refused = clock
+            .join(std::process::id(), 1.0)
+            .expect_err("there is no room");
+        assert_eq!(refused.raw_os_error(), Some(libc::EMFILE));
+    }
+}

@@ -1,0 +1,136 @@
+//! Ending and beginning the turns of threads that switch very often (see [`super::switch_throttle`]).
+
+use super::{
+    Course, Ration,
+    switch_throttle::{JUDGED, TURN},
+};
+use crate::{
+    backend::proc::{counters::Counters, poller::Looker},
+    clock,
+};
+
+impl Looker {
+    /// Ends and begins the turns of threads that switch very often. Where single intervals are kept,
+    /// or births must not be missed because counts are inherited, every switch is recorded.
+    pub fn ration(&mut self, since: u64) {
+        if self.clock.is_none() || self.hits.is_some() {
+            return;
+        }
+        let turn = TURN * self.spacing_ns;
+        let (mut ended, mut due) = (Vec::new(), Vec::new());
+        let now = clock::now();
+        // Who rests does not switch.
+        for index in self.watch.awake.iter().copied() {
+            let t = &mut self.watch.threads[index];
+            if !t.alive || t.book.spans.is_some() {
+                continue;
+            }
+            match (&t.course, &mut t.ration) {
+                (Some(course), ration) => {
+                    let switches = course.voluntary + course.involuntary;
+                    let ration = ration.get_or_insert_with(|| Ration::new(now, switches));
+                    let judged = if ration.share < 1.0 { turn } else { JUDGED };
+                    if now < ration.since + judged {
+                        continue;
+                    }
+                    ration.judge(now, switches);
+                    if ration.share < 1.0 {
+                        ended.push(index);
+                    }
+                }
+                (None, Some(ration)) if ration.share < 1.0 => {
+                    if now >= ration.since + ration.pause_ns() {
+                        ration.unrecorded_ns += now.saturating_sub(ration.since);
+                        ration.since = now;
+                        due.push(index);
+                    }
+                }
+                (None, _) => {}
+            }
+        }
+        if !ended.is_empty() {
+            self.end_turns(&ended, since, now);
+        }
+        for index in due {
+            let t = &mut self.watch.threads[index];
+            (t.skip, t.sight) = (0, None);
+            self.join_one(index);
+        }
+    }
+
+    /// From here on the counters tell of these threads.
+    fn end_turns(&mut self, threads: &[usize], since: u64, now: u64) {
+        let mut closed = Vec::new();
+        for index in threads.iter().copied() {
+            let root = self.watch.threads[index].heir_of.unwrap_or(index);
+            let live = self.watch.live.iter().copied();
+            let family: Vec<usize> = live
+                .filter(|i| {
+                    let t = &self.watch.threads[*i];
+                    (*i == root || t.heir_of == Some(root)) && t.course.is_some()
+                })
+                .collect();
+            // Up to the counters' figures, records tell; what they tell of later is left out.
+            for member in family {
+                let t = &mut self.watch.threads[member];
+                let books = t.schedstat();
+                if let (Ok(books), Some(course)) = (books, &mut t.course) {
+                    course.read(clock::now(), books, true);
+                    closed.push(member);
+                }
+                t.heir_of = None;
+            }
+            if let Some(clock) = &mut self.clock {
+                clock.leave(self.watch.threads[root].tid);
+            }
+        }
+        // Who is born to one of them from now on is found by listing.
+        self.relist = true;
+        self.drain(since, now);
+        for index in closed {
+            self.watch.wake(index);
+            let t = &mut self.watch.threads[index];
+            let Some(mut course) = t.course.take() else {
+                continue;
+            };
+            course.settle(&mut t.book, self.grid, &mut self.lag, u64::MAX);
+            t.counters = Counters::new(course.books());
+            t.told_by(&course);
+            if let Some(begin) = course.off_since() {
+                let end = t.book.seen_ns;
+                self.waited(index, begin, end);
+            }
+            // The others of a family are at no fault.
+            if !threads.contains(&index) {
+                self.join_one(index);
+            }
+        }
+    }
+
+    /// Opens the events of one thread, whose time so far is the counters' to tell.
+    fn join_one(&mut self, index: usize) {
+        let Some(clock) = &mut self.clock else { return };
+        let t = &mut self.watch.threads[index];
+        let share = t.ration.map_or(1.0, |r| r.share);
+        if clock.join(t.tid, share).is_err() {
+            // It goes on by its counters.
+            clock.left_out += 1;
+            if let Some(ration) = &mut t.ration {
+                ration.share = 1.0;
+            }
+            return;
+        }
+        let now = clock::now();
+        let Ok(books) = t.schedstat() else { return };
+        t.counters.look(&mut t.book, now, books, t.doing, self.grid);
+        t.counters.settle(&mut t.book, self.grid);
+        let course = Course::joined(now, books);
+        t.course = Some(match &mut t.ration {
+            Some(ration) if ration.share < 1.0 => {
+                (ration.since, ration.switches) = (now, 0);
+                course.by_counters()
+            }
+            _ => course,
+        });
+    }
+}

@@ -1,0 +1,165 @@
+//! The state of the poller: threads under watch, their perf events if there are any, and what was seen so far.
+
+use rustc_hash::FxHashMap;
+use wallscope_model::Slices;
+use wallscope_unwind::native::{MemoryTables, Unwinder};
+
+use super::{
+    call_site_check::Calls, connections::Connections, pending_stop::Owed, round_robin::Turn,
+    samples::Samples, stop::Stopper, subreaper::Orphans, target_tracker::Watch,
+};
+use crate::{
+    backend::perf::{Attention, Clock, Crowd, Hits, Lag, Nearby},
+    session::{managed, processes::Processes},
+    syscalls,
+};
+
+/// Between two readings of a process's mappings so many times what the last took, ns, but no more than this.
+pub const REMAP: u64 = 100_000_000;
+/// So many times.
+pub const REMAP_TIMES: u64 = 50;
+/// Looks in time at a thread that are enough to do without those that came late.
+pub const ENOUGH: u32 = 20;
+
+/// Things that happened on the way, counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    /// Stacks that changed while they were read.
+    pub raced: u64,
+    /// Waits of which the reason and the innermost frame alone were seen, for that.
+    pub glimpsed: u64,
+    /// Looks left out at threads that slept.
+    pub skipped: u64,
+    /// Samples of threads that were gone before they could be listed.
+    pub strangers: u64,
+    /// Samples of running threads that came.
+    pub came: u64,
+    /// Those of them that were not left out.
+    pub counted: u64,
+    /// Rounds that came late.
+    pub late: u64,
+    /// Time in which no round came at all, though some were due, ns: we were stopped, or the machine was.
+    pub away_ns: u64,
+    /// Threads whose records stopped coming.
+    pub deaf: u64,
+    /// Running threads whose Python frames were read.
+    pub read: u64,
+    /// How long after their samples that was, summed, ns.
+    pub read_after_ns: u64,
+    /// Those whose frames could not be read, or not in time.
+    pub unread: u64,
+}
+
+/// Everything that a round of looks needs.
+pub struct Looker {
+    pub watch: Watch,
+    pub processes: Processes<MemoryTables>,
+    pub samples: Samples,
+    pub unwinder: Unwinder,
+    pub managed: managed::Reader,
+    pub calls: Calls,
+    pub interpreter_frames: bool,
+    pub table: [u8; syscalls::TABLE],
+    pub grid: Slices,
+    pub clock: Option<Clock>,
+    pub hits: Option<Hits>,
+    pub attention: Attention,
+    pub nearby: Nearby,
+    pub stopper: Option<Stopper>,
+    pub connections: Option<Connections>,
+    /// Where the target is a command, those of its processes that have lost their parents.
+    pub orphans: Option<Orphans>,
+    pub tally: Tally,
+    /// Threads that wait for a CPU, or seem to.
+    pub crowd: Crowd,
+    /// Time between two rounds as it is at present, ns.
+    pub spacing_ns: u64,
+    /// What taking samples, and waking up for them, took, CPU time, ns.
+    pub sampling_ns: u64,
+    /// Time on CPUs that samples stand for, ns.
+    pub sampled_ns: u64,
+    /// How late switches in are recorded.
+    pub lag: Lag,
+    /// Up to when all records have been taken, ns.
+    pub drained_ns: u64,
+    /// Threads may have been born unseen.
+    pub relist: bool,
+    pub(super) last_round_ns: u64,
+    /// Who of `watch.live` is to have counters read.
+    pub(super) turn: Turn,
+    /// Rounds so far: each looks at one of every so many threads.
+    pub(super) rounds: usize,
+    /// When the present round was due, ns.
+    pub(super) due_ns: u64,
+    /// The machine was slow to wake us for it.
+    pub woken_late: bool,
+    /// The last look is made because the target has ended.
+    pub(super) target_ended: bool,
+    /// Whose mappings were reviewed last, and when it is somebody's turn again, ns.
+    pub(super) reviewed: (u32, u64),
+    /// Threads whose stack is still to come.
+    pub owed: FxHashMap<u32, Owed>,
+    /// Threads that stood behind us when they were looked at.
+    pub woken: FxHashMap<u32, Owed>,
+}
+
+impl Looker {
+    /// Nobody is looked at yet; up to `room` threads' files may be kept open.
+    pub fn new(processes: Processes<MemoryTables>, grid: Slices, room: usize) -> Looker {
+        Looker {
+            watch: Watch::new(room),
+            processes,
+            samples: Samples::default(),
+            unwinder: Unwinder::new(),
+            managed: managed::Reader::default(),
+            calls: Calls::default(),
+            interpreter_frames: false,
+            table: syscalls::reasons(),
+            grid,
+            clock: None,
+            hits: None,
+            attention: Attention::default(),
+            nearby: Nearby::default(),
+            stopper: None,
+            connections: None,
+            orphans: None,
+            tally: Tally::default(),
+            crowd: Crowd::default(),
+            spacing_ns: 0,
+            sampling_ns: 0,
+            sampled_ns: 0,
+            lag: Lag::default(),
+            drained_ns: 0,
+            relist: false,
+            last_round_ns: 0,
+            turn: Turn::default(),
+            rounds: 0,
+            due_ns: 0,
+            woken_late: false,
+            target_ended: false,
+            reviewed: (0, 0),
+            owed: FxHashMap::default(),
+            woken: FxHashMap::default(),
+        }
+    }
+
+    /// The contract's name of what is used.
+    pub fn name(&self) -> &'static str {
+        if self.clock.is_some() { "perf" } else { "proc" }
+    }
+
+    /// Makes the slices twice as wide.
+    pub fn coarsen(&mut self) {
+        self.grid.width_ns *= 2;
+        self.watch.threads.iter_mut().for_each(|t| t.book.coarsen());
+        self.samples.coarsen();
+    }
+
+    /// A thread is gone.
+    pub fn ended(&mut self, index: usize) {
+        let pid = self.watch.threads[index].pid;
+        if self.watch.gone(index) {
+            self.processes.thread_gone(pid);
+        }
+    }
+}

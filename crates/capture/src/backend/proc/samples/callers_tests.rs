@@ -1,0 +1,114 @@
+//! Waits of which only the innermost frame was seen find their callers.
+
+use wallscope_model::{BlockReason, Slices, StackEnd, State, WaitSeen};
+use wallscope_unwind::native::FrameWord;
+
+use super::{Known, Look, Meant, Samples, Weight};
+use crate::{backend::perf::waits::Waits, session::address_scope::Whose};
+
+const GRID: Slices = Slices {
+    start_ns: 0,
+    width_ns: 1_000_000,
+    count: 0,
+};
+
+fn look(stack: u32, reason: BlockReason, weight: Weight, ns: u64) -> Look {
+    Look {
+        thread: 0,
+        stack,
+        state: State::Blocked,
+        reason: Some(reason),
+        part: None,
+        begin: 0,
+        end: 100,
+        ns,
+        weight,
+        seen: WaitSeen::default(),
+    }
+}
+
+#[test]
+fn callers_are_those_of_the_same_place_and_depth() {
+    let mut s = Samples::default();
+    let whose = Whose { pid: 1, code: 0 };
+    let mut stack = |words: &[u64], end| {
+        let frames = words.iter().map(|w| FrameWord(*w)).collect();
+        s.stack(whose, frames, Box::default(), end)
+    };
+    // Two ways into one function, and the function alone.
+    let (one, other) = (
+        stack(&[7, 8], StackEnd::Root),
+        stack(&[7, 9], StackEnd::Root),
+    );
+    let alone = stack(&[7], StackEnd::Lost);
+    s.stands_at(0, one, 0x100);
+    s.stands_at(0, other, 0x200);
+    let (short, long) = (14, 22);
+    let wait = |class| Meant::Wait { class, late: false };
+    let at = |sp, of| Weight::Innermost { sp, of };
+    s.add(GRID, &look(one, BlockReason::Disk, wait(short).into(), 100));
+    s.add(
+        GRID,
+        &look(other, BlockReason::Disk, wait(long).into(), 100),
+    );
+    for (sp, reason, ns) in [
+        (0x100, BlockReason::Disk, 300),
+        // Its way was seen in long waits only.
+        (0x200, BlockReason::Disk, 40),
+        // Neither of this depth nor for this reason was one seen whole.
+        (0x300, BlockReason::Disk, 5),
+        (0x100, BlockReason::Pipe, 6),
+    ] {
+        s.add(GRID, &look(alone, reason, at(sp, wait(short)), ns));
+    }
+    s.by_thread();
+    let mut waits = Waits::default();
+    waits.add(451);
+    waits.add(5_000_000);
+    let known = Known {
+        waits: &waits,
+        woken: 0,
+        preempted: 0,
+    };
+    s.settle(0, known);
+    let time = |stack, reason| {
+        let own = s.sums.iter().filter(|(k, _)| k.1 == stack);
+        own.filter(|(k, _)| k.3 == Some(reason))
+            .map(|(_, sum)| sum.ns)
+            .sum::<u64>()
+    };
+    assert_eq!(time(one, BlockReason::Disk), 400);
+    // What was long stays with who was long, and is not shared.
+    assert_eq!(time(other, BlockReason::Disk), 5_000_000 + 40);
+    assert_eq!(time(alone, BlockReason::Disk), 5);
+    assert_eq!(time(alone, BlockReason::Pipe), 6);
+}
+
+#[test]
+fn looks_at_counters_find_callers_too() {
+    let mut s = Samples::default();
+    let whose = Whose { pid: 1, code: 0 };
+    let whole = s.stack(
+        whose,
+        vec![FrameWord(7), FrameWord(8)],
+        Box::default(),
+        StackEnd::Root,
+    );
+    let alone = s.stack(whose, vec![FrameWord(7)], Box::default(), StackEnd::Lost);
+    s.stands_at(0, whole, 0x100);
+    let lost = Weight::Innermost {
+        sp: 0x100,
+        of: Meant::Own,
+    };
+    s.add(GRID, &look(whole, BlockReason::Disk, Weight::Own, 10));
+    s.add(GRID, &look(alone, BlockReason::Disk, lost, 30));
+    s.by_thread();
+    let known = Known {
+        waits: &Waits::default(),
+        woken: 0,
+        preempted: 0,
+    };
+    s.settle(0, known);
+    let sums: Vec<(u32, u64)> = s.sums.iter().map(|(k, sum)| (k.1, sum.ns)).collect();
+    assert_eq!(sums, [(whole, 40)]);
+}

@@ -1,0 +1,626 @@
+//! Who is looked at: processes, their threads, and their children as they appear.
+//!
+//! Threads are found by listing, so one that lives between two listings is never seen; its CPU time
+//! still shows in its process's clock and is reported there. Only a thread that ran can have made
+//! another or a child, so only those are asked. Where births are recorded ([`crate::backend::perf`])
+//! threads come from there, with their exact beginning and end.
+//!
+//! A child process that lives between two looks is never seen either. Its CPU time goes to the one who waited
+//! for it, by the kernel's own sum of such times, less those of children that were seen.
+//!
+//! Ids are used again: a process is the one we know only while it started when ours did, and a
+//! thread's files are kept open, which fail for good when it is gone.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::{self, File},
+    os::unix::fs::MetadataExt,
+};
+
+use rustc_hash::FxHashMap;
+use wallscope_procfs::process::{self, SchedStat};
+
+use super::{
+    spans::{self, Spans},
+    thread::{Thread, thread_stat},
+    tracked_process::{TICK, Watched, exe, is_populated},
+};
+
+/// Least time between two listings of a process's threads, ns, and what is added for each thread.
+const LIST_EVERY: u64 = 100_000_000;
+const LIST_EACH: u64 = 500_000;
+
+/// How long a birth is news, ns: until all have been looked at who sleep, and may have been at it.
+const NEWS: u64 = 200_000_000;
+
+/// Everybody.
+pub struct Watch {
+    /// By process id.
+    pub processes: BTreeMap<u32, Watched>,
+    /// Those that have not ended.
+    pub living: BTreeSet<u32>,
+    /// All threads ever seen.
+    pub threads: Vec<Thread>,
+    /// Those that are alive, as indices.
+    pub live: Vec<usize>,
+    /// Those of them that the next round looks at; the others rest.
+    pub awake: Vec<usize>,
+    /// Whether some of `live` have ended.
+    has_dead: bool,
+    ids: FxHashMap<(u32, u32), usize>,
+    /// The same of those who have ended.
+    ended: FxHashMap<(u32, u32), usize>,
+    /// Threads of the kernel that were asked for and are left out.
+    pub kernel_threads: u64,
+    newest_file: Option<File>,
+    /// The id that was given out last.
+    newest: Option<u32>,
+    /// When that was seen to have changed last.
+    born_ns: u64,
+    /// Whether single intervals of threads are kept.
+    keeps_spans: bool,
+    /// Threads whose files may still be kept open.
+    room: usize,
+}
+
+impl Watch {
+    /// Nobody yet; the files of at most `room` threads are kept open.
+    pub fn new(room: usize) -> Watch {
+        Watch {
+            processes: BTreeMap::new(),
+            living: BTreeSet::new(),
+            threads: Vec::new(),
+            live: Vec::new(),
+            awake: Vec::new(),
+            has_dead: false,
+            ids: FxHashMap::default(),
+            ended: FxHashMap::default(),
+            kernel_threads: 0,
+            newest_file: newest_file(),
+            newest: None,
+            born_ns: 0,
+            keeps_spans: false,
+            room,
+        }
+    }
+
+    /// From now on single intervals of all threads are kept.
+    pub fn keep_spans(&mut self) {
+        self.keeps_spans = true;
+        for t in &mut self.threads {
+            t.book.spans.get_or_insert_default();
+        }
+    }
+
+    /// Drops the oldest intervals of all threads until the rest becomes no more than `limit_bytes`.
+    pub fn keep_spans_within(&mut self, limit_bytes: u64) {
+        let spans = self.threads.iter_mut();
+        let mut spans: Vec<&mut Spans> = spans.filter_map(|t| t.book.spans.as_mut()).collect();
+        spans::keep_within(&mut spans, limit_bytes);
+    }
+
+    /// Takes a process in. `since`: it was not there at that time (ns on CLOCK_MONOTONIC); `None`:
+    /// it was there before the start. Whether it is new to us.
+    pub fn process(&mut self, pid: u32, since: Option<u64>, now: u64) -> bool {
+        let known = self.processes.get(&pid);
+        if known.is_some_and(|p| !p.ended) {
+            return false;
+        }
+        let Ok(stat) = process::stat(pid) else {
+            return false;
+        };
+        if known.is_some_and(|p| p.start_ticks == stat.start_ticks) {
+            return false;
+        }
+        if stat.is_kernel_thread() {
+            self.kernel_threads += 1;
+            return false;
+        }
+        let from = (stat.start_ticks, stat.parent);
+        self.admit(pid, Watched::new(pid, from, since.is_some()));
+        self.list(pid, since, now);
+        true
+    }
+
+    fn admit(&mut self, pid: u32, mut watched: Watched) {
+        watched.before = self.processes.get(&pid).map_or(0, Watched::cpu_ns);
+        self.processes.insert(pid, watched);
+        self.living.insert(pid);
+    }
+
+    /// Lists the threads of a process that it did not have at `since`.
+    fn list(&mut self, pid: u32, since: Option<u64>, now: u64) {
+        if !self.processes.get(&pid).is_some_and(|p| p.is_still(pid)) {
+            return;
+        }
+        for tid in process::threads(pid).unwrap_or_default() {
+            if !self.ids.contains_key(&(pid, tid)) {
+                self.thread(pid, tid, since, now);
+            }
+        }
+    }
+
+    /// Lists everybody's threads: those that are found were there at the start.
+    pub fn list_all(&mut self, now: u64) {
+        for pid in self.living.clone() {
+            self.list(pid, None, now);
+        }
+    }
+
+    fn thread(&mut self, pid: u32, tid: u32, since: Option<u64>, now: u64) {
+        // A leader that has ended stands in the list as long as its threads live.
+        let Some(stat) = thread_stat(pid, tid).filter(|s| !matches!(s.state, 'Z' | 'X')) else {
+            return;
+        };
+        let mut thread = Thread::new(pid, tid, stat.comm, now, self.room > 0);
+        let Ok(books) = thread.schedstat() else {
+            return;
+        };
+        match since {
+            None => {
+                thread.refresh(now);
+                thread.begin(now, books);
+            }
+            Some(since) => {
+                // Once more when it has run: it may give itself a name.
+                thread.refresh(0);
+                // What was there at the start has just been read, its children too.
+                thread.ran = true;
+                let born = birth(stat.start_ticks, books, since, now);
+                thread.rebase(born, SchedStat::default());
+            }
+        }
+        self.insert(thread);
+    }
+
+    /// Takes a thread in that was told of, with its process if that is new.
+    pub fn insert(&mut self, mut thread: Thread) -> usize {
+        if self.keeps_spans {
+            thread.book.spans.get_or_insert_default();
+        }
+        let index = self.threads.len();
+        let (pid, tid) = (thread.pid, thread.tid);
+        if self.processes.get(&pid).is_none_or(|p| p.ended) {
+            let from = process::stat(pid).map_or((0, 0), |stat| (stat.start_ticks, stat.parent));
+            self.admit(pid, Watched::new(pid, from, true));
+        }
+        if let Some(p) = self.processes.get_mut(&pid) {
+            p.alive += 1;
+        }
+        self.room -= usize::from(thread.is_cached() && self.room > 0);
+        self.ids.insert((pid, tid), index);
+        self.live.push(index);
+        self.threads.push(thread);
+        self.wake(index);
+        index
+    }
+
+    /// Whether the files of one more thread may be kept open.
+    pub fn has_room(&self) -> bool {
+        self.room > 0
+    }
+
+    /// Whether somebody was born on this machine not long ago, as far as that is told.
+    pub fn has_births(&mut self, now: u64) -> bool {
+        let newest = self.newest_file.as_ref().and_then(newest_id);
+        if newest != self.newest {
+            (self.newest, self.born_ns) = (newest, now);
+        }
+        self.newest.is_some() && now < self.born_ns + NEWS
+    }
+
+    /// Finds threads and children that were not there at `since`. Returns processes that are new or
+    /// run a new program.
+    pub fn follow(&mut self, since: u64, now: u64) -> Vec<u32> {
+        let mut changed = Vec::new();
+        let mut children = Vec::new();
+        let births = self.has_births(now) || self.newest.is_none();
+        for index in &self.live {
+            let t = &mut self.threads[*index];
+            if !std::mem::take(&mut t.ran) {
+                t.has_not_run(now);
+                continue;
+            }
+            t.has_run(now);
+            // Records tell whom it has made since, if it had them all the time.
+            let tells = t.is_recorded();
+            let told = std::mem::replace(&mut t.tells_births, tells);
+            if !births || (told && tells) {
+                continue;
+            }
+            children.extend(children_of(t.pid, t.tid));
+        }
+        for pid in self.living.clone() {
+            let Some(p) = self.processes.get_mut(&pid) else {
+                continue;
+            };
+            let links = p
+                .task
+                .as_ref()
+                .and_then(|t| t.metadata().ok())
+                .map(|m| m.nlink());
+            let Some(links) = links else { continue };
+            let ran = p.tick(pid);
+            if ran {
+                let exe = exe(pid);
+                if exe.is_some() && exe != p.exe {
+                    p.exe = exe;
+                    changed.push(pid);
+                }
+            }
+            // The kernel adds up all threads for it. Whom nobody saw was born not long ago.
+            if births && ran && now >= p.reaped_read_ns + LIST_EVERY + LIST_EACH * p.alive as u64 {
+                p.reaped_read_ns = now;
+                p.count_children(pid);
+            }
+            // A list of many threads is dear: without a sign that it has changed, less often.
+            let due = p.listed_ns + LIST_EVERY + LIST_EACH * p.alive as u64;
+            if links != p.links || (births && ran && now >= due) {
+                (p.links, p.listed_ns) = (links, now);
+                self.list(pid, Some(since), now);
+            }
+        }
+        while let Some(child) = children.pop() {
+            let known = self.threads.len();
+            // Whoever starts us does not have us measured.
+            if child != std::process::id() && self.process(child, Some(since), now) {
+                changed.push(child);
+                // Those that it has made already, and waits for, may be gone by the next search.
+                let new = self.threads[known..].iter();
+                children.extend(new.flat_map(|t| children_of(t.pid, t.tid)));
+            }
+        }
+        changed
+    }
+
+    /// The next round looks at a thread, which may have rested.
+    pub fn wake(&mut self, index: usize) {
+        if !std::mem::replace(&mut self.threads[index].awake, true) {
+            self.awake.push(index);
+        }
+    }
+
+    /// The same of everybody.
+    pub fn wake_all(&mut self) {
+        for number in 0..self.live.len() {
+            self.wake(self.live[number]);
+        }
+    }
+
+    /// Leaves those out who have ended.
+    pub fn leave_out_dead(&mut self) {
+        if std::mem::take(&mut self.has_dead) {
+            self.live.retain(|index| self.threads[*index].alive);
+        }
+    }
+
+    /// A thread is gone. Whether it was the last one of its process.
+    pub fn gone(&mut self, index: usize) -> bool {
+        let t = &mut self.threads[index];
+        if !std::mem::take(&mut t.alive) {
+            return false;
+        }
+        self.has_dead = true;
+        self.room += usize::from(t.close());
+        let pid = t.pid;
+        self.ids.remove(&(pid, t.tid));
+        self.ended.insert((pid, t.tid), index);
+        let Some(p) = self.processes.get_mut(&pid) else {
+            return false;
+        };
+        p.alive = p.alive.saturating_sub(1);
+        // The last one that is known; threads that have not been listed yet may outlive it.
+        let is_there = p.alive == 0 && p.is_still(pid);
+        p.ended = p.alive == 0 && !(is_there && is_populated(pid));
+        if p.ended {
+            if is_there {
+                // Until its parent has asked for its end it tells what it came to.
+                p.tick(pid);
+                p.count_children(pid);
+            }
+            p.task = None;
+            self.living.remove(&pid);
+        }
+        p.ended
+    }
+
+    /// The thread with these ids, if it is known.
+    pub fn find(&self, pid: u32, tid: u32) -> Option<usize> {
+        self.ids.get(&(pid, tid)).copied()
+    }
+
+    /// The last thread with these ids that has ended.
+    pub fn find_ended(&self, pid: u32, tid: u32) -> Option<usize> {
+        self.ended.get(&(pid, tid)).copied()
+    }
+
+    /// The same for one that was heard of and may be new since `since`.
+    pub fn heard_of(&mut self, pid: u32, tid: u32, since: u64, now: u64) -> Option<usize> {
+        if self.find(pid, tid).is_none() && self.processes.get(&pid).is_some_and(|p| !p.ended) {
+            self.thread(pid, tid, Some(since), now);
+        }
+        self.find(pid, tid)
+    }
+
+    /// Reads all process clocks.
+    pub fn read_clocks(&mut self) {
+        for (pid, p) in &mut self.processes {
+            if p.alive > 0 {
+                p.tick(*pid);
+                p.count_children(*pid);
+            }
+        }
+    }
+
+    /// CPU time of children that came and went unseen, by who waited for them, ns: at least that much, as
+    /// the kernel tells it in ticks. `on_cpu`: what was seen of each process.
+    pub fn unseen_children(&self, on_cpu: &BTreeMap<u32, u64>) -> BTreeMap<u32, u64> {
+        let mut ended: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for (pid, p) in self.processes.iter().filter(|(_, p)| p.ended) {
+            ended.entry(p.parent).or_default().push(*pid);
+        }
+        let unseen = |(pid, p): (&u32, &Watched)| {
+            let seen = self.in_all(*pid, &ended, on_cpu, 0);
+            let grown = p.reaped[1].saturating_sub(p.reaped[0]);
+            (*pid, grown.saturating_sub(seen).saturating_sub(2 * TICK))
+        };
+        // The first process waits for whoever has lost its parent, and nobody knows for whom.
+        (self
+            .processes
+            .iter()
+            .filter(|(pid, _)| **pid != 1)
+            .map(unseen))
+        .filter(|(_, ns)| *ns > 0)
+        .collect()
+    }
+
+    /// What the children of `pid` that have ended came to, as far as they were seen, and theirs.
+    fn in_all(
+        &self,
+        pid: u32,
+        ended: &BTreeMap<u32, Vec<u32>>,
+        on_cpu: &BTreeMap<u32, u64>,
+        depth: u32,
+    ) -> u64 {
+        // Ids that are used again could make a circle.
+        const DEEPEST: u32 = 32;
+        let children = ended.get(&pid).filter(|_| depth < DEEPEST);
+        let whole = |child: &u32| {
+            let Some(p) = self.processes.get(child) else {
+                return 0;
+            };
+            let seen = on_cpu.get(child).copied().unwrap_or(0);
+            let own = p.clock[1].max(p.clock[0] + seen) + p.before;
+            own + p.reaped[1].max(self.in_all(*child, ended, on_cpu, depth + 1))
+        };
+        children.map_or(0, |list| list.iter().map(whole).sum())
+    }
+}
+
+/// The children that a thread has made, and that have not been waited for.
+pub(super) fn children_of(pid: u32, tid: u32) -> Vec<u32> {
+    let path = format!("/proc/{pid}/task/{tid}/children");
+    let list = fs::read_to_string(path).unwrap_or_default();
+    (list.split_ascii_whitespace().filter_map(|c| c.parse().ok())).collect()
+}
+
+/// The file that tells the id of whoever was born last on the machine, as far as this `/proc` shows it: while it
+/// stays, nobody has a new thread or child. `None`: it is not told, or by somebody else than the kernel, as inside some
+/// containers.
+fn newest_file() -> Option<File> {
+    let device = |path| fs::metadata(path).ok().map(|m| m.dev());
+    (device("/proc/loadavg")? == device("/proc")?).then(|| File::open("/proc/loadavg").ok())?
+}
+
+/// That id.
+fn newest_id(file: &File) -> Option<u32> {
+    let mut bytes = [0u8; 128];
+    let n = rustix::io::retry_on_intr(|| rustix::io::pread(file, &mut bytes[..], 0)).ok()?;
+    let text = str::from_utf8(&bytes[..n]).ok()?;
+    text.split_ascii_whitespace().next_back()?.parse().ok()
+}
+
+/// When a thread was born, as nearly as its start time (in ticks), its books, and its absence at
+/// `since` tell.
+fn birth(start_ticks: u64, books: SchedStat, since: u64, now: u64) -> u64 {
+    let clock = |id| {
+        let t = rustix::time::clock_gettime(id);
+        t.tv_sec as i64 * 1_000_000_000 + t.tv_nsec as i64
+    };
+    let asleep = clock(rustix::time::ClockId::Boottime) - clock(rustix::time::ClockId::Monotonic);
+    let tick = (start_ticks as i64)
+        .saturating_mul(10_000_000)
+        .saturating_sub(asleep)
+        .max(0) as u64;
+    let latest = now.saturating_sub(books.on_cpu_ns + books.run_delay_ns);
+    let earliest = tick.max(since).min(latest);
+    let latest = latest.min(tick.saturating_add(10_000_000)).max(earliest);
+    earliest + (latest - earliest) / 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::proc::tracked_process::process_clock;
+
+    #[test]
+    fn a_birth_lies_between_what_is_known() {
+        let now = 50_000_000_000_000;
+        let books = SchedStat {
+            on_cpu_ns: 3_000_000,
+            run_delay_ns: 1_000_000,
+            timeslices: 2,
+        };
+        let born = birth(0, books, now - 20_000_000, now);
+        assert!((now - 20_000_000..=now - 4_000_000).contains(&born));
+        // Books that say more than there was time for do not lead out of it.
+        let born = birth(u64::MAX >> 24, books, now - 1_000_000, now);
+        assert!(born <= now);
+    }
+
+    /// CPU time of all children of this process that were waited for, ns.
+    fn own_children() -> u64 {
+        // SAFETY: all bytes zero are a value of it, and it is filled in.
+        let usage = unsafe {
+            let mut usage: libc::rusage = std::mem::zeroed();
+            libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage);
+            usage
+        };
+        let ns = |t: libc::timeval| t.tv_sec as u64 * 1_000_000_000 + t.tv_usec as u64 * 1000;
+        ns(usage.ru_utime) + ns(usage.ru_stime)
+    }
+
+    #[test]
+    fn children_that_nobody_saw_are_counted_for_who_waited_for_them() {
+        let own = std::process::id();
+        let mut w = Watch::new(100);
+        // Other tests have children too: what is between the two readings is what counts.
+        let first = own_children();
+        assert!(w.process(own, None, 1));
+        let second = own_children();
+        let loops = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
+        let status = std::process::Command::new("sh")
+            .args(["-c", loops])
+            .status();
+        assert!(status.expect("sh").success());
+        let third = own_children();
+        w.read_clocks();
+        let fourth = own_children();
+        let unseen = w.unseen_children(&BTreeMap::new());
+        let unseen = unseen.get(&own).copied().unwrap_or(0);
+        let most = fourth - first;
+        let least = (third - second).saturating_sub(5 * TICK);
+        assert!(least > 0, "the loop took {} ns", third - second);
+        assert!((least..=most).contains(&unseen), "{least} {unseen} {most}");
+    }
+
+    #[test]
+    fn a_child_is_found_with_those_that_it_waits_for() {
+        if !fs::exists("/proc/thread-self/children").is_ok_and(|there| there) {
+            return println!("skipped: this kernel does not list children");
+        }
+        let mut w = Watch::new(100);
+        assert!(w.process(std::process::id(), None, 1));
+        let tree = "sh -c 'sleep 100; true'; true";
+        let mut top = (std::process::Command::new("sh").args(["-c", tree]))
+            .spawn()
+            .expect("sh");
+        let one = |pid| children_of(pid, pid).pop();
+        let sleeps = |pid: &u32| process::stat(*pid).is_ok_and(|s| s.comm == "sleep");
+        let last = loop {
+            let below = one(top.id()).and_then(one);
+            match below.filter(sleeps) {
+                Some(pid) => break pid,
+                None => std::thread::yield_now(),
+            }
+        };
+        w.threads.iter_mut().for_each(|t| t.ran = true);
+        let found = w.follow(2, 3);
+        // SAFETY: a child of a child of ours, which stays a zombie until its parent has asked.
+        unsafe { libc::kill(last as i32, libc::SIGKILL) };
+        top.wait().expect("it ends");
+        assert!(
+            found.contains(&top.id()) && found.contains(&last),
+            "{found:?}"
+        );
+    }
+
+    /// Makes a process that has the id `pid` and waits.
+    fn process_with(pid: u32) -> std::io::Result<()> {
+        // struct clone_args, up to `set_tid_size`; 32 bits of ids are what the kernel reads.
+        let id = pid as libc::pid_t;
+        let mut args = [0u64; 10];
+        args[4] = libc::SIGCHLD as u64;
+        args[8] = &raw const id as u64;
+        args[9] = 1;
+        // SAFETY: without CLONE_VM the child has its own memory; it makes system calls only. The ids
+        // outlive the call.
+        unsafe {
+            match libc::syscall(libc::SYS_clone3, &raw const args, size_of_val(&args)) {
+                -1 => Err(std::io::Error::last_os_error()),
+                0 => loop {
+                    libc::syscall(libc::SYS_prctl, libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                    libc::syscall(libc::SYS_pause);
+                },
+                _ => Ok(()),
+            }
+        }
+    }
+
+    fn end(pid: u32) {
+        // SAFETY: a child of ours, which is waited for here alone.
+        unsafe {
+            libc::kill(pid as i32, libc::SIGKILL);
+            libc::waitpid(pid as i32, std::ptr::null_mut(), 0);
+        }
+    }
+
+    #[test]
+    fn an_id_that_is_used_again_is_another_process() {
+        let first = std::process::Command::new("sleep").arg("100").spawn();
+        let mut first = first.expect("sleep");
+        let pid = first.id();
+        let mut w = Watch::new(100);
+        assert!(w.process(pid, None, 1));
+        let index = w.find(pid, pid).expect("it is listed");
+        let began = w.processes[&pid].start_ticks;
+        first.kill().unwrap();
+        first.wait().unwrap();
+        // Its files fail for good, whoever has its id by then.
+        loop {
+            match process_with(pid) {
+                Ok(()) => {}
+                Err(e) if e.raw_os_error() == Some(libc::EEXIST) => return,
+                Err(e) => return println!("skipped: no process with a chosen id: {e}"),
+            }
+            if process::stat(pid).is_ok_and(|s| s.start_ticks != began) {
+                break;
+            }
+            end(pid);
+        }
+        assert!(w.threads[index].schedstat().is_err());
+        w.gone(index);
+        w.process(pid, Some(1), 2);
+        let found = w.find(pid, pid);
+        let started = w.processes[&pid].start_ticks;
+        end(pid);
+        assert!(found.is_some_and(|i| i != index), "a thread of its own");
+        assert_ne!(started, began);
+    }
+
+    #[test]
+    fn each_birth_changes_the_newest_id() {
+        let mut w = Watch::new(100);
+        if w.newest_file.is_none() {
+            return println!("skipped: the newest id is not told here");
+        }
+        assert!(w.has_births(NEWS), "whoever was born before");
+        let before = w.newest;
+        std::thread::spawn(|| {}).join().unwrap();
+        assert!(w.has_births(3 * NEWS));
+        assert_ne!(w.newest, before);
+    }
+
+    #[test]
+    fn own_threads_and_clock_are_found() {
+        let own = std::process::id();
+        let mut w = Watch::new(100);
+        assert!(w.process(own, None, 1));
+        assert!(!w.process(own, None, 1), "known already");
+        let (tell, wait) = std::sync::mpsc::channel::<()>();
+        let (ready, is_ready) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            // SAFETY: no arguments.
+            ready.send(unsafe { libc::gettid() } as u32).unwrap();
+            wait.recv()
+        });
+        let tid = is_ready.recv().unwrap();
+        w.follow(1, 2);
+        let index = w.find(own, tid).expect("it was found");
+        assert!(process_clock(own).is_some_and(|ns| ns > 0));
+        drop(tell);
+        assert!(thread.join().unwrap().is_err());
+        assert!(!w.gone(index), "others are left");
+        assert_eq!(w.find(own, tid), None);
+    }
+}

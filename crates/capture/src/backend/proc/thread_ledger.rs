@@ -1,0 +1,300 @@
+//! One thread's time by slice and kind: what [`super::counters`] or the switch records of perf
+//! events say, put together at the end.
+//!
+//! What a thread was blocked *for* is seen at looks only, so each slice's blocked time is divided
+//! among the reasons as they were seen. Where switches are recorded, time off the CPU is exact and
+//! the part of it that was spent waiting for the CPU, after the wake-up, is taken out of it; and what
+//! was seen of waits of one length stands for all of them, as with their stacks
+//! ([`crate::backend::perf::waits`]).
+
+use std::collections::BTreeMap;
+
+use wallscope_model::{BlockReason, LedgerSlice, Slices};
+
+use super::{
+    spans::Spans,
+    time_kind::{ANY, Kind},
+};
+use crate::{backend::perf::waits::Waits, slices::spread};
+
+/// Time of one kind in one slice.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    slice: u32,
+    kind: Kind,
+    ns: u64,
+}
+
+/// See the top of this file. Times are ns on the recording's clock.
+#[derive(Clone, Debug)]
+pub struct Book {
+    /// When the thread began to exist within the window.
+    pub start_ns: u64,
+    /// Up to when its time is booked.
+    pub seen_ns: u64,
+    /// The single intervals, where they are kept.
+    pub spans: Option<Spans>,
+    entries: Vec<Entry>,
+}
+
+/// What a book says at the end, ns.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// On-CPU time.
+    pub on_cpu: u64,
+    /// Time waiting for a CPU since being woken or born, and where that is not known, all waiting
+    /// for a CPU.
+    pub woken: u64,
+    /// Time waiting for a CPU since being put off it.
+    pub preempted: u64,
+    /// Blocked time by reason.
+    pub blocked: [u64; BlockReason::COUNT],
+    /// Time of which nothing is known.
+    pub unknown: u64,
+    /// The same by slice, `context` left at 0.
+    pub slices: Vec<LedgerSlice>,
+}
+
+impl Book {
+    /// Begins at `start_ns`.
+    pub fn new(start_ns: u64) -> Book {
+        Book {
+            start_ns,
+            seen_ns: start_ns,
+            spans: None,
+            entries: Vec::new(),
+        }
+    }
+
+    /// Gives `ns` to the slices that `begin..end` covers, by their shares of it.
+    pub fn add(&mut self, grid: Slices, begin: u64, end: u64, kind: Kind, ns: u64) {
+        if let Some(spans) = &mut self.spans {
+            spans.note(begin, end, kind);
+        }
+        for (slice, part) in spread(grid, begin, end, ns) {
+            self.put(slice, kind, part);
+        }
+    }
+
+    /// Gives `ns` to one slice.
+    pub fn put(&mut self, slice: u32, kind: Kind, ns: u64) {
+        if ns == 0 {
+            return;
+        }
+        let recent = self.entries.len().saturating_sub(8);
+        let known = self.entries[recent..]
+            .iter_mut()
+            .find(|e| e.slice == slice && e.kind == kind);
+        match known {
+            Some(e) => e.ns += ns,
+            None => self.entries.push(Entry { slice, kind, ns }),
+        }
+    }
+
+    /// Moves up to `ns` of what was booked as `from` to `to`, the latest first, but nothing from
+    /// before the slice of time `since`. Returns how much it was.
+    pub fn shift(&mut self, grid: Slices, since: u64, from: Kind, to: Kind, ns: u64) -> u64 {
+        let first = (since.saturating_sub(grid.start_ns) / grid.width_ns.max(1)) as u32;
+        let (mut left, mut moved) = (ns, Vec::new());
+        for e in self.entries.iter_mut().rev() {
+            if e.slice.saturating_add(1) < first || left == 0 {
+                break;
+            }
+            if e.kind == from && e.slice >= first {
+                let part = e.ns.min(left);
+                e.ns -= part;
+                left -= part;
+                moved.push((e.slice, part));
+            }
+        }
+        for (slice, part) in moved.into_iter().rev() {
+            self.put(slice, to, part);
+        }
+        ns - left
+    }
+
+    /// The slices are twice as wide from here on.
+    pub fn coarsen(&mut self) {
+        for mut e in std::mem::take(&mut self.entries) {
+            e.slice /= 2;
+            self.put(e.slice, e.kind, e.ns);
+        }
+    }
+
+    /// What it was seen blocked for: reason, class of the wait by length, weight.
+    pub fn seen(&self) -> impl Iterator<Item = (BlockReason, u8, u64)> {
+        self.entries.iter().filter_map(|e| match e.kind {
+            Kind::Seen(reason, class) => Some((reason, class, e.ns)),
+            _ => None,
+        })
+    }
+
+    /// Has its blocked time divided by what others were seen blocked for.
+    pub fn borrow(&mut self, weights: &[u64; BlockReason::COUNT]) {
+        let Some(slice) = self.entries.first().map(|e| e.slice) else {
+            return;
+        };
+        for (reason, ns) in BlockReason::ALL.iter().zip(weights) {
+            self.put(slice, Kind::Seen(*reason, ANY), *ns);
+        }
+    }
+
+    /// Closes the books. `waits`: the lengths of all waits, where they are recorded.
+    pub fn finish(mut self, waits: &Waits) -> Totals {
+        self.weigh(waits);
+        self.entries.sort_by_key(|e| e.slice);
+        let mut seen = [0u64; BlockReason::COUNT];
+        for (reason, _, ns) in self.seen() {
+            seen[reason as usize] += ns;
+        }
+        let mut totals = Totals::default();
+        for group in self.entries.chunk_by(|a, b| a.slice == b.slice) {
+            let mut row = LedgerSlice {
+                slice: group[0].slice,
+                ..LedgerSlice::default()
+            };
+            let (mut blocked, mut woken, mut put_off) = (0, 0, 0);
+            let mut here = [0u64; BlockReason::COUNT];
+            for e in group {
+                match e.kind {
+                    Kind::OnCpu => row.on_cpu_ns += e.ns,
+                    Kind::Queued | Kind::Woken => woken += e.ns,
+                    Kind::PutOff => put_off += e.ns,
+                    Kind::Blocked | Kind::Off => blocked += e.ns,
+                    Kind::Unknown => totals.unknown += e.ns,
+                    Kind::Seen(reason, _) => here[reason as usize] += e.ns,
+                }
+            }
+            row.runnable_ns = woken + put_off;
+            let by = if here.iter().any(|ns| *ns > 0) {
+                &here
+            } else {
+                &seen
+            };
+            row.blocked = divide(blocked, by);
+            totals.on_cpu += row.on_cpu_ns;
+            totals.woken += woken;
+            totals.preempted += put_off;
+            for (sum, ns) in totals.blocked.iter_mut().zip(row.blocked) {
+                *sum += ns;
+            }
+            totals.slices.push(row);
+        }
+        totals
+    }
+
+    /// Gives the time of all waits of a class to what was seen of them.
+    fn weigh(&mut self, waits: &Waits) {
+        let mut seen: BTreeMap<u8, u64> = BTreeMap::new();
+        for (_, class, ns) in self.seen().filter(|(_, class, _)| *class != ANY) {
+            *seen.entry(class).or_default() += ns;
+        }
+        let classes: Vec<u8> = seen.keys().copied().collect();
+        let waits = waits.among(&classes);
+        for e in &mut self.entries {
+            if let Kind::Seen(_, class) = e.kind
+                && let Some(of) = seen.get(&class)
+            {
+                let all = u128::from(waits.of(class).ns);
+                e.ns = (u128::from(e.ns) * all / u128::from((*of).max(1))) as u64;
+            }
+        }
+    }
+}
+
+/// Divides `ns` by `weights`, to the nanosecond; without any weight it is `other`.
+fn divide(ns: u64, weights: &[u64; BlockReason::COUNT]) -> [u64; BlockReason::COUNT] {
+    let all: u128 = weights.iter().map(|w| u128::from(*w)).sum();
+    let mut parts = [0; BlockReason::COUNT];
+    if all == 0 {
+        parts[BlockReason::Other as usize] = ns;
+        return parts;
+    }
+    let (mut sum, mut given) = (0u128, 0u64);
+    for (part, weight) in parts.iter_mut().zip(weights) {
+        sum += u128::from(*weight);
+        let upto = (u128::from(ns) * sum / all) as u64;
+        *part = upto - given;
+        given = upto;
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::perf::waits::class;
+
+    const GRID: Slices = Slices {
+        start_ns: 0,
+        width_ns: 50,
+        count: 0,
+    };
+
+    #[test]
+    fn reasons_divide_blocked_time_as_they_were_seen() {
+        let mut b = Book::new(0);
+        b.add(GRID, 0, 100, Kind::Blocked, 80);
+        b.add(GRID, 0, 50, Kind::Seen(BlockReason::Lock, ANY), 3);
+        b.add(GRID, 0, 50, Kind::Seen(BlockReason::Pipe, ANY), 1);
+        let t = b.finish(&Waits::default());
+        assert_eq!(t.blocked[BlockReason::Lock as usize], 60);
+        assert_eq!(t.blocked[BlockReason::Pipe as usize], 20);
+        // Nothing was seen in the second slice: as in all of them.
+        assert_eq!(t.slices[1].blocked[BlockReason::Lock as usize], 30);
+    }
+
+    #[test]
+    fn what_was_seen_of_a_length_stands_for_all_waits_of_it() {
+        let mut b = Book::new(0);
+        b.add(GRID, 0, 50, Kind::Off, 50);
+        let (short, long) = (class(20_000), class(5_000_000));
+        // Of one in ten of the short ones a look told something, of the long ones of all.
+        for (reason, class, ns) in [
+            (BlockReason::Disk, short, 30),
+            (BlockReason::Pipe, short, 10),
+            (BlockReason::Lock, long, 600),
+        ] {
+            b.add(GRID, 0, 50, Kind::Seen(reason, class), ns);
+        }
+        let mut waits = Waits::default();
+        (0..20).for_each(|_| waits.add(20_000));
+        waits.add(4_600_000);
+        let t = b.finish(&waits);
+        let of = |reason| t.blocked[reason as usize];
+        let parts = [BlockReason::Disk, BlockReason::Pipe, BlockReason::Lock].map(of);
+        assert_eq!(parts, [3, 1, 46]);
+    }
+
+    #[test]
+    fn wider_slices_hold_the_same_time() {
+        let mut b = Book::new(0);
+        b.add(GRID, 0, 200, Kind::Off, 200);
+        b.add(GRID, 60, 70, Kind::OnCpu, 10);
+        b.coarsen();
+        let wide = Slices {
+            width_ns: 100,
+            ..GRID
+        };
+        assert_eq!(b.shift(wide, 120, Kind::Off, Kind::Woken, 150), 100);
+        let t = b.finish(&Waits::default());
+        let rows: Vec<_> = t.slices.iter().map(|s| (s.slice, s.on_cpu_ns)).collect();
+        assert_eq!(rows, [(0, 10), (1, 0)]);
+        assert_eq!(
+            (t.woken, t.blocked[BlockReason::Other as usize]),
+            (100, 100)
+        );
+    }
+
+    #[test]
+    fn waiting_is_taken_out_of_the_latest_time_off() {
+        let mut b = Book::new(0);
+        b.add(GRID, 0, 100, Kind::Off, 100);
+        assert_eq!(b.shift(GRID, 0, Kind::Off, Kind::Woken, 70), 70);
+        assert_eq!(b.shift(GRID, 60, Kind::Off, Kind::Woken, 70), 0);
+        let t = b.clone().finish(&Waits::default());
+        assert_eq!((t.woken, t.blocked[BlockReason::Other as usize]), (70, 30));
+        assert_eq!((t.slices[0].runnable_ns, t.slices[1].runnable_ns), (20, 50));
+        assert_eq!(b.shift(GRID, 0, Kind::Off, Kind::Woken, 70), 30);
+    }
+}

@@ -1,0 +1,52 @@
+//! Distances in time that are not all the same, so that nothing periodic stays in step with them.
+//!
+//! A program whose rounds take as long as samples are apart shows the same place of each round again and
+//! again: each sample says the same, and the intervals, made from what samples say, are narrow and wrong.
+
+use crate::clock;
+
+/// By how much distances between samples differ from their mean at most: a quarter of it.
+pub const OF_SAMPLES: u64 = 4;
+/// By how much distances between rounds of looks do: a quarter.
+pub const OF_LOOKS: u64 = 4;
+
+/// Gives distances.
+pub struct Uneven(u32);
+
+impl Uneven {
+    /// Begins anywhere: no program is in step with the first distance of all recordings.
+    pub fn new() -> Uneven {
+        let now = clock::now();
+        Uneven((now.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32 | 1)
+    }
+
+    /// `ns`, give or take one `part`th of it.
+    pub fn of(&mut self, ns: u64, part: u64) -> u64 {
+        // Xorshift: Marsaglia, "Xorshift RNGs", 2003.
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 17;
+        self.0 ^= self.0 << 5;
+        let range = 2 * (ns / part);
+        ns - ns / part + ((u128::from(range) * u128::from(self.0)) >> 32) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distances_lie_evenly_around_their_mean() {
+        let mut uneven = Uneven::new();
+        let all: Vec<u64> = (0..2000).map(|_| uneven.of(8_000_000, 8)).collect();
+        assert!(all.iter().all(|ns| (7_000_000..=9_000_000).contains(ns)));
+        let mean = all.iter().sum::<u64>() / 2000;
+        assert!((7_950_000..8_050_000).contains(&mean), "{mean}");
+        let low = all.iter().filter(|ns| **ns < 7_500_000).count();
+        assert!(
+            (400..600).contains(&low),
+            "{low} of 2000 in the lowest quarter"
+        );
+        assert_eq!(uneven.of(0, 8), 0);
+    }
+}

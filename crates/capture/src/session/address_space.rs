@@ -1,0 +1,164 @@
+//! A process and what it has mapped.
+
+use std::{collections::BTreeMap, fs, sync::Arc};
+
+use wallscope_model::{FileUser, Process};
+use wallscope_procfs::process;
+use wallscope_procfs::target_file::TargetRoot;
+use wallscope_unwind::native::TableSink;
+
+use super::{
+    files::Files,
+    mappings::{Mapped, Snapshot},
+};
+use crate::backend::ebpf::sideband::Mapping;
+
+/// A process and its executable mappings by their start.
+#[derive(Clone, Default)]
+pub struct Space {
+    /// What is told of the process.
+    pub facts: Process,
+    /// Its mappings.
+    pub mappings: BTreeMap<u64, Mapped>,
+    /// Where it sees its files.
+    pub root: Option<Arc<TargetRoot>>,
+    /// Threads alive.
+    pub threads: u32,
+    /// The last one has ended.
+    pub ended: bool,
+    /// The mappings as they are, once somebody asked; void when they change.
+    pub(super) snapshot: Option<Snapshot>,
+    /// Addresses at which code without a file was seen at any time.
+    pub jit: Vec<(u64, u64)>,
+}
+
+impl Space {
+    /// Nothing is mapped any more.
+    pub fn clear(&mut self) {
+        self.snapshot = None;
+        self.mappings.clear();
+    }
+
+    /// Something is mapped.
+    pub fn map<S: TableSink>(&mut self, m: &Mapping, files: &mut Files<S>) {
+        // The page of old system calls is the kernel's, and entered by traps only: as code without a
+        // file it would make every program look like one that makes code, with a perf map to search for.
+        // That of probes is too, wherever somebody measured this process before.
+        if m.start >= m.end || matches!(&*m.path, "[vsyscall]" | "[uprobes]") {
+            return;
+        }
+        self.unmap(m.start, m.end);
+        let file = files.open(m, self.root.as_ref());
+        if file.is_none() {
+            match self.jit.last_mut() {
+                Some((_, end)) if *end == m.start => *end = m.end,
+                _ => self.jit.push((m.start, m.end)),
+            }
+        }
+        self.mappings.insert(
+            m.start,
+            Mapped {
+                end: m.end,
+                offset: m.offset,
+                file,
+            },
+        );
+    }
+
+    /// What is mapped now. Snapshots of an unchanged process are one.
+    pub fn snapshot(&mut self) -> Snapshot {
+        let mappings = &self.mappings;
+        let taken = self
+            .snapshot
+            .get_or_insert_with(|| Arc::new(mappings.clone()));
+        Arc::clone(taken)
+    }
+
+    /// Takes `start..end` out of what is mapped there.
+    fn unmap(&mut self, start: u64, end: u64) {
+        self.snapshot = None;
+        let from = self
+            .mappings
+            .range(..start)
+            .next_back()
+            .map_or(start, |(s, _)| *s);
+        let touched: Vec<(u64, Mapped)> = self
+            .mappings
+            .range(from..end)
+            .filter(|(_, m)| m.end > start)
+            .map(|(s, m)| (*s, m.clone()))
+            .collect();
+        for (s, m) in touched {
+            self.mappings.remove(&s);
+            if s < start {
+                self.mappings.insert(
+                    s,
+                    Mapped {
+                        end: start,
+                        ..m.clone()
+                    },
+                );
+            }
+            if m.end > end {
+                self.mappings.insert(
+                    end,
+                    Mapped {
+                        offset: m.offset + (end - s),
+                        ..m
+                    },
+                );
+            }
+        }
+    }
+}
+
+/// What `/proc` tells of a process; `comm`: its name, where that is known.
+pub fn facts(pid: u32, comm: &str) -> Process {
+    let name = if comm.is_empty() {
+        process::comm(pid, pid).unwrap_or_default()
+    } else {
+        comm.to_owned()
+    };
+    Process {
+        pid,
+        parent: process::stat(pid).map_or(0, |s| s.parent),
+        name: name.into(),
+        exe: fs::read_link(format!("/proc/{pid}/exe"))
+            .map(|p| p.to_string_lossy().into_owned())
+            .unwrap_or_default()
+            .into(),
+        cmdline: process::cmdline(pid).unwrap_or_default().join(" ").into(),
+        unattributed_on_cpu_ns: 0,
+        user: process::status(pid).ok().and_then(|s| {
+            let (uid, gid) = s.fs_uid.zip(s.fs_gid)?;
+            Some(FileUser { uid, gid })
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mapping_in_the_middle_splits_what_was_there() {
+        let mut s = Space::default();
+        s.mappings.insert(
+            0x1000,
+            Mapped {
+                end: 0x5000,
+                offset: 0x100,
+                file: Some(1),
+            },
+        );
+        s.unmap(0x2000, 0x3000);
+        let all: Vec<_> = s
+            .mappings
+            .iter()
+            .map(|(a, m)| (*a, m.end, m.offset))
+            .collect();
+        assert_eq!(all, [(0x1000, 0x2000, 0x100), (0x3000, 0x5000, 0x2100)]);
+        s.unmap(0, 0x10000);
+        assert!(s.mappings.is_empty());
+    }
+}

@@ -1,0 +1,169 @@
+//! Stacks that the kernel programs could not unwind, because the code they ran through was too new:
+//! a program that has just begun, a library that has just been opened.
+//!
+//! Their registers and up to 28 KiB of stack were copied as they were. Once measuring is over they
+//! are unwound by the same steps in user space, with the mappings that there were when the copy was
+//! taken. Those of processes with a Java VM are not put off that long: what the VM keeps about its
+//! code goes with it. So that no program can fill our memory, copies are rationed.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use wallscope_model::StackEnd;
+use wallscope_unwind::native::{
+    MemoryTables, TableSink, TableStore, Unwinder, Unwound,
+    abi::{End, FILES},
+};
+
+use super::{
+    copied_stack::CopiedStack,
+    files::Files,
+    managed::Managed,
+    mappings::{Mapped, Snapshot},
+    unwound::UserStack,
+};
+use crate::{event::Resolve, target::read_memory};
+
+/// Most copies of one recording (some 10 MB).
+pub const MOST: usize = 2000;
+/// Copies that the kernel programs may send between two looks.
+pub const RATION: u64 = 256;
+
+/// Which of the copies are to be unwound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// Those of processes with a VM, whose knowledge of its code goes with it.
+    CannotWait,
+    /// All: measuring is over.
+    All,
+}
+
+/// What became of one copy.
+pub struct Deferred {
+    /// The answer to its ticket, with the hash of its stack; 0: there is none.
+    pub resolve: Resolve,
+    /// That stack.
+    pub stack: Option<UserStack>,
+}
+
+/// Unwinds copied stacks by tables of its own.
+pub struct DeferredUnwinder {
+    store: TableStore<MemoryTables>,
+    unwinder: Unwinder,
+    /// Each snapshot is a process of its own to this store; kept, so that no two have one address.
+    processes: FxHashMap<*const BTreeMap<u64, Mapped>, Process>,
+    /// Files that stacks led through, by the store's ids: no others get tables. A program may have mapped hundreds,
+    /// and run ten.
+    wanted: FxHashSet<u16>,
+}
+
+/// A snapshot in the store.
+struct Process {
+    id: u32,
+    /// How many files were wanted when it was put there.
+    wanted: usize,
+    _kept: Snapshot,
+}
+
+impl DeferredUnwinder {
+    /// Nothing known yet; `None`: there is no memory for it.
+    pub fn new() -> Option<DeferredUnwinder> {
+        Some(DeferredUnwinder {
+            store: TableStore::new(MemoryTables::new(), u64::MAX).ok()?,
+            unwinder: Unwinder::new(),
+            processes: FxHashMap::default(),
+            wanted: FxHashSet::default(),
+        })
+    }
+
+    /// Unwinds a copy, and makes the tables that it turns out to need; with it, whether it led beyond what was
+    /// copied.
+    fn unwind_one<S: TableSink>(
+        &mut self,
+        copy: &CopiedStack,
+        mappings: &Snapshot,
+        files: &mut Files<S>,
+        managed: &Managed,
+    ) -> (Unwound, bool) {
+        let next = self.processes.len() as u32 + 1;
+        let process = self.processes.entry(Arc::as_ptr(mappings));
+        let process = process.or_insert_with(|| Process {
+            id: next,
+            wanted: 0,
+            _kept: Arc::clone(mappings),
+        });
+        if process.id == next {
+            files.install_late(&mut self.store, next, mappings, &self.wanted);
+            process.wanted = self.wanted.len();
+        }
+        if let Some(vm) = managed.walked(copy.pid()) {
+            // Into memory, which does not refuse.
+            let _ = self.store.set_hotspot(process.id, &vm);
+        }
+        loop {
+            let mut beyond = false;
+            let stack = self.unwinder.unwind_copy(
+                self.store.sink(),
+                process.id,
+                &copy.registers(),
+                usize::MAX,
+                |address, to| {
+                    let n = copy.read(address, to);
+                    beyond |= n == 0 && copy.is_beyond(address);
+                    n
+                },
+                // A VM's books, if it still runs.
+                |address, to| read_memory(copy.pid(), address, to),
+                |address, to| read_memory(copy.pid(), address, to),
+            );
+            let last = stack.frames.last().map(|frame| frame.file());
+            let lacks = last.filter(|f| stack.end == End::NotLoaded && (1..FILES).contains(f));
+            let Some(file) = lacks else {
+                return (stack, beyond);
+            };
+            // Wanted before by another snapshot, it is here now, or cannot be had.
+            if !self.wanted.insert(file) && process.wanted == self.wanted.len() {
+                return (stack, beyond);
+            }
+            files.install_late(&mut self.store, process.id, mappings, &self.wanted);
+            process.wanted = self.wanted.len();
+        }
+    }
+
+    /// Unwinds `copies`, one after the other.
+    pub fn unwind<S: TableSink>(
+        &mut self,
+        copies: &[CopiedStack],
+        files: &mut Files<S>,
+        managed: &mut Managed,
+    ) -> Vec<Deferred> {
+        let mut unwound = Vec::with_capacity(copies.len());
+        for copy in copies {
+            let Some(mappings) = &copy.mappings else {
+                unwound.push(Deferred {
+                    resolve: copy.given_up(),
+                    stack: None,
+                });
+                continue;
+            };
+            let (stack, beyond) = self.unwind_one(copy, mappings, files, managed);
+            // Apart from the kernel's hashes: there the same words mean other files.
+            let hash = stack.hash ^ 0x6c61_7465_6c61_7465;
+            let frames: Box<[u64]> = stack.frames.iter().map(|w| w.0).collect();
+            managed.name_walked(&frames, copy.pid());
+            let end = match stack.end {
+                End::Unreadable if beyond => StackEnd::WindowEnd,
+                end => end.into(),
+            };
+            unwound.push(Deferred {
+                resolve: copy.resolved(hash),
+                stack: Some(UserStack {
+                    end,
+                    late: true,
+                    frames,
+                }),
+            });
+        }
+        unwound
+    }
+}

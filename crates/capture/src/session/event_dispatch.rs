@@ -1,0 +1,382 @@
+//! Events from the kernel's ring, on their way to the estimator, the log, and the collector's own work.
+//!
+//! [`Intake::observe`] is the one place through which the estimator learns anything: it goes to the log,
+//! if there is one, and to the estimator. What the collector needs for its own next steps (births, stacks
+//! to be named, locks to be looked into) is put aside here until the session takes it.
+
+use rustc_hash::FxHashMap;
+use wallscope_model::BlockReason;
+use wallscope_observe::{
+    Begin, LockHolder, LockOwner, LockWaits, LogWriter, Mark, Observation, SleepingThread,
+    UnwoundStack,
+};
+use wallscope_unwind::{native::abi, runtime::hotspot};
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::{
+    copied_stack::CopiedStack,
+    deferred_unwind::Deferred,
+    estimator::{Estimator, TaskFacts, word, words},
+    java::Java,
+    lock_owner::{self, Owner, Told},
+    resources::{Locks, News, Resources},
+    sample_key::{Key, Sum, User},
+};
+use crate::{
+    backend::ebpf::Visited,
+    event::{
+        self, Dump, LockSum, ManagedHead, OwnerEvent, Resolve, ResourceEvent, ThreadEvent,
+        WordsEvent, kind, state, what,
+    },
+    syscalls::is_futex,
+};
+
+/// Everything that has come in.
+pub struct Intake {
+    /// What is made of it.
+    pub estimator: Estimator,
+    /// Where it is kept, too.
+    pub log: Option<LogWriter>,
+    /// What was waited for.
+    pub resources: Resources,
+    /// Hashes of managed stacks that nobody has named yet.
+    pub unnamed: Vec<u64>,
+    /// Hashes of user stacks with frames of a VM, HotSpot or V8, likewise.
+    pub unnamed_vm: Vec<u64>,
+    /// Owners of Java monitors that were waited for, as their VMs write them.
+    owners: Vec<OwnerEvent>,
+    /// What lay around locks that were waited for with a time limit.
+    around: Vec<WordsEvent>,
+    /// Stacks read ahead of waits for a futex with a time limit.
+    read_ahead: Vec<Resolve>,
+    /// Records of threads, by process and thread.
+    records: FxHashMap<(u32, u32), u64>,
+    /// Futexes by the hash that samples refer to: (process, address).
+    futexes: FxHashMap<u64, (u32, u64)>,
+    /// Java monitors, likewise.
+    monitors: FxHashMap<u64, (u32, u64)>,
+    /// How many of the finished samples have been looked at for Java's waits.
+    looked: usize,
+    /// Stacks that could not be unwound yet, and wait for it.
+    pub raws: Vec<CopiedStack>,
+    /// Those of them that the session has not looked at yet.
+    pub copied: Vec<CopiedStack>,
+    /// Thread events that the session has not looked at yet.
+    pub news: Vec<ThreadEvent>,
+    /// Threads that ended, likewise: when, and of which process.
+    pub gone: Vec<(u64, u32)>,
+}
+
+impl Intake {
+    /// An empty intake, which also keeps what comes in `log`.
+    pub fn new(begin: Begin, log: Option<LogWriter>) -> Intake {
+        let mut intake = Intake {
+            estimator: Estimator::new(&begin),
+            log,
+            resources: Resources::default(),
+            unnamed: Vec::new(),
+            unnamed_vm: Vec::new(),
+            owners: Vec::new(),
+            around: Vec::new(),
+            read_ahead: Vec::new(),
+            records: FxHashMap::default(),
+            futexes: FxHashMap::default(),
+            monitors: FxHashMap::default(),
+            looked: 0,
+            raws: Vec::new(),
+            copied: Vec::new(),
+            news: Vec::new(),
+            gone: Vec::new(),
+        };
+        intake.observe(Observation::Begin(begin));
+        intake
+    }
+
+    /// Logs an observation, and gives it to the estimator.
+    pub fn observe(&mut self, observation: Observation<'_>) {
+        if let Some(log) = &mut self.log {
+            log.append(&observation);
+        }
+        self.estimator.observe(&observation);
+    }
+
+    /// Takes one record of the ring.
+    pub fn take(&mut self, bytes: &[u8]) {
+        let first = bytes.get(..4).and_then(|b| b.try_into().ok());
+        if first.map(u32::from_ne_bytes) == Some(kind::RAW) {
+            // Memory of the target: neither logged nor anything to estimate from.
+            match CopiedStack::parse(bytes) {
+                Some(raw) => self.copied.push(raw),
+                None => self.estimator.malformed += 1,
+            }
+            return;
+        }
+        // What the estimator cannot read either it counts.
+        let _ = self.put_aside(bytes);
+        self.observe(Observation::Event(bytes));
+    }
+
+    /// Takes one record of the timeline's ring.
+    pub fn turn(&mut self, bytes: &[u8]) {
+        self.observe(Observation::Turn(bytes));
+    }
+
+    /// Keeps what the collector itself is to do with a record.
+    fn put_aside(&mut self, bytes: &[u8]) -> Option<()> {
+        let first = u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?);
+        match first {
+            n if n as usize <= abi::MAX_FRAMES => {
+                let (hash, frames) = (word(bytes, 8)?, words(bytes, 16, n as usize)?);
+                if hotspot::are_managed(&frames) {
+                    self.unnamed_vm.push(hash);
+                }
+            }
+            kind::THREAD => {
+                let e = ThreadEvent::read_from_prefix(bytes).ok()?.0;
+                self.records.insert((e.pid, e.tid), e.id);
+                if e.pid == e.tid {
+                    self.resources.called(e.pid, e.name());
+                }
+                self.news.push(e);
+            }
+            kind::EXIT => {
+                let d = Dump::read_from_prefix(bytes).ok()?.0;
+                self.gone.push((d.now, d.pid));
+            }
+            kind::MANAGED => {
+                let head = ManagedHead::read_from_prefix(bytes).ok()?.0;
+                self.unnamed.push(head.hash);
+            }
+            kind::RESOLVE => {
+                let r = Resolve::read_from_prefix(bytes).ok()?.0;
+                if r.futex != 0 && !self.estimator.samples.is_awaited(r.ticket) {
+                    self.read_ahead.push(r);
+                }
+            }
+            kind::RESOURCE => {
+                let e = ResourceEvent::read_from_prefix(bytes).ok()?.0;
+                if e.what == what::LOCK && is_futex(e.call.into()) {
+                    self.futexes.insert(e.hash, (e.pid, e.address));
+                } else if e.what == what::MONITOR {
+                    self.monitors.insert(e.hash, (e.pid, e.address));
+                }
+                self.resources.take(e);
+            }
+            kind::OWNER => self
+                .owners
+                .push(OwnerEvent::read_from_prefix(bytes).ok()?.0),
+            kind::WORDS => self
+                .around
+                .push(WordsEvent::read_from_prefix(bytes).ok()?.0),
+            _ => {}
+        }
+        Some(())
+    }
+
+    /// Takes what the task iterator tells of a thread; the last it tells, if `last`.
+    pub fn visited(&mut self, v: &Visited<'_>, last: bool) {
+        match v {
+            Visited::Books(d) if last => self.observe(Observation::LastBooks(d.as_bytes())),
+            Visited::Books(d) => self.observe(Observation::Books(d.as_bytes())),
+            Visited::Shape(bytes) => self.take(bytes),
+        }
+    }
+
+    /// All changed threads have told their books up to `time`.
+    pub fn tick(&mut self, time: u64) {
+        self.observe(Observation::Mark(Mark::Tick { time }));
+        self.looked = 0;
+    }
+
+    /// A ticket's stack is known.
+    pub fn resolve(&mut self, r: &Resolve) {
+        self.take(r.as_bytes());
+    }
+
+    /// Takes stacks that were put off and have been unwound, in their order.
+    pub fn deferred(&mut self, all: Vec<Deferred>) {
+        for Deferred { resolve, stack } in all {
+            if let Some(stack) = stack {
+                self.observe(Observation::Stack(UnwoundStack {
+                    hash: resolve.ustack,
+                    end: stack.end,
+                    frames: stack.frames.into(),
+                }));
+            }
+            self.resolve(&resolve);
+        }
+    }
+
+    /// Names what came first of what is new; `false`: nothing is.
+    pub fn settle_resource(&mut self, locks: &dyn Locks) -> bool {
+        let any = self.resources.settle_one(locks);
+        self.take_resource_news();
+        any
+    }
+
+    /// Names what is known better at the end.
+    pub fn finish_resources(&mut self, locks: &dyn Locks) {
+        self.resources.finish(locks);
+        self.take_resource_news();
+    }
+
+    fn take_resource_news(&mut self) {
+        for news in self.resources.take_news() {
+            self.observe(match news {
+                News::Name(name) => Observation::ResourceName(name),
+                News::Same(same) => Observation::SameLock(same),
+            });
+        }
+    }
+
+    /// Lets `java` know of its threads' waits for locks since the last call.
+    pub fn tell_java(&mut self, java: &mut Java) {
+        let estimator = &self.estimator;
+        for (key, _) in &estimator.samples.done[self.looked..] {
+            if let User::Hash(hash) = key.user
+                && (key.state, key.detail) == (state::BLOCKED, BlockReason::Lock as u8)
+                && let Some((pid, address)) = self.futexes.get(&key.resource)
+                && let Some(stack) = estimator.user.get(&hash)
+                && hotspot::are_managed(&stack.frames)
+            {
+                java.waited(*pid, *address, &stack.frames);
+            }
+        }
+        self.looked = estimator.samples.done.len();
+        let mut sleeping = Vec::new();
+        for r in self.read_ahead.drain(..) {
+            if let Some(stack) = self.estimator.user.get(&r.ustack)
+                && hotspot::are_managed(&stack.frames)
+                && let Some(index) = self.estimator.accounts.index(r.id)
+                && let pid = self.estimator.accounts.pid(index)
+                && java.sleeps(pid, stack.frames.iter().copied())
+            {
+                java.waited(pid, r.futex, &stack.frames);
+                sleeping.push(SleepingThread { record: r.id });
+            }
+        }
+        for thread in sleeping {
+            self.observe(Observation::Sleeping(thread));
+        }
+    }
+
+    /// Finds out whose the locks were that threads began to wait for; `java` knows whose its monitors were.
+    pub fn tell_owners(&mut self, java: &Java) {
+        for e in std::mem::take(&mut self.owners) {
+            if let Some(tid) = java.owner(e.pid, e.owner)
+                && let Some(owner) = self.records.get(&(e.pid, tid))
+            {
+                self.observe(Observation::LockOwner(LockOwner {
+                    record: e.id,
+                    begin: e.begin,
+                    holder: LockHolder::Record(*owner),
+                    evidence: 0,
+                    at_end: false,
+                }));
+            }
+        }
+        let mut reader = lock_owner::Reader::default();
+        for e in std::mem::take(&mut self.around) {
+            let measured = |tid| self.records.contains_key(&(e.pid, tid));
+            if let Some(owner) = reader.had(&e, measured) {
+                self.observe(Observation::LockOwner(LockOwner {
+                    record: e.id,
+                    begin: e.begin,
+                    holder: self.holder(&owner),
+                    evidence: owner.told.then() as u8,
+                    at_end: false,
+                }));
+            }
+        }
+    }
+
+    fn holder(&self, owner: &Owner) -> LockHolder {
+        match self.records.get(&(owner.pid, owner.tid)) {
+            Some(record) => LockHolder::Record(*record),
+            None => lock_owner::stranger(owner),
+        }
+    }
+
+    /// Finds out who has the locks that threads still wait for, as the locks say. To be called at the end,
+    /// while they wait.
+    pub fn read_owners(&mut self, java: &Java) {
+        let mut reader = lock_owner::Reader::default();
+        let mut all = Vec::new();
+        for (key, s) in &self.estimator.samples.open {
+            if key.detail != BlockReason::Lock as u8 {
+                continue;
+            }
+            let owner = if let Some((pid, address)) = self.futexes.get(&key.resource) {
+                reader.owner(*pid, s.tid, *address)
+            } else if let Some((pid, monitor)) = self.monitors.get(&key.resource) {
+                java.has_monitor(*pid, *monitor).map(|tid| Owner {
+                    told: Told::Monitor,
+                    pid: *pid,
+                    tid,
+                })
+            } else {
+                None
+            };
+            let Some(owner) = owner else { continue };
+            all.push(LockOwner {
+                record: s.id,
+                begin: s.begin,
+                holder: self.holder(&owner),
+                evidence: owner.told as u8,
+                at_end: true,
+            });
+        }
+        for owner in all {
+            self.observe(Observation::LockOwner(owner));
+        }
+    }
+}
+
+impl Intake {
+    /// Takes what was observed of tasks.
+    pub fn tasks(&mut self, facts: TaskFacts) {
+        for stack in facts.stacks {
+            self.observe(Observation::TaskStack(stack));
+        }
+        for (tasks, times) in facts.groups {
+            self.observe(Observation::Tasks(tasks));
+            for time in times {
+                self.observe(Observation::TaskTime(time));
+            }
+        }
+        for words in facts.words {
+            self.observe(Observation::TaskWords(words));
+        }
+    }
+
+    /// Takes exact waits by thread and lock, with the locks' names.
+    pub fn lock_waits(&mut self, sums: Vec<LockSum>, locks: &dyn Locks) {
+        for sum in sums {
+            let accounts = &self.estimator.accounts;
+            let Some(index) = accounts.index(sum.id) else {
+                continue;
+            };
+            let pid = accounts.pid(index);
+            let name = self.resources.lock(pid, sum.address, sum.call, locks);
+            self.observe(Observation::LockWaits(LockWaits {
+                record: sum.id,
+                address: sum.address,
+                total_ns: sum.total,
+                longest_ns: sum.longest,
+                count: sum.count,
+                name,
+            }));
+        }
+    }
+
+    /// Samples since the last time, for a look.
+    pub fn take_samples(&mut self) -> Vec<(Key, Sum)> {
+        self.looked = 0;
+        self.estimator.take_samples()
+    }
+
+    /// Why the log ended before the recording, if it did.
+    pub fn log_failed(&self) -> Option<String> {
+        self.log.as_ref()?.failed().map(str::to_owned)
+    }
+}

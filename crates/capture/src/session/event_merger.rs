@@ -1,0 +1,215 @@
+//! Births, programs, mappings, copied stacks and ends, from two rings, in the order in which they came
+//! to pass.
+//!
+//! A child has the mappings that its parent had when it forked, and a stack that could not be unwound
+//! at once the mappings of the moment at which it was copied, no earlier and no later ones: a server
+//! that starts and at once forks its workers is known whole only if its own new mappings are taken in
+//! before its children's births, and what a shell did before it became another program only if its
+//! stacks are looked at before that. Both rings tell times of one clock, so their records are merged.
+//! What is younger than the moment at which taking began may be missing in one of the rings still, and
+//! waits for the next turn.
+
+use std::{
+    cell::RefCell,
+    time::{Duration, Instant},
+};
+
+use libbpf_rs::RingBuffer;
+use rustc_hash::FxHashMap;
+use wallscope_observe::{CodeChanges, Observation};
+
+use super::{
+    copied_stack::CopiedStack,
+    deferred_unwind::{self, Due},
+    event_dispatch::Intake,
+    processes::Processes,
+};
+use crate::{
+    backend::ebpf::{
+        Programs,
+        sideband::{Change, Sideband},
+    },
+    clock::now,
+    event::ThreadEvent,
+};
+
+/// Turns in a row, at most: what is left after them waits for the next event.
+const TURNS: usize = 3;
+
+/// How soon new stacks of managed code are named: while what they run was not known before, and at
+/// the latest. What is not known yet may be gone with its process, or be replaced by other code. Where
+/// a thread is born or runs another program, the kernel programs go back to the first by themselves.
+const NAMED_SOON: Duration = Duration::from_millis(10);
+const NAMED_LATE: Duration = Duration::from_millis(160);
+
+/// Longest that events may wait for something that takes time: their ring would overflow.
+const LONGEST: Duration = Duration::from_millis(5);
+
+/// What came to pass. Of one moment, in this order.
+enum Step {
+    Change(Change),
+    Thread(ThreadEvent),
+    Copied(Box<CopiedStack>),
+    /// A thread of this process ended.
+    Gone(u32),
+}
+
+impl Step {
+    fn rank(&self) -> u8 {
+        match self {
+            Step::Change(_) => 0,
+            Step::Thread(_) => 1,
+            Step::Copied(_) => 2,
+            Step::Gone(_) => 3,
+        }
+    }
+}
+
+/// What was taken and waits for its turn.
+#[derive(Default)]
+pub struct Upkeep {
+    steps: Vec<(u64, Step)>,
+    /// Threads that ended, by process: what their stacks need is kept until these have been looked at.
+    ended: FxHashMap<u32, u32>,
+    /// How often stacks of managed code came in a row that only ran what was known.
+    known: u32,
+}
+
+impl Upkeep {
+    /// Takes all events that came and brings mappings and processes up to date with them. `ring`:
+    /// `None` once it is closed and emptied, when nothing more can come.
+    pub fn follow(
+        &mut self,
+        programs: &mut Programs,
+        sideband: &mut Sideband,
+        ring: Option<&RingBuffer<'_>>,
+        processes: &mut Processes,
+        intake: &RefCell<Intake>,
+    ) {
+        for _ in 0..TURNS {
+            let upto = ring.map_or(u64::MAX, |_| now());
+            // Before the samples: what changed is known when they are taken in.
+            let jit = processes.jit_mut();
+            jit.follow();
+            for (pid, changes) in jit.take_news() {
+                let changes = CodeChanges {
+                    pid,
+                    times: changes,
+                };
+                (intake.borrow_mut()).observe(Observation::CodeChanges(changes));
+            }
+            // In this order: a mapping that is seen belongs to a process whose birth is seen then.
+            let changes = sideband.drain().into_iter();
+            self.steps
+                .extend(changes.map(|(time, change)| (time, Step::Change(change))));
+            if let Some(ring) = ring {
+                let _ = ring.consume();
+            }
+            self.take(&mut intake.borrow_mut());
+            self.tell(upto, processes, &mut intake.borrow_mut());
+            if self.steps.is_empty() {
+                break;
+            }
+        }
+        if programs.have_outdated() {
+            processes.read_outdated();
+        }
+        let steps = &mut self.steps;
+        let mut drained = Instant::now();
+        let mut drain = || {
+            if let Some(ring) = ring.filter(|_| drained.elapsed() > LONGEST) {
+                let changes = sideband.drain().into_iter();
+                steps.extend(changes.map(|(time, change)| (time, Step::Change(change))));
+                let _ = ring.consume();
+                drained = Instant::now();
+                let intake = intake.borrow();
+                if intake.raws.len() + intake.copied.len() < deferred_unwind::MOST {
+                    programs.allow_raw(deferred_unwind::RATION);
+                }
+            }
+        };
+        let unnamed = || intake.borrow_mut().settle_resource(processes.managed());
+        while unnamed() {
+            drain();
+        }
+        processes.settle(&mut drain);
+        let mut intake = intake.borrow_mut();
+        if let Some(new) = name(processes, &mut intake) {
+            self.known = if new { 0 } else { self.known + 1 };
+            let every = NAMED_SOON * 2u32.saturating_pow(self.known);
+            programs.set_managed_every(every.min(NAMED_LATE));
+        }
+        let java = &mut processes.managed_mut().java;
+        intake.tell_java(java);
+        programs.add_sleeps(&java.take_sleeps());
+        java.look_at_threads();
+        programs.add_java_threads(&java.take_threads());
+        intake.tell_owners(java);
+        programs.set_managed(processes.managed().processes(), processes.vms());
+        let deferred = processes.unwind_deferred(&mut intake.raws, Due::CannotWait);
+        intake.deferred(deferred);
+        if intake.raws.len() < deferred_unwind::MOST {
+            programs.allow_raw(deferred_unwind::RATION);
+        }
+        for (pid, threads) in self.ended.drain() {
+            (0..threads).for_each(|_| processes.thread_gone(pid));
+        }
+    }
+
+    /// Takes what came in by the event ring.
+    fn take(&mut self, intake: &mut Intake) {
+        let threads = intake.news.drain(..);
+        self.steps
+            .extend(threads.map(|e| (e.time, Step::Thread(e))));
+        let copied = intake.copied.drain(..);
+        self.steps
+            .extend(copied.map(|raw| (raw.time(), Step::Copied(Box::new(raw)))));
+        let gone = intake.gone.drain(..);
+        self.steps
+            .extend(gone.map(|(time, pid)| (time, Step::Gone(pid))));
+    }
+
+    /// Tells what came to pass until `upto`, in order.
+    fn tell(&mut self, upto: u64, processes: &mut Processes, intake: &mut Intake) {
+        self.steps.sort_by_key(|(time, step)| (*time, step.rank()));
+        let until = self.steps.partition_point(|(time, _)| *time <= upto);
+        for (time, step) in self.steps.drain(..until) {
+            match step {
+                Step::Change(change) => processes.change(time, change),
+                Step::Thread(e) => {
+                    // The number of a process may be another's by now.
+                    let ended = self.ended.remove(&e.pid).unwrap_or(0);
+                    (0..ended).for_each(|_| processes.thread_gone(e.pid));
+                    processes.news(&e);
+                }
+                Step::Copied(mut raw) => {
+                    raw.mappings = processes.snapshot(raw.pid());
+                    intake.raws.push(*raw);
+                }
+                Step::Gone(pid) => *self.ended.entry(pid).or_default() += 1,
+            }
+        }
+    }
+}
+
+/// Names the stacks of managed code that came in: whether one ran what was not known before; `None`:
+/// none came in.
+fn name(processes: &mut Processes, intake: &mut Intake) -> Option<bool> {
+    let managed = processes.managed_mut();
+    let python = std::mem::take(&mut intake.unnamed);
+    let vm = std::mem::take(&mut intake.unnamed_vm);
+    let mut new = (!python.is_empty() || !vm.is_empty()).then_some(false);
+    let mut note = |read: bool| new = new.map(|before| before | read);
+    for hash in python {
+        if let Some(stack) = intake.estimator.managed.get(&hash) {
+            note(managed.name(stack));
+        }
+    }
+    for hash in vm {
+        if let Some(stack) = intake.estimator.user.get(&hash) {
+            note(managed.java.name(stack.frames.iter().copied(), None));
+            note(managed.scripts.name(&stack.frames, None));
+        }
+    }
+    new
+}

@@ -1,0 +1,131 @@
+//! From chains and sums of the kernel to the recording's hops, lock waits and `resource` labels.
+
+use rustc_hash::FxHashMap;
+use wallscope_model::{
+    Above, Actor, ActorId, BlockReason, ContextId, Hop, Label, LabelValue, LockWait, Part,
+    Recording, Role, told_by,
+};
+
+use super::{
+    address_scope::Whose,
+    build::Stacks,
+    estimator::Estimator,
+    lock_owner::Told,
+    naming::CodeNames,
+    sample_key::{Key, User},
+    wait_tree::{Node, Who},
+};
+
+/// Puts hops and lock waits into `recording`. `samples`: where each key's sample stands in it.
+pub fn assemble(
+    recording: &mut Recording,
+    stacks: &mut Stacks,
+    samples: &FxHashMap<Key, u32>,
+    estimator: &mut Estimator,
+    names: &dyn CodeNames,
+) {
+    let (roots, nodes) = estimator.chains.finish(&estimator.kernel);
+    let mut actors: FxHashMap<Who, ActorId> = FxHashMap::default();
+    let mut places: Vec<Option<u32>> = Vec::with_capacity(nodes.len());
+    for node in &nodes {
+        let above = match node.parent {
+            Some(parent) => places[parent as usize].map(Above::Hop),
+            None => roots
+                .get(node.root as usize)
+                .and_then(|key| samples.get(key))
+                .map(|s| Above::Sample(*s)),
+        };
+        let Some(above) = above else {
+            places.push(None);
+            continue;
+        };
+        places.push(Some(recording.hops.len() as u32));
+        let actor = *actors.entry(node.part.who.clone()).or_insert_with(|| {
+            recording.actors.push(actor(&node.part.who, estimator));
+            ActorId((recording.actors.len() - 1) as u32)
+        });
+        let hop = hop(node, above, actor, stacks, estimator, names);
+        recording.hops.push(hop);
+    }
+    recording.locks = std::mem::take(&mut estimator.facts.locks)
+        .into_iter()
+        .filter_map(|l| {
+            let index = estimator.accounts.index(l.record)?;
+            Some(LockWait {
+                context: ContextId(index),
+                labels: stacks.labels.id(Some(l.name), None, None),
+                address: l.address,
+                total_ns: l.total_ns,
+                longest_ns: l.longest_ns,
+                count: l.count,
+            })
+        })
+        .collect();
+    (recording.locks).sort_by_key(|l| (l.context, l.address, l.total_ns, l.longest_ns, l.count));
+}
+
+fn actor(who: &Who, estimator: &Estimator) -> Actor {
+    match who {
+        Who::Record(id) => match estimator.accounts.index(*id) {
+            Some(index) => Actor::Context(ContextId(index)),
+            None => Actor::Unknown,
+        },
+        Who::Stranger(pid, tid, name) => Actor::Stranger {
+            pid: *pid,
+            tid: *tid,
+            name: name.clone(),
+        },
+        Who::Interrupt(served) => Actor::Interrupt((*served).into()),
+    }
+}
+
+fn hop(
+    node: &Node,
+    above: Above,
+    actor: ActorId,
+    stacks: &mut Stacks,
+    estimator: &Estimator,
+    names: &dyn CodeNames,
+) -> Hop {
+    let p = &node.part;
+    let nothing = p.kernel == 0 && matches!(p.user, User::Missing(_));
+    let pid = match &p.who {
+        Who::Record(id) => estimator
+            .accounts
+            .index(*id)
+            .map(|i| estimator.accounts.pid(i)),
+        Who::Stranger(pid, ..) => Some(*pid),
+        _ => Some(0),
+    };
+    let stack = pid
+        .filter(|_| !nothing)
+        .map(|pid| stacks.stack(p.kernel, p.user, Whose::last(pid), estimator, names));
+    let blocked = p.role == Role::Blocked;
+    let reason = BlockReason::ALL
+        .get(p.detail as usize)
+        .copied()
+        .filter(|_| blocked);
+    let parts = [Part::Woken, Part::Preempted, Part::Throttled];
+    let told = Told::name(p.detail).filter(|_| p.role == Role::Held);
+    let labels = match told {
+        Some(told) => Some(stacks.labels.set(vec![Label {
+            key: told_by::KEY.into(),
+            value: LabelValue::Text(told.into()),
+        }])),
+        None => stacks.labels(reason, p.kernel, p.resource, [None, None], estimator),
+    };
+    Hop {
+        above,
+        role: p.role,
+        actor,
+        stack,
+        reason,
+        part: parts
+            .get(p.detail as usize)
+            .copied()
+            .filter(|_| p.role == Role::Runnable),
+        labels,
+        count: node.count,
+        ns: node.ns,
+    }
+}

@@ -1,0 +1,129 @@
+//! What makes code that was made at run time known by name: the flag of the runtime that is really there.
+//!
+//! Told only where such code was on a stack and nothing named it.
+
+use wallscope_model::Limit;
+
+/// A runtime that makes code, and how it can be made to tell what.
+pub struct Maker {
+    /// How names of its files begin.
+    files: &'static [&'static str],
+    /// For people.
+    name: &'static str,
+    /// What to do.
+    remedy: &'static str,
+}
+
+/// Those whose ways are known. The first one that fits counts.
+const MAKERS: &[Maker] = &[
+    Maker {
+        files: &["libcoreclr.so"],
+        name: ".NET",
+        remedy: "start it with DOTNET_PerfMapEnabled=1 in its environment (2: jitdump only, 3: perf map only)",
+    },
+    Maker {
+        files: &["libruby", "ruby"],
+        name: "Ruby",
+        remedy: "ruby --yjit --yjit-perf (Ruby 3.3 and later)",
+    },
+    Maker {
+        files: &["opcache.so", "libphp", "php"],
+        name: "PHP",
+        remedy: "php -d opcache.jit_debug=0x10 (perf map), or 0x20 (jitdump)",
+    },
+    Maker {
+        files: &["beam.smp"],
+        name: "Erlang's BEAM",
+        remedy: "erl +JPperf true",
+    },
+    Maker {
+        files: &["libjulia"],
+        name: "Julia",
+        remedy: "ENABLE_JITPROFILING=1 julia, where it was built with it",
+    },
+    Maker {
+        files: &["wasmtime"],
+        name: "wasmtime",
+        remedy: "wasmtime run --profile=perfmap, or --profile=jitdump",
+    },
+    Maker {
+        files: &["libnode.so", "node", "electron", "chrome"],
+        name: "V8",
+        remedy: "node --perf-basic-prof --interpreted-frames-native-stack",
+    },
+    Maker {
+        files: &["libjvm.so"],
+        name: "HotSpot",
+        remedy: "jcmd PID Compiler.perfmap (what is compiled at that moment, without inlining)",
+    },
+    Maker {
+        files: &["libpypy", "pypy"],
+        name: "PyPy",
+        remedy: "nothing names code of its JIT; pypy3 --jit off runs without, in the interpreter's functions",
+    },
+    Maker {
+        files: &["libpython3", "python3"],
+        name: "CPython",
+        remedy: "python -X perf (3.12 and later), for its trampolines; nothing names code of its JIT",
+    },
+    Maker {
+        files: &["libluajit", "luajit"],
+        name: "LuaJIT",
+        remedy: "nothing in its usual builds; luajit -joff runs without such code, to see Lua's C functions",
+    },
+];
+
+impl Maker {
+    /// For people: the runtime, and how it can be made to tell names.
+    pub fn told(&self) -> (&'static str, &'static str) {
+        (self.name, self.remedy)
+    }
+
+    /// The one that a process runs which has these files mapped.
+    pub fn among<'p>(paths: impl Iterator<Item = &'p str> + Clone) -> Option<&'static Maker> {
+        let name = |path: &'p str| path.rsplit('/').next().unwrap_or(path);
+        let fits = |m: &&Maker| {
+            let mut names = paths.clone().map(name);
+            names.any(|n| m.files.iter().any(|f| n.starts_with(f)))
+        };
+        MAKERS.iter().find(fits)
+    }
+}
+
+/// What is to be told of code that nothing named. `unnamed`: processes, and how many addresses of such code are on their
+/// stacks; `maker`: the runtime that made it and the flag that makes it tell names, if these are known.
+pub fn unnamed_code(
+    unnamed: Vec<(u32, u64)>,
+    maker: impl Fn(u32) -> Option<(String, String)>,
+) -> Vec<Limit> {
+    let mut all: Vec<Limit> = unnamed
+        .into_iter()
+        .map(|(pid, addresses)| {
+            let unknown = || ("a runtime that is not known".into(), String::new());
+            let (name, remedy) = maker(pid).unwrap_or_else(unknown);
+            Limit {
+                what: format!(
+                    "names of code that {name} made at run time in process {pid} ({addresses} addresses): \
+                     it wrote no perf map or jitdump that tells them"
+                ),
+                remedy,
+            }
+        })
+        .collect();
+    all.sort_by(|a, b| a.what.cmp(&b.what));
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runtimes_are_known_by_their_files() {
+        let of = |paths: &[&str]| Maker::among(paths.iter().copied()).map(|m| m.name);
+        assert_eq!(of(&["/usr/bin/app", "/opt/libcoreclr.so"]), Some(".NET"));
+        assert_eq!(of(&["/lib/libc.so.6", "/usr/bin/ruby3.1"]), Some("Ruby"));
+        assert_eq!(of(&["/usr/bin/node"]), Some("V8"));
+        assert_eq!(of(&["/usr/bin/app"]), None);
+    }
+}

@@ -1,0 +1,567 @@
+//! One recording by kernel programs: prepare, go live, follow, end.
+
+use std::{cell::RefCell, rc::Rc, time::Duration};
+
+use libbpf_rs::RingBuffer;
+use wallscope_binfmt::kallsyms;
+use wallscope_model::{Cost, FrameKind, Recording};
+use wallscope_observe::{Begin, CountedLoss, Counter, Histogram, LogWriter, Mark, Observation};
+use wallscope_symbolize::Sources;
+use zerocopy::IntoBytes;
+
+use super::{
+    Captured, Live, Observer, Options, Progress, Stop,
+    answers::Logged,
+    assemble::{Assembled, Looks},
+    collected_names::Host,
+    cost::{self, CostMeter},
+    deferred_unwind::Due,
+    domain,
+    estimator::Estimator,
+    event_dispatch::Intake,
+    event_merger::Upkeep,
+    event_sampling,
+    events::{Event, Events},
+    host_log::HostLog,
+    jit,
+    naming::Names,
+    pace::Pace,
+    peers::Before,
+    processes::Processes,
+    snapshot::{self, Stretch},
+    target_resolve::{Chosen, choose, ended_early},
+    tasks,
+    timeline::LOOK_EVERY,
+};
+use crate::{
+    Error,
+    ahead::Ahead,
+    backend::ebpf::{
+        Kernel, Mechanism, Programs, Settings, Visit, event_sampling::Tap, sideband::Sideband,
+        timer::Timer,
+    },
+    clock::{now, unix_now},
+    cpus, event,
+    places::{Interrupts, Places},
+    slices,
+    target::{Held, Target},
+};
+
+/// How long to wait at the end for the last switches of dying threads.
+const LAST_SWITCHES: Duration = Duration::from_millis(300);
+/// Longest that observations stay in memory where they are logged, ns.
+const LOG_EVERY: u64 = 500_000_000;
+
+/// Measures by kernel programs.
+///
+/// # Errors
+/// No such target, no privilege, programs that the kernel refuses; nothing was recorded then.
+pub(super) fn record(
+    options: &Options,
+    kernel: &Kernel,
+    observer: &mut dyn Observer,
+) -> Result<Captured, Error> {
+    let mut course = Course::prepare(options, kernel)?;
+    course.go_live(observer)?;
+    // From here on nothing may be lost: every failure ends the recording, and it is still written.
+    let meter = CostMeter::start();
+    let stop = course.follow(observer);
+    observer.over();
+    course.take_last();
+    let end_ns = now();
+    let own_cpu_ns = meter.own_ns();
+    Ok(course.end(stop, end_ns, own_cpu_ns))
+}
+
+/// A recording under way.
+struct Course<'o> {
+    options: &'o Options,
+    kernel: &'o Kernel,
+    chosen: Chosen,
+    /// The command, if the target is one.
+    held: Option<Held>,
+    cpus: usize,
+    mechanism: Mechanism,
+    timer: Timer,
+    taps: Vec<Tap>,
+    /// Reasons can be told from kernel functions.
+    kernel_named: bool,
+    programs: Programs,
+    sideband: Sideband,
+    processes: Processes,
+    intake: Rc<RefCell<Intake>>,
+    ring: RingBuffer<'static>,
+    events: Events,
+    host: HostLog,
+    pace: Pace,
+    upkeep: Upkeep,
+    start_ns: u64,
+    /// When the last look was taken, or the start.
+    looked: u64,
+    /// What happened on the way.
+    notes: Vec<String>,
+}
+
+impl<'o> Course<'o> {
+    /// Everything that can be done before the first record exists.
+    fn prepare(options: &'o Options, kernel: &'o Kernel) -> Result<Course<'o>, Error> {
+        let held = match &options.target {
+            Target::Command(argv) => Some(Held::start(argv, options.command_output.as_deref())?),
+            _ => None,
+        };
+        let chosen = choose(&options.target, held.as_ref())?;
+        let cpus = cpus::online().map_err(|e| Error::io("cannot read which CPUs are online", e))?;
+        let mechanism = options.mechanism.unwrap_or_else(|| kernel.mechanism());
+        let mut timer = if options.stacks {
+            Timer::open(&cpus, options.hz)?
+        } else {
+            Timer::none()
+        };
+        let taps = event_sampling::open(options, &cpus)?;
+        let settings = Settings {
+            off_cpu_period: if options.stacks {
+                options.off_cpu_period
+            } else {
+                Duration::ZERO
+            },
+            mechanism,
+            all: matches!(options.target, Target::All),
+            timeline: options.timeline.is_some(),
+            events: event_sampling::kinds(&taps),
+        };
+        // The kernel takes long to check the programs; meanwhile its names can be read.
+        let kernel_code = std::thread::spawn(|| {
+            // What cannot be read tells nothing, which the domain says.
+            let symbols = kallsyms::read().unwrap_or_default();
+            (Places::parse(&symbols), Interrupts::parse(&symbols))
+        });
+        let mut programs = Programs::load(kernel, &settings)?;
+        let (places, interrupts) = kernel_code.join().expect("reading names does not panic");
+        let kernel_named = !places.ranges.is_empty();
+        programs.set_places(&places);
+        let sideband = Sideband::open(&cpus).map_err(|e| {
+            Error::io(
+                "cannot follow new mappings (perf_event_open on every CPU)",
+                e,
+            )
+        })?;
+
+        let mut processes = Processes::new(&programs)?;
+        processes.managed_mut().look_at_tasks(options.max_overhead);
+        if !options.stacks {
+            processes.keep_facts_only();
+        }
+        for pid in &chosen.pids {
+            processes.found(*pid);
+        }
+        if let (Target::Command(argv), Some(held)) = (&options.target, &held) {
+            processes.prepare_command(held.pid(), &argv[0]);
+        }
+        programs.set_managed(processes.managed().processes(), processes.vms());
+        let java = &mut processes.managed_mut().java;
+        java.look_at_threads();
+        programs.add_java_threads(&java.take_threads());
+        programs.set_clock(!timer.hardware);
+        programs.set_cpu_period(timer.vary());
+        programs.attach(&timer.events, &cpus)?;
+        programs.set_event_pace(&taps, options.max_overhead / 100.0, cpus.len());
+        let taps = programs.attach_taps(taps)?;
+        programs.add_targets(&chosen.pids)?;
+        programs.add_cgroups(&chosen.cgroups)?;
+
+        let host = HostLog::open(&chosen.pids);
+        let mut events = Events::new(&chosen.watch, options.duration)?;
+        for fd in sideband.descriptors() {
+            events.sideband(fd)?;
+        }
+        let slice_ns = slices::first_width_ns(options.duration);
+        let start_ns = now();
+        let start_unix_ns = unix_now();
+        let begin = Begin {
+            start_ns,
+            start_unix_ns,
+            slice_ns,
+            timeline_bytes: options.timeline,
+            interpreter_frames: options.interpreter_frames,
+            interrupts: interrupts.codes(),
+        };
+        let intake = Rc::new(RefCell::new(Intake::new(begin, options.begin_log())));
+        let ring = {
+            let (intake, turns) = (Rc::clone(&intake), Rc::clone(&intake));
+            programs.ring(
+                move |bytes| intake.borrow_mut().take(bytes),
+                options
+                    .timeline
+                    .map(|_| move |bytes: &[u8]| turns.borrow_mut().turn(bytes)),
+            )?
+        };
+        {
+            let estimator = &mut intake.borrow_mut().estimator;
+            estimator.samples.each = options.moments.then(Vec::new);
+            estimator.follows_waits = options.looks.is_none();
+        }
+        if options.timeline.is_some() {
+            events.look_every(LOOK_EVERY)?;
+        }
+        if let Some(every) = timer.vary_every() {
+            events.look_every(every)?;
+        }
+        if options.keep_log.is_some() {
+            events.look_every(LOG_EVERY)?;
+        }
+        events.ring(ring.epoll_fd())?;
+        events.tick_every(start_ns, slice_ns)?;
+
+        let followed = kernel.has_hook("ws_sent");
+        let before = Before::find(&mut programs, &chosen.pids, followed, now());
+        {
+            let mut intake = intake.borrow_mut();
+            intake.observe(Observation::Connected(before.connected));
+            for end in before.others {
+                intake.observe(Observation::OtherEnd(end));
+            }
+        }
+        Ok(Course {
+            options,
+            kernel,
+            chosen,
+            held,
+            cpus: cpus.len(),
+            mechanism,
+            timer,
+            taps,
+            kernel_named,
+            programs,
+            sideband,
+            processes,
+            intake,
+            ring,
+            events,
+            host,
+            pace: Pace::new(options),
+            upkeep: Upkeep::default(),
+            start_ns,
+            looked: start_ns,
+            notes: before.problem.into_iter().collect(),
+        })
+    }
+
+    /// Makes the targets' records, and lets a command begin.
+    fn go_live(&mut self, observer: &mut dyn Observer) -> Result<(), Error> {
+        // A switch, so that the programs know the scheduler's clock.
+        std::thread::sleep(Duration::from_micros(50));
+        self.programs.visit(Visit::Begin, None, |_| {})?;
+        let consumed = self.ring.consume();
+        consumed.map_err(Error::bpf("cannot read the event ring"))?;
+        if self.intake.borrow().estimator.accounts.len() == 0
+            && let Some(gone) = self.chosen.gone(&self.options.target)
+        {
+            return Err(gone);
+        }
+        self.host.take_all();
+        observer.live(&Live {
+            target: self.options.target.describe(),
+            threads: self.intake.borrow().estimator.accounts.len(),
+            event: self.timer.describe().into(),
+            hz: self.options.hz,
+            backend: "ebpf",
+            pids: self.chosen.pids.clone(),
+            stopper: self.events.stopper(),
+        });
+        if let Some(held) = &mut self.held {
+            let (pid, time) = (held.pid(), now());
+            let mark = Mark::Released { pid, time };
+            self.intake.borrow_mut().observe(Observation::Mark(mark));
+            held.release()?;
+        }
+        Ok(())
+    }
+
+    /// Takes in what comes until something ends it.
+    fn follow(&mut self, observer: &mut dyn Observer) -> Stop {
+        if let Some(every) = self.options.looks {
+            let set = self.events.view_every(every);
+            self.note(set);
+        }
+        let _ahead = Ahead::of_others();
+        let mut dates = false;
+        loop {
+            let event = self.events.wait();
+            self.take_in();
+            if let Some(log) = &mut self.intake.borrow_mut().log {
+                log.flush_if_due();
+            }
+            if !dates && self.processes.jit().follows() {
+                // What is written without times is dated by when it is seen.
+                dates = true;
+                let set = self.events.look_every(jit::LOOK_EVERY);
+                self.note(set);
+            }
+            match event {
+                Event::News => {}
+                Event::Clock => self.vary(now()),
+                Event::Look => self.look(observer),
+                Event::Tick => self.tick(observer),
+                Event::Duration => return Stop::Duration,
+                Event::TargetEnded => return Stop::TargetEnded,
+                Event::Signal => return Stop::Signal,
+            }
+        }
+    }
+
+    fn note(&mut self, done: Result<(), Error>) {
+        self.notes.extend(done.err().map(|e| e.to_string()));
+    }
+
+    fn take_in(&mut self) {
+        self.upkeep.follow(
+            &mut self.programs,
+            &mut self.sideband,
+            Some(&self.ring),
+            &mut self.processes,
+            &self.intake,
+        );
+    }
+
+    /// Copies threads' books; `failed`: what cannot be done without.
+    fn visit(&mut self, order: Visit, failed: &str) {
+        let few = self.intake.borrow().estimator.accounts.few_processes();
+        // At the end the whole machine, so that nobody is missed.
+        let few = few.filter(|_| order != Visit::End);
+        let visited = self.programs.visit(order, few.as_deref(), |v| {
+            let mut intake = self.intake.borrow_mut();
+            intake.visited(&v, order == Visit::End);
+        });
+        if let Err(e) = visited {
+            self.notes.push(format!("{failed}: {e}"));
+        }
+    }
+
+    /// Shows what came since the last look.
+    fn look(&mut self, observer: &mut dyn Observer) {
+        // Of a thread that has not moved since the start nothing is known before the first.
+        let order = if self.looked == self.start_ns {
+            Visit::All
+        } else {
+            Visit::Dump
+        };
+        self.visit(order, "a look could not be taken");
+        let _ = self.ring.consume();
+        let stretch = Stretch {
+            start: self.start_ns,
+            last: self.looked,
+            now: now(),
+        };
+        self.looked = stretch.now;
+        let mut intake = self.intake.borrow_mut();
+        intake.estimator.accounts.tick(stretch.now);
+        let look = snapshot::take(stretch, &mut intake, &self.processes, self.options);
+        drop(intake);
+        observer.look(look);
+    }
+
+    /// Closes a time slice.
+    fn tick(&mut self, observer: &mut dyn Observer) {
+        self.visit(Visit::Dump, "a time slice could not be closed");
+        let time = now();
+        let elapsed = time - self.start_ns;
+        self.vary(time);
+        self.processes.managed_mut().java.count();
+        let mut intake = self.intake.borrow_mut();
+        let before = intake.estimator.accounts.grid();
+        intake.tick(time);
+        let grid = intake.estimator.accounts.grid();
+        if grid.width_ns != before.width_ns {
+            let set = self.events.tick_every(grid.start_ns, grid.width_ns);
+            self.notes.extend(set.err().map(|e| e.to_string()));
+        }
+        self.host.tick(time);
+        if self.options.stacks {
+            let (programs, timer) = (&mut self.programs, &mut self.timer);
+            self.notes.extend(self.pace.check(programs, timer, elapsed));
+        }
+        observer.progress(&Progress {
+            elapsed: Duration::from_nanos(elapsed),
+            threads: intake.estimator.accounts.alive(),
+            stacks: intake.estimator.user.len() + intake.estimator.kernel.len(),
+        });
+    }
+
+    /// Samples come at another distance from now on, if they have come at the same for a while. Only by the clock:
+    /// a distance begins anew, and done when the program does something it would leave out what follows.
+    fn vary(&mut self, time: u64) {
+        if self.options.stacks {
+            let (programs, timer) = (&mut self.programs, &mut self.timer);
+            self.pace.vary(programs, timer, time - self.start_ns);
+        }
+    }
+
+    /// Charges what is still open.
+    fn take_last(&mut self) {
+        self.visit(
+            Visit::End,
+            "the last figures of living threads could not be read",
+        );
+        // A dying thread that no list shows any more still has its last switch before it.
+        for _ in 0..LAST_SWITCHES.as_millis() {
+            let _ = self.ring.consume();
+            if self.intake.borrow().estimator.accounts.all_done() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let mut intake = self.intake.borrow_mut();
+        intake.read_owners(&self.processes.managed().java);
+    }
+
+    /// Takes in what is known only now, and has the recording put together.
+    fn end(mut self, stop: Stop, end_ns: u64, own_cpu_ns: u64) -> Captured {
+        self.programs.detach();
+        let mark = Mark::End { time: end_ns };
+        self.intake.borrow_mut().observe(Observation::Mark(mark));
+        let _ = self.ring.consume();
+        let Course {
+            intake,
+            ring,
+            mut upkeep,
+            ..
+        } = self;
+        let counted = self.programs.hits();
+        for observation in sums_of(&self.programs) {
+            intake.borrow_mut().observe(observation);
+        }
+        for socket in self.programs.sockets() {
+            (intake.borrow_mut()).observe(Observation::Socket(socket.as_bytes()));
+        }
+        let rss_bytes = cost::peak_rss_bytes();
+        drop(ring);
+        let (programs, processes) = (&mut self.programs, &mut self.processes);
+        upkeep.follow(programs, &mut self.sideband, None, processes, &intake);
+        let mut intake = Rc::try_unwrap(intake)
+            .unwrap_or_else(|_| unreachable!("the ring held the only other handle"))
+            .into_inner();
+        if stop == Stop::TargetEnded {
+            let (options, ns) = (self.options, end_ns - self.start_ns);
+            (self.notes).extend(ended_early(&options.target, options.duration, ns));
+        }
+        let tasks = processes.managed_mut().finish_tasks();
+        for sample in self.host.finish() {
+            intake.observe(Observation::Host(sample));
+        }
+        let command_end = (self.held.as_mut()).and_then(|h| h.finish(stop == Stop::TargetEnded));
+        let most_alive = intake.estimator.accounts.most_alive();
+        intake.observe(Observation::Cost(Cost {
+            bpf_ns: programs.run_time().total_ns(),
+            own_cpu_ns,
+            rss_bytes,
+            kernel_bytes: programs.map_bytes(most_alive)
+                + processes.table_bytes()
+                + self.sideband.bytes(),
+            target_stopped_ns: 0,
+        }));
+        for (cause, count) in event::LOSSES.iter().zip(programs.losses()) {
+            intake.observe(loss(Counter::Kernel, (*cause).to_owned(), count));
+        }
+        let deferred = processes.unwind_deferred(&mut intake.raws, Due::All);
+        intake.deferred(deferred);
+        intake.finish_resources(processes.managed());
+        let (tasks, lost) = tasks::observe::observe(tasks, end_ns - self.start_ns, processes);
+        for (cause, count) in lost {
+            intake.observe(loss(Counter::Tasks, cause, count));
+        }
+        intake.tasks(tasks);
+        for observation in event_sampling::observe(&self.taps, &counted) {
+            intake.observe(observation);
+        }
+        intake.lock_waits(programs.lock_waits(), processes.managed());
+        self.notes.extend(processes.managed().java.notes());
+        let programs_of = processes.several_programs();
+        let label = |note: String| note + "; the label `program` tells which one it was";
+        self.notes.extend(programs_of.map(label));
+        self.notes.extend(processes.managed().scripts.notes());
+        self.notes.extend(processes.jit().notes());
+        self.notes.extend(processes.undescribed());
+        self.notes.extend(intake.log_failed());
+        intake.observe(Observation::Domain(domain::describe(&domain::Facts {
+            kernel: self.kernel,
+            options: self.options,
+            mechanism: self.mechanism,
+            timer: self.timer.describe(),
+            cpus: self.cpus as u32,
+            pace: &self.pace,
+            taps: &self.taps,
+            kernel_named: self.kernel_named,
+            notes: self.notes,
+            runtimes: processes.managed().describe(),
+        })));
+        for (cause, count) in processes.losses() {
+            intake.observe(loss(Counter::Collector, cause, count));
+        }
+        for module in processes.modules() {
+            intake.observe(Observation::Module(module));
+        }
+        for process in processes.facts() {
+            intake.observe(Observation::Process(process));
+        }
+        let Intake { estimator, log, .. } = intake;
+        let (log, assembled) = named(estimator, log, &self.processes, self.options);
+        let sources = Sources {
+            kallsyms: symbols_of_programs(&assembled.recording),
+            ..self.processes.into_sources(&assembled.jit)
+        };
+        Captured {
+            recording: assembled.recording,
+            sources,
+            seen: assembled.seen,
+            moments: assembled.moments,
+            stop,
+            command_end,
+            log,
+            signals: self.events.into_signals(),
+        }
+    }
+}
+
+/// Lengths of intervals, as the kernel programs counted them.
+fn sums_of(programs: &Programs) -> impl Iterator<Item = Observation<'static>> {
+    let shapes = programs.shapes().into_iter();
+    shapes.map(|(longest_ns, counts)| Observation::Histogram(Histogram { longest_ns, counts }))
+}
+
+fn loss(by: Counter, cause: String, count: u64) -> Observation<'static> {
+    Observation::Loss(CountedLoss { by, cause, count })
+}
+
+/// Has the recording put together, with names as they are known here. A log keeps the answers.
+fn named(
+    estimator: Estimator,
+    log: Option<LogWriter>,
+    processes: &Processes,
+    options: &Options,
+) -> (Option<LogWriter>, Assembled) {
+    let looks = match options.looks {
+        Some(_) => Looks::Taken,
+        None => Looks::None,
+    };
+    let host = Host::now();
+    let names = Names {
+        code: processes,
+        host: &host,
+    };
+    let Some(log) = log else {
+        return (None, estimator.finish(names, looks));
+    };
+    let logged = Logged::new(names, log);
+    let assembled = estimator.finish(logged.names(), looks);
+    (Some(logged.into_log()), assembled)
+}
+
+/// The kernel's symbols as they are now, where stacks lead through code that was loaded into it. Kernel
+/// programs take their names with them when they go, and ours are about to.
+fn symbols_of_programs(recording: &Recording) -> Option<String> {
+    /// Where x86-64 has modules and kernel programs.
+    const LOADED: u64 = 0xffff_ffff_c000_0000;
+    let mut frames = recording.frames.iter();
+    let any = frames.any(|f| f.kind == FrameKind::Kernel && f.address >= LOADED);
+    any.then(|| kallsyms::read().ok()).flatten()
+}

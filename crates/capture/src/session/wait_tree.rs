@@ -1,0 +1,164 @@
+//! The parts that waits are divided into: a tree below each sample, whose times sum to its own.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use wallscope_model::{Role, StackEnd};
+
+use super::sample_key::User;
+
+/// Parts that are told apart; further ones stay with what they hang below.
+const MOST_NODES: usize = 400_000;
+
+/// Who did something.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Who {
+    /// The thread with this record.
+    Record(u64),
+    /// A thread that is not measured: process, thread, name.
+    Stranger(u32, u32, Arc<str>),
+    /// An interrupt, by what it served.
+    Interrupt(&'static str),
+}
+
+/// What tells one part from another below the same parent.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Part {
+    /// What it stands for.
+    pub role: Role,
+    /// Who.
+    pub who: Who,
+    /// Kernel stack, 0: none.
+    pub kernel: u64,
+    /// User stack.
+    pub user: User,
+    /// Block reason, part of runnable time, or by what it is known who had a lock (`Told`; 0: by what
+    /// happened).
+    pub detail: u8,
+    /// What was waited for, 0: not known.
+    pub resource: u64,
+}
+
+impl Part {
+    /// One of which nothing else is known.
+    pub fn of(role: Role, who: &Who) -> Part {
+        Part {
+            role,
+            who: who.clone(),
+            kernel: 0,
+            user: User::Missing(StackEnd::Lost),
+            detail: 0,
+            resource: 0,
+        }
+    }
+}
+
+/// A part of somebody's wait.
+pub struct Node {
+    /// Index of the node above; `None`: it hangs below a sample.
+    pub parent: Option<u32>,
+    /// The sample at the root.
+    pub root: u32,
+    /// What it is.
+    pub part: Part,
+    /// Samples.
+    pub count: u64,
+    /// Time, ns.
+    pub ns: u64,
+    /// On-CPU samples in it, by the weight of their waits.
+    hits: u64,
+}
+
+/// A stretch of a wait that is to be divided.
+#[derive(Clone, Copy)]
+pub struct Follow {
+    /// The sample at the root.
+    pub root: u32,
+    /// The part that it belongs to.
+    pub above: Option<u32>,
+    /// Its begin, ns.
+    pub from: u64,
+    /// Its end, ns.
+    pub to: u64,
+    /// The time it stands for, ns.
+    pub ns: u64,
+    /// The samples it stands for.
+    pub count: u64,
+}
+
+/// All parts so far.
+#[derive(Default)]
+pub struct Parts {
+    nodes: Vec<Node>,
+    ids: FxHashMap<(u32, Option<u32>, Part), u32>,
+    /// Samples whose parts were not told apart for want of room.
+    pub crowded: u64,
+}
+
+impl Parts {
+    /// All of them, parents before children.
+    pub fn take(&mut self) -> Vec<Node> {
+        std::mem::take(&mut self.nodes)
+    }
+
+    /// Adds `ns` to a part below `above`; returns its index, `None` where there is no room.
+    pub fn add(&mut self, at: &Follow, part: Part, ns: u64, count: u64) -> Option<u32> {
+        let key = (at.root, at.above, part);
+        let id = match self.ids.get(&key) {
+            Some(id) => *id,
+            None if self.nodes.len() >= MOST_NODES => {
+                self.crowded += 1;
+                return None;
+            }
+            None => {
+                let id = self.nodes.len() as u32;
+                self.nodes.push(Node {
+                    parent: at.above,
+                    root: at.root,
+                    part: key.2.clone(),
+                    count: 0,
+                    ns: 0,
+                    hits: 0,
+                });
+                self.ids.insert(key, id);
+                id
+            }
+        };
+        let node = &mut self.nodes[id as usize];
+        node.ns += ns;
+        node.count += count;
+        Some(id)
+    }
+
+    /// Counts on-CPU samples that fell into a part.
+    pub fn hit(&mut self, id: u32, hits: u64) {
+        self.nodes[id as usize].hits += hits;
+    }
+
+    /// Divides on-CPU time below each part among the stacks that were sampled there.
+    pub fn place_computing(&mut self) {
+        let mut sampled: FxHashMap<(u32, Option<u32>, Who), Vec<u32>> = FxHashMap::default();
+        for (id, node) in (0..).zip(&self.nodes) {
+            if node.hits > 0 {
+                let key = (node.root, node.parent, node.part.who.clone());
+                sampled.entry(key).or_default().push(id);
+            }
+        }
+        for ((root, parent, who), ids) in sampled {
+            let all = (root, parent, Part::of(Role::OnCpu, &who));
+            let Some(whole) = self.ids.get(&all) else {
+                continue;
+            };
+            let ns = std::mem::take(&mut self.nodes[*whole as usize].ns);
+            let hits: u64 = ids.iter().map(|id| self.nodes[*id as usize].hits).sum();
+            let mut upto = 0;
+            let share = |n: u64| (u128::from(ns) * u128::from(n) / u128::from(hits)) as u64;
+            for id in ids {
+                let node = &mut self.nodes[id as usize];
+                node.ns = share(upto + node.hits) - share(upto);
+                upto += node.hits;
+            }
+        }
+        self.nodes.iter_mut().for_each(|n| n.hits = 0);
+    }
+}

@@ -1,0 +1,45 @@
+//! The grid of time slices: how wide slices are, and how a weight is divided among those that an interval covers.
+
+use std::time::Duration;
+
+use wallscope_model::Slices;
+
+/// Most slices before two become one: each slice costs a wake-up of its own.
+const MAX_SLICES: u32 = 12;
+/// Widest slice that slices are joined to for their number, ns.
+const MAX_WIDTH_NS: u64 = 1_000_000_000;
+/// Narrowest slice of a recording of known length, ns.
+const MIN_WIDTH_NS: u64 = 50_000_000;
+
+/// Width of the first slices, ns: a tenth of the recording, or half a second where its length is not known yet. Slices
+/// of a second end when the host is sampled as well, and cost no wake-up of their own.
+pub(crate) fn first_width_ns(duration: Option<Duration>) -> u64 {
+    match duration {
+        Some(d) => (d.as_nanos() as u64 / 10).clamp(MIN_WIDTH_NS, MAX_WIDTH_NS),
+        None => MAX_WIDTH_NS / 2,
+    }
+}
+
+/// Whether there are so many slices at `now` that two should become one.
+pub(crate) fn is_too_fine(grid: &Slices, now: u64) -> bool {
+    let slices = now.saturating_sub(grid.start_ns) / grid.width_ns.max(1);
+    slices >= u64::from(MAX_SLICES) && grid.width_ns < MAX_WIDTH_NS
+}
+
+/// `ns` by the slices that `begin..end` covers: (slice, ns).
+pub fn spread(grid: Slices, begin: u64, end: u64, ns: u64) -> impl Iterator<Item = (u32, u64)> {
+    let width = grid.width_ns.max(1);
+    let begin = begin.max(grid.start_ns);
+    let end = end.max(begin + 1);
+    let slice_of = |time: u64| ((time - grid.start_ns) / width) as u32;
+    let (first, last) = (slice_of(begin), slice_of(end - 1));
+    let mut given = 0;
+    (first..=last).map(move |slice| {
+        let edge = grid.start_ns + u64::from(slice + 1) * width;
+        let covered = edge.min(end) - begin;
+        let upto = (u128::from(ns) * u128::from(covered) / u128::from(end - begin)) as u64;
+        let part = upto - given;
+        given = upto;
+        (slice, part)
+    })
+}

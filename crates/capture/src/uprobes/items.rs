@@ -1,0 +1,255 @@
+//! From what was asked for to what is probed: names are looked up, and a place is found for each probe.
+
+use super::{
+    abi::{Cookie, Site},
+    find::{self, Found},
+    modules::Module,
+    options::Options,
+    plan::{Circumstances, Handler, Harm, Plan, Planned},
+    spec::{EventSpec, Spec, is_pattern},
+    usdt,
+};
+use crate::Error;
+
+/// Most functions of one measurement: counted, and timed (some 40 KB a CPU each).
+const MOST_COUNTED: usize = 4096;
+const MOST_TIMED: usize = 64;
+/// Most system calls and pairs of events among those that are timed (`WS_PAIRS`).
+const MOST_PAIRS: usize = 16;
+
+/// Something found, before it is known how it can be probed.
+pub(super) enum Item {
+    Function(Found, bool),
+    Syscall(String, u32),
+    Event(EventSpec),
+    Pair(EventSpec, EventSpec),
+}
+
+/// Finds what was asked for.
+pub(super) fn items(options: &Options, modules: &[Module]) -> Result<Vec<Item>, Error> {
+    let mut items = Vec::new();
+    for asked in &options.asked {
+        match asked {
+            Spec::Function {
+                module,
+                name,
+                offset,
+            } => {
+                // A program's file may have any name: as reports print code without a symbol.
+                if let (None, Some(offset)) = (module, *offset)
+                    && let Some(place) = find::unnamed(modules, name, offset)
+                {
+                    items.extend(place?.into_iter().map(|f| Item::Function(f, false)));
+                    continue;
+                }
+                let mut found = find::functions_named(modules, module.as_deref(), name)?;
+                for f in found.iter_mut().filter(|_| offset.is_some_and(|o| o > 0)) {
+                    let by = offset.unwrap_or(0);
+                    if f.size > 0 && by >= f.size {
+                        return Err(Error::NoFunction {
+                            asked: format!("{name}+{by:#x}"),
+                            why: format!("{} is only {:#x} bytes long", f.name, f.size),
+                            instead: "take an offset within the function".into(),
+                        });
+                    }
+                    f.place = Some(f.address + by);
+                    f.name += &format!("+{by:#x}");
+                }
+                items.extend(
+                    found
+                        .into_iter()
+                        .map(|f| Item::Function(f, is_pattern(name))),
+                );
+            }
+            Spec::Place { module, offset } => {
+                let found = find::place(modules, module, *offset)?;
+                items.extend(found.into_iter().map(|f| Item::Function(f, false)));
+            }
+            Spec::Syscall(name) => {
+                let number = name
+                    .parse::<syscalls::Sysno>()
+                    .map_err(|_| Error::NoFunction {
+                        asked: format!("syscall:{name}"),
+                        why: "Linux has no system call of that name on x86-64".into(),
+                        instead: nearest_syscalls(name),
+                    })?;
+                items.push(Item::Syscall(name.clone(), number as u32));
+            }
+            Spec::Event(event) if options.timed => {
+                return Err(Error::Refused {
+                    what: event.to_string(),
+                    why: "an event happens at one moment and has no length".into(),
+                    instead: format!("use `wallscope count`, or name a pair: {event}..OTHER"),
+                });
+            }
+            Spec::Event(event) => items.push(Item::Event(event.clone())),
+            Spec::Pair(..) if !options.timed => {
+                return Err(Error::Refused {
+                    what: "a pair of events".into(),
+                    why: "only single events are counted".into(),
+                    instead: "use `wallscope latency` for pairs".into(),
+                });
+            }
+            Spec::Pair(a, b) => items.push(Item::Pair(a.clone(), b.clone())),
+        }
+    }
+    let pairs = items.iter().filter(|i| !matches!(i, Item::Function(..)));
+    if options.timed && pairs.count() > MOST_PAIRS {
+        return Err(Error::Refused {
+            what: "so many system calls and events".into(),
+            why: format!("at most {MOST_PAIRS} of them are timed at a time"),
+            instead: "`wallscope count` takes more".into(),
+        });
+    }
+    // First, as each has a place by the lowest digits of its number.
+    items.sort_by_key(|i| matches!(i, Item::Function(..)));
+    let most = if options.timed {
+        MOST_TIMED
+    } else {
+        MOST_COUNTED
+    };
+    if items.len() > most {
+        return Err(Error::Refused {
+            what: format!("{} functions", items.len()),
+            why: format!(
+                "at most {most} are {} at a time",
+                if options.timed { "timed" } else { "counted" }
+            ),
+            instead: "use a narrower pattern, or name the module, as in libc.so.6:'str*'".into(),
+        });
+    }
+    Ok(items)
+}
+
+fn nearest_syscalls(name: &str) -> String {
+    let mut near: Vec<(usize, &str)> = syscalls::Sysno::iter()
+        .map(|s| (strsim::osa_distance(s.name(), name), s.name()))
+        .collect();
+    near.sort();
+    let names: Vec<_> = near.iter().take(4).map(|(_, n)| *n).collect();
+    format!("the nearest are {}", names.join(", "))
+}
+
+/// Decides where probes stand.
+pub(super) fn plan(
+    options: &Options,
+    items: &[Item],
+    modules: &[Module],
+    given: Circumstances,
+    notes: &mut Vec<String>,
+) -> Result<Plan, Error> {
+    let mut plan = Plan::default();
+    let mut refusal = None;
+    for item in items {
+        match item {
+            Item::Function(found, by_pattern) => {
+                let outcome = if options.timed {
+                    plan.time(modules, found, given)
+                } else {
+                    plan.count(modules, found)
+                };
+                match outcome {
+                    Ok(()) => {}
+                    // Of several, those that cannot be probed are left out, and named.
+                    Err(e) if *by_pattern || items.len() > 1 => {
+                        notes.push(format!("left out: {e}"));
+                        refusal = Some(e);
+                    }
+                    Err(e) => return Err(e),
+                }
+            }
+            Item::Syscall(name, number) => {
+                let function = plan.function(Planned {
+                    name: format!("syscall:{name}"),
+                    module: String::new(),
+                    how: "hooks that every system call of the machine passes".into(),
+                    kinds: Vec::new(),
+                })?;
+                plan.syscalls.push((*number, function));
+            }
+            Item::Event(event) => {
+                let function = plan.function(Planned {
+                    name: event.to_string(),
+                    module: String::new(),
+                    how: event_words(event).into(),
+                    kinds: vec![Site::Begin],
+                })?;
+                add_event(
+                    &mut plan,
+                    modules,
+                    event,
+                    function,
+                    Site::Begin,
+                    Handler::Count,
+                )?;
+            }
+            Item::Pair(begin, end) => {
+                let function = plan.function(Planned {
+                    name: format!("{begin}..{end}"),
+                    module: String::new(),
+                    how: format!(
+                        "from one event to the next in the same thread; {}",
+                        event_words(begin)
+                    ),
+                    kinds: vec![Site::Begin, Site::End],
+                })?;
+                add_event(
+                    &mut plan,
+                    modules,
+                    begin,
+                    function,
+                    Site::Begin,
+                    Handler::Met,
+                )?;
+                add_event(&mut plan, modules, end, function, Site::End, Handler::Met)?;
+            }
+        }
+    }
+    if let (true, Some(e)) = (plan.functions.is_empty(), refusal) {
+        return Err(e);
+    }
+    if options.timed && given.harm == Some(Harm::Exceptions) && !plan.sites.is_empty() {
+        plan.catches(modules);
+    }
+    plan.pair_tail_calls();
+    Ok(plan)
+}
+
+fn event_words(event: &EventSpec) -> &'static str {
+    match event {
+        EventSpec::Tracepoint { .. } => "a tracepoint of the kernel",
+        EventSpec::Usdt { .. } => "a static probe",
+    }
+}
+
+fn add_event(
+    plan: &mut Plan,
+    modules: &[Module],
+    event: &EventSpec,
+    function: u16,
+    site: Site,
+    handler: Handler,
+) -> Result<(), Error> {
+    let counting = handler == Handler::Count;
+    match event {
+        EventSpec::Tracepoint { category, name } => {
+            // A count is told from the first of a pair by its kind.
+            let site = if counting { Site::Entry } else { site };
+            let cookie = Cookie::new(function, site);
+            plan.tracepoints
+                .push((category.clone(), name.clone(), cookie));
+        }
+        EventSpec::Usdt {
+            module,
+            provider,
+            name,
+        } => {
+            let found = find::static_probes(modules, module.as_deref(), provider, name)?;
+            for (module, places) in found {
+                let places: Vec<usdt::Place> = places;
+                plan.static_probe(module, &places, Cookie::new(function, site), handler);
+            }
+        }
+    }
+    Ok(())
+}

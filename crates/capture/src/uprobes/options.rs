@@ -1,0 +1,25 @@
+//! What is asked of counting and timing calls.
+
+use std::time::Duration;
+
+use super::spec::Spec;
+use crate::target::Target;
+
+/// What to count or time, and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Whom to measure.
+    pub target: Target,
+    /// What.
+    pub asked: Vec<Spec>,
+    /// Lengths and ledgers too, not only counts.
+    pub timed: bool,
+    /// How long; `None`: until the target ends or a signal comes.
+    pub duration: Option<Duration>,
+    /// Most of one CPU that probes may cost, percent.
+    pub max_overhead: f64,
+    /// How many of the longest calls are kept one by one.
+    pub slowest: usize,
+    /// Each call is kept, as long as they come no faster than can be told.
+    pub each: bool,
+}

@@ -1,0 +1,313 @@
+//! The first line of a record: thread, CPU, time, period, event, and a tracepoint's fields.
+
+use super::super::import::{number, seconds};
+
+/// A record's first line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Header<'a> {
+    pub comm: &'a [u8],
+    /// Process id, 0 where the line has the thread's only.
+    pub pid: u32,
+    pub tid: u32,
+    pub cpu: Option<u32>,
+    pub time: Option<u64>,
+    /// Events that the sample stands for, where that is printed.
+    pub period: Option<u64>,
+    /// The event, empty where it is not printed.
+    pub event: &'a [u8],
+    /// The rest of the line: a tracepoint's fields, or the frame of a record without a stack.
+    pub rest: &'a [u8],
+}
+
+/// Whether a line is about a mapping, a fork or a name (`--show-mmap-events` and the like), and not
+/// about a sample.
+pub(super) fn is_sideband(line: &[u8]) -> bool {
+    memchr::memmem::find(line, b": PERF_RECORD_").is_some_and(|at| timed(&line[..=at]).is_some())
+}
+
+/// Whether an indented line is a header all the same: it has a time, or an event behind its ids.
+pub(super) fn is_header(line: &[u8]) -> bool {
+    // Both end with a colon, and a frame has none before a space.
+    let line = line.trim_ascii_end();
+    if !line.ends_with(b":") && memchr::memmem::find(line, b": ").is_none() {
+        return false;
+    }
+    parse(line).is_some_and(|h| h.time.is_some() || !h.event.is_empty())
+}
+
+/// Parses a header.
+pub(super) fn parse(line: &[u8]) -> Option<Header<'_>> {
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let first = line.trim_ascii_start().split(|c| *c == b' ').next();
+    let time_first = (first.and_then(|w| w.strip_suffix(b":")))
+        .is_some_and(|w| w.contains(&b'.') && seconds(w).is_some());
+    if time_first {
+        return without_comm(line);
+    }
+    timed(line)
+        .or_else(|| untimed(line))
+        .or_else(|| without_comm(line))
+}
+
+/// Parses the header of a record that has a stack: it may have any of the fields, or the thread's
+/// name alone (`-F comm,ip,sym`).
+pub(super) fn parse_any(line: &[u8]) -> Option<Header<'_>> {
+    let name = line.trim_ascii();
+    let alone = !name.contains(&b':') && !line.starts_with(b" ");
+    let only_name = || Header {
+        comm: name,
+        ..Header::default()
+    };
+    parse(line).or_else(|| alone.then(only_name))
+}
+
+/// `pid [cpu] seconds: period event: …` with any of them missing but the time or the event.
+///
+/// A number alone before the event is a process id or a period: perf prints ids to 5 columns and
+/// periods to 10.
+fn without_comm(line: &[u8]) -> Option<Header<'_>> {
+    const PERIOD_COLUMNS: usize = 10;
+    let mut h = Header::default();
+    let mut named = false;
+    let mut rest = line;
+    loop {
+        rest = rest.trim_ascii_start();
+        let end = memchr::memchr(b' ', rest).unwrap_or(rest.len());
+        let (word, after) = rest.split_at(end);
+        let column = line.len() - after.len();
+        if let Some(word) = word.strip_suffix(b":") {
+            if h.time.is_none() && word.contains(&b'.') && seconds(word).is_some() {
+                h.time = seconds(word);
+                rest = after;
+                continue;
+            }
+            h.event = word;
+            h.rest = after.trim_ascii();
+            let is_name = word.iter().any(u8::is_ascii_alphabetic);
+            return is_name.then_some(h);
+        }
+        if let Some((number, _)) = cpu(word) {
+            h.cpu = Some(number);
+        } else if let Some((pid, tid)) = ids(word) {
+            let is_period = named || h.time.is_some() || column >= PERIOD_COLUMNS;
+            match number(word).filter(|_| is_period) {
+                Some(n) => h.period = Some(n),
+                None => (h.pid, h.tid) = (pid, tid),
+            }
+            named = true;
+        } else {
+            return (h.time.is_some() && word.is_empty()).then_some(h);
+        }
+        rest = after;
+    }
+}
+
+/// `comm  pid/tid [cpu] seconds: period event: …`
+fn timed(line: &[u8]) -> Option<Header<'_>> {
+    // The time is the first word of digits, a point, digits and a colon with ids before it.
+    let (comm, time, cpu, (pid, tid), rest) =
+        memchr::memchr_iter(b':', line).find_map(|colon| {
+            let start = memchr::memrchr(b' ', &line[..colon])? + 1;
+            let word = &line[start..colon];
+            let after = line.get(colon + 1).is_none_or(|c| *c == b' ');
+            (after && word.contains(&b'.')).then_some(())?;
+            let time = seconds(word)?;
+            let mut before = without_mode(line[..start].trim_ascii_end());
+            let mut cpu = None;
+            if before.ends_with(b"]") {
+                let open = memchr::memrchr(b'[', before)?;
+                cpu =
+                    number(&before[open + 1..before.len() - 1]).and_then(|n| u32::try_from(n).ok());
+                before = before[..open].trim_ascii_end();
+            }
+            let at = memchr::memrchr(b' ', before)?;
+            let ids = ids(&before[at + 1..])?;
+            Some((&before[..at], time, cpu, ids, &line[colon + 1..]))
+        })?;
+    let (period, event, rest) = event(rest);
+    Some(Header {
+        comm: comm.trim_ascii(),
+        pid,
+        tid,
+        cpu,
+        time: Some(time),
+        period,
+        event,
+        rest,
+    })
+}
+
+/// `text` without the letters that `-F misc` puts behind the CPU, `[000] U` and the like.
+fn without_mode(text: &[u8]) -> &[u8] {
+    let letters = text.iter().rev().take_while(|c| c.is_ascii_alphabetic());
+    match letters.count() {
+        n @ 1..=4 => match text[..text.len() - n].trim_ascii_end() {
+            rest if rest.ends_with(b"]") => rest,
+            _ => text,
+        },
+        _ => text,
+    }
+}
+
+/// `comm pid [cpu] period event:`, as printed where the time is left out.
+fn untimed(line: &[u8]) -> Option<Header<'_>> {
+    let mut at = 0;
+    let line = line.trim_ascii();
+    loop {
+        let space = at + memchr::memchr(b' ', &line[at..])?;
+        let rest = line[space..].trim_ascii_start();
+        let end = memchr::memchr(b' ', rest).unwrap_or(rest.len());
+        if let Some((pid, tid)) = ids(&rest[..end])
+            && space > 0
+        {
+            let (cpu, rest) = match cpu(rest[end..].trim_ascii_start()) {
+                Some((cpu, rest)) => (Some(cpu), rest),
+                None => (None, &rest[end..]),
+            };
+            let (period, event, after) = event(rest);
+            return Some(Header {
+                comm: line[..space].trim_ascii(),
+                pid,
+                tid,
+                cpu,
+                time: None,
+                period,
+                event,
+                rest: after,
+            });
+        }
+        at = line.len() - rest.len();
+        if at <= space {
+            return None;
+        }
+    }
+}
+
+/// `[003]`, and the rest.
+fn cpu(text: &[u8]) -> Option<(u32, &[u8])> {
+    let inner = text.strip_prefix(b"[")?;
+    let end = memchr::memchr(b']', inner)?;
+    let cpu = u32::try_from(number(&inner[..end])?).ok()?;
+    Some((cpu, &inner[end + 1..]))
+}
+
+/// `tid` or `pid/tid`.
+fn ids(word: &[u8]) -> Option<(u32, u32)> {
+    let id = |w: &[u8]| u32::try_from(number(w)?).ok();
+    match memchr::memchr(b'/', word) {
+        Some(at) => Some((id(&word[..at])?, id(&word[at + 1..])?)),
+        None => Some((0, id(word)?)),
+    }
+}
+
+/// `period event: rest`, of which the first and the last may be missing.
+fn event(rest: &[u8]) -> (Option<u64>, &[u8], &[u8]) {
+    let rest = rest.trim_ascii_start();
+    let word = |r: &[u8]| memchr::memchr(b' ', r).unwrap_or(r.len());
+    let first = word(rest);
+    let (period, rest) = match number(&rest[..first]) {
+        Some(n) => (Some(n), rest[first..].trim_ascii_start()),
+        None => (None, rest),
+    };
+    let end = word(rest);
+    match rest[..end].strip_suffix(b":") {
+        Some(event) => (period, event, rest[end..].trim_ascii()),
+        None => (period, b"", rest.trim_ascii()),
+    }
+}
+
+/// A `sched_switch`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Switch {
+    /// Thread that leaves the CPU.
+    pub prev: u32,
+    /// Thread that gets it.
+    pub next: u32,
+    /// The thread that leaves still wants a CPU.
+    pub preempted: bool,
+}
+
+/// The fields of a `sched_switch`, in either of the forms that perf prints.
+pub(super) fn switch(rest: &[u8]) -> Option<Switch> {
+    let value = |key: &[u8]| {
+        let at = memchr::memmem::find(rest, key)? + key.len();
+        let word = &rest[at..];
+        Some(&word[..memchr::memchr(b' ', word).unwrap_or(word.len())])
+    };
+    let id = |word: &[u8]| u32::try_from(number(word)?).ok();
+    if let (Some(prev), Some(next)) = (value(b"prev_pid="), value(b"next_pid=")) {
+        return Some(Switch {
+            prev: id(prev)?,
+            next: id(next)?,
+            preempted: value(b"prev_state=")?.starts_with(b"R"),
+        });
+    }
+    // `comm:pid [prio] S ==> comm:pid [prio]`
+    let arrow = memchr::memmem::find(rest, b" ==> ")?;
+    let (from, to) = (&rest[..arrow], &rest[arrow + 5..]);
+    let pid = |part: &[u8]| {
+        let bracket = memchr::memmem::rfind(part, b" [")?;
+        let colon = memchr::memrchr(b':', &part[..bracket])?;
+        id(&part[colon + 1..bracket])
+    };
+    let state = from.rsplit(|c| *c == b' ').next()?;
+    Some(Switch {
+        prev: pid(from)?,
+        next: pid(to)?,
+        preempted: state.starts_with(b"R"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_of_every_kind() {
+        let h = parse(b"w  5891  2193.490777:    1001001 cpu-clock:ppp: ").unwrap();
+        assert_eq!((h.comm, h.pid, h.tid), (&b"w"[..], 0, 5891));
+        assert_eq!(
+            (h.time, h.period),
+            (Some(2_193_490_777_000), Some(1_001_001))
+        );
+        assert_eq!(h.event, b"cpu-clock:ppp");
+        let h = parse(b"V8 Worker: 1  12/34 [003] 7.000000001: sched:sched_switch: prev_comm=a prev_pid=34 prev_prio=120 prev_state=R+ ==> next_comm=b next_pid=0 next_prio=120").unwrap();
+        assert_eq!(
+            (h.comm, h.pid, h.tid, h.cpu),
+            (&b"V8 Worker: 1"[..], 12, 34, Some(3))
+        );
+        assert_eq!(h.event, b"sched:sched_switch");
+        let s = switch(h.rest).unwrap();
+        assert_eq!((s.prev, s.next, s.preempted), (34, 0, true));
+        let s = switch(b"my app:34 [120] S ==> swapper/0:0 [120]").unwrap();
+        assert_eq!((s.prev, s.next, s.preempted), (34, 0, false));
+        let h = parse(b"java 12345 cycles: ").unwrap();
+        assert_eq!((h.tid, h.event, h.period), (12345, &b"cycles"[..], None));
+        let h = parse(b"java 12345 [003]  250000 cycles: ").unwrap();
+        assert_eq!(
+            (h.cpu, h.event, h.period),
+            (Some(3), &b"cycles"[..], Some(250_000))
+        );
+        let h = parse(b"rustc  6924 [001] U     85969.219729:   10101010 task-clock: ").unwrap();
+        assert_eq!((h.tid, h.cpu, h.event), (6924, Some(1), &b"task-clock"[..]));
+        let h = parse(b"my app: 1.5: x  12/35 [003] 10.001001:    1000 cycles: ").unwrap();
+        assert_eq!((h.comm, h.pid), (&b"my app: 1.5: x"[..], 12));
+        let h = parse(b" 1323   cpu-clock: ").unwrap();
+        assert_eq!((h.tid, h.period, h.event), (1323, None, &b"cpu-clock"[..]));
+        let h = parse(b"   2005541   cpu-clock: ").unwrap();
+        assert_eq!((h.tid, h.period), (0, Some(2_005_541)));
+        let h = parse(b" 3283.689880:   cpu-clock: ").unwrap();
+        assert_eq!(
+            (h.time, h.event),
+            (Some(3_283_689_880_000), &b"cpu-clock"[..])
+        );
+        let h = parse(b" 1323/1324 [001]  3283.689880:       100   cpu-clock: ").unwrap();
+        assert_eq!(
+            (h.pid, h.tid, h.cpu, h.period),
+            (1323, 1324, Some(1), Some(100))
+        );
+        assert_eq!(parse_any(b"V8 Worker ").unwrap().comm, b"V8 Worker");
+        assert_eq!(parse(b"no numbers here"), None);
+        assert_eq!(parse(b""), None);
+    }
+}
