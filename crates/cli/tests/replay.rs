@@ -6,7 +6,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-/// The log of a second of the truth program `convoy`: eight threads that queue for a mutex.
+/// The log of 1.4 s of the truth program `convoy`: four threads that queue for a mutex.
 /// `fixtures/README.md` says how it was made.
 fn fixture() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/convoy.log")
@@ -49,6 +49,16 @@ fn a_log_gives_the_same_recording_each_time() {
         assert!(out.status.success(), "{out:?}");
     }
     assert_eq!(fs::read(&one).unwrap(), fs::read(&two).unwrap());
+    // As the recording had it that was made live beside this log.
+    let report = report(&one);
+    let total = &report["total"];
+    assert_eq!(total["wall_ns"], 7_197_247_159_u64);
+    assert_eq!(total["on_cpu_ns"], 90_783_113);
+    assert_eq!(total["runnable_ns"], 1_529_273_313);
+    assert_eq!(total["blocked"]["lock"], 4_007_768_402_u64);
+    assert_eq!(report["timeline"]["intervals"], 1051);
+    let stacks = report["stacks"].to_string();
+    assert!(stacks.contains("convoy_wait_lock") && stacks.contains("pthread_mutex_lock"));
 }
 
 #[test]

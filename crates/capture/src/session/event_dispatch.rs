@@ -25,8 +25,8 @@ use super::{
 use crate::{
     backend::ebpf::Visited,
     event::{
-        self, Dump, LockSum, ManagedHead, OwnerEvent, Resolve, ResourceEvent, ThreadEvent,
-        WordsEvent, kind, state, what,
+        Dump, LockSum, ManagedHead, OwnerEvent, Resolve, ResourceEvent, ThreadEvent, WordsEvent,
+        kind, state, what,
     },
     syscalls::is_futex,
 };

@@ -189,7 +189,6 @@ fn missing(left_out: LeftOut, answers: &Answers, strangers: u64) -> impl Iterato
 mod tests {
     use std::io::Cursor;
 
-    use proptest::prelude::*;
     use wallscope_observe::{LogFile, LogWriter};
 
     use super::*;
@@ -242,30 +241,5 @@ mod tests {
             why(&[short]),
             Some(ReplayError::Implausible { .. })
         ));
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(64))]
-
-        #[test]
-        fn records_without_meaning_do_no_harm(
-            records in prop::collection::vec(
-                (0..0x25u32, prop::collection::vec(any::<u16>(), 0..200)),
-                0..60,
-            ),
-        ) {
-            // Small numbers everywhere: lengths, counts and states of all kinds.
-            let bytes = |(kind, words): &(u32, Vec<u16>)| {
-                let first = if *kind > 0 { 0x10000 + kind } else { 5 };
-                let mut bytes = first.to_ne_bytes().to_vec();
-                bytes.extend(words.iter().flat_map(|w| u32::from(*w).to_ne_bytes()));
-                bytes
-            };
-            let records: Vec<Vec<u8>> = records.iter().map(bytes).collect();
-            let mut all = vec![begin()];
-            all.extend(records.iter().map(|r| Observation::Event(r)));
-            all.push(Observation::Mark(Mark::End { time: 1 << 41 }));
-            prop_assert!(replay(&mut log_of(&all)).is_ok());
-        }
     }
 }
