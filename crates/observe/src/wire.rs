@@ -301,6 +301,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+
         #[test]
         fn values_survive(
             numbers: Vec<u64>,
