@@ -57,6 +57,15 @@ pub enum Error {
         /// Cause.
         why: String,
     },
+    /// A log of observations cannot be kept by the backend that is left.
+    #[error(
+        "a log of observations is kept by the ebpf backend only, which is not used here ({why}); leave \
+         out --keep-log, or run as root, or see `wallscope doctor`"
+    )]
+    NoLog {
+        /// Why another backend would measure.
+        why: String,
+    },
     /// The command could not be started.
     #[error("cannot start '{command}': {cause}; {}", to_start(.code))]
     Start {
@@ -137,6 +146,7 @@ impl Error {
             Error::NotPermitted { .. }
             | Error::NotSupported { .. }
             | Error::Refused { .. }
+            | Error::NoLog { .. }
             | Error::NoEvent { .. } => 3,
             Error::Bpf { .. } | Error::Io { .. } => 1,
         }

@@ -59,7 +59,7 @@ pub mod kind {
 }
 
 /// `struct ws_head`.
-#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Head {
     /// One of [`kind`].
@@ -69,7 +69,7 @@ pub struct Head {
 }
 
 /// `struct ws_account`: closed intervals of one thread, ns.
-#[derive(Clone, Copy, Debug, Default, FromBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Account {
     /// On-CPU time, interrupt and stolen time included.
@@ -130,7 +130,7 @@ impl ThreadEvent {
 }
 
 /// `struct ws_dump`: one thread's books at one moment.
-#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Dump {
     /// Kind and size.
@@ -265,7 +265,7 @@ pub const SAMPLE_USER_MODE: u32 = 4;
 pub const SAMPLE_OPEN: u32 = 8;
 
 /// `struct ws_resolve`.
-#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Resolve {
     /// Kind and size.

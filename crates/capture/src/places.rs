@@ -9,6 +9,7 @@ use wallscope_binfmt::kallsyms;
 use wallscope_model::BlockReason::{
     self, Child, Disk, KernelLock, Lock, Memory, Network, PageFault, Pipe, Poll, Stopped, Timer,
 };
+use wallscope_observe::InterruptCode;
 
 /// Entries of the kernel programs' table (`WS_PLACES`).
 pub const TABLE: usize = 4096;
@@ -434,6 +435,29 @@ impl Interrupts {
                 .filter_map(|(c, end)| Some((c.0, end.min(c.0 + LONGEST), c.1?)))
                 .collect(),
         }
+    }
+
+    /// The code by which they are known, ascending.
+    pub fn codes(&self) -> Vec<InterruptCode> {
+        let code = |(start, end, serves): &(u64, u64, &'static str)| InterruptCode {
+            start: *start,
+            end: *end,
+            serves: (*serves).into(),
+        };
+        self.ranges.iter().map(code).collect()
+    }
+
+    /// Those of which this is the code. What this version does not know of counts as an interrupt.
+    pub fn from_codes(codes: &[InterruptCode]) -> Interrupts {
+        let known = |serves: &str| {
+            let mut all = SERVED.iter().map(|(what, _)| *what);
+            all.find(|what| *what == serves).unwrap_or_default()
+        };
+        let mut ranges: Vec<_> = (codes.iter())
+            .map(|c| (c.start, c.end, known(&c.serves)))
+            .collect();
+        ranges.sort_unstable();
+        Interrupts { ranges }
     }
 
     /// What the interrupt served that `stack` (innermost first) was taken in; `None`: it is none.

@@ -42,6 +42,7 @@ mod locks;
 mod man;
 mod output;
 mod record;
+mod replay;
 mod report;
 mod rungs;
 mod select;
@@ -75,6 +76,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Verb {
     Record(record::Args),
+    Replay(replay::Args),
     Report(report::Args),
     View(view::Args),
     Export(export::Args),
@@ -102,6 +104,7 @@ fn main() -> ExitCode {
     };
     let result = match cli.verb {
         Verb::Record(args) => record::run(args),
+        Verb::Replay(args) => replay::run(args),
         Verb::Report(args) => report::run(args),
         Verb::View(args) => view::run(args),
         Verb::Export(args) => export::run(args),

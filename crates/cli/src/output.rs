@@ -205,7 +205,7 @@ fn builder(readers: Readers) -> tempfile::Builder<'static, 'static> {
 }
 
 /// Gives a new file to the user that called sudo, if this process runs under it.
-fn give_to_caller(file: &File) -> io::Result<()> {
+pub fn give_to_caller(file: &File) -> io::Result<()> {
     let id = |name| std::env::var(name).ok()?.parse::<u32>().ok();
     let caller = id("SUDO_UID").zip(id("SUDO_GID"));
     match caller.filter(|_| rustix::process::geteuid().is_root()) {

@@ -12,11 +12,12 @@ use wallscope_capture::session::{self, Live, Observer, Options, Progress, Stop};
 use wallscope_capture::target::Target;
 use wallscope_formats::pprof;
 use wallscope_model::scale::scale;
-use wallscope_model::{Process, Recording};
+use wallscope_model::{Process, Recording, WaitSeen};
+use wallscope_observe::{CountedLoss, Counter, LogFile, LogWriter, Observation, Unresolved};
 use wallscope_render::text;
 
 use crate::failure::Failure;
-use crate::output::{Output, Readers};
+use crate::output::{Output, Readers, give_to_caller};
 
 /// Measure a process, command, cgroup or the machine, and write the recording.
 #[derive(Debug, clap::Args)]
@@ -28,6 +29,7 @@ Examples:
   wallscope record -a -d 5                  everything on the machine
   wallscope record --timeline -p 1234 -d 60 every interval of every thread
   wallscope record -e page-faults,syscalls:sys_enter_write -p 1234 -d 10
+  wallscope record --keep-log run.log -p 1234 -d 10
 
 The line with `recording` on standard error appears exactly when measuring is live.
 Then: wallscope report FILE")]
@@ -90,6 +92,12 @@ pub struct Args {
     /// Keep the native frames of interpreters (CPython) beside the functions that they run
     #[arg(long)]
     interpreter_frames: bool,
+
+    /// Also keep the observations that the recording is made from; `wallscope replay LOG` makes it
+    /// again without root. Readable by you alone: it holds command lines, paths and addresses, and no
+    /// stack memory. By the ebpf backend only
+    #[arg(long, value_name = "LOG")]
+    keep_log: Option<PathBuf>,
 }
 
 /// Whom to measure, as every verb that takes a live target says it.
@@ -196,6 +204,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         command_output: None,
         moments: false,
         stacks: true,
+        keep_log: args.keep_log.as_deref().map(kept_log).transpose()?,
         looks: None,
     };
     warn_of_aliasing(args.frequency);
@@ -215,6 +224,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let Recorded {
         recording,
         path,
+        log,
         outcome,
         ..
     } = measure(&options, output)?;
@@ -223,11 +233,49 @@ pub fn run(args: Args) -> Result<(), Failure> {
         wallscope_diagnose::finding(&recording).sentence
     );
     eprintln!("wallscope: {}", written(&path));
+    if let Some(log) = log {
+        eprintln!("wallscope: {log}");
+    }
     outcome
 }
 
+/// Opens the log that is asked for: before measuring begins.
+fn kept_log(path: &Path) -> anyhow::Result<LogFile> {
+    let log = LogFile::create(path).and_then(|log| {
+        give_to_caller(log.file())?;
+        Ok(log)
+    });
+    log.with_context(|| {
+        format!(
+            "cannot keep a log in '{}'; choose another place with --keep-log",
+            path.display()
+        )
+    })
+}
+
+/// Ends a log, and says what became of it.
+fn close(log: LogWriter, path: &Path) -> String {
+    let closed = match log.close() {
+        Ok(closed) => closed,
+        Err(why) => return why,
+    };
+    let left_out = match closed.left_out.is_empty() {
+        true => String::new(),
+        false => format!(
+            "; {} wakers and {} samples are not in it, as it grew to its bound",
+            closed.left_out.wakes, closed.left_out.samples
+        ),
+    };
+    format!(
+        "kept {} KiB of observations in {1}; `wallscope replay {1} -o FILE` makes the recording again\
+         {left_out}",
+        closed.bytes.div_ceil(1024),
+        path.display()
+    )
+}
+
 /// That a recording is in `path` now, and how it is looked at.
-fn written(path: &Path) -> String {
+pub fn written(path: &Path) -> String {
     if path == Path::new("-") {
         return "wrote the recording to standard output".into();
     }
@@ -262,6 +310,8 @@ pub struct Recorded {
     pub path: PathBuf,
     /// What ended it.
     pub stop: Stop,
+    /// What became of the log of observations, in words.
+    pub log: Option<String>,
     /// What to end with once all is said: a command's own status.
     pub outcome: Result<(), Failure>,
 }
@@ -275,15 +325,36 @@ pub fn measure(options: &Options, output: Output) -> Result<Recorded, Failure> {
     let captured = session::record(options, &mut teller)
         .map_err(|e| Failure::of(e.exit_code(), anyhow::Error::new(e)))?;
     let mut recording = captured.recording;
+    let mut log = captured.log;
+    let mut keep = |observation: Observation<'_>| {
+        if let Some(log) = &mut log {
+            log.append(&observation);
+        }
+    };
+    let unresolved = Unresolved::of(&recording);
     let unnamed = wallscope_symbolize::resolve(&mut recording, captured.sources);
+    if options.keep_log.is_some() {
+        unresolved.found(&recording).for_each(&mut keep);
+    }
+    for loss in &unnamed {
+        keep(Observation::Loss(CountedLoss {
+            by: Counter::Symboliser,
+            cause: loss.cause.clone(),
+            count: loss.count,
+        }));
+    }
     recording.losses.extend(unnamed);
-    wallscope_diagnose::lock_names::name(&mut recording);
-    wallscope_diagnose::idle::mark(&mut recording, &captured.seen);
+    mark(&mut recording, &captured.seen);
     let command = matches!(options.target, Target::Command(_));
     let left = (command && captured.stop == Stop::TargetEnded).then(|| left_behind(&recording));
     let left = left.flatten();
+    if let Some(left) = &left {
+        keep(Observation::Note(left.as_str().into()));
+    }
     recording.domain.notes.extend(left.clone());
     let path = write(output, &recording)?;
+    let kept = options.keep_log.as_ref().zip(log);
+    let log = kept.map(|(file, log)| close(log, file.path()));
     drop(captured.signals);
     teller.clear();
     if let Some(left) = left {
@@ -303,8 +374,15 @@ pub fn measure(options: &Options, output: Output) -> Result<Recorded, Failure> {
         recording,
         path,
         stop: captured.stop,
+        log,
         outcome,
     })
+}
+
+/// Marks what names and connections tell of waits: locks that are none, and idle time.
+pub fn mark(recording: &mut Recording, seen: &[WaitSeen]) {
+    wallscope_diagnose::lock_names::name(recording);
+    wallscope_diagnose::idle::mark(recording, seen);
 }
 
 /// That a command has ended, and processes that it started have not, as those of a daemon.
@@ -402,7 +480,7 @@ pub fn parse_overhead(text: &str) -> Result<f64, String> {
 
 /// Writes the recording; returns its file. On a full disk it goes to the folder for temporary files
 /// instead, and its place is said: what was measured is not to be measured again.
-fn write(output: Output, recording: &Recording) -> anyhow::Result<PathBuf> {
+pub fn write(output: Output, recording: &Recording) -> anyhow::Result<PathBuf> {
     let named = (output.is_file()).then(|| output.path().file_name().map(PathBuf::from));
     let refuge = std::env::temp_dir().join(named.flatten().unwrap_or_else(dated_name));
     let error = match write_to(output, recording) {

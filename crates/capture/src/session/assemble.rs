@@ -1,195 +1,272 @@
 //! What came in -> the recording: samples with their stacks, waits, peers, shapes, ledgers.
 
 use rustc_hash::FxHashMap;
-use wallscope_model::{Ledger, Limit, ModuleId, Recording, WaitSeen, call_filter::Moment};
+use wallscope_model::{Ledger, Limit, ModuleId, Recording, WaitSeen, Window, call_filter::Moment};
+use wallscope_observe::Counter;
 
 use super::{
-    Options, accounts::Accounts, address_scope::AddressScope, build::Stacks,
-    event_dispatch::EventDispatcher, hops, jit_hints, processes::Processes,
+    accounts::Accounts,
+    address_scope::AddressScope,
+    build::Stacks,
+    domain,
+    estimator::Estimator,
+    event_sampling, hops, jit_hints,
+    naming::Names,
+    sample_key::{SampleKey, SampleSum},
+    tasks,
 };
-use crate::event::{self, LockSum};
-use wallscope_unwind::native::TableSink;
+use crate::event;
 
-/// What putting a recording together gives beside it.
-pub(super) struct Assembled {
+/// What the estimator makes of everything that came in.
+pub struct Assembled {
+    /// The recording. The symboliser has not named its frames yet.
+    pub recording: Recording,
     /// Modules of code made at run time, with their processes.
     pub jit: Vec<(ModuleId, u32)>,
     /// What was seen of connections, by sample.
     pub seen: Vec<WaitSeen>,
     /// When each sample was taken.
     pub moments: Vec<Moment>,
-    /// What is to be told of code without names.
-    pub unnamed: Vec<Limit>,
 }
 
-/// Puts what came in into `recording`, and what was lost into `losses`; `locks`: sums by lock.
-pub(super) fn assemble<S: TableSink>(
-    recording: &mut Recording,
-    intake: &mut EventDispatcher,
-    processes: &Processes<S>,
-    locks: &[LockSum],
-    losses: &mut Vec<(String, u64)>,
-    mut stacks: Stacks,
-    options: &Options,
-) -> Assembled {
-    let end_ns = recording.window.end_ns;
-    let grid = intake.accounts.grid();
-    let last_slice = (end_ns
-        .saturating_sub(grid.start_ns)
-        .div_ceil(grid.width_ns.max(1)))
-    .max(1) as u32
-        - 1;
-    let sums = intake.samples.finish(last_slice);
-    intake.resources.finish(processes.managed());
-    intake.settle(u64::MAX);
-    stacks.kernel_functions(&intake.kernel);
-    let peers = std::mem::take(&mut intake.samples.peers);
-    let mut seen = Vec::with_capacity(sums.len());
-    let mut at = FxHashMap::default();
-    for (key, sum) in sums {
-        let Some(sample) = stacks.sample(key, sum, intake, processes) else {
-            continue;
-        };
-        if key.state == event::state::HIT {
-            if let Some(event) = recording.events.get_mut(usize::from(key.detail)) {
-                event.samples.push(sample);
-            }
-            continue;
-        }
-        at.insert(key, recording.samples.len() as u32);
-        let pid = intake.accounts.pid(sample.context.0);
-        seen.push(peers.seen(&key, pid));
-        recording.samples.push(sample);
-    }
-    let moments = (intake.samples.each.take().into_iter().flatten())
-        .filter_map(|(key, [begin_ns, end_ns, ns, count])| {
-            let sample = *at.get(&key)?;
-            Some(Moment {
-                sample,
-                begin_ns,
+/// Whether looks have shown, and taken, what came before the last of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Looks {
+    /// There were none.
+    None,
+    /// There were some.
+    Taken,
+}
+
+impl Estimator {
+    /// Puts the recording together, whose window is over.
+    pub fn finish(mut self, names: Names<'_>, looks: Looks) -> Assembled {
+        let end_ns = self.facts.end_ns.unwrap_or(self.accounts.grid().start_ns);
+        let mut recording = Recording {
+            window: Window {
+                start_ns: self.accounts.grid().start_ns,
                 end_ns,
-                ns,
-                count,
+                clock: "CLOCK_MONOTONIC".into(),
+                start_unix_ns: self.facts.start_unix_ns,
+            },
+            host: std::mem::take(&mut self.facts.host),
+            cost: self.facts.cost.clone(),
+            events: event_sampling::assemble(&self.facts, &self.accounts),
+            ..Recording::default()
+        };
+        let modules = std::mem::take(&mut self.facts.modules);
+        let mut stacks = Stacks::new(modules, self.interpreter_frames);
+        tasks::assemble::assemble(&mut recording, &mut stacks, &self.facts.tasks, names.code);
+        let mut losses = self.losses(&[Counter::Kernel, Counter::Tasks]);
+        let sums = self.sums(end_ns);
+        self.settle(u64::MAX);
+        stacks.kernel_functions(&self.kernel, names.host);
+        let (seen, at) = self.samples(&mut recording, &mut stacks, sums, names);
+        let moments = self.moments(&at);
+        hops::assemble(&mut recording, &mut stacks, &at, &mut self, names.code);
+        recording.label_sets = std::mem::take(&mut stacks.labels.sets);
+        let peers = std::mem::take(&mut self.samples.peers);
+        recording.peers = peers.finish(end_ns, &self.accounts, names.host, |user, context| {
+            let whose = AddressScope::last(self.accounts.pid(context));
+            stacks.stack(0, user, whose, &self, names.code)
+        });
+        for (cause, count) in [
+            (
+                "parts of waits that are not told apart (too many)",
+                self.chains.parts.crowded,
+            ),
+            ("malformed event", self.malformed),
+            ("user stack never read", self.samples.unresolved),
+        ] {
+            losses.push((cause.into(), count));
+        }
+        let mut truncated: Vec<_> = stacks.truncated.iter().collect();
+        truncated.sort();
+        for (end, count) in truncated {
+            losses.push((format!("truncated:{}", end.name()), *count));
+        }
+        losses.extend(self.losses(&[Counter::Collector]));
+        let jit = stacks.jit_modules();
+        let unnamed = jit_hints::unnamed_code(stacks.unnamed_code(), |pid| names.code.maker(pid));
+        self.intervals(&mut recording, &mut stacks);
+        self.ledgers(&mut recording, looks);
+        self.describe(&mut recording, unnamed);
+        recording.modules = stacks.modules;
+        recording.frames = stacks.frames;
+        recording.functions = stacks.functions;
+        recording.stacks = stacks.stacks;
+        recording.processes = self.facts.processes;
+        lose(&mut recording, losses);
+        Assembled {
+            recording,
+            jit,
+            seen,
+            moments,
+        }
+    }
+
+    /// Sums of samples, in the order of the recording's samples.
+    fn sums(&mut self, end_ns: u64) -> Vec<(SampleKey, SampleSum)> {
+        let grid = self.accounts.grid();
+        let slices = (end_ns.saturating_sub(grid.start_ns)).div_ceil(grid.width_ns.max(1));
+        self.samples.finish(slices.max(1) as u32 - 1)
+    }
+
+    /// Puts samples into the recording; what was seen of connections in each, and where each stands.
+    fn samples(
+        &self,
+        recording: &mut Recording,
+        stacks: &mut Stacks,
+        sums: Vec<(SampleKey, SampleSum)>,
+        names: Names<'_>,
+    ) -> (Vec<WaitSeen>, FxHashMap<SampleKey, u32>) {
+        let mut seen = Vec::with_capacity(sums.len());
+        let mut at = FxHashMap::default();
+        for (key, sum) in sums {
+            let Some(sample) = stacks.sample(key, sum, self, names.code) else {
+                continue;
+            };
+            if key.state == event::state::HIT {
+                if let Some(event) = recording.events.get_mut(usize::from(key.detail)) {
+                    event.samples.push(sample);
+                }
+                continue;
+            }
+            at.insert(key, recording.samples.len() as u32);
+            let pid = self.accounts.pid(sample.context.0);
+            seen.push(self.samples.peers.seen(&key, pid));
+            recording.samples.push(sample);
+        }
+        (seen, at)
+    }
+
+    fn moments(&mut self, at: &FxHashMap<SampleKey, u32>) -> Vec<Moment> {
+        (self.samples.each.take().into_iter().flatten())
+            .filter_map(|(key, [begin_ns, end_ns, ns, count])| {
+                let sample = *at.get(&key)?;
+                Some(Moment {
+                    sample,
+                    begin_ns,
+                    end_ns,
+                    ns,
+                    count,
+                })
             })
-        })
-        .collect();
-    hops::assemble(recording, &mut stacks, &at, locks, intake, processes);
-    recording.label_sets = std::mem::take(&mut stacks.labels.sets);
-    losses.push((
-        "parts of waits that are not told apart (too many)".into(),
-        intake.chains.parts.crowded,
-    ));
-    recording.peers = peers.finish(end_ns, &intake.accounts, |user, context| {
-        let whose = AddressScope::last(intake.accounts.pid(context));
-        stacks.stack(0, user, whose, intake, processes)
-    });
-    losses.push(("malformed event".into(), intake.malformed));
-    losses.push(("user stack never read".into(), intake.samples.unresolved));
-    let mut truncated: Vec<_> = stacks.truncated.iter().collect();
-    truncated.sort();
-    for (end, count) in truncated {
-        losses.push((format!("truncated:{}", end.name()), *count));
+            .collect()
     }
-    let jit = stacks.jit_modules();
-    let unnamed = jit_hints::unnamed_code(stacks.unnamed_code(), |pid| processes.jit().maker(pid));
-    recording.modules = stacks.modules;
-    recording.frames = stacks.frames;
-    recording.functions = stacks.functions;
-    recording.stacks = stacks.stacks;
-    let shapes = std::mem::take(&mut intake.shapes);
-    recording.shapes = shapes.finish(&intake.accounts);
-    recording.shapes.append(&mut stacks.lengths);
-    recording.timeline = intake.turns.take().map(|turns| {
-        let lost = losses.iter().find(|(cause, _)| cause == event::RING_TURN);
-        turns.finish(&intake.accounts, lost.map_or(0, |(_, n)| *n))
-    });
-    let rest = options
-        .looks
-        .is_some()
-        .then(|| intake.accounts.look(end_ns));
-    let accounts = std::mem::replace(&mut intake.accounts, Accounts::new(0, 0));
-    (
-        recording.contexts,
-        recording.slices,
-        recording.ledger_slices,
-    ) = accounts.finish(end_ns);
-    // Looks have shown the rest.
-    for context in recording.contexts.iter_mut().filter(|_| rest.is_some()) {
-        context.ledger = Ledger::default();
-        context.start_ns = context.end_ns;
+
+    /// How long intervals were, and the single ones where they were kept.
+    fn intervals(&mut self, recording: &mut Recording, stacks: &mut Stacks) {
+        let shapes = std::mem::take(&mut self.shapes);
+        recording.shapes = shapes.finish(&self.accounts);
+        recording.shapes.append(&mut stacks.lengths);
+        let mut losses = self.facts.losses.iter();
+        let lost = losses.find(|l| l.cause == event::RING_TURN);
+        let lost = lost.map_or(0, |l| l.count);
+        let turns = self.turns.take();
+        recording.timeline = turns.map(|turns| turns.finish(&self.accounts, lost));
     }
-    for (index, context) in rest.into_iter().flatten() {
-        recording.contexts[index as usize] = context;
+
+    /// Threads with their ledgers, and these by slice.
+    fn ledgers(&mut self, recording: &mut Recording, looks: Looks) {
+        let end_ns = recording.window.end_ns;
+        let rest = (looks == Looks::Taken).then(|| self.accounts.look(end_ns));
+        let accounts = std::mem::replace(&mut self.accounts, Accounts::new(0, 0));
+        (
+            recording.contexts,
+            recording.slices,
+            recording.ledger_slices,
+        ) = accounts.finish(end_ns);
+        // Looks have shown the rest.
+        for context in recording.contexts.iter_mut().filter(|_| rest.is_some()) {
+            context.ledger = Ledger::default();
+            context.start_ns = context.end_ns;
+        }
+        for (index, context) in rest.into_iter().flatten() {
+            recording.contexts[index as usize] = context;
+        }
+        // Preparing takes a moment: the window begins with the first thread's books.
+        if let (Some(first), Looks::None) =
+            (recording.contexts.iter().map(|c| c.start_ns).min(), looks)
+        {
+            let window = &mut recording.window;
+            let late = first.saturating_sub(window.start_ns);
+            window.start_ns += late;
+            window.start_unix_ns += late;
+        }
     }
-    // Preparing takes a moment: the window begins with the first thread's books.
-    if let (Some(first), None) = (
-        recording.contexts.iter().map(|c| c.start_ns).min(),
-        options.looks,
-    ) {
-        let window = &mut recording.window;
-        let late = first.saturating_sub(window.start_ns);
-        window.start_ns += late;
-        window.start_unix_ns += late;
+
+    /// The domain: the collector's words, and what only the estimator knows.
+    fn describe(&mut self, recording: &mut Recording, unnamed: Vec<Limit>) {
+        let described = std::mem::take(&mut self.facts.domain);
+        recording.domain = described.domain;
+        let domain = &mut recording.domain;
+        if let Some(timeline) = &recording.timeline {
+            let at = (described.timeline_note as usize).min(domain.notes.len());
+            domain.notes.insert(at, domain::timeline(timeline));
+        }
+        domain.limits.extend(unnamed);
+        tasks::assemble::describe(domain, std::mem::take(&mut self.facts.tasks.words));
     }
-    recording.processes = processes.facts();
-    Assembled {
-        jit,
-        seen,
-        moments,
-        unnamed,
+
+    /// Losses that these have counted.
+    fn losses(&self, by: &[Counter]) -> Vec<(String, u64)> {
+        let all = self.facts.losses.iter();
+        all.filter(|l| by.contains(&l.by))
+            .map(|l| (l.cause.clone(), l.count))
+            .collect()
+    }
+}
+
+/// Adds losses to a recording. Several processes may have lost something for one cause.
+fn lose(recording: &mut Recording, losses: Vec<(String, u64)>) {
+    for (cause, count) in losses.into_iter().filter(|(_, count)| *count > 0) {
+        match recording.losses.iter_mut().find(|l| l.cause == cause) {
+            Some(loss) => loss.count += count,
+            None => recording
+                .losses
+                .push(wallscope_model::Loss { cause, count }),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use wallscope_model::StackEnd;
-    use wallscope_unwind::native::MemoryTables;
+    use wallscope_observe::{Begin, Mark, Observation, UnwoundStack};
     use zerocopy::FromZeros;
 
     use super::*;
     use crate::{
         event::{SampleEvent, ThreadEvent, state},
-        places::Interrupts,
-        session::{files::Files, unwound::UserStack},
-        target::Target,
+        session::answers::Answers,
     };
 
-    /// What a recording says of one thread's samples that came in this order.
+    /// The recording of one thread's samples that came in this order.
     fn assembled(order: &mut dyn Iterator<Item = u64>) -> String {
-        let mut intake = EventDispatcher::new(0, 1_000_000, Interrupts::default());
+        let mut estimator = Estimator::new(&Begin {
+            slice_ns: 1_000_000,
+            ..Begin::default()
+        });
         let mut thread = ThreadEvent::new_zeroed();
         (thread.id, thread.pid, thread.tid) = (1, 7, 7);
-        intake.accounts.thread(&thread);
+        estimator.accounts.thread(&thread);
         for n in order {
-            let stack = UserStack {
+            estimator.observe(&Observation::Stack(UnwoundStack {
+                hash: n + 1,
                 end: StackEnd::Root,
-                late: false,
-                frames: [n << 12 | 1 << 48].into(),
-            };
-            intake.unwound(n + 1, stack);
+                frames: vec![n << 12 | 1 << 48],
+            }));
             let mut s = SampleEvent::new_zeroed();
             (s.id, s.pid, s.tid, s.state) = (1, 7, 7, state::BLOCKED);
             (s.begin, s.end, s.ns, s.count) = (1000, 2000 + n, 1000 + n, 1);
             (s.ustack, s.resource) = (n + 1, n % 3);
-            intake.samples.sample(&s);
+            estimator.samples.sample(&s);
         }
-        let tables = MemoryTables::new();
-        let processes = Processes::over(Files::over(tables).expect("memory does not refuse"));
-        let mut recording = Recording::default();
-        recording.window.end_ns = 10_000_000;
-        let (stacks, options) = (Stacks::new(&processes, false), Options::new(Target::All));
-        let mut losses = Vec::new();
-        let (intake, losses) = (&mut intake, &mut losses);
-        assemble(
-            &mut recording,
-            intake,
-            &processes,
-            &[],
-            losses,
-            stacks,
-            &options,
-        );
-        format!("{recording:?} {losses:?}")
+        estimator.observe(&Observation::Mark(Mark::End { time: 10_000_000 }));
+        let answers = Answers::default();
+        let assembled = estimator.finish(answers.names(), Looks::None);
+        format!("{:?}", assembled.recording)
     }
 
     #[test]

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use wallscope_model::histogram::HistogramRow;
 use wallscope_model::{
-    BlockReason, ContextId, Frame, FrameId, FrameKind, Function, FunctionId, LabelsId, Line,
-    Module, ModuleId, ModuleKind, Part, Sample, Stack, StackEnd, StackId, State,
+    BlockReason, ContextId, Frame, FrameId, FrameKind, Function, FunctionId, LabelsId, Module,
+    ModuleId, ModuleKind, Part, Sample, Stack, StackEnd, StackId, State,
 };
 use wallscope_unwind::{
-    native::{TableSink, abi::FrameWord},
+    native::abi::FrameWord,
     runtime::{
         self, Entry,
         hotspot::{self, Item},
@@ -18,10 +18,10 @@ use wallscope_unwind::{
 
 use super::{
     address_scope::AddressScope,
-    event_dispatch::EventDispatcher,
+    estimator::Estimator,
     labels::{self, Labels},
     managed::Word,
-    processes::Processes,
+    naming::{CodeNames, HostNames},
     sample_key::{SampleKey, SampleSum, UserPart},
 };
 use crate::event::state;
@@ -45,28 +45,25 @@ pub struct Stacks {
     /// What was waited for.
     pub labels: Labels,
     waits_in: FxHashMap<u64, Arc<str>>,
-    /// By address, and what was there where that is not always the same.
-    frame_ids: FxHashMap<(FrameKind, Option<ModuleId>, u64, Option<Line>), FrameId>,
+    frame_ids: FxHashMap<Frame, FrameId>,
     stack_ids: FxHashMap<(u64, UserPart, Option<AddressScope>), StackId>,
     jit: FxHashMap<u32, ModuleId>,
     kernel: ModuleId,
     function_ids: FxHashMap<Function, FunctionId>,
-    source_ids: FxHashMap<String, ModuleId>,
+    /// By path, or name of a virtual machine.
+    source_ids: FxHashMap<Arc<str>, ModuleId>,
+    /// User frames that were named, by what they mean where.
+    user_ids: FxHashMap<(AddressScope, bool, Item), FrameId>,
     managed_ids: FxHashMap<(u32, Word), FrameId>,
     /// By managed stack: what its task began with.
     tasks: FxHashMap<u64, Option<Arc<str>>>,
-    source_frames: FxHashMap<(FunctionId, u32), FrameId>,
-    vms: FxHashMap<FrameKind, ModuleId>,
-    vm_ids: FxHashMap<(u32, Item), FrameId>,
-    vm_frames: FxHashMap<(FrameKind, Vec<Line>), FrameId>,
     interpreter_frames: bool,
 }
 
 impl Stacks {
-    /// Starts with the files that the processes had mapped; their index is the module's id.
+    /// Starts with the files that processes had mapped; their index is the module's id.
     /// `interpreter_frames`: those of interpreters are kept beside those of their programs.
-    pub fn new<S: TableSink>(processes: &Processes<S>, interpreter_frames: bool) -> Stacks {
-        let mut modules = processes.modules();
+    pub fn new(mut modules: Vec<Module>, interpreter_frames: bool) -> Stacks {
         modules.push(Module {
             kind: ModuleKind::Kernel,
             path: "[kernel]".into(),
@@ -89,27 +86,27 @@ impl Stacks {
             kernel,
             function_ids: FxHashMap::default(),
             source_ids: FxHashMap::default(),
+            user_ids: FxHashMap::default(),
             managed_ids: FxHashMap::default(),
             tasks: FxHashMap::default(),
-            source_frames: FxHashMap::default(),
-            vms: FxHashMap::default(),
-            vm_ids: FxHashMap::default(),
-            vm_frames: FxHashMap::default(),
             interpreter_frames,
         }
     }
 
     /// Learns in which functions of the kernel was waited.
-    pub fn kernel_functions(&mut self, kernel: &FxHashMap<u64, Box<[u64]>>) {
-        self.waits_in = labels::kernel_functions(kernel);
+    pub fn kernel_functions(&mut self, kernel: &FxHashMap<u64, Box<[u64]>>, names: &dyn HostNames) {
+        self.waits_in = names.kernel_functions(kernel);
     }
 
     /// Modules of code made at run time, with their processes.
     pub fn jit_modules(&self) -> Vec<(ModuleId, u32)> {
-        self.jit
+        let mut all: Vec<_> = self
+            .jit
             .iter()
             .map(|(pid, module)| (*module, *pid))
-            .collect()
+            .collect();
+        all.sort_unstable();
+        all
     }
 
     /// Processes with code made at run time that nothing named: how many addresses of it there are.
@@ -126,22 +123,22 @@ impl Stacks {
     }
 
     /// Turns one sum of samples into a sample of the recording.
-    pub fn sample<S: TableSink>(
+    pub fn sample(
         &mut self,
         key: SampleKey,
         sum: SampleSum,
-        intake: &EventDispatcher,
-        processes: &Processes<S>,
+        estimator: &Estimator,
+        names: &dyn CodeNames,
     ) -> Option<Sample> {
-        let context = intake.accounts.index(key.id)?;
-        let pid = intake.accounts.pid(context);
+        let context = estimator.accounts.index(key.id)?;
+        let pid = estimator.accounts.pid(context);
         let code = key.code;
         let stack = self.stack(
             key.kernel,
             key.user,
             AddressScope { pid, code },
-            intake,
-            processes,
+            estimator,
+            names,
         );
         let end = self.stacks[stack.0 as usize].end;
         if !end.is_whole() {
@@ -177,7 +174,7 @@ impl Stacks {
                 shape: sum.lengths,
             });
         }
-        let task = self.task(key.user, intake, processes);
+        let task = self.task(key.user, estimator, names);
         Some(Sample {
             context: ContextId(context),
             stack,
@@ -190,8 +187,8 @@ impl Stacks {
                 reason,
                 key.kernel,
                 key.resource,
-                [processes.program(pid, key.former), task],
-                intake,
+                [names.program(pid, key.former), task],
+                estimator,
             ),
             count: sum.count,
             ns: sum.ns,
@@ -200,24 +197,23 @@ impl Stacks {
     }
 
     /// The coroutine with which the task began that ran, or blocked its thread, in a stack.
-    fn task<S: TableSink>(
+    fn task(
         &mut self,
         user: UserPart,
-        intake: &EventDispatcher,
-        processes: &Processes<S>,
+        estimator: &Estimator,
+        names: &dyn CodeNames,
     ) -> Option<Arc<str>> {
         let UserPart::Hash(hash) = user else {
             return None;
         };
-        let (_, managed) = intake.joins.get(&hash)?;
+        let (_, managed) = estimator.joins.get(&hash)?;
         let known = self.tasks.entry(*managed);
         let name = known.or_insert_with(|| {
-            let stack = intake.managed.get(managed)?;
-            let codes = Word::all(&stack.words)
-                .filter_map(|word| processes.managed().code(stack.pid, word));
+            let stack = estimator.managed.get(managed)?;
+            let coroutines =
+                Word::all(&stack.words).filter_map(|word| names.managed(stack.pid, word).coroutine);
             // The outermost one: others are awaited by it.
-            let outermost = codes.filter(|code| code.coroutine).last()?;
-            Some(outermost.name.as_str().into())
+            coroutines.last()
         });
         name.clone()
     }
@@ -229,27 +225,30 @@ impl Stacks {
         kernel: u64,
         resource: u64,
         [program, task]: [Option<Arc<str>>; 2],
-        intake: &EventDispatcher,
+        estimator: &Estimator,
     ) -> Option<LabelsId> {
-        let (function, named) = (self.waits_in.get(&kernel), intake.resources.get(resource));
+        let (function, named) = (
+            self.waits_in.get(&kernel),
+            estimator.resources.get(&resource),
+        );
         let resource = labels::resource(reason, function, named);
         self.labels.id(resource, program, task)
     }
 
     /// The stack of these two halves, in its process.
-    pub fn stack<S: TableSink>(
+    pub fn stack(
         &mut self,
         kernel: u64,
         user: UserPart,
         whose: AddressScope,
-        intake: &EventDispatcher,
-        processes: &Processes<S>,
+        estimator: &Estimator,
+        names: &dyn CodeNames,
     ) -> StackId {
         // Stacks with addresses outside all files mean something in their own process only.
         let own = match user {
             UserPart::Hash(h) => {
-                intake.joins.contains_key(&h)
-                    || intake
+                estimator.joins.contains_key(&h)
+                    || estimator
                         .user
                         .get(&h)
                         .is_some_and(|s| s.frames.iter().any(|w| FrameWord(*w).file() == 0))
@@ -262,7 +261,7 @@ impl Stacks {
         }
         let mut frames = Vec::new();
         let mut end = StackEnd::Lost;
-        match intake.kernel.get(&kernel) {
+        match estimator.kernel.get(&kernel) {
             Some(pcs) => {
                 for (depth, pc) in pcs.iter().enumerate() {
                     let address = pc.saturating_sub(u64::from(depth > 0));
@@ -275,11 +274,11 @@ impl Stacks {
         match user {
             UserPart::Missing(cause) => end = cause,
             UserPart::Hash(hash) => {
-                let (native, managed) = match intake.joins.get(&hash) {
-                    Some((native, managed)) => (*native, intake.managed.get(managed)),
+                let (native, managed) = match estimator.joins.get(&hash) {
+                    Some((native, managed)) => (*native, estimator.managed.get(managed)),
                     None => (hash, None),
                 };
-                if let Some(stack) = intake.user.get(&native) {
+                if let Some(stack) = estimator.user.get(&native) {
                     let (_, items) = hotspot::items(&stack.frames);
                     match managed {
                         Some(m) => {
@@ -290,14 +289,14 @@ impl Stacks {
                             end = m.end_with(stack.end);
                             let whole = end == StackEnd::Root;
                             let own =
-                                self.mixed(&mut frames, &items, whole, whose, &m.words, processes);
+                                self.mixed(&mut frames, &items, whole, whose, &m.words, names);
                             if own {
                                 end = m.end_with(StackEnd::Root);
                             }
                         }
                         None => {
                             for item in items {
-                                frames.push(self.user_frame(item, stack.late, whose, processes));
+                                frames.push(self.user_frame(item, stack.late, whose, names));
                             }
                             end = stack.end;
                         }
@@ -313,18 +312,18 @@ impl Stacks {
 
     /// The stack of user frames `words`, innermost first, with the managed frames `managed` (none, or two
     /// words each).
-    pub fn user_stack<S: TableSink>(
+    pub fn user_stack(
         &mut self,
         words: &[u64],
         managed: &[u64],
         end: StackEnd,
         whose: AddressScope,
-        processes: &Processes<S>,
+        names: &dyn CodeNames,
     ) -> StackId {
         let mut frames = Vec::new();
         let whole = end == StackEnd::Root;
         let (_, items) = hotspot::items(words);
-        let own = self.mixed(&mut frames, &items, whole, whose, managed, processes);
+        let own = self.mixed(&mut frames, &items, whole, whose, managed, names);
         let end = if own { StackEnd::Root } else { end };
         let id = StackId(self.stacks.len() as u32);
         self.stacks.push(Stack { frames, end });
@@ -333,14 +332,14 @@ impl Stacks {
 
     /// Adds the user frames of a stack with managed ones in the interpreter's place. Whether it is a stack
     /// of its own within its thread's, of which nothing is missing.
-    fn mixed<S: TableSink>(
+    fn mixed(
         &mut self,
         frames: &mut Vec<FrameId>,
         native: &[Item],
         whole: bool,
         whose: AddressScope,
         managed: &[u64],
-        processes: &Processes<S>,
+        names: &dyn CodeNames,
     ) -> bool {
         let pid = whose.pid;
         let words: Vec<Word> = Word::all(managed).collect();
@@ -354,12 +353,7 @@ impl Stacks {
             _ => FrameWord(0),
         };
         let in_files: Vec<FrameWord> = native.iter().map(words_of).collect();
-        let mut roles = processes.managed().roles(pid, &in_files);
-        for (role, word) in roles.iter_mut().zip(&in_files) {
-            if *role == runtime::Role::Other && processes.switches_stacks(*word) {
-                *role = runtime::Role::Switch;
-            }
-        }
+        let roles = names.roles(pid, &in_files);
         let own = runtime::running_frames(&roles).filter(|_| !words.is_empty());
         let (roles, whole) = match own {
             Some(n) => (&roles[..n], true),
@@ -367,8 +361,8 @@ impl Stacks {
         };
         for entry in runtime::fold(roles, &entries, whole, self.interpreter_frames) {
             frames.push(match entry {
-                Entry::Native(i) => self.user_frame(native[i], false, whose, processes),
-                Entry::Managed(i) => self.managed_frame(pid, words[i], processes),
+                Entry::Native(i) => self.user_frame(native[i], false, whose, names),
+                Entry::Managed(i) => self.managed_frame(pid, words[i], names),
             });
         }
         own.is_some()

@@ -2,6 +2,8 @@
 
 use wallscope_model::{Column, Domain, EventSource, Limit, State, Timeline};
 
+use wallscope_observe::DescribedDomain;
+
 use super::{Options, pace::Pace};
 use crate::backend::ebpf::{KernelFeatures, Mechanism, Programs, event_sampling::SampledEvent};
 
@@ -17,8 +19,6 @@ pub struct Facts<'a> {
     pub timer: &'static str,
     /// CPUs online.
     pub cpus: u32,
-    /// The intervals that were kept.
-    pub timeline: Option<&'a Timeline>,
     /// Events at which stacks were taken.
     pub taps: &'a [SampledEvent],
     /// Rates at the end.
@@ -31,8 +31,8 @@ pub struct Facts<'a> {
     pub runtimes: Vec<String>,
 }
 
-/// The domain.
-pub fn describe(f: &Facts<'_>) -> Domain {
+/// The domain, and where among its notes the estimator says what a timeline holds.
+pub fn describe(f: &Facts<'_>) -> DescribedDomain {
     let period = |d: std::time::Duration| format!("every {} ms", d.as_nanos() as f64 / 1e6);
     let source = |what: &str, event: &str, rate: String| EventSource {
         what: what.into(),
@@ -71,7 +71,7 @@ pub fn describe(f: &Facts<'_>) -> Domain {
          threads within 1.6 %, by thread within 11 %; those of a stack are estimated from its samples"
             .into(),
     );
-    notes.extend(f.timeline.map(timeline));
+    let timeline_note = notes.len() as u32;
     if f.kernel.has_hook("ws_sent") {
         notes.push(
             "requests in flight are told by who sent or received last on each stream socket, at the \
@@ -84,7 +84,7 @@ pub fn describe(f: &Facts<'_>) -> Domain {
     notes.push(
         "run time of the kernel programs: one switch or wake-up in 31 and one edge of an interrupt in 16 was timed, and each stack that was read".into(),
     );
-    Domain {
+    let domain = Domain {
         unit: wallscope_model::Unit::Nanoseconds,
         tool: concat!("wallscope ", env!("CARGO_PKG_VERSION")).into(),
         backend: "ebpf".into(),
@@ -129,6 +129,10 @@ pub fn describe(f: &Facts<'_>) -> Domain {
         ],
         limits: limits(f),
         notes,
+    };
+    DescribedDomain {
+        domain,
+        timeline_note,
     }
 }
 

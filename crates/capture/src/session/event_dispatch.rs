@@ -1,56 +1,45 @@
-//! Events from the kernel's ring, sorted into books, samples and stacks.
+//! Events from the kernel's ring, on their way to the estimator, the log, and the collector's own work.
+//!
+//! [`EventDispatcher::observe`] is the one place through which the estimator learns anything: it goes to the log,
+//! if there is one, and to the estimator. What the collector needs for its own next steps (births, stacks
+//! to be named, locks to be looked into) is put aside here until the session takes it.
 
 use rustc_hash::FxHashMap;
-use wallscope_model::{BlockReason, StackEnd};
-use wallscope_unwind::{
-    native::abi::{self, End, FrameWord},
-    runtime::hotspot,
+use wallscope_model::BlockReason;
+use wallscope_observe::{
+    Begin, LockHolder, LockOwner as ObservedOwner, LockWaits, LogWriter, Mark, Observation,
+    SleepingThread, UnwoundStack,
 };
-use zerocopy::FromBytes;
+use wallscope_unwind::{native::abi, runtime::hotspot};
+use zerocopy::{FromBytes, IntoBytes};
 
 use super::{
-    accounts::Accounts,
-    chains::Chains,
     copied_stack::CopiedStack,
     deferred_unwind::Deferred,
+    estimator::{Estimator, TaskFacts, word, words},
     java::Java,
     lock_owner::{self, LockOwner, OwnerEvidence},
-    resources::Resources,
+    resources::{Locks, News, Resources},
     sample_key::{SampleKey, SampleSum, UserPart},
-    samples::Samples,
-    shapes::Shapes,
-    timeline::Turns,
-    unwound::{ManagedStack, UserStack},
-    wait_tree::ActorKey,
 };
 use crate::{
     backend::ebpf::Visited,
     event::{
-        Answer, Dump, Head, HoldsEvent, Join, ManagedHead, OwnerEvent, PARKED, Resolve,
-        ResourceEvent, SampleEvent, SocketRecord, ThreadEvent, WakeEvent, WordsEvent, how, kind,
-        state, what,
+        Dump, LockSum, ManagedHead, OwnerEvent, Resolve, ResourceEvent, ThreadEvent, WordsEvent,
+        kind, state, what,
     },
-    places::Interrupts,
     syscalls::is_futex,
 };
 
 /// Everything that has come in.
 pub struct EventDispatcher {
-    /// Threads and their books.
-    pub accounts: Accounts,
-    /// Samples.
-    pub samples: Samples,
+    /// What is made of it.
+    pub estimator: Estimator,
+    /// Where it is kept, too.
+    pub log: Option<LogWriter>,
     /// What was waited for.
     pub resources: Resources,
-    /// Who ended waits.
-    pub chains: Chains,
-    /// Kernel stacks by hash, innermost frame first.
-    pub kernel: FxHashMap<u64, Box<[u64]>>,
-    /// User stacks by hash.
-    pub user: FxHashMap<u64, UserStack>,
-    /// Managed frames by hash.
-    pub managed: FxHashMap<u64, ManagedStack>,
-    /// Hashes of those that nobody has named yet.
+    /// Hashes of managed stacks that nobody has named yet.
     pub unnamed: Vec<u64>,
     /// Hashes of user stacks with frames of a VM, HotSpot or V8, likewise.
     pub unnamed_vm: Vec<u64>,
@@ -58,6 +47,8 @@ pub struct EventDispatcher {
     owners: Vec<OwnerEvent>,
     /// What lay around locks that were waited for with a time limit.
     around: Vec<WordsEvent>,
+    /// Stacks read ahead of waits for a futex with a time limit.
+    read_ahead: Vec<Resolve>,
     /// Records of threads, by process and thread.
     records: FxHashMap<(u32, u32), u64>,
     /// Futexes by the hash that samples refer to: (process, address).
@@ -66,83 +57,83 @@ pub struct EventDispatcher {
     monitors: FxHashMap<u64, (u32, u64)>,
     /// How many of the finished samples have been looked at for Java's waits.
     looked: usize,
-    /// User stacks with managed frames: (hash in `user`, hash in `managed`).
-    pub joins: FxHashMap<u64, (u64, u64)>,
     /// Stacks that could not be unwound yet, and wait for it.
     pub raws: Vec<CopiedStack>,
     /// Those of them that the session has not looked at yet.
     pub copied: Vec<CopiedStack>,
-    /// How long intervals were.
-    pub shapes: Shapes,
-    /// The turns of a timeline, if there is one.
-    pub turns: Option<Turns>,
     /// Thread events that the session has not looked at yet.
     pub news: Vec<ThreadEvent>,
     /// Threads that ended, likewise: when, and of which process.
     pub gone: Vec<(u64, u32)>,
-    /// Records that could not be read: a disagreement of the two sides, never expected.
-    pub malformed: u64,
 }
 
 impl EventDispatcher {
-    /// An empty intake.
-    pub fn new(start_ns: u64, slice_ns: u64, interrupts: Interrupts) -> EventDispatcher {
-        let accounts = Accounts::new(start_ns, slice_ns);
-        let samples = Samples::new(accounts.grid());
-        EventDispatcher {
-            accounts,
-            samples,
+    /// An empty intake, which also keeps what comes in `log`.
+    pub fn new(begin: Begin, log: Option<LogWriter>) -> EventDispatcher {
+        let mut intake = EventDispatcher {
+            estimator: Estimator::new(&begin),
+            log,
             resources: Resources::default(),
-            chains: Chains::new(interrupts),
-            kernel: FxHashMap::default(),
-            user: FxHashMap::default(),
-            managed: FxHashMap::default(),
             unnamed: Vec::new(),
             unnamed_vm: Vec::new(),
             owners: Vec::new(),
             around: Vec::new(),
+            read_ahead: Vec::new(),
             records: FxHashMap::default(),
             futexes: FxHashMap::default(),
             monitors: FxHashMap::default(),
             looked: 0,
-            joins: FxHashMap::default(),
             raws: Vec::new(),
             copied: Vec::new(),
-            shapes: Shapes::default(),
-            turns: None,
             news: Vec::new(),
             gone: Vec::new(),
-            malformed: 0,
+        };
+        intake.observe(Observation::Begin(begin));
+        intake
+    }
+
+    /// Logs an observation, and gives it to the estimator.
+    pub fn observe(&mut self, observation: Observation<'_>) {
+        if let Some(log) = &mut self.log {
+            log.append(&observation);
         }
+        self.estimator.observe(&observation);
     }
 
     /// Takes one record of the ring.
     pub fn take(&mut self, bytes: &[u8]) {
-        if self.parse(bytes).is_none() {
-            self.malformed += 1;
+        let first = bytes.get(..4).and_then(|b| b.try_into().ok());
+        if first.map(u32::from_ne_bytes) == Some(kind::RAW) {
+            // Memory of the target: neither logged nor anything to estimate from.
+            match CopiedStack::parse(bytes) {
+                Some(raw) => self.copied.push(raw),
+                None => self.estimator.malformed += 1,
+            }
+            return;
         }
+        // What the estimator cannot read either it counts.
+        let _ = self.put_aside(bytes);
+        self.observe(Observation::Event(bytes));
     }
 
     /// Takes one record of the timeline's ring.
     pub fn turn(&mut self, bytes: &[u8]) {
-        if let Some(turns) = &mut self.turns
-            && turns.take(bytes).is_none()
-        {
-            self.malformed += 1;
-        }
+        self.observe(Observation::Turn(bytes));
     }
 
-    fn parse(&mut self, bytes: &[u8]) -> Option<()> {
+    /// Keeps what the collector itself is to do with a record.
+    fn put_aside(&mut self, bytes: &[u8]) -> Option<()> {
         let first = u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?);
         match first {
-            n if n as usize <= abi::MAX_FRAMES => self.user_stack(n as usize, bytes)?,
+            n if n as usize <= abi::MAX_FRAMES => {
+                let (hash, frames) = (word(bytes, 8)?, words(bytes, 16, n as usize)?);
+                if hotspot::are_managed(&frames) {
+                    self.unnamed_vm.push(hash);
+                }
+            }
             kind::THREAD => {
                 let e = ThreadEvent::read_from_prefix(bytes).ok()?.0;
-                self.accounts.thread(&e);
                 self.records.insert((e.pid, e.tid), e.id);
-                if e.how == how::EXEC {
-                    self.samples.exec(e.pid);
-                }
                 if e.pid == e.tid {
                     self.resources.called(e.pid, e.name());
                 }
@@ -150,33 +141,17 @@ impl EventDispatcher {
             }
             kind::EXIT => {
                 let d = Dump::read_from_prefix(bytes).ok()?.0;
-                self.accounts.dump(&d, true);
-                self.samples.thread_gone(d.id);
                 self.gone.push((d.now, d.pid));
             }
-            kind::SAMPLE => self
-                .samples
-                .sample(&SampleEvent::read_from_prefix(bytes).ok()?.0),
             kind::MANAGED => {
-                let (head, rest) = ManagedHead::read_from_prefix(bytes).ok()?;
-                let stack = ManagedStack {
-                    pid: head.pid,
-                    end: head.end,
-                    words: words(rest, 0, 2 * head.n as usize)?,
-                };
-                self.managed.insert(head.hash, stack);
+                let head = ManagedHead::read_from_prefix(bytes).ok()?.0;
                 self.unnamed.push(head.hash);
-            }
-            kind::JOIN => {
-                let join = Join::read_from_prefix(bytes).ok()?.0;
-                if self.samples.is_unfiled(join.native) {
-                    self.samples.unfiled(join.hash);
-                }
-                self.joins.insert(join.hash, (join.native, join.managed));
             }
             kind::RESOLVE => {
                 let r = Resolve::read_from_prefix(bytes).ok()?.0;
-                self.resolve(&r);
+                if r.futex != 0 && !self.estimator.samples.is_awaited(r.ticket) {
+                    self.read_ahead.push(r);
+                }
             }
             kind::RESOURCE => {
                 let e = ResourceEvent::read_from_prefix(bytes).ok()?.0;
@@ -184,44 +159,16 @@ impl EventDispatcher {
                     self.futexes.insert(e.hash, (e.pid, e.address));
                 } else if e.what == what::MONITOR {
                     self.monitors.insert(e.hash, (e.pid, e.address));
-                    if e.address & PARKED != 0 {
-                        self.chains.is_a_kind(e.hash);
-                    }
                 }
                 self.resources.take(e);
             }
-            kind::WAKE => self
-                .chains
-                .wake(&WakeEvent::read_from_prefix(bytes).ok()?.0),
             kind::OWNER => self
                 .owners
                 .push(OwnerEvent::read_from_prefix(bytes).ok()?.0),
             kind::WORDS => self
                 .around
                 .push(WordsEvent::read_from_prefix(bytes).ok()?.0),
-            kind::HOLDS => self
-                .chains
-                .holders
-                .take(&HoldsEvent::read_from_prefix(bytes).ok()?.0),
-            kind::RAW => self.copied.push(CopiedStack::parse(bytes)?),
-            kind::SHAPE => self.shapes.own(bytes)?,
-            kind::SOCKET => {
-                let record = bytes.get(size_of::<Head>()..)?;
-                let record = SocketRecord::read_from_prefix(record).ok()?.0;
-                self.samples.peers.gone.push(record);
-            }
-            kind::ANSWER => {
-                let a = Answer::read_from_prefix(bytes).ok()?.0;
-                self.samples.peers.answered(a.cookie, a.id, a.ns);
-            }
-            kind::KSTACK => {
-                let head = size_of::<Head>();
-                let hash = word(bytes, head)?;
-                let n = u32::from_ne_bytes(bytes.get(head + 8..head + 12)?.try_into().ok()?);
-                self.kernel
-                    .insert(hash, words(bytes, head + 16, n as usize)?);
-            }
-            _ => return None,
+            _ => {}
         }
         Some(())
     }
@@ -229,66 +176,123 @@ impl EventDispatcher {
     /// Takes what the task iterator tells of a thread; the last it tells, if `last`.
     pub fn visited(&mut self, v: &Visited<'_>, last: bool) {
         match v {
-            Visited::Books(d) => self.accounts.dump(d, last),
+            Visited::Books(d) if last => self.observe(Observation::LastBooks(d.as_bytes())),
+            Visited::Books(d) => self.observe(Observation::Books(d.as_bytes())),
             Visited::Shape(bytes) => self.take(bytes),
         }
     }
 
+    /// All changed threads have told their books up to `time`.
+    pub fn tick(&mut self, time: u64) {
+        self.observe(Observation::Mark(Mark::Tick { time }));
+        self.looked = 0;
+    }
+
     /// A ticket's stack is known.
     pub fn resolve(&mut self, r: &Resolve) {
-        self.samples.resolve(r);
-        self.chains.resolve(r);
+        self.take(r.as_bytes());
+    }
+
+    /// Takes stacks that were put off and have been unwound, in their order.
+    pub fn deferred(&mut self, all: Vec<Deferred>) {
+        for Deferred { resolve, stack } in all {
+            if let Some(stack) = stack {
+                self.observe(Observation::Stack(UnwoundStack {
+                    hash: resolve.ustack,
+                    end: stack.end,
+                    frames: stack.frames.into(),
+                }));
+            }
+            self.resolve(&resolve);
+        }
+    }
+
+    /// Names what came first of what is new; `false`: nothing is.
+    pub fn settle_resource(&mut self, locks: &dyn Locks) -> bool {
+        let any = self.resources.settle_one(locks);
+        self.take_resource_news();
+        any
+    }
+
+    /// Names what is known better at the end.
+    pub fn finish_resources(&mut self, locks: &dyn Locks) {
+        self.resources.finish(locks);
+        self.take_resource_news();
+    }
+
+    fn take_resource_news(&mut self) {
+        for news in self.resources.take_news() {
+            self.observe(match news {
+                News::Name(name) => Observation::ResourceName(name),
+                News::Same(same) => Observation::SameLock(same),
+            });
+        }
     }
 
     /// Lets `java` know of its threads' waits for locks since the last call.
     pub fn tell_java(&mut self, java: &mut Java) {
-        for (key, _) in &self.samples.done[self.looked..] {
+        let estimator = &self.estimator;
+        for (key, _) in &estimator.samples.done[self.looked..] {
             if let UserPart::Hash(hash) = key.user
                 && (key.state, key.detail) == (state::BLOCKED, BlockReason::Lock as u8)
                 && let Some((pid, address)) = self.futexes.get(&key.resource)
-                && let Some(stack) = self.user.get(&hash)
+                && let Some(stack) = estimator.user.get(&hash)
                 && hotspot::are_managed(&stack.frames)
             {
                 java.waited(*pid, *address, &stack.frames);
             }
         }
-        self.looked = self.samples.done.len();
-        for r in self.samples.looked_ahead.drain(..) {
-            if let Some(stack) = self.user.get(&r.ustack)
+        self.looked = estimator.samples.done.len();
+        let mut sleeping = Vec::new();
+        for r in self.read_ahead.drain(..) {
+            if let Some(stack) = self.estimator.user.get(&r.ustack)
                 && hotspot::are_managed(&stack.frames)
-                && let Some(index) = self.accounts.index(r.id)
-                && java.sleeps(self.accounts.pid(index), stack.frames.iter().copied())
+                && let Some(index) = self.estimator.accounts.index(r.id)
+                && let pid = self.estimator.accounts.pid(index)
+                && java.sleeps(pid, stack.frames.iter().copied())
             {
-                java.waited(self.accounts.pid(index), r.futex, &stack.frames);
-                self.accounts.sleeps(index);
+                java.waited(pid, r.futex, &stack.frames);
+                sleeping.push(SleepingThread { record: r.id });
             }
+        }
+        for thread in sleeping {
+            self.observe(Observation::Sleeping(thread));
         }
     }
 
     /// Finds out whose the locks were that threads began to wait for; `java` knows whose its monitors were.
     pub fn tell_owners(&mut self, java: &Java) {
-        for e in self.owners.drain(..) {
+        for e in std::mem::take(&mut self.owners) {
             if let Some(tid) = java.owner(e.pid, e.owner)
                 && let Some(owner) = self.records.get(&(e.pid, tid))
             {
-                self.chains
-                    .owned(e.id, e.begin, ActorKey::Record(*owner), None);
+                self.observe(Observation::LockOwner(ObservedOwner {
+                    record: e.id,
+                    begin: e.begin,
+                    holder: LockHolder::Record(*owner),
+                    evidence: 0,
+                    at_end: false,
+                }));
             }
         }
         let mut reader = lock_owner::Reader::default();
         for e in std::mem::take(&mut self.around) {
             let measured = |tid| self.records.contains_key(&(e.pid, tid));
             if let Some(owner) = reader.had(&e, measured) {
-                let who = self.who(&owner);
-                self.chains
-                    .owned(e.id, e.begin, who, Some(owner.told.then()));
+                self.observe(Observation::LockOwner(ObservedOwner {
+                    record: e.id,
+                    begin: e.begin,
+                    holder: self.holder(&owner),
+                    evidence: owner.told.then() as u8,
+                    at_end: false,
+                }));
             }
         }
     }
 
-    fn who(&self, owner: &LockOwner) -> ActorKey {
+    fn holder(&self, owner: &LockOwner) -> LockHolder {
         match self.records.get(&(owner.pid, owner.tid)) {
-            Some(record) => ActorKey::Record(*record),
+            Some(record) => LockHolder::Record(*record),
             None => lock_owner::stranger(owner),
         }
     }
@@ -297,7 +301,8 @@ impl EventDispatcher {
     /// while they wait.
     pub fn read_owners(&mut self, java: &Java) {
         let mut reader = lock_owner::Reader::default();
-        for (key, s) in &self.samples.open {
+        let mut all = Vec::new();
+        for (key, s) in &self.estimator.samples.open {
             if key.detail != BlockReason::Lock as u8 {
                 continue;
             }
@@ -313,74 +318,66 @@ impl EventDispatcher {
                 None
             };
             let Some(owner) = owner else { continue };
-            let who = self.who(&owner);
-            self.chains.has_lock(s.id, s.begin, who, owner.told);
+            all.push(ObservedOwner {
+                record: s.id,
+                begin: s.begin,
+                holder: self.holder(&owner),
+                evidence: owner.told as u8,
+                at_end: true,
+            });
+        }
+        for owner in all {
+            self.observe(Observation::LockOwner(owner));
+        }
+    }
+}
+
+impl EventDispatcher {
+    /// Takes what was observed of tasks.
+    pub fn tasks(&mut self, facts: TaskFacts) {
+        for stack in facts.stacks {
+            self.observe(Observation::TaskStack(stack));
+        }
+        for (tasks, times) in facts.groups {
+            self.observe(Observation::Tasks(tasks));
+            for time in times {
+                self.observe(Observation::TaskTime(time));
+            }
+        }
+        for words in facts.words {
+            self.observe(Observation::TaskWords(words));
         }
     }
 
-    /// Samples since the last time, for a look; waits are not followed then.
+    /// Takes exact waits by thread and lock, with the locks' names. The kernel lists them in no order:
+    /// they come here in that of threads, locks and calls.
+    pub fn lock_waits(&mut self, sums: Vec<LockSum>, locks: &dyn Locks) {
+        let accounts = &self.estimator.accounts;
+        let known = |sum: LockSum| Some((accounts.index(sum.id)?, sum));
+        let mut sums: Vec<(u32, LockSum)> = sums.into_iter().filter_map(known).collect();
+        sums.sort_unstable_by_key(|(context, s)| (*context, s.address, s.call, s.id));
+        for (context, sum) in sums {
+            let pid = self.estimator.accounts.pid(context);
+            let name = self.resources.lock(pid, sum.address, sum.call, locks);
+            self.observe(Observation::LockWaits(LockWaits {
+                record: sum.id,
+                address: sum.address,
+                total_ns: sum.total,
+                longest_ns: sum.longest,
+                count: sum.count,
+                name,
+            }));
+        }
+    }
+
+    /// Samples since the last time, for a look.
     pub fn take_samples(&mut self) -> Vec<(SampleKey, SampleSum)> {
         self.looked = 0;
-        self.samples.take()
+        self.estimator.take_samples()
     }
 
-    /// Follows the waits that ended some time before `now`.
-    pub fn settle(&mut self, now: u64) {
-        self.looked = 0;
-        for (resource, lock) in self.resources.take_same() {
-            self.chains.is_same(resource, lock);
-        }
-        for (key, s) in self.samples.done.drain(..) {
-            self.chains.sample(key, &s);
-        }
-        for (key, s) in self.samples.open.drain(..) {
-            self.chains.still(key, &s);
-        }
-        self.chains.settle(now, &self.kernel);
+    /// Why the log ended before the recording, if it did.
+    pub fn log_failed(&self) -> Option<String> {
+        self.log.as_ref()?.failed().map(str::to_owned)
     }
-
-    fn user_stack(&mut self, n: usize, bytes: &[u8]) -> Option<()> {
-        let end = End::from_raw(u16::from_ne_bytes(bytes.get(4..6)?.try_into().ok()?));
-        let end = end.map_or(StackEnd::Lost, StackEnd::from);
-        let hash = word(bytes, 8)?;
-        let frames = words(bytes, 16, n)?;
-        if hotspot::are_managed(&frames) {
-            self.unnamed_vm.push(hash);
-        }
-        let late = false;
-        self.unwound(hash, UserStack { end, late, frames });
-        Some(())
-    }
-
-    /// Takes stacks that were put off and have been unwound, in their order.
-    pub fn deferred(&mut self, all: Vec<Deferred>) {
-        for Deferred { resolve, stack } in all {
-            if let Some(stack) = stack {
-                self.unwound(resolve.ustack, stack);
-            }
-            self.resolve(&resolve);
-        }
-    }
-
-    /// Keeps a user stack by its hash.
-    pub fn unwound(&mut self, hash: u64, stack: UserStack) {
-        if stack.frames.iter().any(|w| FrameWord(*w).file() == 0) {
-            self.samples.unfiled(hash);
-        }
-        self.user.insert(hash, stack);
-    }
-
-    /// Doubles the width of the slices.
-    pub fn coarsen(&mut self) {
-        self.accounts.coarsen();
-        self.samples.coarsen();
-    }
-}
-
-fn word(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
-}
-
-fn words(bytes: &[u8], at: usize, n: usize) -> Option<Box<[u64]>> {
-    (0..n).map(|i| word(bytes, at + i * 8)).collect()
 }

@@ -16,6 +16,7 @@ use std::{
 
 use libbpf_rs::RingBuffer;
 use rustc_hash::FxHashMap;
+use wallscope_observe::{CodeChanges, Observation};
 
 use super::{
     copied_stack::CopiedStack,
@@ -91,7 +92,11 @@ impl EventMerger {
             let jit = processes.jit_mut();
             jit.follow();
             for (pid, changes) in jit.take_news() {
-                intake.borrow_mut().samples.changed(pid, changes);
+                let changes = CodeChanges {
+                    pid,
+                    times: changes,
+                };
+                (intake.borrow_mut()).observe(Observation::CodeChanges(changes));
             }
             // In this order: a mapping that is seen belongs to a process whose birth is seen then.
             let changes = sideband.drain().into_iter();
@@ -123,7 +128,7 @@ impl EventMerger {
                 }
             }
         };
-        let unnamed = || (intake.borrow_mut().resources).settle_one(processes.managed());
+        let unnamed = || intake.borrow_mut().settle_resource(processes.managed());
         while unnamed() {
             drain();
         }
@@ -191,16 +196,17 @@ impl EventMerger {
 /// none came in.
 fn name(processes: &mut Processes, intake: &mut EventDispatcher) -> Option<bool> {
     let managed = processes.managed_mut();
-    let (python, vm) = (&mut intake.unnamed, &mut intake.unnamed_vm);
+    let python = std::mem::take(&mut intake.unnamed);
+    let vm = std::mem::take(&mut intake.unnamed_vm);
     let mut new = (!python.is_empty() || !vm.is_empty()).then_some(false);
     let mut note = |read: bool| new = new.map(|before| before | read);
-    for hash in std::mem::take(python) {
-        if let Some(stack) = intake.managed.get(&hash) {
+    for hash in python {
+        if let Some(stack) = intake.estimator.managed.get(&hash) {
             note(managed.name(stack));
         }
     }
-    for hash in std::mem::take(vm) {
-        if let Some(stack) = intake.user.get(&hash) {
+    for hash in vm {
+        if let Some(stack) = intake.estimator.user.get(&hash) {
             note(managed.java.name(stack.frames.iter().copied(), None));
             note(managed.scripts.name(&stack.frames, None));
         }

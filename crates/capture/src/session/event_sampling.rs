@@ -1,8 +1,9 @@
 //! Stacks at events by name: what is opened for them, and what became of it.
 
 use wallscope_model::{ContextId, EventHits};
+use wallscope_observe::{CountedEvent, EventHits as ObservedHits, Observation};
 
-use super::{Options, accounts::Accounts};
+use super::{Options, accounts::Accounts, estimator::Facts};
 use crate::{
     Error,
     backend::ebpf::event_sampling::{MOST, SampledEvent},
@@ -37,23 +38,40 @@ pub(super) fn kinds(taps: &[SampledEvent]) -> (bool, bool) {
     (taps.iter().any(|t| !point(t)), taps.iter().any(point))
 }
 
-/// How often each event happened to whom: `counted` has (thread record, event, hits). Stacks follow.
-pub(super) fn assemble(
+/// What the events are, and how often each happened: `counted` has (thread record, event, hits).
+pub(super) fn observe(
     taps: &[SampledEvent],
     counted: &[(u64, usize, u64)],
-    accounts: &Accounts,
-) -> Vec<EventHits> {
-    let mut events: Vec<EventHits> = taps
-        .iter()
-        .map(|tap| EventHits {
+) -> Vec<Observation<'static>> {
+    let events = taps.iter().map(|tap| {
+        Observation::CountedEvent(CountedEvent {
             name: tap.spec.name.clone(),
             counted: tap.is_counted(),
+        })
+    });
+    let hits = counted.iter().map(|(record, event, hits)| {
+        Observation::EventHits(ObservedHits {
+            event: *event as u32,
+            record: *record,
+            hits: *hits,
+        })
+    });
+    events.chain(hits).collect()
+}
+
+/// How often each event happened to each thread. Stacks follow.
+pub(super) fn assemble(facts: &Facts, accounts: &Accounts) -> Vec<EventHits> {
+    let mut events: Vec<EventHits> = (facts.events.iter())
+        .map(|event| EventHits {
+            name: event.name.clone(),
+            counted: event.counted,
             ..EventHits::default()
         })
         .collect();
-    for (id, event, hits) in counted.iter().filter(|(.., hits)| *hits > 0) {
-        if let (Some(event), Some(context)) = (events.get_mut(*event), accounts.index(*id)) {
-            event.hits.push((ContextId(context), *hits));
+    for counted in facts.hits.iter().filter(|counted| counted.hits > 0) {
+        let event = events.get_mut(counted.event as usize);
+        if let (Some(event), Some(context)) = (event, accounts.index(counted.record)) {
+            event.hits.push((ContextId(context), counted.hits));
         }
     }
     for event in &mut events {

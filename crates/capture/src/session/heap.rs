@@ -69,7 +69,7 @@ fn alone(memory: Memory<'_>, address: u64, region: &Range<u64>) -> Option<(u64, 
     let fits =
         mark & MAPPED != 0 && whole.is_multiple_of(4096) && whole <= region.end - region.start;
     let start = region.start + 16;
-    (fits && (start..region.start + whole).contains(&address)).then_some((start, whole - 16))
+    (fits && (start..region.start + whole).contains(&address)).then(|| (start, whole - 16))
 }
 
 /// Follows blocks from `chunk`, where one may begin, to the one in use that holds `address`: where

@@ -9,25 +9,22 @@ use wallscope_model::{
 use super::{
     address_scope::AddressScope,
     build::Stacks,
-    event_dispatch::EventDispatcher,
+    estimator::Estimator,
     lock_owner::OwnerEvidence,
-    processes::Processes,
+    naming::CodeNames,
     sample_key::{SampleKey, UserPart},
     wait_tree::{ActorKey, Node},
 };
-use crate::event::LockSum;
-use wallscope_unwind::native::TableSink;
 
 /// Puts hops and lock waits into `recording`. `samples`: where each key's sample stands in it.
-pub fn assemble<S: TableSink>(
+pub fn assemble(
     recording: &mut Recording,
     stacks: &mut Stacks,
     samples: &FxHashMap<SampleKey, u32>,
-    locks: &[LockSum],
-    intake: &mut EventDispatcher,
-    processes: &Processes<S>,
+    estimator: &mut Estimator,
+    names: &dyn CodeNames,
 ) {
-    let (roots, nodes) = intake.chains.finish(&intake.kernel);
+    let (roots, nodes) = estimator.chains.finish(&estimator.kernel);
     let mut actors: FxHashMap<ActorKey, ActorId> = FxHashMap::default();
     let mut places: Vec<Option<u32>> = Vec::with_capacity(nodes.len());
     for node in &nodes {
@@ -44,38 +41,31 @@ pub fn assemble<S: TableSink>(
         };
         places.push(Some(recording.hops.len() as u32));
         let actor = *actors.entry(node.part.who.clone()).or_insert_with(|| {
-            recording.actors.push(actor(&node.part.who, intake));
+            recording.actors.push(actor(&node.part.who, estimator));
             ActorId((recording.actors.len() - 1) as u32)
         });
-        let hop = hop(node, above, actor, stacks, intake, processes);
+        let hop = hop(node, above, actor, stacks, estimator, names);
         recording.hops.push(hop);
     }
-    // The kernel lists them in no order.
-    let mut locks: Vec<(u32, &LockSum)> = locks
-        .iter()
-        .filter_map(|l| Some((intake.accounts.index(l.id)?, l)))
-        .collect();
-    locks.sort_unstable_by_key(|(context, l)| (*context, l.address, l.call, l.id));
-    recording.locks = locks
+    recording.locks = std::mem::take(&mut estimator.facts.locks)
         .into_iter()
-        .map(|(index, l)| {
-            let pid = intake.accounts.pid(index);
-            let name = (intake.resources).lock(pid, l.address, l.call, processes.managed());
-            LockWait {
+        .filter_map(|l| {
+            let index = estimator.accounts.index(l.record)?;
+            Some(LockWait {
                 context: ContextId(index),
-                labels: stacks.labels.id(Some(name), None, None),
+                labels: stacks.labels.id(Some(l.name), None, None),
                 address: l.address,
-                total_ns: l.total,
-                longest_ns: l.longest,
+                total_ns: l.total_ns,
+                longest_ns: l.longest_ns,
                 count: l.count,
-            }
+            })
         })
         .collect();
 }
 
-fn actor(who: &ActorKey, intake: &EventDispatcher) -> Actor {
+fn actor(who: &ActorKey, estimator: &Estimator) -> Actor {
     match who {
-        ActorKey::Record(id) => match intake.accounts.index(*id) {
+        ActorKey::Record(id) => match estimator.accounts.index(*id) {
             Some(index) => Actor::Context(ContextId(index)),
             None => Actor::Unknown,
         },
@@ -88,24 +78,27 @@ fn actor(who: &ActorKey, intake: &EventDispatcher) -> Actor {
     }
 }
 
-fn hop<S: TableSink>(
+fn hop(
     node: &Node,
     above: Above,
     actor: ActorId,
     stacks: &mut Stacks,
-    intake: &EventDispatcher,
-    processes: &Processes<S>,
+    estimator: &Estimator,
+    names: &dyn CodeNames,
 ) -> Hop {
     let p = &node.part;
     let nothing = p.kernel == 0 && matches!(p.user, UserPart::Missing(_));
     let pid = match &p.who {
-        ActorKey::Record(id) => intake.accounts.index(*id).map(|i| intake.accounts.pid(i)),
+        ActorKey::Record(id) => estimator
+            .accounts
+            .index(*id)
+            .map(|i| estimator.accounts.pid(i)),
         ActorKey::Stranger(pid, ..) => Some(*pid),
         _ => Some(0),
     };
     let stack = pid
         .filter(|_| !nothing)
-        .map(|pid| stacks.stack(p.kernel, p.user, AddressScope::last(pid), intake, processes));
+        .map(|pid| stacks.stack(p.kernel, p.user, AddressScope::last(pid), estimator, names));
     let blocked = p.role == Role::Blocked;
     let reason = BlockReason::ALL
         .get(p.detail as usize)
@@ -118,7 +111,7 @@ fn hop<S: TableSink>(
             key: told_by::KEY.into(),
             value: LabelValue::Text(told.into()),
         }])),
-        None => stacks.labels(reason, p.kernel, p.resource, [None, None], intake),
+        None => stacks.labels(reason, p.kernel, p.resource, [None, None], estimator),
     };
     Hop {
         above,

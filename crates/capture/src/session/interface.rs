@@ -3,6 +3,7 @@
 use std::{fs::File, sync::Arc, time::Duration};
 
 use wallscope_model::{Recording, WaitSeen, call_filter::Moment};
+use wallscope_observe::{LogFile, LogWriter};
 use wallscope_symbolize::Sources;
 
 use super::events::{Signals, Stopper};
@@ -45,6 +46,8 @@ pub struct Options {
     pub moments: bool,
     /// Whether stacks are wanted, or ledgers alone.
     pub stacks: bool,
+    /// Where observations are kept, by the ebpf backend only (see [`crate::session::replay`]).
+    pub keep_log: Option<LogFile>,
     /// How often the observer gets a [`Look`]; what a look has shown is not in the recording at the
     /// end. `None`: never.
     pub looks: Option<Duration>,
@@ -69,8 +72,16 @@ impl Options {
             command_output: None,
             moments: false,
             stacks: true,
+            keep_log: None,
             looks: None,
         }
+    }
+
+    /// The log of observations, if one is to be kept.
+    pub(super) fn begin_log(&self) -> Option<LogWriter> {
+        let log = self.keep_log.clone()?;
+        let tool = concat!("wallscope ", env!("CARGO_PKG_VERSION"));
+        Some(LogWriter::begin(log, tool, LogFile::BOUND))
     }
 }
 
@@ -143,6 +154,8 @@ pub struct Captured {
     pub stop: Stop,
     /// For a command: how it ended.
     pub command_end: Option<CommandEnd>,
+    /// The log of observations: what the symboliser finds is still to be appended.
+    pub log: Option<LogWriter>,
     /// To be kept until the recording is safe: a second Ctrl-C is to lose nothing.
     pub signals: Signals,
 }

@@ -91,21 +91,22 @@ impl JitRuntime {
 }
 
 /// What is to be told of code that nothing named. `unnamed`: processes, and how many addresses of such code are on their
-/// stacks; `maker`: the runtime that made it, if that is known.
+/// stacks; `maker`: the runtime that made it and the flag that makes it tell names, if these are known.
 pub fn unnamed_code(
     unnamed: Vec<(u32, u64)>,
-    maker: impl Fn(u32) -> Option<&'static JitRuntime>,
+    maker: impl Fn(u32) -> Option<(String, String)>,
 ) -> Vec<Limit> {
     let mut all: Vec<Limit> = unnamed
         .into_iter()
         .map(|(pid, addresses)| {
-            let (name, remedy) = maker(pid).map_or(("a runtime that is not known", ""), JitRuntime::told);
+            let unknown = || ("a runtime that is not known".into(), String::new());
+            let (name, remedy) = maker(pid).unwrap_or_else(unknown);
             Limit {
                 what: format!(
                     "names of code that {name} made at run time in process {pid} ({addresses} addresses): \
                      it wrote no perf map or jitdump that tells them"
                 ),
-                remedy: remedy.into(),
+                remedy,
             }
         })
         .collect();

@@ -13,10 +13,9 @@
 
 use rustc_hash::FxHashMap;
 use wallscope_model::told_by;
-use wallscope_procfs::kernel_file;
-use wallscope_procfs::{maps, process};
+use wallscope_observe::LockHolder;
+use wallscope_procfs::{kernel_file, maps, process};
 
-use super::wait_tree::ActorKey;
 use crate::{
     backend::proc::waiting::{Call, Where},
     event::{WORDS_BEFORE, WordsEvent},
@@ -72,6 +71,21 @@ impl OwnerEvidence {
             told_by::MUTEX_THEN,
             told_by::RWLOCK_THEN,
             told_by::FUTEX_THEN,
+        ]
+        .get(usize::from(number).checked_sub(1)?)
+        .copied()
+    }
+
+    /// What this number stands for; `None`: nothing.
+    pub fn from_number(number: u8) -> Option<OwnerEvidence> {
+        [
+            OwnerEvidence::Mutex,
+            OwnerEvidence::RwLock,
+            OwnerEvidence::Futex,
+            OwnerEvidence::Monitor,
+            OwnerEvidence::MutexThen,
+            OwnerEvidence::RwLockThen,
+            OwnerEvidence::FutexThen,
         ]
         .get(usize::from(number).checked_sub(1)?)
         .copied()
@@ -265,10 +279,15 @@ fn sharer(pid: u32, address: u64, tid: u32) -> Option<u32> {
     theirs.iter().any(same).then_some(status.tgid)
 }
 
-/// Who that is, for one who is not measured.
-pub fn stranger(owner: &LockOwner) -> ActorKey {
-    let name = process::comm(owner.pid, owner.tid).unwrap_or_default();
-    ActorKey::Stranger(owner.pid, owner.tid, name.into())
+/// The holder, for one who is not measured.
+pub fn stranger(owner: &LockOwner) -> LockHolder {
+    LockHolder::Stranger {
+        pid: owner.pid,
+        tid: owner.tid,
+        name: process::comm(owner.pid, owner.tid)
+            .unwrap_or_default()
+            .into(),
+    }
 }
 
 #[cfg(test)]

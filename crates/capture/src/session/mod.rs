@@ -6,7 +6,11 @@
 //! target_resolve.rs  processes and cgroups that the target means
 //! recorder.rs        the order of a recording by kernel programs: prepare, go live, follow, end
 //! events.rs          what the wait loop wakes up for
-//! event_dispatch.rs  ring records -> accounts.rs (threads, ledgers, slices), samples.rs, stacks
+//! event_dispatch.rs  observations -> the log, the estimator, and the collector's own next steps
+//! estimator.rs       observations -> accounts.rs (threads, ledgers, slices), samples.rs, stacks
+//! naming.rs          questions of the estimator about names; collected_names.rs: answers of the
+//!                    living machine; answers.rs: those of a log
+//! replay.rs          a log of observations -> the recording
 //! event_merger.rs    births, execs, new mappings and copied stacks, in the order of time
 //! processes.rs       programs and their mappings: unwind tables, open files for the symboliser;
 //!                    address_space.rs: one process; files.rs: the files behind mappings;
@@ -35,15 +39,18 @@
 mod accounts;
 pub(crate) mod address_scope;
 pub(crate) mod address_space;
+mod answers;
 mod assemble;
 pub(crate) mod build;
 mod chains;
+pub(crate) mod collected_names;
 pub(crate) mod command;
 pub(crate) mod copied_stack;
 pub(crate) mod cost;
 mod deferred_unwind;
 pub(crate) mod descriptors;
 pub(crate) mod domain;
+pub(crate) mod estimator;
 pub(crate) mod event_dispatch;
 mod event_merger;
 mod event_sampling;
@@ -63,11 +70,13 @@ pub(crate) mod labels;
 mod lock_owner;
 pub(crate) mod managed;
 pub(crate) mod mappings;
+pub(crate) mod naming;
 mod pace;
 pub(crate) mod peers;
 pub(crate) mod processes;
 mod record;
 mod recorder;
+pub mod replay;
 pub(crate) mod resources;
 pub(crate) mod sample_key;
 mod samples;

@@ -12,10 +12,12 @@ use wallscope_procfs::kernel_file;
 
 use rustc_hash::FxHashMap;
 use wallscope_model::{ContextId, Peer, PeerStack, WaitSeen};
+use wallscope_observe::{Connected, OtherEnd};
 use wallscope_procfs::sockets::{self, Ends, Owners, Socket};
 
 use super::{
     accounts::Accounts,
+    naming::HostNames,
     sample_key::{SampleKey, UserPart},
 };
 use crate::{
@@ -47,21 +49,33 @@ pub struct Peers {
     /// Connections in the map at the end.
     pub open: Vec<SocketRecord>,
     /// The kernel tells who sends and receives.
-    pub followed: bool,
+    followed: bool,
+}
+
+/// What was found of connections before the first record was made.
+#[derive(Default)]
+pub struct Before {
+    /// Processes that talk.
+    pub connected: Connected,
+    /// Who is at the other ends of their connections.
+    pub others: Vec<OtherEnd>,
     /// Why connections that existed before are not known.
     pub problem: Option<String>,
 }
 
-impl Peers {
+impl Before {
     /// Puts the connections that `pids` have into the kernel's map; before the first record is made.
-    pub fn begin(&mut self, programs: &mut Programs, pids: &[u32], now: u64) {
+    /// `followed`: the kernel tells who sends and receives.
+    pub fn find(programs: &mut Programs, pids: &[u32], followed: bool, now: u64) -> Before {
+        let mut found = Before::default();
+        found.connected.followed = followed;
         let before = match sockets::list() {
             Ok(all) => all,
             Err(e) => {
-                self.problem = Some(format!(
+                found.problem = Some(format!(
                     "connections that existed before the recording are not known: {e}"
                 ));
-                return;
+                return found;
             }
         };
         let by_inode: FxHashMap<u32, &Socket> = before.iter().map(|s| (s.inode, s)).collect();
@@ -74,7 +88,7 @@ impl Peers {
                 let Some(socket) = by_inode.get(&inode) else {
                     continue;
                 };
-                self.talkers.insert(*pid);
+                found.connected.talkers.push(*pid);
                 if socket.listens {
                     continue;
                 }
@@ -93,6 +107,8 @@ impl Peers {
                 old += u32::from(programs.put_socket(&record) && record.since > 0);
             }
         }
+        found.connected.talkers.sort_unstable();
+        found.connected.talkers.dedup();
         programs.set_old_requests(old);
         if !connected.is_empty() {
             let owners = sockets::owners();
@@ -100,9 +116,29 @@ impl Peers {
                 sockets: &before,
                 owners: &owners,
             };
-            let other = |s: &SocketRecord| Some((s.cookie, lookup.other_end(s)?));
-            self.others = connected.iter().filter_map(other).collect();
+            let other = |s: &SocketRecord| OtherEnd {
+                cookie: s.cookie,
+                process: lookup.other_end(s),
+                before: true,
+            };
+            found.others = connected.iter().map(other).collect();
+            found.others.retain(|end| end.process.is_some());
         }
+        found
+    }
+}
+
+impl Peers {
+    /// Processes talk.
+    pub fn connected(&mut self, connected: &Connected) {
+        self.followed = connected.followed;
+        self.talkers.extend(&connected.talkers);
+    }
+
+    /// A process was at the other end of a connection before the recording.
+    pub fn other_end(&mut self, end: &OtherEnd) {
+        self.others
+            .extend(end.process.clone().map(|process| (end.cookie, process)));
     }
 
     /// What was seen of the connections of a thread of `pid` in the waits of `key`.
@@ -134,13 +170,14 @@ impl Peers {
         self,
         now: u64,
         accounts: &Accounts,
+        names: &dyn HostNames,
         mut stack: impl FnMut(UserPart, u32) -> wallscope_model::StackId,
     ) -> Vec<Peer> {
         let mut open = self.open;
         // The kernel lists them in no order.
         open.sort_unstable_by_key(|s| s.cookie);
         let all: Vec<SocketRecord> = self.gone.into_iter().chain(open).collect();
-        let mut found = Found::new(&all, &self.others, now);
+        let mut found = Found::new(&all, &self.others, now, &|s| names.other_end(s));
         let mut sums: Vec<_> = self.answered.into_iter().collect();
         sums.sort_unstable_by_key(|(key, (_, ns))| (std::cmp::Reverse(*ns), *key));
         for ((cookie, id, user), (requests, ns)) in sums {
@@ -179,14 +216,13 @@ pub(crate) struct Found {
 
 impl Found {
     /// Those of `all` that carried a request. `others`: who was at the other end earlier, by cookie;
-    /// the rest is looked for now. `now`: up to when open requests count.
-    pub fn new(all: &[SocketRecord], others: &FxHashMap<u64, (u32, String)>, now: u64) -> Found {
-        let after = sockets::list().unwrap_or_default();
-        let owners = sockets::owners();
-        let lookup = Lookup {
-            sockets: &after,
-            owners: &owners,
-        };
+    /// `other_end` looks for the rest. `now`: up to when open requests count.
+    pub fn new(
+        all: &[SocketRecord],
+        others: &FxHashMap<u64, (u32, String)>,
+        now: u64,
+        other_end: &dyn Fn(&SocketRecord) -> Option<(u32, String)>,
+    ) -> Found {
         let mut found = Found {
             peers: BTreeMap::new(),
             places: FxHashMap::default(),
@@ -216,7 +252,7 @@ impl Found {
                 && let Some((pid, name)) = (others.get(&s.cookie).cloned())
                     // Who had it at the start may have handed it on, and speaks from elsewhere now.
                     .filter(|(pid, _)| *pid != s.pid)
-                    .or_else(|| lookup.other_end(s))
+                    .or_else(|| other_end(s))
             {
                 (peer.peer_pid, peer.peer_name) = (pid, Arc::from(name));
             }

@@ -22,7 +22,10 @@ use crate::{
 pub fn record(options: &Options, observer: &mut dyn Observer) -> Result<Captured, Error> {
     refuse_32_bit(&options.target)?;
     let kernel = || KernelFeatures::inspect()?.with_all_that_is_needed();
-    let lower = |why, perf, observer| proc::record(options, why, perf, observer);
+    let lower = |why: String, perf, observer| match options.keep_log {
+        None => proc::record(options, why, perf, observer),
+        Some(_) => Err(Error::NoLog { why }),
+    };
     match options.backend {
         Some(Backend::Ebpf) => recorder::record(options, &kernel()?, observer),
         Some(Backend::Perf) => lower("as asked".into(), PerfEvents::Must, observer),

@@ -4,28 +4,34 @@ use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use libbpf_rs::RingBuffer;
 use wallscope_binfmt::kallsyms;
-use wallscope_model::{Cost, FrameKind, Recording, Window};
+use wallscope_model::{Cost, FrameKind, Recording};
+use wallscope_observe::{Begin, CountedLoss, Counter, Histogram, LogWriter, Mark, Observation};
 use wallscope_symbolize::Sources;
+use zerocopy::IntoBytes;
 
 use super::{
     Captured, Live, Observer, Options, Progress, Stop,
-    assemble::{Assembled, assemble},
-    build::Stacks,
+    answers::Logged,
+    assemble::{Assembled, Looks},
+    collected_names::Host,
     cost::{self, CostMeter},
     deferred_unwind::Due,
     domain,
+    estimator::Estimator,
     event_dispatch::EventDispatcher,
     event_merger::EventMerger,
     event_sampling,
     events::{Event, Events},
     host_log::HostLog,
     jit,
+    naming::Names,
     pace::Pace,
+    peers::Before,
     processes::Processes,
     snapshot::{self, SnapshotWindow},
     target_resolve::{ResolvedTarget, ended_early, resolve_target},
     tasks,
-    timeline::{LOOK_EVERY, Turns},
+    timeline::LOOK_EVERY,
 };
 use crate::{
     Error,
@@ -43,8 +49,8 @@ use crate::{
 
 /// How long to wait at the end for the last switches of dying threads.
 const LAST_SWITCHES: Duration = Duration::from_millis(300);
-/// Most rows of threads by slice before two slices become one, however long: some 50 MB.
-const MOST_ROWS: usize = 2_000_000;
+/// Longest that observations stay in memory where they are logged, ns.
+const LOG_EVERY: u64 = 500_000_000;
 
 /// Measures by kernel programs.
 ///
@@ -90,7 +96,6 @@ struct Recorder<'o> {
     pace: Pace,
     upkeep: EventMerger,
     start_ns: u64,
-    start_unix_ns: u64,
     /// When the last look was taken, or the start.
     looked: u64,
     /// What happened on the way.
@@ -172,8 +177,17 @@ impl<'o> Recorder<'o> {
         let slice_ns = slices::first_width_ns(options.duration);
         let start_ns = now();
         let start_unix_ns = unix_now();
+        let begin = Begin {
+            start_ns,
+            start_unix_ns,
+            slice_ns,
+            timeline_bytes: options.timeline,
+            interpreter_frames: options.interpreter_frames,
+            interrupts: interrupts.codes(),
+        };
         let intake = Rc::new(RefCell::new(EventDispatcher::new(
-            start_ns, slice_ns, interrupts,
+            begin,
+            options.begin_log(),
         )));
         let ring = {
             let (intake, turns) = (Rc::clone(&intake), Rc::clone(&intake));
@@ -184,11 +198,10 @@ impl<'o> Recorder<'o> {
                     .map(|_| move |bytes: &[u8]| turns.borrow_mut().turn(bytes)),
             )?
         };
-        if options.moments {
-            intake.borrow_mut().samples.each = Some(Vec::new());
-        }
-        if let Some(limit) = options.timeline {
-            intake.borrow_mut().turns = Some(Turns::new(limit));
+        {
+            let estimator = &mut intake.borrow_mut().estimator;
+            estimator.samples.each = options.moments.then(Vec::new);
+            estimator.follows_waits = options.looks.is_none();
         }
         if options.timeline.is_some() {
             events.look_every(LOOK_EVERY)?;
@@ -196,13 +209,20 @@ impl<'o> Recorder<'o> {
         if let Some(every) = timer.vary_every() {
             events.look_every(every)?;
         }
+        if options.keep_log.is_some() {
+            events.look_every(LOG_EVERY)?;
+        }
         events.ring(ring.epoll_fd())?;
         events.tick_every(start_ns, slice_ns)?;
 
+        let followed = kernel.has_hook("ws_sent");
+        let before = Before::find(&mut programs, &chosen.pids, followed, now());
         {
-            let peers = &mut intake.borrow_mut().samples.peers;
-            peers.followed = kernel.has_hook("ws_sent");
-            peers.begin(&mut programs, &chosen.pids, now());
+            let mut intake = intake.borrow_mut();
+            intake.observe(Observation::Connected(before.connected));
+            for end in before.others {
+                intake.observe(Observation::OtherEnd(end));
+            }
         }
         Ok(Recorder {
             options,
@@ -224,9 +244,8 @@ impl<'o> Recorder<'o> {
             pace: Pace::new(options),
             upkeep: EventMerger::default(),
             start_ns,
-            start_unix_ns,
             looked: start_ns,
-            notes: Vec::new(),
+            notes: before.problem.into_iter().collect(),
         })
     }
 
@@ -237,7 +256,7 @@ impl<'o> Recorder<'o> {
         self.programs.visit(Visit::Begin, None, |_| {})?;
         let consumed = self.ring.consume();
         consumed.map_err(Error::bpf("cannot read the event ring"))?;
-        if self.intake.borrow().accounts.len() == 0
+        if self.intake.borrow().estimator.accounts.len() == 0
             && let Some(gone) = self.chosen.gone(&self.options.target)
         {
             return Err(gone);
@@ -245,7 +264,7 @@ impl<'o> Recorder<'o> {
         self.host.take_all();
         observer.live(&Live {
             target: self.options.target.describe(),
-            threads: self.intake.borrow().accounts.len(),
+            threads: self.intake.borrow().estimator.accounts.len(),
             event: self.timer.describe().into(),
             hz: self.options.hz,
             backend: "ebpf",
@@ -253,8 +272,9 @@ impl<'o> Recorder<'o> {
             stopper: self.events.stopper(),
         });
         if let Some(held) = &mut self.held {
-            let accounts = &mut self.intake.borrow_mut().accounts;
-            accounts.begins(held.pid(), now());
+            let (pid, time) = (held.pid(), now());
+            let mark = Mark::Released { pid, time };
+            self.intake.borrow_mut().observe(Observation::Mark(mark));
             held.release()?;
         }
         Ok(())
@@ -271,6 +291,9 @@ impl<'o> Recorder<'o> {
         loop {
             let event = self.events.wait();
             self.take_in();
+            if let Some(log) = &mut self.intake.borrow_mut().log {
+                log.flush_if_due();
+            }
             if !dates && self.processes.jit().follows() {
                 // What is written without times is dated by when it is seen.
                 dates = true;
@@ -305,7 +328,7 @@ impl<'o> Recorder<'o> {
 
     /// Copies threads' books; `failed`: what cannot be done without.
     fn visit(&mut self, order: Visit, failed: &str) {
-        let few = self.intake.borrow().accounts.few_processes();
+        let few = self.intake.borrow().estimator.accounts.few_processes();
         // At the end the whole machine, so that nobody is missed.
         let few = few.filter(|_| order != Visit::End);
         let visited = self.programs.visit(order, few.as_deref(), |v| {
@@ -334,7 +357,7 @@ impl<'o> Recorder<'o> {
         };
         self.looked = stretch.now;
         let mut intake = self.intake.borrow_mut();
-        intake.accounts.tick(stretch.now);
+        intake.estimator.accounts.tick(stretch.now);
         let look = snapshot::take(stretch, &mut intake, &self.processes, self.options);
         drop(intake);
         observer.look(look);
@@ -346,16 +369,13 @@ impl<'o> Recorder<'o> {
         let time = now();
         let elapsed = time - self.start_ns;
         self.vary(time);
-        let mut intake = self.intake.borrow_mut();
-        intake.accounts.tick(time);
         self.processes.managed_mut().java.count();
-        if self.options.looks.is_none() {
-            intake.settle(time);
-        }
-        let grid = intake.accounts.grid();
-        if slices::is_too_fine(&grid, time) || intake.accounts.rows() > MOST_ROWS {
-            intake.coarsen();
-            let set = self.events.tick_every(grid.start_ns, grid.width_ns * 2);
+        let mut intake = self.intake.borrow_mut();
+        let before = intake.estimator.accounts.grid();
+        intake.tick(time);
+        let grid = intake.estimator.accounts.grid();
+        if grid.width_ns != before.width_ns {
+            let set = self.events.tick_every(grid.start_ns, grid.width_ns);
             self.notes.extend(set.err().map(|e| e.to_string()));
         }
         self.host.tick(time);
@@ -365,8 +385,8 @@ impl<'o> Recorder<'o> {
         }
         observer.progress(&Progress {
             elapsed: Duration::from_nanos(elapsed),
-            threads: intake.accounts.alive(),
-            stacks: intake.user.len() + intake.kernel.len(),
+            threads: intake.estimator.accounts.alive(),
+            stacks: intake.estimator.user.len() + intake.estimator.kernel.len(),
         });
     }
 
@@ -388,7 +408,7 @@ impl<'o> Recorder<'o> {
         // A dying thread that no list shows any more still has its last switch before it.
         for _ in 0..LAST_SWITCHES.as_millis() {
             let _ = self.ring.consume();
-            if self.intake.borrow().accounts.all_done() {
+            if self.intake.borrow().estimator.accounts.all_done() {
                 break;
             }
             std::thread::sleep(Duration::from_millis(1));
@@ -397,142 +417,146 @@ impl<'o> Recorder<'o> {
         intake.read_owners(&self.processes.managed().java);
     }
 
-    /// Puts the recording together.
-    fn end(self, stop: Stop, end_ns: u64, own_cpu_ns: u64) -> Captured {
+    /// Takes in what is known only now, and has the recording put together.
+    fn end(mut self, stop: Stop, end_ns: u64, own_cpu_ns: u64) -> Captured {
+        self.programs.detach();
+        let mark = Mark::End { time: end_ns };
+        self.intake.borrow_mut().observe(Observation::Mark(mark));
+        let _ = self.ring.consume();
         let Recorder {
-            options,
-            mut held,
-            taps,
-            mut programs,
-            mut sideband,
-            mut processes,
             intake,
             ring,
             mut upkeep,
-            mut notes,
             ..
         } = self;
-        programs.detach();
-        intake.borrow_mut().accounts.close(end_ns);
-        let _ = ring.consume();
-        intake.borrow_mut().shapes.all = programs.shapes();
-        let counted = programs.hits();
-        intake.borrow_mut().samples.peers.open = programs.sockets();
+        let counted = self.programs.hits();
+        for observation in sums_of(&self.programs) {
+            intake.borrow_mut().observe(observation);
+        }
+        for socket in self.programs.sockets() {
+            (intake.borrow_mut()).observe(Observation::Socket(socket.as_bytes()));
+        }
         let rss_bytes = cost::peak_rss_bytes();
         drop(ring);
-        upkeep.follow(&mut programs, &mut sideband, None, &mut processes, &intake);
-        if stop == Stop::TargetEnded {
-            let ns = end_ns - self.start_ns;
-            notes.extend(ended_early(&options.target, options.duration, ns));
-        }
-        let seen_tasks = processes.managed_mut().finish_tasks();
-        let facts = self.host.finish();
-        let command_end = held
-            .as_mut()
-            .and_then(|h| h.finish(stop == Stop::TargetEnded));
-
-        let most_alive = intake.borrow().accounts.most_alive();
-        let mut recording = Recording {
-            window: Window {
-                start_ns: self.start_ns,
-                end_ns,
-                clock: "CLOCK_MONOTONIC".into(),
-                start_unix_ns: self.start_unix_ns,
-            },
-            host: facts,
-            cost: Cost {
-                bpf_ns: programs.run_time().total_ns(),
-                own_cpu_ns,
-                rss_bytes,
-                kernel_bytes: programs.map_bytes(most_alive)
-                    + processes.table_bytes()
-                    + sideband.bytes(),
-                target_stopped_ns: 0,
-            },
-            ..Recording::default()
-        };
+        let (programs, processes) = (&mut self.programs, &mut self.processes);
+        upkeep.follow(programs, &mut self.sideband, None, processes, &intake);
         let mut intake = Rc::try_unwrap(intake)
             .unwrap_or_else(|_| unreachable!("the ring held the only other handle"))
             .into_inner();
-        let mut losses: Vec<(String, u64)> = event::LOSSES
-            .iter()
-            .zip(programs.losses())
-            .map(|(cause, count)| ((*cause).to_owned(), count))
-            .collect();
+        if stop == Stop::TargetEnded {
+            let (options, ns) = (self.options, end_ns - self.start_ns);
+            (self.notes).extend(ended_early(&options.target, options.duration, ns));
+        }
+        let tasks = processes.managed_mut().finish_tasks();
+        for sample in self.host.finish() {
+            intake.observe(Observation::Host(Box::new(sample)));
+        }
+        let command_end = (self.held.as_mut()).and_then(|h| h.finish(stop == Stop::TargetEnded));
+        let most_alive = intake.estimator.accounts.most_alive();
+        intake.observe(Observation::Cost(Cost {
+            bpf_ns: programs.run_time().total_ns(),
+            own_cpu_ns,
+            rss_bytes,
+            kernel_bytes: programs.map_bytes(most_alive)
+                + processes.table_bytes()
+                + self.sideband.bytes(),
+            target_stopped_ns: 0,
+        }));
+        for (cause, count) in event::LOSSES.iter().zip(programs.losses()) {
+            intake.observe(loss(Counter::Kernel, (*cause).to_owned(), count));
+        }
         let deferred = processes.unwind_deferred(&mut intake.raws, Due::All);
         intake.deferred(deferred);
-        notes.extend(intake.samples.peers.problem.take());
-        notes.extend(processes.managed().java.notes());
+        intake.finish_resources(processes.managed());
+        let (tasks, lost) = tasks::observe::observe(tasks, end_ns - self.start_ns, processes);
+        for (cause, count) in lost {
+            intake.observe(loss(Counter::Tasks, cause, count));
+        }
+        intake.tasks(tasks);
+        for observation in event_sampling::observe(&self.taps, &counted) {
+            intake.observe(observation);
+        }
+        intake.lock_waits(programs.lock_waits(), processes.managed());
+        self.notes.extend(processes.managed().java.notes());
         let programs_of = processes.several_programs();
-        notes.extend(programs_of.map(|note| note + "; the label `program` tells which one it was"));
-        notes.extend(processes.managed().scripts.notes());
-        notes.extend(processes.jit().notes());
-        notes.extend(processes.undescribed());
-        let mut stacks = Stacks::new(&processes, options.interpreter_frames);
-        let of_tasks = tasks::assemble::assemble(
-            &mut recording,
-            &mut stacks,
-            seen_tasks,
-            &processes,
-            &mut losses,
-        );
-        recording.events = event_sampling::assemble(&taps, &counted, &intake.accounts);
-        let Assembled {
-            jit,
-            seen,
-            moments,
-            unnamed,
-        } = assemble(
-            &mut recording,
-            &mut intake,
-            &processes,
-            &programs.lock_waits(),
-            &mut losses,
-            stacks,
-            options,
-        );
-        recording.domain = domain::describe(&domain::Facts {
+        let label = |note: String| note + "; the label `program` tells which one it was";
+        self.notes.extend(programs_of.map(label));
+        self.notes.extend(processes.managed().scripts.notes());
+        self.notes.extend(processes.jit().notes());
+        self.notes.extend(processes.undescribed());
+        self.notes.extend(intake.log_failed());
+        intake.observe(Observation::Domain(domain::describe(&domain::Facts {
             kernel: self.kernel,
-            options,
-            timeline: recording.timeline.as_ref(),
+            options: self.options,
             mechanism: self.mechanism,
             timer: self.timer.describe(),
             cpus: self.cpus as u32,
             pace: &self.pace,
-            taps: &taps,
+            taps: &self.taps,
             kernel_named: self.kernel_named,
-            notes,
+            notes: self.notes,
             runtimes: processes.managed().describe(),
-        });
-        recording.domain.limits.extend(unnamed);
-        for (note, limit) in of_tasks {
-            recording.domain.notes.push(note);
-            recording.domain.limits.push(limit);
+        })));
+        for (cause, count) in processes.losses() {
+            intake.observe(loss(Counter::Collector, cause, count));
         }
-        losses.extend(processes.losses());
-        // Several processes may have lost something for the same cause.
-        for (cause, count) in losses.into_iter().filter(|(_, count)| *count > 0) {
-            match recording.losses.iter_mut().find(|l| l.cause == cause) {
-                Some(loss) => loss.count += count,
-                None => recording
-                    .losses
-                    .push(wallscope_model::Loss { cause, count }),
-            }
+        for module in processes.modules() {
+            intake.observe(Observation::Module(module));
         }
+        for process in processes.facts() {
+            intake.observe(Observation::Process(process));
+        }
+        let EventDispatcher { estimator, log, .. } = intake;
+        let (log, assembled) = named(estimator, log, &self.processes, self.options);
         let sources = Sources {
-            kallsyms: symbols_of_programs(&recording),
-            ..processes.into_sources(&jit)
+            kallsyms: symbols_of_programs(&assembled.recording),
+            ..self.processes.into_sources(&assembled.jit)
         };
         Captured {
-            recording,
+            recording: assembled.recording,
             sources,
-            seen,
-            moments,
+            seen: assembled.seen,
+            moments: assembled.moments,
             stop,
             command_end,
+            log,
             signals: self.events.into_signals(),
         }
     }
+}
+
+/// Lengths of intervals, as the kernel programs counted them.
+fn sums_of(programs: &Programs) -> impl Iterator<Item = Observation<'static>> {
+    let shapes = programs.shapes().into_iter();
+    shapes.map(|(longest_ns, counts)| Observation::Histogram(Histogram { longest_ns, counts }))
+}
+
+fn loss(by: Counter, cause: String, count: u64) -> Observation<'static> {
+    Observation::Loss(CountedLoss { by, cause, count })
+}
+
+/// Has the recording put together, with names as they are known here. A log keeps the answers.
+fn named(
+    estimator: Estimator,
+    log: Option<LogWriter>,
+    processes: &Processes,
+    options: &Options,
+) -> (Option<LogWriter>, Assembled) {
+    let looks = match options.looks {
+        Some(_) => Looks::Taken,
+        None => Looks::None,
+    };
+    let host = Host::now();
+    let names = Names {
+        code: processes,
+        host: &host,
+    };
+    let Some(log) = log else {
+        return (None, estimator.finish(names, looks));
+    };
+    let logged = Logged::new(names, log);
+    let assembled = estimator.finish(logged.names(), looks);
+    (Some(logged.into_log()), assembled)
 }
 
 /// The kernel's symbols as they are now, where stacks lead through code that was loaded into it. Kernel

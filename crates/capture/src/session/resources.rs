@@ -12,6 +12,7 @@ use wallscope_procfs::kernel_file;
 
 use rustc_hash::FxHashMap;
 use wallscope_binfmt::{elf::Elf, mapped::MappedFile};
+use wallscope_observe::{ResourceName, SameLock};
 use wallscope_procfs::{
     maps::{self, Mapping},
     process,
@@ -44,7 +45,8 @@ pub trait Locks {
 /// Everything that was waited for.
 #[derive(Default)]
 pub struct Resources {
-    names: FxHashMap<u64, Arc<str>>,
+    /// How long the names are that were told, by hash.
+    names: FxHashMap<u64, usize>,
     fresh: VecDeque<ResourceEvent>,
     maps: FxHashMap<u32, Vec<Mapping>>,
     symbols: FxHashMap<String, Vec<DataSymbol>>,
@@ -59,8 +61,16 @@ pub struct Resources {
     sets: Vec<(u64, ResourceEvent)>,
     /// What processes share, by the hash that the first of them knows it by.
     shared: FxHashMap<Shared, u64>,
-    /// Further hashes of these, and the first, since that was asked for last.
-    same: Vec<(u64, u64)>,
+    /// What was found out since that was asked for last.
+    news: Vec<News>,
+}
+
+/// What was found out of a resource.
+pub enum News {
+    /// Its name.
+    Name(ResourceName),
+    /// That it is a lock which was met before under another hash.
+    Same(SameLock),
 }
 
 /// A variable of a file.
@@ -103,19 +113,26 @@ impl Resources {
         if e.what == what::ANONYMOUS && name.contains("eventpoll") {
             self.sets.push((e.hash, e));
         }
-        self.names.insert(e.hash, name.into());
+        self.named(e.hash, name);
         if let Some(lock) = Shared::of(&e, self.maps.get(&e.pid)) {
             let first = *self.shared.entry(lock).or_insert(e.hash);
             if first != e.hash {
-                self.same.push((e.hash, first));
+                let hash = e.hash;
+                self.news.push(News::Same(SameLock { hash, first }));
             }
         }
         true
     }
 
-    /// Hashes of locks that other processes know by another one, and that; each is told once.
-    pub fn take_same(&mut self) -> Vec<(u64, u64)> {
-        std::mem::take(&mut self.same)
+    fn named(&mut self, hash: u64, name: String) {
+        self.names.insert(hash, name.len());
+        let name = name.into();
+        self.news.push(News::Name(ResourceName { hash, name }));
+    }
+
+    /// What was found out since this was called last; each is told once.
+    pub fn take_news(&mut self) -> Vec<News> {
+        std::mem::take(&mut self.news)
     }
 
     /// Names what is known better at the end.
@@ -123,16 +140,10 @@ impl Resources {
         while self.settle_one(locks) {}
         for (hash, e) in std::mem::take(&mut self.sets) {
             let name = self.name(&e, locks);
-            let known = self.names.get(&hash).map_or(0, |n| n.len());
-            if name.len() > known {
-                self.names.insert(hash, name.into());
+            if name.len() > self.names.get(&hash).copied().unwrap_or(0) {
+                self.named(hash, name);
             }
         }
-    }
-
-    /// The name of the resource with this hash.
-    pub fn get(&self, hash: u64) -> Option<&Arc<str>> {
-        self.names.get(&hash)
     }
 
     fn name(&mut self, e: &ResourceEvent, locks: &dyn Locks) -> String {
@@ -463,7 +474,11 @@ mod tests {
             ..ResourceEvent::new_zeroed()
         });
         assert!(all.settle_one(&Gil(0)));
-        let of_waits = all.get(5).unwrap().clone();
+        let of_waits = all.take_news().into_iter().find_map(|news| match news {
+            News::Name(ResourceName { hash: 5, name }) => Some(name),
+            _ => None,
+        });
+        let of_waits = of_waits.unwrap();
         assert!(of_waits.ends_with("/data"), "{of_waits}");
         assert_eq!(all.lock(1, 77, u64::from(call), &Gil(0)), of_waits);
         // Of one that was never charged to a stack nothing but its number is known.

@@ -31,8 +31,6 @@ pub struct Samples {
     waiting: FxHashMap<u64, Vec<(SampleEvent, u32)>>,
     /// Stacks read ahead of the wake-up, by thread: (ticket, hash).
     ahead: FxHashMap<u64, (u64, u64)>,
-    /// Those of waits for a futex with a time limit, since somebody last took them.
-    pub looked_ahead: Vec<Resolve>,
     grid: Slices,
     /// Connections, and who asked on them.
     pub peers: Peers,
@@ -56,7 +54,6 @@ impl Samples {
             changes: FxHashMap::default(),
             waiting: FxHashMap::default(),
             ahead: FxHashMap::default(),
-            looked_ahead: Vec::new(),
             grid,
             peers: Peers::default(),
             unresolved: 0,
@@ -109,6 +106,11 @@ impl Samples {
         }
     }
 
+    /// Whether samples wait for the stack of a ticket.
+    pub fn is_awaited(&self, ticket: u64) -> bool {
+        self.waiting.contains_key(&ticket)
+    }
+
     /// A ticket's stack is known.
     pub fn resolve(&mut self, r: &Resolve) {
         let user = if r.ustack == 0 {
@@ -119,7 +121,6 @@ impl Samples {
         let waiting = self.waiting.remove(&r.ticket).unwrap_or_default();
         if waiting.is_empty() {
             self.ahead.insert(r.id, (r.ticket, r.ustack));
-            self.looked_ahead.extend(Some(*r).filter(|r| r.futex != 0));
         } else {
             self.ahead.remove(&r.id);
         }

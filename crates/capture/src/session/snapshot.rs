@@ -71,8 +71,9 @@ pub(super) fn take(
         intake.resolve(&raw.given_up());
     }
     let mut sums = intake.take_samples();
+    let estimator = &mut intake.estimator;
     let mut unsure = FxHashSet::default();
-    for t in intake.accounts.still_blocked() {
+    for t in estimator.accounts.still_blocked() {
         let since = t.since.max(stretch.last);
         // Shorter ones are not read, and what is known of the thread's stack is of another wait.
         if stretch.now.saturating_sub(t.since)
@@ -80,7 +81,7 @@ pub(super) fn take(
         {
             continue;
         }
-        let Some(user) = intake.samples.read_ahead(t.id) else {
+        let Some(user) = estimator.samples.read_ahead(t.id) else {
             continue;
         };
         let key = SampleKey {
@@ -108,25 +109,25 @@ pub(super) fn take(
     }
     sample_key::sort(&mut sums);
     let mut places = FxHashMap::default();
-    for (index, context) in intake.accounts.look(stretch.now) {
+    for (index, context) in estimator.accounts.look(stretch.now) {
         places.insert(index, recording.contexts.len() as u32);
         recording.contexts.push(context);
     }
-    let mut stacks = Stacks::new(processes, options.interpreter_frames);
+    let mut stacks = Stacks::new(processes.modules(), options.interpreter_frames);
     let mut seen = Vec::with_capacity(sums.len());
     for (key, mut sum) in sums {
         sum.slices.clear();
         sum.lengths = Default::default();
-        let Some(mut sample) = stacks.sample(key, sum, intake, processes) else {
+        let Some(mut sample) = stacks.sample(key, sum, estimator, processes) else {
             continue;
         };
         let Some(place) = places.get(&sample.context.0) else {
             continue;
         };
-        let mut what = intake
+        let mut what = estimator
             .samples
             .peers
-            .seen(&key, intake.accounts.pid(sample.context.0));
+            .seen(&key, estimator.accounts.pid(sample.context.0));
         if unsure.contains(&key) {
             what.in_flight = None;
         }

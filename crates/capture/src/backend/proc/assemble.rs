@@ -15,7 +15,7 @@ use super::{
     thread::Thread,
     thread_ledger::{ThreadLedger, Totals},
 };
-use crate::session::{build::Stacks, jit_hints, tasks};
+use crate::session::{build::Stacks, jit_hints, naming::CodeNames, tasks};
 
 /// What putting a recording together gives beside it.
 pub struct Assembled {
@@ -91,16 +91,14 @@ pub fn assemble(looker: &mut ProcPoller, recording: &mut Recording, last: bool) 
         count: count.max(last_slice + 1),
         ..grid
     };
-    let mut stacks = Stacks::new(&looker.processes, looker.interpreter_frames);
+    let mut stacks = Stacks::new(looker.processes.modules(), looker.interpreter_frames);
     let mut losses = looker.processes.losses();
     if last {
         let seen = looker.processes.managed_mut().finish_tasks();
-        let processes = &looker.processes;
-        let told = tasks::assemble::assemble(recording, &mut stacks, seen, processes, &mut losses);
-        for (note, limit) in told {
-            recording.domain.notes.push(note);
-            recording.domain.limits.push(limit);
-        }
+        let (facts, lost) = tasks::observe::observe(seen, window, &looker.processes);
+        losses.extend(lost);
+        tasks::assemble::assemble(recording, &mut stacks, &facts, &looker.processes);
+        tasks::assemble::describe(&mut recording.domain, facts.words);
     }
     let hits_lost = looker.hits.as_ref().map_or(0, |h| h.lost);
     let seen;
@@ -159,7 +157,7 @@ pub fn assemble(looker: &mut ProcPoller, recording: &mut Recording, last: bool) 
     recording.label_sets = std::mem::take(&mut stacks.labels.sets);
     let jit = stacks.jit_modules();
     let unnamed = jit_hints::unnamed_code(stacks.unnamed_code(), |pid| {
-        looker.processes.jit().maker(pid)
+        CodeNames::maker(&looker.processes, pid)
     });
     recording.domain.limits.extend(unnamed);
     (recording.modules, recording.frames) = (stacks.modules, stacks.frames);

@@ -29,7 +29,11 @@ use super::{
 use crate::{
     clock,
     event::SocketRecord,
-    session::peers::{self, Found, Listening, Lookup},
+    session::{
+        collected_names::Host,
+        naming::HostNames,
+        peers::{self, Found, Listening, Lookup},
+    },
     syscalls::{self, Argument},
 };
 
@@ -341,7 +345,8 @@ impl Connections {
         let open = self.open.drain().map(|(_, c)| c.record);
         let mut all: Vec<SocketRecord> = self.gone.into_iter().chain(open).collect();
         all.sort_by_key(|s| s.cookie);
-        Found::new(&all, &self.others, 0).peers()
+        let host = Host::now();
+        Found::new(&all, &self.others, 0, &|s| host.other_end(s)).peers()
     }
 }
 

@@ -441,6 +441,7 @@ pub(crate) fn record(
         moments: Vec::new(),
         stop,
         command_end,
+        log: None,
         signals: events.into_signals(),
     })
 }

@@ -48,7 +48,7 @@ mod tests {
     use zerocopy::FromZeros;
 
     use super::{
-        super::{Locks, Resources},
+        super::{Locks, News, Resources},
         *,
     };
 
@@ -79,7 +79,11 @@ mod tests {
                 ..ResourceEvent::new_zeroed()
             });
             assert!(all.settle_one(&NoRuntime));
-            all.take_same()
+            let same = all.take_news().into_iter().filter_map(|news| match news {
+                News::Same(same) => Some((same.hash, same.first)),
+                News::Name(_) => None,
+            });
+            same.collect::<Vec<_>>()
         };
         let gone = u32::MAX;
         assert_eq!(take(1, what::FILE, 77, 5, libc::SYS_flock, gone), []);

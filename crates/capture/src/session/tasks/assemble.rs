@@ -1,151 +1,67 @@
-//! What was seen of tasks → the recording, with the names of functions and reasons.
+//! What was observed of tasks → the recording.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
-use rustc_hash::FxHashMap;
 use wallscope_model::{
-    Label, LabelValue, Limit, Recording, StackEnd, StackId, State, TaskGroup, TaskTime,
+    Domain, Label, LabelValue, LabelsId, Recording, StackId, State, TaskGroup, TaskTime,
 };
-use wallscope_unwind::{
-    native::TableSink,
-    runtime::{Facts, go, hotspot, python::asyncio, tasks::TaskStatus},
+use wallscope_observe::{ObservedTaskTime, TaskWords};
+
+use super::super::{
+    address_scope::AddressScope, build::Stacks, estimator::TaskFacts, naming::CodeNames,
 };
 
-use super::{
-    super::{build::Stacks, java::Meaning, managed::Word, processes::Processes},
-    Eye, Seen,
-    watch::Group,
-};
-use crate::session::address_scope::AddressScope;
+/// What tells one time of a group from another.
+type Place = (State, Arc<str>, Arc<str>, Option<StackId>, Option<LabelsId>);
 
-/// Puts what was seen into the recording that is being made. What the domain has to say of it.
-pub fn assemble<S: TableSink>(
+/// Puts what was observed into the recording that is being made.
+pub fn assemble(
     recording: &mut Recording,
     stacks: &mut Stacks,
-    seen: Vec<Seen>,
-    processes: &Processes<S>,
-    losses: &mut Vec<(String, u64)>,
-) -> Vec<(String, Limit)> {
-    let window = recording.window.end_ns - recording.window.start_ns;
-    // By kind: stacks that were lost, looks, and the time they are spread over.
-    let mut kinds: BTreeMap<&str, (u64, u64, u64)> = BTreeMap::new();
-    for seen in seen {
-        let kind = match seen.eye {
-            Eye::Go(_) => "goroutine",
-            Eye::Python(_) => "asyncio task",
-            Eye::Java(_) => "virtual thread",
-        };
-        if let Eye::Java(threads) = &seen.eye {
-            let own = threads.losses().into_iter().filter(|(_, n)| *n > 0);
-            losses.extend(own.map(|(cause, n)| (cause.to_owned(), n)));
-            let why = threads.refused();
-            losses.extend(why.map(|why| (format!("virtual threads not read: {why}"), 1)));
-        }
-        if seen.looks == 0 {
-            let cause = match seen.gone {
-                true => "the process ended before there were any to be seen",
-                false => "their list was not found",
-            };
-            if seen.lost {
-                losses.push((format!("{kind}s not read: {cause}"), 1));
-            }
-            continue;
-        }
-        let sum = kinds.entry(kind).or_default();
-        *sum = (sum.0 + seen.broken, sum.1 + seen.looks, sum.2 + window);
-        groups(recording, stacks, seen, kind, processes);
-    }
-    let say = |(kind, (broken, looks, span)): (&str, (u64, u64, u64))| {
-        losses.push((format!("{kind} stack that could not be followed"), broken));
-        let every = span as f64 / looks as f64 / 1e6;
-        // A share of one task's time is the worst case: 1.96 × √(¼ / n) of it.
-        let points = 98.0 / (looks as f64).sqrt();
-        let note = format!(
-            "{kind}s: sampled by {looks} looks at the runtime's own list, one each {every:.0} ms on \
-             average, nobody stopped; a share of one task's time is known to ±{points:.1} points or \
-             better (95 %), of several tasks' better"
-        );
-        let limit = Limit {
-            what: format!(
-                "what {kind}s do between two looks; where those are that run (their threads' stacks \
-                 say so)"
-            ),
-            remedy: String::new(),
-        };
-        (note, limit)
-    };
-    kinds.into_iter().map(say).collect()
-}
-
-fn groups<S: TableSink>(
-    recording: &mut Recording,
-    stacks: &mut Stacks,
-    seen: Seen,
-    kind: &str,
-    processes: &Processes<S>,
+    facts: &TaskFacts,
+    names: &dyn CodeNames,
 ) {
-    let Ok(facts) = &*seen.subject.found else {
-        return;
-    };
-    let pid = seen.subject.pid;
-    // Of each stack that was seen: its frames, and what is waited for in it, by what word.
-    let namer = match (facts, seen.eye) {
-        (Facts::Go(facts), _) => Namer::Go(facts),
-        (_, Eye::Go(_)) => return,
-        (_, Eye::Python(tasks)) => Namer::Python(tasks.words()),
-        (_, Eye::Java(threads)) => Namer::Java(threads.wait_words().to_vec()),
-    };
-    let mut ids = FxHashMap::default();
-    for group in seen.groups.into_values() {
-        let Group {
-            name,
-            ids: members,
-            times,
-        } = group;
-        let mut sums: BTreeMap<_, (u64, u64)> = BTreeMap::new();
-        for ((doing, stack, labels), (count, ns)) in times {
-            let words = stack.map(|s| (s, seen.stacks[s as usize].as_slice()));
-            let (reason, detail) = match doing {
-                TaskStatus::Waiting(number) => {
-                    namer.reason(number, words.map_or(&[], |w| w.1), pid, processes)
-                }
-                TaskStatus::Syscall => ("syscall", String::new()),
-                TaskStatus::Runnable | TaskStatus::Running => ("", String::new()),
-            };
-            let state = match doing {
-                TaskStatus::Running => State::OnCpu,
-                TaskStatus::Runnable => State::Runnable,
-                _ => State::Blocked,
-            };
-            let stack = words.map(|(index, words)| {
-                *ids.entry(index)
-                    .or_insert_with(|| namer.stack(stacks, words, &seen.subject, processes))
-            });
-            let set: Vec<Label> = seen.labels[labels as usize]
-                .iter()
-                .map(|(key, value)| Label {
-                    key: key.as_str().into(),
-                    value: LabelValue::Text(value.as_str().into()),
+    let mut ids: Vec<Option<StackId>> = vec![None; facts.stacks.len()];
+    for (group, times) in &facts.groups {
+        let mut sums: BTreeMap<Place, (u64, u64)> = BTreeMap::new();
+        for time in times {
+            let number = time.stack.map(|s| s as usize);
+            let stack = number.filter(|n| *n < ids.len()).map(|n| {
+                *ids[n].get_or_insert_with(|| {
+                    let s = &facts.stacks[n];
+                    stacks.user_stack(
+                        &s.native,
+                        &s.managed,
+                        s.end,
+                        AddressScope::last(s.pid),
+                        names,
+                    )
                 })
-                .collect();
-            let labels = (!set.is_empty()).then(|| stacks.labels.set(set));
-            let sum = sums
-                .entry((state, reason, detail, stack, labels))
-                .or_default();
-            *sum = (sum.0 + count, sum.1 + ns);
+            });
+            let labels = labels(time);
+            let labels = (!labels.is_empty()).then(|| stacks.labels.set(labels));
+            let place = (
+                time.state,
+                time.reason.clone(),
+                time.detail.clone(),
+                stack,
+                labels,
+            );
+            let sum = sums.entry(place).or_default();
+            *sum = (sum.0 + time.count, sum.1 + time.ns);
         }
         recording.tasks.push(TaskGroup {
-            pid,
-            kind: kind.into(),
-            name: name.into(),
-            seen: members.len() as u64,
-            looks: seen.looks,
+            pid: group.pid,
+            kind: group.kind.clone(),
+            name: group.name.clone(),
+            seen: group.seen,
+            looks: group.polls,
             times: (sums.into_iter())
                 .map(
                     |((state, reason, detail, stack, labels), (count, ns))| TaskTime {
                         state,
-                        reason: reason.into(),
-                        detail: detail.into(),
+                        reason,
+                        detail,
                         stack,
                         labels,
                         count,
@@ -157,79 +73,18 @@ fn groups<S: TableSink>(
     }
 }
 
-/// Names what a runtime's words mean.
-enum Namer<'f> {
-    Go(&'f go::Facts),
-    /// What is waited for, by number.
-    Python(Vec<String>),
-    Java(Vec<String>),
+fn labels(time: &ObservedTaskTime) -> Vec<Label> {
+    let label = |(key, value): &(Arc<str>, Arc<str>)| Label {
+        key: key.clone(),
+        value: LabelValue::Text(value.clone()),
+    };
+    time.labels.iter().map(label).collect()
 }
 
-impl Namer<'_> {
-    /// What is waited for in a stack of the runtime's words, and its own word for it.
-    fn reason<S: TableSink>(
-        &self,
-        number: u32,
-        words: &[u64],
-        pid: u32,
-        processes: &Processes<S>,
-    ) -> (&'static str, String) {
-        match self {
-            Namer::Go(facts) => {
-                let (word, table) = (facts.reason(number), facts.functions());
-                let functions = words.iter().filter_map(|a| {
-                    let function = table.as_ref()?.at(a.saturating_sub(1))?;
-                    std::str::from_utf8(function.name()).ok()
-                });
-                (go::reason(word, functions), word.to_owned())
-            }
-            Namer::Python(all) => {
-                let word = all.get(number as usize).cloned().unwrap_or_default();
-                let codes = Word::all(words).filter_map(|w| processes.managed().code(pid, w));
-                let functions = codes.map(|c| (c.file.as_str(), c.name.as_str()));
-                (asyncio::reason(&word, functions), word)
-            }
-            Namer::Java(all) => {
-                let word = all.get(number as usize).map_or("", |w| w);
-                let (_, items) = hotspot::items(words);
-                let meanings = items
-                    .iter()
-                    .filter_map(|i| processes.managed().java.meaning(pid, *i));
-                let methods = meanings.flat_map(|meaning| match meaning {
-                    Meaning::Methods(scopes) => scopes,
-                    _ => &[],
-                });
-                hotspot::reason(word, methods.map(|s| s.method.name.as_str()))
-            }
-        }
-    }
-
-    /// The stack of these words.
-    fn stack<S: TableSink>(
-        &self,
-        stacks: &mut Stacks,
-        words: &[u64],
-        subject: &super::Subject,
-        processes: &Processes<S>,
-    ) -> StackId {
-        let (whose, whole) = (AddressScope::last(subject.pid), StackEnd::Root);
-        match self {
-            Namer::Go(facts) => {
-                let native: Vec<u64> = words
-                    .iter()
-                    .filter_map(|a| facts.offset_of(*a))
-                    .map(|offset| u64::from(subject.file) << 48 | offset)
-                    .collect();
-                stacks.user_stack(&native, &[], whole, whose, processes)
-            }
-            Namer::Python(_) => stacks.user_stack(&[], words, whole, whose, processes),
-            Namer::Java(_) => {
-                let end = match words.last() {
-                    Some(&hotspot::STACK_TRUNCATED) => StackEnd::NoUnwindInfo,
-                    _ => whole,
-                };
-                stacks.user_stack(words, &[], end, whose, processes)
-            }
-        }
+/// Says in the domain how tasks were observed.
+pub fn describe(domain: &mut Domain, words: Vec<TaskWords>) {
+    for TaskWords { note, limit } in words {
+        domain.notes.push(note);
+        domain.limits.push(limit);
     }
 }

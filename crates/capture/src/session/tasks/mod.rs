@@ -8,10 +8,12 @@
 //!
 //! ```text
 //! watch.rs     one process: its looks, and what they sum to
-//! assemble.rs  what was seen → the recording, with names
+//! observe.rs   what was seen, with reasons and stacks
+//! assemble.rs  that → the recording
 //! ```
 
 pub mod assemble;
+pub mod observe;
 mod watch;
 
 use std::{

@@ -1,0 +1,377 @@
+//! The estimator of exact sums: observations of the kernel programs → threads, ledgers, samples, chains.
+//!
+//! It decides how much time goes where, and never looks at the machine: no clock, no file, no process.
+//! So the same observations in the same order give the same recording, live or from a log
+//! (`replay.rs`). Names come as answers (`naming.rs`).
+//!
+//! It decides the width of time slices too. The collector reads it to set its clock.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use wallscope_model::{Cost, HostSample, Module, Process, StackEnd};
+use wallscope_observe::{
+    Begin, CountedEvent, CountedLoss, DescribedDomain, EventHits, LockHolder, LockOwner, LockWaits,
+    Mark, Observation, ObservedTaskTime, ObservedTasks, TaskStack, TaskWords,
+};
+use wallscope_unwind::native::abi::{self, End, FrameWord};
+use zerocopy::FromBytes;
+
+use super::{
+    accounts::Accounts,
+    chains::Chains,
+    lock_owner::OwnerEvidence,
+    sample_key::{SampleKey, SampleSum},
+    samples::Samples,
+    shapes::Shapes,
+    timeline::Turns,
+    unwound::{ManagedStack, UserStack},
+    wait_tree::ActorKey,
+};
+use crate::{
+    event::{
+        Answer, Dump, Head, HoldsEvent, Join, ManagedHead, PARKED, Resolve, ResourceEvent,
+        SampleEvent, SocketRecord, ThreadEvent, WakeEvent, how, kind, what,
+    },
+    places::Interrupts,
+    slices,
+};
+
+/// Most rows of threads by slice before two slices become one, however long: some 50 MB.
+const MOST_ROWS: usize = 2_000_000;
+
+/// What the collector says once measuring is over. It goes into the recording as it is.
+#[derive(Default)]
+pub struct Facts {
+    /// When the window began, ns since the epoch.
+    pub start_unix_ns: u64,
+    /// End of the window.
+    pub end_ns: Option<u64>,
+    /// Facts about the host.
+    pub host: Vec<HostSample>,
+    /// What measuring cost.
+    pub cost: Cost,
+    /// The domain.
+    pub domain: DescribedDomain,
+    /// Losses of all parts but the estimator.
+    pub losses: Vec<CountedLoss>,
+    /// Processes, as they were last.
+    pub processes: Vec<Process>,
+    /// Files, in the order of their numbers.
+    pub modules: Vec<Module>,
+    /// Sums by thread and lock.
+    pub locks: Vec<LockWaits>,
+    /// Events at which stacks were taken.
+    pub events: Vec<CountedEvent>,
+    /// Their hits.
+    pub hits: Vec<EventHits>,
+    /// Tasks of runtimes.
+    pub tasks: TaskFacts,
+}
+
+/// What was observed of the tasks that runtimes schedule.
+#[derive(Default)]
+pub struct TaskFacts {
+    /// Tasks by process and function, with their times.
+    pub groups: Vec<(ObservedTasks, Vec<ObservedTaskTime>)>,
+    /// Their stacks.
+    pub stacks: Vec<TaskStack>,
+    /// What the domain says of them.
+    pub words: Vec<TaskWords>,
+}
+
+/// Everything that has come in.
+pub struct Estimator {
+    /// Threads and their books.
+    pub accounts: Accounts,
+    /// Samples.
+    pub samples: Samples,
+    /// Names of what was waited for, by hash.
+    pub resources: FxHashMap<u64, Arc<str>>,
+    /// Who ended waits.
+    pub chains: Chains,
+    /// Kernel stacks by hash, innermost frame first.
+    pub kernel: FxHashMap<u64, Box<[u64]>>,
+    /// User stacks by hash.
+    pub user: FxHashMap<u64, UserStack>,
+    /// Managed frames by hash.
+    pub managed: FxHashMap<u64, ManagedStack>,
+    /// User stacks with managed frames: (hash in `user`, hash in `managed`).
+    pub joins: FxHashMap<u64, (u64, u64)>,
+    /// How long intervals were.
+    pub shapes: Shapes,
+    /// The turns of a timeline, if there is one.
+    pub turns: Option<Turns>,
+    /// Records that could not be read: a disagreement of the two sides, never expected.
+    pub malformed: u64,
+    /// The rest.
+    pub facts: Facts,
+    /// Whether frames of interpreters are kept beside those of their programs.
+    pub interpreter_frames: bool,
+    /// Whether waits are followed at ticks: looks at a session under way have no chains.
+    pub follows_waits: bool,
+}
+
+impl Estimator {
+    /// Nothing has come in yet.
+    pub fn new(begin: &Begin) -> Estimator {
+        let accounts = Accounts::new(begin.start_ns, begin.slice_ns);
+        let samples = Samples::new(accounts.grid());
+        Estimator {
+            accounts,
+            samples,
+            resources: FxHashMap::default(),
+            chains: Chains::new(Interrupts::from_codes(&begin.interrupts)),
+            kernel: FxHashMap::default(),
+            user: FxHashMap::default(),
+            managed: FxHashMap::default(),
+            joins: FxHashMap::default(),
+            shapes: Shapes::default(),
+            turns: begin.timeline_bytes.map(Turns::new),
+            malformed: 0,
+            facts: Facts {
+                start_unix_ns: begin.start_unix_ns,
+                ..Facts::default()
+            },
+            interpreter_frames: begin.interpreter_frames,
+            follows_waits: true,
+        }
+    }
+
+    /// Takes an observation. Answers to questions are not for it ([`super::naming`]).
+    pub fn observe(&mut self, observation: &Observation<'_>) {
+        let read = match observation {
+            Observation::Event(bytes) => self.event(bytes),
+            Observation::Turn(bytes) => match &mut self.turns {
+                Some(turns) => turns.take(bytes),
+                None => Some(()),
+            },
+            Observation::Books(bytes) => self.books(bytes, false),
+            Observation::LastBooks(bytes) => self.books(bytes, true),
+            Observation::Socket(bytes) => self.open_socket(bytes),
+            other => {
+                self.value(other);
+                Some(())
+            }
+        };
+        self.malformed += u64::from(read.is_none());
+    }
+
+    fn value(&mut self, observation: &Observation<'_>) {
+        match observation {
+            Observation::Mark(Mark::Released { pid, time }) => self.accounts.begins(*pid, *time),
+            Observation::Mark(Mark::Tick { time }) => self.tick(*time),
+            Observation::Mark(Mark::End { time }) => {
+                self.facts.end_ns = Some(*time);
+                self.accounts.close(*time);
+            }
+            Observation::Stack(s) => {
+                let stack = UserStack {
+                    end: s.end,
+                    late: true,
+                    frames: s.frames.as_slice().into(),
+                };
+                self.unwound(s.hash, stack);
+            }
+            Observation::CodeChanges(c) => self.samples.changed(c.pid, c.times.clone()),
+            Observation::Sleeping(thread) => {
+                if let Some(index) = self.accounts.index(thread.record) {
+                    self.accounts.sleeps(index);
+                }
+            }
+            Observation::LockOwner(owner) => self.lock_owner(owner),
+            Observation::ResourceName(named) => {
+                self.resources.insert(named.hash, named.name.clone());
+            }
+            Observation::SameLock(same) => self.chains.is_same(same.hash, same.first),
+            Observation::Connected(connected) => self.samples.peers.connected(connected),
+            Observation::OtherEnd(end) if end.before => self.samples.peers.other_end(end),
+            Observation::Histogram(h) => self.shapes.all.push((h.longest_ns, h.counts.clone())),
+            other => self.facts.take(other),
+        }
+    }
+
+    fn event(&mut self, bytes: &[u8]) -> Option<()> {
+        let first = u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?);
+        match first {
+            n if n as usize <= abi::MAX_FRAMES => self.user_stack(n as usize, bytes)?,
+            kind::THREAD => {
+                let e = ThreadEvent::read_from_prefix(bytes).ok()?.0;
+                self.accounts.thread(&e);
+                if e.how == how::EXEC {
+                    self.samples.exec(e.pid);
+                }
+            }
+            kind::EXIT => {
+                let d = Dump::read_from_prefix(bytes).ok()?.0;
+                self.accounts.dump(&d, true);
+                self.samples.thread_gone(d.id);
+            }
+            kind::SAMPLE => self
+                .samples
+                .sample(&SampleEvent::read_from_prefix(bytes).ok()?.0),
+            kind::MANAGED => {
+                let (head, rest) = ManagedHead::read_from_prefix(bytes).ok()?;
+                let stack = ManagedStack {
+                    pid: head.pid,
+                    end: head.end,
+                    words: words(rest, 0, (head.n as usize).checked_mul(2)?)?,
+                };
+                self.managed.insert(head.hash, stack);
+            }
+            kind::JOIN => {
+                let join = Join::read_from_prefix(bytes).ok()?.0;
+                if self.samples.is_unfiled(join.native) {
+                    self.samples.unfiled(join.hash);
+                }
+                self.joins.insert(join.hash, (join.native, join.managed));
+            }
+            kind::RESOLVE => {
+                let r = Resolve::read_from_prefix(bytes).ok()?.0;
+                self.samples.resolve(&r);
+                self.chains.resolve(&r);
+            }
+            kind::RESOURCE => {
+                let e = ResourceEvent::read_from_prefix(bytes).ok()?.0;
+                if e.what == what::MONITOR && e.address & PARKED != 0 {
+                    self.chains.is_a_kind(e.hash);
+                }
+            }
+            kind::WAKE => self
+                .chains
+                .wake(&WakeEvent::read_from_prefix(bytes).ok()?.0),
+            kind::HOLDS => self
+                .chains
+                .holders
+                .take(&HoldsEvent::read_from_prefix(bytes).ok()?.0),
+            kind::SHAPE => self.shapes.own(bytes)?,
+            kind::SOCKET => {
+                let record = bytes.get(size_of::<Head>()..)?;
+                let record = SocketRecord::read_from_prefix(record).ok()?.0;
+                self.samples.peers.gone.push(record);
+            }
+            kind::ANSWER => {
+                let a = Answer::read_from_prefix(bytes).ok()?.0;
+                self.samples.peers.answered(a.cookie, a.id, a.ns);
+            }
+            kind::KSTACK => {
+                let head = size_of::<Head>();
+                let hash = word(bytes, head)?;
+                let n = u32::from_ne_bytes(bytes.get(head + 8..head + 12)?.try_into().ok()?);
+                self.kernel
+                    .insert(hash, words(bytes, head + 16, n as usize)?);
+            }
+            // The collector's: it looks for the owner and tells it.
+            kind::OWNER | kind::WORDS => {}
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn books(&mut self, bytes: &[u8], last: bool) -> Option<()> {
+        self.accounts
+            .dump(&Dump::read_from_prefix(bytes).ok()?.0, last);
+        Some(())
+    }
+
+    fn open_socket(&mut self, bytes: &[u8]) -> Option<()> {
+        let record = SocketRecord::read_from_prefix(bytes).ok()?.0;
+        self.samples.peers.open.push(record);
+        Some(())
+    }
+
+    fn lock_owner(&mut self, o: &LockOwner) {
+        let who = match &o.holder {
+            LockHolder::Record(record) => ActorKey::Record(*record),
+            LockHolder::Stranger { pid, tid, name } => ActorKey::Stranger(*pid, *tid, name.clone()),
+        };
+        let told = OwnerEvidence::from_number(o.evidence);
+        match (o.at_end, told) {
+            (false, told) => self.chains.owned(o.record, o.begin, who, told),
+            (true, Some(told)) => self.chains.has_lock(o.record, o.begin, who, told),
+            (true, None) => self.malformed += 1,
+        }
+    }
+
+    fn user_stack(&mut self, n: usize, bytes: &[u8]) -> Option<()> {
+        let end = End::from_raw(u16::from_ne_bytes(bytes.get(4..6)?.try_into().ok()?));
+        let end = end.map_or(StackEnd::Lost, StackEnd::from);
+        let hash = word(bytes, 8)?;
+        let frames = words(bytes, 16, n)?;
+        let late = false;
+        self.unwound(hash, UserStack { end, late, frames });
+        Some(())
+    }
+
+    /// Keeps a user stack by its hash.
+    fn unwound(&mut self, hash: u64, stack: UserStack) {
+        if stack.frames.iter().any(|w| FrameWord(*w).file() == 0) {
+            self.samples.unfiled(hash);
+        }
+        self.user.insert(hash, stack);
+    }
+
+    /// Closes slices up to `time`, and follows the waits that ended some time before.
+    fn tick(&mut self, time: u64) {
+        self.accounts.tick(time);
+        if self.follows_waits {
+            self.settle(time);
+        }
+        if slices::is_too_fine(&self.accounts.grid(), time) || self.accounts.rows() > MOST_ROWS {
+            self.accounts.coarsen();
+            self.samples.coarsen();
+        }
+    }
+
+    /// Follows the waits that ended some time before `now`.
+    pub fn settle(&mut self, now: u64) {
+        for (key, s) in self.samples.done.drain(..) {
+            self.chains.sample(key, &s);
+        }
+        for (key, s) in self.samples.open.drain(..) {
+            self.chains.still(key, &s);
+        }
+        self.chains.settle(now, &self.kernel);
+    }
+
+    /// Samples since the last time, for a look; waits are not followed then.
+    pub fn take_samples(&mut self) -> Vec<(SampleKey, SampleSum)> {
+        self.samples.take()
+    }
+}
+
+impl Facts {
+    fn take(&mut self, observation: &Observation<'_>) {
+        match observation {
+            Observation::Host(sample) => self.host.push((**sample).clone()),
+            Observation::Cost(cost) => self.cost = cost.clone(),
+            Observation::Domain(domain) => self.domain = domain.clone(),
+            Observation::Loss(loss) => self.losses.push(loss.clone()),
+            Observation::Process(process) => self.processes.push(process.clone()),
+            Observation::Module(module) => self.modules.push(module.clone()),
+            Observation::LockWaits(waits) => self.locks.push(waits.clone()),
+            Observation::CountedEvent(event) => self.events.push(event.clone()),
+            Observation::EventHits(hits) => self.hits.push(*hits),
+            Observation::Tasks(tasks) => self.tasks.groups.push((tasks.clone(), Vec::new())),
+            Observation::TaskTime(time) => {
+                if let Some((_, times)) = self.tasks.groups.last_mut() {
+                    times.push(time.clone());
+                }
+            }
+            Observation::TaskStack(stack) => self.tasks.stacks.push(stack.clone()),
+            Observation::TaskWords(words) => self.tasks.words.push(words.clone()),
+            _ => {}
+        }
+    }
+}
+
+pub(super) fn word(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+}
+
+pub(super) fn words(bytes: &[u8], at: usize, n: usize) -> Option<Box<[u64]>> {
+    // What a count claims to be there is not allocated before it is known to be.
+    let bytes = bytes.get(at..)?.get(..n.checked_mul(8)?)?;
+    let word = |b: &[u8; 8]| u64::from_ne_bytes(*b);
+    Some(bytes.as_chunks().0.iter().map(word).collect())
+}

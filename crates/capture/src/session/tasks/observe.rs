@@ -1,0 +1,219 @@
+//! What was seen of tasks → observations: reasons by the runtime's words, stacks in the unwinder's.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashMap;
+use wallscope_model::{Limit, StackEnd, State};
+use wallscope_observe::{ObservedTaskTime, ObservedTasks, TaskStack, TaskWords};
+use wallscope_unwind::{
+    native::TableSink,
+    runtime::{Facts, go, hotspot, python::asyncio, tasks::TaskStatus},
+};
+
+use super::super::{estimator::TaskFacts, java::Meaning, managed::Word, processes::Processes};
+use super::{Eye, Seen, watch::Group};
+
+/// What is to be told of `seen`, in a window of `window` ns; with it, what was lost.
+pub fn observe<S: TableSink>(
+    seen: Vec<Seen>,
+    window: u64,
+    processes: &Processes<S>,
+) -> (TaskFacts, Vec<(String, u64)>) {
+    let (mut facts, mut losses) = (TaskFacts::default(), Vec::new());
+    // By kind: stacks that were lost, looks, and the time they are spread over.
+    let mut kinds: BTreeMap<&str, (u64, u64, u64)> = BTreeMap::new();
+    for seen in seen {
+        let kind = match seen.eye {
+            Eye::Go(_) => "goroutine",
+            Eye::Python(_) => "asyncio task",
+            Eye::Java(_) => "virtual thread",
+        };
+        if let Eye::Java(threads) = &seen.eye {
+            let own = threads.losses().into_iter().filter(|(_, n)| *n > 0);
+            losses.extend(own.map(|(cause, n)| (cause.to_owned(), n)));
+            let why = threads.refused();
+            losses.extend(why.map(|why| (format!("virtual threads not read: {why}"), 1)));
+        }
+        if seen.looks == 0 {
+            let cause = match seen.gone {
+                true => "the process ended before there were any to be seen",
+                false => "their list was not found",
+            };
+            if seen.lost {
+                losses.push((format!("{kind}s not read: {cause}"), 1));
+            }
+            continue;
+        }
+        let sum = kinds.entry(kind).or_default();
+        *sum = (sum.0 + seen.broken, sum.1 + seen.looks, sum.2 + window);
+        groups(&mut facts, seen, kind, processes);
+    }
+    for (kind, (broken, looks, span)) in kinds {
+        losses.push((format!("{kind} stack that could not be followed"), broken));
+        facts.words.push(words(kind, looks, span));
+    }
+    (facts, losses)
+}
+
+/// How tasks of a kind were observed.
+fn words(kind: &str, looks: u64, span: u64) -> TaskWords {
+    let every = span as f64 / looks as f64 / 1e6;
+    // A share of one task's time is the worst case: 1.96 × √(¼ / n) of it.
+    let points = 98.0 / (looks as f64).sqrt();
+    TaskWords {
+        note: format!(
+            "{kind}s: sampled by {looks} looks at the runtime's own list, one each {every:.0} ms on \
+             average, nobody stopped; a share of one task's time is known to ±{points:.1} points or \
+             better (95 %), of several tasks' better"
+        ),
+        limit: Limit {
+            what: format!(
+                "what {kind}s do between two looks; where those are that run (their threads' stacks \
+                 say so)"
+            ),
+            remedy: String::new(),
+        },
+    }
+}
+
+fn groups<S: TableSink>(to: &mut TaskFacts, seen: Seen, kind: &str, processes: &Processes<S>) {
+    let Ok(facts) = &*seen.subject.found else {
+        return;
+    };
+    let pid = seen.subject.pid;
+    // Of each stack that was seen: its frames, and what is waited for in it, by what word.
+    let namer = match (facts, seen.eye) {
+        (Facts::Go(facts), _) => Namer::Go(facts),
+        (_, Eye::Go(_)) => return,
+        (_, Eye::Python(tasks)) => Namer::Python(tasks.words()),
+        (_, Eye::Java(threads)) => Namer::Java(threads.wait_words().to_vec()),
+    };
+    let mut numbers = FxHashMap::default();
+    for group in seen.groups.into_values() {
+        let Group {
+            name,
+            ids: members,
+            times,
+        } = group;
+        let observed = ObservedTasks {
+            pid,
+            kind: kind.into(),
+            name: name.into(),
+            seen: members.len() as u64,
+            polls: seen.looks,
+        };
+        let mut out = Vec::with_capacity(times.len());
+        for ((doing, stack, labels), (count, ns)) in times {
+            let words = stack.map(|s| (s, seen.stacks[s as usize].as_slice()));
+            let (reason, detail) = match doing {
+                TaskStatus::Waiting(number) => {
+                    namer.reason(number, words.map_or(&[], |w| w.1), pid, processes)
+                }
+                TaskStatus::Syscall => ("syscall", String::new()),
+                TaskStatus::Runnable | TaskStatus::Running => ("", String::new()),
+            };
+            let state = match doing {
+                TaskStatus::Running => State::OnCpu,
+                TaskStatus::Runnable => State::Runnable,
+                _ => State::Blocked,
+            };
+            let stack = words.map(|(index, words)| {
+                *numbers.entry(index).or_insert_with(|| {
+                    to.stacks.push(namer.stack(words, &seen.subject));
+                    to.stacks.len() as u32 - 1
+                })
+            });
+            out.push(ObservedTaskTime {
+                state,
+                reason: reason.into(),
+                detail: detail.into(),
+                stack,
+                labels: (seen.labels[labels as usize].iter())
+                    .map(|(key, value)| (key.as_str().into(), value.as_str().into()))
+                    .collect(),
+                count,
+                ns,
+            });
+        }
+        to.groups.push((observed, out));
+    }
+}
+
+/// Names what a runtime's words mean.
+enum Namer<'f> {
+    Go(&'f go::Facts),
+    /// What is waited for, by number.
+    Python(Vec<String>),
+    Java(Vec<String>),
+}
+
+impl Namer<'_> {
+    /// What is waited for in a stack of the runtime's words, and its own word for it.
+    fn reason<S: TableSink>(
+        &self,
+        number: u32,
+        words: &[u64],
+        pid: u32,
+        processes: &Processes<S>,
+    ) -> (&'static str, String) {
+        match self {
+            Namer::Go(facts) => {
+                let (word, table) = (facts.reason(number), facts.functions());
+                let functions = words.iter().filter_map(|a| {
+                    let function = table.as_ref()?.at(a.saturating_sub(1))?;
+                    std::str::from_utf8(function.name()).ok()
+                });
+                (go::reason(word, functions), word.to_owned())
+            }
+            Namer::Python(all) => {
+                let word = all.get(number as usize).cloned().unwrap_or_default();
+                let codes = Word::all(words).filter_map(|w| processes.managed().code(pid, w));
+                let functions = codes.map(|c| (c.file.as_str(), c.name.as_str()));
+                (asyncio::reason(&word, functions), word)
+            }
+            Namer::Java(all) => {
+                let word = all.get(number as usize).map_or("", |w| w);
+                let (_, items) = hotspot::items(words);
+                let meanings = items
+                    .iter()
+                    .filter_map(|i| processes.managed().java.meaning(pid, *i));
+                let methods = meanings.flat_map(|meaning| match meaning {
+                    Meaning::Methods(scopes) => scopes,
+                    _ => &[],
+                });
+                hotspot::reason(word, methods.map(|s| s.method.name.as_str()))
+            }
+        }
+    }
+
+    /// The stack of these words.
+    fn stack(&self, words: &[u64], subject: &super::Subject) -> TaskStack {
+        let stack = TaskStack {
+            pid: subject.pid,
+            end: StackEnd::Root,
+            native: Vec::new(),
+            managed: Vec::new(),
+        };
+        match self {
+            Namer::Go(facts) => TaskStack {
+                native: (words.iter())
+                    .filter_map(|a| facts.offset_of(*a))
+                    .map(|offset| u64::from(subject.file) << 48 | offset)
+                    .collect(),
+                ..stack
+            },
+            Namer::Python(_) => TaskStack {
+                managed: words.to_vec(),
+                ..stack
+            },
+            Namer::Java(_) => TaskStack {
+                native: words.to_vec(),
+                end: match words.last() {
+                    Some(&hotspot::STACK_TRUNCATED) => StackEnd::NoUnwindInfo,
+                    _ => StackEnd::Root,
+                },
+                ..stack
+            },
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! `wallscope replay` without root: of a kept log, of a damaged one, and of other files.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+/// The log of 1.4 s of the truth program `convoy`: four threads that queue for a mutex.
+/// `fixtures/README.md` says how it was made.
+fn fixture() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/convoy.log")
+}
+
+fn replay(log: &Path, to: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_wallscope"))
+        .arg("replay")
+        .args([log, Path::new("-o"), to])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+fn report(recording: &Path) -> serde_json::Value {
+    let out = Command::new(env!("CARGO_BIN_EXE_wallscope"))
+        .args(["report", "--json"])
+        .arg(recording)
+        .output()
+        .unwrap();
+    assert!(out.status.success(), "{out:?}");
+    serde_json::from_slice(&out.stdout).unwrap()
+}
+
+/// What a refused log is said to be, with exit code 5 and no recording.
+fn refused(log: &Path, folder: &Path) -> String {
+    let to = folder.join("out.pb.gz");
+    let out = replay(log, &to);
+    assert_eq!(out.status.code(), Some(5), "{out:?}");
+    assert!(!to.exists());
+    String::from_utf8(out.stderr).unwrap()
+}
+
+#[test]
+fn a_log_gives_the_same_recording_each_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let [one, two] = ["one", "two"].map(|name| folder.path().join(name));
+    for to in [&one, &two] {
+        let out = replay(&fixture(), to);
+        assert!(out.status.success(), "{out:?}");
+    }
+    assert_eq!(fs::read(&one).unwrap(), fs::read(&two).unwrap());
+    // As the recording had it that was made live beside this log.
+    let report = report(&one);
+    let total = &report["total"];
+    assert_eq!(total["wall_ns"], 7_197_247_159_u64);
+    assert_eq!(total["on_cpu_ns"], 90_783_113);
+    assert_eq!(total["runnable_ns"], 1_529_273_313);
+    assert_eq!(total["blocked"]["lock"], 4_007_768_402_u64);
+    assert_eq!(report["timeline"]["intervals"], 1051);
+    let stacks = report["stacks"].to_string();
+    assert!(stacks.contains("convoy_wait_lock") && stacks.contains("pthread_mutex_lock"));
+}
+
+#[test]
+fn a_damaged_log_gives_no_recording_and_says_where_it_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    let whole = fs::read(fixture()).unwrap();
+    fs::write(&log, &whole[..whole.len() / 2]).unwrap();
+    let said = refused(&log, folder.path());
+    assert!(
+        said.contains("ends early") && said.contains("cut short"),
+        "{said}"
+    );
+    let mut damaged = whole.clone();
+    let middle = damaged.len() / 2;
+    damaged[middle] ^= 0xff;
+    fs::write(&log, &damaged).unwrap();
+    assert!(refused(&log, folder.path()).contains("ends early"));
+}
+
+#[test]
+fn other_files_are_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    fs::write(
+        &log,
+        "wallscope observation log\nversion: 99\ntool: wallscope 9.0\n\n",
+    )
+    .unwrap();
+    let said = refused(&log, folder.path());
+    assert!(
+        said.contains("version is 99") && said.contains("wallscope 9.0"),
+        "{said}"
+    );
+    fs::write(&log, b"\x1f\x8b\x08").unwrap();
+    assert!(refused(&log, folder.path()).contains("--keep-log"));
+    assert!(refused(&folder.path().join("none"), folder.path()).contains("none"));
+}

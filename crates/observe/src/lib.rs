@@ -1,0 +1,54 @@
+//! Observations, and the log that keeps them.
+//!
+//! Collectors observe a running system, unwind and name. The recorder decides how much time goes
+//! where. An [`Observation`] is the only thing that passes from the first to the second. The log is
+//! their sequence, so the recorder can be run again on any machine, without root: same log in, same
+//! recording out.
+//!
+//! ```text
+//! observation.rs  what is observed, and the number of each kind
+//! facts.rs        the values that observations carry
+//! wire.rs         values ↔ bytes; model.rs: the same for values of `wallscope_model`
+//! words.rs        records of the kernel programs ↔ bytes: differences of words
+//! frame.rs        frames of at most 256 KiB: length, CRC, sequence number, payload
+//! header.rs       the text at the top of a log: its version and its contents
+//! write.rs        the log while it grows: flushing, bounds, a full disk
+//! read.rs         the log as a sequence, up to its end or to the first damage
+//! symbols.rs      what a symboliser found, taken from a recording and put into another
+//! ```
+//!
+//! **Order.** The order of a log is the order in which the recorder got its observations. Times in
+//! them are data and sort nothing.
+//!
+//! **Results, not inputs.** What a collector read from the machine (a name, the owner of a lock, the
+//! program of a frame) is logged as the answer that the recorder got. A replay opens no other file.
+//!
+//! **Privacy.** A log holds names of functions, files, processes and network peers, command lines
+//! and addresses. It holds no stack memory. Its header says so, and its mode is 0600.
+//!
+//! **Damage.** A reader stops at the first frame that is not whole and says where and why. Lengths
+//! from a log never decide how much memory is taken before the bytes are there.
+//!
+//! Not done: logs of the perf and proc backends, and recovery of a log that has no end.
+
+#![cfg_attr(not(test), warn(clippy::disallowed_methods))]
+
+mod facts;
+mod frame;
+mod header;
+mod model;
+mod observation;
+mod read;
+mod symbols;
+mod wire;
+mod words;
+mod write;
+
+pub use facts::*;
+pub use frame::MAX_PAYLOAD;
+pub use header::{Header, VERSION};
+pub use observation::{Importance, LeftOut, Observation, kind};
+pub use read::{End, LogReader, OpenError};
+pub use symbols::{Symbols, Unresolved};
+pub use wire::{Input, Malformed, Wire};
+pub use write::{Closed, LogFile, LogWriter};

@@ -1,0 +1,232 @@
+//! What is observed, and the number of each kind in a log.
+
+use std::sync::Arc;
+
+use wallscope_model::{Cost, Function, HostSample, Module, Process};
+
+use crate::{
+    facts::{
+        Begin, CodeChanges, CodeMaker, Connected, CountedEvent, CountedLoss, DescribedDomain,
+        EventHits, FrameName, FrameRoles, Histogram, KernelFunction, LockOwner, LockWaits,
+        ManagedName, Mark, ObservedTaskTime, ObservedTasks, OtherEnd, ProgramName, ResourceName,
+        SameLock, SleepingThread, Symbol, TaskStack, TaskWords, UnwoundStack,
+    },
+    wire::{Input, Malformed, Wire},
+    words::Words,
+};
+
+/// Kinds of the kernel programs' records (`enum ws_kind` of `bpf/event.h`) that the log tells apart. A
+/// first word below [`FIRST`](kind::FIRST) is the number of frames of a user stack.
+pub mod kind {
+    /// The first kind that is no user stack.
+    pub const FIRST: u32 = 0x10001;
+    /// Time charged to a stack.
+    pub const SAMPLE: u32 = 0x10003;
+    /// A kernel stack.
+    pub const KERNEL_STACK: u32 = 0x10004;
+    /// A copy of stack memory, which is never logged.
+    pub const MEMORY: u32 = 0x10006;
+    /// Managed frames of a stack.
+    pub const MANAGED_STACK: u32 = 0x10007;
+    /// The end of a wait.
+    pub const WAKE: u32 = 0x1000a;
+}
+
+/// Which observations a log may do without when it grows to its bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Importance {
+    /// Wakers: left out from half of the bound on.
+    Wake,
+    /// Samples and single intervals: left out from three quarters on.
+    Sample,
+    /// Books, and all that gives them meaning: never left out.
+    Ledger,
+}
+
+macro_rules! observations {
+    (
+        records { $($(#[$rmeta:meta])* $rnumber:literal $record:ident,)* }
+        values { $($(#[$vmeta:meta])* $vnumber:literal $value:ident($type:ty),)* }
+    ) => {
+        /// One observation. Records are the bytes of a C struct of the kernel programs.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum Observation<'a> {
+            $($(#[$rmeta])* $record(&'a [u8]),)*
+            $($(#[$vmeta])* $value($type),)*
+        }
+
+        impl Observation<'_> {
+            /// Appends the encoding.
+            pub(crate) fn put(&self, words: &mut Words, out: &mut Vec<u8>) {
+                match self {
+                    $(Observation::$record(bytes) => {
+                        out.push($rnumber);
+                        words.put($rnumber, bytes, out);
+                    })*
+                    $(Observation::$value(value) => {
+                        out.push($vnumber);
+                        value.put(out);
+                    })*
+                }
+            }
+        }
+
+        impl<'a> Observation<'a> {
+            /// Reads one. The bytes of a record go to `record`.
+            ///
+            /// # Errors
+            /// The bytes are none, or one of a kind that this version does not know.
+            pub(crate) fn get(
+                words: &mut Words,
+                from: &mut Input<'_>,
+                record: &'a mut Vec<u8>,
+            ) -> Result<Observation<'a>, Malformed> {
+                match from.byte()? {
+                    $($rnumber => {
+                        words.get($rnumber, from, record)?;
+                        Ok(Observation::$record(record))
+                    })*
+                    $($vnumber => Ok(Observation::$value(Wire::get(from)?)),)*
+                    number => Err(Malformed::Kind(number)),
+                }
+            }
+        }
+    };
+}
+
+observations! {
+    records {
+        /// A record of the event ring: a thread event, last figures, sample, stack, wake-up, resource…
+        1 Event,
+        /// A record of the timeline's ring (`struct ws_turn`).
+        2 Turn,
+        /// A thread's books (`struct ws_dump`) as the task iterator copied them.
+        3 Books,
+        /// The last books of a thread that lives on when the recording ends.
+        4 LastBooks,
+        /// A connection that is open at the end (`struct ws_socket`).
+        5 Socket,
+    }
+    values {
+        /// The first observation of a log.
+        16 Begin(Begin),
+        /// A moment.
+        17 Mark(Mark),
+        /// A stack that was unwound from a copy of its memory.
+        18 Stack(UnwoundStack),
+        /// Addresses changed their meaning.
+        19 CodeChanges(CodeChanges),
+        /// A wait for a lock was a sleep.
+        20 Sleeping(SleepingThread),
+        /// A lock had a holder.
+        21 LockOwner(LockOwner),
+        /// A resource has a name.
+        22 ResourceName(ResourceName),
+        /// Two hashes mean one lock.
+        23 SameLock(SameLock),
+        /// Connections at the start.
+        24 Connected(Connected),
+        /// The other end of a connection.
+        25 OtherEnd(OtherEnd),
+        /// A histogram; they come in the order of the kernel programs' classes.
+        26 Histogram(Histogram),
+        /// Exact waits for a lock.
+        27 LockWaits(LockWaits),
+        /// An event at which stacks were taken.
+        28 CountedEvent(CountedEvent),
+        /// Hits of such an event.
+        29 EventHits(EventHits),
+        /// A loss.
+        30 Loss(CountedLoss),
+        /// What measuring cost.
+        31 Cost(Cost),
+        /// Facts about the host.
+        32 Host(Box<HostSample>),
+        /// The domain.
+        33 Domain(DescribedDomain),
+        /// A process, as it was last.
+        34 Process(Process),
+        /// A file that code came from; they come in the order of their numbers.
+        35 Module(Module),
+        /// Tasks of a runtime.
+        36 Tasks(ObservedTasks),
+        /// Time of the tasks before.
+        37 TaskTime(ObservedTaskTime),
+        /// A stack of tasks.
+        38 TaskStack(TaskStack),
+        /// Words about tasks.
+        39 TaskWords(TaskWords),
+        /// A user frame has a name.
+        48 FrameName(FrameName),
+        /// An interpreter's frame has a name.
+        49 ManagedName(ManagedName),
+        /// Native frames have roles in a runtime.
+        50 FrameRoles(FrameRoles),
+        /// A process runs a program.
+        51 ProgramName(ProgramName),
+        /// A kernel stack waits in a function.
+        52 KernelFunction(KernelFunction),
+        /// A runtime makes code.
+        53 CodeMaker(CodeMaker),
+        /// A function that the symboliser found.
+        56 SymbolFunction(Function),
+        /// A frame that the symboliser named.
+        57 Symbol(Symbol),
+        /// A note of the moment after measuring.
+        58 Note(Arc<str>),
+        /// The log is whole: observations that its bound, or their size, left out.
+        63 Closed(LeftOut),
+    }
+}
+
+/// Observations that are not in a log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Wakers.
+    pub wakes: u64,
+    /// Samples and single intervals.
+    pub samples: u64,
+    /// Those too large for a frame.
+    pub too_large: u64,
+}
+
+crate::wire::fields! {
+    LeftOut { wakes, samples, too_large }
+}
+
+impl LeftOut {
+    /// Whether nothing is missing.
+    pub fn is_empty(self) -> bool {
+        self == LeftOut::default()
+    }
+}
+
+impl Observation<'_> {
+    /// Its importance.
+    pub fn importance(&self) -> Importance {
+        match self {
+            Observation::Event(bytes) => {
+                let first = bytes.get(..4).and_then(|b| b.try_into().ok());
+                match first.map_or(0, u32::from_le_bytes) {
+                    kind::WAKE => Importance::Wake,
+                    kind::SAMPLE => Importance::Sample,
+                    _ => Importance::Ledger,
+                }
+            }
+            Observation::Turn(_) => Importance::Sample,
+            _ => Importance::Ledger,
+        }
+    }
+
+    /// The record, if it is one.
+    pub(crate) fn record(&self) -> Option<&[u8]> {
+        match self {
+            Observation::Event(bytes)
+            | Observation::Turn(bytes)
+            | Observation::Books(bytes)
+            | Observation::LastBooks(bytes)
+            | Observation::Socket(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+}

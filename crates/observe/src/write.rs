@@ -1,0 +1,334 @@
+//! The log while it grows.
+//!
+//! Observations are collected and written at least every half second or 256 KiB, without fsync: the
+//! page cache survives the end of this process by whatever means, and syncing would disturb the disk
+//! under measurement. When the log is closed it is compressed and synced.
+//!
+//! A log has a bound. From half of it on wakers are left out, from three quarters on samples; books
+//! are kept to the end. What was left out is counted in the log's last observation. Where the disk is
+//! full, or writing fails, the log ends there and the recording goes on.
+
+use std::{
+    fs::{File, OpenOptions, Permissions},
+    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
+    os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use zstd_safe::{CCtx, InBuffer, OutBuffer, zstd_sys::ZSTD_EndDirective};
+
+use crate::{
+    frame::{self, MAX_PAYLOAD},
+    header::Header,
+    observation::{Importance, LeftOut, Observation},
+    words::{self, Words},
+};
+
+/// Longest that an observation stays in memory, if somebody asks often enough whether it is time.
+const FLUSH_AFTER: Duration = Duration::from_millis(500);
+/// Level of compression when a log is closed.
+const LEVEL: i32 = 3;
+/// Bytes compressed at a time.
+const STEP: usize = 256 << 10;
+
+/// A file that is open for a log, and nothing is in it yet.
+#[derive(Clone, Debug)]
+pub struct LogFile {
+    file: Arc<File>,
+    path: PathBuf,
+}
+
+impl LogFile {
+    /// Default bound of a log, bytes.
+    pub const BOUND: u64 = 1 << 30;
+
+    /// Creates the file with mode 0600, or empties the one that is there and gives it that mode.
+    ///
+    /// # Errors
+    /// It cannot be made or written there, or is no regular file.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the user names the log, to be written"
+    )]
+    pub fn create(path: &Path) -> io::Result<LogFile> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            // Neither waits for the reader of a FIFO.
+            .custom_flags(O_NONBLOCK)
+            .open(path)?;
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "a log needs a regular file",
+            ));
+        }
+        file.set_permissions(Permissions::from_mode(0o600))?;
+        file.set_len(0)?;
+        Ok(LogFile {
+            file: Arc::new(file),
+            path: path.into(),
+        })
+    }
+
+    /// The file, to change its owner.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// `O_NONBLOCK` of Linux.
+const O_NONBLOCK: i32 = 0o4000;
+
+/// A log that grows.
+pub struct LogWriter {
+    log: LogFile,
+    header: Header,
+    bound: u64,
+    /// Bytes written.
+    written: u64,
+    sequence: u32,
+    payload: Vec<u8>,
+    words: Words,
+    flushed: Instant,
+    left_out: LeftOut,
+    /// Why the log ended before the recording.
+    failed: Option<String>,
+}
+
+/// A log that was closed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Closed {
+    /// Its size, bytes.
+    pub bytes: u64,
+    /// What is not in it.
+    pub left_out: LeftOut,
+}
+
+impl LogWriter {
+    /// Begins a log of `tool` in an empty file. It keeps to `bound` bytes where its books allow.
+    pub fn begin(log: LogFile, tool: &str, bound: u64) -> LogWriter {
+        let header = Header::new(tool);
+        let mut writer = LogWriter {
+            log,
+            bound,
+            written: 0,
+            sequence: 0,
+            payload: Vec::new(),
+            words: Words::default(),
+            flushed: Instant::now(),
+            left_out: LeftOut::default(),
+            failed: None,
+            header,
+        };
+        let text = writer.header.text();
+        writer.write(text.as_bytes());
+        writer
+    }
+
+    /// Appends an observation.
+    pub fn append(&mut self, observation: &Observation<'_>) {
+        if self.failed.is_some() {
+            return;
+        }
+        let size = self.written + self.payload.len() as u64;
+        match observation.importance() {
+            Importance::Wake if size >= self.bound / 2 => {
+                self.left_out.wakes += 1;
+                return;
+            }
+            Importance::Sample if size >= self.bound / 4 * 3 => {
+                self.left_out.samples += 1;
+                return;
+            }
+            _ => {}
+        }
+        if observation.record().is_some_and(|r| !words::fits(r)) {
+            self.left_out.too_large += 1;
+            return;
+        }
+        let before = self.payload.len();
+        observation.put(&mut self.words, &mut self.payload);
+        if self.payload.len() <= MAX_PAYLOAD {
+            return;
+        }
+        // It begins the next frame instead.
+        self.payload.truncate(before);
+        self.flush();
+        observation.put(&mut self.words, &mut self.payload);
+        if self.payload.len() > MAX_PAYLOAD {
+            self.payload.clear();
+            self.words.clear();
+            self.left_out.too_large += 1;
+        }
+    }
+
+    /// Writes what has been in memory for half a second.
+    pub fn flush_if_due(&mut self) {
+        if self.flushed.elapsed() >= FLUSH_AFTER {
+            self.flush();
+        }
+    }
+
+    /// Writes what is in memory.
+    pub fn flush(&mut self) {
+        self.flushed = Instant::now();
+        self.words.clear();
+        if self.payload.is_empty() {
+            return;
+        }
+        let frame = frame::put(self.sequence, &self.payload);
+        self.payload.clear();
+        self.sequence += 1;
+        self.write(&frame);
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        if self.failed.is_some() {
+            return;
+        }
+        let mut file = &*self.log.file;
+        match file.write_all(bytes) {
+            Ok(()) => self.written += bytes.len() as u64,
+            Err(e) => {
+                // Up to here the log is whole, and a reader says that it has no end.
+                let _ = file.set_len(self.written);
+                self.failed = Some(format!(
+                    "the observation log '{}' ends after {} bytes: {e}",
+                    self.log.path.display(),
+                    self.written
+                ));
+            }
+        }
+    }
+
+    /// Why the log ended before the recording, if it did.
+    pub fn failed(&self) -> Option<&str> {
+        self.failed.as_deref()
+    }
+
+    /// Ends, compresses and syncs the log.
+    ///
+    /// # Errors
+    /// Why the log ended early. What had been written by then stays.
+    pub fn close(mut self) -> Result<Closed, String> {
+        self.append(&Observation::Closed(self.left_out));
+        self.flush();
+        if let Some(why) = self.failed {
+            return Err(why);
+        }
+        let path = self.log.path.clone();
+        let bytes = self.compress().map_err(|e| {
+            format!(
+                "the observation log '{}' is whole, but could not be compressed: {e}",
+                path.display()
+            )
+        })?;
+        Ok(Closed {
+            bytes,
+            left_out: self.left_out,
+        })
+    }
+
+    /// Replaces the log by a compressed one; its size.
+    fn compress(&self) -> io::Result<u64> {
+        let path = &self.log.path;
+        let folder = match path.parent() {
+            Some(p) if !p.as_os_str().is_empty() => p,
+            _ => Path::new("."),
+        };
+        // With mode 0600, as all temporary files.
+        let mut to = tempfile::NamedTempFile::new_in(folder)?;
+        let header = Header {
+            compressed: true,
+            ..self.header.clone()
+        };
+        let owner = self.log.file.metadata()?;
+        if to.as_file().metadata()?.uid() != owner.uid() {
+            fchown(to.as_file(), Some(owner.uid()), Some(owner.gid()))?;
+        }
+        to.write_all(header.text().as_bytes())?;
+        let mut from = &*self.log.file;
+        from.seek(SeekFrom::Start(self.header.text().len() as u64))?;
+        compress(&mut from, to.as_file_mut())?;
+        to.as_file().sync_all()?;
+        let size = to.as_file().metadata()?.len();
+        to.persist(path).map_err(|e| e.error)?;
+        Ok(size)
+    }
+}
+
+/// Compresses all that is left in `from` to `to`, with a checksum at the end.
+fn compress(from: &mut &File, to: &mut File) -> io::Result<()> {
+    let failed = |code| io::Error::other(zstd_safe::get_error_name(code));
+    let mut context = CCtx::create();
+    for parameter in [
+        zstd_safe::CParameter::CompressionLevel(LEVEL),
+        zstd_safe::CParameter::ChecksumFlag(true),
+    ] {
+        context.set_parameter(parameter).map_err(failed)?;
+    }
+    let (mut plain, mut packed) = (vec![0; STEP], vec![0; STEP]);
+    loop {
+        let n = from.read(&mut plain)?;
+        let directive = if n == 0 {
+            ZSTD_EndDirective::ZSTD_e_end
+        } else {
+            ZSTD_EndDirective::ZSTD_e_continue
+        };
+        let mut input = InBuffer::around(&plain[..n]);
+        loop {
+            let mut output = OutBuffer::around(&mut packed[..]);
+            let left = context
+                .compress_stream2(&mut output, &mut input, directive)
+                .map_err(failed)?;
+            to.write_all(output.as_slice())?;
+            let done = if n == 0 { left == 0 } else { input.pos() == n };
+            if done {
+                break;
+            }
+        }
+        if n == 0 {
+            return Ok(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::Mark;
+
+    #[test]
+    fn a_log_that_cannot_be_written_ends_and_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        std::fs::write(&path, "").unwrap();
+        // As on a full disk, each write fails.
+        let log = LogFile {
+            file: Arc::new(File::open(&path).unwrap()),
+            path,
+        };
+        let mut writer = LogWriter::begin(log, "wallscope 0", LogFile::BOUND);
+        for time in 0..1000 {
+            writer.append(&Observation::Mark(Mark::Tick { time }));
+        }
+        assert!(
+            writer
+                .failed()
+                .is_some_and(|w| w.contains("ends after 0 bytes"))
+        );
+        assert!(writer.payload.is_empty());
+        assert!(writer.close().is_err());
+    }
+}
