@@ -75,7 +75,9 @@ table! {
         "G1ConcurrentMarkThread::run_service*", "concurrent marking", "HotSpot", Live;
         "G1ConcurrentRefineThread::run_service*", "concurrent refinement", "HotSpot", Live;
         "ZDirector::run_*", "ZGC's director", "HotSpot", Live;
-        "ZDriver*::run_*", "ZGC's driver waits for a collection", "HotSpot", Live;
+        "ZDriver::run_*", "ZGC's driver waits for a collection", "HotSpot, to JDK 20", Live;
+        "ZDriverMinor::run_*", "ZGC's driver waits for a collection", "HotSpot, from JDK 21", Live;
+        "ZDriverMajor::run_*", "ZGC's driver waits for a collection", "HotSpot, from JDK 21", Live;
         "ZUncommitter::run_*", "ZGC returns memory", "HotSpot", Live;
         "ZUnmapper::run_*", "ZGC unmaps memory", "HotSpot", Live;
         "ShenandoahControlThread::run_service*", "Shenandoah waits for a collection", "HotSpot", Live;
