@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 use wallscope_model::{Function, FunctionId};
 
-use crate::demangle::{demangle, printable};
+use crate::demangle::{Origin, demangle_from, printable};
 
 /// Assigns function ids, and adds new functions to the table.
 pub(crate) struct Table<'r> {
@@ -13,7 +13,15 @@ pub(crate) struct Table<'r> {
     ids: FxHashMap<Function, FunctionId>,
     texts: FxHashSet<Arc<str>>,
     /// Demangled and printable name by raw name: few names come again and again.
-    names: FxHashMap<Vec<u8>, (Arc<str>, Arc<str>)>,
+    names: FxHashMap<(Origin, Vec<u8>), (Arc<str>, Arc<str>)>,
+}
+
+/// A name as a symbol table has it.
+#[derive(Clone, Copy)]
+pub(crate) struct RawName<'a> {
+    pub bytes: &'a [u8],
+    /// Of its module.
+    pub origin: Origin,
 }
 
 impl<'r> Table<'r> {
@@ -33,14 +41,14 @@ impl<'r> Table<'r> {
     }
 
     /// Returns the function with symbol name `raw`, declared at `line` of `file`.
-    pub(crate) fn mangled(&mut self, raw: &[u8], file: &Arc<str>, line: u32) -> FunctionId {
-        let (name, system_name) = match self.names.get(raw) {
+    pub(crate) fn mangled(&mut self, raw: RawName<'_>, file: &Arc<str>, line: u32) -> FunctionId {
+        let key = (raw.origin, raw.bytes.to_vec());
+        let (name, system_name) = match self.names.get(&key) {
             Some(known) => known.clone(),
             None => {
-                let name = self.text(&demangle(raw));
-                let system_name = self.text(&printable(raw));
-                self.names
-                    .insert(raw.to_vec(), (name.clone(), system_name.clone()));
+                let name = self.text(&demangle_from(raw.bytes, raw.origin));
+                let system_name = self.text(&printable(raw.bytes));
+                self.names.insert(key, (name.clone(), system_name.clone()));
                 (name, system_name)
             }
         };
