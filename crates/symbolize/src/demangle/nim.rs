@@ -36,14 +36,14 @@ const OPERATORS: &[(&str, char)] = &[
 ];
 
 /// Whether a symbol shows that its module was made by Nim.
-pub(crate) fn shows_origin(symbol: &[u8]) -> bool {
+pub(crate) fn shows_nim(symbol: &[u8]) -> bool {
     symbol == NIM_MAIN
 }
 
 /// Returns the origin of a file's names, by its symbol tables.
-pub fn origin(elf: &Elf<'_>) -> Origin {
+pub fn name_origin(elf: &Elf<'_>) -> Origin {
     let mut tables = [SymbolTable::Static, SymbolTable::Dynamic].into_iter();
-    match tables.any(|table| elf.symbols(table).any(|s| shows_origin(s.name))) {
+    match tables.any(|table| elf.symbols(table).any(|s| shows_nim(s.name))) {
         true => Origin::Nim,
         false => Origin::Native,
     }
