@@ -13,8 +13,11 @@ pub(crate) struct Table<'r> {
     ids: FxHashMap<Function, FunctionId>,
     texts: FxHashSet<Arc<str>>,
     /// Demangled and printable name by raw name: few names come again and again.
-    names: FxHashMap<(Origin, Vec<u8>), (Arc<str>, Arc<str>)>,
+    names: FxHashMap<(Origin, Vec<u8>), Shown>,
 }
+
+/// A demangled and a printable name.
+type Shown = (Arc<str>, Arc<str>);
 
 /// A name as a symbol table has it.
 #[derive(Clone, Copy)]
