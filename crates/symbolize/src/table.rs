@@ -13,7 +13,7 @@ pub(crate) struct Table<'r> {
     ids: FxHashMap<Function, FunctionId>,
     texts: FxHashSet<Arc<str>>,
     /// Demangled and printable name by raw name: few names come again and again.
-    names: FxHashMap<(Origin, Vec<u8>), Shown>,
+    names: FxHashMap<Origin, FxHashMap<Vec<u8>, Shown>>,
 }
 
 /// A demangled and a printable name.
@@ -45,13 +45,15 @@ impl<'r> Table<'r> {
 
     /// Returns the function with symbol name `raw`, declared at `line` of `file`.
     pub(crate) fn mangled(&mut self, raw: RawName<'_>, file: &Arc<str>, line: u32) -> FunctionId {
-        let key = (raw.origin, raw.bytes.to_vec());
-        let (name, system_name) = match self.names.get(&key) {
+        let known = self.names.get(&raw.origin).and_then(|n| n.get(raw.bytes));
+        let (name, system_name) = match known {
             Some(known) => known.clone(),
             None => {
                 let name = self.text(&demangle_from(raw.bytes, raw.origin));
                 let system_name = self.text(&printable(raw.bytes));
-                self.names.insert(key, (name.clone(), system_name.clone()));
+                let shown = (name.clone(), system_name.clone());
+                let names = self.names.entry(raw.origin).or_default();
+                names.insert(raw.bytes.to_vec(), shown);
                 (name, system_name)
             }
         };

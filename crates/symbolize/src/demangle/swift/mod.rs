@@ -34,11 +34,18 @@ const PREFIXES: [(&str, Dialect); 7] = [
     ("_T0", Dialect::LabelsInTypes),
 ];
 
+/// The entry of a program with asynchronous top-level code. Its parts have suffixes like those of
+/// mangled names.
+const ASYNC_MAIN: &str = "async_Main";
+
 /// Whether `name` looks like a mangled one.
 pub(super) fn is_mangled(name: &[u8]) -> bool {
     let is_symbol = |b: &u8| b.is_ascii_alphanumeric() || b"_$.".contains(b);
     let begins = |(prefix, _): &(&str, Dialect)| name.starts_with(prefix.as_bytes());
-    PREFIXES.iter().any(begins) && name.iter().all(is_symbol)
+    let is_main = name
+        .strip_prefix(ASYNC_MAIN.as_bytes())
+        .is_some_and(|r| r.starts_with(b"T"));
+    (is_main || PREFIXES.iter().any(begins)) && name.iter().all(is_symbol)
 }
 
 /// Returns the declaration that the symbol `name` stands for.
@@ -47,6 +54,13 @@ pub(super) fn demangle(name: &str) -> Option<String> {
 }
 
 fn demangle_at(name: &str, nesting: Nesting) -> Option<String> {
+    if let Some(suffixes) = name.strip_prefix(ASYNC_MAIN).filter(|s| s.starts_with('T')) {
+        let mut parser = Parser::new(suffixes, Dialect::Stable, nesting);
+        let main = parser.make(tree::Kind::Text, ASYNC_MAIN, Vec::new())?;
+        parser.push(main)?;
+        let roots = parser.run()?;
+        return print::print(&parser.tree, &roots);
+    }
     let prefix = |(prefix, dialect): &(&str, Dialect)| Some((name.strip_prefix(prefix)?, *dialect));
     let (mangled, dialect) = PREFIXES.iter().find_map(prefix)?;
     let mut parser = Parser::new(mangled, dialect, nesting);

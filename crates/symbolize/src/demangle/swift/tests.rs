@@ -110,10 +110,22 @@ const NAMES: &[(&str, &str)] = &[
     ("$s10Foundation4DataV15withUnsafeBytesyxxSPyq_GKXEKr0_lF", "Foundation.Data.withUnsafeBytes<A, B>((Swift.UnsafePointer<B>) throws -> A) throws -> A"),
 ];
 
+/// Suffixes of the entry of asynchronous programs, which Swift 6.3 leaves as they are.
+const ASYNC_MAIN: &[(&str, &str)] = &[
+    (
+        "async_MainTY0_",
+        "(1) suspend resume partial function for async_Main",
+    ),
+    ("async_MainTu", "async function pointer to async_Main"),
+];
+
 /// Names that are not whole, or that no compiler makes.
 const RAW: &[&str] = &[
     "$s",
     "$sZZ",
+    "async_Main",
+    "async_MainTest",
+    "async_Main_loop",
     "_T0A8",
     "_T0lxxxmmmTk",
     "$s__TJO",
@@ -129,7 +141,7 @@ const RAW: &[&str] = &[
 
 #[test]
 fn names_of_all_kinds() {
-    for (mangled, name) in NAMES {
+    for (mangled, name) in NAMES.iter().chain(ASYNC_MAIN) {
         assert_eq!(demangle(mangled).as_deref(), Some(*name), "{mangled}");
     }
     assert!(NAMES.len() >= 60);
