@@ -26,6 +26,11 @@ const SIMULATED_JOBS: usize = 300_000;
 /// Relative error (standard deviation) of growth by mean value analysis where service is in the order of
 /// arrival: measured against simulations with four service-time distributions (docs/accuracy.md).
 const MEAN_VALUE_ERROR: f64 = 0.025;
+/// A measured wait up to so many times the model's grows as the model's does. What is beyond it is no
+/// queueing at this station (a wake-up, a way through the kernel), and stays as it is. The open model's
+/// is that of M/M/c: variations up to four times as large are usual.
+const MAX_CLOSED_FACTOR: f64 = 2.0;
+const MAX_OPEN_FACTOR: f64 = 4.0;
 /// Seed of the simulation.
 const SEED: u64 = 0x0071_e5ce;
 
@@ -36,6 +41,8 @@ pub enum Method {
     Simulation,
     /// The measured wait, grown by the formula of Allen and Cunneen.
     AllenCunneen,
+    /// The formula of Allen and Cunneen alone: no wait was measured.
+    Formula,
     /// The measured wait, grown by mean value analysis.
     MeanValue,
 }
@@ -46,6 +53,7 @@ impl Method {
         match self {
             Method::Simulation => "simulation",
             Method::AllenCunneen => "allen_cunneen",
+            Method::Formula => "allen_cunneen_alone",
             Method::MeanValue => "mean_value_analysis",
         }
     }
@@ -65,9 +73,10 @@ pub enum Outcome {
 pub struct Prediction {
     /// How it was made.
     pub method: Method,
-    /// The model's mean wait at the recorded load, s: to be compared with the measured one.
-    pub now: Estimate,
-    /// The formula of Allen and Cunneen at the recorded load, s, for open queues.
+    /// The model's mean wait at the recorded load, s: to be compared with the measured one. `None`
+    /// where the measured wait is the model's only source.
+    pub now: Option<Estimate>,
+    /// The formula of Allen and Cunneen at the recorded load, s, where both variations are known.
     pub formula: Option<f64>,
     /// The wait at each load of [`GROWTH`].
     pub growth: [Outcome; GROWTH.len()],
@@ -122,8 +131,8 @@ impl Open {
         Prediction {
             method: Method::Simulation,
             now: match wait(0.0) {
-                Outcome::Wait(estimate) => estimate,
-                Outcome::Unstable => Estimate::exact(f64::INFINITY),
+                Outcome::Wait(estimate) => Some(estimate),
+                Outcome::Unstable => None,
             },
             formula: Some(self.station(&whole, 0.0).allen_cunneen()),
             growth: GROWTH.map(wait),
@@ -154,11 +163,13 @@ impl Open {
     pub fn from_sums(&self, blocks: &[Moments]) -> Prediction {
         let draws = bootstrap::draws(blocks);
         let grown = |m: &Moments, growth: f64| {
-            let now = self.congestion(m, 0.0);
-            match now.is_finite() && now > 0.0 {
-                true => m.mean_wait() * self.congestion(m, growth) / now,
-                false => f64::INFINITY,
-            }
+            let markovian = |growth: f64| self.congestion(m, growth) * m.mean_service();
+            grown(
+                m.mean_wait(),
+                markovian(0.0),
+                markovian(growth),
+                MAX_OPEN_FACTOR,
+            )
         };
         let whole = Moments::total(blocks);
         let estimate = |growth: f64| {
@@ -169,15 +180,35 @@ impl Open {
             e if e.value.is_finite() => Outcome::Wait(e),
             _ => Outcome::Unstable,
         };
-        let markovian = Station {
-            gap_variation: 1.0,
-            service_variation: 1.0,
-            ..self.station(&whole, 0.0)
-        };
         Prediction {
             method: Method::AllenCunneen,
-            now: estimate(0.0),
-            formula: Some(markovian.allen_cunneen()),
+            now: None,
+            formula: None,
+            growth: GROWTH.map(wait),
+        }
+    }
+
+    /// Predicts waits that were not measured, by the formula of Allen and Cunneen alone, from the
+    /// moments of `blocks`, which are not empty.
+    pub fn from_moments(&self, blocks: &[Moments]) -> Prediction {
+        let draws = bootstrap::draws(blocks);
+        let whole = Moments::total(blocks);
+        let wait = |growth: f64| {
+            let formula = |m: &Moments| self.station(m, growth).allen_cunneen();
+            let value = formula(&whole);
+            let drawn: Vec<f64> = draws.iter().map(formula).collect();
+            match value.is_finite() {
+                true => Outcome::Wait(bootstrap::interval(value, &drawn, blocks.len())),
+                false => Outcome::Unstable,
+            }
+        };
+        Prediction {
+            method: Method::Formula,
+            now: match wait(0.0) {
+                Outcome::Wait(estimate) => Some(estimate),
+                Outcome::Unstable => None,
+            },
+            formula: None,
             growth: GROWTH.map(wait),
         }
     }
@@ -212,6 +243,20 @@ fn widened(estimate: Estimate, error: f64) -> Estimate {
     }
 }
 
+/// The `measured` wait at a load at which the model's wait grows from `now` to `then`.
+fn grown(measured: f64, now: f64, then: f64, max_factor: f64) -> f64 {
+    if !now.is_finite() {
+        return f64::INFINITY;
+    }
+    let factor = (measured / now).min(max_factor);
+    let factor = if factor.is_finite() {
+        factor
+    } else {
+        max_factor
+    };
+    measured + factor * (then - now)
+}
+
 /// A closed queue: its customers go round between the station and elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Closed {
@@ -244,7 +289,7 @@ impl Closed {
             let network = self.network(m);
             let at = |growth: f64| network.solve(self.customers * (1.0 + growth)).stations[0].wait;
             let now = at(0.0);
-            let [a, b, c] = GROWTH.map(|g| m.mean_wait() * at(g) / now);
+            let [a, b, c] = GROWTH.map(|g| grown(m.mean_wait(), now, at(g), MAX_CLOSED_FACTOR));
             [now, a, b, c]
         };
         let whole = waits(&Moments::total(blocks));
@@ -259,7 +304,7 @@ impl Closed {
         };
         Prediction {
             method: Method::MeanValue,
-            now: estimate(0),
+            now: Some(estimate(0)),
             formula: None,
             growth: [1, 2, 3].map(|i| Outcome::Wait(estimate(i))),
         }

@@ -195,7 +195,7 @@ fn run(case: &Case) -> (Estimate, f64) {
         e.high,
         100.0 * e.relative_error(),
         o.truth_now,
-        o.predicted.now.value,
+        o.predicted.now.map_or(f64::NAN, |e| e.value),
     );
     (e, o.truth)
 }
