@@ -125,7 +125,8 @@ pub fn what_if(analysis: &Analysis<'_>, question: &Question) -> Result<Answer, S
         ),
     };
     let mut groups: HashMap<String, Change> = HashMap::new();
-    for (context, parts) in by_thread {
+    let takes_part = |(context, _): &(ContextId, Parts)| takes_part(rec, *context);
+    for (context, parts) in by_thread.into_iter().filter(takes_part) {
         let name = rec.contexts[context.0 as usize].name.to_string();
         merge(
             groups.entry(name.clone()).or_insert_with(|| empty(name)),
@@ -147,6 +148,24 @@ pub fn what_if(analysis: &Analysis<'_>, question: &Question) -> Result<Answer, S
     answer.samples = samples;
     answer.requests = super::cpu::is_asked(rec);
     Ok(answer)
+}
+
+/// A thread that was switched so rarely waits all the time, for the end of the program, say.
+const MIN_SWITCHES: u64 = 4;
+/// A thread with a single wait of this share of its life, likewise.
+const ONE_WAIT: f64 = 0.5;
+
+/// Whether a thread's time is part of the work that is asked about.
+fn takes_part(rec: &Recording, context: ContextId) -> bool {
+    let ledger = &rec.contexts[context.0 as usize].ledger;
+    let lane = rec.timeline.as_ref().and_then(|t| t.lane(context));
+    let waits = lane
+        .into_iter()
+        .flat_map(|l| &l.intervals)
+        .filter(|i| i.state == State::Blocked);
+    let longest = waits.map(|i| i.ns).max().unwrap_or(0);
+    let switches = ledger.voluntary_switches + ledger.involuntary_switches;
+    switches >= MIN_SWITCHES && (longest as f64) < ONE_WAIT * ledger.wall_ns as f64
 }
 
 /// Time before, and after by the low, middle and high estimate of the shares, s.

@@ -9,7 +9,7 @@ use wallscope_model::printable::printable;
 use wallscope_model::units;
 
 use super::{Findings, change, ends, number, scaling, time, what_if};
-use crate::text::layout::{pad, shorten, wrap};
+use crate::text::layout::{clean, pad, wrap};
 
 /// Widths of the columns; all are right-aligned.
 const COLUMNS: [(&str, isize); 9] = [
@@ -28,7 +28,7 @@ const _: () = assert!(GROWTH.len() == 3, "three columns of growth");
 /// Width of a line of notes without a terminal.
 const WIDTH: usize = 100;
 /// Longest name of a queue.
-const NAME: usize = 60;
+const NAME: usize = 72;
 /// Other work is named from this share on.
 const NOTABLE: f64 = 0.1;
 /// From this growth on, a limit is far away.
@@ -78,7 +78,7 @@ fn limit(queues: &Queues) -> String {
     let Some(first) = queues.rows.first() else {
         return "No queue of this recording can be described.".into();
     };
-    let name = format!("{} {}", first.kind.name(), shorten(&first.name, NAME));
+    let name = format!("{} {}", first.kind.name(), name(&first.name));
     match first.headroom {
         e if e.value <= 0.0 && first.others >= NOTABLE => format!(
             "{name} is full at the recorded load; other work has {} of it.",
@@ -106,7 +106,7 @@ fn queue(out: &mut String, row: &Queue, width: usize) {
         out,
         "{} {}, {}: {full}",
         row.kind.name(),
-        shorten(&row.name, NAME),
+        name(&row.name),
         match row.system {
             System::Open => "open",
             System::Closed(_) => "closed",
@@ -123,6 +123,15 @@ fn queue(out: &mut String, row: &Queue, width: usize) {
     }
     paragraph(out, &about(row), 4, width);
     out.push('\n');
+}
+
+/// A queue's name, cut at its end: locks are told apart by their beginning.
+fn name(name: &str) -> String {
+    let name = clean(name);
+    match name.char_indices().nth(NAME) {
+        Some((end, _)) => format!("{}…", &name[..end]),
+        None => name,
+    }
 }
 
 /// The model, and the facts that limit it.
