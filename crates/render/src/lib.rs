@@ -2,6 +2,7 @@
 //!
 //! * [`text`], [`markdown`], [`json`]: a report. [`waits`]: locks and chains of waits.
 //! * [`calls`]: calls of single functions. [`calibrate`], [`inflation`]: wallscope beside other tools.
+//! * [`queues`]: queues, what-if and scaling.
 //! * [`diff`]: a comparison of recordings.
 //! * [`page`], [`svg`]: pictures. [`off_wake`]: blocked stacks with their wakers' stacks, folded.
 //! * [`export`]: a row for everything that a recording can be written as.
@@ -20,6 +21,7 @@ pub mod json;
 pub mod markdown;
 pub mod off_wake;
 pub mod page;
+pub mod queues;
 pub mod svg;
 pub mod text;
 pub mod waits;
