@@ -22,6 +22,7 @@ mod why;
 use wallscope_model::scale::{self, Piece, Scaled, Unsampled};
 use wallscope_model::{Recording, View};
 
+pub use crate::blame::Waits;
 pub use annotate::{Annotation, Spent};
 pub use audit::{audit_lines, cost_lines};
 pub use calibrate::{Calibration, CalibrationRow};
@@ -34,7 +35,7 @@ pub use peers::PeerRow;
 pub use shapes::{ShapeLine, shape_lines, thread_shapes};
 pub use stacks::{StackFrame, StackRow};
 pub use tasks::{TaskRow, TaskWait};
-pub use waits::{RESOURCE, Waits, queues};
+pub use waits::{RESOURCE, queues};
 pub use why::{Line, Whose, Why, WhyNode};
 
 use code::Code;
