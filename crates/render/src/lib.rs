@@ -3,7 +3,8 @@
 //! * [`text`], [`markdown`], [`json`]: a report. [`waits`]: locks and chains of waits.
 //! * [`calls`]: calls of single functions. [`calibrate`], [`inflation`]: wallscope beside other tools.
 //! * [`diff`]: a comparison of recordings.
-//! * [`page`], [`svg`]: pictures. [`off_wake`]: blocked stacks with their wakers' stacks, folded.
+//! * [`page`], [`svg`]: pictures. [`off_wake`], [`blame`]: blocked stacks with those of their wakers,
+//!   or of the roots of their waits, folded.
 //! * [`export`]: a row for everything that a recording can be written as.
 //!
 //! Nothing here measures, judges, prints, or looks at the machine: values in, bytes and strings out.
@@ -11,6 +12,7 @@
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
+pub mod blame;
 pub mod calibrate;
 pub mod calls;
 pub mod diff;

@@ -96,9 +96,39 @@ pub struct Root {
 }
 
 impl Root {
+    /// The activity in words, as a verb; empty: it is not known.
+    pub fn deed(&self) -> &'static str {
+        match (self.state, self.part) {
+            (State::OnCpu, _) => "computes",
+            (State::Runnable, Some(Part::Throttled)) => "is held back by its CPU quota",
+            (State::Runnable, _) => "waits for a CPU",
+            (State::Blocked, _) => waits(self.reason),
+            (State::Unknown, _) => "",
+        }
+    }
+
     /// Whether the activity of `waiter` itself is the end: a disk, a timer.
     pub fn is_own(&self, waiter: ContextId) -> bool {
         self.actor == RootActor::Context(waiter)
+    }
+}
+
+/// A wait in words, as a verb.
+fn waits(reason: Option<BlockReason>) -> &'static str {
+    match reason.unwrap_or(BlockReason::Other) {
+        BlockReason::Lock => "waits for a lock",
+        BlockReason::Gil => "waits for the interpreter's lock",
+        BlockReason::Disk => "waits for the disk",
+        BlockReason::Network => "waits for the network",
+        BlockReason::Pipe => "waits at a pipe or local socket",
+        BlockReason::Timer => "sleeps",
+        BlockReason::Poll => "waits for events",
+        BlockReason::Child => "waits for a child process",
+        BlockReason::PageFault => "waits for a page",
+        BlockReason::Memory => "waits for memory to be freed",
+        BlockReason::KernelLock => "waits for a lock in the kernel",
+        BlockReason::Stopped => "is stopped",
+        BlockReason::Other => "is blocked",
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod annotate;
 mod audit;
+mod blame;
 mod calibrate;
 mod code;
 mod functions;
@@ -25,6 +26,7 @@ use wallscope_model::{Recording, View};
 pub use crate::blame::Waits;
 pub use annotate::{Annotation, Spent};
 pub use audit::{audit_lines, cost_lines};
+pub use blame::{BlameRow, ExactBlameRow};
 pub use calibrate::{Calibration, CalibrationRow};
 pub use code::FunctionName;
 pub use functions::{FunctionRow, Value, ViewValue};

@@ -55,15 +55,13 @@ impl HeldBack {
     /// The target of the wait in words.
     pub fn words(self) -> &'static str {
         match self {
-            HeldBack::Lock => "locks",
+            HeldBack::Lock => "a lock",
             HeldBack::Receiver => {
-                "others to take what they send over channels (the receiver is slower, or holds it as a limit on \
-                 how many may run)"
+                "a receiver of their channel (it is slower, or the channel limits how many may run)"
             }
-            HeldBack::Pool => "a connection from a pool (for a free one, or a new one to be made)",
+            HeldBack::Pool => "a connection from a pool",
             HeldBack::Sender => {
-                "what others are to give them over channels while callers wait for an answer (a result, or a free \
-                 place in a pool)"
+                "a sender on their channel while callers wait for an answer (a result, or a free place in a pool)"
             }
         }
     }

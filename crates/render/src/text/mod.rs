@@ -4,13 +4,16 @@
 //! Whatever does not fit is said to be left out; nothing is cut silently. Without a terminal there
 //! is no width: lines are as long as they need to be, and names whole.
 
+mod blame;
 mod groups;
 pub(crate) mod layout;
 mod ledger;
 mod peers;
 pub(crate) mod shapes;
+pub mod table;
 mod tasks;
 
+pub(crate) use blame::blame_lines;
 pub use groups::groups_text;
 pub use layout::{clean, wrap};
 use wallscope_model::domain_text::{domain_lines, loss_lines, scaling_lines};
@@ -71,6 +74,7 @@ pub fn render(analysis: &Analysis, headline: &Headline, style: &Style) -> String
     for view in [View::OnCpu, View::OffCpu, View::RunQueue, View::Wall] {
         page.functions(analysis, &functions, view, total.ledger.wall_ns);
     }
+    page.blame(analysis);
     page.shapes(analysis.recording);
     page.peers(analysis);
     page.tasks(analysis);
