@@ -8,7 +8,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use wallscope_formats::{Format, WriteOptions, folded};
 use wallscope_model::{Recording, View, merge};
 use wallscope_render::export::{Export, ExportOptions};
-use wallscope_render::{blame, off_wake};
+use wallscope_render::{blame, off_wake, tasks};
 
 use crate::failure::Failure;
 use crate::output::Readers;
@@ -47,6 +47,7 @@ Examples:
   wallscope export rec.pb.gz --format folded --thread worker --reason lock
   wallscope export rec.pb.gz --format folded --view off-wake -o off-wake.folded
   wallscope export rec.pb.gz --format folded --view blame -o blame.folded
+  wallscope export rec.pb.gz --format folded --view tasks --with state,reason -o tasks.folded
   wallscope export rec.pb.gz --format svg --view off-cpu --focus 'cache|store' -o off-cpu.svg
   wallscope export monday.pb.gz tuesday.pb.gz --format pprof -o both.pb.gz
 
@@ -83,16 +84,23 @@ enum Which {
     OffWake,
     /// Blocked stacks with those of the roots of their waits.
     Blame,
+    /// Stacks of tasks that a runtime schedules.
+    Tasks,
 }
 
 const OFF_WAKE: &str = "off-wake";
 const BLAME: &str = "blame";
+const TASKS: &str = "tasks";
 
 fn views() -> impl TypedValueParser<Value = Which> {
-    let names = View::ALL.iter().map(|v| v.name()).chain([OFF_WAKE, BLAME]);
+    let names = View::ALL
+        .iter()
+        .map(|v| v.name())
+        .chain([OFF_WAKE, BLAME, TASKS]);
     PossibleValuesParser::new(names).map(|name| match (View::from_name(&name), &*name) {
         (Some(view), _) => Which::View(view),
         (None, BLAME) => Which::Blame,
+        (None, TASKS) => Which::Tasks,
         _ => Which::OffWake,
     })
 }
@@ -110,6 +118,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let folded_only = match args.view {
         Some(Which::OffWake) => Some(OFF_WAKE),
         Some(Which::Blame) => Some(BLAME),
+        Some(Which::Tasks) => Some(TASKS),
         _ => None,
     };
     if let Some(view) = folded_only.filter(|_| format.name() != "folded") {
@@ -193,6 +202,7 @@ fn write(
     match args.view {
         Some(Which::OffWake) => return off_wake::write(recording, &options.format.folded, out),
         Some(Which::Blame) => return blame::write(recording, &options.format.folded, out),
+        Some(Which::Tasks) => return tasks::write(recording, &options.format.folded, out),
         _ => {}
     }
     for lost in format.write(recording, &options, out)? {

@@ -7,7 +7,7 @@
 use wallscope_model::{Recording, State};
 
 use crate::evidence::{Evidence, Totals, ledger};
-use crate::rules::{self, NOTES, Verdict};
+use crate::rules::{self, NOTES, TASKS_LOCK, Verdict};
 use crate::thresholds::{MENTIONED_SHARE, ONE_REASON};
 use crate::words;
 
@@ -40,11 +40,19 @@ pub fn finding(recording: &Recording) -> Finding {
     }
     let e = Evidence::new(recording);
     let judgement = rules::judge(&e);
+    let verdict = judgement.verdict;
     let sentence = match e.totals.ledger.wall_ns {
         0 => format!("{}.", judgement.conclusion),
+        // Where tasks are the finding, they lead: threads only carry them.
+        _ if verdict.rule == TASKS_LOCK => format!(
+            "{}, {} of {}; of the threads' time, {}.",
+            verdict.cause,
+            words::share(verdict.share),
+            verdict.whole,
+            ledger_words(&e.totals)
+        ),
         _ => format!("{}: {}.", ledger_words(&e.totals), judgement.conclusion),
     };
-    let verdict = judgement.verdict;
     let mut evidence = figures(&e);
     if let Some(tried) = judgement.tried.into_iter().find(|tried| tried.spoke) {
         evidence.push(("the rule's own figures", tried.looked_at));

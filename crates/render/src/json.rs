@@ -186,6 +186,7 @@ fn task(row: TaskRow) -> Task {
         on_cpu_ns: row.on_cpu_ns,
         runnable_ns: row.runnable_ns,
         blocked_ns: row.blocked_ns(),
+        idle_ns: row.idle_ns,
         blocked: (row.blocked.iter())
             .map(|(reason, ns)| (reason.to_string(), *ns))
             .collect(),

@@ -4,7 +4,7 @@
 //! * [`calls`]: calls of single functions. [`calibrate`], [`inflation`]: wallscope beside other tools.
 //! * [`diff`]: a comparison of recordings.
 //! * [`page`], [`svg`]: pictures. [`off_wake`], [`blame`]: blocked stacks with those of their wakers,
-//!   or of the roots of their waits, folded.
+//!   or of the roots of their waits, folded. [`tasks`]: stacks of a runtime's tasks, folded.
 //! * [`export`]: a row for everything that a recording can be written as.
 //!
 //! Nothing here measures, judges, prints, or looks at the machine: values in, bytes and strings out.
@@ -23,5 +23,6 @@ pub mod markdown;
 pub mod off_wake;
 pub mod page;
 pub mod svg;
+pub mod tasks;
 pub mod text;
 pub mod waits;

@@ -1,6 +1,6 @@
 //! Waits beside their roots: "waited at" and "because of", with shares and intervals.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use wallscope_model::stats::{MAX_BLOCKS, share_interval};
 use wallscope_model::{Actor, BlockReason, ContextId, Sample, SliceValue, State};
@@ -53,14 +53,17 @@ pub struct ExactBlameRow {
     pub ns: u64,
 }
 
-type Key = (
-    String,
-    Option<BlockReason>,
-    String,
-    State,
-    String,
-    Option<NotFollowed>,
-);
+/// Wait and root of a row. Threads whose names differ by a number are one.
+#[derive(PartialEq, Eq, Hash)]
+struct Key {
+    waited_at: String,
+    reason: Option<BlockReason>,
+    family: String,
+    state: State,
+    /// The activity in words, without its subject.
+    activity: String,
+    open: Option<NotFollowed>,
+}
 
 /// A row in the making.
 #[derive(Default)]
@@ -69,6 +72,7 @@ struct Sum {
     samples: f64,
     blocks: Vec<f64>,
     waiters: Vec<ContextId>,
+    roots: BTreeSet<String>,
 }
 
 /// Time by block of the recording, ns.
@@ -114,19 +118,21 @@ impl Analysis<'_> {
                 continue;
             }
             let root = blame.root(part);
-            let key = (
-                self.place(sample.stack).unwrap_or_default(),
-                sample.reason,
-                self.root_actor(root.actor),
-                root.state,
-                self.root_words(sample.context, root),
-                root.open,
-            );
+            let name = self.root_actor(root.actor);
+            let key = Key {
+                waited_at: self.place(sample.stack).unwrap_or_default(),
+                reason: sample.reason,
+                family: family(&name).to_owned(),
+                state: root.state,
+                activity: self.activity(sample.context, root),
+                open: root.open,
+            };
             let scale = part.ns as f64 / sample.ns.max(1) as f64;
             let sum = sums.entry(key).or_default();
             sum.ns += part.ns;
             sum.samples += sample.count as f64 * scale;
             sum.waiters.push(sample.context);
+            sum.roots.insert(name);
             grid.add(&mut sum.blocks, &sample.slices, scale);
             grid.add(&mut whole_blocks, &sample.slices, scale);
             whole += part.ns;
@@ -136,7 +142,7 @@ impl Analysis<'_> {
             ns: whole,
             samples,
             blocks: whole_blocks,
-            waiters: Vec::new(),
+            ..Sum::default()
         };
         let mut rows: Vec<BlameRow> = (sums.into_iter())
             .map(|(key, sum)| row(key, sum, &all))
@@ -180,8 +186,13 @@ impl Analysis<'_> {
 
     /// A root in words: `back sleeps in sleep_ns`.
     pub fn root_words(&self, waiter: ContextId, root: &Root) -> String {
-        let own = root.is_own(waiter) && root.state == State::Blocked;
-        if own {
+        let subject = self.root_actor(root.actor);
+        sentence(&subject, &self.activity(waiter, root))
+    }
+
+    /// A root in words, without its subject but for a space; a wait that is its own end stands alone.
+    fn activity(&self, waiter: ContextId, root: &Root) -> String {
+        if root.is_own(waiter) && root.state == State::Blocked {
             return match (root.open, root.reason) {
                 (Some(open), _) => open.frame(),
                 (None, Some(BlockReason::Disk)) => "the disk".into(),
@@ -191,16 +202,14 @@ impl Analysis<'_> {
                 }
             };
         }
-        let who = self.root_actor(root.actor);
         let place = root.stack.and_then(|s| self.place(s));
         let place = place.map_or_else(String::new, |p| format!(" in {p}"));
-        match (root.deed(), root.open) {
-            ("", open) => format!(
-                "{who} {}",
-                open.map_or_else(String::new, NotFollowed::frame)
-            ),
-            (deed, None) => format!("{who} {deed}{place}"),
-            (deed, Some(open)) => format!("{who} {deed}{place} {}", open.frame()),
+        let open = root
+            .open
+            .map_or_else(String::new, |o| format!(" {}", o.frame()));
+        match root.deed() {
+            "" => open,
+            deed => format!(" {deed}{place}{open}"),
         }
     }
 
@@ -224,21 +233,37 @@ fn actor_words(actor: &Actor, analysis: &Analysis<'_>) -> String {
     }
 }
 
+/// A subject with its activity, which begins with a space; other words stand alone.
+fn sentence(subject: &str, activity: &str) -> String {
+    match activity.starts_with(' ') {
+        true => format!("{subject}{activity}"),
+        false => activity.to_owned(),
+    }
+}
+
+/// A thread's name without its number: `worker-3` and `worker-12` are of one family.
+fn family(name: &str) -> &str {
+    name.trim_end_matches(|c: char| c.is_ascii_digit())
+}
+
 fn row(key: Key, mut sum: Sum, all: &Sum) -> BlameRow {
-    let (waited_at, reason, root, state, because_of, open) = key;
+    let root = match (sum.roots.len(), sum.roots.first()) {
+        (1, Some(name)) => name.clone(),
+        (n, _) => format!("{}* ({n} threads)", key.family),
+    };
     sum.waiters.sort_unstable();
     sum.waiters.dedup();
     let interval = share_interval(&sum.blocks, &all.blocks, all.samples);
     let share = sum.ns as f64 / all.ns.max(1) as f64;
     let of_whole = |share: f64| (share * all.ns as f64) as u64;
     BlameRow {
-        waited_at,
-        reason,
+        because_of: sentence(&root, &key.activity),
+        waited_at: key.waited_at,
+        reason: key.reason,
         waiters: sum.waiters.len(),
         root,
-        state,
-        because_of,
-        open,
+        state: key.state,
+        open: key.open,
         ns: sum.ns,
         low_ns: of_whole(interval.low.min(share)).min(sum.ns),
         high_ns: of_whole(interval.high.max(share)).max(sum.ns),

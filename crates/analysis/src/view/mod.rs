@@ -36,7 +36,7 @@ pub use locks::{Holder, LockRow, Share};
 pub use peers::PeerRow;
 pub use shapes::{ShapeLine, shape_lines, thread_shapes};
 pub use stacks::{StackFrame, StackRow};
-pub use tasks::{TaskRow, TaskWait};
+pub use tasks::{TaskRow, TaskWait, is_idle_task};
 pub use waits::{RESOURCE, queues};
 pub use why::{Line, Whose, Why, WhyNode};
 

@@ -38,6 +38,7 @@ use blind_spots::BlindSpot;
 pub(crate) use notes::NOTES;
 pub(crate) use table::RULES;
 use table::{Conclude, Rank, Rule};
+pub(crate) use tasks::TASKS_LOCK;
 pub use verdict::{ACTIVE, Verdict, VerdictParts};
 
 /// A rule that was tried.

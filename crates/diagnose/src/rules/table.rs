@@ -114,7 +114,7 @@ pub(crate) const RULES: &[Rule] = &[
         conclude: conclusions::shortage,
     },
     Rule {
-        name: "tasks-lock",
+        name: tasks::TASKS_LOCK,
         when: "goroutines and their like that began with one function waited for locks, for a receiver to take \
                what they send, for a pool's connections, or while they handle a request for what others are to \
                send them, 20 % or more of the time that they spent in the program's own functions, one of them \

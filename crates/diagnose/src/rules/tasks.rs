@@ -13,6 +13,9 @@ use crate::thresholds::{
 };
 use crate::words;
 
+/// Name of the rule on tasks that wait for something that others hold back.
+pub(crate) const TASKS_LOCK: &str = "tasks-lock";
+
 /// Most functions in which tasks sleep that are told.
 const MAX_SLEEPS: usize = 3;
 

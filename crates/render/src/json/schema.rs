@@ -224,6 +224,8 @@ pub(super) struct Task {
     pub(super) on_cpu_ns: u64,
     pub(super) runnable_ns: u64,
     pub(super) blocked_ns: u64,
+    /// Blocked with nothing to do.
+    pub(super) idle_ns: u64,
     pub(super) blocked: BTreeMap<String, u64>,
     pub(super) waits: Vec<TaskWait>,
 }

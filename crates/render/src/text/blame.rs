@@ -53,7 +53,8 @@ pub(crate) fn blame_lines(rows: &[BlameRow], width: Option<usize>) -> Vec<String
             vec![
                 share_of(row.ns, whole),
                 interval,
-                clean(&waited_at(&row.waited_at, row.reason)),
+                clean(place(&row.waited_at)),
+                row.reason.map_or("", BlockReason::name).to_owned(),
                 clean(&row.because_of),
             ]
         })
@@ -65,6 +66,7 @@ pub(crate) fn blame_lines(rows: &[BlameRow], width: Option<usize>) -> Vec<String
             most: PLACE_CELLS,
             ..text_column("waited at")
         },
+        text_column("for"),
         text_column("because of"),
     ];
     let shown: u64 = rows
@@ -90,7 +92,8 @@ fn exact_lines(rows: &[ExactBlameRow], width: Option<usize>) -> Vec<String> {
             vec![
                 share_of(row.ns, whole),
                 ns(row.ns),
-                clean(&waited_at(&row.waiter, row.reason)),
+                clean(&row.waiter),
+                row.reason.map_or("", BlockReason::name).to_owned(),
                 clean(&row.because_of),
             ]
         })
@@ -102,20 +105,17 @@ fn exact_lines(rows: &[ExactBlameRow], width: Option<usize>) -> Vec<String> {
             most: PLACE_CELLS,
             ..text_column("thread")
         },
+        text_column("for"),
         text_column("because of"),
     ];
     table(&columns, &cells, width)
 }
 
-/// `middle_call (pipe)`.
-fn waited_at(place: &str, reason: Option<BlockReason>) -> String {
-    let place = match place {
+/// The place of a wait, or a marker where no stack is known.
+fn place(waited_at: &str) -> &str {
+    match waited_at {
         "" => "[no stack]",
         place => place,
-    };
-    match reason {
-        Some(reason) => format!("{place} ({})", reason.name()),
-        None => place.to_owned(),
     }
 }
 

@@ -70,6 +70,7 @@ pub fn render(analysis: &Analysis, headline: &Headline, style: &Style) -> String
     let total = total_row(analysis.recording);
     page.ledger(analysis, &total);
     page.threads(analysis, &total);
+    page.tasks(analysis);
     let functions = analysis.functions();
     for view in [View::OnCpu, View::OffCpu, View::RunQueue, View::Wall] {
         page.functions(analysis, &functions, view, total.ledger.wall_ns);
@@ -77,7 +78,6 @@ pub fn render(analysis: &Analysis, headline: &Headline, style: &Style) -> String
     page.blame(analysis);
     page.shapes(analysis.recording);
     page.peers(analysis);
-    page.tasks(analysis);
     page.stacks(analysis);
     page.trust(analysis);
     page.out
