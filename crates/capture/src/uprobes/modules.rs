@@ -129,7 +129,11 @@ pub fn of_processes(pids: &[u32]) -> Vec<Module> {
             continue;
         };
         let root = TargetRoot::of_process(*pid).ok().map(Arc::new);
-        for m in mappings.iter().filter(|m| m.execute && m.is_file()) {
+        // A probe is placed into the file's own pages, so that moved code would not meet it.
+        for m in mappings
+            .iter()
+            .filter(|m| m.execute && m.is_file() && !m.moved)
+        {
             let Ok(file) = open_mapped(&MappedAt::of_mapping(*pid, m), root.as_deref()) else {
                 continue;
             };
