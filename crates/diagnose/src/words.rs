@@ -59,6 +59,11 @@ pub(crate) fn list(items: &[String]) -> String {
     }
 }
 
+/// Whether a function has no name but its place in a file: `dash+0xbc40`.
+pub(crate) fn is_address(function: &str) -> bool {
+    function.contains("+0x") || function.starts_with("[0x")
+}
+
 /// The name of a resource without addresses, descriptors and process ids; `None`: nothing of the
 /// name means anything to a reader.
 pub(crate) fn resource(name: &str) -> Option<String> {

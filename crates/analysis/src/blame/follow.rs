@@ -120,7 +120,7 @@ impl<'r> Follower<'r> {
         out
     }
 
-    /// Charges `ns` of a wait, whose wakers and holders are `hops`.
+    /// Charges `ns` of a wait. `hops` are its wakers and holders.
     fn wait(&mut self, wait: Wait, hops: &[u32], ns: u64, out: &mut Charged) {
         let mut left = ns;
         for id in hops {
@@ -350,7 +350,7 @@ fn interrupted(wait: Wait, hop: &Hop, served: &str) -> Root {
     }
 }
 
-/// A waker whose activity is not known.
+/// A waker with an unknown activity.
 fn open_root(hop: &Hop, actor: RootActor, cause: NotFollowed) -> Root {
     Root {
         actor,

@@ -1,4 +1,4 @@
-//! Blame over recordings whose roots are known.
+//! Blame over recordings with known roots.
 
 use std::collections::BTreeMap;
 

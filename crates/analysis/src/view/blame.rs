@@ -53,7 +53,7 @@ pub struct ExactBlameRow {
     pub ns: u64,
 }
 
-/// Wait and root of a row. Threads whose names differ by a number are one.
+/// Wait and root of a row. Threads with names that differ by a number are one.
 #[derive(PartialEq, Eq, Hash)]
 struct Key {
     waited_at: String,
@@ -202,7 +202,9 @@ impl Analysis<'_> {
                 }
             };
         }
-        let place = root.stack.and_then(|s| self.place(s));
+        // The place at which a thread lost its CPU tells nothing of its wait for one.
+        let place = root.stack.filter(|_| root.state != State::Runnable);
+        let place = place.and_then(|s| self.place(s));
         let place = place.map_or_else(String::new, |p| format!(" in {p}"));
         let open = root
             .open

@@ -58,7 +58,7 @@ pub struct TaskWait {
 /// Reasons of those that have nothing to do: of a server's tasks, of the runtime's own.
 const IDLE: [&str; 2] = ["parked", "runtime"];
 
-/// Beginnings of start functions of Go's library whose tasks wait for news by design: a connection to
+/// Beginnings of start functions of Go's library. Their tasks wait for news by design: a connection to
 /// close, a signal, a connection to open. Source: Go 1.19 to 1.24, `net/http`, `os/signal`,
 /// `database/sql`.
 const HELPERS: [&str; 8] = [
@@ -194,6 +194,7 @@ mod tests {
             detail: "".into(),
             ns: 5,
             count: 1,
+            idle: false,
             labels: Vec::new(),
             frames: vec![StackFrame {
                 function: FunctionName {

@@ -400,11 +400,21 @@ impl<'a> Evidence<'a> {
 
     /// Roots of the waits of `samples`, largest share first.
     pub fn roots(&self, samples: &[u32]) -> Vec<RootShare> {
-        let roots = Roots {
+        self.all_roots().of(samples)
+    }
+
+    /// Whether most time of `samples` is waited for locks that threads hold.
+    pub fn mostly_for_locks(&self, samples: &[u32]) -> bool {
+        let roots = self.all_roots();
+        let of_locks = samples.iter().copied().filter(|i| roots.is_for_lock(*i));
+        self.time(&of_locks.collect::<Vec<u32>>()) * 2 > self.time(samples)
+    }
+
+    fn all_roots(&self) -> Roots<'_> {
+        Roots {
             recording: self.recording,
             blame: &self.blame,
-        };
-        roots.of(samples)
+        }
     }
 
     /// Wakers of samples.

@@ -7,6 +7,8 @@ use wallscope_analysis::blame::{Blame, NotFollowed, Root, RootActor};
 use wallscope_model::{Actor, BlockReason, ContextId, Recording, StackId, State};
 
 use crate::frames::{Side, code_site, functions_on};
+use crate::lock_wait::takes_a_lock;
+use crate::words::is_address;
 
 /// Activity that explains a part of some waits. Threads of one name, but for its number, are one.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,23 +43,23 @@ impl RootShare {
         if self.own {
             return self.own_words();
         }
-        let who = self.who();
+        let subject = self.subject();
         match self.open {
             Some(cause) if self.deed.is_empty() => {
-                format!("{who} (not followed: {})", cause.words())
+                format!("{subject} (not followed: {})", cause.words())
             }
             Some(cause) => format!(
-                "{who} {}{} (not followed: {})",
+                "{subject} {}{} (not followed: {})",
                 self.deed,
                 self.place(),
                 cause.words()
             ),
-            None => format!("{who} {}{}", self.deed, self.place()),
+            None => format!("{subject} {}{}", self.deed, self.place()),
         }
     }
 
     /// The subject of the activity.
-    pub fn who(&self) -> String {
+    pub fn subject(&self) -> String {
         match self.threads {
             2.. if self.holds => "the lock's holder".into(),
             n @ 2.. => format!("{} ({n} threads)", self.actor),
@@ -69,7 +71,9 @@ impl RootShare {
     pub fn place(&self) -> String {
         let told = self.reason == Some(BlockReason::Disk) && self.through != self.function;
         match (&*self.function, told) {
-            ("", _) => String::new(),
+            // The place at which a thread lost its CPU, and an address, tell a reader nothing.
+            _ if self.state == State::Runnable => String::new(),
+            (function, _) if function.is_empty() || is_address(function) => String::new(),
             (function, true) => format!(" in {function} ({})", self.through),
             (function, false) => format!(" in {function}"),
         }
@@ -119,12 +123,7 @@ impl Roots<'_> {
         let waiters: HashSet<ContextId> = (samples.iter())
             .map(|i| self.recording.samples[*i as usize].context)
             .collect();
-        let of_locks = samples.iter().all(|i| {
-            use BlockReason::{Gil, KernelLock, Lock};
-            let reason = self.recording.samples[*i as usize].reason;
-            matches!(reason, Some(Lock | Gil | KernelLock))
-        });
-        let holders = match of_locks {
+        let holders = match samples.iter().all(|i| self.is_for_lock(*i)) {
             true => waiters,
             false => HashSet::new(),
         };
@@ -157,6 +156,13 @@ impl Roots<'_> {
             b.share.total_cmp(&a.share).then_with(names)
         });
         out
+    }
+
+    /// Whether a wait is for a lock that a thread holds, and not at a condition.
+    pub fn is_for_lock(&self, sample: u32) -> bool {
+        use BlockReason::{Gil, KernelLock};
+        let sample = &self.recording.samples[sample as usize];
+        matches!(sample.reason, Some(Gil | KernelLock)) || takes_a_lock(self.recording, sample)
     }
 
     fn share(&self, key: Key, sum: Sum, holders: &HashSet<ContextId>, whole: u64) -> RootShare {

@@ -141,7 +141,7 @@ fn longest_other_wait(e: &Evidence<'_>) -> u64 {
     others.map(time).max().unwrap_or(0)
 }
 
-/// End of the name of a peer whose socket has neither a name nor an address.
+/// End of the name of a peer on a socket with neither a name nor an address.
 const NAMELESS: &str = " at unix socket without a name";
 
 /// Waits for answers, with the facts known of the peer.

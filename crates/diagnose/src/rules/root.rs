@@ -17,20 +17,21 @@ pub(super) fn with_root(e: &Evidence<'_>, mut verdict: Verdict) -> Verdict {
         return verdict;
     }
     let roots = e.roots(&verdict.waits);
+    let for_locks = e.mostly_for_locks(&verdict.waits);
     verdict.parts.root = root_words(&roots).or(verdict.parts.root);
     let main = roots.first().filter(|root| explains_most(root));
     if let Some(root) = main {
         let symptom = words::clause(&verdict.cause);
         let root_words = root.words();
         verdict.cause = format!("{} while {symptom}", words::sentence(&root_words));
-        let advice = advice(root, verdict.reason);
+        let advice = advice(root, for_locks);
         verdict.parts.advice = verdict.parts.advice.or(Some(advice));
     }
     verdict.parts.blame = roots;
-    let usual = verdict
-        .reason
-        .and_then(BlockReason::from_name)
-        .and_then(usual_advice);
+    let reason = verdict.reason.and_then(BlockReason::from_name);
+    // Conditions and ends of threads are waits of this reason too.
+    let reason = reason.filter(|r| *r != BlockReason::Lock || for_locks);
+    let usual = reason.and_then(usual_advice);
     verdict.parts.advice = verdict.parts.advice.or(usual.map(str::to_owned));
     verdict
 }
@@ -42,7 +43,7 @@ fn usual_advice(reason: BlockReason) -> Option<&'static str> {
             Some("hold the lock for less time, or split it")
         }
         BlockReason::Gil => Some("release the interpreter's lock in long calls, or use processes"),
-        BlockReason::Disk => Some("make fewer or larger disk requests, or use a faster disk"),
+        BlockReason::Disk => Some("make fewer disk requests (batch them), or use a faster disk"),
         BlockReason::PageFault => Some("keep the pages in memory, or read them ahead"),
         BlockReason::Memory => Some("use less memory, or raise its limit"),
         BlockReason::Child => Some("profile the child"),
@@ -70,7 +71,7 @@ fn root_words(roots: &[RootShare]) -> Option<String> {
         {
             said = rest.to_owned();
         }
-        last = root.who();
+        last = root.subject();
         let of = match out.is_empty() {
             true => " of the waits",
             false => "",
@@ -82,11 +83,9 @@ fn root_words(roots: &[RootShare]) -> Option<String> {
 }
 
 /// The thing to change, where a thread's activity explains the waits for it.
-fn advice(root: &RootShare, reason: Option<&str>) -> String {
-    let holds = [BlockReason::Lock, BlockReason::Gil, BlockReason::KernelLock];
-    let holds = holds.iter().any(|r| reason == Some(r.name()));
+fn advice(root: &RootShare, holds: bool) -> String {
     let function = match &*root.function {
-        "" => root.who(),
+        function if function.is_empty() || words::is_address(function) => root.subject(),
         function => function.to_string(),
     };
     match (root.state, root.reason, holds) {
@@ -94,7 +93,7 @@ fn advice(root: &RootShare, reason: Option<&str>) -> String {
             format!("make {function} faster, or compute outside the lock")
         }
         (State::OnCpu, ..) => format!("make {function} faster"),
-        (State::Runnable, ..) => "give the thread that is waited for a CPU".into(),
+        (State::Runnable, ..) => "give it more CPUs, or take other load away".into(),
         (_, Some(BlockReason::Timer), true) => {
             format!("take the sleep in {function} out of the lock")
         }
@@ -105,7 +104,7 @@ fn advice(root: &RootShare, reason: Option<&str>) -> String {
             format!("write less often in {function}, or outside the lock")
         }
         (_, Some(BlockReason::Disk), false) => {
-            format!("make fewer or smaller disk requests in {function}")
+            format!("make fewer disk requests in {function} (batch them)")
         }
         (_, _, true) => format!("do not wait in {function} with the lock held"),
         _ => format!("look at {function}"),

@@ -289,10 +289,11 @@ pub(crate) const SLEEP: Verb = Verb {
 /// Share of a time from which its main function stands for all of it.
 const NEARLY: f64 = 0.8;
 
-/// ` in FUNCTION`, or ` (mostly in FUNCTION)` where that is a part of `ns`; empty: none is known.
+/// ` in FUNCTION`, or ` (mostly in FUNCTION)` where that is a part of `ns`; empty: none has a name.
 pub(crate) fn place(by: Option<&Cause>, ns: u64) -> String {
     match by {
         None => String::new(),
+        Some(c) if words::is_address(&c.function) => String::new(),
         Some(c) if (c.ns as f64) < NEARLY * ns as f64 => format!(" (mostly in {})", c.function),
         Some(c) => format!(" in {}", c.function),
     }

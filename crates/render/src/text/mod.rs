@@ -61,7 +61,7 @@ pub fn render(analysis: &Analysis, headline: &Headline, style: &Style) -> String
         unit: &analysis.recording.domain.unit,
         out: String::new(),
     };
-    for line in wrap(&headline.sentence, style.width, 0) {
+    for line in wrap(&clean(&headline.sentence), style.width, 0) {
         page.line(&style.ink(Ink::Strong, &line));
     }
     for because in &headline.because {

@@ -195,6 +195,7 @@ mod tests {
             detail: "a.B".into(),
             ns: 1,
             count: 1,
+            idle: false,
             labels: Vec::new(),
             frames: names.iter().map(frame).collect(),
         }

@@ -73,7 +73,7 @@ fn blind_spots_are_told_where_they_could_change_the_verdict() {
     let v = climb(&rec).verdict;
     let told = v.parts.not_seen.unwrap_or_default();
     assert!(told.contains("which thread ends a wait"), "{told}");
-    // Computing is what it is, whichever thread wakes which.
+    // The verdict on computing needs no wakers.
     let rec = recording(&[(95, 0, 0, BlockReason::Lock, 5)]);
     let v = climb(&rec).verdict;
     assert_eq!((v.rule, v.parts.not_seen), ("computing", None));
