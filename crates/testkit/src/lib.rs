@@ -15,11 +15,13 @@
 //!
 //! It does not judge how a page looks or what a report says in words.
 
-pub mod calm;
 pub mod checks;
+pub mod disturbance;
 pub mod folded;
 pub mod go;
 pub mod java;
+pub mod known;
+pub mod live;
 pub mod node;
 pub mod php;
 pub mod probing;
@@ -32,9 +34,10 @@ pub mod score;
 pub mod tool;
 pub mod truth;
 
+pub use live::{with_tool, with_tool_alone};
 pub use program::Program;
 pub use score::{Row, Scorecard};
-pub use tool::{Tool, with_tool};
+pub use tool::Tool;
 pub use truth::Truth;
 
 /// Why an experiment could not be made (as against: it was made, and failed).

@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use crate::program::{Owned, lines_of};
+use crate::score::share::Evidence;
 use crate::{Error, Program, Truth, folded, report};
 
 /// The `wallscope` binary under test.
@@ -34,6 +35,12 @@ impl Options {
             more: Vec::new(),
         }
     }
+
+    /// Adds arguments of `record`.
+    pub fn with(mut self, more: &[&str]) -> Options {
+        self.more.extend(more.iter().map(|m| (*m).to_owned()));
+        self
+    }
 }
 
 /// How long the tool took for what.
@@ -52,15 +59,6 @@ pub struct Recorded {
     folder: tempfile::TempDir,
     /// How long things took.
     pub took: Took,
-}
-
-impl Run {
-    /// On-CPU stacks a second that there were of a running thread, where `asked` were asked for: fewer, if
-    /// they cost too much.
-    pub fn hz(&self, asked: u32) -> u32 {
-        let effective = self.report.domain.effective_hz();
-        effective.map_or(asked, |hz| (hz.round() as u32).clamp(1, asked))
-    }
 }
 
 /// A recording under way.
@@ -87,26 +85,6 @@ pub struct Run {
 }
 
 const LIVE_LIMIT: Duration = Duration::from_secs(60);
-
-/// Makes a live test with the real binary, up to three times: what else runs on the machine is part of
-/// what is measured. What cannot run here is said, and is a failure if `WALLSCOPE_REQUIRE_LIVE` is set.
-///
-/// # Panics
-/// The last try failed.
-pub fn with_tool(name: &str, test: impl Fn(&Tool) -> Result<(), Error>) {
-    let required = std::env::var_os("WALLSCOPE_REQUIRE_LIVE").is_some();
-    let mut last = None;
-    for _ in 0..3 {
-        match Tool::find().and_then(|tool| test(&tool)) {
-            Ok(()) => return,
-            Err(Error::CannotRunHere(why)) if !required => {
-                return eprintln!("skipped {name}: {why}");
-            }
-            Err(error) => last = Some(error),
-        }
-    }
-    panic!("{name}: {}", last.map_or(String::new(), |e| e.to_string()));
-}
 
 /// Holds what the tool said on standard error to have been no panic of its own: that is never the
 /// machine's doing, so no test tries it once more, and neither does the script that runs them all.
@@ -251,6 +229,15 @@ impl Tool {
 const FILE: &str = "recording.pb.gz";
 
 impl Run {
+    /// The run as the scorer compares it.
+    pub fn evidence(&self) -> Evidence<'_> {
+        Evidence {
+            report: &self.report,
+            truth: &self.truth,
+            lines: &self.stacks,
+        }
+    }
+
     /// Reads a finished recording beside its truth.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! Go: functions and stacks, of a program with everything in it and of one as it is shipped.
 
 use crate::go::{Build, GoProgram, PLAIN, STRIPPED, WITH_C, installed};
-use crate::score::share::{self, Nearness};
+use crate::score::share;
 use crate::score::stacks;
 use crate::tool::{Options, Run};
 use crate::{Error, Scorecard, Tool};
@@ -17,14 +17,14 @@ const WHOLE_OUTSIDE: f64 = 90.0;
 
 pub(super) fn go(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let mut card = Scorecard::default();
-    let (hz, seconds) = length.managed();
+    let (options, seconds) = length.managed();
     let seconds = seconds.to_string();
     for go in installed()? {
         for build in [PLAIN, STRIPPED, WITH_C] {
             let built = go.build(build)?;
             let flags = ["mix", "--seconds", &seconds];
-            let run = measure(built.start(&flags)?, tool, &unhurried(hz))?;
-            for mut row in judge(&run, hz, build).rows {
+            let run = measure(built.start(&flags)?, tool, &options)?;
+            for mut row in judge(&run, build).rows {
                 row.what = format!("go {} ({}, {})", row.what, go.version, build.name);
                 card.rows.push(row);
             }
@@ -71,32 +71,17 @@ fn outside_rows(
     Ok(card)
 }
 
-/// A program that waits a thousand times a second is not sampled as often as the rows' limits take for granted
-/// where measuring may cost 1 % of a CPU.
-fn unhurried(hz: u32) -> Options {
-    Options {
-        more: vec!["--max-overhead".into(), "20".into()],
-        ..Options::at(hz)
-    }
-}
-
 /// The program, measured without eBPF.
 fn outside(tool: &Tool, built: &GoProgram, backend: &str, seconds: &str) -> Result<Run, Error> {
-    let mut options = unhurried(99);
-    options.more.extend(["--backend".into(), backend.into()]);
+    let options = Options::at(99).with(&["--max-overhead", "20", "--backend", backend]);
     measure(built.start(&["mix", "--seconds", seconds])?, tool, &options)
 }
 
-fn judge(run: &Run, hz: u32, build: Build) -> Scorecard {
+fn judge(run: &Run, build: Build) -> Scorecard {
     let mut card = Scorecard::default();
-    card.rows
-        .extend(share::managed(&run.truth, &run.stacks, hz).rows);
-    let near = Nearness {
-        points: 1.5,
-        hz: 1000,
-    };
-    card.rows
-        .extend(share::functions(&run.truth, &run.stacks, "off-cpu", near).rows);
+    let evidence = run.evidence();
+    card.rows.extend(evidence.managed_shares().rows);
+    (card.rows).extend(evidence.shares("off-cpu", share::MANAGED).rows);
     let names: Vec<&str> = run.truth.threads.iter().map(|t| t.name.as_str()).collect();
     card.rows
         .extend(stacks::whole(&run.stacks, |name| names.contains(&name), WHOLE).rows);

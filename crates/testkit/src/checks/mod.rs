@@ -34,6 +34,10 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// Fixed work is made so often, with and without a recording, at least and at most.
 const ROUNDS: [u32; 2] = [3, 8];
 
+/// Stacks of waits four times as often as by default, and no lower rate where stacks cost more than 1 % of a
+/// CPU, as they do on a busy machine.
+const FINE: &[&str] = &["--off-cpu-period", "250us", "--max-overhead", "25"];
+
 /// How long and how often.
 #[derive(Clone, Copy, Debug)]
 pub struct Length {
@@ -55,13 +59,28 @@ impl Length {
         repeats: 16,
     };
 
-    /// How often is sampled, and how long programs of managed code run, s: their shares are promised at
-    /// 99 Hz over 20 s. There are many of them, so that each gets little of a short run.
-    pub fn managed(self) -> (u32, f64) {
-        match self.seconds {
-            short if short < Length::FULL.seconds => (499, 2.0),
-            _ => (99, 20.0),
+    /// Options of a recording whose shares are judged. A short run samples more finely, so that chance stays
+    /// below what is promised.
+    pub fn options(self) -> Options {
+        match self.is_short() {
+            true => Options::at(1997).with(FINE),
+            false => Options::at(997)
+                .with(&["--off-cpu-period", "500us"])
+                .with(&FINE[2..]),
         }
+    }
+
+    /// Options and length (s) of recordings of managed code. There are many of them, so that each gets little
+    /// of a short run.
+    pub fn managed(self) -> (Options, f64) {
+        match self.is_short() {
+            true => (Options::at(1997).with(FINE), 3.0),
+            false => (Options::at(997).with(&FINE[2..]), 30.0),
+        }
+    }
+
+    fn is_short(self) -> bool {
+        self.seconds < Length::FULL.seconds
     }
 
     fn text(&self) -> String {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::folded::Line;
 use crate::python::{Interpreter, interpreters};
-use crate::score::share::{self, Nearness};
+use crate::score::share;
 use crate::score::stacks;
 use crate::tool::{Options, Run};
 use crate::truth::Truth;
@@ -24,12 +24,12 @@ pub(super) fn python(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
 /// Frames that a program in the kernel reads at the moment of the sample, on every interpreter.
 pub(super) fn by_ebpf(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let mut card = Scorecard::default();
-    let (hz, seconds) = length.managed();
+    let (options, seconds) = length.managed();
     let seconds = seconds.to_string();
     for interpreter in interpreters()? {
         let program = interpreter.start(&["mix", "--seconds", &seconds])?;
-        let run = measure(program, tool, &Options::at(hz))?;
-        for mut row in judge(&run, hz)?.rows {
+        let run = measure(program, tool, &options)?;
+        for mut row in judge(&run)?.rows {
             row.what = format!("python {} ({})", row.what, interpreter.version);
             card.rows.push(row);
         }
@@ -37,10 +37,10 @@ pub(super) fn by_ebpf(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let with_trampolines = interpreters()?.into_iter().filter(|i| i.minor() >= 12);
     if let Some(interpreter) = with_trampolines.max_by_key(Interpreter::minor) {
         let program = interpreter.start_with_trampolines(&["mix", "--seconds", &seconds])?;
-        let run = measure(program, tool, &Options::at(hz))?;
+        let run = measure(program, tool, &options)?;
         // The interpreter wrote it, and leaves it; where it did not, there is nothing to remove.
         let _ = std::fs::remove_file(format!("/tmp/perf-{}.map", run.truth.pid));
-        let mut judged = judge(&run, hz)?;
+        let mut judged = judge(&run)?;
         let of_trampolines = |l: &&Line| l.frames.iter().any(|f| f.name.starts_with("py::"));
         let trampolines = run.stacks.iter().filter(of_trampolines);
         let trampolines: f64 = trampolines.map(|l| l.ns as f64).sum();
@@ -92,13 +92,10 @@ fn from_outside(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
             all.iter().max_by_key(|i| i.minor()),
         ];
         for interpreter in ends.into_iter().flatten() {
-            let running = Options {
-                hz: 199,
-                more: more.iter().map(|m| (*m).to_owned()).collect(),
-            };
+            let running = Options::at(199).with(more);
             let program = interpreter.start(&["mix", "--seconds", &seconds])?;
             let run = measure(program, tool, &running)?;
-            let mut judged = running_functions(&run, run.hz(running.hz));
+            let mut judged = running_functions(&run);
             // Who is on a CPU for moments only is hardly ever met by a look.
             let often = |what: &str| way == "by perf events" || what.contains("py-count");
             judged.rows.retain(|row| often(&row.what));
@@ -112,9 +109,8 @@ fn from_outside(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
 }
 
 /// Rows for what running threads run, where frames are read from outside.
-fn running_functions(run: &Run, hz: u32) -> Scorecard {
-    let nearness = Nearness { points: 1.5, hz };
-    let mut card = share::functions(&run.truth, &run.stacks, "on-cpu", nearness);
+fn running_functions(run: &Run) -> Scorecard {
+    let mut card = run.evidence().shares("on-cpu", share::MANAGED);
     card.rows.extend(strangers(&run.truth, &run.stacks).rows);
     let computing = || run.stacks.iter().filter(|l| l.state == "on_cpu");
     let counts = |l: &&Line| l.thread.starts_with("py-count");
@@ -157,10 +153,9 @@ fn strangers(truth: &Truth, lines: &[Line]) -> Scorecard {
     card
 }
 
-fn judge(run: &Run, hz: u32) -> Result<Scorecard, Error> {
+fn judge(run: &Run) -> Result<Scorecard, Error> {
     let mut card = Scorecard::default();
-    card.rows
-        .extend(share::managed(&run.truth, &run.stacks, hz).rows);
+    card.rows.extend(run.evidence().managed_shares().rows);
     card.rows
         .extend(share::sums(&run.report, &run.stacks, &run.truth).rows);
     let names: Vec<&str> = run.truth.threads.iter().map(|t| t.name.as_str()).collect();

@@ -33,10 +33,7 @@ impl Default for Limits {
             unknown_ppm: 1_000.0,
             counters_ppm: 600.0,
             below_delay_ppm: 10_000.0,
-            // How much there is to repair is the host's doing: some hide events of their own tasks,
-            // the more the busier they are. The promised 1 % is held to a quiet machine, by `xtask
-            // verify`.
-            repaired_ppm: 50_000.0,
+            repaired_ppm: 10_000.0,
             wall_ms: 20.0,
             long_ns: 500_000_000,
         }

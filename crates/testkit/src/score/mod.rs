@@ -1,6 +1,7 @@
 //! Compares what wallscope says with what a program knows about itself. Every comparison is one
 //! row: what, truth, measured, limit, passed or not.
 
+pub mod chance;
 pub mod ledger;
 pub mod share;
 pub mod stacks;
@@ -20,6 +21,35 @@ pub struct Row {
     pub limit: String,
     /// Whether it does.
     pub pass: bool,
+    /// The figures behind the row, if sampling estimates them.
+    pub estimate: Option<Estimate>,
+}
+
+/// A share that sampling estimates, in percent and percentage points.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Estimate {
+    /// The program's own share.
+    pub truth: f64,
+    /// Wallscope's share.
+    pub measured: f64,
+    /// Promised largest error, beside sampling.
+    pub promise: f64,
+    /// Largest error by sampling alone, [`chance::QUANTILE`] standard errors.
+    pub chance: f64,
+    /// Tier that measured it.
+    pub tier: String,
+}
+
+impl Estimate {
+    /// Measured minus truth.
+    pub fn error(&self) -> f64 {
+        self.measured - self.truth
+    }
+
+    /// Largest error with which the row holds.
+    pub fn limit(&self) -> f64 {
+        self.promise + self.chance
+    }
 }
 
 impl Row {
@@ -62,6 +92,19 @@ impl Scorecard {
             measured: measured.into(),
             limit: limit.into(),
             pass,
+            estimate: None,
+        });
+    }
+
+    /// Adds a row that wants an estimated share within its promise and its sampling error.
+    pub fn estimate(&mut self, what: impl Into<String>, estimate: Estimate) {
+        self.rows.push(Row {
+            what: what.into(),
+            truth: figure(estimate.truth, "%"),
+            measured: figure(estimate.measured, "%"),
+            limit: format!("± {} + {}", estimate.promise, figure(estimate.chance, "%")),
+            pass: estimate.error().abs() <= estimate.limit(),
+            estimate: Some(estimate),
         });
     }
 

@@ -8,7 +8,7 @@ use wallscope_testkit::{Error, Tool};
 
 use crate::{
     place::{Place, through},
-    run::{self, Outcome, attach, record, retried, tool},
+    run::{self, Outcome, attach, measured, record, tool},
 };
 
 fn off(what: &str, truth: f64, seen: f64, most: f64) -> Result<(), Error> {
@@ -29,7 +29,7 @@ fn a_slow_upstream_is_named_without_kernel_programs() {
         (Place::User, "proc"),
         (Place::Filtered, "proc"),
     ] {
-        retried(&format!("upstream by {backend} as {place:?}"), || {
+        measured(&format!("upstream by {backend} as {place:?}"), || {
             let o = attach(&tool, place, &["--backend", backend], "upstream")?;
             let port = o.truth.extra("upstream_port")?;
             let address = format!("127.0.0.1:{port}");
@@ -77,7 +77,7 @@ fn a_slow_upstream_is_named_without_kernel_programs() {
 #[test]
 fn what_may_not_be_sampled_is_told_as_such() {
     let Some(tool) = tool() else { return };
-    retried("the kernel's part as an ordinary user", || {
+    measured("the kernel's part as an ordinary user", || {
         // Often enough for its little user code to be sampled: without any sample all is [not sampled].
         let more = ["--backend", "perf", "-F", "997", "--max-overhead", "25"];
         let o = attach(&tool, Place::User, &more, "events")?;
@@ -140,7 +140,7 @@ fn stacks_at_events_of_own_threads() {
             Place::Root => format!("{FAULTS},{WRITES}"),
             _ => FAULTS.to_string(),
         };
-        retried(&format!("-e {events} as {place:?}"), || {
+        measured(&format!("-e {events} as {place:?}"), || {
             let keep = run::folder();
             let kept = keep.path().join("kept.pb.gz");
             let o = run::record_into(&tool, place, true, "events", Some(&kept), |pid| {
@@ -268,7 +268,7 @@ fn waits_too_short_to_be_read_have_their_reasons() {
     let Some(tool) = tool() else { return };
     // About a hundred looks fall into such waits: chance alone goes as far.
     for (backend, most) in [("perf", 15.0), ("proc", 20.0)] {
-        retried(&format!("brief waits by {backend}"), || {
+        measured(&format!("brief waits by {backend}"), || {
             let more = ["--backend", backend, "-F", "399", "--max-overhead", "25"];
             let o = attach(&tool, Place::Root, &more, "brief")?;
             let own = o.truth.threads.iter().find(|t| t.name == "brief");
@@ -313,7 +313,7 @@ const HASTY: f64 = 40_000.0;
 #[test]
 fn who_switches_all_the_time_is_recorded_in_turns() {
     let Some(tool) = tool() else { return };
-    retried("pingpong by perf", || {
+    measured("pingpong by perf", || {
         let o: Outcome = run::record_into(&tool, Place::Root, true, "pingpong", None, |pid| {
             let arguments = ["--backend", "perf", "-p", &pid.to_string()];
             arguments.iter().map(OsString::from).collect()

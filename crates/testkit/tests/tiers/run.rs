@@ -10,8 +10,9 @@ use std::{
     time::Duration,
 };
 
-use wallscope_testkit::calm::{self, Attempts, CpuTime};
-use wallscope_testkit::{Error, Program, Tool, Truth, folded, report::Report, tool::no_panic};
+use wallscope_testkit::{
+    Error, Program, Tool, Truth, folded, live, report::Report, tool::no_panic,
+};
 
 use crate::place::{Place, USER};
 
@@ -31,33 +32,15 @@ pub fn tool() -> Option<Tool> {
     match Tool::find() {
         Ok(tool) => Some(tool),
         Err(e) => {
-            println!("skipped: {e}");
+            live::cannot_run("the tiers", &e.to_string());
             None
         }
     }
 }
 
-/// Runs an experiment up to four times: what else runs on this machine is part of what is measured,
-/// but does not make it fail every time, unless the host takes CPUs away every time.
-pub fn retried(what: &str, run: impl Fn() -> Result<String, Error>) {
-    let mut attempts = Attempts::default();
-    for last in [false, false, false, true] {
-        let begun = CpuTime::now();
-        let outcome = run();
-        attempts.add(&begun);
-        match outcome {
-            Ok(told) => return println!("{what}: {told}"),
-            Err(Error::CannotRunHere(why)) => return println!("skipped {what}: {why}"),
-            Err(e) if last => match attempts.excuse(what) {
-                Some(excuse) => return println!("{excuse}"),
-                None => panic!("{what}: {e}, again"),
-            },
-            Err(e) => {
-                println!("{what}: {e}; once more");
-                calm::wait(what);
-            }
-        }
-    }
+/// Makes an experiment while no other one runs.
+pub fn measured(what: &str, run: impl Fn() -> Result<String, Error>) {
+    live::test_where_offered(what, || run().into());
 }
 
 /// A folder that everybody may write to.
