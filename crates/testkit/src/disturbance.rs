@@ -53,11 +53,11 @@ impl CpuTicks {
 
 /// CPU time of this process and of its children that have been waited for.
 fn own_cpu_time() -> Duration {
-    let time = |who: libc::c_int| {
+    let time = |of: libc::c_int| {
         // SAFETY: zeros are a valid rusage, and getrusage fills it.
         let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
         // SAFETY: the pointer is to a rusage of ours.
-        unsafe { libc::getrusage(who, &mut usage) };
+        unsafe { libc::getrusage(of, &mut usage) };
         let parts = [usage.ru_utime, usage.ru_stime];
         parts
             .iter()

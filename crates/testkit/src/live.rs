@@ -191,7 +191,7 @@ fn alone() -> File {
     file
 }
 
-/// Makes a test whose `body` asserts, while no other test measures.
+/// Makes a test by a `body` that asserts, while no other test measures.
 ///
 /// # Panics
 /// As [`test`].

@@ -27,7 +27,7 @@ pub struct Report {
     /// The stacks with most wall time.
     #[serde(default)]
     pub stacks: Vec<Stack>,
-    /// Whom the processes talk to.
+    /// Peers of the processes.
     #[serde(default)]
     pub peers: Vec<Peer>,
     /// What was lost.
@@ -121,13 +121,13 @@ pub struct Lane {
     pub blocked_ns: u64,
     /// Blocked intervals by reason.
     pub blocks: BTreeMap<String, u64>,
-    /// Blocked intervals whose waker is known.
+    /// Blocked intervals with a known waker.
     pub woken: u64,
     /// Time in no interval, ns.
     pub gaps_ns: u64,
 }
 
-/// Whom a process talks to.
+/// A peer of a process.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct Peer {
     /// It asks there; otherwise it is asked there.

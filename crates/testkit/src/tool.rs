@@ -104,8 +104,8 @@ impl Tool {
         }
     }
 
-    /// The same binary, with `arguments` at each `record`: what an experiment that does not name them
-    /// finds by another way of measuring.
+    /// The binary with `arguments` added to each `record`, so that an experiment measures in another way
+    /// than its own.
     pub fn recording_with(&self, arguments: &[&str]) -> Tool {
         Tool {
             path: self.path.clone(),
@@ -397,7 +397,7 @@ impl Recorded {
         self.folded_where(view, &[])
     }
 
-    /// The same with further arguments.
+    /// [`Recorded::folded`] with further arguments.
     ///
     /// # Errors
     /// When it fails or is not what the contract has.

@@ -1,4 +1,4 @@
-//! The ladder's verdict on processes whose cause is known: a few of the scenarios, and on the lower
+//! The ladder's verdict on processes with a known cause: a few of the scenarios, and on the lower
 //! tiers those that they can answer. `cargo xtask verify --only ladder` makes all of them.
 
 use wallscope_testkit::live;

@@ -63,7 +63,7 @@ fn of_several_functions_those_that_return_are_timed() {
         return;
     };
     let pid = program.pids()[0].to_string();
-    // The program is one of C++, whose functions are probed at their ends: `fail` has none.
+    // The functions of a C++ program are probed at their ends, and `fail` has none.
     let ask = |asked: &[&str]| {
         let arguments = [&["latency"], asked, &["-p", &pid, "-d", "500ms"]].concat();
         let output = tool.run(&arguments).expect("the tool runs");

@@ -28,7 +28,7 @@ fn everywhere(backend: &str, percent: f64, places: &[(Place, &[&str])]) {
             measured(&what, || {
                 let o = attach(&tool, *place, &["--backend", backend], name)?;
                 let told = judge(&o, backend, percent)?;
-                // Whose memory may not be read has no stacks, and says so.
+                // A target has no stacks if its memory may not be read, and the domain says so.
                 let (all, whole) = blocked(&o, &o.truth.threads[0].name);
                 let expected = if *place == Place::NoMemory { 0 } else { 95 };
                 if *name == "mix" && (all == 0 || whole * 100 < all * expected) {
@@ -248,7 +248,7 @@ fn what_proc_hides_is_refused_with_the_reason() {
         return;
     };
     let folder = run::folder();
-    // Not this process: other tests' programs below it belong to the user, who may see those.
+    // Not this process: other tests' programs below it belong to the user, and the user may see those.
     let mut target = Command::new("sleep")
         .arg("120")
         .spawn()

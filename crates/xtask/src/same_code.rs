@@ -43,7 +43,7 @@ pub fn run(arguments: &[&str]) -> Outcome<bool> {
 pub struct Differences {
     /// Changed files that may hold code.
     pub compared: usize,
-    /// One line for each file whose code differs, with the first token that does.
+    /// One line for each file with different code, with the first token that differs.
     pub different: Vec<String>,
 }
 

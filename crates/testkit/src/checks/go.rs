@@ -11,8 +11,8 @@ use super::{Length, fixed_work, measure};
 
 /// Promised of user stacks, percent of sampled time.
 const WHOLE: f64 = 99.0;
-/// The same of those that wait, without eBPF: some go on while they are read, and are marked as lost. Where
-/// the way from C to Go is not found it is 76 to 94.
+/// Promised of user stacks that wait, without eBPF, percent of sampled time: some threads go on while they are
+/// read, and are marked as lost. Where the way from C to Go is not found it is 76 to 94.
 const WHOLE_OUTSIDE: f64 = 90.0;
 
 pub(super) fn go(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
@@ -52,7 +52,7 @@ fn outside_rows(
             WHOLE_OUTSIDE,
         )
         .rows;
-        // Who computes goes on while the goroutine's stack is read: a busy machine reads late.
+        // A goroutine that computes goes on while its stack is read: a busy machine reads late.
         rows.retain(|row| row.what.contains("blocked"));
         let waits = run.stacks.iter().filter(|l| l.state == "blocked");
         let waits = waits.filter(|l| l.contains("main.goWaitInC") && l.contains("c_nap"));
@@ -122,7 +122,7 @@ pub(super) fn goroutines(tool: &Tool, length: Length) -> Result<Scorecard, Error
     let seconds = format!("{}", length.seconds);
     for go in installed()? {
         let built = go.build(STRIPPED)?;
-        // The list of goroutines is the program's own: who counts the threads is another matter.
+        // The program itself lists its goroutines, so the tier that counts its threads does not matter.
         for backend in ["ebpf", "proc"] {
             let program = built.start(&["park", "--seconds", &seconds])?;
             let options = Options {

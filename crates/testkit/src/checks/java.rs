@@ -70,8 +70,7 @@ fn judge(run: &Run) -> Result<Scorecard, Error> {
     Ok(card)
 }
 
-/// Rows: whose the monitor was that `java-want` waited for, and of which class; likewise whose the
-/// lock that `java-take` did.
+/// Rows: owner and class of the monitor that `java-want` waits for, and of the lock that `java-take` waits for.
 fn owners(run: &Run) -> Result<Scorecard, Error> {
     let mut card = Scorecard::default();
     let ended = run.recorded.folded("off-wake")?;

@@ -1,4 +1,4 @@
-//! Code made at run time whose addresses are used again, named by perf maps and jitdumps.
+//! Code made at run time at addresses that are used again, named by perf maps and jitdumps.
 
 use crate::score::stacks;
 use crate::tool::Options;

@@ -59,7 +59,7 @@ impl Length {
         repeats: 16,
     };
 
-    /// Options of a recording whose shares are judged. A short run samples more finely, so that chance stays
+    /// Options of a recording for rows on shares. A short run samples more finely, so that chance stays
     /// below what is promised.
     pub fn options(self) -> Options {
         match self.is_short() {
@@ -141,7 +141,7 @@ checks! {
     Truth "userfault" why::userfault: "pages that the program brings in itself: it is not stopped for ever, and told right";
     Truth "chain" why::chain: "a lock, its holder, and what that one waited for";
     Truth "hands" why::hands: "a lock that passes through many hands while others wait for it";
-    Truth "held" why::held: "whose the locks are that nobody gave up, by the locks' own memory";
+    Truth "held" why::held: "owners of locks that are never given up, by the locks' own memory";
     Truth "crowd" shares::crowd: "busy threads that share one CPU";
     Truth "throttled" shares::throttled: "a CPU quota";
     Truth "micro" shares::micro: "very many short blocks against one long one";
@@ -151,10 +151,10 @@ checks! {
     Truth "inject-lock" shares::inject_lock: "a delay by a lock is found where it was put";
     Truth "lengths" lengths::lengths: "how long single waits are: 50 × 2 ms is not 1 × 100 ms";
     Truth "plugins" shares::plugins: "two libraries by turns at the same addresses, with and without eBPF";
-    Truth "intervals" intervals::intervals: "the timeline's intervals against the ledger, and who ended waits";
+    Truth "intervals" intervals::intervals: "the timeline's intervals against the ledger, and the wakers";
     Truth "events" events::events: "stacks at page faults, system calls and switches, by function and thread";
-    Truth "upstream" idle::upstream: "waiting for work is idle, waiting for an answer is not, and whose";
-    Truth "aside" idle::aside: "whoever waits for an answer is not idle, whichever thread asked";
+    Truth "upstream" idle::upstream: "waiting for work is idle, waiting for an answer is not; the peer that answers";
+    Truth "aside" idle::aside: "a thread that waits for an answer is not idle, whichever thread asked";
     Truth "long-ago" idle::long_ago: "a request from before the recording keeps only those busy that may wait for it";
     Truth "spin" idle::spin: "threads that spin are suspected to";
     Truth "short" lives::short: "threads that live a millisecond";
@@ -172,7 +172,7 @@ checks! {
     Truth "interrupt" stacks::by_interrupt: "stacks that threads read in an interrupt, as before Linux 6.18";
     Truth "bare" shares::bare: "code without unwind information: ledger, shares, whole stacks";
     Truth "python" python::python: "Python functions, stacks and the GIL, on each interpreter found";
-    Truth "gil" python::gil: "who had Python's lock while others waited, and what it ran";
+    Truth "gil" python::gil: "the holder of Python's lock while others waited, and the function it ran";
     Truth "asyncio" asyncio::asyncio: "what asyncio's tasks await and how long, on each interpreter found";
     Truth "virtual-threads" virtual_threads::virtual_threads: "what Java's virtual threads wait for and how long, and their stacks, from JDK 21 on";
     Truth "java" java::java: "Java methods and stacks, interpreted and compiled, on each VM found";

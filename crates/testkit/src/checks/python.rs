@@ -96,7 +96,7 @@ fn from_outside(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
             let program = interpreter.start(&["mix", "--seconds", &seconds])?;
             let run = measure(program, tool, &running)?;
             let mut judged = running_functions(&run);
-            // Who is on a CPU for moments only is hardly ever met by a look.
+            // A poll hardly ever meets a thread that is on a CPU for moments only.
             let often = |what: &str| way == "by perf events" || what.contains("py-count");
             judged.rows.retain(|row| often(&row.what));
             for mut row in judged.rows {
@@ -201,7 +201,7 @@ fn judge(run: &Run) -> Result<Scorecard, Error> {
     Ok(card)
 }
 
-/// Who had the interpreter's lock while others waited for it.
+/// Holders of the interpreter's lock while others waited for it.
 pub(super) fn gil(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let mut card = Scorecard::default();
     let seconds = length.text();
@@ -251,13 +251,13 @@ fn holders(run: &Run) -> Result<Scorecard, Error> {
     card.near(
         "GIL waits for py-grip, of the truth",
         100.0,
-        100.0 * held(&|who, _| who == "py-grip") / gripped,
+        100.0 * held(&|holder, _| holder == "py-grip") / gripped,
         15.0,
         "%",
     );
     // What is left has no function: there they waited for a CPU.
-    let hogs = held(&|who, what| who.starts_with("py-hog-") && !what.is_empty());
-    let known = held(&|who, what| who.starts_with("py-hog-") && what == "py_hog");
+    let hogs = held(&|holder, ran| holder.starts_with("py-hog-") && !ran.is_empty());
+    let known = held(&|holder, ran| holder.starts_with("py-hog-") && ran == "py_hog");
     card.at_least(
         "GIL held in py_hog, of py-hog's functions",
         100.0 * known / hogs,

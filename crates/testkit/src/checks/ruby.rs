@@ -58,7 +58,7 @@ pub(super) fn ruby(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     Ok(card)
 }
 
-/// Threads that wait for nothing but Ruby's lock, and who has it then.
+/// Threads that wait for nothing but Ruby's lock, and the lock's holders.
 fn lock(run: &Run) -> Result<Scorecard, Error> {
     let mut card = Scorecard::default();
     let counting = run.truth.threads.iter();

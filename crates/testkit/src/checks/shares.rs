@@ -162,7 +162,7 @@ pub(super) fn convoy(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     Ok(card)
 }
 
-/// Programs whose code nothing describes: stacks are as whole, and as right.
+/// Programs without unwind information: their stacks are as whole and as right as those of others.
 pub(super) fn bare(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let mut card = Scorecard::default();
     for name in ["mix", "convoy"] {

@@ -78,7 +78,7 @@ pub(super) fn virtual_threads(tool: &Tool, length: Length) -> Result<Scorecard, 
     Ok(card)
 }
 
-/// `pins`: who waits in `synchronized` holds its carrier, whose stack is not read.
+/// `pins`: a virtual thread that waits in `synchronized` holds its carrier; the carrier's stack is not read.
 fn judge(run: &Run, pins: bool) -> Result<Scorecard, Error> {
     let mut card = Scorecard::default();
     let report = run.recorded.json(&["report"])?;

@@ -31,7 +31,7 @@ pub enum Play {
     Trouble(&'static str),
     /// A case of `trouble.py`, where there is a Python: the victim alone.
     Script(&'static str),
-    /// The same, of a program that must be installed: its name, and the case.
+    /// A case of `trouble.py` that needs an installed program: the program's name, and the case.
     Program(&'static str, &'static str),
 }
 

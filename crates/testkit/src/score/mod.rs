@@ -11,7 +11,7 @@ use std::fmt;
 /// One comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// What was compared; in parentheses, whose in this run: a thread, a version, a cause.
+    /// The comparison; in parentheses, its subject in this run: a thread, a version, a cause.
     pub what: String,
     /// What the program, or arithmetic, says.
     pub truth: String,

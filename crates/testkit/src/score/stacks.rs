@@ -1,7 +1,7 @@
 //! Are the stacks whole, and are the whole ones true?
 //!
 //! A stack is *wrong but complete* when it claims to have reached its root and that root is not
-//! the thread's, or when it holds a function whose stack the program wrote down by glibc's
+//! the thread's, or when it holds a function for which the program wrote the stack down by glibc's
 //! `backtrace()` and the frames above that function are not those. Frames of the C library, and
 //! others that the dynamic symbol table does not name, are compared by number and, where wallscope
 //! does not name them either, by module and place.
@@ -24,7 +24,7 @@ const ROOTS: &[&str] = &[
     "__start_context",
 ];
 
-/// Rows: the share of sampled time whose user stack reached the root, by state, over threads for
+/// Rows: the share of sampled time with a user stack that reached the root, by state, over threads for
 /// which `keep` holds, and the share of all time that no sample fell into.
 pub fn whole(lines: &[Line], keep: impl Fn(&str) -> bool, limit_percent: f64) -> Scorecard {
     let mut card = Scorecard::default();

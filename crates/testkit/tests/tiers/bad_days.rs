@@ -189,7 +189,7 @@ fn a_setuid_command_is_measured_to_its_end() {
                     "{residue} ns of {wall} have no state"
                 )));
             }
-            // Not what started it is called, whose child it was first.
+            // The thread has the command's name, and not that of the process that started it.
             let name = &report["threads"][0]["name"];
             if name != "sleep" {
                 return Err(Error::Output(format!("its thread is called {name}")));

@@ -1,5 +1,5 @@
 //! What the tiers without eBPF have learnt from it: requests in flight, stacks at events; and what the
-//! perf tier costs those who switch all the time.
+//! perf tier costs threads that switch all the time.
 
 use std::{collections::BTreeMap, ffi::OsString, path::Path};
 

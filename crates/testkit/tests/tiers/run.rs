@@ -146,7 +146,7 @@ pub fn record_of(
     record_into(tool, place, own, name, None, arguments)
 }
 
-/// The same, and the recording is kept as `keep`.
+/// [`record_of`], with the recording kept as `keep`.
 pub fn record_into(
     tool: &Tool,
     place: Place,
@@ -174,7 +174,7 @@ pub fn record_into(
     read(tool, &file, truth, said)
 }
 
-/// The same of a program of the same user.
+/// [`record_of`] for a program of the same user.
 pub fn record(
     tool: &Tool,
     place: Place,
@@ -184,7 +184,7 @@ pub fn record(
     record_of(tool, place, true, name, arguments)
 }
 
-/// The same by process id, with `more` arguments.
+/// [`record`] by process id, with `more` arguments.
 pub fn attach(tool: &Tool, place: Place, more: &[&str], name: &str) -> Result<Outcome, Error> {
     record(tool, place, name, |pid| {
         let mut arguments: Vec<OsString> = more.iter().map(Into::into).collect();
@@ -198,7 +198,7 @@ pub fn launch(tool: &Tool, more: &[&str], enter: impl Fn(&mut Command)) -> Resul
     launch_by(Command::new(tool.path()), tool, more, enter)
 }
 
-/// The same at the end of another command line.
+/// [`launch`] at the end of another command line.
 pub fn launch_through(tool: &Tool, before: &[String], more: &[&str]) -> Result<Outcome, Error> {
     let mut command = Command::new(&before[0]);
     command.args(&before[1..]).arg(tool.path());
@@ -273,7 +273,7 @@ pub fn judge(o: &Outcome, backend: &str, percent: f64) -> Result<String, Error> 
     ))
 }
 
-/// A thread's blocked time, and the part of it whose stack reached its root, ns.
+/// A thread's blocked time, and the part of it with a stack that reached its root, ns.
 pub fn blocked(o: &Outcome, thread: &str) -> (u64, u64) {
     let lines = o
         .stacks

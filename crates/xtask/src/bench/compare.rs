@@ -34,7 +34,7 @@ pub struct Comparison {
 /// How the workload did under one tool.
 #[derive(Clone, Debug)]
 pub struct Standing {
-    /// Who measured.
+    /// The tool.
     pub peer: String,
     /// The figure, median of the rounds.
     pub figure: f64,
@@ -60,7 +60,7 @@ pub(super) fn cost_percent(report: &Report) -> f64 {
     100.0 * (report.cost.bpf_ns + report.cost.own_cpu_ns) as f64 / window
 }
 
-/// Programs that compute without end: name, what is compared, how to start them, and whom to compare with.
+/// Programs that compute without end: name, compared figure, start, and the tools to compare with.
 fn computing(tool: &Tool, effort: Effort) -> Vec<Result<Steady, String>> {
     // A unit of the C program is about a nanosecond; `ns`: of one there.
     let piece = |ns: u64| (PIECE.as_nanos() as u64 / ns).to_string();
@@ -123,7 +123,7 @@ fn computing(tool: &Tool, effort: Effort) -> Vec<Result<Steady, String>> {
         .collect()
 }
 
-/// wallscope as it is and by interrupts, and whoever else can run here.
+/// wallscope as it is and by interrupts, and the other tools that can run here.
 fn measured(tool: &Tool, others: Vec<Option<Peer>>) -> Vec<Peer> {
     let own = [&[][..], &["--off-cpu-stacks", "interrupt"]].map(|more| Peer::wallscope(tool, more));
     own.into_iter()

@@ -1,7 +1,7 @@
-//! wallscope's own figures: how long one waits for it, and what it holds in memory.
+//! wallscope's own figures: the delays that its user sees, and its memory.
 //!
-//! Delays and memory depend on the target's code: an ordinary program (a few libraries) and a
-//! compiler whose one library is some 150 MB are measured. The compiler waits for its source on
+//! Delays and memory depend on the target's code: an ordinary program (a few libraries) and a compiler with a
+//! library of some 150 MB are measured. The compiler waits for its source on
 //! standard input, so it can be recorded from before its work to its end.
 
 use std::fmt;
@@ -19,9 +19,9 @@ use crate::{Outcome, installed, median};
 /// One figure.
 #[derive(Clone, Debug)]
 pub struct Figure {
-    /// For those who look it up.
+    /// Key of the figure in the table of promises.
     pub key: &'static str,
-    /// What it is.
+    /// The figure in words.
     pub what: &'static str,
     /// The figure, in `unit`.
     pub value: f64,

@@ -62,7 +62,7 @@ fn groups(card: &Scorecard) -> Vec<Vec<&Estimate>> {
     groups
 }
 
-/// Adds the row on the mean error of `rows`, whose errors are taken to be independent.
+/// Adds the row on the mean error of `rows`. Their errors are taken to be independent.
 fn row(card: &mut Scorecard, what: String, rows: &[&Estimate]) {
     let n = rows.len() as f64;
     let sum = |f: &dyn Fn(&Estimate) -> f64| rows.iter().map(|r| f(r)).sum::<f64>();

@@ -61,7 +61,7 @@ enum Take {
 }
 
 enum How {
-    /// The worst of the rows whose name begins with one of these, over all experiments.
+    /// The worst of the rows with a name that begins with one of these, over all experiments.
     Rows(&'static [&'static str], Take),
     /// Every row of every experiment, by its own limit.
     AllRows,
@@ -358,7 +358,7 @@ pub const PROMISES: &[Promise] = &[
     ),
 ];
 
-/// Who measures, by the benchmark's names.
+/// Tools that measure, by the benchmark's names.
 const EBPF: &str = "wallscope";
 const PERF: &str = "wallscope --backend perf";
 const PROC: &str = "wallscope --backend proc";
@@ -454,11 +454,11 @@ impl Promise {
                     )
                 })
             }
-            How::Slowdown(workload, who, most) => ratio(measured, workload, who, |ratio| {
+            How::Slowdown(workload, tool, most) => ratio(measured, workload, tool, |ratio| {
                 let percent = 100.0 * (ratio - 1.0);
                 (format!("{percent:.2} %"), percent <= *most)
             }),
-            How::Ratio(workload, who, most) => ratio(measured, workload, who, |ratio| {
+            How::Ratio(workload, tool, most) => ratio(measured, workload, tool, |ratio| {
                 (format!("{ratio:.3} ×"), ratio <= *most)
             }),
             How::Cost(workload, most) => {
@@ -486,10 +486,10 @@ fn not_measured() -> (String, bool) {
 fn ratio(
     measured: &Measured,
     workload: &str,
-    who: &str,
+    tool: &str,
     tell: impl Fn(f64) -> (String, bool),
 ) -> (String, bool) {
-    let standing = measured.standing(workload, who);
+    let standing = measured.standing(workload, tool);
     standing.map_or(not_measured(), |standing| tell(standing.ratio))
 }
 
