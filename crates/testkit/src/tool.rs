@@ -18,7 +18,7 @@ pub struct Tool {
     recording: Vec<String>,
 }
 
-/// How to record.
+/// Options of a recording.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// `-F`, Hz.
@@ -28,7 +28,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Samples at `hz`, everything else as the tool has it.
+    /// Samples at `hz`, and the tool's defaults.
     pub fn at(hz: u32) -> Options {
         Options {
             hz,
@@ -43,7 +43,7 @@ impl Options {
     }
 }
 
-/// How long the tool took for what.
+/// Delays of the tool.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Took {
     /// From its start to the line that says `recording`.
@@ -57,7 +57,7 @@ pub struct Took {
 pub struct Recorded {
     tool: Tool,
     folder: tempfile::TempDir,
-    /// How long things took.
+    /// Delays of the tool.
     pub took: Took,
 }
 
@@ -74,9 +74,9 @@ pub struct Recorder {
 /// A truth program, recorded from before its release to after its truth.
 #[derive(Debug)]
 pub struct Run {
-    /// What the program says.
+    /// The program's own account.
     pub truth: Truth,
-    /// What wallscope says.
+    /// Wallscope's report.
     pub report: report::Report,
     /// Every stack of the wall view, with thread and state.
     pub stacks: Vec<folded::Line>,
@@ -86,17 +86,16 @@ pub struct Run {
 
 const LIVE_LIMIT: Duration = Duration::from_secs(60);
 
-/// Holds what the tool said on standard error to have been no panic of its own: that is never the
-/// machine's doing, so no test tries it once more, and neither does the script that runs them all.
+/// Checks that the tool's standard error shows no panic.
 ///
 /// # Panics
-/// The tool did.
+/// The tool panicked.
 pub fn no_panic(said: &str) {
     assert!(!said.contains("panicked at"), "wallscope panicked: {said}");
 }
 
 impl Tool {
-    /// The binary at `path`, whatever it is.
+    /// Any binary at `path`.
     pub fn at(path: impl Into<PathBuf>) -> Tool {
         Tool {
             path: path.into(),
@@ -148,7 +147,7 @@ impl Tool {
         Ok(Tool::at(path))
     }
 
-    /// Where the binary is.
+    /// Path of the binary.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -168,7 +167,7 @@ impl Tool {
     /// Starts `record -p PIDS` and returns when it is live.
     ///
     /// # Errors
-    /// [`Error::CannotRunHere`] where it exits with 3; otherwise what it said.
+    /// [`Error::CannotRunHere`] where it exits with 3; otherwise its standard error.
     pub fn attach(&self, pids: &[u32], options: &Options) -> Result<Recorder, Error> {
         let list: Vec<String> = pids.iter().map(u32::to_string).collect();
         self.record(&["-p", &list.join(",")], options)
@@ -214,7 +213,7 @@ impl Tool {
     /// Starts a truth program, records it whole, and reads the recording.
     ///
     /// # Errors
-    /// Whatever keeps the experiment from being made.
+    /// The reason why the experiment cannot be made.
     pub fn measure(&self, name: &str, flags: &[&str], options: &Options) -> Result<Run, Error> {
         let mut program = Program::start(name, flags)?;
         let recorder = self.attach(program.pids(), options)?;
@@ -380,7 +379,7 @@ impl Recorded {
         Ok(report)
     }
 
-    /// What a verb says with `--json`.
+    /// Output of a verb with `--json`.
     ///
     /// # Errors
     /// When it fails or prints something else.

@@ -38,7 +38,7 @@ pub fn run(arguments: &[&str]) -> Outcome<bool> {
     Ok(found.different.is_empty())
 }
 
-/// What a comparison came to.
+/// Result of a comparison.
 #[derive(Debug, Default)]
 pub struct Differences {
     /// Changed files that may hold code.

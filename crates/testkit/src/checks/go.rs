@@ -1,8 +1,7 @@
 //! Go: functions and stacks, of a program with everything in it and of one as it is shipped.
 
 use crate::go::{Build, GoProgram, PLAIN, STRIPPED, WITH_C, installed};
-use crate::score::share;
-use crate::score::stacks;
+use crate::score::{Estimate, chance, share, stacks};
 use crate::tool::{Options, Run};
 use crate::{Error, Scorecard, Tool};
 
@@ -36,7 +35,7 @@ pub(super) fn go(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     Ok(card)
 }
 
-/// What is promised without eBPF, of the program with C in it.
+/// Rows on the program with C in it, without eBPF.
 fn outside_rows(
     tool: &Tool,
     built: &GoProgram,
@@ -107,7 +106,7 @@ fn judge(run: &Run, build: Build) -> Scorecard {
     card
 }
 
-/// What each goroutine of the program waits for, by the function it waits in.
+/// Functions in which goroutines of the program wait, and the reason of each one's waits.
 const WAITS: &[(&str, &str)] = &[
     ("main.parkReceive", "channel"),
     ("main.parkSend", "channel"),
@@ -169,16 +168,15 @@ fn waits(run: &Run) -> Result<Scorecard, Error> {
                 0.0
             };
         }
-        // By chance, three standard deviations of so many looks; and the time of two looks: one at each edge.
         let share = waited / existed;
-        let chance = 300.0 * (share * (1.0 - share) / looks).sqrt();
-        card.near(
-            format!("{function} waits, of its time"),
-            100.0 * share,
-            100.0 * all / existed,
-            chance.max(1.5) + 200.0 / looks,
-            "%",
-        );
+        let estimate = Estimate {
+            truth: 100.0 * share,
+            measured: 100.0 * all / existed,
+            promise: share::MANAGED,
+            chance: chance::polled(share, looks),
+            tier: run.report.domain.backend.clone(),
+        };
+        card.estimate(format!("{function} waits, of its time"), estimate);
         let right = 100.0 * right / all;
         card.at_least(format!("{reason} of that"), right, 80.0, "%");
     }

@@ -21,10 +21,7 @@ pub(super) fn jit(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let mut card = Scorecard::default();
     let seconds = format!("{}", length.seconds);
     for (form, backend, phase) in WAYS {
-        let options = Options {
-            more: vec!["--backend".into(), (*backend).into()],
-            ..Options::at(if *backend == "ebpf" { 499 } else { 99 })
-        };
+        let options = Options::at(997).with(&["--max-overhead", "25", "--backend", backend]);
         let flags = ["--seconds", &seconds, "--form", form, "--phase-us", phase];
         let run = tool.measure("jit", &flags, &options)?;
         let way = format!("{form}, {backend}");

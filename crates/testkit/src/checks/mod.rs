@@ -1,5 +1,5 @@
-//! Whole experiments: a truth program, recorded by the real binary, read, and scored. One table
-//! row each; the live tests run them short, the full verification long.
+//! Whole experiments: each records a truth program with the real binary, reads the recording and scores it. An
+//! experiment is one row of [`ALL`]. The live tests run it short, the full verification long.
 
 mod asyncio;
 mod calls;
@@ -29,21 +29,21 @@ use std::time::Duration;
 use crate::tool::{Options, Run};
 use crate::{Error, Program, Scorecard, Tool};
 
-/// How long a program of managed code may take for its work.
+/// Time limit for the work of a program of managed code.
 const LIMIT: Duration = Duration::from_secs(120);
-/// Fixed work is made so often, with and without a recording, at least and at most.
+/// Lowest and highest number of rounds of fixed work, each with and without a recording.
 const ROUNDS: [u32; 2] = [3, 8];
 
 /// Stacks of waits four times as often as by default, and no lower rate where stacks cost more than 1 % of a
 /// CPU, as they do on a busy machine.
 const FINE: &[&str] = &["--off-cpu-period", "250us", "--max-overhead", "25"];
 
-/// How long and how often.
+/// Length and number of recordings.
 #[derive(Clone, Copy, Debug)]
 pub struct Length {
-    /// Of one recording, s.
+    /// Length of one recording, s.
     pub seconds: f64,
-    /// Of experiments that need several recordings.
+    /// Number of recordings where an experiment needs several.
     pub repeats: u32,
 }
 
@@ -88,17 +88,17 @@ impl Length {
     }
 }
 
-/// What an experiment's outcome depends on.
+/// Influences on an experiment's outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// On wallscope alone: fit for a test on a busy machine.
+    /// Wallscope alone: fit for a test on a busy machine.
     Truth,
-    /// On wallscope and on what else runs here, which takes the time that is to be seen: for the full
-    /// verification on a quiet machine.
+    /// Wallscope, and other programs that take CPU time from the measured one: for the full verification on a
+    /// quiet machine.
     Quiet,
-    /// On how fast this machine is and what else runs on it: for a quiet one.
+    /// The machine's speed and other programs: for a quiet machine.
     Timing,
-    /// On what else runs on this machine, and it takes long: the tests make a part of it.
+    /// Other programs, and it takes long: the tests make a part of it.
     Verdict,
 }
 
@@ -107,9 +107,9 @@ pub enum Kind {
 pub struct Check {
     /// Its name.
     pub name: &'static str,
-    /// What it asks.
+    /// Its question.
     pub about: &'static str,
-    /// What its outcome depends on.
+    /// Influences on its outcome.
     pub kind: Kind,
     /// Makes it. An error means that it could not be made.
     pub run: fn(&Tool, Length) -> Result<Scorecard, Error>,
@@ -205,8 +205,8 @@ fn measure(mut program: Program, tool: &Tool, options: &Options) -> Result<Run, 
     Run::read(truth, recorded)
 }
 
-/// Rows: what recording at 99 Hz adds to a fixed amount of computing, which `start` starts, and how
-/// long attaching takes. `what`: the runtime.
+/// Rows: slowdown of a fixed amount of computing by a recording at 99 Hz, and the delay until it is attached.
+/// `start` starts the program, `what` is the runtime.
 fn fixed_work(
     what: &str,
     tool: &Tool,

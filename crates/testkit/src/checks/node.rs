@@ -11,7 +11,7 @@ use super::{Length, fixed_work, measure};
 
 /// Promised of user stacks, percent of sampled time.
 const WHOLE: f64 = 99.0;
-/// The same without eBPF, where the rest of deep stacks is read a moment later.
+/// Promised of user stacks without eBPF, percent of sampled time: the rest of deep stacks is read a moment later.
 const WHOLE_OUTSIDE: f64 = 95.0;
 
 /// How Node.js is started, and how often its program warms up.

@@ -16,17 +16,21 @@ use super::{Length, fixed_work, measure};
 const WHOLE: f64 = 99.0;
 
 pub(super) fn python(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
-    let mut card = by_ebpf(tool, length)?;
+    let mut card = by_ebpf(tool, length, interpreters()?)?;
     card.rows.extend(from_outside(tool, length)?.rows);
     Ok(card)
 }
 
 /// Frames that a program in the kernel reads at the moment of the sample, on every interpreter.
-pub(super) fn by_ebpf(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+fn by_ebpf(
+    tool: &Tool,
+    length: Length,
+    interpreters: Vec<Interpreter>,
+) -> Result<Scorecard, Error> {
     let mut card = Scorecard::default();
     let (options, seconds) = length.managed();
     let seconds = seconds.to_string();
-    for interpreter in interpreters()? {
+    for interpreter in &interpreters {
         let program = interpreter.start(&["mix", "--seconds", &seconds])?;
         let run = measure(program, tool, &options)?;
         for mut row in judge(&run)?.rows {
@@ -34,8 +38,8 @@ pub(super) fn by_ebpf(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
             card.rows.push(row);
         }
     }
-    let with_trampolines = interpreters()?.into_iter().filter(|i| i.minor() >= 12);
-    if let Some(interpreter) = with_trampolines.max_by_key(Interpreter::minor) {
+    let with_trampolines = interpreters.iter().filter(|i| i.minor() >= 12);
+    if let Some(interpreter) = with_trampolines.max_by_key(|i| i.minor()) {
         let program = interpreter.start_with_trampolines(&["mix", "--seconds", &seconds])?;
         let run = measure(program, tool, &options)?;
         // The interpreter wrote it, and leaves it; where it did not, there is nothing to remove.
@@ -51,6 +55,17 @@ pub(super) fn by_ebpf(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
         }
     }
     Ok(card)
+}
+
+/// Rows of [`python`] by eBPF; in a short run on the oldest and the newest interpreter only, which differ most in
+/// how they keep frames.
+pub(super) fn ends_by_ebpf(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+    let mut all = interpreters()?;
+    if length.is_short() && all.len() > 2 {
+        all.sort_by_key(Interpreter::minor);
+        all.drain(1..all.len() - 1);
+    }
+    by_ebpf(tool, length, all)
 }
 
 /// Frames that are read from outside, a little later.

@@ -100,7 +100,7 @@ pub(super) fn plugins(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let seconds = length.text();
     let mut card = Scorecard::default();
     for backend in ["ebpf", "perf"] {
-        let options = Options::at(499).with(&["--backend", backend]);
+        let options = Options::at(997).with(&["--max-overhead", "25", "--backend", backend]);
         let run = tool.measure("plugins", &["--seconds", &seconds], &options)?;
         card.at_least(
             format!("{backend}: both at one address"),
@@ -119,9 +119,9 @@ pub(super) fn plugins(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
 const COVER_RECORDINGS: usize = 16;
 
 pub(super) fn cover(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
-    // As many samples in half the time.
+    // As many samples in a third of the time.
     let (seconds, hz) = match length.is_short() {
-        true => (1.5, 199),
+        true => (1.0, 299),
         false => (length.seconds, 99),
     };
     let seconds = format!("{seconds}");

@@ -65,7 +65,7 @@ pub(super) fn by_interrupt(tool: &Tool, length: Length) -> Result<Scorecard, Err
         ("mix", shares::mix as fn(&Tool, Length) -> _),
         ("odd", odd),
         ("upstream", idle::upstream),
-        ("python", python::by_ebpf),
+        ("python", python::ends_by_ebpf),
         ("java", java::java),
     ] {
         match run(&tool, length) {

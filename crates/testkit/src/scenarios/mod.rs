@@ -1,8 +1,8 @@
-//! Processes with one known trouble each, and healthy ones: does the ladder's verdict name the true
-//! cause?
+//! Processes with one known trouble each, and healthy ones, for the ladder's verdict: it has to name the true
+//! cause.
 //!
-//! The table ([`ALL`]) states what is wrong with each process as its program was written, never as
-//! wallscope sees it. The scorer compares state, reason and function of the verdict, and a few
+//! The table ([`ALL`]) states the trouble of each process from its program's source, never from wallscope's
+//! output. The scorer compares state, reason and function of the verdict, and a few
 //! words that it has to hold. Other programs of the machine are part of what is judged: a verdict
 //! that says truly that they use the CPUs is wrong here, and `live` makes the scenario again only if it
 //! measured them too.
@@ -22,7 +22,7 @@ use crate::{Error, Program, Scorecard, Tool, program, python};
 
 pub use table::ALL;
 
-/// What plays the process.
+/// Program of a scenario.
 #[derive(Clone, Copy, Debug)]
 pub enum Play {
     /// A truth program, with its flags: all its processes.
@@ -35,12 +35,12 @@ pub enum Play {
     Program(&'static str, &'static str),
 }
 
-/// What the verdict has to be.
+/// The right verdict.
 #[derive(Clone, Copy, Debug)]
 pub struct Right {
     /// Whether something is wrong.
     pub bottleneck: bool,
-    /// The state that the time is spent in: one of these; empty: any, or none.
+    /// State of the time: one of these; empty: any, or none.
     pub states: &'static [&'static str],
     /// Its reason: one of these; empty: any.
     pub reasons: &'static [&'static str],
@@ -50,21 +50,21 @@ pub struct Right {
     pub words: &'static [&'static str],
 }
 
-/// A process, and what is wrong with it.
+/// A process and its trouble.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario {
     /// Its name.
     pub name: &'static str,
-    /// What is wrong with it, in words.
+    /// Its trouble in words.
     pub about: &'static str,
-    /// What plays it.
+    /// Its program.
     pub play: Play,
-    /// What the verdict has to be.
+    /// The right verdict.
     pub right: Right,
     /// Whether it is one of the few that every test run makes.
     pub short: bool,
-    /// The backends without kernel programs that can answer it: what it waits for, or that it
-    /// computes; the words, and with the proc backend where it computes, are beyond them.
+    /// Backends without kernel programs that can answer it: the reason of the wait, or that it computes. Words,
+    /// and with the proc backend the function that computes, are beyond them.
     pub lower: &'static [&'static str],
 }
 
@@ -83,10 +83,10 @@ pub fn attempt(tool: &Tool, s: &Scenario, backend: Option<&str>, folder: &Path) 
     )
 }
 
-/// How often each scenario is made, at most.
+/// Limit of attempts per scenario in a full run.
 const TIMES: u32 = 5;
 /// Makes every scenario several times, on the best tier, and once on the lower ones where they can
-/// answer it. What is wrong is printed as it comes.
+/// answer it. Prints each wrong verdict at once.
 ///
 /// # Errors
 /// Never: a scenario that cannot be made is a verdict that is not right, or is left out.
@@ -217,7 +217,7 @@ fn script(case: &str, seconds: &str, folder: &str) -> Result<Program, Error> {
 }
 
 impl Right {
-    /// What of it can be asked of a backend.
+    /// The part of it that a backend can answer.
     fn on(self, backend: Option<&str>) -> Right {
         let Some(backend) = backend else { return self };
         let blocked = self.states.contains(&"blocked");
@@ -233,7 +233,7 @@ impl Right {
         }
     }
 
-    /// What is wrong with a verdict; empty: nothing.
+    /// Differences of a verdict from the right one; empty: none.
     fn wrong(&self, verdict: &Value) -> String {
         let one_of = |all: &[&str], fits: &dyn Fn(&str) -> bool| {
             all.is_empty() || all.iter().any(|one| fits(one))

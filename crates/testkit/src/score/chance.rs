@@ -87,6 +87,21 @@ pub fn binomial(p: f64, samples: f64) -> f64 {
     }])
 }
 
+/// Returns the distance, in percentage points, that a share `p` (0..=1) of a task's time stays within if `polls`
+/// read the runtime's list of tasks: [`binomial`], and the time of one poll at each edge of the task's life.
+pub fn polled(p: f64, polls: f64) -> f64 {
+    binomial(p, polls) + 2.0 * 100.0 / polls
+}
+
+/// Returns what the mean absolute error of polled shares stays below, beside the promise. `shares` are the true
+/// ones, 0..=1. An error by chance alone has the mean 0.8 and the standard deviation 0.6 of its standard error.
+pub fn mean_of_polled(shares: &[f64], polls: f64) -> f64 {
+    let n = shares.len() as f64;
+    let errors = shares.iter().map(|p| (p * (1.0 - p) / polls).sqrt());
+    let mean = errors.sum::<f64>() / n;
+    100.0 * (0.8 + 0.6 * QUANTILE / n.sqrt()) * mean + 2.0 * 100.0 / polls
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,6 +157,16 @@ mod tests {
         let one = points(&[part(5e9)]);
         let both = points(&[part(5e9), part(5e9)]);
         assert!((both - one / 2f64.sqrt()).abs() < 1e-6, "{one} {both}");
+    }
+
+    #[test]
+    fn polls_add_their_edges_and_a_mean_of_many_errors_is_surer_than_one() {
+        assert!((polled(0.5, 400.0) - binomial(0.5, 400.0) - 0.5).abs() < 1e-9);
+        let (one, many) = (
+            mean_of_polled(&[0.5], 400.0),
+            mean_of_polled(&[0.5; 16], 400.0),
+        );
+        assert!(many < 0.5 * one && many > 0.8 * 2.5, "{one} {many}");
     }
 
     /// Shares of a program with random stretches, sampled at a jittered distance, stay within the limit; their

@@ -1,5 +1,5 @@
-//! Compares what wallscope says with what a program knows about itself. Every comparison is one
-//! row: what, truth, measured, limit, passed or not.
+//! Compares wallscope's figures with a program's own. Every comparison is one row: name, truth, measured
+//! figure, limit, passed or not.
 
 pub mod chance;
 pub mod ledger;
@@ -13,13 +13,13 @@ use std::fmt;
 pub struct Row {
     /// The comparison; in parentheses, its subject in this run: a thread, a version, a cause.
     pub what: String,
-    /// What the program, or arithmetic, says.
+    /// The figure of the program, or of arithmetic.
     pub truth: String,
-    /// What wallscope says.
+    /// Wallscope's figure.
     pub measured: String,
-    /// What would still do.
+    /// The limit.
     pub limit: String,
-    /// Whether it does.
+    /// Whether the measured figure is within the limit.
     pub pass: bool,
     /// The figures behind the row, if sampling estimates them.
     pub estimate: Option<Estimate>,
@@ -53,7 +53,7 @@ impl Estimate {
 }
 
 impl Row {
-    /// What was compared, whosever it is: the same each time that the experiment is made.
+    /// The comparison without its subject: equal each time that the experiment is made.
     pub fn question(&self) -> String {
         let mut depth = 0u32;
         let mut asked = String::new();
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_asks_the_same_whosever_it_is() {
+    fn a_row_asks_the_same_for_every_subject() {
         let mut card = Scorecard::default();
         card.at_most("residue, worst thread (mix-0 17)", 0.0, 1.0, "ppm");
         card.at_most("on-cpu py_count (3.8) of it", 0.0, 1.0, "%");

@@ -1,4 +1,4 @@
-//! Shares of named functions, by view, against what the functions measured about themselves.
+//! Shares of named functions, by view, against the functions' own measurements.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ pub fn in_view(view: &str, state: &str) -> bool {
     }
 }
 
-/// What a function's time in a view should be, ns.
+/// A function's true time in a view, ns.
 pub fn expected_ns(function: &FunctionTruth, view: &str) -> u64 {
     match view {
         "on-cpu" => function.on_cpu_ns,
@@ -176,7 +176,7 @@ impl Evidence<'_> {
     }
 }
 
-/// What each function's time in `view` should be, ns.
+/// Each function's true time in `view`, ns.
 fn expected<'t>(truth: &'t Truth, view: &str) -> BTreeMap<&'t str, u64> {
     let mut expected: BTreeMap<&str, u64> = BTreeMap::new();
     for function in &truth.functions {
@@ -234,7 +234,7 @@ pub fn sums(report: &Report, lines: &[Line], truth: &Truth) -> Scorecard {
     card
 }
 
-/// How often the printed interval of a function's total holds the truth: `(held, cases)`. A
+/// Number of functions with a printed interval that holds the truth, and number of all: `(held, cases)`. A
 /// function without an interval counts as a case that does not hold.
 pub fn covered(report: &Report, truth: &Truth, view: &str) -> (usize, usize) {
     let expected = expected(truth, view);

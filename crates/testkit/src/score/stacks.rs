@@ -1,4 +1,4 @@
-//! Are the stacks whole, and are the whole ones true?
+//! Rows on stacks: whether they are whole, and whether whole ones are true.
 //!
 //! A stack is *wrong but complete* when it claims to have reached its root and that root is not
 //! the thread's, or when it holds a function for which the program wrote the stack down by glibc's
@@ -93,7 +93,7 @@ fn plain(name: &str) -> &str {
     name.strip_suffix(".cold").unwrap_or(name)
 }
 
-/// Why a line cannot be true, given the stacks that the program wrote down; `None`: it can.
+/// The contradiction between a line and the stacks that the program wrote down; `None`: there is none.
 fn contradiction(line: &Line, chains: &[&ChainTruth]) -> Option<String> {
     let names = line.user_names();
     for chain in chains {

@@ -4,6 +4,7 @@
 use std::{collections::BTreeMap, ffi::OsString, path::Path};
 
 use serde_json::Value;
+use wallscope_testkit::score::{chance, share};
 use wallscope_testkit::{Error, Tool};
 
 use crate::{
@@ -110,13 +111,16 @@ fn what_may_not_be_sampled_is_told_as_such() {
 const FAULTS: &str = "page-faults";
 const WRITES: &str = "syscalls:sys_enter_write";
 
-/// Hits of the program's thread, and by function.
-fn hits(
-    tool: &Tool,
-    file: &Path,
-    event: &str,
-    tid: u32,
-) -> Result<(f64, BTreeMap<String, f64>), Error> {
+/// Events of a recording.
+struct Events {
+    /// Of the program's thread.
+    of_thread: f64,
+    by_function: BTreeMap<String, f64>,
+    /// Stacks behind the functions.
+    stacks: f64,
+}
+
+fn events(tool: &Tool, file: &Path, event: &str, tid: u32) -> Result<Events, Error> {
     let file = file.to_str().expect("a plain path");
     let output = tool.run(&["report", file, "--json", "--value", event])?;
     let said: Value = serde_json::from_slice(&output.stdout)
@@ -128,7 +132,11 @@ fn hits(
         let name = f["name"].as_str()?.to_string();
         Some((name, f["views"]["wall"]["total_ns"].as_f64()?))
     });
-    Ok((all, by.collect()))
+    Ok(Events {
+        of_thread: all,
+        by_function: by.collect(),
+        stacks: said["views"]["wall"]["samples"].as_f64().unwrap_or(0.0),
+    })
 }
 
 #[test]
@@ -158,19 +166,20 @@ fn stacks_at_events_of_own_threads() {
                 if !events.contains(event) {
                     continue;
                 }
-                let (all, by) = hits(&tool, &kept, event, tid)?;
+                let seen = self::events(&tool, &kept, event, tid)?;
                 let right: Vec<f64> = (functions.iter())
                     .map(|name| o.truth.extra(name))
                     .collect::<Result<_, _>>()?;
                 let sum: f64 = right.iter().sum();
                 // It starts its clock with some faults, and ends with a line.
-                off(event, sum, all, 64.0)?;
+                off(event, sum, seen.of_thread, 64.0)?;
                 for (name, right) in functions.iter().zip(right) {
-                    let seen = by.get(*name).copied().unwrap_or(0.0);
-                    // A hundred stacks a second: four standard deviations.
-                    off(&format!("{event} in {name}"), right, seen, 0.17 * sum)?;
+                    let own = seen.by_function.get(*name).copied().unwrap_or(0.0);
+                    let limit = share::ON_CPU + chance::binomial(right / sum, seen.stacks);
+                    let limit = limit / 100.0 * sum;
+                    off(&format!("{event} in {name}"), right, own, limit)?;
                 }
-                told.push(format!("{all} of {sum} {event}"));
+                told.push(format!("{} of {sum} {event}", seen.of_thread));
             }
             Ok(told.join(", "))
         });

@@ -1,5 +1,4 @@
-//! What is promised, and how it is judged: by the worst row that any experiment has on it, or by a
-//! figure of the benchmark.
+//! Promises. Each is judged by the worst row that any experiment has on it, or by a figure of the benchmark.
 
 use wallscope_testkit::checks::Check;
 use wallscope_testkit::disturbance::Disturbance;
@@ -7,11 +6,11 @@ use wallscope_testkit::{Row, Scorecard};
 
 use crate::bench::Measured;
 
-/// An experiment that was made, or why it was not.
+/// An experiment that was made, or the reason why it was not.
 pub struct Experiment {
     /// Its name.
     pub name: &'static str,
-    /// What it asks.
+    /// Its question.
     pub about: &'static str,
     /// Its rows.
     pub outcome: Result<Scorecard, String>,
@@ -20,7 +19,7 @@ pub struct Experiment {
 }
 
 impl Experiment {
-    /// One that the command line left out.
+    /// An experiment that the command line left out.
     pub fn left_out(check: &Check) -> Experiment {
         Experiment {
             name: check.name,
@@ -36,27 +35,27 @@ impl Experiment {
 
 /// A promise.
 pub struct Promise {
-    /// What.
+    /// Its name.
     pub what: &'static str,
-    /// The least that is promised, in words.
+    /// The promised limit, in words.
     pub required: &'static str,
     how: How,
 }
 
-/// How a figure is taken out of a row.
+/// The figure of a row that a promise limits.
 #[derive(Clone, Copy)]
 enum Take {
-    /// What was measured; at most this.
+    /// The measured figure; at most this.
     AtMost(f64),
-    /// What was measured; at least this.
+    /// The measured figure; at least this.
     AtLeast(f64),
-    /// How far it is from the truth; at most this. A row that has no truth, only a limit of its own,
-    /// is held to that.
+    /// Distance from the truth; at most this, and the row's sampling error. A row without a truth is held to its
+    /// own limit.
     Off(f64),
     /// Whether the row holds by its own limit.
     Own,
-    /// How many points a share is from the true one; at most this. Rows in other units (times of the
-    /// same view) are none of it; without a truth as with [`Take::Off`].
+    /// Distance of a share from the true one, percentage points, as [`Take::Off`]. Rows in other units (times of
+    /// that view) do not count.
     Points(f64),
 }
 
@@ -75,13 +74,13 @@ enum How {
     Cost(&'static str, f64),
 }
 
-/// What came of a promise.
+/// Judgement of a promise.
 pub struct Judged {
-    /// What.
+    /// Its name.
     pub what: &'static str,
-    /// What was promised.
+    /// The promised limit.
     pub required: &'static str,
-    /// What was found.
+    /// The measured figure.
     pub measured: String,
     /// Whether it holds.
     pub pass: bool,
@@ -394,7 +393,7 @@ impl Take {
             && !row.limit.is_empty()
     }
 
-    /// How bad a row is: above 1 the promise is broken.
+    /// Error of a row as a multiple of the promise: above 1 the promise is broken.
     fn badness(self, row: &Row) -> f64 {
         // A row without a number cannot keep a promise.
         let Some(measured) = number(&row.measured) else {
@@ -440,7 +439,7 @@ impl Take {
 }
 
 impl Promise {
-    /// Judges by what was measured. What was not measured does not hold.
+    /// Judges the promise. A promise without a measurement does not hold.
     pub fn judge(&self, experiments: &[Experiment], measured: &Measured) -> Judged {
         let (found, pass) = match &self.how {
             How::Rows(names, take) => worst(experiments, names, *take),
