@@ -10,6 +10,7 @@ use std::sync::Arc;
 use wallscope_model::*;
 
 pub mod any;
+pub mod windows;
 
 /// SplitMix64.
 pub struct Random(pub u64);
