@@ -7,4 +7,8 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 pub mod config;
+pub mod delivery;
+pub mod http;
+pub mod metrics;
+pub mod services;
 pub mod store;

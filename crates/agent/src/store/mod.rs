@@ -64,7 +64,7 @@ pub enum StoreError {
     },
     /// The directory is no store.
     #[error(
-        "'{}' holds no windows of an agent: name the agent's store directory, or a file",
+        "'{}' holds no windows of an agent: name a file in it, or an agent's directory",
         path.display()
     )]
     NoStore {

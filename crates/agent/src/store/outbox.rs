@@ -64,6 +64,34 @@ impl Outbox {
     }
 }
 
+/// Start of the names of files that say that a window was sent, perhaps.
+const SENT: &str = ".sent-";
+
+impl Outbox {
+    /// Marks a window as sent before it is; `true`: it was marked, so an earlier attempt may have
+    /// reached a receiver that cannot tell.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    pub fn mark_sent(&self, name: &super::WindowName) -> Result<bool, StoreError> {
+        let path = self.dir.join(format!("{SENT}{}", name.file_name()));
+        if path.exists() {
+            return Ok(true);
+        }
+        super::write::create(&path).map_err(StoreError::io("write", path))?;
+        Ok(false)
+    }
+
+    /// Removes the mark of a window that was acknowledged.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    pub fn unmark_sent(&self, name: &super::WindowName) -> Result<(), StoreError> {
+        self.remove(&format!("{SENT}{}", name.file_name()))
+            .map(|_| ())
+    }
+}
+
 /// Removes outboxes of targets that are not in `targets`: nobody would empty them, and their links keep
 /// dropped windows on the disk.
 pub(super) fn remove_others(store: &Path, targets: &[String]) -> Result<(), StoreError> {

@@ -220,6 +220,7 @@ impl Store {
         self.save_untold()?;
         for (_, outbox) in &self.outboxes {
             outbox.remove(&file_name)?;
+            outbox.unmark_sent(&oldest.name)?;
         }
         match fs::remove_file(&oldest.path) {
             Err(e) if e.kind() != ErrorKind::NotFound => {
