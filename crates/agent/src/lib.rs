@@ -10,5 +10,7 @@ pub mod config;
 pub mod delivery;
 pub mod http;
 pub mod metrics;
+pub mod run;
 pub mod services;
 pub mod store;
+pub mod trigger;

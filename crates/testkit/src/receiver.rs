@@ -204,9 +204,8 @@ fn serve(shared: &Shared, mut stream: TcpStream) -> io::Result<()> {
         let is_length = name.eq_ignore_ascii_case("content-length");
         is_length.then(|| value.trim().parse::<usize>().ok())?
     });
-    let key = path.strip_prefix(PREFIX).filter(|k| is_key(k));
-    let (Some(key), "PUT", Some(length @ 0..=MAX_BODY)) = (key, method, length) else {
-        return answer(&mut stream, 400);
+    let Some(length @ 0..=MAX_BODY) = length else {
+        return answer(&mut stream, 411);
     };
     let wanted = match fault {
         Some(Fault::CloseInBody) => length / 2,
@@ -224,6 +223,11 @@ fn serve(shared: &Shared, mut stream: TcpStream) -> io::Result<()> {
         Some(Fault::Status(status)) => return answer(&mut stream, status),
         _ => {}
     }
+    // A body that is not read would reset the connection, and the answer with it.
+    let key = path.strip_prefix(PREFIX).filter(|k| is_key(k));
+    let Some(key) = key.filter(|_| method == "PUT") else {
+        return answer(&mut stream, 400);
+    };
     shared.keep(key, &body)?;
     match fault {
         Some(Fault::LoseAnswer) => Ok(()),

@@ -25,6 +25,8 @@ pub const DEFAULT_FILE: &str = "/etc/wallscope/agent.toml";
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
+    /// The agent as a process.
+    pub agent: AgentConfig,
     /// Length and rates of windows.
     pub windows: Windows,
     /// Limits of the agent's own cost.
@@ -45,6 +47,22 @@ pub struct Config {
     /// Reasons to write a snap.
     #[serde(rename = "trigger")]
     pub triggers: Vec<Trigger>,
+}
+
+/// `[agent]`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AgentConfig {
+    /// Directory of the lock and of the status socket.
+    pub run_dir: PathBuf,
+}
+
+impl Default for AgentConfig {
+    fn default() -> AgentConfig {
+        AgentConfig {
+            run_dir: PathBuf::from("/run/wallscope"),
+        }
+    }
 }
 
 /// `[windows]`.
@@ -297,6 +315,18 @@ impl Config {
         if !(1..=100_000).contains(self.services.max.get_ref()) {
             let cause = "it must be from 1 to 100000".to_string();
             return Some((self.services.max.span(), cause));
+        }
+        for t in &self.triggers {
+            if let Condition::TimeShare { of, .. } = &t.when
+                && !trigger::time_names().any(|name| name == of)
+            {
+                let names: Vec<&str> = trigger::time_names().collect();
+                let cause = format!(
+                    "`of` is no state or reason: {of:?} (one of {})",
+                    names.join(", ")
+                );
+                return Some((t.name.span(), cause));
+            }
         }
         let targets = self.targets.iter().map(|t| &t.name);
         let triggers = self.triggers.iter().map(|t| &t.name);

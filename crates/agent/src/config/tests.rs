@@ -77,7 +77,7 @@ fn errors_name_line_key_and_allowed_values() {
         ("store = [\n", "line 1"),
         (
             "nothing = 1\n",
-            "line 1, nothing: unknown field `nothing`, expected one of `windows`",
+            "line 1, nothing: unknown field `nothing`, expected one of `agent`, `windows`",
         ),
     ] {
         let told = error(text);

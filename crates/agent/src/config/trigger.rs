@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 use toml::Spanned;
+use wallscope_model::{BlockReason, Part, State};
 
 use super::values::{Length, Name, Share, Size};
 
@@ -103,4 +104,12 @@ pub enum Condition {
         /// Name of the alert.
         alert: String,
     },
+}
+
+/// Names that `of` of a time share may have.
+pub(super) fn time_names() -> impl Iterator<Item = &'static str> {
+    let states = State::ALL.iter().map(|s| s.name());
+    let reasons = BlockReason::ALL.iter().map(|r| r.name());
+    let parts = Part::ALL.iter().map(|p| p.name());
+    states.chain(reasons).chain(parts)
 }

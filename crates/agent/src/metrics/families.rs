@@ -177,7 +177,7 @@ fn ledger_families(totals: &Totals) -> Vec<Family> {
             by(totals, "direction", &requests, Value::Whole),
         ),
         gauge(
-            "wallscope_on_cpu_fraction_ratio",
+            "wallscope_on_cpu_ratio",
             "On-CPU share of the active time of the last window.",
             totals.services.iter().filter_map(fraction).collect(),
         ),

@@ -10,4 +10,5 @@ mod totals;
 
 pub use exposition::{Exposition, Family, Kind, Sample, Value};
 pub use families::{AgentFigures, TargetFigures, families};
+pub(crate) use totals::on_cpu_fraction;
 pub use totals::{ServiceTotals, Totals};

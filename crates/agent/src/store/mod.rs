@@ -31,7 +31,7 @@ pub use name::{WindowKey, WindowName, boot_id, host_name};
 pub use outbox::Outbox;
 pub use range::{RangeError, TimeRange, parse_range};
 pub use read::{Stored, list};
-pub use write::{Caps, DROPPED, Store, undelivered};
+pub use write::{Caps, DROPPED, Store, undelivered, write_atomically};
 
 use std::io;
 use std::path::PathBuf;

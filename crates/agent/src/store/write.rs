@@ -95,6 +95,12 @@ impl Store {
         }
     }
 
+    /// Takes a loss over from the store as it was opened before.
+    pub fn lost_if_unknown(&mut self, cause: &str, count: u64) {
+        let own = self.untold.entry(cause.to_string()).or_default();
+        *own = (*own).max(count);
+    }
+
     /// Adds a window. It is durable when this returns.
     ///
     /// # Errors
@@ -251,6 +257,36 @@ fn encode(window: &Recording, path: &Path) -> io::Result<u64> {
     let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
     file.sync_data()?;
     Ok(file.metadata()?.len())
+}
+
+/// Writes a file beside the windows as they are written: whole or not at all.
+///
+/// # Errors
+/// [`StoreError::Io`].
+pub fn write_atomically(
+    path: &Path,
+    write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
+) -> Result<(), StoreError> {
+    let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(StoreError::io("write", path)(
+            ErrorKind::InvalidInput.into(),
+        ));
+    };
+    create_dir(dir)?;
+    let new = dir.join(format!("{NEW}{}", name.to_string_lossy()));
+    let done = || -> io::Result<()> {
+        let mut out = BufWriter::new(create(&new)?);
+        write(&mut out)?;
+        out.flush()?;
+        out.get_ref().sync_data()?;
+        fs::rename(&new, path)
+    };
+    done().map_err(|e| {
+        // Room for the next one; the first error is the one to tell.
+        let _ = fs::remove_file(&new);
+        StoreError::io("write", path)(e)
+    })?;
+    sync_dir(dir)
 }
 
 /// Makes a file that only its owner reads.
