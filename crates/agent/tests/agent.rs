@@ -319,3 +319,46 @@ fn triggers_keep_the_minutes_before_them() {
         |r: &wallscope_model::Recording| r.contexts.iter().map(|c| c.ledger.wall_ns).sum::<u64>();
     assert_eq!(sum(&snap), sum(&window(0)) + sum(&window(1)));
 }
+
+#[test]
+fn pods_are_named_by_a_kubelet_that_comes_and_goes() {
+    use wallscope_agent::http::{Limits, Response, Server};
+    use wallscope_agent::services::Pods;
+
+    let uid = "8dbc5577-d0e2-4706-8787-57d52c03ddf2";
+    let answer = format!(
+        r#"{{"kind":"PodList","items":[{{"metadata":{{"name":"shop-1","namespace":"web","uid":"{uid}"}}}}]}}"#
+    );
+    let kubelet = Server::bind(
+        SocketAddr::from(([127, 0, 0, 1], 0)),
+        Limits::default(),
+        move |r| match (r.path.as_str(), r.header("authorization")) {
+            ("/pods", "Bearer t") => Response::text(200, answer.clone()),
+            ("/pods", _) => Response::text(401, "Unauthorized"),
+            _ => Response::text(404, "no"),
+        },
+    )
+    .unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let token = dir.path().join("token");
+    std::fs::write(&token, "t\n").unwrap();
+    let url = format!("http://{}", kubelet.address());
+    let pods = Pods::ask(&url, Some(token.clone()), None).unwrap();
+    assert_eq!(pods.get(uid).map(|p| p.name.as_str()), Some("shop-1"));
+    let refused = Pods::ask(&url, None, None).unwrap_err().to_string();
+    assert!(refused.contains("answer 401: Unauthorized"), "{refused}");
+
+    // The agent goes on without names when the kubelet is gone.
+    drop(kubelet);
+    let agent = start(&format!(
+        "[kubernetes]\nkubelet = \"{url}\"\nrefresh = \"50ms\"\n"
+    ));
+    agent.push(0..3);
+    agent.wait("three windows", || agent.windows() == 3);
+    agent.wait("the error", || {
+        let error = ask_status(&agent.dir.path().join("run")).unwrap().error;
+        agent.push([3]);
+        error.is_some_and(|e| e.starts_with("names of pods stay as they were: no answer"))
+    });
+    agent.end();
+}

@@ -35,6 +35,8 @@ pub struct Config {
     pub store: StoreConfig,
     /// Services and labels.
     pub services: Services,
+    /// Names of pods.
+    pub kubernetes: Kubernetes,
     /// Command lines in windows.
     pub commands: Commands,
     /// Metrics.
@@ -170,6 +172,31 @@ pub struct Rule {
     pub rename: BTreeMap<String, String>,
     /// Whether the process is left out of windows altogether.
     pub exclude: bool,
+}
+
+/// `[kubernetes]`: without a kubelet, pods are known by their uid.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Kubernetes {
+    /// Address of the kubelet.
+    pub kubelet: Option<Url>,
+    /// File with the bearer token.
+    pub token_file: Option<PathBuf>,
+    /// File with certificates of authorities, PEM.
+    pub ca_file: Option<PathBuf>,
+    /// Time between two questions.
+    pub refresh: Length,
+}
+
+impl Default for Kubernetes {
+    fn default() -> Kubernetes {
+        Kubernetes {
+            kubelet: None,
+            token_file: None,
+            ca_file: None,
+            refresh: Length::seconds(30),
+        }
+    }
 }
 
 /// `[commands]`.

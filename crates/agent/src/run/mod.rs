@@ -11,6 +11,7 @@
 //! What it does not do: it never measures, and it prints nothing; sentences go to a callback.
 
 mod lock;
+mod pods;
 mod published;
 mod snaps;
 mod source;
@@ -36,6 +37,7 @@ pub use source::{ClosedWindow, Next, SourceError, WindowSource};
 pub use status::{Status, TargetStatus, ask_status};
 
 use lock::Lock;
+use pods::PodsThread;
 use status::StatusSocket;
 
 /// Longest wait for a window before signals are looked at.
@@ -175,6 +177,7 @@ pub struct Agent<S> {
     labeller: Labeller,
     couriers: BTreeMap<String, (Target, CourierThread)>,
     triggers: Vec<(Trigger, Machine)>,
+    pods: Option<PodsThread>,
     published: Arc<Published>,
     server: Option<Server>,
     // Dropped in this order: the socket goes before the lock.
@@ -206,6 +209,7 @@ impl<S: WindowSource> Agent<S> {
             couriers: BTreeMap::new(),
             triggers: machines(&config),
             server: server(&config, &published)?,
+            pods: PodsThread::start(&config.kubernetes).map_err(system("start a thread"))?,
             config,
             source,
             store,
@@ -260,8 +264,22 @@ impl<S: WindowSource> Agent<S> {
         ended
     }
 
+    /// Takes new names of pods over.
+    fn take_pods(&mut self, log: &mut dyn FnMut(&str)) {
+        match self.pods.as_ref().and_then(PodsThread::take) {
+            Some(Ok(pods)) => self.labeller.set_pods(pods),
+            Some(Err(e)) => {
+                let text = format!("names of pods stay as they were: {e}");
+                self.published.error(&text);
+                log(&text);
+            }
+            None => {}
+        }
+    }
+
     /// Labels, sums up, keeps and judges a window.
     fn handle(&mut self, window: ClosedWindow, log: &mut dyn FnMut(&str)) {
+        self.take_pods(log);
         let source = &mut self.source;
         let mut facts = |process: &wallscope_model::Process| source.facts(process);
         let mut recording = services::apply(&mut self.labeller, window.recording, &mut facts);
@@ -360,6 +378,9 @@ impl<S: WindowSource> Agent<S> {
         if config.metrics != self.config.metrics {
             notes.push("metrics.listen changes with a restart".to_string());
             config.metrics = self.config.metrics.clone();
+        }
+        if config.kubernetes != self.config.kubernetes {
+            self.pods = PodsThread::start(&config.kubernetes).map_err(system("start a thread"))?;
         }
         self.source.reload(&config)?;
         let untold = self.store.untold().clone();

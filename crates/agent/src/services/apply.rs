@@ -18,8 +18,7 @@ const REREAD_WINDOWS: u32 = 30;
 pub struct Labeller {
     services: Services,
     keep: Keep,
-    /// Names of pods.
-    pub pods: Pods,
+    pods: Pods,
     /// The budget of services.
     pub cardinality: Cardinality,
     known: HashMap<u32, Known>,
@@ -51,6 +50,14 @@ impl Labeller {
         self.cardinality.set_max(*services.max.get_ref());
         (self.services, self.keep) = (services, keep);
         self.known.clear();
+    }
+
+    /// Takes new names of pods over; processes are labelled anew if any changed.
+    pub fn set_pods(&mut self, pods: Pods) {
+        if pods != self.pods {
+            self.pods = pods;
+            self.known.clear();
+        }
     }
 
     /// Labels of a process; the facts are read if they are not known.

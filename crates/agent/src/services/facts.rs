@@ -1,11 +1,12 @@
 //! Facts about a process, from which its labels follow.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::FileExt as _;
 
 use wallscope_model::Process;
 use wallscope_procfs::kernel_file;
 
-use super::cgroup;
+use super::{cgroup, process_context};
 
 /// Facts about a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,6 +15,8 @@ pub struct Facts {
     pub cgroup: String,
     /// Variables of its environment that name a service; no others are kept.
     pub environ: BTreeMap<String, String>,
+    /// Resource attributes that its OpenTelemetry SDK publishes.
+    pub context: BTreeMap<String, String>,
     /// Name of its first thread.
     pub comm: String,
     /// Path of its executable; empty for threads of the kernel.
@@ -41,9 +44,20 @@ impl Facts {
                 .filter(|(name, _)| VARIABLES.contains(name))
                 .map(|(name, value)| (name.to_string(), value.to_string()))
                 .collect(),
+            context: process_context::read(&text("maps"), &|at, length| {
+                memory(process.pid, at, length)
+            }),
             comm: process.name.to_string(),
             exe: process.exe.to_string(),
             args: args.split_terminator('\0').map(str::to_string).collect(),
         }
     }
+}
+
+/// Bytes of a process's memory.
+fn memory(pid: u32, at: u64, length: usize) -> Option<Vec<u8>> {
+    let file = kernel_file::open(format!("/proc/{pid}/mem")).ok()?;
+    let mut bytes = vec![0; length];
+    file.read_exact_at(&mut bytes, at).ok()?;
+    Some(bytes)
 }

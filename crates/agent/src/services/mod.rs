@@ -2,7 +2,8 @@
 //!
 //! [`labels`] is a pure function from facts to labels. The first of these sources names the service:
 //!
-//! 1. `OTEL_SERVICE_NAME`, then `service.name` in `OTEL_RESOURCE_ATTRIBUTES`,
+//! 1. `service.name` of the SDK's process context, then `OTEL_SERVICE_NAME`, then `service.name` in
+//!    `OTEL_RESOURCE_ATTRIBUTES`,
 //! 2. the name that Kubernetes knows for the pod, where that is configured ([`Pods`]),
 //! 3. the systemd unit of the cgroup, without its ending and instance,
 //! 4. the program: the executable, or the script or module that an interpreter runs.
@@ -18,6 +19,7 @@ mod cgroup;
 mod environ;
 mod facts;
 mod pods;
+mod process_context;
 mod program;
 mod redact;
 mod rules;
@@ -54,7 +56,8 @@ pub fn labels(facts: &Facts, attributes: &BTreeSet<String>, pods: &Pods) -> Labe
             labels.insert(key.to_string(), value);
         }
     };
-    let resource = environ::resource(&facts.environ);
+    let mut resource = environ::resource(&facts.environ);
+    resource.extend(facts.context.clone());
     for key in attributes {
         put(key, resource.get(key).cloned());
     }

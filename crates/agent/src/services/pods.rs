@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::Deserialize;
 
@@ -9,6 +10,9 @@ use crate::http::{self, Client, ClientOptions};
 
 /// Most bytes of the kubelet's answer: a node has at most some hundred pods.
 const MAX_ANSWER: u64 = 64 << 20;
+
+/// Time for its answer: the end of the agent waits for it.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,6 +86,7 @@ impl Pods {
         let client = Client::new(ClientOptions {
             token_file,
             ca_file,
+            timeout: TIMEOUT,
             ..ClientOptions::default()
         })?;
         let body = client.get(&format!("{url}/pods"), MAX_ANSWER)?;
