@@ -179,7 +179,7 @@ fn kill_at_random_moments_loses_no_closed_window() {
         *wall.entry(key.epoch).or_insert(0) += 1;
     }
     assert!(received.values().all(|r| !r.differed));
-    // What was acknowledged is in no outbox any more.
+    // No outbox holds an acknowledged window.
     assert!(store.outboxes()[0].1.pending().unwrap().is_empty());
 }
 

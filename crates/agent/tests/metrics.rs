@@ -108,6 +108,10 @@ fn a_service_that_is_gone_has_no_fraction() {
     w.shapes.clear();
     totals.add(&w);
     assert_eq!(totals.services["payments"].on_cpu_fraction, None);
+    // After an hour it has no series at all.
+    (0..360).for_each(|_| totals.add(&w));
+    assert!(totals.services.contains_key("other"));
+    assert!(!totals.services.contains_key("payments"));
 }
 
 #[test]

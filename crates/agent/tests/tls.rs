@@ -11,7 +11,7 @@ use rustls::pki_types::PrivateKeyDer;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use wallscope_agent::http::{Body, Client, ClientError, ClientOptions};
 
-/// A server for `localhost` whose certificate an authority of its own issued; returns its address and the
+/// A server for `localhost` with a certificate of an authority of its own; returns its address and the
 /// authority's certificate.
 fn server() -> (String, String) {
     let authority_key = KeyPair::generate().unwrap();

@@ -22,7 +22,7 @@ pub struct Args {
     action: Action,
 }
 
-/// What to do.
+/// The action.
 #[derive(Subcommand)]
 enum Action {
     /// Read the configuration and name the line, the key and the allowed values of a mistake

@@ -55,7 +55,7 @@ pub struct Received {
     pub differed: bool,
 }
 
-/// What the threads of a receiver share.
+/// State that the threads of a receiver share.
 #[derive(Debug)]
 struct Shared {
     dir: PathBuf,
@@ -95,7 +95,7 @@ impl Receiver {
                 if own.stop.load(Ordering::Acquire) {
                     return;
                 }
-                // Whatever goes wrong with a connection is the sender's to notice.
+                // The sender notices a broken connection.
                 let _ = stream.and_then(|s| serve(&own, s));
             }
         });
@@ -242,7 +242,7 @@ fn serve(shared: &Shared, mut stream: TcpStream) -> io::Result<()> {
     }
 }
 
-/// The head of a request, and what came of its body.
+/// The head of a request, and the first part of its body.
 fn head(stream: &mut TcpStream) -> io::Result<(String, Vec<u8>)> {
     let mut bytes = Vec::new();
     let mut chunk = [0; 4096];

@@ -26,7 +26,7 @@ impl Backoff {
         }
     }
 
-    /// The distance to the next attempt after a failure; at least what the receiver asks for.
+    /// The distance to the next attempt after a failure; at least the time that the receiver asks for.
     pub fn failed(&mut self, asked: Option<Duration>) -> Duration {
         let doubled = FIRST.saturating_mul(1 << self.failures.min(10));
         self.failures = self.failures.saturating_add(1);

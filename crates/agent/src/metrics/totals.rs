@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use wallscope_model::histogram::{FINE, Histogram};
 use wallscope_model::{ContextId, Ledger, Recording, State};
 
-use crate::services::{OTHER, SERVICE};
+use crate::services::{IDLE_WINDOWS, OTHER, SERVICE};
 
 /// Most causes of losses that are told apart.
 const MAX_CAUSES: usize = 100;
@@ -25,6 +25,8 @@ pub struct ServiceTotals {
     pub asked: u64,
     /// On-CPU share of its active time in the last window; `None`: it was not active.
     pub on_cpu_fraction: Option<f64>,
+    /// Number of its last window.
+    last_window: u64,
 }
 
 /// Sums of all windows.
@@ -58,6 +60,7 @@ impl Default for ServiceTotals {
             served: 0,
             asked: 0,
             on_cpu_fraction: None,
+            last_window: 0,
         }
     }
 }
@@ -95,11 +98,15 @@ impl Totals {
         for (name, ledger) in ledgers {
             let service = self.services.entry(name.to_string()).or_default();
             service.on_cpu_fraction = on_cpu_fraction(&ledger);
+            service.last_window = self.windows;
             service.ledger.add(&ledger);
         }
         self.lengths(window, &names);
         self.requests(window, &names);
         self.losses(window);
+        // A service that is long gone has no series, or names of jobs would add up without end.
+        let oldest = self.windows.saturating_sub(IDLE_WINDOWS);
+        self.services.retain(|_, s| s.last_window >= oldest);
         self.windows += 1;
         self.bpf_ns += window.cost.bpf_ns;
         self.own_cpu_ns += window.cost.own_cpu_ns;
@@ -108,7 +115,7 @@ impl Totals {
         self.last_unix_ns = window.window.start_unix_ns + window.window.length_ns();
     }
 
-    /// Whether all threads are counted one by one in some row of a service.
+    /// Adds histograms: a service's from the rows of its threads.
     fn lengths(&mut self, window: &Recording, names: &[&str]) {
         for row in &window.shapes {
             let is_all = row.state == State::Runnable

@@ -6,10 +6,11 @@
 //!
 //! `SIGHUP` reads the configuration again: rules, command lines, targets, caps, triggers and rates change
 //! from the next window on; a wrong file changes nothing. `SIGTERM` closes the open window, keeps it,
-//! delivers what it can within ten seconds, and ends.
+//! delivers for at most ten seconds, and ends.
 //!
 //! What it does not do: it never measures, and it prints nothing; sentences go to a callback.
 
+mod error;
 mod lock;
 mod pods;
 mod published;
@@ -24,13 +25,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-use crate::config::{Condition, Config, ConfigError, Target, Trigger};
+use crate::config::{Condition, Config, Target, Trigger};
 use crate::delivery::{Courier, CourierThread};
-use crate::http::{ClientError, Limits, Server};
+use crate::http::{Limits, Server};
 use crate::services::{self, Labeller};
-use crate::store::{Caps, Store, StoreError, WindowKey, boot_id, host_name};
+use crate::store::{Caps, Store, WindowKey, boot_id, host_name};
 use crate::trigger::{Machine, Outcome, measure};
 
+pub use error::AgentError;
 pub use published::Published;
 pub use snaps::SNAPS;
 pub use source::{ClosedWindow, Next, SourceError, WindowSource};
@@ -44,55 +46,6 @@ use status::StatusSocket;
 const TICK: Duration = Duration::from_millis(200);
 /// Time for deliveries at the end.
 const DRAIN: Duration = Duration::from_secs(10);
-
-/// Why an agent cannot start, or ends.
-#[derive(Debug, thiserror::Error)]
-pub enum AgentError {
-    /// Another agent runs on this host.
-    #[error(
-        "another agent runs here (process {pid}, lock '{}'): end it first",
-        path.display()
-    )]
-    Running {
-        /// The lock.
-        path: PathBuf,
-        /// Its process id.
-        pid: String,
-    },
-    /// The lock cannot be made.
-    #[error("cannot lock '{}': {source}", path.display())]
-    Lock {
-        /// The lock.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// The configuration is wrong.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// The store cannot be used.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// A target cannot be used.
-    #[error("target {name}: {source}")]
-    Target {
-        /// Its name.
-        name: String,
-        /// The reason.
-        source: ClientError,
-    },
-    /// The source ended.
-    #[error(transparent)]
-    Source(#[from] SourceError),
-    /// A socket, a thread or a signal handler cannot be made.
-    #[error("cannot {doing}: {source}")]
-    System {
-        /// The attempt.
-        doing: String,
-        /// The system's error.
-        source: io::Error,
-    },
-}
 
 fn system(doing: impl Into<String>) -> impl FnOnce(io::Error) -> AgentError {
     let doing = doing.into();
@@ -138,7 +91,7 @@ struct Identity {
 }
 
 impl Identity {
-    /// The host's names; the epoch is later than that of every window in `store`, whatever the clock did.
+    /// The host's names; the epoch is later than that of every window in `store`, even if the clock stepped back.
     fn new(store: &Store) -> Identity {
         let read = |file: &str| {
             let text = wallscope_procfs::kernel_file::read_to_string(file);
@@ -231,7 +184,7 @@ impl<S: WindowSource> Agent<S> {
     /// Runs until `signals` say stop, or the source ends; sentences for people go to `log`.
     ///
     /// # Errors
-    /// [`AgentError::Source`] if measuring ended by a fault; what was measured is kept.
+    /// [`AgentError::Source`] if measuring ended by a fault; closed windows are kept.
     pub fn run(mut self, signals: &Signals, log: &mut dyn FnMut(&str)) -> Result<(), AgentError> {
         let ended = loop {
             if signals.stop.load(Ordering::Acquire) {
@@ -352,7 +305,7 @@ impl<S: WindowSource> Agent<S> {
         }
     }
 
-    /// Reads the configuration again. What is wrong changes nothing.
+    /// Reads the configuration again. A wrong file changes nothing.
     fn reload(&mut self, log: &mut dyn FnMut(&str)) {
         match self.reloaded() {
             Ok(notes) => {

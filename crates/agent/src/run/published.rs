@@ -1,4 +1,4 @@
-//! What other threads see of the agent: metrics, health, status and the webhook's inbox.
+//! State that the agent's threads share: metrics, health, status and the webhook's inbox.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;

@@ -65,7 +65,7 @@ pub struct TargetStatus {
     pub error: Option<String>,
 }
 
-/// Asks the agent whose run directory is `run_dir`.
+/// Asks the agent that has the run directory `run_dir`.
 ///
 /// # Errors
 /// There is none, or it does not answer.
@@ -86,7 +86,7 @@ pub(super) struct StatusSocket {
 }
 
 impl StatusSocket {
-    /// Answers with what `status` says. The run directory is locked, so an old socket there is nobody's.
+    /// Answers with the document of `status`. The run directory is locked, so an old socket there is nobody's.
     pub(super) fn bind(
         run_dir: &Path,
         status: impl Fn() -> Status + Send + 'static,

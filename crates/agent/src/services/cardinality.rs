@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 /// The service of processes beyond the budget.
 pub const OTHER: &str = "other";
 /// Windows after which the place of a service that is gone is free: an hour of 10 s windows.
-const IDLE_WINDOWS: u64 = 360;
+pub const IDLE_WINDOWS: u64 = 360;
 /// Most distinct names beyond the budget that are counted.
 const MAX_COUNTED: usize = 10_000;
 

@@ -24,7 +24,7 @@ pub struct Place {
 
 impl Place {
     /// The service that the unit stands for: `postgresql` for `postgresql@15-main.service`. Units that
-    /// hold whatever a person starts are none.
+    /// hold a login session's programs are none.
     pub fn service(&self) -> Option<String> {
         if self.container.is_some() || self.pod.is_some() {
             return None;

@@ -29,7 +29,7 @@ pub struct Facts {
 const VARIABLES: [&str; 2] = ["OTEL_SERVICE_NAME", "OTEL_RESOURCE_ATTRIBUTES"];
 
 impl Facts {
-    /// Reads what `/proc` tells about a process; what it does not tell stays empty.
+    /// Reads the facts that `/proc` has about a process; the others stay empty.
     pub fn read(process: &Process) -> Facts {
         let text = |file: &str| -> String {
             let bytes = kernel_file::read(format!("/proc/{}/{file}", process.pid));

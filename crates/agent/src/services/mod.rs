@@ -18,69 +18,23 @@ mod cardinality;
 mod cgroup;
 mod environ;
 mod facts;
+mod labels;
 mod pods;
 mod process_context;
 mod program;
 mod redact;
+mod resolve;
 mod rules;
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
-
 pub use apply::{Labeller, apply};
-pub use cardinality::{Cardinality, OTHER};
+pub use cardinality::{Cardinality, IDLE_WINDOWS, OTHER};
 pub use cgroup::{Place, path_of, place};
 pub use facts::Facts;
+pub use labels::{KERNEL, Labels, SERVICE};
 pub use pods::{Pod, Pods, PodsError};
 pub use redact::redacted;
+pub use resolve::{labelled, labels};
 pub use rules::Labelled;
-
-use crate::config::Rule;
-
-/// Labels of a process; `service` is always among them.
-pub type Labels = BTreeMap<String, String>;
-
-/// Key of the service.
-pub const SERVICE: &str = "service";
-/// The service of threads that belong to the kernel.
-pub const KERNEL: &str = "kernel";
-
-/// The labels of a process, before any rule.
-pub fn labels(facts: &Facts, attributes: &BTreeSet<String>, pods: &Pods) -> Labels {
-    let mut labels = Labels::new();
-    let place = place(&facts.cgroup);
-    let mut put = |key: &str, value: Option<String>| {
-        if let Some(value) = value.filter(|v| !v.is_empty()) {
-            labels.insert(key.to_string(), value);
-        }
-    };
-    let mut resource = environ::resource(&facts.environ);
-    resource.extend(facts.context.clone());
-    for key in attributes {
-        put(key, resource.get(key).cloned());
-    }
-    let pod = place.pod.as_deref().and_then(|uid| pods.get(uid));
-    put("namespace", pod.map(|p| p.namespace.clone()));
-    put("pod", pod.map(|p| p.name.clone()).or(place.pod.clone()));
-    put("container", place.container.clone());
-    put("runtime", place.runtime.map(str::to_string));
-    put("unit", place.unit.clone());
-    let service = (resource.get("service.name").cloned())
-        .or_else(|| pod.map(|p| p.workload.clone()))
-        .or_else(|| place.service())
-        .unwrap_or_else(|| program::name(facts));
-    put(SERVICE, Some(service));
-    labels
-}
-
-/// The labels of a process, after the rules; `None`: a rule excludes it.
-pub fn labelled(
-    facts: &Facts,
-    attributes: &BTreeSet<String>,
-    pods: &Pods,
-    rules: &[Rule],
-) -> Labelled {
-    rules::apply(rules, facts, labels(facts, attributes, pods))
-}

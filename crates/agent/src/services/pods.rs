@@ -96,7 +96,7 @@ impl Pods {
     /// Reads the kubelet's answer.
     ///
     /// # Errors
-    /// What is wrong with the JSON.
+    /// The error of the JSON parser.
     pub fn parse(body: &[u8]) -> Result<Pods, serde_json::Error> {
         let list: List = serde_json::from_slice(body)?;
         let mut pods = HashMap::new();

@@ -5,7 +5,7 @@
 //! payload is a protobuf `Resource`. The publisher writes the signature last and zeroes `published_at_ns`
 //! during an update, so a reader that finds one time before and after the payload has a whole one.
 //!
-//! The memory belongs to the target: sizes are bounded, and whatever is not as it should be is no context.
+//! The memory belongs to the target: sizes are bounded, and a damaged header or payload is no context.
 
 use std::collections::BTreeMap;
 

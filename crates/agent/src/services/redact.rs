@@ -2,7 +2,7 @@
 
 use crate::config::Keep;
 
-/// Placeholder of what is left out.
+/// Placeholder of words that are left out.
 const LEFT_OUT: &str = "…";
 
 /// The part of a command line that `keep` allows. `Redacted` keeps the program and names of options:

@@ -1,7 +1,8 @@
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::*;
-use crate::config::{Config, Keep};
+use crate::config::{Config, Keep, Rule};
 
 const ID: &str = "3f4e8a1b2c5d6e7f8091a2b3c4d5e6f708192a3b4c5d6e7f8091a2b3c4d5e6f7";
 const SHORT: &str = "3f4e8a1b2c5d";
@@ -178,6 +179,7 @@ fn facts(cgroup: &str, environ: &[(&str, &str)], exe: &str, args: &str) -> Facts
             .iter()
             .map(|(k, v)| (k.to_string(), v.to_string()))
             .collect(),
+        context: Default::default(),
         comm: "comm".to_string(),
         exe: exe.to_string(),
         args: args
@@ -200,6 +202,11 @@ fn the_first_source_names_the_service() {
         "service.name=check%20out,service.version=2",
     );
     let unit = "/system.slice/system-postgresql.slice/postgresql@15-main.service";
+    let published = Facts {
+        context: [("service.name".to_string(), "published".to_string())].into(),
+        ..facts(unit, &[("OTEL_SERVICE_NAME", "pay")], "/bin/x", "x")
+    };
+    assert_eq!(service_of(&published), "published");
     for (facts, expected) in [
         (
             facts(

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! A file is written under a temporary name, brought to the disk (`fdatasync`) and renamed, so a window
-//! is there as a whole or not at all, whatever ends the process or the machine. Outboxes are links to
-//! the same data: the list of what remains to be delivered is the directory itself, and needs no cursor
+//! is there as a whole or not at all, even if the process or the machine ends. Outboxes are links to
+//! the same data: the list of pending deliveries is the directory itself, and needs no cursor
 //! that a stepped clock or a crash could break.
 //!
 //! The directory has two caps: bytes and age. The oldest window goes first. A window that goes before
@@ -18,6 +18,7 @@
 //!
 //! What it does not do: it keeps no index beside the names, and it never changes a window.
 
+mod files;
 mod merged;
 mod name;
 mod outbox;
@@ -26,12 +27,13 @@ mod read;
 mod version;
 mod write;
 
+pub use files::write_atomically;
 pub use merged::{Selected, merged};
 pub use name::{WindowKey, WindowName, boot_id, host_name};
 pub use outbox::Outbox;
 pub use range::{RangeError, TimeRange, parse_range};
 pub use read::{Stored, list};
-pub use write::{Caps, DROPPED, Store, undelivered, write_atomically};
+pub use write::{Caps, DROPPED, Store, undelivered};
 
 use std::io;
 use std::path::PathBuf;

@@ -23,8 +23,8 @@ impl Outbox {
     /// [`StoreError::Io`].
     pub fn open(store: &Path, target: &str) -> Result<Outbox, StoreError> {
         let dir = store.join(OUTBOX).join(target);
-        super::write::create_dir(&store.join(OUTBOX))?;
-        super::write::create_dir(&dir)?;
+        super::files::create_dir(&store.join(OUTBOX))?;
+        super::files::create_dir(&dir)?;
         Ok(Outbox { dir })
     }
 
@@ -78,7 +78,7 @@ impl Outbox {
         if path.exists() {
             return Ok(true);
         }
-        super::write::create(&path).map_err(StoreError::io("write", path))?;
+        super::files::create(&path).map_err(StoreError::io("write", path))?;
         Ok(false)
     }
 

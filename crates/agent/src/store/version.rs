@@ -41,7 +41,7 @@ pub(super) fn mark(dir: &Path) -> Result<(), StoreError> {
     let path = dir.join(FILE);
     let new = dir.join(".new-FORMAT");
     let write = || -> std::io::Result<()> {
-        let mut file = super::write::create(&new)?;
+        let mut file = super::files::create(&new)?;
         writeln!(file, "{PREFIX}{NEWEST}")?;
         file.sync_data()?;
         fs::rename(&new, &path)

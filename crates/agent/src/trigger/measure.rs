@@ -23,8 +23,8 @@ pub fn measure(condition: &Condition, window: &Recording) -> Option<Reading> {
     match condition {
         Condition::Pressure { resource, above } => {
             let share = pressure(window, *resource)?;
-            let what = format!("{} pressure", resource_name(*resource));
-            Some(share_reading(&what, share, above.0, share > above.0))
+            let figure = format!("{} pressure", resource_name(*resource));
+            Some(share_reading(&figure, share, above.0, share > above.0))
         }
         Condition::RunQueueLatency {
             service,
@@ -49,24 +49,24 @@ pub fn measure(condition: &Condition, window: &Recording) -> Option<Reading> {
             let ledger = ledger(window, service.as_deref())?;
             let active = ledger.wall_ns.saturating_sub(ledger.idle_ns);
             let share = time_of(&ledger, of)? as f64 / active.max(1) as f64;
-            let what = format!("{of} share of {}", subject(service.as_deref()));
-            Some(share_reading(&what, share, above.0, share > above.0))
+            let figure = format!("{of} share of {}", subject(service.as_deref()));
+            Some(share_reading(&figure, share, above.0, share > above.0))
         }
         Condition::OnCpuFraction { service, below } => {
             let share = on_cpu_fraction(&ledger(window, service.as_deref())?)?;
-            let what = format!("on-CPU share of {}", subject(service.as_deref()));
-            Some(share_reading(&what, share, below.0, share < below.0))
+            let figure = format!("on-CPU share of {}", subject(service.as_deref()));
+            Some(share_reading(&figure, share, below.0, share < below.0))
         }
         Condition::Webhook { .. } => None,
     }
 }
 
-fn share_reading(what: &str, share: f64, limit: f64, is_met: bool) -> Reading {
+fn share_reading(figure: &str, share: f64, limit: f64, is_met: bool) -> Reading {
     let side = if share < limit { "below" } else { "above" };
     let (share, limit) = (share * 100.0, limit * 100.0);
     Reading {
         is_met,
-        text: format!("{what} is {share:.1} %, {side} {limit:.1} %"),
+        text: format!("{figure} is {share:.1} %, {side} {limit:.1} %"),
     }
 }
 

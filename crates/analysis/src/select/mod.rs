@@ -204,10 +204,10 @@ impl Selection {
             Some(range) => scale::scale_slices(&rec, range.clone()),
             None => scale::scale(&rec),
         };
-        let wanted = threads::wanted(self, &rec);
+        let wanted = threads::wanted(&self.threads, &self.processes, &self.services, &rec);
         let mut unmet = Vec::new();
         if !wanted.is_empty() && !wanted.contains(&true) {
-            unmet.push(threads::unmet(self));
+            unmet.push(threads::unmet(&self.threads, &self.processes));
         }
         let labelled = self.label_sets(&rec);
         if !labelled.contains(&true) {

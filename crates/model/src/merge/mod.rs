@@ -22,8 +22,7 @@ use crate::{Domain, Recording, Slices, Window};
 
 use threads::Threads;
 
-/// Most slices of merged windows; beyond, slices become wider. An hour by seconds fits.
-pub const MAX_SLICES: u32 = 3_600;
+pub use threads::MAX_SLICES;
 
 /// Reason why recordings cannot be merged.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -29,7 +29,7 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    /// Adds what `rec` holds beside threads.
+    /// Adds everything of `rec` beside its threads.
     pub(super) fn add(
         &mut self,
         out: &mut Recording,

@@ -2,12 +2,14 @@
 
 use std::collections::HashMap;
 
-use super::MAX_SLICES;
 use super::code::CodeMap;
 use crate::{
     BlockReason, Context, ContextId, LabelsId, LedgerSlice, LedgerSlices, Part, Recording, Sample,
     SliceValue, Slices, StackId, State,
 };
+
+/// Most slices of merged windows; beyond, slices become wider. An hour by seconds fits.
+pub const MAX_SLICES: u32 = 3_600;
 
 /// Longest distance of adjacent windows, ns. A thread id cannot come round again within it: that takes
 /// tens of thousands of forks.
