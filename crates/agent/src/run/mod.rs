@@ -11,6 +11,7 @@
 //! What it does not do: it never measures, and it prints nothing; sentences go to a callback.
 
 mod error;
+mod live;
 mod lock;
 mod pods;
 mod published;
@@ -33,6 +34,7 @@ use crate::store::{Caps, Store, WindowKey, boot_id, host_name};
 use crate::trigger::{Machine, Outcome, measure};
 
 pub use error::AgentError;
+pub use live::LiveSource;
 pub use published::Published;
 pub use snaps::SNAPS;
 pub use source::{ClosedWindow, Next, SourceError, WindowSource};
