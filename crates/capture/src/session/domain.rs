@@ -29,6 +29,8 @@ pub struct Facts<'a> {
     pub notes: Vec<String>,
     /// Runtimes of managed code that were met.
     pub runtimes: Vec<String>,
+    /// Cost of the way into a kernel program and out of it, ns.
+    pub entry_ns: f64,
 }
 
 /// The domain, and where among its notes the estimator says what a timeline holds.
@@ -72,7 +74,7 @@ pub fn describe(f: &Facts<'_>) -> DescribedDomain {
             .into(),
     );
     let timeline_note = notes.len() as u32;
-    if f.kernel.has_hook("ws_sent") {
+    if f.options.stacks && f.kernel.has_hook("ws_sent") {
         notes.push(
             "requests in flight are told by who sent or received last on each stream socket, at the \
              calls that do: an answer that pauses half-way counts as given, of several requests at once on \
@@ -81,9 +83,12 @@ pub fn describe(f: &Facts<'_>) -> DescribedDomain {
                 .into(),
         );
     }
-    notes.push(
-        "run time of the kernel programs: one switch or wake-up in 31 and one edge of an interrupt in 16 was timed, and each stack that was read".into(),
-    );
+    notes.push(format!(
+        "run time of the kernel programs: one run in 31 at switches, wake-ups and sockets and one edge of an \
+         interrupt in 16 was timed, and each stack that was read; the way into a program and out of it took \
+         {:.0} ns at the start and is counted for each run; cache misses that they cause elsewhere are not in it",
+        f.entry_ns
+    ));
     let domain = Domain {
         unit: wallscope_model::Unit::Nanoseconds,
         tool: concat!("wallscope ", env!("CARGO_PKG_VERSION")).into(),
@@ -94,7 +99,7 @@ pub fn describe(f: &Facts<'_>) -> DescribedDomain {
         cpus: f.cpus,
         target: f.options.target.describe(),
         events: [
-            source("ledger", "sched_switch, sched_wakeup", "each event".into()),
+            source("ledger", "sched_switch, sched_info", "each event".into()),
             source(
                 "on-CPU stacks",
                 f.timer,

@@ -37,8 +37,8 @@ use crate::{
     Error,
     ahead::Ahead,
     backend::ebpf::{
-        KernelFeatures, Mechanism, Programs, Settings, Visit, event_sampling::SampledEvent,
-        sideband::Sideband, timer::Timer,
+        HookEntry, KernelFeatures, Mechanism, Programs, Settings, Visit,
+        event_sampling::SampledEvent, sideband::Sideband, timer::Timer,
     },
     clock::{now, unix_now},
     cpus, event,
@@ -87,6 +87,8 @@ struct Recorder<'o> {
     /// Reasons can be told from kernel functions.
     kernel_named: bool,
     programs: Programs,
+    /// Cost of the way into a kernel program and out of it, ns.
+    entry_ns: f64,
     sideband: Sideband,
     processes: Processes,
     intake: Rc<RefCell<EventDispatcher>>,
@@ -126,6 +128,7 @@ impl<'o> Recorder<'o> {
             },
             mechanism,
             all: matches!(options.target, Target::All),
+            ledger_only: !options.stacks,
             timeline: options.timeline.is_some(),
             events: event_sampling::kinds(&taps),
         };
@@ -163,7 +166,9 @@ impl<'o> Recorder<'o> {
         programs.add_java_threads(&java.take_threads());
         programs.set_clock(!timer.hardware);
         programs.set_cpu_period(timer.vary());
+        let entry = HookEntry::before_attaching();
         programs.attach(&timer.events, &cpus)?;
+        let entry_ns = entry.attached();
         programs.set_event_pace(&taps, options.max_overhead / 100.0, cpus.len());
         let taps = programs.attach_taps(taps)?;
         programs.add_targets(&chosen.pids)?;
@@ -215,7 +220,7 @@ impl<'o> Recorder<'o> {
         events.ring(ring.epoll_fd())?;
         events.tick_every(start_ns, slice_ns)?;
 
-        let followed = kernel.has_hook("ws_sent");
+        let followed = options.stacks && kernel.has_hook("ws_sent");
         let before = Before::find(&mut programs, &chosen.pids, followed, now());
         {
             let mut intake = intake.borrow_mut();
@@ -235,6 +240,7 @@ impl<'o> Recorder<'o> {
             taps,
             kernel_named,
             programs,
+            entry_ns,
             sideband,
             processes,
             intake,
@@ -454,7 +460,7 @@ impl<'o> Recorder<'o> {
         let command_end = (self.held.as_mut()).and_then(|h| h.finish(stop == Stop::TargetEnded));
         let most_alive = intake.estimator.accounts.most_alive();
         intake.observe(Observation::Cost(Cost {
-            bpf_ns: programs.run_time().total_ns(),
+            bpf_ns: programs.run_time().total_ns(self.entry_ns),
             own_cpu_ns,
             rss_bytes,
             kernel_bytes: programs.map_bytes(most_alive)
@@ -496,6 +502,7 @@ impl<'o> Recorder<'o> {
             kernel_named: self.kernel_named,
             notes: self.notes,
             runtimes: processes.managed().describe(),
+            entry_ns: self.entry_ns,
         })));
         for (cause, count) in processes.losses() {
             intake.observe(loss(Counter::Collector, cause, count));
