@@ -51,7 +51,7 @@ impl Target {
                 format!("command: {}", list.join(" "))
             }
             Target::Cgroup(path) => format!("cgroup {}", path.display()),
-            Target::All => "all processes of the machine".into(),
+            Target::All => wallscope_model::Domain::WHOLE_MACHINE.into(),
         }
     }
 

@@ -7,7 +7,7 @@ use wallscope_render::calls::Look;
 
 use crate::failure::Failure;
 use crate::latency::{Asked, measure};
-use crate::record::{TargetArgs, parse_duration, parse_overhead};
+use crate::target_args::{TargetArgs, parse_duration, parse_overhead};
 
 /// Count calls of functions, exactly
 #[derive(Debug, clap::Args)]

@@ -14,9 +14,9 @@ use wallscope_render::calls::{self, Look};
 
 use crate::failure::Failure;
 use crate::output::{self, Output, Readers};
-use crate::record::{TargetArgs, parse_duration, parse_overhead};
 use crate::report::style;
 use crate::slow::{self, Slow};
+use crate::target_args::{TargetArgs, parse_duration, parse_overhead};
 
 /// Time single calls of functions: quantiles, and what short and long calls spend their time on
 #[derive(Debug, clap::Args)]

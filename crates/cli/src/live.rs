@@ -9,7 +9,8 @@ use wallscope_model::Recording;
 
 use crate::failure::Failure;
 use crate::input;
-use crate::record::{Backend, TargetArgs, measure, output, parse_duration};
+use crate::record::{measure, output};
+use crate::target_args::{Backend, TargetArgs, parse_duration};
 
 /// How long `locks` and `why` measure a live target.
 pub const BRIEFLY: Duration = Duration::from_secs(10);

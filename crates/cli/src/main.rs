@@ -5,24 +5,8 @@
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
-/// As the standard library's, but one who reads standard error and goes away is no reason to panic:
-/// a recording is worth more than what is said about it. Names of others may be in it, and do nothing to
-/// a terminal.
-macro_rules! eprintln {
-    ($($message:tt)*) => {{
-        use std::io::Write as _;
-        let text = $crate::output::harmless(&format!($($message)*));
-        let _ = writeln!(std::io::stderr(), "{text}");
-    }};
-}
-
-/// The same without the end of the line.
-macro_rules! eprint {
-    ($($message:tt)*) => {{
-        use std::io::Write as _;
-        let _ = write!(std::io::stderr(), $($message)*);
-    }};
-}
+#[macro_use]
+mod stderr;
 
 mod annotate;
 mod calibrate;
@@ -48,6 +32,7 @@ mod rungs;
 mod select;
 mod slow;
 mod stat;
+mod target_args;
 mod top;
 mod view;
 mod why;

@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use tempfile::{NamedTempFile, TempPath};
-use wallscope_render::text::clean;
 
 use crate::failure::Failure;
 
@@ -284,15 +283,6 @@ pub fn to_stdout(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result
 /// The file that results go to; `None`: standard output, by `-` or as nothing was asked for.
 pub fn file(asked: Option<&Path>) -> Option<&Path> {
     asked.filter(|path| *path != Path::new("-"))
-}
-
-/// `text` without what a terminal would take for a command; line ends stay.
-pub fn harmless(text: &str) -> String {
-    let lines: Vec<String> = text
-        .split('\n')
-        .map(|line| clean(&line.replace('\t', " ")))
-        .collect();
-    lines.join("\n")
 }
 
 /// Whether standard output is a terminal.

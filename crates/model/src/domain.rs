@@ -129,6 +129,13 @@ pub struct Domain {
 impl Domain {
     /// The backend of recordings made from another tool's file.
     pub const IMPORT: &'static str = "import";
+    /// The target of a recording of every process.
+    pub const WHOLE_MACHINE: &'static str = "all processes of the machine";
+
+    /// Whether every process of the machine was measured.
+    pub fn is_whole_machine(&self) -> bool {
+        self.target == Domain::WHOLE_MACHINE
+    }
 
     /// Whether another tool measured this, so that totals are sums of samples.
     pub fn is_import(&self) -> bool {

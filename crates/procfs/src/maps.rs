@@ -28,6 +28,9 @@ pub struct Mapping {
     pub path: String,
     /// Whether the file no longer has that name.
     pub deleted: bool,
+    /// Whether the process copied this part of the file to anonymous memory, as programs do that
+    /// want their code on large pages. The other fields say the part of the file.
+    pub moved: bool,
 }
 
 impl Mapping {
@@ -50,7 +53,7 @@ impl Mapping {
 /// Whether a path is the name of shared memory, and no file of any disk: where some runtimes map the code that they
 /// make. The rare program that was *started* from there is to be told apart by its ELF header.
 pub fn is_memory(path: &str) -> bool {
-    let names = ["/memfd:", "/dev/zero", "/SYSV", "//anon"];
+    let names = ["/memfd:", "/dev/zero", "/SYSV", "//anon", "/anon_hugepage"];
     names.iter().any(|name| path.starts_with(name))
 }
 
@@ -89,12 +92,54 @@ pub fn parse_line(line: &str) -> Option<Mapping> {
         inode: inode.parse().ok()?,
         path,
         deleted,
+        moved: false,
     })
 }
 
-/// Parses all of a `maps` file; lines that are no mapping are left out.
+/// Parses all of a `maps` file; lines that are no mapping are left out. Code that the process moved
+/// to anonymous memory is named by its file ([`Mapping::moved`]).
 pub fn parse(text: &str) -> Vec<Mapping> {
-    text.lines().filter_map(parse_line).collect()
+    let mut mappings: Vec<Mapping> = text.lines().filter_map(parse_line).collect();
+    name_moved_code(&mut mappings);
+    mappings
+}
+
+/// Names the file of executable anonymous memory that fills a gap in the mappings of one file.
+fn name_moved_code(mappings: &mut [Mapping]) {
+    let mut before = 0;
+    for next in 1..mappings.len() {
+        if is_anonymous_code(&mappings[next]) && mappings[next - 1].end == mappings[next].start {
+            continue;
+        }
+        let (gap, file) = (before + 1..next, &mappings[before]);
+        if !gap.is_empty() && surround_gap(file, &mappings[next], &mappings[gap.clone()]) {
+            let file = file.clone();
+            for part in &mut mappings[gap] {
+                part.offset = file.offset + (part.start - file.start);
+                part.device = file.device;
+                part.inode = file.inode;
+                part.path.clone_from(&file.path);
+                part.deleted = file.deleted;
+                part.moved = true;
+            }
+        }
+        before = next;
+    }
+}
+
+fn is_anonymous_code(m: &Mapping) -> bool {
+    let no_file = m.inode == 0 && m.path.is_empty();
+    let large_pages = m.path.starts_with("/anon_hugepage");
+    m.execute && !m.write && (no_file || large_pages)
+}
+
+/// Whether `before` and `after` are parts of one file with just the bytes of `gap` missing between.
+fn surround_gap(before: &Mapping, after: &Mapping, gap: &[Mapping]) -> bool {
+    before.is_file()
+        && !is_memory(&before.path)
+        && (before.device, before.inode) == (after.device, after.inode)
+        && before.offset.checked_add(after.start - before.start) == Some(after.offset)
+        && gap.last().is_some_and(|last| last.end == after.start)
 }
 
 /// The mappings of a process.
@@ -138,6 +183,60 @@ mod tests {
         assert!(is_memory(&memfd.path));
         let line_break = parse_line("1000-2000 r--p 00000000 08:01 7 /tmp/a\\012b").unwrap();
         assert_eq!(line_break.path, "/tmp/a\nb");
+    }
+
+    #[test]
+    fn code_that_was_moved_to_anonymous_memory_is_named_by_its_file() {
+        let node = "\
+            00400000-00b6f000 r--p 00000000 fe:00 9 /usr/bin/node\n\
+            00b72000-00c00000 r-xp 00772000 fe:00 9 /usr/bin/node\n\
+            00c00000-02200000 r-xp 00000000 00:00 0 \n\
+            02200000-02400000 r-xp 00000000 00:0f 77 /anon_hugepage (deleted)\n\
+            02400000-025fe000 r-xp 02000000 fe:00 9 /usr/bin/node\n\
+            025fe000-02600000 r-xp 00000000 00:00 0 \n";
+        let all = parse(&node.replace("            ", ""));
+        let moved: Vec<_> = all.iter().filter(|m| m.moved).collect();
+        assert_eq!(moved.len(), 2);
+        for m in moved {
+            assert_eq!((m.inode, &*m.path), (9, "/usr/bin/node"));
+            assert_eq!(m.offset, 0x77_2000 + (m.start - 0xb7_2000));
+            assert!(m.is_file() && !m.deleted);
+        }
+        // Nothing follows the last one; the code may be of any origin.
+        assert!(!all[5].is_file());
+    }
+
+    #[test]
+    fn anonymous_code_beside_other_mappings_stays_anonymous() {
+        let code = "2000-3000 r-xp 00000000 00:00 0 \n";
+        let around = [
+            // Another file, an offset that does not fit, a hole, writable code, none before it.
+            (
+                "1000-2000 r--p 00000000 08:01 7 /a\n",
+                "3000-4000 r--p 00002000 08:01 8 /b\n",
+            ),
+            (
+                "1000-2000 r--p 00000000 08:01 7 /a\n",
+                "3000-4000 r--p 00001000 08:01 7 /a\n",
+            ),
+            (
+                "1000-1800 r--p 00000000 08:01 7 /a\n",
+                "3000-4000 r--p 00002000 08:01 7 /a\n",
+            ),
+            (
+                "1000-2000 r--p 00000000 08:01 7 /a\n",
+                "4000-5000 r--p 00003000 08:01 7 /a\n",
+            ),
+            ("", "3000-4000 r--p 00002000 08:01 7 /a\n"),
+        ];
+        for (before, after) in around {
+            let text = format!("{before}{code}{after}");
+            assert!(parse(&text).iter().all(|m| !m.moved), "{text}");
+        }
+        let (before, after) = (around[0].0, "3000-4000 r--p 00002000 08:01 7 /a\n");
+        assert!(parse(&format!("{before}{code}{after}"))[1].moved);
+        let writable = code.replace("r-xp", "rwxp");
+        assert!(!parse(&format!("{before}{writable}{after}"))[1].moved);
     }
 
     #[test]

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use wallscope_model::{BlockReason, ContextId, Ledger, Part, Recording, State, UnknownCause};
+use wallscope_model::{
+    BlockReason, ContextId, Domain, Ledger, Part, Recording, State, UnknownCause,
+};
 
 /// A line of the ledger.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -64,7 +66,7 @@ pub fn total_row(rec: &Recording) -> LedgerRow {
     row
 }
 
-/// A row for each process, most wall time first.
+/// A row for each process, in the order of [`ledger_rows`].
 pub fn process_rows(rec: &Recording) -> Vec<LedgerRow> {
     let mut rows: BTreeMap<u32, LedgerRow> = BTreeMap::new();
     for p in &rec.processes {
@@ -82,11 +84,12 @@ pub fn process_rows(rec: &Recording) -> Vec<LedgerRow> {
         row.add(&c.ledger);
     }
     let mut rows: Vec<_> = rows.into_values().collect();
-    rows.sort_by_key(|r| std::cmp::Reverse(busyness(r)));
+    sort(&mut rows, &rec.domain);
     rows
 }
 
-/// A row for each thread, those that did or queued for most first.
+/// A row for each thread: the busiest first, and in a recording of the whole machine those that
+/// computed or queued most.
 pub fn ledger_rows(rec: &Recording) -> Vec<LedgerRow> {
     let mut rows: Vec<LedgerRow> = rec
         .contexts
@@ -102,8 +105,18 @@ pub fn ledger_rows(rec: &Recording) -> Vec<LedgerRow> {
             unattributed_on_cpu_ns: 0,
         })
         .collect();
-    rows.sort_by_key(|r| std::cmp::Reverse(busyness(r)));
+    sort(&mut rows, &rec.domain);
     rows
+}
+
+/// Sorts by [`busyness`]. Of a whole machine, threads that computed or queued lead: most of its
+/// threads wait all the time, for nothing that matters.
+fn sort(rows: &mut [LedgerRow], domain: &Domain) {
+    let ran = |r: &LedgerRow| match domain.is_whole_machine() {
+        true => r.ledger.state_ns(State::OnCpu) + r.ledger.state_ns(State::Runnable),
+        false => 0,
+    };
+    rows.sort_by_key(|r| std::cmp::Reverse((ran(r), busyness(r))));
 }
 
 /// Time that is certainly no idling first, then the rest.

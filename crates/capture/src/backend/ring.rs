@@ -53,7 +53,7 @@ impl Ring {
         }
     }
 
-    /// The event, whose descriptor becomes readable when the ring has filled to its watermark.
+    /// The event. Its descriptor becomes readable when the ring has filled to its watermark.
     pub fn event(&self) -> &OwnedFd {
         &self.event
     }

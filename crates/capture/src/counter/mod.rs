@@ -27,7 +27,7 @@ pub use crate::counter::event_spec::{EventSpec, Source};
 use crate::cpus;
 pub use catalogue::{EventError, split, tracing};
 
-/// Whose events are counted.
+/// The scope of counted events.
 #[derive(Debug)]
 pub enum Scope {
     /// These processes, all their threads, and what they start.
@@ -99,7 +99,7 @@ impl Counters {
         let mut left = limit;
         let mut rows: Vec<Row> = Vec::with_capacity(events.len());
         for spec in events {
-            // With whom it takes its turns.
+            // The events that it takes turns with.
             let leader = rows
                 .iter()
                 .rfind(|r| !r.spec.in_group)
@@ -375,7 +375,7 @@ mod tests {
     fn faults_of_our_own_are_counted() {
         let events = [EventSpec::parse("page-faults").unwrap()];
         let counters = Counters::open(&events, &Scope::Processes(vec![std::process::id()]));
-        // SAFETY: a fresh mapping of our own, whose pages are touched once each.
+        // SAFETY: a fresh mapping of our own; its pages are touched once each.
         unsafe {
             let size = 64 * 4096;
             let at = libc::mmap(

@@ -65,6 +65,12 @@ impl AddressSpace {
         );
     }
 
+    /// Whether all of `start..end` was mapped from a file.
+    pub fn is_code_of_a_file(&self, start: u64, end: u64) -> bool {
+        let before = self.mappings.range(..=start).next_back();
+        before.is_some_and(|(_, m)| m.file.is_some() && m.end >= end)
+    }
+
     /// What is mapped now. Snapshots of an unchanged process are one.
     pub fn snapshot(&mut self) -> MappingSnapshot {
         let mappings = &self.mappings;

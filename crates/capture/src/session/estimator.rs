@@ -159,7 +159,10 @@ impl Estimator {
 
     fn value(&mut self, observation: &Observation<'_>) {
         match observation {
-            Observation::Mark(Mark::Released { pid, time }) => self.accounts.begins(*pid, *time),
+            Observation::Mark(Mark::Released { pid, time }) => {
+                self.accounts.begins(*pid, *time);
+                self.samples.released(*pid);
+            }
             Observation::Mark(Mark::Tick { time }) => self.tick(*time),
             Observation::Mark(Mark::End { time }) => {
                 self.facts.end_ns = Some(*time);

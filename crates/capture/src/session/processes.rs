@@ -79,6 +79,9 @@ pub struct Processes<S = KernelTables> {
     late: Option<DeferredUnwinder>,
     lost_mappings: u64,
     again: Again,
+    /// Processes in which anonymous code took the place of a file's: its file, if it was moved there,
+    /// is known by the neighbours.
+    replaced: FxHashSet<u32>,
     /// No stack will be read: what processes have mapped is of no interest.
     facts_only: bool,
 }
@@ -109,6 +112,7 @@ impl<S: TableSink> Processes<S> {
             late: None,
             lost_mappings: 0,
             again: Again::default(),
+            replaced: FxHashSet::default(),
             facts_only: false,
         }
     }
@@ -252,6 +256,10 @@ impl<S: TableSink> Processes<S> {
             Change::Map(_) if self.facts_only => {}
             Change::Map(m) => {
                 if let Some(space) = self.spaces.get_mut(&m.pid) {
+                    if maps::is_memory(&m.path) && space.is_code_of_a_file(m.start, m.end) {
+                        self.replaced.insert(m.pid);
+                        return;
+                    }
                     space.map(&m, &mut self.files);
                     let root = space.root.clone();
                     self.changed.insert(m.pid);
@@ -302,9 +310,19 @@ impl<S: TableSink> Processes<S> {
         }
     }
 
+    /// Reads the processes again in which anonymous code took the place of a file's.
+    fn read_replaced(&mut self) {
+        for pid in std::mem::take(&mut self.replaced) {
+            if self.spaces.get(&pid).is_some_and(|space| !space.ended) {
+                self.found(pid);
+            }
+        }
+    }
+
     /// Hands changed mappings to the kernel side; `meanwhile`: what cannot wait until that is done.
     pub fn settle(&mut self, meanwhile: &mut dyn FnMut()) {
         self.read_again();
+        self.read_replaced();
         for pid in std::mem::take(&mut self.changed) {
             if let Some(space) = self.spaces.get(&pid) {
                 self.files.install(pid, &space.mappings, meanwhile);

@@ -42,6 +42,8 @@ pub struct Samples {
     pub open: Vec<(SampleKey, SampleEvent)>,
     /// Each sample of time, where they are wanted one by one: begin, end, weight, count.
     pub each: Option<Vec<(SampleKey, [u64; 4])>>,
+    /// A command that was let go and has not reached its exec.
+    before_exec: Option<u32>,
 }
 
 impl Samples {
@@ -60,12 +62,20 @@ impl Samples {
             done: Vec::new(),
             open: Vec::new(),
             each: None,
+            before_exec: None,
         }
     }
 
     /// Process `pid` runs another program: what comes from here on is of that.
     pub fn exec(&mut self, pid: u32) {
+        self.before_exec.take_if(|held| *held == pid);
         *self.left.entry(pid).or_default() += 1;
+    }
+
+    /// The command `pid` was let go. Until its exec it is a copy of this program, and no stack of it
+    /// is the command's.
+    pub fn released(&mut self, pid: u32) {
+        self.before_exec = Some(pid);
     }
 
     /// The stack with this hash runs through code outside all files.
@@ -94,6 +104,9 @@ impl Samples {
 
     /// Takes a sample.
     pub fn sample(&mut self, s: &SampleEvent) {
+        if self.before_exec == Some(s.pid) {
+            return;
+        }
         let former = self.left.get(&s.pid).copied().unwrap_or(0);
         if s.flags & SAMPLE_DEFERRED != 0 {
             self.waiting.entry(s.ustack).or_default().push((*s, former));
@@ -302,6 +315,26 @@ mod tests {
         let mut r = Resolve::new_zeroed();
         (r.id, r.ticket, r.ustack) = (1, ticket, hash);
         r
+    }
+
+    #[test]
+    fn stacks_before_the_exec_of_a_command_are_not_the_command_s() {
+        let mut all = Samples::new(GRID);
+        let of = |pid, begin| SampleEvent {
+            pid,
+            flags: SAMPLE_NO_USER,
+            ..blocked(0, begin, begin + 10)
+        };
+        all.released(7);
+        all.sample(&of(7, 1000));
+        all.sample(&of(8, 1010));
+        assert_eq!(all.done.len(), 1);
+        all.exec(8);
+        all.sample(&of(7, 1020));
+        assert_eq!(all.done.len(), 1);
+        all.exec(7);
+        all.sample(&of(7, 1030));
+        assert_eq!(all.done.len(), 2);
     }
 
     #[test]

@@ -113,7 +113,7 @@ pub fn functions_named(
 
 /// By module and address.
 type Fitting = BTreeMap<(usize, u64), Candidate>;
-/// Parts put elsewhere: module, whose, address and size.
+/// Parts put elsewhere: module, function, address and size.
 type Cold = Vec<(usize, Vec<u8>, u64, u64)>;
 
 /// What fits at all.

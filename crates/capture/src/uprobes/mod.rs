@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! spec.rs       what the user asks for
-//! modules.rs    the files whose code the target runs
+//! modules.rs    the files with code that the target runs
 //! find.rs       names -> addresses; usdt.rs: static probes
 //! code.rs       addresses -> instructions that probes may stand at
 //! plan.rs       which probe stands where, and why: probe safety

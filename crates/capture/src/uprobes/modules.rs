@@ -1,4 +1,4 @@
-//! The files whose code a target runs, or is going to run.
+//! The files with code that a target runs, or is going to run.
 
 use std::{
     fs::{self, File},
@@ -86,18 +86,18 @@ impl Module {
     }
 }
 
-/// Whether nobody but these processes maps the file now: a probe placed for whoever runs it is met by
+/// Whether nobody but these processes maps the file now: a probe placed for every process is met by
 /// them alone, and by what they will fork.
 pub fn is_theirs(module: &Module, pids: &[u32]) -> bool {
     let Ok(meta) = fs::metadata(&module.reach) else {
         return false;
     };
-    // Whoever may not be looked into would pay for probes that it meets, and not be counted.
+    // A process that may not be inspected would pay for probes that it meets, and not be counted.
     let maps_it = |pid: u32| {
         let mappings = maps::read(pid).unwrap_or_default();
         (mappings.iter()).any(|m| m.execute && m.inode == meta.ino())
     };
-    // Children come and go meanwhile: who maps it is looked at again once their parents are known.
+    // Children come and go meanwhile: the mapping processes are read again once their parents are known.
     let users: Vec<u32> = (process::processes().unwrap_or_default().into_iter())
         .filter(|pid| maps_it(*pid))
         .collect();
@@ -129,7 +129,11 @@ pub fn of_processes(pids: &[u32]) -> Vec<Module> {
             continue;
         };
         let root = TargetRoot::of_process(*pid).ok().map(Arc::new);
-        for m in mappings.iter().filter(|m| m.execute && m.is_file()) {
+        // A probe is placed into the file's own pages, so that moved code would not meet it.
+        for m in mappings
+            .iter()
+            .filter(|m| m.execute && m.is_file() && !m.moved)
+        {
             let Ok(file) = open_mapped(&MappedAt::of_mapping(*pid, m), root.as_deref()) else {
                 continue;
             };

@@ -8,7 +8,7 @@ use crate::target::Target;
 /// What to count or time, and how.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Whom to measure.
+    /// The target.
     pub target: Target,
     /// What.
     pub asked: Vec<Spec>,

@@ -2,7 +2,7 @@
 //!
 //! * The entry probe: see [`code`](super::code).
 //! * The end of a call is seen by the kernel's return probe or at the function's own ways out. A
-//!   return probe puts an address of its own in the place of the return address. Whoever walks the
+//!   return probe puts an address of its own in the place of the return address. A walk of the
 //!   stack for another purpose than to look at it meets that address: an exception that is thrown
 //!   through the frame ends the process. So where an unwinder is in the target, only ways out are
 //!   probed; also under a seccomp filter, as some kernels come back from a return probe by a system
@@ -177,7 +177,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Adds a function whose calls are timed.
+    /// Adds a function with timed calls.
     ///
     /// # Errors
     /// It cannot be probed, or probing its ends would do harm.

@@ -195,7 +195,7 @@ impl Programs {
         Ok(())
     }
 
-    /// Names processes whose calls count.
+    /// Names the processes of calls that count.
     ///
     /// # Errors
     /// The map is full.
@@ -279,7 +279,7 @@ impl Programs {
         Ok(())
     }
 
-    /// Places probes: those of process `pid`, or of whoever runs the file.
+    /// Places probes: those of process `pid`, or of every process that runs the file.
     ///
     /// # Errors
     /// The kernel refuses one.
@@ -359,7 +359,7 @@ impl Programs {
     }
 
     /// Takes everything out that was placed after there were `kept` links, the last first: taking a
-    /// probe out takes the kernel a while, in which calls whose entry still counts must be seen to end.
+    /// probe out takes the kernel a while, in which the ends of calls with a counted entry must still be seen.
     pub fn detach_to(&mut self, kept: usize) {
         while self.links.len() > kept {
             self.links.pop();

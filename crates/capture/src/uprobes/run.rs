@@ -176,7 +176,7 @@ fn run(
         Target::Pids(_) => chosen.pids.iter().copied().map(Some).collect(),
         _ => vec![None],
     };
-    // What only the targets run is probed for whoever runs it, and so in children yet to be forked.
+    // A file that only the targets run is probed for every process, and so in children yet to be forked.
     let probed = |at: &usize| plan.sites.iter().any(|s| s.module == *at);
     let theirs: Vec<usize> = match &options.target {
         Target::Pids(_) => (0..modules.len())
@@ -340,7 +340,7 @@ fn harm(modules: &[Module], pids: &[u32]) -> Option<Harm> {
     None
 }
 
-/// Ends first: a call whose entry is seen should be seen to end.
+/// Ends first: a call with a seen entry should have a seen end.
 fn for_module(
     programs: &mut Programs,
     modules: &[Module],

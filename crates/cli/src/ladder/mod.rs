@@ -22,9 +22,9 @@ use wallscope_render::page::article as page;
 use crate::failure::Failure;
 use crate::live::{Found, Source};
 use crate::output;
-use crate::record::parse_overhead;
 use crate::report::IdleArg;
 use crate::rungs::{self, Climbed, Ended};
+use crate::target_args::parse_overhead;
 
 /// Find the cause: is the CPU the bottleneck, where did the time go, what to do next
 #[derive(clap::Args)]

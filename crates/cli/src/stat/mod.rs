@@ -27,7 +27,7 @@ use wallscope_model::{Domain, Ledger, Recording};
 use wallscope_procfs::cgroup;
 
 use crate::failure::Failure;
-use crate::record::{Backend, TargetArgs, parse_duration};
+use crate::target_args::{Backend, TargetArgs, parse_duration};
 use crate::{events, output};
 use figures::Figures;
 use show::Show;

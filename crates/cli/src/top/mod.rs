@@ -34,8 +34,8 @@ use wallscope_diagnose::idle;
 
 use crate::failure::Failure;
 use crate::output;
-use crate::record::{Backend, TargetArgs, parse_duration};
 use crate::report::IdleArg;
+use crate::target_args::{Backend, TargetArgs, parse_duration};
 use app::{App, By, Frame, Header, Sort};
 use names::Names;
 

@@ -10,10 +10,10 @@ use wallscope_model::attribution::of_standard_library;
 use wallscope_model::{BlockReason, WaitSeen};
 
 use crate::knowledge::{
-    ACCEPT, ACCEPT_CALLS, EXECUTOR_MAINS, EXECUTOR_PLACES, EXECUTOR_WAITS, LANGUAGE_ENTRIES,
-    NameOrigin, SIGNAL_CALLS, SIGNAL_WAIT, SLEEP, THREAD_ENTRIES, connects, is_call, is_not_taken,
-    is_runtime_thread, is_worker_place, knows, name_says_gives, own_lock_advice,
-    waits_for_condition,
+    ACCEPT, ACCEPT_CALLS, EXECUTOR_MAINS, EXECUTOR_PLACES, EXECUTOR_WAITS, KERNEL_THREAD_WAITS,
+    LANGUAGE_ENTRIES, NameOrigin, SIGNAL_CALLS, SIGNAL_WAIT, SLEEP, THREAD_ENTRIES, connects,
+    is_call, is_not_taken, is_runtime_thread, is_worker_place, knows, name_says_gives,
+    own_lock_advice, waits_for_condition,
 };
 use crate::thresholds::{ROOT_DEPTH, WORKER_PLACE_DEPTH};
 
@@ -91,7 +91,8 @@ pub const RULES: &[IdleRule] = &[
     },
     IdleRule {
         name: "kernel thread at home",
-        when: "a kernel thread, or a worker of io_uring, waits in its own main function: idle",
+        when: "a kernel thread, or a worker of io_uring, waits in its own main function, or in one where kernel \
+               threads are known to wait for work: idle",
         judges: kernel_thread,
     },
     IdleRule {
@@ -214,8 +215,8 @@ fn kernel_thread(w: &Wait<'_>) -> Option<bool> {
     let mut own = w.kernel.iter().skip_while(|name| knows(SLEEP, name));
     let main = own.next();
     let home = own.next() == Some(&"kthread");
-    let of_io_uring = main == Some(&"io_wq_worker");
-    (w.user.is_empty() && (home || of_io_uring)).then_some(true)
+    let waits = main.is_some_and(|name| knows(KERNEL_THREAD_WAITS, name));
+    (w.user.is_empty() && (home || waits)).then_some(true)
 }
 
 fn accepts(w: &Wait<'_>) -> Option<bool> {

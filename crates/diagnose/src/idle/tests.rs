@@ -278,6 +278,63 @@ fn of_asio_s_threads_one_waits_for_events_and_the_others_for_work() {
 }
 
 #[test]
+fn collectors_threads_are_idle_where_they_wait_for_a_collection_and_not_within_one() {
+    let root = [
+        "ConcurrentGCThread::run()",
+        "Thread::call_run()",
+        "start_thread",
+    ];
+    let monitor = ["pthread_cond_wait", "os::PlatformMonitor::wait(long)"];
+    let metronome = [
+        "PlatformMonitor::wait(unsigned long)",
+        "ZMetronome::wait_for_tick()",
+    ];
+    let sleep = [
+        "__GI___clock_nanosleep",
+        "__GI___nanosleep",
+        "os::naked_short_sleep(long)",
+    ];
+    let idle: [(&[&str], &[&str]); 6] = [
+        (&monitor, &["ZDriver::run_service()"]),
+        (
+            &monitor,
+            &["ZDriverPort::receive()", "ZDriverMinor::run_thread()"],
+        ),
+        (
+            &monitor,
+            &[
+                "ZUncommitter::wait(unsigned long) const",
+                "ZUncommitter::run_thread()",
+            ],
+        ),
+        (&metronome, &["ZStat::run_service()"]),
+        (&sleep, &["ShenandoahControlThread::run_service()"]),
+        (&monitor, &["ShenandoahUncommitThread::run_service()"]),
+    ];
+    for (machinery, place) in idle {
+        let stack = [machinery, place, &root[..]].concat();
+        let (is_idle, _) = judge_wait(&wait(BlockReason::Lock, &stack, &["futex_wait"]));
+        assert!(is_idle, "{stack:?}");
+    }
+    for work in [
+        [
+            "VMThread::execute(VM_Operation*)",
+            "ZDriver::gc(ZDriverRequest const&)",
+            "ZDriver::run_service()",
+        ],
+        [
+            "VMThread::execute(VM_Operation*)",
+            "ShenandoahConcurrentGC::collect(GCCause::Cause)",
+            "ShenandoahControlThread::run_service()",
+        ],
+    ] {
+        let stack = [&monitor[..], &work, &root].concat();
+        let (is_idle, _) = judge_wait(&wait(BlockReason::Lock, &stack, &["futex_wait"]));
+        assert!(!is_idle, "{stack:?}");
+    }
+}
+
+#[test]
 fn tokio_s_threads_are_idle_where_the_runtime_waits_and_not_what_it_runs() {
     let (pool, worker) = (
         "tokio::runtime::blocking::pool::Inner::run",

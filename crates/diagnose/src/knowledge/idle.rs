@@ -48,6 +48,13 @@ table! {
         "G1ConcurrentRefineThread::wait*", "concurrent refinement", "HotSpot", Live;
         "G1PrimaryConcurrentRefineThread::wait*", "concurrent refinement", "HotSpot, from JDK 20", Live;
         "G1ConcurrentMarkThread::wait*", "concurrent marking", "HotSpot", Live;
+        "ZMetronome::wait_for_tick*", "ZGC's periodic threads", "HotSpot", Live;
+        "ZDirector::wait_for_tick*", "ZGC's director", "HotSpot, from JDK 21", Source;
+        "ZDriverPort::receive*", "ZGC's driver waits for a collection", "HotSpot, from JDK 21", Live;
+        "ZUncommitter::wait*", "ZGC returns memory", "HotSpot", Live;
+        "ShenandoahRegulatorThread::regulator_sleep*", "Shenandoah's regulator", "HotSpot, from JDK 24", Source;
+        "StringDedup::Processor::wait_for_requests*", "string deduplication", "HotSpot, from JDK 18", Source;
+        "ConcurrentMarkSweepThread::sleepBeforeNextCycle*", "concurrent mark and sweep", "HotSpot, to JDK 13", Source;
         "VMThread::wait_for_operation*", "VM operations", "HotSpot", Live;
         "WatcherThread::sleep*", "periodic tasks", "HotSpot", Live;
         "os::signal_wait*", "signal dispatcher", "HotSpot", Live;
@@ -67,6 +74,15 @@ table! {
     WORKER_MAINS {
         "G1ConcurrentMarkThread::run_service*", "concurrent marking", "HotSpot", Live;
         "G1ConcurrentRefineThread::run_service*", "concurrent refinement", "HotSpot", Live;
+        "ZDirector::run_*", "ZGC's director", "HotSpot", Live;
+        "ZDriver::run_*", "ZGC's driver waits for a collection", "HotSpot, to JDK 20", Live;
+        "ZDriverMinor::run_*", "ZGC's driver waits for a collection", "HotSpot, from JDK 21", Live;
+        "ZDriverMajor::run_*", "ZGC's driver waits for a collection", "HotSpot, from JDK 21", Live;
+        "ZUncommitter::run_*", "ZGC returns memory", "HotSpot", Live;
+        "ZUnmapper::run_*", "ZGC unmaps memory", "HotSpot", Live;
+        "ShenandoahControlThread::run_service*", "Shenandoah waits for a collection", "HotSpot", Live;
+        "ShenandoahGenerationalControlThread::*", "Shenandoah waits for a collection", "HotSpot, from JDK 24", Source;
+        "ShenandoahUncommitThread::run_service*", "Shenandoah returns memory", "HotSpot, from JDK 24", Live;
         "boost::asio::detail::scheduler::do_run_one*", "thread waits for the one that polls", "Boost.Asio", Service;
         "boost::asio::detail::scheduler::do_wait_one*", "thread waits with a time limit", "Boost.Asio", Service;
         "asio::detail::scheduler::do_run_one*", "thread waits for the one that polls", "Asio without Boost", Source;
@@ -115,6 +131,11 @@ table! {
         "Platform*", "VM's lock or semaphore", "HotSpot", Live;
         "PosixSemaphore::wait*", "VM's semaphore", "HotSpot", Live;
         "Monitor::wait*", "VM's monitor", "HotSpot", Live;
+        "os::naked_short_sleep*", "VM's sleep", "HotSpot", Live;
+        "__GI___nanosleep", "sleep", "glibc", Live;
+        "__GI___clock_nanosleep", "sleep", "glibc", Live;
+        "nanosleep", "sleep", "C library", Live;
+        "clock_nanosleep", "sleep", "C library", Live;
         "ObjectMonitor::*", "object's monitor", "HotSpot", Live;
         "ObjectSynchronizer::*", "object's monitor", "HotSpot", Live;
         "JVM_MonitorWait*", "object's monitor", "HotSpot", Live;

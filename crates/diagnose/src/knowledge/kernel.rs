@@ -12,6 +12,17 @@ table! {
 }
 
 table! {
+    /// Where threads of the kernel wait for work below their main function, or without one.
+    KERNEL_THREAD_WAITS {
+        "io_wq_worker", "worker of io_uring", "io_uring/io-wq.c", Live;
+        "kthreadd", "starts kernel threads", "kernel/kthread.c", Live;
+        "devtmpfs_work_loop", "makes device files", "drivers/base/devtmpfs.c", Live;
+        "rcu_tasks_one_gp", "RCU tasks", "kernel/rcu/tasks.h", Live;
+        "rcu_gp_fqs_loop", "RCU grace periods", "kernel/rcu/tree.c", Live;
+    }
+}
+
+table! {
     /// A thread waits until the data that it writes or sends is taken.
     NOT_TAKEN {
         "pipe_write*", "full pipe", "fs/pipe.c", Live;

@@ -1,5 +1,5 @@
 //! What lets a program on a CPU ask for an interrupt of that CPU (`bpf/deferred_user_stack.h`): an event a CPU
-//! that programs write to, whose ring wakes its reader at each record. There is no reader, and the ring
+//! that programs write to. Its ring wakes the reader at each record. There is no reader, and the ring
 //! overwrites itself.
 
 use std::{

@@ -1,7 +1,7 @@
 //! The on-CPU timer: one perf event a CPU, with our program behind it.
 //!
 //! Hardware cycles where the CPU has a usable PMU: its interrupts reach code that runs with
-//! interrupts off. Otherwise the kernel's software clock, whose samples pile up where interrupts
+//! interrupts off. Otherwise the kernel's software clock, with samples that pile up where interrupts
 //! are switched on again; the domain says which.
 
 use std::{

@@ -26,7 +26,7 @@ use crate::{
 };
 
 impl ProcPoller {
-    /// Opens events for everybody who is watched and has none. `all`: for threads that were
+    /// Opens events for every watched thread that has none. `all`: for threads that were
     /// refused them before, too.
     pub fn join(&mut self, first: usize) {
         let Some(clock) = &mut self.clock else { return };
@@ -34,7 +34,7 @@ impl ProcPoller {
             if !t.alive || t.course.is_some() {
                 continue;
             }
-            // Those who have their events write records while others get theirs.
+            // Threads with events write records while others get theirs.
             clock.keep_up();
             match clock.join(t.tid, 1.0) {
                 Ok(()) => {
@@ -403,7 +403,7 @@ impl ProcPoller {
         }
     }
 
-    /// Records did not fit, of nobody knows whom.
+    /// Records of unknown threads did not fit.
     fn lost(&mut self, time: u64) {
         for index in &self.watch.live {
             if let Some(course) = &mut self.watch.threads[*index].course {

@@ -1,4 +1,4 @@
-//! Whose stacks threads have that were woken and wait for a CPU.
+//! Stacks of runnable threads that were woken.
 //!
 //! The kernel tells where a blocked thread stands; of one that was woken it says only that it "runs". But that
 //! one still stands where it blocked, and nothing on its stack has changed. So the stack is unwound from each

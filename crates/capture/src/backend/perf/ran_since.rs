@@ -69,7 +69,7 @@ impl RanSince {
     /// At most so long it has run by now, ns.
     pub fn by(&self, now: u64) -> u64 {
         let since = now.saturating_sub(self.at);
-        // Whoever was put off for our sake may have another CPU by then.
+        // A thread that was preempted for our sake may have another CPU by then.
         self.ran_ns + if self.off && since < FRESH { 0 } else { since }
     }
 }

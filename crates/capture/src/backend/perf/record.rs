@@ -289,7 +289,7 @@ pub struct EventSample {
     /// Number of the event.
     pub event: usize,
     /// The kernel's number of the one that was opened or inherited, and whether it was opened. Threads
-    /// that have inherited the same exchange them: it tells nothing of who runs.
+    /// that have inherited the same exchange them: it does not tell the running thread.
     pub stream: u64,
     /// See `stream`.
     pub opened: bool,

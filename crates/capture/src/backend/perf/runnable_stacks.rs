@@ -16,7 +16,7 @@ use crate::{
 };
 
 impl ProcPoller {
-    /// A look at `at` at a thread whose wait a look has seen into already: whether it was woken since.
+    /// A poll at `at` of a thread in a wait that a poll has seen already: whether it was woken since.
     pub(in crate::backend) fn see_again(&mut self, index: usize, at: u64, late: bool) {
         let t = &mut self.watch.threads[index];
         let Some(begin) = t.course.as_ref().and_then(SwitchTimeline::off_since) else {
@@ -46,7 +46,7 @@ impl ProcPoller {
         }
     }
 
-    /// A look at `at` at a thread that is on a CPU or waits for one, and whose wait before that nobody has seen.
+    /// A poll at `at` of a thread that is on a CPU or waits for one, after a wait that no poll has seen.
     pub(in crate::backend) fn see_queued(&mut self, index: usize, at: u64, late: bool) {
         let t = &mut self.watch.threads[index];
         let Some(course) = &t.course else { return };

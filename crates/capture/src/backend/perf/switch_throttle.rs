@@ -11,7 +11,7 @@
 //!
 //! Events that were inherited cannot be closed one by one: a family is given events of its own first.
 
-/// Switches a second whose records a thread can bear.
+/// Most switches a second of a thread with a record for each switch.
 const FEW: f64 = 15_000.0;
 /// The least part of the time that is recorded.
 const LEAST: f64 = 0.05;

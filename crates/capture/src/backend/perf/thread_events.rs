@@ -98,7 +98,7 @@ pub struct ThreadEvents {
     told_ns: u64,
     uneven: PeriodJitter,
     leaving: PreemptSampling,
-    /// Threads whose events were refused.
+    /// Threads with refused events.
     pub left_out: u64,
     /// Records that did not fit.
     pub lost: u64,
@@ -119,7 +119,7 @@ impl ThreadEvents {
         let mut rings = Vec::new();
         for cpu in cpus {
             // An event of our own thread, never switched on, that the ring hangs on: it stays
-            // whoever of the target ends.
+            // whichever thread of the target ends.
             let mut a = attributes(b::PERF_COUNT_SW_DUMMY);
             a.set_disabled(1);
             a.set_exclude_kernel(1);
@@ -174,7 +174,7 @@ impl ThreadEvents {
             });
         }
         self.leaving.crowd |= self.events.len() >= CROWD;
-        // Of who switches too often for a record of each, copies would cost too much as well.
+        // If a thread switches too often for a record of each switch, copies would cost too much as well.
         let leaving = if share < 1.0 || self.leaving.crowd {
             Vec::new()
         } else {
@@ -249,7 +249,7 @@ impl ThreadEvents {
         }
     }
 
-    /// Whether threads are sampled when they are put off their CPU, but for those whose switches are too many.
+    /// Whether threads are sampled when they are preempted, except those with too many switches.
     pub fn tells_leaving(&self) -> bool {
         self.leaving.complete
     }
@@ -307,7 +307,7 @@ impl ThreadEvents {
         }
         self.told_ns = period_ns;
         // What was inherited keeps the old one, and the kernel lets threads that are put on a CPU in turn swap their
-        // events: whose they are is not told, so they must be as far apart.
+        // events: their thread is not told, so they must be as far apart.
         for joined in self.events.values_mut().filter(|j| !j.inherited) {
             let distance = period(period_ns, joined.share);
             joined.events.iter_mut().for_each(|e| e.tell(distance));

@@ -19,7 +19,7 @@ impl ProcPoller {
         let turn = TURN * self.spacing_ns;
         let (mut ended, mut due) = (Vec::new(), Vec::new());
         let now = clock::now();
-        // Who rests does not switch.
+        // A thread that rests does not switch.
         for index in self.watch.awake.iter().copied() {
             let t = &mut self.watch.threads[index];
             if !t.alive || t.book.spans.is_some() {
@@ -84,7 +84,7 @@ impl ProcPoller {
                 clock.leave(self.watch.threads[root].tid);
             }
         }
-        // Who is born to one of them from now on is found by listing.
+        // A child of one of them is found by listing from now on.
         self.relist = true;
         self.drain(since, now);
         for index in closed {
@@ -107,7 +107,7 @@ impl ProcPoller {
         }
     }
 
-    /// Opens the events of one thread, whose time so far is the counters' to tell.
+    /// Opens the events of one thread. The counters tell its time so far.
     fn join_one(&mut self, index: usize) {
         let Some(clock) = &mut self.clock else { return };
         let t = &mut self.watch.threads[index];

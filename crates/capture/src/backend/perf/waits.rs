@@ -1,4 +1,4 @@
-//! Waits by length: whose stacks those have that no look fell into.
+//! Stacks of waits that no poll fell into, by the length of the wait.
 //!
 //! The records tell how long each wait was, looks tell the stack of some. How likely a wait is to be
 //! seen depends on its length, and not only by how many looks fit into it: at its end are moments in

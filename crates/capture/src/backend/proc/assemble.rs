@@ -109,7 +109,7 @@ pub fn assemble(looker: &mut ProcPoller, recording: &mut Recording, last: bool) 
     if last && let Some(connections) = looker.connections.take() {
         recording.peers = connections.finish();
     }
-    // Who is told of each birth sees all children.
+    // A poller that is told of each birth sees all children.
     let unseen = match looker.clock {
         Some(_) => BTreeMap::new(),
         None => looker.watch.unseen_children(&on_cpu),
@@ -197,7 +197,7 @@ fn ledger(t: &Thread, totals: &Totals, wall_ns: u64, stolen: u64) -> Ledger {
         repaired_ns: t.repaired_ns + t.course.as_ref().map_or(0, |c| c.repaired_ns),
         voluntary_switches: voluntary,
         involuntary_switches: involuntary,
-        // A witness is who did not make the figures, and was asked to the end.
+        // A witness is a source that did not make the figures, and was read to the end.
         audit: if t.is_recorded() && t.alive {
             let course = t.course.as_ref();
             let edges = course.map_or((0, 0), |c| (c.waited_before_ns, c.in_line_ns()));

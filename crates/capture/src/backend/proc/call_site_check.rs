@@ -20,7 +20,7 @@ const WORDS: usize = 256;
 /// Jumps that lead from a call to its function.
 const JUMPS: u32 = 3;
 
-/// What was found out of pairs of frames: innermost, and whoever is to have called it.
+/// Results for pairs of frames: the innermost one, and its supposed caller.
 #[derive(Default)]
 pub struct CallSiteCheck {
     known: FxHashMap<(u32, FrameWord, FrameWord), bool>,

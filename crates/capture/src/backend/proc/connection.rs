@@ -1,4 +1,4 @@
-//! One connection: whose turn it is to speak, and what was asked over it so far.
+//! One connection: the side that owes the next word, and the requests over it so far.
 
 use wallscope_procfs::sockets::{Socket, Talk};
 
@@ -6,7 +6,8 @@ use crate::event::SocketRecord;
 
 /// Messages without any answer after which a connection is no dialogue.
 const ONE_WAY: u32 = 8;
-/// A request that goes unanswered is believed for so long, ms, but by who waits for nothing else.
+/// Longest time, ms, for which an unanswered request counts as in flight, unless the thread waits
+/// for nothing else.
 const BELIEVED_MS: u32 = 60_000;
 
 /// One connection.
@@ -28,7 +29,7 @@ pub(super) struct Connection {
     looks: [u32; 2],
 }
 
-/// Whether who is asked on a connection owes the next word.
+/// Whether a request is in flight: the asked side owes the next word.
 fn in_flight(inbound: bool, talk: &Talk, before: Option<(bool, (u32, u32))>) -> Option<bool> {
     let (ago_ms, segments, unacknowledged, unread) = match *talk {
         Talk::Unix {
@@ -44,7 +45,7 @@ fn in_flight(inbound: bool, talk: &Talk, before: Option<(bool, (u32, u32))>) -> 
         } => (ago_ms, segments, unacknowledged, unread),
     };
     let (sent, heard, acknowledged) = ago_ms;
-    // As seen by the one who asks: messages there, and answers back.
+    // As the asking side sees it: messages there, and answers back.
     let (messages, answers, asked, answered) = if inbound {
         (segments.1, segments.0, heard, sent)
     } else {
@@ -154,7 +155,8 @@ impl Connection {
         pending > 0 && u64::from(self.record.requests) * 2 > by_chance
     }
 
-    /// What is known of it when it is gone. How long a request took whose answer was not seen is not known.
+    /// The record of a connection that is gone. If an answer was not seen, the length of its request is
+    /// not known.
     pub fn ended(mut self) -> SocketRecord {
         if self.pending == Some(true) {
             self.record.requests = self.record.requests.saturating_sub(1);

@@ -1,14 +1,13 @@
-//! Connections of the watched processes by looking at them: with whom, and whether a request is in
-//! flight.
+//! Connections of the watched processes by polling them: the peer, and whether a request is in flight.
 //!
-//! Nobody tells here who sends and receives. The kernel keeps for each TCP connection when data last
-//! went either way (by its tick, some milliseconds) and how many segments did: whoever was sent to last
-//! owes the next word. A unix socket keeps its queues only: what is unread there is in flight, and when
+//! No event tells of a send or a receive here. For each TCP connection the kernel keeps when data last
+//! went either way (by its tick, some milliseconds) and how many segments did: the side that received
+//! last owes the next word. A unix socket keeps its queues only: what is unread there is in flight, and when
 //! nothing is, that is not known. Every round of looks asks for some of the connections, and what it
 //! finds stands for the time since it asked for that one before; requests are counted by segments, of
 //! which one direction mostly has one for each.
 //!
-//! Whose a request is cannot be seen: a wait is taken to be for the connections that its call names (a
+//! The thread of a request cannot be seen: a wait is taken to be for the connections that its call names (a
 //! descriptor, a poll list, an epoll set). One that names none but sockets that listen has nothing in flight. Any
 //! other wait that names none has nothing in flight if its process has nothing, and is not judged otherwise.
 //!
@@ -73,7 +72,7 @@ pub struct Connections {
     sets: FxHashMap<(u32, u32), (u64, Vec<u32>)>,
     talkers: HashSet<u32>,
     arguments: [u8; syscalls::TABLE],
-    /// Whose turn it is, in the order of cookies.
+    /// Connections of the next rounds, in the order of cookies.
     turn: Vec<u64>,
     /// When to list again: if a wait named what is not known, and anyway.
     soon_ns: u64,
@@ -82,7 +81,7 @@ pub struct Connections {
     wanted: bool,
     /// When they were listed the first time.
     begun_ns: Option<u64>,
-    /// Who was at the other end at the start, by cookie.
+    /// The other end at the start, by cookie.
     others: FxHashMap<u64, (u32, String)>,
     /// Connections that were asked for, all together.
     pub asked: u64,
@@ -196,7 +195,7 @@ impl Connections {
         Ok(all)
     }
 
-    /// One round: asks for those whose turn it is.
+    /// One round: polls the connections that are due.
     pub fn look(&mut self, now: u64) {
         let Some(asker) = &self.asker else { return };
         let round = EACH_ROUND.min(self.turn.len());
@@ -245,7 +244,7 @@ impl Connections {
                 }
                 Some(Known::Connection(cookie)) => {
                     let open = self.open.get(cookie);
-                    // Who reads it waits for just that.
+                    // A thread that reads the connection waits for just that.
                     let awaits = |c: &Connection| alone && c.overdue && c.record.inbound == 0;
                     open.and_then(|c| if awaits(c) { Some(true) } else { c.pending })
                 }
@@ -263,12 +262,12 @@ impl Connections {
                 _ => None,
             };
         }
-        // It may be whom the process has just asked.
+        // The process may have asked this peer a moment ago.
         if new && !awaits {
             known = None;
         }
         if !any && listens && !other {
-            // It waits for whoever connects next, whatever others of its process do.
+            // It waits for the next connection, whatever other threads of its process do.
             known = Some(false);
         } else if !any {
             let own = self.open.values().filter(|c| c.record.pid == pid);
@@ -407,13 +406,13 @@ mod tests {
         };
         let known = seen(&polled(&[served.as_raw_fd()]));
         assert_eq!((known.in_flight, known.awaits), (Some(true), false));
-        // Who takes new connections owes nothing; of a wait that names no socket that is not known.
+        // A thread that takes new connections owes nothing. A wait that names no socket is not judged.
         assert_eq!(
             seen(&polled(&[listener.as_raw_fd()])).in_flight,
             Some(false)
         );
         assert_eq!(seen(&polled(&[])).in_flight, None);
-        // Whom it asks by then.
+        // The upstream that the process asks by then.
         let upstream = std::net::TcpStream::connect(at).unwrap();
         let both = seen(&polled(&[served.as_raw_fd(), upstream.as_raw_fd()]));
         assert_eq!((both.in_flight, both.awaits), (None, false));

@@ -3,7 +3,7 @@
 //! ```text
 //! mod.rs              the order of things: prepare, go live, wait, stop
 //! target_tracker.rs   processes and threads under watch, as they come and go; tracked_process.rs, thread.rs:
-//!                     one of them; subreaper.rs: children whose parent has ended
+//!                     one of them; subreaper.rs: children after their parent's end
 //! poller.rs           the poller's state; poll_round.rs: its rounds; pace.rs: how often
 //! wait_probe.rs       one poll of one thread; wait_observation.rs: what it learns of a wait
 //! waiting.rs          reason and stack of a waiting thread, read without stopping it;
@@ -307,7 +307,7 @@ pub(crate) fn record(
                 if slices::is_too_fine(&looker.grid, now) {
                     looker.coarsen();
                 }
-                // Of whom no records come any more, none tells of new threads either.
+                // A thread without further records tells of no new threads either.
                 let told = looker.clock.is_some() && looker.tally.deaf == 0;
                 let every = if told && !looker.relist {
                     REVIEW
@@ -366,7 +366,7 @@ pub(crate) fn record(
     let stopper = looker.stopper.take();
     let (stopped_ns, stops) = stopper.as_ref().map_or((0, 0), |s| (s.stopped_ns, s.stops));
     let refused = stopper.as_ref().and_then(|s| s.refused.clone());
-    // Whoever is still to halt is let go as soon as it does.
+    // A thread that is still to stop is let go as soon as it does.
     drop(stopper);
     let facts = host.finish();
     let command_end = held
@@ -472,7 +472,7 @@ fn look(looker: &mut ProcPoller, stretch: SnapshotWindow, followed: u64) -> Look
     }
 }
 
-/// Makes ready for perf events of everybody who is watched. Returns the CPUs.
+/// Prepares perf events of every watched thread. Returns the CPUs.
 fn open_clock(
     looker: &mut ProcPoller,
     options: &Options,
@@ -501,7 +501,7 @@ fn open_clock(
     Ok(cpus)
 }
 
-/// Opens perf events of everybody who is watched.
+/// Opens perf events of every watched thread.
 fn join_all(looker: &mut ProcPoller) {
     looker.join(0);
     // Threads that were born meanwhile by one that had its events already are told of by records;

@@ -319,7 +319,7 @@ mod tests {
         }
         assert_eq!((p.period_ns(), p.stride()), (32 * S, 64));
         assert!(p.next_ns() <= S);
-        // Who asks for seldom rounds gets them.
+        // A caller that asks for rare rounds gets them.
         assert_eq!(Pace::new(1, 1.0, 0, 0).stride(), 1);
     }
 }

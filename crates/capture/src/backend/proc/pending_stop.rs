@@ -10,7 +10,7 @@ use super::stop::{Asleep, Halted};
 /// was, it may as well seem to have been so long before.
 const TOGETHER: u64 = 50_000;
 
-/// Who stood behind us on our CPU and has waited for no longer than this by its next look, ns, did so because of us.
+/// A thread that waited behind us on our CPU, for no longer than this by its next poll, waited because of us. ns.
 pub const BECAUSE_OF_US: u64 = 500_000;
 
 /// A look at a thread that runs or wants to, for which its stack is still to come.
@@ -53,8 +53,8 @@ impl PendingStopSample {
         (since < self.looked).then_some(since)
     }
 
-    /// Whether who has waited for a CPU `since` then, and for `reason` before that, would not have but for us. The
-    /// kernel's counter may have the end of a sleep in it (Linux 6.12 and later), so that it seems to be longer.
+    /// Whether a thread that has waited for a CPU `since` then, and for `reason` before that, waits only because of us.
+    /// The kernel's counter may have the end of a sleep in it (Linux 6.12 and later), so that it seems to be longer.
     fn woken_with_us(&self, since: u64, reason: BlockReason) -> bool {
         let slept = self.behind && reason == BlockReason::Timer;
         let since_due = since >= self.due || (slept && since + BECAUSE_OF_US >= self.due);
@@ -82,7 +82,7 @@ impl PendingStopSample {
             (Some(since), Some(reason)) if !self.woken_with_us(since, reason) => {
                 (State::Runnable, None)
             }
-            // Who wakes another one makes way for that one rather than for us.
+            // A waker makes way for the thread that it wakes rather than for us.
             (Some(since), None) if since < self.due || halted.call.is_some() => {
                 (State::Runnable, None)
             }

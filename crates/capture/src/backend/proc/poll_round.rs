@@ -1,4 +1,4 @@
-//! Rounds of polls: everybody whose turn it is, one after the other.
+//! Rounds of polls: every thread that is due, one after the other.
 
 use wallscope_model::State;
 
@@ -23,9 +23,9 @@ const MOST_SKIPPED: u32 = 7;
 const REVIEW_TIMES: u64 = 5000;
 /// Rounds that are so far apart, ns, and so many times as far as they should be, are no matter of being late.
 const AWAY: (u64, u64) = (1_000_000_000, 8);
-/// Who wakes so long after a round was due had to wait for a CPU, ns.
+/// A poller that wakes this long after a round was due had to wait for a CPU, ns.
 pub const LATE: u64 = 100_000;
-/// Who waits for less than one part of so many of its time is not looked for where it may have waited.
+/// A thread that waits for less than 1/`HARDLY` of its time is not looked for at places of short waits.
 const HARDLY: u64 = 16;
 /// Late looks are of use where there was none for so many periods.
 const RARELY: u64 = 16;
@@ -37,8 +37,8 @@ pub enum TickLateness {
     InTime,
     /// It had to wait for a CPU: it comes just when some thread has blocked.
     Late,
-    /// The machine was slow to wake a CPU that slept. It comes at no moment of any thread's, but whoever
-    /// was to wake up meanwhile has woken with us.
+    /// The machine was slow to wake a CPU that slept. The poll falls on no event of any thread, but threads
+    /// that were to wake up meanwhile have woken with us.
     WokenLate,
 }
 
@@ -165,8 +165,8 @@ impl ProcPoller {
         self.last_drain(since, clock::now());
     }
 
-    /// A look at a thread whose switches are recorded: only what it waits in is of interest, and not
-    /// even that where it was seen in the same wait before. False: it is gone.
+    /// A poll of a thread with recorded switches. Only its wait is of interest, and not even that if the
+    /// thread was seen in the wait before. False: the thread is gone.
     fn look_between_switches(&mut self, index: usize, late: bool, all: bool) -> bool {
         let grid = self.grid;
         let t = &mut self.watch.threads[index];
@@ -242,8 +242,8 @@ impl ProcPoller {
     }
 
     /// One look at a thread by its counters; false: it is gone. `late`: it is left to the next round, if enough
-    /// rounds were in time so far, and whatever it does: who left out only those that have moved would see too
-    /// much of sleep. For the same reason it is not asked whether we were put off our CPU on the way, which
+    /// rounds were in time so far, and whatever it does: leaving out only threads that have moved would favour
+    /// sleepers. For the same reason it is not asked whether we were put off our CPU on the way, which
     /// happens when some thread's wait ends.
     fn look(&mut self, index: usize, period: u64, late: bool, all: bool) -> bool {
         let t = &mut self.watch.threads[index];
@@ -291,7 +291,7 @@ impl ProcPoller {
         let t = &mut self.watch.threads[index];
         let begin = t.book.seen_ns;
         let [computed, queued] = t.counters.since(books);
-        // Who hardly waits for anything else has hardly just been woken.
+        // A thread that hardly waits for anything else has hardly just been woken.
         let waits = computed + queued < now.saturating_sub(begin) / HARDLY * (HARDLY - 1);
         t.counters.look(&mut t.book, now, books, t.doing, grid);
         // Whether it ran is known, but not when. Where looks were left out because it slept, it slept for half
@@ -464,7 +464,7 @@ mod tests {
                 assert!(left_out * 4 <= slept);
                 (slept, looks, most) = (slept + left_out, looks + 1, most.max(left_out));
             }
-            // And who sleeps for long costs little.
+            // And a thread that sleeps for long costs little.
             assert_eq!(most, MOST_SKIPPED);
             assert!(looks < 1000 / 7, "{looks}");
         }

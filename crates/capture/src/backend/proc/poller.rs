@@ -42,13 +42,13 @@ pub struct Tally {
     pub late: u64,
     /// Time in which no round came at all, though some were due, ns: we were stopped, or the machine was.
     pub away_ns: u64,
-    /// Threads whose records stopped coming.
+    /// Threads without further records.
     pub deaf: u64,
-    /// Running threads whose Python frames were read.
+    /// Running threads with Python frames that were read.
     pub read: u64,
     /// How long after their samples that was, summed, ns.
     pub read_after_ns: u64,
-    /// Those whose frames could not be read, or not in time.
+    /// Running threads with Python frames that could not be read, or not in time.
     pub unread: u64,
 }
 
@@ -89,7 +89,7 @@ pub struct ProcPoller {
     /// Threads may have been born unseen.
     pub relist: bool,
     pub(super) last_round_ns: u64,
-    /// Who of `watch.live` is to have counters read.
+    /// Threads of `watch.live` that are due for a reading of counters.
     pub(super) turn: RoundRobin,
     /// Rounds so far: each looks at one of every so many threads.
     pub(super) rounds: usize,
@@ -99,9 +99,9 @@ pub struct ProcPoller {
     pub woken_late: bool,
     /// The last look is made because the target has ended.
     pub(super) target_ended: bool,
-    /// Whose mappings were reviewed last, and when it is somebody's turn again, ns.
+    /// The process with the last review of its mappings, and the time of the next review, ns.
     pub(super) reviewed: (u32, u64),
-    /// Threads whose stack is still to come.
+    /// Threads with a stack that is still to come.
     pub owed: FxHashMap<u32, PendingStopSample>,
     /// Threads that stood behind us when they were looked at.
     pub woken: FxHashMap<u32, PendingStopSample>,

@@ -51,7 +51,7 @@ pub fn of_stacks_at(events: &[EventSpec], reason: &str) -> Result<(), Error> {
     })
 }
 
-/// Process ids mean something else in `/proc` than here: whoever is named would not be who is measured.
+/// Process ids mean something else in `/proc` than here: the named process would not be the measured one.
 pub fn of_foreign_proc() -> Result<(), Error> {
     host_capabilities::proc_is_ours().map_err(|e| Error::NotPermitted {
         what: "what is read of processes (/proc)".into(),

@@ -1,19 +1,19 @@
-//! Whose turn it is to have counters read though no record of them has come.
+//! Threads that are due for a reading of counters though no record of them has come.
 
-/// Threads whose counters are read each second, one after the other.
+/// Number of threads with counters read each second, one after the other.
 const A_SECOND: u64 = 200;
 
 /// A turn that goes round among threads, in time.
 #[derive(Default)]
 pub struct RoundRobin {
-    /// The place of who had it last.
+    /// Place of the last thread.
     at: usize,
     /// What is not yet a whole thread's turn: ns, times threads.
     owed: u64,
 }
 
 impl RoundRobin {
-    /// The places, among `live` threads, of those who have their turn `passed` ns after the last were
+    /// The places, among `live` threads, of the threads that are due `passed` ns after the last were
     /// asked for: all of them once a second, or as many as may be.
     pub fn next(&mut self, live: usize, passed: u64) -> impl Iterator<Item = usize> + use<'_> {
         let among = live as u64;

@@ -80,7 +80,7 @@ pub enum Found {
     Asleep(Asleep),
 }
 
-/// Whom a worker is to halt.
+/// A thread that a worker is to stop.
 struct Asked {
     pid: u32,
     tid: u32,
@@ -206,8 +206,8 @@ impl Stopper {
     }
 }
 
-/// Halts whom it is told to until there is nobody left to tell: who is owed then is let go when it
-/// halts, or with this process.
+/// Stops the threads that it is asked to stop, until the sender is gone. A thread that has not stopped by then is let
+/// go when it stops, or with this process.
 fn work(worker: usize, asked: &Receiver<Asked>, tell: &Sender<Reply>) {
     let mut walk = Walk::default();
     let books = kernel_file::open("/proc/thread-self/schedstat").ok();
@@ -327,7 +327,7 @@ fn halt_of(pid: u32, tid: u32, flags: i32) -> Halt {
         }
         Ok(Some(_)) => {
             // A traced thread that has ended stays for its tracer to wait for. A child of our own
-            // that is no thread is left to those who started it.
+            // that is no thread is left to the code that started it.
             let stat = wallscope_procfs::process::stat(pid);
             if tid != pid || !stat.is_ok_and(|s| s.parent == std::process::id()) {
                 let _ = wait(tid, libc::WEXITED | libc::WNOHANG);
@@ -356,7 +356,7 @@ fn wait(tid: u32, which: i32) -> io::Result<Option<(i32, i32)>> {
 }
 
 fn let_go(tid: u32, signal: i32) {
-    // Refused only where it was killed meanwhile: whoever stands still can be let go.
+    // Refused only if the thread was killed meanwhile: a stopped thread can be let go.
     let _ = trace(libc::PTRACE_DETACH, tid, signal as usize);
 }
 

@@ -21,7 +21,7 @@ impl Subreaper {
         ask(true).ok().map(|()| Subreaper { command })
     }
 
-    /// Who is there.
+    /// Processes that exist.
     pub fn living(&self) -> Vec<u32> {
         let own = std::process::id();
         let threads = process::threads(own).unwrap_or_default();

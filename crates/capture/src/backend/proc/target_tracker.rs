@@ -1,12 +1,12 @@
-//! Who is looked at: processes, their threads, and their children as they appear.
+//! The polled processes, their threads, and their children as they appear.
 //!
 //! Threads are found by listing, so one that lives between two listings is never seen; its CPU time
 //! still shows in its process's clock and is reported there. Only a thread that ran can have made
 //! another or a child, so only those are asked. Where births are recorded ([`crate::backend::perf`])
 //! threads come from there, with their exact beginning and end.
 //!
-//! A child process that lives between two looks is never seen either. Its CPU time goes to the one who waited
-//! for it, by the kernel's own sum of such times, less those of children that were seen.
+//! A child process that lives between two polls is never seen either. Its CPU time goes to the process that
+//! waited for it: the kernel's own sum of such times, less those of children that were seen.
 //!
 //! Ids are used again: a process is the one we know only while it started when ours did, and a
 //! thread's files are kept open, which fail for good when it is gone.
@@ -31,7 +31,7 @@ use super::{
 const LIST_EVERY: u64 = 100_000_000;
 const LIST_EACH: u64 = 500_000;
 
-/// How long a birth is news, ns: until all have been looked at who sleep, and may have been at it.
+/// Time, ns, for which a birth is news: until every sleeping thread that may have caused it was polled.
 const NEWS: u64 = 200_000_000;
 
 /// Everybody.
@@ -49,7 +49,7 @@ pub struct TargetTracker {
     /// Whether some of `live` have ended.
     has_dead: bool,
     ids: FxHashMap<(u32, u32), usize>,
-    /// The same of those who have ended.
+    /// Indices of ended threads.
     ended: FxHashMap<(u32, u32), usize>,
     /// Threads of the kernel that were asked for and are left out.
     pub kernel_threads: u64,
@@ -60,7 +60,7 @@ pub struct TargetTracker {
     born_ns: u64,
     /// Whether single intervals of threads are kept.
     keeps_spans: bool,
-    /// Threads whose files may still be kept open.
+    /// Number of threads for which files may still be kept open.
     room: usize,
 }
 
@@ -223,7 +223,7 @@ impl TargetTracker {
                 continue;
             }
             t.has_run(now);
-            // Records tell whom it has made since, if it had them all the time.
+            // Its records name the threads that it made since, if it had records all the time.
             let tells = t.is_recorded();
             let told = std::mem::replace(&mut t.tells_births, tells);
             if !births || (told && tells) {
@@ -249,7 +249,7 @@ impl TargetTracker {
                     changed.push(pid);
                 }
             }
-            // The kernel adds up all threads for it. Whom nobody saw was born not long ago.
+            // The kernel adds up all threads for it. An unseen thread was born not long ago.
             if births && ran && now >= p.reaped_read_ns + LIST_EVERY + LIST_EACH * p.alive as u64 {
                 p.reaped_read_ns = now;
                 p.count_children(pid);
@@ -263,7 +263,7 @@ impl TargetTracker {
         }
         while let Some(child) = children.pop() {
             let known = self.threads.len();
-            // Whoever starts us does not have us measured.
+            // A target that started us is measured without us.
             if child != std::process::id() && self.process(child, Some(since), now) {
                 changed.push(child);
                 // Those that it has made already, and waits for, may be gone by the next search.
@@ -288,7 +288,7 @@ impl TargetTracker {
         }
     }
 
-    /// Leaves those out who have ended.
+    /// Leaves ended threads out.
     pub fn leave_out_dead(&mut self) {
         if std::mem::take(&mut self.has_dead) {
             self.live.retain(|index| self.threads[*index].alive);
@@ -353,8 +353,8 @@ impl TargetTracker {
         }
     }
 
-    /// CPU time of children that came and went unseen, by who waited for them, ns: at least that much, as
-    /// the kernel tells it in ticks. `on_cpu`: what was seen of each process.
+    /// CPU time of children that came and went unseen, ns, by the process that waited for them. It is a
+    /// lower bound, since the kernel tells it in ticks. `on_cpu`: the seen CPU time of each process.
     pub fn unseen_children(&self, on_cpu: &BTreeMap<u32, u64>) -> BTreeMap<u32, u64> {
         let mut ended: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for (pid, p) in self.processes.iter().filter(|(_, p)| p.ended) {
@@ -365,7 +365,7 @@ impl TargetTracker {
             let grown = p.reaped[1].saturating_sub(p.reaped[0]);
             (*pid, grown.saturating_sub(seen).saturating_sub(2 * TICK))
         };
-        // The first process waits for whoever has lost its parent, and nobody knows for whom.
+        // The first process waits for orphans of any process, and their parents are not known.
         (self
             .processes
             .iter()
@@ -405,9 +405,9 @@ pub(super) fn children_of(pid: u32, tid: u32) -> Vec<u32> {
     (list.split_ascii_whitespace().filter_map(|c| c.parse().ok())).collect()
 }
 
-/// The file that tells the id of whoever was born last on the machine, as far as this `/proc` shows it: while it
-/// stays, nobody has a new thread or child. `None`: it is not told, or by somebody else than the kernel, as inside some
-/// containers.
+/// The file with the id of the thread that was born last on the machine, as far as this `/proc` shows it. While
+/// the id stays, no process has a new thread or child. `None`: the file is not there, or is not the kernel's, as
+/// inside some containers.
 fn newest_file() -> Option<File> {
     let device = |path| fs::metadata(path).ok().map(|m| m.dev());
     (device("/proc/loadavg")? == device("/proc")?)
@@ -568,7 +568,7 @@ mod tests {
         let began = w.processes[&pid].start_ticks;
         first.kill().unwrap();
         first.wait().unwrap();
-        // Its files fail for good, whoever has its id by then.
+        // Its files fail for good, even if another process has its id by then.
         loop {
             match process_with(pid) {
                 Ok(()) => {}
@@ -596,7 +596,7 @@ mod tests {
         if w.newest_file.is_none() {
             return println!("skipped: the newest id is not told here");
         }
-        assert!(w.has_births(NEWS), "whoever was born before");
+        assert!(w.has_births(NEWS), "threads that were born before");
         let before = w.newest;
         std::thread::spawn(|| {}).join().unwrap();
         assert!(w.has_births(3 * NEWS));

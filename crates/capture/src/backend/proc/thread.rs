@@ -35,7 +35,7 @@ pub struct Thread {
     pub book: ThreadLedger,
     /// Its time by the scheduler's counters.
     pub counters: Counters,
-    /// Index of the thread whose perf events it has inherited; `None`: it has its own, or none.
+    /// Index of the thread that it inherited perf events from; `None`: it has its own, or none.
     pub heir_of: Option<usize>,
     /// Whether those sample it when it is put off its CPU.
     pub inherits_leaving: bool,
@@ -94,7 +94,7 @@ pub struct Thread {
     pub in_time: u32,
     /// Whether it ran since the last listing.
     pub ran: bool,
-    /// Whether its records told whom it makes when it was followed last.
+    /// Whether its records named new threads when it was followed last.
     pub tells_births: bool,
     /// Whether it ran since what changes slowly was read.
     stale: bool,

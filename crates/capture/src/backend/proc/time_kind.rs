@@ -23,5 +23,5 @@ pub enum TimeKind {
     Seen(BlockReason, u8),
 }
 
-/// The class of waits whose length is not recorded.
+/// The class of waits without a recorded length.
 pub const ANY: u8 = 0;

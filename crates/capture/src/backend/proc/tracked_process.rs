@@ -24,7 +24,7 @@ pub struct TrackedProcess {
     pub ended: bool,
     /// When it started, ticks after boot; 0: not known.
     pub start_ticks: u64,
-    /// Who made it; 0: not known.
+    /// Id of its parent; 0: not known.
     pub parent: u32,
     /// CPU time of children that it has waited for, and of theirs: at the beginning and now, ns.
     pub reaped: [u64; 2],

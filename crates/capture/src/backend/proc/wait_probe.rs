@@ -197,7 +197,7 @@ impl ProcPoller {
     }
 
     /// What a thread that is on a CPU's queue slept in until it was woken with us, on a CPU that had nothing else to
-    /// do: whoever stands behind us there has not run since.
+    /// do: a thread that waits behind us there has not run since.
     fn slept_until_now(&mut self, index: usize) -> Option<Doing> {
         let t = &mut self.watch.threads[index];
         if t.places.is_empty() || !t.shares_our_cpu() {

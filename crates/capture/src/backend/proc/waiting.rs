@@ -253,7 +253,7 @@ fn judge(
             ends if ends.contains(&Some(Kind::Socket)) => BlockReason::Network,
             _ => BlockReason::Pipe,
         },
-        // A named pipe that is opened, at whose other end nobody is.
+        // A named pipe that is opened while its other end is closed.
         Some(reason)
             if reason == BlockReason::Disk as u8 && begins(&["wait_for_partner", "fifo_open"]) =>
         {

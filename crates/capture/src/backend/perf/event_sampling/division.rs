@@ -2,7 +2,7 @@
 //!
 //! A descriptor tells the hits of its thread together with those of all that inherited from it. The
 //! kernel tells each heir's own when that ends (some from Linux 5.13 on do not). What is left is that
-//! of those who live, or were never told of: one of them has all of it, among several it is divided as
+//! of the threads that live, or were never told of: one of them has all of it, among several it is divided as
 //! the samples are, each of which stands for the gap of the very event that made it.
 
 use rustc_hash::FxHashMap;
@@ -17,7 +17,7 @@ use crate::{
 };
 
 impl EventSampler {
-    /// How often each event happened to whom, and with which stacks. `threads` in the order of the
+    /// Number of each event by thread, with the stacks. `threads` in the order of the
     /// recording's contexts.
     pub fn finish<S: TableSink>(
         mut self,
@@ -59,7 +59,7 @@ impl EventSampler {
     }
 }
 
-/// What is known of one of those who share a counter.
+/// The known figures of one thread that shares a counter.
 enum Member {
     /// Its hits, by the kernel.
     Told(u64),

@@ -7,11 +7,11 @@
 //! itself, but where hits come in bursts it then prefers those after a pause.) What was inherited keeps
 //! the gap of its birth; where that is far too small, the event is switched off, and it is said. Threads
 //! that have inherited the same exchange their events whenever one follows the other on a CPU, so the
-//! gap is that of the event that a sample names, whoever runs.
+//! gap is that of the event that a sample names, whichever thread runs.
 //!
 //! How often an event happened is not taken from samples but counted by the kernel ([`division`]).
 //!
-//! Who may not measure the kernel gets what happens in user mode; events that happen in the kernel only
+//! A user that may not measure the kernel gets events of user mode; events that happen in the kernel only
 //! are refused to them, because they would look as if nothing had happened.
 
 mod counter;
@@ -70,7 +70,7 @@ struct Event {
     counters: FxHashMap<usize, Vec<Counter>>,
     /// Hits that the samples stand for, by thread.
     sampled: FxHashMap<usize, u64>,
-    /// Hits of those who have ended, by the kernel, by thread.
+    /// Hits of ended threads, by the kernel, by thread.
     told: FxHashMap<usize, u64>,
     samples: Samples,
     /// The last one is that of the present.
@@ -308,7 +308,7 @@ impl EventSampler {
             if (gap / 2 + 1..gap * 2).contains(&wanted) {
                 continue;
             }
-            // Who is born from now on inherits the new gap, and has a higher number.
+            // A thread that is born from now on inherits the new gap, and has a higher number.
             let Some(first) = newest(*cpu) else { continue };
             event.gaps.push(Gap {
                 since_ns: clock::now(),

@@ -90,7 +90,7 @@ impl SwitchTimeline {
             _ => 0,
         };
         if let Some(off) = &mut self.before_turn {
-            // Whoever stood in line as the records began has the whole wait in the counter, once its turn comes.
+            // A thread that was runnable as the records began has the whole wait in the counter, once it runs.
             *off += s.off + s.waiting;
             if turns > 0 {
                 self.waited_before_ns = waited.saturating_sub(*off);
@@ -114,7 +114,7 @@ impl SwitchTimeline {
         }
         if !whole {
             (self.missing, self.lossy) = (0, false);
-            // Whoever waited and has not had a CPU since has lost nothing.
+            // A thread that waited and has not had a CPU since has lost nothing.
             if self.at != At::Off || (ran, turns, ins) != (0, 0, 0) {
                 // Which state it is in is for the next record to tell. A reading soon after could not: the counter of
                 // a thread that runs stands still for a tick.
