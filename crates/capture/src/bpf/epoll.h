@@ -91,7 +91,7 @@ static __always_inline u64 place_of_wait(struct ws_thread *t, struct task_struct
 	if (!sk)
 		return 0;
 	cookie = FOLLOW(sock, sk, __sk_common.skc_cookie.counter, __sk_common.skc_cookie.counter);
-	return cookie == t->talked_on ? 0 : cookie;
+	return cookie == t->own.talked_on ? 0 : cookie;
 }
 
 static __always_inline void loop_asks(u64 key, u64 now)

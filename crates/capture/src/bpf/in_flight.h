@@ -59,8 +59,8 @@ static __always_inline void request_counts(struct ws_thread *t, u32 key, bool ow
 	struct ws_requests *r, one = {};
 
 	if (key == t->tid) {
-		t->owed += owed;
-		t->awaited += !owed;
+		t->own.owed += owed;
+		t->own.awaited += !owed;
 		return;
 	}
 	r = requests_of(key);
@@ -81,9 +81,9 @@ static __always_inline void request_counts_no_more(struct ws_thread *t, u32 key,
 
 	if (t && key == t->tid) {
 		/* One that had this id before may have left the request. */
-		t->owed -= owed && t->owed;
-		t->awaited -= !owed && t->awaited;
-		t->until = now;
+		t->own.owed -= owed && t->own.owed;
+		t->own.awaited -= !owed && t->own.awaited;
+		t->own.until = now;
 		return;
 	}
 	r = requests_of(key);
@@ -94,45 +94,44 @@ static __always_inline void request_counts_no_more(struct ws_thread *t, u32 key,
 	elsewhere[key & (WS_ELSEWHERE - 1)] = 1;
 }
 
-/* Whether, and up to when, requests of a process were in flight: all ones while one is. */
-static __always_inline u64 process_until(u32 key, bool asleep)
+/* Whether, and up to when, requests of a process are in flight for a wait of `reason`: all ones while one is. */
+static __always_inline u64 process_until(u32 key, u32 reason)
 {
 	struct ws_requests *r = requests_of(key);
 
 	if (!r)
 		return 0;
-	return r->owed || (!asleep && r->awaited) ? ~0ull : r->until;
+	return r->owed || (reason != WS_TIMER && r->awaited) ? ~0ull : r->until;
 }
 
-/* The same of a thread. */
-static __always_inline u64 thread_until(struct ws_thread *t, bool asleep)
+/* Whether, and up to when, requests of a thread are in flight for a wait of `reason`: all ones while one is. */
+static __always_inline u64 thread_until(struct ws_thread *t, u32 reason)
 {
 	struct ws_requests *r = said_elsewhere(t->tid) ? requests_of(t->tid) : NULL;
-	s32 owed = t->owed, awaited = t->awaited;
-	u64 until = t->until;
+	s32 owed = t->own.owed, awaited = t->own.awaited;
+	u64 until = t->own.until;
 
 	if (r) {
 		owed += r->owed;
 		awaited += r->awaited;
 		until = r->until > until ? r->until : until;
 	}
-	return owed > 0 || (!asleep && awaited > 0) ? ~0ull : until;
+	return owed > 0 || (reason != WS_TIMER && awaited > 0) ? ~0ull : until;
 }
 
 /* What is known of requests that are no thread's own, beside `until`. */
 __noinline u64 ws_process_until(u32 pid, u32 reason, u32 answers, u64 until)
 {
-	bool asleep = reason == WS_TIMER;
 	u64 more;
 
 	/* Whose an old request is is not known: only waits that may be for one count. */
 	if (set_old_requests &&
 	    (reason == WS_NETWORK || reason == WS_POLL || reason == WS_PIPE)) {
-		more = process_until(pid | WS_OF_PROCESS, asleep);
+		more = process_until(pid | WS_OF_PROCESS, reason);
 		until = more > until ? more : until;
 	}
-	if (asleep && answers) {
-		more = process_until(pid | WS_OF_PROCESS | WS_PASSED_ON, asleep);
+	if (reason == WS_TIMER && answers) {
+		more = process_until(pid | WS_OF_PROCESS | WS_PASSED_ON, reason);
 		until = more > until ? more : until;
 	}
 	return until;
@@ -144,7 +143,7 @@ __noinline u64 ws_process_until(u32 pid, u32 reason, u32 answers, u64 until)
  */
 static __always_inline u64 in_flight_until(struct ws_thread *t, u8 reason)
 {
-	u64 until = thread_until(t, reason == WS_TIMER);
+	u64 until = thread_until(t, reason);
 
 	if (until == ~0ull || !(set_old_requests || t->answers))
 		return until;
@@ -155,7 +154,7 @@ static __always_inline u64 in_flight_until(struct ws_thread *t, u8 reason)
 static __always_inline bool awaits(struct ws_thread *t)
 {
 	u32 key = t->pid | WS_OF_PROCESS;
-	s32 awaited = t->awaited;
+	s32 awaited = t->own.awaited;
 	struct ws_requests *r;
 
 	if (said_elsewhere(t->tid)) {
@@ -198,5 +197,5 @@ static __always_inline void forget_in_flight(struct ws_thread *t)
 	if (t->talks)
 		bpf_map_delete_elem(&in_flight, &tid);
 	t->talks = 0;
-	t->owed = t->awaited = 0;
+	t->own.owed = t->own.awaited = 0;
 }

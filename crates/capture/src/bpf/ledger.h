@@ -369,7 +369,7 @@ static __always_inline void settle_wakeup(struct ws_thread *t, struct ws_cpu *c,
 	if (!unlikely(missing >= 20000 && missing <= t->block_len))
 		return;
 	if (t->carried) {
-		t->delay0 += missing;
+		t->at_birth.delay += missing;
 		c->losses[WS_L_CARRIED]++;
 		return;
 	}
@@ -529,21 +529,23 @@ static __always_inline void wake(struct ws_thread *t, struct task_struct *p, u64
 /*
  * When a sleeper was put into its run queue, 0: it was not. The kernel notes that under the same lock as the
  * switch, by the same clock, and its own figure of waiting for a CPU begins then; so no hook is needed there.
- * Of a thread that was carried the note may be older than its wake-up: then the waker's hook dates it.
+ * Where the thread changed its queue, the note is of the last one, and the time in the others is in the figure.
+ * Of a thread that was carried both may be older than its wake-up: then the waker's hook dates it.
  */
 static __always_inline u64 queued_since(struct ws_thread *t, struct task_struct *p)
 {
 	u64 queued = p->sched_info.last_queued;
+	s64 before = p->sched_info.run_delay - t->delay - t->rq_since_out;
 
 	if (t->carried)
 		queued = t->woken;
 	else if (queued)
-		queued = dated(queued);
+		queued = dated(queued) - (before > 0 ? before : 0);
 	/* Between two comparisons of the clocks it may come out before the wait by a hair. */
 	return queued && (s64)(queued - t->since) < 0 ? t->since : queued;
 }
 
-/* The same of a thread that is still in the queue, 0: it sleeps, or its record knows. */
+/* When a thread that waits in a run queue was put into it, 0: it sleeps, or its record knows. */
 static __always_inline u64 waits_since(struct ws_thread *t, struct task_struct *p)
 {
 	if (t->state != WS_BLOCKED || p->on_cpu || p->__state)

@@ -41,6 +41,13 @@ u64 next_id = 1; /* ids of threads, one per record ever made */
 /* A request was in flight in a wait; one that the thread awaits itself. */
 enum { WS_ASKING = 1, WS_AWAITS = 2 };
 
+/* Requests that a thread begins and ends itself; see in_flight.h. */
+struct ws_own_requests {
+	u64 until;         /* when the last of them ended */
+	u32 owed, awaited; /* those that are open */
+	u64 talked_on;     /* the last socket that others asked it on */
+};
+
 /*
  * The record of a thread. Each switch touches the first three cache lines, one or two of the sums, and one of the
  * steps. The kernel keeps a word before a record, so that the first line ends after 56 bytes.
@@ -65,8 +72,7 @@ struct ws_thread {
 	u64 id;
 	u64 waits_at;     /* where it waits or waited last for what comes (epoll.h), 0: not known */
 	u64 armed;        /* when it set a timer to sleep by, 0: not since it came; see sampler.h */
-	u64 until;        /* when the last of its requests ended that it began and ended itself; see in_flight.h */
-	u32 owed, awaited; /* such requests that are open */
+	struct ws_own_requests own;
 	u8 talks;         /* it has sent or received on a stream socket */
 	u8 asking;        /* WS_ASKING: a request was in flight in its last wait, for most of it */
 	u8 by_interrupt;  /* what woke it last; known for a timeline only */
@@ -82,14 +88,15 @@ struct ws_thread {
 	struct ws_account acc;
 	u32 pid, tid;
 	u64 ticket;       /* names the user stack of the current stay in the kernel */
-	u64 talked_on;    /* the last socket that others asked it on */
 	/* The lock it waits or waited for last (0: none), and its waits for it not yet in the map. */
 	u64 lock, lock_call;
 	u64 lock_total, lock_longest, lock_count;
 	struct ws_step step[WS_STEPS];
 
 	u64 birth;
-	u64 exec0, delay0, switches0, utime0, stime0;
+	struct {
+		u64 exec, delay, switches, utime, stime;
+	} at_birth; /* the kernel's counters */
 	u64 asked;        /* when its stack was last taken as a sender's */
 	u64 dumped;       /* seq at the last dump */
 	u64 read_seq;     /* seq of the block whose stack was read ahead */
@@ -184,9 +191,11 @@ struct ws_cpu {
 	u64 hits_ns;   /* own run time of stacks taken at events */
 	u64 edges_ns;  /* own run time at the beginnings and ends of interrupts, estimated */
 	u64 runs;      /* of programs at the hooks that are met often, with those that had nothing to do */
-	u64 timed_tick; /* the jiffy whose first run was timed */
-	u32 untimed;    /* further runs since one of them was timed */
-	u32 stands_for; /* how many runs the one that is being timed stands for */
+	struct {
+		u64 tick;       /* the jiffy whose first run was timed */
+		u32 untimed;    /* further runs since one of them was timed */
+		u32 stands_for; /* how many runs the one that is being timed stands for */
+	} timing;
 	/* The timer of on-CPU samples: sampler.h. */
 	u64 timer;     /* its event in the kernel, 0: not known yet */
 	u64 next;      /* when it is due next, as far as is known */
@@ -194,7 +203,9 @@ struct ws_cpu {
 	u64 compared;  /* reading of the run queue's clock that was last compared with ours: event_time() */
 	u64 came;      /* when the thread on this CPU, or the first of several, came from a task not measured */
 	u32 edges;     /* beginnings and ends of interrupts */
-	u64 asks_since, asks; /* stacks of senders, in a stretch of time */
+	struct {
+		u64 since, n;
+	} asks; /* stacks of senders, in a stretch of time */
 };
 /*
  * How many runs one that is timed stands for, at most. A prime, so that it does not fall into step
@@ -239,22 +250,22 @@ static __always_inline u64 time_run(struct ws_cpu *c)
 {
 	u64 tick = bpf_jiffies64();
 
-	if (tick != c->timed_tick) {
-		c->timed_tick = tick;
-		c->stands_for = 1;
+	if (tick != c->timing.tick) {
+		c->timing.tick = tick;
+		c->timing.stands_for = 1;
 		return bpf_ktime_get_ns();
 	}
-	if (++c->untimed < WS_TIMED)
+	if (++c->timing.untimed < WS_TIMED)
 		return 0;
-	c->untimed = 0;
-	c->stands_for = WS_TIMED;
+	c->timing.untimed = 0;
+	c->timing.stands_for = WS_TIMED;
 	return bpf_ktime_get_ns();
 }
 
 static __always_inline void run_timed(struct ws_cpu *c, u64 start)
 {
 	if (start)
-		c->timed_ns += (bpf_ktime_get_ns() - start) * c->stands_for;
+		c->timed_ns += (bpf_ktime_get_ns() - start) * c->timing.stands_for;
 }
 
 /* Wake user space only when a quarter of the ring is used; otherwise it looks by itself. */

@@ -91,13 +91,13 @@ static __always_inline void sample_asker(void *ctx, struct ws_socket *s, struct 
 
 	if (!c || now - t->asked < WS_ASK_STACK_NS)
 		return;
-	if (now - c->asks_since > WS_ASKS_NS) {
-		c->asks_since = now;
-		c->asks = 0;
+	if (now - c->asks.since > WS_ASKS_NS) {
+		c->asks.since = now;
+		c->asks.n = 0;
 	}
-	if (c->asks >= WS_ASKS)
+	if (c->asks.n >= WS_ASKS)
 		return;
-	c->asks++;
+	c->asks.n++;
 	t->asked = now;
 	e.id = t->id;
 	e.pid = t->pid;
@@ -219,40 +219,67 @@ static __always_inline u64 cookie_of(struct sock *sk)
 	return sk->__sk_common.skc_cookie.counter ?: bpf_get_socket_cookie(sk);
 }
 
-/* `t`, the current thread `p`, has sent or received on a stream socket, or failed to. */
-static __always_inline int talked(void *ctx, struct ws_thread *t, struct task_struct *p,
-				  struct sock *sk, int ret, bool sent)
+/* A call that has sent or received on a stream socket, or failed to, in the current thread. */
+struct ws_talk {
+	void *ctx;
+	struct ws_thread *t;
+	struct sock *sk;
+	int ret;
+	bool sent;
+};
+
+static __always_inline void converse(const struct ws_talk *k)
 {
+	struct sock *sk = k->sk;
+	struct ws_thread *t = k->t;
+	u64 cookie = cookie_of(sk), now;
 	struct ws_socket *s;
-	u64 cookie, now;
 
 	talks(t);
-	cookie = cookie_of(sk);
 	s = bpf_map_lookup_elem(&sockets, &cookie);
 	if (!s) {
 		/* What is left to be read when a connection is gone already asks nobody. */
-		if (ret <= 0 || (sk->__sk_common.skc_family != AF_UNIX &&
-				 sk->__sk_common.skc_state == TCP_CLOSE_STATE))
-			return 0;
-		s = meet(sk, cookie, t, sent, false);
+		if (k->ret <= 0 || (sk->__sk_common.skc_family != AF_UNIX &&
+				    sk->__sk_common.skc_state == TCP_CLOSE_STATE))
+			return;
+		s = meet(sk, cookie, t, k->sent, false);
 		if (!s)
-			return 0;
+			return;
 	}
 	if (s->inbound)
-		t->talked_on = cookie;
+		t->own.talked_on = cookie;
 	now = bpf_ktime_get_ns();
-	if (ret > 0 && sent != s->inbound) {
-		request_begins(ctx, s, sk, t, p, !sent, now);
-		return 0;
+	if (k->ret > 0 && k->sent != s->inbound) {
+		request_begins(k->ctx, s, sk, t, bpf_get_current_task_btf(), !k->sent, now);
+		return;
 	}
-	if (ret == 0 && sent)
-		return 0;
+	if (k->ret == 0 && k->sent)
+		return;
 	/* An answer; or the end of the connection, or its failure. */
 	request_ends(s, t, now);
-	if (ret > 0) {
+	if (k->ret > 0) {
 		s->answered = 1;
 		s->unanswered = 0;
 	}
+}
+
+static __always_inline int talked(void *ctx, struct sock *sk, int ret, bool sent)
+{
+	struct ws_talk talk = { .ctx = ctx, .sk = sk, .ret = ret, .sent = sent };
+	struct ws_cpu *c = this_cpu();
+	u64 start;
+
+	if (!c)
+		return 0;
+	c->runs++;
+	if (ret < 0 && (ret == NOT_NOW || ret == INTERRUPTED || ret == RESTARTED))
+		return 0;
+	talk.t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0, 0);
+	if (!talk.t || !is_dialogue(sk))
+		return 0;
+	start = time_run(c);
+	converse(&talk);
+	run_timed(c, start);
 	return 0;
 }
 

@@ -43,12 +43,12 @@ static __always_inline void thread_born(struct task_struct *p, u32 how)
 	t->id = __sync_fetch_and_add(&next_id, 1);
 	t->pid = p->tgid;
 	t->tid = p->pid;
-	t->exec = t->exec0 = exec_at(p, now);
+	t->exec = t->at_birth.exec = exec_at(p, now);
 	t->delay = p->sched_info.run_delay;
-	t->delay0 = delay_at(p, now);
-	t->switches0 = p->nvcsw + p->nivcsw;
-	t->utime0 = p->utime;
-	t->stime0 = p->stime;
+	t->at_birth.delay = delay_at(p, now);
+	t->at_birth.switches = p->nvcsw + p->nivcsw;
+	t->at_birth.utime = p->utime;
+	t->at_birth.stime = p->stime;
 	t->cpu = -1;
 	t->block_reason = WS_OTHER;
 	t->flags = p->flags & PF_KTHREAD ? WS_F_KTHREAD : 0;
@@ -133,11 +133,11 @@ static __always_inline void fill_dump(struct ws_dump *d, struct ws_thread *t, st
 	d->block = t->state == WS_RUNNABLE ? t->block_len : 0;
 	__builtin_memcpy(&d->acc, &t->acc, sizeof(d->acc));
 	exec = t->state == WS_DEAD ? t->exec : exec_at(p, now);
-	d->kernel_exec = exec - t->exec0;
-	d->kernel_run_delay = delay_at(p, now) - t->delay0;
-	d->kernel_switches = p->nvcsw + p->nivcsw - t->switches0;
-	d->utime = p->utime - t->utime0;
-	d->stime = p->stime - t->stime0;
+	d->kernel_exec = exec - t->at_birth.exec;
+	d->kernel_run_delay = delay_at(p, now) - t->at_birth.delay;
+	d->kernel_switches = p->nvcsw + p->nivcsw - t->at_birth.switches;
+	d->utime = p->utime - t->at_birth.utime;
+	d->stime = p->stime - t->at_birth.stime;
 	bpf_probe_read_kernel(d->comm, sizeof(d->comm), p->comm);
 	if (t->state == WS_ON_CPU) {
 		u64 length = elapsed(t, now);

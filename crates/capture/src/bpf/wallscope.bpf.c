@@ -414,38 +414,16 @@ int BPF_PROG(ws_timer_exit)
 	return irq_edge(false);
 }
 
-static __always_inline int on_socket(void *ctx, struct sock *sk, int ret, bool sent)
-{
-	struct ws_cpu *c = this_cpu();
-	struct task_struct *p;
-	struct ws_thread *t;
-	u64 start;
-
-	if (!c)
-		return 0;
-	c->runs++;
-	if (ret < 0 && (ret == NOT_NOW || ret == INTERRUPTED || ret == RESTARTED))
-		return 0;
-	p = bpf_get_current_task_btf();
-	t = record_of(p);
-	if (!t || !is_dialogue(sk))
-		return 0;
-	start = time_run(c);
-	talked(ctx, t, p, sk, ret, sent);
-	run_timed(c, start);
-	return 0;
-}
-
 SEC("tp_btf/sock_send_length")
 int BPF_PROG(ws_sent, struct sock *sk, int ret, int flags)
 {
-	return on_socket(ctx, sk, ret, true);
+	return talked(ctx, sk, ret, true);
 }
 
 SEC("tp_btf/sock_recv_length")
 int BPF_PROG(ws_received, struct sock *sk, int ret, int flags)
 {
-	return on_socket(ctx, sk, ret, false);
+	return talked(ctx, sk, ret, false);
 }
 
 SEC("tp_btf/inet_sock_set_state")

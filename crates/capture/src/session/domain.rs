@@ -33,6 +33,22 @@ pub struct Facts<'a> {
     pub entry_ns: f64,
 }
 
+/// How requests in flight are followed.
+const REQUESTS: &str = "requests in flight are told by who sent or received last on each stream socket, at the \
+     calls that do: an answer that pauses half-way counts as given, of several requests at once on one \
+     connection (HTTP/2) the first answer counts for all, and datagrams are not followed; where requests were \
+     sent is sampled";
+
+/// How the run time of the kernel programs is measured, which take `entry_ns` to enter and leave.
+fn run_time(entry_ns: f64) -> String {
+    format!(
+        "run time of the kernel programs: one run in 31 at switches, wake-ups and sockets and one edge of an \
+         interrupt in 16 was timed, and each stack that was read; the way into a program and out of it took \
+         {entry_ns:.0} ns at the start and counts for each run; cache misses that they cause elsewhere are not in \
+         it"
+    )
+}
+
 /// The domain, and where among its notes the estimator says what a timeline holds.
 pub fn describe(f: &Facts<'_>) -> DescribedDomain {
     let period = |d: std::time::Duration| format!("every {} ms", d.as_nanos() as f64 / 1e6);
@@ -75,20 +91,9 @@ pub fn describe(f: &Facts<'_>) -> DescribedDomain {
     );
     let timeline_note = notes.len() as u32;
     if f.options.stacks && f.kernel.has_hook("ws_sent") {
-        notes.push(
-            "requests in flight are told by who sent or received last on each stream socket, at the \
-             calls that do: an answer that pauses half-way counts as given, of several requests at once on \
-             one connection (HTTP/2) the first answer counts for all, and datagrams are not \
-             followed; where requests were sent is sampled"
-                .into(),
-        );
+        notes.push(REQUESTS.into());
     }
-    notes.push(format!(
-        "run time of the kernel programs: one run in 31 at switches, wake-ups and sockets and one edge of an \
-         interrupt in 16 was timed, and each stack that was read; the way into a program and out of it took \
-         {:.0} ns at the start and is counted for each run; cache misses that they cause elsewhere are not in it",
-        f.entry_ns
-    ));
+    notes.push(run_time(f.entry_ns));
     let domain = Domain {
         unit: wallscope_model::Unit::Nanoseconds,
         tool: concat!("wallscope ", env!("CARGO_PKG_VERSION")).into(),

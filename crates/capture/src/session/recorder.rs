@@ -37,8 +37,8 @@ use crate::{
     Error,
     ahead::Ahead,
     backend::ebpf::{
-        HookEntry, KernelFeatures, Mechanism, Programs, Settings, Visit,
-        event_sampling::SampledEvent, sideband::Sideband, timer::Timer,
+        KernelFeatures, Mechanism, Programs, Settings, Visit, event_sampling::SampledEvent,
+        sideband::Sideband, timer::Timer,
     },
     clock::{now, unix_now},
     cpus, event,
@@ -87,8 +87,6 @@ struct Recorder<'o> {
     /// Reasons can be told from kernel functions.
     kernel_named: bool,
     programs: Programs,
-    /// Cost of the way into a kernel program and out of it, ns.
-    entry_ns: f64,
     sideband: Sideband,
     processes: Processes,
     intake: Rc<RefCell<EventDispatcher>>,
@@ -121,11 +119,7 @@ impl<'o> Recorder<'o> {
         };
         let taps = event_sampling::open(options, &cpus)?;
         let settings = Settings {
-            off_cpu_period: if options.stacks {
-                options.off_cpu_period
-            } else {
-                Duration::ZERO
-            },
+            off_cpu_period: options.off_cpu_period,
             mechanism,
             all: matches!(options.target, Target::All),
             ledger_only: !options.stacks,
@@ -166,9 +160,7 @@ impl<'o> Recorder<'o> {
         programs.add_java_threads(&java.take_threads());
         programs.set_clock(!timer.hardware);
         programs.set_cpu_period(timer.vary());
-        let entry = HookEntry::before_attaching();
         programs.attach(&timer.events, &cpus)?;
-        let entry_ns = entry.attached();
         programs.set_event_pace(&taps, options.max_overhead / 100.0, cpus.len());
         let taps = programs.attach_taps(taps)?;
         programs.add_targets(&chosen.pids)?;
@@ -240,7 +232,6 @@ impl<'o> Recorder<'o> {
             taps,
             kernel_named,
             programs,
-            entry_ns,
             sideband,
             processes,
             intake,
@@ -435,7 +426,6 @@ impl<'o> Recorder<'o> {
             mut upkeep,
             ..
         } = self;
-        let counted = self.programs.hits();
         for observation in sums_of(&self.programs) {
             intake.borrow_mut().observe(observation);
         }
@@ -460,7 +450,7 @@ impl<'o> Recorder<'o> {
         let command_end = (self.held.as_mut()).and_then(|h| h.finish(stop == Stop::TargetEnded));
         let most_alive = intake.estimator.accounts.most_alive();
         intake.observe(Observation::Cost(Cost {
-            bpf_ns: programs.run_time().total_ns(self.entry_ns),
+            bpf_ns: programs.run_time().total_ns(),
             own_cpu_ns,
             rss_bytes,
             kernel_bytes: programs.map_bytes(most_alive)
@@ -479,7 +469,7 @@ impl<'o> Recorder<'o> {
             intake.observe(loss(Counter::Tasks, cause, count));
         }
         intake.tasks(tasks);
-        for observation in event_sampling::observe(&self.taps, &counted) {
+        for observation in event_sampling::observe(&self.taps, &programs.hits()) {
             intake.observe(observation);
         }
         intake.lock_waits(programs.lock_waits(), processes.managed());
@@ -502,7 +492,7 @@ impl<'o> Recorder<'o> {
             kernel_named: self.kernel_named,
             notes: self.notes,
             runtimes: processes.managed().describe(),
-            entry_ns: self.entry_ns,
+            entry_ns: programs.entry_ns(),
         })));
         for (cause, count) in processes.losses() {
             intake.observe(loss(Counter::Collector, cause, count));

@@ -32,15 +32,19 @@ pub struct RunTime {
     pub hits_ns: u64,
     /// Beginnings and ends of interrupts, scaled from those that were timed, ns.
     pub edges_ns: u64,
-    /// Runs of the programs at hooks that are met often.
-    pub runs: u64,
+    /// The ways into programs and out of them at hooks that are met often, as measured at the start, ns.
+    pub entries_ns: u64,
 }
 
 impl RunTime {
-    /// All of it, where the way into a program and out of it takes `entry_ns`, ns.
-    pub fn total_ns(&self, entry_ns: f64) -> u64 {
-        let entries = (self.runs as f64 * entry_ns) as u64;
-        self.hooks_ns + self.timer_ns + self.later_ns + self.hits_ns + self.edges_ns + entries
+    /// All of it, ns.
+    pub fn total_ns(&self) -> u64 {
+        self.hooks_ns
+            + self.timer_ns
+            + self.later_ns
+            + self.hits_ns
+            + self.edges_ns
+            + self.entries_ns
     }
 }
 
@@ -103,8 +107,13 @@ impl Programs {
             charges,
             hits_ns,
             edges_ns,
-            runs,
+            entries_ns: (runs as f64 * self.entry_ns) as u64,
         }
+    }
+
+    /// Cost of the way into a program and out of it, ns.
+    pub fn entry_ns(&self) -> f64 {
+        self.entry_ns
     }
 
     /// The counters of `struct ws_cpu`, added up over the CPUs: losses, then run times.

@@ -17,7 +17,7 @@ const USUAL_NS: f64 = 40.0;
 
 /// Half of such a measurement.
 pub struct HookEntry {
-    /// Whose reads find nothing, and its other end, without which they would fail.
+    /// A socket on which reads find nothing, and its other end, without which they would fail.
     socket: Option<(UnixDatagram, UnixDatagram)>,
     bare_ns: f64,
 }

@@ -27,7 +27,7 @@ use libbpf_rs::{
 use zerocopy::{FromBytes, IntoBytes};
 
 pub use counts::RunTime;
-pub use hook_entry::HookEntry;
+use hook_entry::HookEntry;
 use irq_work::IrqWorkTrigger;
 pub use kernel_features::{KernelFeatures, Mechanism};
 pub(crate) use libbpf_log::{last_complaint, note_complaints};
@@ -77,6 +77,8 @@ pub struct Programs {
     visitor: TaskIter,
     /// How often the programs had found what they know of a process outdated when that was asked last.
     outdated: u32,
+    /// Cost of the way into a program and out of it, ns.
+    entry_ns: f64,
 }
 
 /// Bytes of the ring of the timeline where there is none: a page, however large pages are.
@@ -174,6 +176,7 @@ impl Programs {
             bells: Vec::new(),
             visitor,
             outdated: 0,
+            entry_ns: 0.0,
         })
     }
 
@@ -216,7 +219,11 @@ impl Programs {
             .data_data
             .as_deref_mut()
             .expect("the programs have state");
-        data.set_period = settings.off_cpu_period.as_nanos() as u64;
+        if settings.ledger_only {
+            data.set_period = 0;
+        } else {
+            data.set_period = settings.off_cpu_period.as_nanos() as u64;
+        }
         for mut program in open.open_object_mut().progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
             let unwanted = IRQ_HOOKS.contains(&name.as_str()) && kernel.clock_leaves_irq_out;
@@ -282,6 +289,7 @@ impl Programs {
         if self.by_interrupt() {
             self.hang_bells(cpus)?;
         }
+        let entry = HookEntry::before_attaching();
         let by_clock = !timers.is_empty() && self.by_clock();
         for program in self.skel.object_mut().progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
@@ -309,6 +317,7 @@ impl Programs {
                 .map_err(Error::bpf(format!("cannot attach {name}")))?;
             self.links.push(link);
         }
+        self.entry_ns = entry.attached();
         Ok(())
     }
 

@@ -22,7 +22,7 @@ pub(super) struct Meter {
 enum Usage {
     /// `cpuacct.usage`, ns.
     Nanoseconds(String),
-    /// `cpu.stat`, whose `usage_usec` counts µs.
+    /// `cpu.stat`, in which `usage_usec` counts µs.
     CpuStat(String),
 }
 

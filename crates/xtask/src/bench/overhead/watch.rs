@@ -1,4 +1,4 @@
-//! Who watches a load: wallscope, or perf.
+//! Watchers of a load: wallscope, or perf.
 
 use std::fs;
 use std::path::PathBuf;
