@@ -25,6 +25,7 @@ mod live;
 mod locks;
 mod man;
 mod output;
+mod queues;
 mod record;
 mod replay;
 mod report;
@@ -70,6 +71,7 @@ enum Verb {
     Stat(stat::Args),
     Top(top::Args),
     Locks(locks::Args),
+    Queues(Box<queues::Args>),
     Why(why::Args),
     Diff(Box<diff::Args>),
     Count(count::Args),
@@ -98,6 +100,7 @@ fn main() -> ExitCode {
         Verb::Top(args) => top::run(args),
         Verb::Stat(args) => stat::run(args),
         Verb::Locks(args) => locks::run(args),
+        Verb::Queues(args) => queues::run(*args),
         Verb::Why(args) => why::run(args),
         Verb::Diff(args) => diff::run(*args),
         Verb::Count(args) => count::run(args),

@@ -25,7 +25,7 @@ pub const FLOORS: &[(&str, Floor)] = &[
     ("wallscope-binfmt", Floor::Product(1)),
     ("wallscope-formats", Floor::Product(1)),
     ("wallscope-analysis", Floor::Product(1)),
-    ("wallscope-diagnose", Floor::Product(1)),
+    ("wallscope-diagnose", Floor::Product(2)),
     ("wallscope-render", Floor::Product(2)),
     ("wallscope-unwind", Floor::Product(2)),
     ("wallscope-symbolize", Floor::Product(2)),
