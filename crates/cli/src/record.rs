@@ -135,6 +135,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         stacks: true,
         keep_log: args.keep_log.as_deref().map(kept_log).transpose()?,
         looks: None,
+        windows: false,
     };
     warn_of_aliasing(args.frequency);
     if args.output.as_deref() == Some(Path::new("-")) {
