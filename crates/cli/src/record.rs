@@ -136,7 +136,6 @@ pub fn run(args: Args) -> Result<(), Failure> {
         windows: false,
         keep_log: args.keep_log.as_deref().map(kept_log).transpose()?,
         looks: None,
-        windows: false,
     };
     warn_of_aliasing(args.frequency);
     if args.output.as_deref() == Some(Path::new("-")) {
