@@ -62,6 +62,8 @@ experiments! {
     plugins "plugins";
     intervals "intervals";
     events "events";
+    queue "queue";
+    what_if "what-if";
     upstream "upstream";
     long_ago "long-ago";
     aside "aside";

@@ -14,6 +14,7 @@ mod lives;
 mod node;
 mod php;
 mod python;
+mod queues;
 mod rates;
 mod ruby;
 mod shares;
@@ -153,6 +154,8 @@ checks! {
     Truth "plugins" shares::plugins: "two libraries by turns at the same addresses, with and without eBPF";
     Truth "intervals" intervals::intervals: "the timeline's intervals against the ledger, and the wakers";
     Truth "events" events::events: "stacks at page faults, system calls and switches, by function and thread";
+    Truth "queue" queues::server: "a single-threaded server: arrivals, service, utilisation, wait";
+    Truth "what-if" queues::what_if: "a function that is really made twice as fast";
     Truth "upstream" idle::upstream: "waiting for work is idle, waiting for an answer is not; the peer that answers";
     Truth "aside" idle::aside: "a thread that waits for an answer is not idle, whichever thread asked";
     Truth "long-ago" idle::long_ago: "a request from before the recording keeps only those busy that may wait for it";
