@@ -30,6 +30,7 @@ pub mod php;
 pub mod probing;
 pub mod program;
 pub mod python;
+pub mod receiver;
 pub mod report;
 pub mod ruby;
 pub mod scenarios;

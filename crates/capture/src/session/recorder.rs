@@ -131,13 +131,10 @@ impl<'o> Recorder<'o> {
         };
         let taps = event_sampling::open(options, &cpus)?;
         let settings = Settings {
-            off_cpu_period: if options.stacks {
-                options.off_cpu_period
-            } else {
-                Duration::ZERO
-            },
+            off_cpu_period: options.off_cpu_period,
             mechanism,
             all: matches!(options.target, Target::All),
+            ledger_only: !options.stacks,
             timeline: options.timeline.is_some(),
             events: event_sampling::kinds(&taps),
         };
@@ -228,7 +225,7 @@ impl<'o> Recorder<'o> {
         events.ring(ring.epoll_fd())?;
         events.tick_every(start_ns, slice_ns)?;
 
-        let followed = kernel.has_hook("ws_sent");
+        let followed = options.stacks && kernel.has_hook("ws_sent");
         let before = Before::find(&mut programs, &chosen.pids, followed, now());
         {
             let mut intake = intake.borrow_mut();
@@ -412,6 +409,7 @@ impl<'o> Recorder<'o> {
             kernel_named: self.kernel_named,
             notes: self.notes.clone(),
             runtimes: self.processes.managed().describe(),
+            entry_ns: self.programs.entry_ns(),
         });
         window.domain = described.domain;
         window.domain.limits.push(Limit {
@@ -538,6 +536,7 @@ impl<'o> Recorder<'o> {
             pace: &self.pace,
             taps: &self.taps,
             kernel_named: self.kernel_named,
+            entry_ns: programs.entry_ns(),
         };
         let domain = domain.with(&self.notes, processes);
         intake.observe(Observation::Domain(domain));

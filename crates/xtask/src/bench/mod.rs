@@ -4,15 +4,18 @@
 //! unmeasured stretches just before and after. A machine that slows down for a while and differences between two
 //! runs of a program change nothing there. `compare` lists workloads and tools. `own` takes wallscope's own
 //! figures: delays, CPU, memory; `probes` the costs of single functions. `exchange` times files read and
-//! written, `real` measures programs of others. `peer` starts and ends the tools.
+//! written, `real` measures programs of others; `servers` starts them. `overhead` sets the throughput that
+//! servers keep under a recording beside the printed overhead. `peer` starts and ends the tools.
 
 mod compare;
 mod exchange;
+mod overhead;
 mod own;
 mod peer;
 mod pieces;
 mod probes;
 mod real;
+mod servers;
 
 pub use compare::{Comparison, Standing};
 pub use own::Figure;
@@ -34,6 +37,8 @@ pub struct Effort {
     pub repeats: usize,
     /// Files that are read and written.
     pub files: exchange::Size,
+    /// Windows under load.
+    pub overhead: overhead::Effort,
 }
 
 impl Effort {
@@ -49,6 +54,10 @@ impl Effort {
             text: 1_000_000_000,
             rounds: 3,
         },
+        overhead: overhead::Effort {
+            window_s: 2,
+            most_rounds: 60,
+        },
     };
     /// Short, to see that it works.
     pub const QUICK: Effort = Effort {
@@ -60,6 +69,10 @@ impl Effort {
             stacks: 50_000,
             text: 50_000_000,
             rounds: 1,
+        },
+        overhead: overhead::Effort {
+            window_s: 1,
+            most_rounds: 3,
         },
     };
 }
@@ -116,6 +129,8 @@ pub enum What<'a> {
     Files,
     /// Programs of others.
     Real,
+    /// Throughput kept and printed overhead; the load of that name, or all.
+    Overhead(Option<&'a str>),
 }
 
 /// The task; whether everything holds that is held here.
@@ -136,6 +151,9 @@ pub fn run(effort: Effort, what: What<'_>) -> Outcome<bool> {
             true => Err(format!("no workload {name} could be compared here").into()),
             false => Ok(true),
         };
+    }
+    if let What::Overhead(load) = what {
+        return overhead::run(&tool, effort.overhead, load);
     }
     if what == What::Real {
         return real::all(&tool, effort.seconds, effort.rounds);

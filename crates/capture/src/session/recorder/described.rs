@@ -24,6 +24,7 @@ pub(super) struct Described<'r> {
     pub pace: &'r Pace,
     pub taps: &'r [SampledEvent],
     pub kernel_named: bool,
+    pub entry_ns: f64,
 }
 
 impl Described<'_> {
@@ -47,6 +48,7 @@ impl Described<'_> {
             kernel_named: self.kernel_named,
             notes,
             runtimes: processes.managed().describe(),
+            entry_ns: self.entry_ns,
         })
     }
 }

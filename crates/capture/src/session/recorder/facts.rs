@@ -109,6 +109,7 @@ impl Recorder<'_> {
             pace: &self.pace,
             taps: &self.taps,
             kernel_named: self.kernel_named,
+            entry_ns: self.programs.entry_ns(),
         };
         let domain = described.with(&self.notes, &self.processes);
         self.told.domain(domain, intake);
