@@ -73,8 +73,17 @@ impl Rebuild {
     /// Reads the beginning of a log.
     pub fn begin<R: BufRead>(log: &mut LogReader<R>) -> Result<(Rebuild, Begin), ReplayError> {
         let begin = match log.next() {
-            Some(Observation::Begin(begin)) => begin,
-            _ => return Err(ReplayError::NoBegin),
+            Some(Observation::Begin(begin)) => Some(begin),
+            _ => None,
+        };
+        let Some(begin) = begin else {
+            return Err(match log.end() {
+                Some(End::Early { frames, why }) => ReplayError::EndsEarly {
+                    frames: *frames,
+                    why: why.clone(),
+                },
+                _ => ReplayError::NoBegin,
+            });
         };
         let times = Times::new(&begin).map_err(|what| ReplayError::Implausible { what })?;
         let rebuild = Rebuild {
