@@ -17,6 +17,7 @@ const C_FILES: &[&str] = &[
     "chain",
     "hands",
     "held",
+    "queues",
     "sched",
     "lives",
     "odd",

@@ -4,6 +4,8 @@
 //! * [`view`]: rows of a report: the ledger, functions with intervals, hottest stacks, waits, locks.
 //! * [`select`]: a part of a recording, as a recording whose time still adds up.
 //! * [`diff`]: two sides compared, and whether a difference is real.
+//! * [`queueing`]: arrivals and service times to waits, as pure mathematics.
+//! * [`queues`]: the queues of a recording, and what-if.
 //! * [`inflation`]: an instrumented profile beside a sampled one of the same program.
 //!
 //! Samples are scaled to the ledger by `wallscope_model::scale`, so every view sums to the ledger.
@@ -14,5 +16,7 @@
 pub mod blame;
 pub mod diff;
 pub mod inflation;
+pub mod queueing;
+pub mod queues;
 pub mod select;
 pub mod view;

@@ -745,3 +745,22 @@ pub fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    use wallscope_model::BlockReason;
+
+    #[test]
+    fn block_reasons_of_the_kernel_programs_are_those_of_the_model() {
+        let header = include_str!("bpf/event.h");
+        let (_, rest) = header.split_once("enum ws_reason {").unwrap();
+        let (reasons, _) = rest.split_once("WS_REASONS").unwrap();
+        let names: Vec<String> = reasons
+            .split(',')
+            .filter_map(|name| name.trim().strip_prefix("WS_"))
+            .map(str::to_lowercase)
+            .collect();
+        let model: Vec<&str> = BlockReason::ALL.iter().map(|r| r.name()).collect();
+        assert_eq!(names, model);
+    }
+}

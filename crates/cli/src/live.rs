@@ -24,6 +24,13 @@ pub struct Source {
     #[command(flatten)]
     reading: input::Reading,
     #[command(flatten)]
+    live: Live,
+}
+
+/// A live target, and how to measure it. The verb has an argument `file` beside it.
+#[derive(Debug, clap::Args)]
+pub struct Live {
+    #[command(flatten)]
     target: TargetArgs,
     /// How long to measure a live target; default: 10 s, for ladder 30 s
     #[arg(short, long, value_name = "TIME", value_parser = parse_duration)]
@@ -49,7 +56,7 @@ pub struct Found {
 impl Source {
     /// The live target, if one was named.
     pub fn target(&self) -> Option<Target> {
-        self.target.target()
+        self.live.target.target()
     }
 
     /// The recording and its file: read, or made now with the defaults of `record`, for `usual`
@@ -58,7 +65,7 @@ impl Source {
     /// # Errors
     /// Nothing named, unreadable, or not to be measured.
     pub fn recording(self, verb: &str, usual: Duration) -> Result<Found, Failure> {
-        match (&self.file, self.target.target()) {
+        match (&self.file, self.live.target.target()) {
             (Some(file), _) => Ok(Found {
                 recording: input::recording(file, &self.reading)?,
                 path: file.clone(),
@@ -73,12 +80,12 @@ impl Source {
 
     /// Whether neither a recording nor a target was named.
     pub fn is_empty(&self) -> bool {
-        self.file.is_none() && self.target.target().is_none()
+        self.file.is_none() && self.live.target.target().is_none()
     }
 
     /// How long to measure, `usual` unless a time was given.
     pub fn length(&self, usual: Duration) -> Duration {
-        self.duration.unwrap_or(usual)
+        self.live.duration.unwrap_or(usual)
     }
 
     /// A recording of `target`, made now as [`Source::recording`] does.
@@ -86,8 +93,24 @@ impl Source {
     /// # Errors
     /// Not to be measured, or not to be written.
     pub fn measured(self, target: Target, usual: Duration) -> Result<Found, Failure> {
+        self.live.measured(target, usual)
+    }
+}
+
+impl Live {
+    /// The live target, if one was named.
+    pub fn target(&self) -> Option<Target> {
+        self.target.target()
+    }
+
+    /// A recording of `target`, made now with the defaults of `record`, for `usual` unless a time was
+    /// given.
+    ///
+    /// # Errors
+    /// Not to be measured, or not to be written.
+    pub fn measured(self, target: Target, usual: Duration) -> Result<Found, Failure> {
         let options = Options {
-            duration: Some(self.length(usual)),
+            duration: Some(self.duration.unwrap_or(usual)),
             backend: self.backend.map(Backend::of_capture),
             ..Options::new(target)
         };

@@ -8,6 +8,7 @@
 #[macro_use]
 mod stderr;
 
+mod agent;
 mod annotate;
 mod calibrate;
 mod completions;
@@ -25,6 +26,7 @@ mod live;
 mod locks;
 mod man;
 mod output;
+mod queues;
 mod record;
 mod replay;
 mod report;
@@ -36,6 +38,7 @@ mod target_args;
 mod top;
 mod view;
 mod why;
+mod windows;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -70,10 +73,12 @@ enum Verb {
     Stat(stat::Args),
     Top(top::Args),
     Locks(locks::Args),
+    Queues(Box<queues::Args>),
     Why(why::Args),
     Diff(Box<diff::Args>),
     Count(count::Args),
     Latency(latency::Args),
+    Agent(agent::Args),
     Doctor(doctor::Args),
     Man(man::Args),
     Completions(completions::Args),
@@ -98,10 +103,12 @@ fn main() -> ExitCode {
         Verb::Top(args) => top::run(args),
         Verb::Stat(args) => stat::run(args),
         Verb::Locks(args) => locks::run(args),
+        Verb::Queues(args) => queues::run(*args),
         Verb::Why(args) => why::run(args),
         Verb::Diff(args) => diff::run(*args),
         Verb::Count(args) => count::run(args),
         Verb::Latency(args) => latency::run(args),
+        Verb::Agent(args) => agent::run(args),
         Verb::Doctor(args) => doctor::run(args),
         Verb::Man(args) => man::run(args, Cli::command()),
         Verb::Completions(args) => completions::run(args, Cli::command()),

@@ -133,6 +133,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         command_output: None,
         moments: false,
         stacks: true,
+        windows: false,
         keep_log: args.keep_log.as_deref().map(kept_log).transpose()?,
         looks: None,
     };

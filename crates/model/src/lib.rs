@@ -12,6 +12,7 @@
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
+mod block_reason;
 mod domain;
 mod event;
 mod host;
@@ -41,6 +42,7 @@ pub mod scale;
 pub mod stats;
 pub mod units;
 
+pub use block_reason::{BlockReason, EndedBy, ReasonFacts};
 pub use domain::{Column, Cost, Domain, EventSource, Limit, Loss, UNTOLD, Unit};
 pub use event::EventHits;
 pub use host::{
@@ -58,7 +60,7 @@ pub use stack::{
     Frame, FrameId, FrameKind, Function, FunctionId, Line, Module, ModuleId, ModuleKind, Stack,
     StackEnd, StackId,
 };
-pub use state::{BlockReason, Part, State, UnknownCause, View};
+pub use state::{Part, State, UnknownCause, View};
 pub use task::{TaskGroup, TaskTime};
 pub use timeline::{Interval, Lane, Timeline};
 pub use wait::{Above, Actor, ActorId, Hop, LockWait, Role, told_by};

@@ -47,38 +47,6 @@ named_enum! {
 }
 
 named_enum! {
-    /// The resource or event that a blocked context waits for.
-    BlockReason {
-        /// A user-space lock, condition, or anything else built on futexes.
-        Lock => "lock",
-        /// An interpreter's global lock.
-        Gil => "gil",
-        /// Block I/O, or a file system operation that sleeps.
-        Disk => "disk",
-        /// A network socket.
-        Network => "network",
-        /// A pipe, FIFO, eventfd, terminal or unix socket.
-        Pipe => "pipe",
-        /// A sleep that the context asked for.
-        Timer => "timer",
-        /// `poll`, `select`, `epoll_wait`, `io_uring` waits.
-        Poll => "poll",
-        /// A child process.
-        Child => "child",
-        /// A page that had to be brought in.
-        PageFault => "page_fault",
-        /// Memory reclaim or compaction.
-        Memory => "memory",
-        /// A lock inside the kernel.
-        KernelLock => "kernel_lock",
-        /// A stop signal, a tracer, or a freezer.
-        Stopped => "stopped",
-        /// Anything else.
-        Other => "other",
-    }
-}
-
-named_enum! {
     /// The parts of [`State::OnCpu`] and [`State::Runnable`]; the parts of blocked time are
     /// [`BlockReason`]s. It is the `reason` label of a sample, if one applies.
     Part {

@@ -2,6 +2,7 @@
 //!
 //! * [`text`], [`markdown`], [`json`]: a report. [`waits`]: locks and chains of waits.
 //! * [`calls`]: calls of single functions. [`calibrate`], [`inflation`]: wallscope beside other tools.
+//! * [`queues`]: queues, what-if and scaling.
 //! * [`diff`]: a comparison of recordings.
 //! * [`page`], [`svg`]: pictures. [`off_wake`], [`blame`]: blocked stacks with those of their wakers,
 //!   or of the roots of their waits, folded. [`tasks`]: stacks of a runtime's tasks, folded.
@@ -22,6 +23,7 @@ pub mod json;
 pub mod markdown;
 pub mod off_wake;
 pub mod page;
+pub mod queues;
 pub mod svg;
 pub mod tasks;
 pub mod text;

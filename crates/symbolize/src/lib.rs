@@ -50,7 +50,7 @@ use wallscope_binfmt::kallsyms;
 use wallscope_model::{Frame, FrameKind, Line, Loss, Module, ModuleId, ModuleKind, Recording};
 use wallscope_procfs::target_file::TargetRoot;
 
-pub use demangle::{demangle, without_arguments};
+pub use demangle::{Origin, demangle, demangle_from, is_mangled, name_origin, without_arguments};
 pub use source::{ModuleSource, Sources};
 
 use jit::{ClockReading, CodeHistory, PerfMap, SourcePosition};

@@ -12,6 +12,7 @@ use wallscope_model::*;
 
 pub mod any;
 pub mod chains;
+pub mod windows;
 
 /// SplitMix64.
 pub struct Random(pub u64);

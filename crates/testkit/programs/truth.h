@@ -182,6 +182,8 @@ void program_reclaim(void);
 void program_chain(void);
 void program_hands(void);
 void program_held(void);
+void program_queue(void);
+void program_whatif(void);
 void program_crowd(void);
 void program_throttled(void);
 void program_migrate(void);

@@ -11,7 +11,7 @@ fn experiment(name: &'static str, fill: impl FnOnce(&mut Scorecard)) -> Experime
         name,
         about: "",
         outcome: Ok(card),
-        stolen: Vec::new(),
+        disturbances: Vec::new(),
     }
 }
 
@@ -97,7 +97,7 @@ fn what_was_not_measured_does_not_hold() {
         name: "x",
         about: "",
         outcome: Err("no".into()),
-        stolen: Vec::new(),
+        disturbances: Vec::new(),
     };
     assert!(!holds("every row", &[not_made]).0);
 }

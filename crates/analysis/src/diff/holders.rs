@@ -29,10 +29,9 @@ pub struct HeldBy {
     pub share: f64,
 }
 
-/// Whether a wait is one for somebody who holds something.
+/// Whether a wait is one for a lock, which has a holder.
 pub(super) fn is_held(reason: Option<BlockReason>) -> bool {
-    use BlockReason::{Gil, KernelLock, Lock};
-    matches!(reason, Some(Lock | Gil | KernelLock))
+    reason.is_some_and(|r| r.facts().is_lock)
 }
 
 /// Who ended the waits of one sample, and how long these were, ns.

@@ -140,10 +140,7 @@ impl Analysis<'_> {
             sum.exact = true;
         }
         for (i, s) in rec.samples.iter().enumerate() {
-            if !matches!(
-                s.reason,
-                Some(BlockReason::Lock | BlockReason::Gil | BlockReason::KernelLock)
-            ) {
+            if !s.reason.is_some_and(|r| r.facts().is_lock) {
                 continue;
             }
             let ns = waits.sample_ns[i];

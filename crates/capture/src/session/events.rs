@@ -17,6 +17,7 @@ use rustix::{
 };
 
 use crate::Error;
+use crate::clock::unix_now;
 
 /// Why the loop woke up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -227,6 +228,17 @@ impl Events {
         let every = timespec(every.as_nanos() as u64);
         set(&self.view, every, every, false)
             .map_err(|e| Error::io("cannot set the clock of looks", e))
+    }
+
+    /// Asks for a look each `every`, at multiples of it of the wall clock.
+    ///
+    /// # Errors
+    /// The clock refuses, which it has no reason to.
+    pub fn view_at_multiples(&self, every: Duration) -> Result<(), Error> {
+        let length = every.as_nanos() as u64;
+        let first = length - unix_now() % length;
+        set(&self.view, timespec(length), timespec(first), false)
+            .map_err(|e| Error::io("cannot set the clock of windows", e))
     }
 
     /// Keeps the signals that end a recording from ending this process, now that nobody waits.

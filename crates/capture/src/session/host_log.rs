@@ -99,6 +99,11 @@ impl HostLog {
         self.facts.push(HostSample { time_ns, facts });
     }
 
+    /// Facts since the last call, or the start.
+    pub fn take(&mut self) -> Vec<HostSample> {
+        std::mem::take(&mut self.facts)
+    }
+
     /// Takes everything a last time.
     pub fn finish(mut self) -> Vec<HostSample> {
         self.take_all();

@@ -51,6 +51,9 @@ pub struct Options {
     /// How often the observer gets a [`Look`]; what a look has shown is not in the recording at the
     /// end. `None`: never.
     pub looks: Option<Duration>,
+    /// Looks are windows: they begin at multiples of `looks` of the wall clock and say their domain,
+    /// losses, host and the run time of the kernel programs. By the ebpf backend only.
+    pub windows: bool,
 }
 
 impl Options {
@@ -74,6 +77,7 @@ impl Options {
             stacks: true,
             keep_log: None,
             looks: None,
+            windows: false,
         }
     }
 

@@ -4,7 +4,7 @@ use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use libbpf_rs::RingBuffer;
 use wallscope_binfmt::kallsyms;
-use wallscope_model::{Cost, FrameKind, Recording};
+use wallscope_model::{Cost, FrameKind, Limit, Loss, Recording};
 use wallscope_observe::{Begin, CountedLoss, Counter, Histogram, LogWriter, Mark, Observation};
 use wallscope_symbolize::Sources;
 use zerocopy::IntoBytes;
@@ -98,6 +98,8 @@ struct Recorder<'o> {
     start_ns: u64,
     /// When the last look was taken, or the start.
     looked: u64,
+    /// Sums of the kernel programs at the last window.
+    window_sums: WindowSums,
     /// What happened on the way.
     notes: Vec<String>,
 }
@@ -245,6 +247,7 @@ impl<'o> Recorder<'o> {
             upkeep: EventMerger::default(),
             start_ns,
             looked: start_ns,
+            window_sums: WindowSums::default(),
             notes: before.problem.into_iter().collect(),
         })
     }
@@ -282,10 +285,7 @@ impl<'o> Recorder<'o> {
 
     /// Takes in what comes until something ends it.
     fn follow(&mut self, observer: &mut dyn Observer) -> Stop {
-        if let Some(every) = self.options.looks {
-            let set = self.events.view_every(every);
-            self.note(set);
-        }
+        self.ask_for_looks();
         let _ahead = Ahead::of_others();
         let mut dates = false;
         loop {
@@ -310,6 +310,15 @@ impl<'o> Recorder<'o> {
                 Event::Signal => return Stop::Signal,
             }
         }
+    }
+
+    fn ask_for_looks(&mut self) {
+        let set = match (self.options.looks, self.options.windows) {
+            (Some(every), true) => self.events.view_at_multiples(every),
+            (Some(every), false) => self.events.view_every(every),
+            (None, _) => Ok(()),
+        };
+        self.note(set);
     }
 
     fn note(&mut self, done: Result<(), Error>) {
@@ -358,9 +367,39 @@ impl<'o> Recorder<'o> {
         self.looked = stretch.now;
         let mut intake = self.intake.borrow_mut();
         intake.estimator.accounts.tick(stretch.now);
-        let look = snapshot::take(stretch, &mut intake, &self.processes, self.options);
+        let mut look = snapshot::take(stretch, &mut intake, &self.processes, self.options);
         drop(intake);
+        if self.options.windows {
+            self.describe_window(&mut look.recording);
+            // The wall clock may have been set.
+            self.ask_for_looks();
+        }
         observer.look(look);
+    }
+
+    /// Adds to a window what a recording says beside its stacks and sums.
+    fn describe_window(&mut self, window: &mut Recording) {
+        let start = &mut window.window;
+        start.start_unix_ns = unix_now().saturating_sub(now().saturating_sub(start.start_ns));
+        let described = domain::describe(&domain::Facts {
+            kernel: self.kernel,
+            options: self.options,
+            mechanism: self.mechanism,
+            timer: self.timer.describe(),
+            cpus: self.cpus as u32,
+            pace: &self.pace,
+            taps: &self.taps,
+            kernel_named: self.kernel_named,
+            notes: self.notes.clone(),
+            runtimes: self.processes.managed().describe(),
+        });
+        window.domain = described.domain;
+        window.domain.limits.push(Limit {
+            what: "wakers, holders, lengths of waits and time slices: this is a window of a session that goes on".into(),
+            remedy: "`wallscope record`".into(),
+        });
+        window.host = self.host.take();
+        self.window_sums.take(&self.programs, window);
     }
 
     /// Closes a time slice.
@@ -522,6 +561,34 @@ impl<'o> Recorder<'o> {
             log,
             signals: self.events.into_signals(),
         }
+    }
+}
+
+/// Sums of the kernel programs up to a window.
+#[derive(Default)]
+struct WindowSums {
+    run_time_ns: u64,
+    losses: Vec<u64>,
+}
+
+impl WindowSums {
+    /// Gives `window` what was added since the last one.
+    fn take(&mut self, programs: &Programs, window: &mut Recording) {
+        let run_time_ns = programs.run_time().total_ns();
+        window.cost.bpf_ns = run_time_ns.saturating_sub(self.run_time_ns);
+        self.run_time_ns = run_time_ns;
+        let losses: Vec<u64> = programs.losses().into_iter().collect();
+        for (at, (cause, count)) in event::LOSSES.iter().zip(&losses).enumerate() {
+            let added = count.saturating_sub(self.losses.get(at).copied().unwrap_or(0));
+            if added > 0 {
+                let cause = (*cause).into();
+                window.losses.push(Loss {
+                    cause,
+                    count: added,
+                });
+            }
+        }
+        self.losses = losses;
     }
 }
 

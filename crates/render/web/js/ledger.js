@@ -3,7 +3,7 @@
 import { el, fill, name, popUp } from './dom.js';
 import { hiddenIdle, sliceMask, threadMask } from './filter.js';
 import { PART_COLOURS, STATE_COLOURS, partTitle } from './palette.js';
-import { STATES, STATE_TITLES, stateOfPart } from './profile.js';
+import { BLOCK_REASONS, STATES, STATE_TITLES, stateOfPart } from './profile.js';
 import { count, duration, isTime, percent } from './text.js';
 
 /** @typedef {{wall: number, parts: Float64Array}} Sum */
@@ -89,7 +89,7 @@ export function sentence(sum, threads, profile) {
   if (!(sum.wall > 0)) return 'No thread has any time in what is chosen.';
   const [onCpu, runnable, blocked, unknown] = byState(sum);
   let top = -1;
-  for (let k = 7; k < 20; k += 1) if (top < 0 || sum.parts[k] > sum.parts[top]) top = k;
+  for (let k = 7; k < 7 + BLOCK_REASONS; k += 1) if (top < 0 || sum.parts[k] > sum.parts[top]) top = k;
   const share = (/** @type {number} */ ns) => percent(ns / sum.wall);
   const most = blocked > 0 ? `, most of that on ${partTitle(profile, top)} (${share(sum.parts[top])})` : '';
   const who = threads === 1 ? 'One thread' : `${count(threads)} threads`;
@@ -156,7 +156,7 @@ export function showLedger(host, profile, look, change) {
   });
   const pickPart = (/** @type {number} */ k) => {
     const state = stateOfPart(k);
-    const reason = (k < 7 ? profile.reasons[13 + k] : profile.reasons[k < 20 ? k - 7 : k]) ?? '';
+    const reason = (k < 7 ? profile.reasons[BLOCK_REASONS + k] : profile.reasons[k < 7 + BLOCK_REASONS ? k - 7 : k]) ?? '';
     const same = look.reasons.length === 1 && look.reasons[0] === reason;
     // Samples do not always tell the parts of on-CPU time.
     change({

@@ -3,6 +3,7 @@
 // something, words beside it say the same.
 
 import { BLOCK_REASONS, KIND, STATE_TITLES } from './profile.js';
+import { REASONS } from './reasons.js';
 import { baseName } from './text.js';
 
 export const STATE_COLOURS = ['#eba93b', '#d98cb3', '#6bb5e0', '#909090'];
@@ -13,10 +14,7 @@ export const PART_COLOURS = [
   '#eba93b', '#d98a2b', '#b8752f', '#8f6b3e',
   // woken, preempted, throttled
   '#e3a6c4', '#c9719f', '#a84f7f',
-  // lock, gil, disk, network, pipe, timer, poll
-  '#4f95c9', '#7f8fd0', '#4fb39a', '#6bc3e6', '#93cfc6', '#b7d3ea', '#d3dfe8',
-  // child, page_fault, memory, kernel_lock, stopped, other
-  '#a3a6dd', '#7fb08d', '#5c9d8c', '#7a9fc4', '#b9bfc7', '#8fb3cc',
+  ...REASONS.map((r) => r.colour),
   // unknown by cause
   '#909090', '#9c9c9c', '#868686',
 ];
@@ -150,7 +148,7 @@ function byTime(colouring, selection) {
 
 /** @param {number} key */
 function placeOf(key) {
-  return key >= 100 ? [0, 4, 7, 20][key - 100] - 0.5 : key;
+  return key >= 100 ? [0, 4, 7, 7 + BLOCK_REASONS][key - 100] - 0.5 : key;
 }
 
 /** A tag's part in the order of a thread's ledger; −1: the tag names none. @param {number} tag */

@@ -6,10 +6,11 @@
 // none over the tree, which may have millions of nodes.
 
 import { MAX_BLOCKS } from './stats.js';
+import { REASONS } from './reasons.js';
 
 export const STATES = ['on_cpu', 'runnable', 'blocked', 'unknown'];
 export const STATE_TITLES = ['on CPU', 'runnable', 'blocked', 'not seen'];
-export const BLOCK_REASONS = 13;
+export const BLOCK_REASONS = REASONS.length;
 
 /** Views by their state; `wall` is all. */
 export const VIEWS = [
@@ -378,7 +379,7 @@ export class Profile {
 
   /**
    * Ledgers of all threads within some slices (`null`: the whole recording), as
-   * `{wall, parts}` with parts in the order: 4 on-CPU, 3 runnable, 13 blocked, 3 unknown. Slices
+   * `{wall, parts}` with parts in the order: 4 on-CPU, 3 runnable, blocked by reason, 3 unknown. Slices
    * do not tell the parts of on-CPU and runnable time apart; all of it stands in the first.
    * @param {Uint8Array | null} mask
    */

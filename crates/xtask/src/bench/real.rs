@@ -1,10 +1,10 @@
-//! Programs that nobody here wrote, from Debian's packages: what the ledger says of them, how many of
-//! their stacks are whole, and how much slower a fixed amount of work gets.
+//! Programs of Debian's packages: their ledgers, their share of whole stacks, and the slowdown of a fixed amount
+//! of work.
 //!
 //! Each works bare and recorded in turn, as `compare` has it, on data in a folder that goes again. A
 //! server is started once and recorded by its main process; a command waits at a gate until the
-//! recording is live. The load is a client on this machine, by a unix socket or loopback. What is not
-//! installed is left out, and said.
+//! recording is live. The load is a client on this machine, by a unix socket or loopback. A program that is
+//! not installed is left out, and named.
 
 use std::fmt::{self, Write as _};
 use std::fs;
@@ -29,13 +29,13 @@ const WHOLE: f64 = 99.0;
 /// A program under load.
 struct Case {
     name: &'static str,
-    /// What the work is.
+    /// The work in words.
     about: &'static str,
     needs: &'static [&'static str],
     prepare: fn(&Path, f64) -> Outcome<Subject>,
 }
 
-/// What is recorded, and what makes it work.
+/// The recorded program, and the one that makes it work.
 enum Subject {
     /// A server, and a client's command that ends when the work is done.
     Server(Server, Box<dyn Fn() -> Command>),

@@ -1,0 +1,443 @@
+//! Threads that wait for work as queues: a thread that serves alone, or a pool of threads of one name.
+//!
+//! Busy is all time that is not idle. Jobs are, in this order: waits of other recorded threads that a
+//! serving thread ended (with single intervals), requests on the process's connections, busy periods.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use wallscope_model::{BlockReason, ContextId, Recording, State, Timeline};
+
+use crate::queueing::formulas::service_variation_of_busy_periods;
+use crate::queueing::predict::{Closed, Open};
+use crate::queueing::{Discipline, Moments};
+
+use super::blocks::{self, MIN_JOBS, Visit};
+use super::cpu::MAX_CLOSED;
+use super::{Absent, Kind, Known, Queue, Queues, System, seconds};
+
+/// A thread waits for work if it is idle for this share of its time, and serves if it is busy for it.
+const MIN_SHARE: f64 = 0.005;
+/// Requests from outside come from so many connections that only few are here: the mean number present
+/// over that of connections. Above it the connections are a closed system's customers.
+const OPEN_UP_TO: f64 = 0.1;
+
+pub(super) fn queues(rec: &Recording, found: &mut Queues) {
+    let mut groups = groups(rec);
+    // One group serves a process's requests: the busiest.
+    groups.sort_by(|a, b| b.busy.total_cmp(&a.busy));
+    let mut served: BTreeSet<u32> = BTreeSet::new();
+    let idle = blocks::idle_by_slice(rec);
+    for group in &groups {
+        let own = Group::requests(rec, group.pid).filter(|_| served.insert(group.pid));
+        found.push(group.queue(rec, &idle, own.as_ref()));
+    }
+}
+
+/// Requests of a process, summed over its listening connections.
+struct Requests {
+    count: f64,
+    /// Mean time from question to answer, s, as those that ask see it: on the side that is asked, a
+    /// request begins when it is read, so that its wait in the socket is not seen.
+    response: Option<f64>,
+    connections: f64,
+    at_least: bool,
+}
+
+/// Recorded askers stand for all if they sent this share of the requests.
+const MOST_ASKERS: f64 = 0.5;
+
+/// Serving threads of one process and name.
+struct Group {
+    pid: u32,
+    name: Arc<str>,
+    threads: BTreeSet<ContextId>,
+    /// Busy and idle time, s.
+    busy: f64,
+    idle: f64,
+}
+
+/// Groups of threads that wait for work and get some.
+fn groups(rec: &Recording) -> Vec<Group> {
+    let mut groups: BTreeMap<(u32, String), Group> = BTreeMap::new();
+    for (id, c) in (0u32..).zip(&rec.contexts) {
+        let wall = c.ledger.wall_ns as f64;
+        let idle = c.ledger.idle_ns as f64;
+        if wall == 0.0 || idle < MIN_SHARE * wall {
+            continue;
+        }
+        let name: String = c.name.chars().filter(|c| !c.is_ascii_digit()).collect();
+        let group = groups.entry((c.pid, name)).or_insert_with(|| Group {
+            pid: c.pid,
+            name: c.name.clone(),
+            threads: BTreeSet::new(),
+            busy: 0.0,
+            idle: 0.0,
+        });
+        group.threads.insert(ContextId(id));
+        group.busy += (wall - idle).max(0.0) / 1e9;
+        group.idle += idle / 1e9;
+    }
+    let serves = |g: &Group| g.busy >= MIN_SHARE * (g.busy + g.idle);
+    groups.into_values().filter(serves).collect()
+}
+
+impl Group {
+    fn kind(&self) -> Kind {
+        match self.threads.len() {
+            1 => Kind::Server,
+            _ => Kind::Pool,
+        }
+    }
+
+    fn servers(&self) -> u32 {
+        self.threads.len() as u32
+    }
+
+    fn absent(&self, reason: &str) -> Absent {
+        Absent {
+            kind: self.kind(),
+            name: self.name.clone(),
+            reason: reason.to_owned(),
+        }
+    }
+
+    fn requests(rec: &Recording, pid: u32) -> Option<Requests> {
+        let asked = || rec.peers.iter().filter(|p| !p.asks && p.pid == pid);
+        let asks = || rec.peers.iter().filter(|p| p.asks && p.peer_pid == pid);
+        let count: u64 = asked().map(|p| p.requests).sum();
+        let seen: u64 = asks().map(|p| p.requests).sum();
+        let in_flight = seconds(asks().map(|p| p.in_flight_ns).sum());
+        (count > 0).then(|| Requests {
+            count: count as f64,
+            response: (seen as f64 >= MOST_ASKERS * count as f64).then(|| in_flight / seen as f64),
+            connections: asked().map(|p| f64::from(p.connections)).sum(),
+            at_least: asked().any(|p| p.requests_at_least),
+        })
+    }
+
+    fn known(&self, blocks: Vec<Moments>, system: System, because: String) -> Known {
+        Known {
+            kind: self.kind(),
+            name: self.name.clone(),
+            system,
+            because,
+            servers: self.servers(),
+            discipline: Discipline::Fifo,
+            others: 0.0,
+            blocks,
+            waits_known: true,
+            variation_known: true,
+            notes: Vec::new(),
+        }
+    }
+
+    fn queue(
+        &self,
+        rec: &Recording,
+        idle: &std::collections::HashMap<(u32, u32), f64>,
+        requests: Option<&Requests>,
+    ) -> Result<Queue, Absent> {
+        if let Some(timeline) = &rec.timeline {
+            let (visits, clients) = self.visits(timeline);
+            if visits.len() >= MIN_JOBS {
+                return Ok(self.of_visits(visits, clients));
+            }
+        }
+        if rec.slices.count == 0 {
+            return Err(self.absent("the recording has no time slices"));
+        }
+        let busy = blocks::of_slices(rec, |row| {
+            if !self.threads.contains(&ContextId(row.context)) {
+                return 0.0;
+            }
+            let idle = idle.get(&(row.context, row.slice)).copied().unwrap_or(0.0);
+            (blocks::wall(row) as f64 - idle).max(0.0)
+        });
+        let periods = rec.timeline.as_ref().map(|t| self.periods(t));
+        match (requests, periods) {
+            (Some(requests), periods) => Ok(self.of_requests(requests, &busy, periods)),
+            (None, Some(periods)) if periods.0.len() >= MIN_JOBS => Ok(self.of_periods(&periods)),
+            (None, Some(_)) => Err(self.absent("too few busy periods were seen: record for longer")),
+            (None, None) => Err(self.absent(
+                "its arrivals are not recorded: it has no connection that is followed; record --timeline",
+            )),
+        }
+    }
+}
+
+/// Jobs that other recorded threads waited for.
+impl Group {
+    /// Waits of other threads that a serving thread ended, and the number of threads that waited. A
+    /// service begins when the job has come and the thread has ended the one before.
+    fn visits(&self, timeline: &Timeline) -> (Vec<Visit>, usize) {
+        let mut waits: Vec<(u64, u64, ContextId)> = Vec::new();
+        let mut clients = 0;
+        for lane in timeline
+            .lanes
+            .iter()
+            .filter(|l| !self.threads.contains(&l.context))
+        {
+            let before = waits.len();
+            for i in &lane.intervals {
+                let by_lock = matches!(
+                    i.reason,
+                    Some(BlockReason::Lock | BlockReason::Gil | BlockReason::KernelLock)
+                );
+                match i.waker {
+                    Some(w) if self.threads.contains(&w) && !i.idle && !by_lock => {
+                        waits.push((i.start_ns, i.end_ns(), w));
+                    }
+                    _ => {}
+                }
+            }
+            clients += usize::from(waits.len() > before);
+        }
+        waits.sort_by_key(|(_, end, _)| *end);
+        let mut free: BTreeMap<ContextId, u64> = BTreeMap::new();
+        let visits = waits.into_iter().map(|(arrival, end, server)| {
+            let last = free.insert(server, end).unwrap_or(0);
+            let begin = arrival.max(last).min(end);
+            Visit {
+                arrival_ns: arrival,
+                wait_ns: begin - arrival,
+                service_ns: end - begin,
+            }
+        });
+        (visits.collect(), clients)
+    }
+
+    fn of_visits(&self, visits: Vec<Visit>, clients: usize) -> Queue {
+        let (jobs, blocks) = blocks::of_visits(visits);
+        let closed = clients <= MAX_CLOSED;
+        let (system, because) = match closed {
+            true => (
+                System::Closed(clients as f64),
+                format!(
+                    "{clients} threads ask and wait; one that waits brings no other; load is their number"
+                ),
+            ),
+            false => (
+                System::Open,
+                format!("{clients} threads are as good as any number"),
+            ),
+        };
+        let mut known = self.known(blocks, system, because);
+        known
+            .notes
+            .push("a job is a wait of another thread that this one ended".into());
+        let prediction = match system {
+            System::Closed(customers) => Closed {
+                customers,
+                servers: known.servers,
+                discipline: Discipline::Fifo,
+            }
+            .predict(&known.blocks),
+            System::Open => known.open().from_jobs(&jobs, &known.blocks),
+        };
+        known.queue(Some(prediction))
+    }
+}
+
+/// Requests on connections.
+impl Group {
+    fn of_requests(
+        &self,
+        requests: &Requests,
+        busy: &[(f64, f64)],
+        periods: Option<Periods>,
+    ) -> Queue {
+        let all: f64 = busy.iter().map(|(_, busy)| busy).sum();
+        let span: f64 = busy.iter().map(|(span, _)| span).sum();
+        let service = all / requests.count;
+        let wait = requests
+            .response
+            .map_or(0.0, |response| (response - service).max(0.0));
+        let utilisation = all / (span * f64::from(self.servers()));
+        let variation = periods
+            .filter(|p| self.servers() == 1 && p.0.len() >= MIN_JOBS)
+            .map(|p| service_variation_of_busy_periods(service, utilisation, p.busy_variance()));
+        let (system, because) = Group::source(requests, wait + service, span);
+        // Requests by slice are not counted: as many as the busy time is worth.
+        let block = |(span, busy): &(f64, f64)| {
+            let jobs = busy / service;
+            Moments {
+                span: *span,
+                jobs,
+                service: *busy,
+                service_squares: busy * service * (1.0 + variation.unwrap_or(1.0)),
+                wait: jobs * wait,
+                gap: *span,
+                gap_squares: if jobs > 0.0 {
+                    2.0 * span * span / jobs
+                } else {
+                    0.0
+                },
+            }
+        };
+        let mut known = self.known(busy.iter().map(block).collect(), system, because);
+        known.variation_known = variation.is_some();
+        known.waits_known = requests.response.is_some();
+        known.notes = request_notes(requests, &known, service);
+        let prediction = match system {
+            System::Closed(customers) if known.waits_known => Closed {
+                customers,
+                servers: known.servers,
+                discipline: Discipline::Fifo,
+            }
+            .predict(&known.blocks),
+            _ if known.waits_known => {
+                let mut prediction = known.open().from_sums(&known.blocks);
+                let formula = Open::fifo(known.servers).from_moments(&known.blocks);
+                prediction.formula = (variation.and(formula.now)).map(|now| now.value);
+                prediction
+            }
+            _ => known.open().from_moments(&known.blocks),
+        };
+        known.queue(Some(prediction))
+    }
+
+    /// Open or closed, by the connections that the requests come from; `time` is that of a request.
+    fn source(requests: &Requests, time: f64, span: f64) -> (System, String) {
+        let present = requests.count * time / span;
+        let connections = requests.connections;
+        let closed = present / connections >= OPEN_UP_TO && connections <= MAX_CLOSED as f64;
+        let share = format!("{present:.1} of {connections} connections have a request on average");
+        match closed && requests.response.is_some() {
+            true => (
+                System::Closed(connections),
+                format!("{share}; load is their number"),
+            ),
+            false => (System::Open, share),
+        }
+    }
+}
+
+fn request_notes(requests: &Requests, known: &Known, service: f64) -> Vec<String> {
+    let mut notes = vec![match requests.response {
+        Some(_) => {
+            "wait = time until the answer − busy time of the request; the network is in it".into()
+        }
+        None => {
+            "requests wait unseen in sockets: measure the processes that ask, too; waits by formula"
+                .to_owned()
+        }
+    }];
+    if requests.at_least {
+        notes.push("requests were seen by polling: λ is a lower bound, S an upper one".into());
+    }
+    if requests.response.is_some_and(|response| response < service) {
+        notes.push("threads are busy for longer than answers take: other work is in S".into());
+    }
+    notes.push(match known.variation_known {
+        true => "variation of S by the variance of busy periods, as for Poisson arrivals".into(),
+        false => "variation of S is not measured (--timeline does, for one thread), and taken as 1"
+            .to_owned(),
+    });
+    notes
+}
+
+/// Busy periods of threads, each with the idle period before it, s.
+#[derive(Debug, Default)]
+struct Periods(Vec<(f64, f64)>);
+
+impl Periods {
+    fn busy_variance(&self) -> f64 {
+        let n = self.0.len() as f64;
+        let mean = self.0.iter().map(|(busy, _)| busy).sum::<f64>() / n;
+        self.0
+            .iter()
+            .map(|(busy, _)| (busy - mean).powi(2))
+            .sum::<f64>()
+            / n
+    }
+}
+
+impl Group {
+    /// Whole busy periods between idle waits, in the order of time of each thread.
+    fn periods(&self, timeline: &Timeline) -> Periods {
+        let mut periods = Periods::default();
+        let lanes = timeline
+            .lanes
+            .iter()
+            .filter(|l| self.threads.contains(&l.context));
+        for lane in lanes {
+            // Start of the busy period, and the idle period before it.
+            let mut open: Option<(u64, u64)> = None;
+            let mut end = None;
+            for i in &lane.intervals {
+                if end.is_some_and(|end| i.start_ns > end) {
+                    open = None;
+                }
+                end = Some(i.end_ns());
+                if i.state == State::Blocked && i.idle {
+                    let period = open.filter(|(from, _)| i.start_ns > *from);
+                    (periods.0).extend(
+                        period.map(|(from, idle)| (seconds(i.start_ns - from), seconds(idle))),
+                    );
+                    // Idle waits that follow each other without work are one.
+                    let before = open
+                        .filter(|(from, _)| i.start_ns == *from)
+                        .map_or(0, |(_, idle)| idle);
+                    open = Some((i.end_ns(), before + i.ns));
+                }
+            }
+        }
+        periods
+    }
+
+    /// Without counted jobs: an idle period ends with an arrival, so that idle periods tell the rate of
+    /// Poisson arrivals at one thread. In a pool each busy period counts as one job.
+    fn of_periods(&self, periods: &Periods) -> Queue {
+        let busy: f64 = periods.0.iter().map(|(busy, _)| busy).sum();
+        let idle: f64 = periods.0.iter().map(|(_, idle)| idle).sum();
+        let one = self.servers() == 1;
+        let utilisation = busy / (busy + idle);
+        let jobs_a_period = if one {
+            1.0 / (1.0 - utilisation).max(1e-9)
+        } else {
+            1.0
+        };
+        let service = busy / (periods.0.len() as f64 * jobs_a_period);
+        let variance = periods.busy_variance();
+        let variation = match one {
+            true => service_variation_of_busy_periods(service, utilisation, variance),
+            false => variance / (service * service),
+        };
+        let size = periods.0.len().div_ceil(crate::queueing::bootstrap::BLOCKS);
+        let block = |part: &[(f64, f64)]| {
+            let busy: f64 = part.iter().map(|(busy, _)| busy).sum();
+            let span = part.iter().map(|(busy, idle)| busy + idle).sum::<f64>()
+                / f64::from(self.servers());
+            let jobs = part.len() as f64 * jobs_a_period;
+            Moments {
+                span,
+                jobs,
+                service: busy,
+                service_squares: jobs * service * service * (1.0 + variation),
+                wait: 0.0,
+                gap: span,
+                gap_squares: 2.0 * span * span / jobs,
+            }
+        };
+        let blocks = periods.0.chunks(size).map(block).collect();
+        let mut known = self.known(
+            blocks,
+            System::Open,
+            "idle periods end with arrivals from elsewhere".into(),
+        );
+        known.waits_known = false;
+        known.notes = vec![
+            match one {
+                true => "arrivals are taken as Poisson: idle periods tell λ, and S = ρ / λ".into(),
+                false => {
+                    "a busy period counts as one job: jobs taken without a pause make S too long"
+                        .into()
+                }
+            },
+            "its queue is in memory: no wait was measured, all waits are by the formula".into(),
+        ];
+        let prediction = known.open().from_moments(&known.blocks);
+        known.queue(Some(prediction))
+    }
+}
