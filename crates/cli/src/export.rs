@@ -8,7 +8,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use wallscope_formats::{Format, WriteOptions, folded};
 use wallscope_model::{Recording, View, merge};
 use wallscope_render::export::{Export, ExportOptions};
-use wallscope_render::off_wake;
+use wallscope_render::{blame, off_wake, tasks};
 
 use crate::failure::Failure;
 use crate::output::Readers;
@@ -46,6 +46,8 @@ Examples:
   wallscope export rec.pb.gz --format folded --with thread,state,reason -o all.folded
   wallscope export rec.pb.gz --format folded --thread worker --reason lock
   wallscope export rec.pb.gz --format folded --view off-wake -o off-wake.folded
+  wallscope export rec.pb.gz --format folded --view blame -o blame.folded
+  wallscope export rec.pb.gz --format folded --view tasks --with state,reason -o tasks.folded
   wallscope export rec.pb.gz --format svg --view off-cpu --focus 'cache|store' -o off-cpu.svg
   wallscope export monday.pb.gz tuesday.pb.gz --format pprof -o both.pb.gz
 
@@ -80,14 +82,27 @@ enum Which {
     View(View),
     /// Blocked stacks with their wakers'.
     OffWake,
+    /// Blocked stacks with those of the roots of their waits.
+    Blame,
+    /// Stacks of tasks that a runtime schedules.
+    Tasks,
 }
 
 const OFF_WAKE: &str = "off-wake";
+const BLAME: &str = "blame";
+const TASKS: &str = "tasks";
 
 fn views() -> impl TypedValueParser<Value = Which> {
-    let names = View::ALL.iter().map(|v| v.name()).chain([OFF_WAKE]);
-    PossibleValuesParser::new(names)
-        .map(|name| View::from_name(&name).map_or(Which::OffWake, Which::View))
+    let names = View::ALL
+        .iter()
+        .map(|v| v.name())
+        .chain([OFF_WAKE, BLAME, TASKS]);
+    PossibleValuesParser::new(names).map(|name| match (View::from_name(&name), &*name) {
+        (Some(view), _) => Which::View(view),
+        (None, BLAME) => Which::Blame,
+        (None, TASKS) => Which::Tasks,
+        _ => Which::OffWake,
+    })
 }
 
 /// Runs the verb.
@@ -100,10 +115,16 @@ pub fn run(args: Args) -> Result<(), Failure> {
             "--with is for --format folded: leave it out; other formats keep labels beside stacks",
         ));
     }
-    if format.name() != "folded" && args.view == Some(Which::OffWake) {
-        return Err(Failure::usage(
-            "--view off-wake is for --format folded: draw it with flamegraph.pl, inferno or speedscope",
-        ));
+    let folded_only = match args.view {
+        Some(Which::OffWake) => Some(OFF_WAKE),
+        Some(Which::Blame) => Some(BLAME),
+        Some(Which::Tasks) => Some(TASKS),
+        _ => None,
+    };
+    if let Some(view) = folded_only.filter(|_| format.name() != "folded") {
+        return Err(Failure::usage(format!(
+            "--view {view} is for --format folded: draw it with flamegraph.pl, inferno or speedscope"
+        )));
     }
     if !format.is_one_view() && args.view.is_some() {
         return Err(Failure::usage(format!(
@@ -178,8 +199,11 @@ fn write(
         headline: report::headline(recording),
         finding: Some(view::finding(&found)),
     };
-    if args.view == Some(Which::OffWake) {
-        return off_wake::write(recording, &options.format.folded, out);
+    match args.view {
+        Some(Which::OffWake) => return off_wake::write(recording, &options.format.folded, out),
+        Some(Which::Blame) => return blame::write(recording, &options.format.folded, out),
+        Some(Which::Tasks) => return tasks::write(recording, &options.format.folded, out),
+        _ => {}
     }
     for lost in format.write(recording, &options, out)? {
         eprintln!("wallscope: not in {}: {lost}", format.name());

@@ -1,4 +1,4 @@
-//! FILE arguments: a path or `-`, in any format that can be read.
+//! FILE arguments: a path or `-`, in any format that can be read, or an agent's directory.
 
 use std::io::{ErrorKind, IsTerminal as _};
 use std::os::unix::fs::MetadataExt as _;
@@ -11,6 +11,7 @@ use wallscope_procfs::target_file::Rights;
 
 use crate::failure::Failure;
 use crate::imported::{self, CopiedStacks};
+use crate::windows::{Choice, Directory};
 
 /// How files are to be read; part of every verb that takes FILE.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -19,6 +20,8 @@ pub struct Reading {
     /// it (for folded stacks: what the numbers are)
     #[arg(long, value_name = "NAME")]
     value: Option<String>,
+    #[command(flatten)]
+    windows: Choice,
 }
 
 /// Whether standard input has been read: then there is nothing left in it.
@@ -33,8 +36,24 @@ pub fn was_cut() -> bool {
     CUT.load(Ordering::Relaxed)
 }
 
-/// Reads the recording in `path`; warnings go to stderr.
+/// Reads the recording in `path`, or the windows in it where it is a directory; warnings go to stderr.
 pub fn recording(path: &Path, reading: &Reading) -> Result<Recording, Failure> {
+    let recording = match Directory::of(path) {
+        Some(dir) => reading.windows.recording(&dir)?,
+        None if reading.windows.has_times() => {
+            return Err(Failure::usage(format!(
+                "--from and --until choose windows of an agent's directory, and '{}' is none; \
+                 use --time for a part of a recording",
+                path.display()
+            )));
+        }
+        None => file_recording(path, reading)?,
+    };
+    reading.windows.services(recording)
+}
+
+/// Reads the recording in a file.
+fn file_recording(path: &Path, reading: &Reading) -> Result<Recording, Failure> {
     let name = if path == Path::new("-") {
         "standard input".to_string()
     } else {
@@ -73,7 +92,6 @@ pub fn recording(path: &Path, reading: &Reading) -> Result<Recording, Failure> {
                     "check the path, or record one: wallscope record -o FILE -- CMD"
                 }
                 ErrorKind::PermissionDenied => &not_permitted(path),
-                ErrorKind::IsADirectory => "name a file in it",
                 _ => "check the file and its disk",
             };
             Failure::unreadable(format!("cannot read {name}: {e}; {next}"))

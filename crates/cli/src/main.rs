@@ -8,6 +8,7 @@
 #[macro_use]
 mod stderr;
 
+mod agent;
 mod annotate;
 mod calibrate;
 mod completions;
@@ -37,6 +38,7 @@ mod target_args;
 mod top;
 mod view;
 mod why;
+mod windows;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -76,6 +78,7 @@ enum Verb {
     Diff(Box<diff::Args>),
     Count(count::Args),
     Latency(latency::Args),
+    Agent(agent::Args),
     Doctor(doctor::Args),
     Man(man::Args),
     Completions(completions::Args),
@@ -105,6 +108,7 @@ fn main() -> ExitCode {
         Verb::Diff(args) => diff::run(*args),
         Verb::Count(args) => count::run(args),
         Verb::Latency(args) => latency::run(args),
+        Verb::Agent(args) => agent::run(args),
         Verb::Doctor(args) => doctor::run(args),
         Verb::Man(args) => man::run(args, Cli::command()),
         Verb::Completions(args) => completions::run(args, Cli::command()),

@@ -10,6 +10,7 @@ use wallscope_capture::counter::EventSpec;
 use wallscope_capture::session::{self, Live, Observer, Options, Progress, Stop};
 use wallscope_capture::target::Target;
 use wallscope_formats::pprof;
+use wallscope_model::printable::printable;
 use wallscope_model::scale::scale;
 use wallscope_model::{Process, Recording, WaitSeen};
 use wallscope_observe::{CountedLoss, Counter, LogFile, LogWriter, Observation, Unresolved};
@@ -132,6 +133,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         command_output: None,
         moments: false,
         stacks: true,
+        windows: false,
         keep_log: args.keep_log.as_deref().map(kept_log).transpose()?,
         looks: None,
     };
@@ -156,10 +158,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
         outcome,
         ..
     } = measure(&options, output)?;
-    eprintln!(
-        "wallscope: {}",
-        wallscope_diagnose::finding(&recording).sentence
-    );
+    let sentence = wallscope_diagnose::finding(&recording).sentence;
+    eprintln!("wallscope: {}", printable(&sentence));
     eprintln!("wallscope: {}", written(&path));
     if let Some(log) = log {
         eprintln!("wallscope: {log}");

@@ -154,13 +154,15 @@ fn keys(recording: &Recording) -> Vec<&str> {
 /// The sentence on top, and what it rests on.
 pub fn headline(recording: &Recording) -> Headline {
     let finding = finding(recording);
-    let also = finding
-        .also
-        .into_iter()
-        .map(|(rule, says)| format!("also: {says} [{rule}]"));
+    let verdict = finding.verdict.into_iter();
+    let root = verdict
+        .filter_map(|v| v.parts.root)
+        .map(|root| format!("because of: {root}"));
+    let also = finding.also.into_iter();
+    let also = also.map(|(rule, says)| format!("also: {says} [{rule}]"));
     Headline {
         sentence: finding.sentence,
-        because: also.collect(),
+        because: root.chain(also).collect(),
     }
 }
 

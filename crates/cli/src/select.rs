@@ -101,6 +101,7 @@ impl SelectArgs {
         Selection {
             threads: self.thread.clone(),
             processes: self.process.clone(),
+            services: Vec::new(),
             states: self.state.clone(),
             reasons: self.reason.clone(),
             labels: self.label.clone(),

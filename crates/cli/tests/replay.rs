@@ -61,6 +61,55 @@ fn a_log_gives_the_same_recording_each_time() {
     assert!(stacks.contains("convoy_wait_lock") && stacks.contains("pthread_mutex_lock"));
 }
 
+/// Ledgers, samples and intervals of a recording, over its whole time and over two stretches of it, where the
+/// ledgers come from slices.
+fn books(recording: &Path) -> serde_json::Value {
+    let stretch = |time: &[&str]| {
+        let out = Command::new(env!("CARGO_BIN_EXE_wallscope"))
+            .args(["report", "--json"])
+            .args(time)
+            .arg(recording)
+            .output()
+            .unwrap();
+        assert!(out.status.success(), "{out:?}");
+        let whole: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+        let keys = ["window", "total", "threads", "views", "timeline", "losses"];
+        let part = keys.map(|key| (key.to_string(), whole[key].clone()));
+        serde_json::Value::Object(part.into_iter().collect())
+    };
+    serde_json::json!({
+        "whole": stretch(&[]),
+        "early": stretch(&["--time", "0.2..0.5"]),
+        "late": stretch(&["--time", "1.2..1.5"]),
+    })
+}
+
+#[test]
+fn a_log_gives_the_books_that_were_checked() {
+    let folder = tempfile::tempdir().unwrap();
+    let recording = folder.path().join("recording.pb.gz");
+    let out = replay(&fixture(), &recording);
+    assert!(out.status.success(), "{out:?}");
+    let books = books(&recording);
+    let expected = fixture().with_extension("books.json");
+    if std::env::var_os("WALLSCOPE_WRITE_BOOKS").is_some() {
+        let text = serde_json::to_string_pretty(&books).unwrap();
+        fs::write(&expected, text + "\n").unwrap();
+    }
+    let expected = fs::read(&expected).unwrap();
+    let expected: serde_json::Value = serde_json::from_slice(&expected).unwrap();
+    for (stretch, told) in books.as_object().unwrap() {
+        for (key, value) in told.as_object().unwrap() {
+            let expected = &expected[stretch][key];
+            assert!(
+                value == expected,
+                "{stretch}, {key}: {value:#}\nexpected: {expected:#}\n\
+                 if the change is wanted, WALLSCOPE_WRITE_BOOKS=1 writes the file anew"
+            );
+        }
+    }
+}
+
 #[test]
 fn a_damaged_log_gives_no_recording_and_says_where_it_ends() {
     let folder = tempfile::tempdir().unwrap();

@@ -11,9 +11,10 @@
 use wallscope_model::Recording;
 
 pub use crate::evidence::{
-    Bottleneck, Cause, ExcludedTime, Exclusion, Level, Reading, Requests, Resource, Upstream,
+    Bottleneck, Cause, ExcludedTime, Exclusion, Level, Reading, Requests, Resource, RootShare,
+    Upstream,
 };
-pub use crate::rules::{ACTIVE, TriedRule, Verdict};
+pub use crate::rules::{ACTIVE, TriedRule, Verdict, VerdictParts};
 
 use crate::evidence::Evidence;
 use crate::rules;

@@ -7,12 +7,12 @@
 use wallscope_model::{Recording, State};
 
 use crate::evidence::{Evidence, Totals, ledger};
-use crate::rules::{self, NOTES};
+use crate::rules::{self, NOTES, TASKS_LOCK, Verdict};
 use crate::thresholds::{MENTIONED_SHARE, ONE_REASON};
 use crate::words;
 
 /// A recording in one sentence, with its basis.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Finding {
     /// Where the wall time went, and the part that faster code cannot reduce.
     pub sentence: String,
@@ -26,6 +26,8 @@ pub struct Finding {
     pub evidence: Vec<(&'static str, String)>,
     /// Other findings, each with the name of its rule.
     pub also: Vec<(&'static str, String)>,
+    /// The verdict in full; `None`: the file holds nothing to judge.
+    pub verdict: Option<Verdict>,
 }
 
 /// The finding on a recording.
@@ -38,11 +40,19 @@ pub fn finding(recording: &Recording) -> Finding {
     }
     let e = Evidence::new(recording);
     let judgement = rules::judge(&e);
+    let verdict = judgement.verdict;
     let sentence = match e.totals.ledger.wall_ns {
         0 => format!("{}.", judgement.conclusion),
+        // Where tasks are the finding, they lead: threads only carry them.
+        _ if verdict.rule == TASKS_LOCK => format!(
+            "{}, {} of {}; of the threads' time, {}.",
+            verdict.cause,
+            words::share(verdict.share),
+            verdict.whole,
+            ledger_words(&e.totals)
+        ),
         _ => format!("{}: {}.", ledger_words(&e.totals), judgement.conclusion),
     };
-    let verdict = judgement.verdict;
     let mut evidence = figures(&e);
     if let Some(tried) = judgement.tried.into_iter().find(|tried| tried.spoke) {
         evidence.push(("the rule's own figures", tried.looked_at));
@@ -62,6 +72,7 @@ pub fn finding(recording: &Recording) -> Finding {
         assumes: verdict.assumes,
         evidence,
         also,
+        verdict: Some(verdict),
     }
 }
 
@@ -75,27 +86,33 @@ fn ledger_words(t: &Totals) -> String {
         (l.unknown_ns(), "was not seen".to_string()),
     ];
     parts.sort_by_key(|(ns, _)| std::cmp::Reverse(*ns));
-    let parts: Vec<String> = parts
-        .iter()
-        .filter(|(ns, _)| t.share(*ns) >= MENTIONED_SHARE)
-        .map(|(ns, what)| format!("{} {what}", words::share(t.share(*ns))))
-        .collect();
     let threads = match t.threads {
         1 => "one thread".to_string(),
         n => format!("{n} threads"),
     };
     let idle = match l.idle_ns {
         0 => String::new(),
-        ns => format!(" that was not idle ({} was)", words::time(ns)),
+        ns => format!(", without {} of idle time", words::time(ns)),
     };
-    let parts = match parts.is_empty() {
-        true => "nothing was seen".to_string(),
-        false => words::list(&parts),
-    };
-    format!(
-        "Of {} of wall time of {threads}{idle}, {parts}",
+    let whole = format!(
+        "{} of wall time ({threads}{idle})",
         words::time(t.busy_ns())
-    )
+    );
+    let told = parts
+        .iter()
+        .filter(|(ns, _)| t.share(*ns) >= MENTIONED_SHARE);
+    let told = told.enumerate().map(|(i, (ns, did))| {
+        let share = words::share(t.share(*ns));
+        match i {
+            0 => format!("{share} of {whole} {did}"),
+            _ => format!("{share} {did}"),
+        }
+    });
+    let told: Vec<String> = told.collect();
+    match told.is_empty() {
+        true => format!("Nothing was seen of {whole}"),
+        false => words::list(&told),
+    }
 }
 
 /// Blocked, with the main reason.
@@ -159,7 +176,9 @@ fn figures(e: &Evidence<'_>) -> Vec<(&'static str, String)> {
 fn of_events(recording: &Recording) -> Finding {
     let (total, name) = (ledger(recording).wall_ns, recording.domain.unit.name());
     bare(
-        format!("{total} {name}, by where they happened: no time, so no state."),
+        format!(
+            "{total} {name}, by the place where they happened: an event has no time and no state."
+        ),
         "event",
         "an event of the recording was chosen in the place of its time",
     )
@@ -177,7 +196,7 @@ fn of_import(recording: &Recording) -> Finding {
                 State::OnCpu => "computing",
                 State::Runnable => "waiting for a CPU",
                 State::Blocked => "blocked",
-                State::Unknown => "in a state that it does not tell",
+                State::Unknown => "in an unknown state",
             };
             format!("{} {says}", words::time(ns))
         })
@@ -189,7 +208,7 @@ fn of_import(recording: &Recording) -> Finding {
     };
     bare(
         format!(
-            "The file holds {content}, as another tool sampled it; what it did not sample is not in it."
+            "The file holds {content}, sampled by another tool; time that it did not sample is missing."
         ),
         "import",
         "the recording was made from another tool's file",
@@ -205,6 +224,7 @@ fn bare(sentence: String, rule: &'static str, when: &'static str) -> Finding {
         assumes: None,
         evidence: Vec::new(),
         also: Vec::new(),
+        verdict: None,
     }
 }
 

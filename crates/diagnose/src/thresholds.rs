@@ -28,6 +28,8 @@ pub const MOSTLY_SHARE: f64 = 0.5;
 /// Share of active time on a CPU from which a verdict on waits mentions the computing beside it.
 /// Convention: a quarter.
 pub const BESIDE_SHARE: f64 = 0.25;
+/// Share of the waits above which one root is the headline of their verdict. Convention: most.
+pub const ROOT_OF_WAITS: f64 = 0.5;
 /// Share of its waits for which a waker or its activity is worth a line. Convention.
 pub const WAKER_SHARE: f64 = 0.10;
 /// Share of active time of another wait in the lock's own function, where wakers are unknown.
@@ -36,6 +38,9 @@ pub const SAME_FUNCTION_SHARE: f64 = 0.05;
 
 // Unseen time.
 
+/// Share of the time from which a blind spot could change a verdict. Convention: half of
+/// [`CAUSE_SHARE`].
+pub const BLIND_SHARE: f64 = 0.10;
 /// Share of active time that was not seen above which nothing firm can be said. Held by
 /// `unseen_time_leaves_nothing_firm_to_say`.
 pub const UNSEEN_SHARE: f64 = 0.10;

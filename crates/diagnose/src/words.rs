@@ -42,12 +42,72 @@ pub(crate) fn clause(sentence: &str) -> String {
     format!("{}{}", first.unwrap_or_default(), letters.as_str())
 }
 
+/// A clause as a sentence: its first letter in upper case, unless it begins with a name.
+pub(crate) fn sentence(clause: &str) -> String {
+    match clause.strip_prefix("the ") {
+        Some(rest) => format!("The {rest}"),
+        None => clause.to_owned(),
+    }
+}
+
 /// `a`, `a and b`, `a, b and c`.
 pub(crate) fn list(items: &[String]) -> String {
     match items {
         [] => String::new(),
         [one] => one.clone(),
         [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
+/// Whether a function has no name but its place in a file: `dash+0xbc40`.
+pub(crate) fn is_address(function: &str) -> bool {
+    function.contains("+0x") || function.starts_with("[0x")
+}
+
+/// The name of a resource without addresses, descriptors and process ids; `None`: nothing of the
+/// name means anything to a reader.
+pub(crate) fn resource(name: &str) -> Option<String> {
+    let name = name.split(" (fd ").next().unwrap_or(name);
+    if let Some(word) = name.strip_prefix("futex ") {
+        return lock(word);
+    }
+    if let Some((call, path)) = name.split_once(' ')
+        && path.starts_with('/')
+        && call.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+    {
+        return Some(path.to_owned());
+    }
+    let opaque = ["pipe:[", "eventpoll", "socket:["];
+    if opaque.iter().any(|kind| name.starts_with(kind)) || name == "unix socket" {
+        return None;
+    }
+    let plain = name.strip_prefix("peer ").unwrap_or(name);
+    (!plain.contains("0x")).then(|| plain.to_owned())
+}
+
+/// A lock by its symbol, or by the C++ class of the object that holds it.
+fn lock(word: &str) -> Option<String> {
+    let (place, inside) = word.split_once(" (").unwrap_or((word, ""));
+    if !place.starts_with("0x") {
+        return Some(place.to_owned());
+    }
+    let (class, _) = inside.rsplit_once("+0x")?;
+    let class = class.trim_start_matches("(anonymous namespace)::");
+    (!class.is_empty()).then(|| class.to_owned())
+}
+
+/// Target of a single wait.
+pub(crate) fn target(r: BlockReason) -> &'static str {
+    match r {
+        BlockReason::Lock => "a lock",
+        BlockReason::Pipe => "data from a pipe or local socket",
+        BlockReason::Timer => "a timer",
+        BlockReason::Child => "a child process",
+        BlockReason::PageFault => "a page to be brought in",
+        BlockReason::Memory => "memory to be freed",
+        BlockReason::KernelLock => "a lock inside the kernel",
+        BlockReason::Other => "an unknown event",
+        r => reason(r),
     }
 }
 
@@ -59,13 +119,39 @@ pub(crate) fn reason(r: BlockReason) -> &'static str {
         BlockReason::Disk => "the disk",
         BlockReason::Network => "the network",
         BlockReason::Pipe => "pipes",
-        BlockReason::Timer => "timers (it sleeps)",
-        BlockReason::Poll => "events (it polls)",
+        BlockReason::Timer => "timers (sleeping)",
+        BlockReason::Poll => "events (polling)",
         BlockReason::Child => "child processes",
         BlockReason::PageFault => "page faults",
         BlockReason::Memory => "memory reclaim",
         BlockReason::KernelLock => "locks inside the kernel",
         BlockReason::Stopped => "being stopped",
         BlockReason::Other => "something else",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::resource;
+
+    #[test]
+    fn resources_are_named_without_addresses() {
+        let told = |name| resource(name).unwrap_or_default();
+        let class = "futex 0x556e ((anonymous namespace)::Queue+0x28, heap of process 4046)";
+        assert_eq!(told(class), "Queue");
+        assert_eq!(told("futex chain_mutex (truth)"), "chain_mutex");
+        assert_eq!(
+            told("futex 0x24c9 (+0x48 of a block of 280 bytes, heap of process 1)"),
+            ""
+        );
+        assert_eq!(told("futex 0xc000 (anonymous memory of process 15530)"), "");
+        assert_eq!(told("peer 127.0.0.1:36603 (fd 6)"), "127.0.0.1:36603");
+        assert_eq!(told("pwrite64 /tmp/file"), "/tmp/file");
+        assert_eq!(told("pipe:[67506] (fd 1)"), "");
+        assert_eq!(told("eventpoll (fd 8): peer 127.0.0.1:42239"), "");
+        assert_eq!(
+            told("the GIL of python3 (16297)"),
+            "the GIL of python3 (16297)"
+        );
     }
 }

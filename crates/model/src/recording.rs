@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::histogram::HistogramRow;
 use crate::{
-    BlockReason, Cost, Domain, Frame, Function, HostSample, Label, LabelsId, Ledger, LedgerSlices,
-    Loss, Module, Part, Peer, Stack, StackId, State,
+    BlockReason, Cost, Domain, Frame, Function, HostSample, Label, LabelValue, LabelsId, Ledger,
+    LedgerSlices, Loss, Module, Part, Peer, Stack, StackId, State,
 };
 
 /// Index into [`Recording::contexts`].
@@ -159,6 +159,9 @@ pub struct Recording {
     pub stacks: Vec<Stack>,
     /// Distinct sets of further labels, each in ascending order.
     pub label_sets: Vec<Vec<Label>>,
+    /// Labels of whole contexts (`service`), by context; empty, or as long as `contexts`. They divide
+    /// the ledger and are exact, where a sample's labels are estimates.
+    pub context_labels: Vec<Option<LabelsId>>,
     /// Sampled time.
     pub samples: Vec<Sample>,
     /// Actors that appear in `hops`.
@@ -188,4 +191,20 @@ pub struct Recording {
     pub losses: Vec<Loss>,
     /// Cost of the recording.
     pub cost: Cost,
+}
+
+impl Recording {
+    /// The text label `key` of a whole context.
+    pub fn context_label(&self, context: ContextId, key: &str) -> Option<&str> {
+        let set = self.context_labels.get(context.0 as usize).copied()??;
+        let label = self
+            .label_sets
+            .get(set.0 as usize)?
+            .iter()
+            .find(|l| *l.key == *key)?;
+        match &label.value {
+            LabelValue::Text(text) => Some(text),
+            LabelValue::Number(..) => None,
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! `report --json`: schema `wallscope.report/1`. Keys are added, never changed.
 
+mod blame;
 mod schema;
 mod timeline;
 
@@ -93,6 +94,7 @@ pub fn render(analysis: &Analysis, headline: &Headline) -> String {
             .collect(),
         peers: analysis.peers().into_iter().map(peer).collect(),
         tasks: analysis.tasks().into_iter().map(task).collect(),
+        blame: blame::blame(analysis),
         losses: rec
             .losses
             .iter()
@@ -184,6 +186,7 @@ fn task(row: TaskRow) -> Task {
         on_cpu_ns: row.on_cpu_ns,
         runnable_ns: row.runnable_ns,
         blocked_ns: row.blocked_ns(),
+        idle_ns: row.idle_ns,
         blocked: (row.blocked.iter())
             .map(|(reason, ns)| (reason.to_string(), *ns))
             .collect(),

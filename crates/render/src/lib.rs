@@ -4,7 +4,8 @@
 //! * [`calls`]: calls of single functions. [`calibrate`], [`inflation`]: wallscope beside other tools.
 //! * [`queues`]: queues, what-if and scaling.
 //! * [`diff`]: a comparison of recordings.
-//! * [`page`], [`svg`]: pictures. [`off_wake`]: blocked stacks with their wakers' stacks, folded.
+//! * [`page`], [`svg`]: pictures. [`off_wake`], [`blame`]: blocked stacks with those of their wakers,
+//!   or of the roots of their waits, folded. [`tasks`]: stacks of a runtime's tasks, folded.
 //! * [`export`]: a row for everything that a recording can be written as.
 //!
 //! Nothing here measures, judges, prints, or looks at the machine: values in, bytes and strings out.
@@ -12,6 +13,7 @@
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
+pub mod blame;
 pub mod calibrate;
 pub mod calls;
 pub mod diff;
@@ -23,5 +25,6 @@ pub mod off_wake;
 pub mod page;
 pub mod queues;
 pub mod svg;
+pub mod tasks;
 pub mod text;
 pub mod waits;

@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use wallscope_analysis::view::{Analysis, Holder, LockRow, Share, Whose, Why, WhyNode};
+use wallscope_analysis::blame::NotFollowed;
+use wallscope_analysis::view::{Analysis, BlameRow, Holder, LockRow, Share, Whose, Why, WhyNode};
+use wallscope_model::BlockReason;
 use wallscope_model::printable::printable;
 use wallscope_model::units;
 
@@ -227,6 +229,13 @@ pub fn why_text(analysis: &Analysis<'_>, whose: &Whose, least: f64) -> String {
     let cut = (whole as f64 * least) as u64;
     let why = why.gathered(cut);
     tree(&mut out, &why.tree, whole, cut, "", "");
+    let rows = analysis.blame_of(whose);
+    if !rows.is_empty() {
+        out.push_str("\nIts waits, each charged to the root of its chain:\n");
+        for line in crate::text::blame_lines(&rows, None) {
+            let _ = writeln!(out, "{line}");
+        }
+    }
     out.push_str("\nIn the end it was spent on:\n");
     let mut rest = 0;
     for (what, ns) in &why.ends {
@@ -251,8 +260,8 @@ pub fn why_text(analysis: &Analysis<'_>, whose: &Whose, least: f64) -> String {
     }
     let _ = writeln!(
         out,
-        "\n{} of {}, {} samples. Chains are followed through 8 wakers at most; {} was cut there, in \
-         circles, or was longer ago than is remembered.",
+        "\n{} of {}, {} samples. Chains are followed through 8 wakers at most; {} was not followed \
+         (longer chains, circles, older than is remembered).",
         units::ns(whole),
         printable(&why.tree.what.to_string()),
         units::count(why.samples),
@@ -320,6 +329,31 @@ struct JsonWhy {
     samples: u64,
     tree: JsonNode,
     ends: Vec<JsonShare>,
+    blame: Vec<JsonBlame>,
+}
+
+/// A wait beside its root.
+#[derive(Serialize)]
+struct JsonBlame {
+    waited_at: String,
+    reason: Option<&'static str>,
+    because_of: String,
+    not_followed: Option<&'static str>,
+    ns: u64,
+    low_ns: u64,
+    high_ns: u64,
+}
+
+fn json_blame(row: BlameRow) -> JsonBlame {
+    JsonBlame {
+        waited_at: row.waited_at,
+        reason: row.reason.map(BlockReason::name),
+        because_of: row.because_of,
+        not_followed: row.open.map(NotFollowed::name),
+        ns: row.ns,
+        low_ns: row.low_ns,
+        high_ns: row.high_ns,
+    }
 }
 
 /// The tree of chains as JSON, schema `wallscope.why/1`.
@@ -350,6 +384,11 @@ pub fn why_json(analysis: &Analysis<'_>, whose: &Whose) -> String {
                 what: what.to_string(),
                 ns,
             })
+            .collect(),
+        blame: analysis
+            .blame_of(whose)
+            .into_iter()
+            .map(json_blame)
             .collect(),
     })
 }

@@ -9,6 +9,8 @@ use std::cmp::Reverse;
 
 use wallscope_binfmt::elf::{Binding, Elf, SectionSpan, Symbol, SymbolTable};
 
+use crate::demangle::{Origin, shows_nim};
+
 /// Maximum symbols that cover an address, on average. Real tables have a few aliases; in a hostile
 /// one, every symbol could cover every address.
 const MAX_OVERLAP: usize = 64;
@@ -24,6 +26,8 @@ pub(crate) struct SymbolSearch<'d, 'w> {
     /// At index `i`: the best symbol without a size in that range.
     labels: Vec<Option<Symbol<'d>>>,
     budget: usize,
+    /// Of the names in the tables so far.
+    origin: Origin,
 }
 
 impl<'d, 'w> SymbolSearch<'d, 'w> {
@@ -35,6 +39,7 @@ impl<'d, 'w> SymbolSearch<'d, 'w> {
             starts: vec![0; wanted.len()],
             labels: vec![None; wanted.len()],
             budget: wanted.len().saturating_mul(MAX_OVERLAP),
+            origin: Origin::Native,
         }
     }
 
@@ -42,6 +47,9 @@ impl<'d, 'w> SymbolSearch<'d, 'w> {
     /// segments' bytes but has the same addresses.
     pub(crate) fn add(&mut self, elf: &Elf<'d>, table: SymbolTable, code: &Elf<'_>) {
         for symbol in elf.symbols(table) {
+            if shows_nim(symbol.name) {
+                self.origin = Origin::Nim;
+            }
             let from = self.wanted.partition_point(|w| *w < symbol.address);
             if from == self.wanted.len()
                 || is_marker(symbol.name)
@@ -63,6 +71,11 @@ impl<'d, 'w> SymbolSearch<'d, 'w> {
                 prefer(&mut self.covering[i], symbol);
             }
         }
+    }
+
+    /// Returns the origin of the names.
+    pub(crate) fn origin(&self) -> Origin {
+        self.origin
     }
 
     /// Returns the best symbol of each wanted address. A symbol without a size reaches to the next

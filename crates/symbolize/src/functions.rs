@@ -15,7 +15,7 @@ use wallscope_binfmt::elf::{Binding, Elf, Symbol, SymbolTable};
 use wallscope_procfs::target_file::TargetRoot;
 
 use crate::debugfile::{Roots, Search};
-use crate::demangle::demangle;
+use crate::demangle::{Origin, demangle, demangle_from, shows_nim};
 use crate::dwarf::{self, Sections};
 use crate::source::Sources;
 
@@ -108,18 +108,22 @@ pub fn extent(
     root: Option<&Arc<TargetRoot>>,
     at: u64,
 ) -> Option<(u64, u64, Option<String>)> {
-    let mut best: Option<(u64, u64, bool, String)> = None;
+    let mut best: Option<(u64, u64, bool, Vec<u8>)> = None;
+    let mut origin = Origin::Native;
     functions(elf, path, root, &mut |s| {
+        if shows_nim(s.name) {
+            origin = Origin::Nim;
+        }
         let better = best
             .as_ref()
             .is_none_or(|b| s.binding != Binding::Local && !b.2);
         if at >= s.address && at - s.address < s.size && better {
-            let name = demangle(s.name);
+            let name = s.name.to_vec();
             best = Some((s.address, s.size, s.binding != Binding::Local, name));
         }
     });
     if let Some((start, size, _, name)) = best {
-        return Some((start, size, Some(name)));
+        return Some((start, size, Some(demangle_from(&name, origin))));
     }
     let bytes = elf.section(".eh_frame").ok().flatten()?;
     let endian = if elf.is_little_endian() {

@@ -39,6 +39,7 @@ mod kernel;
 mod losses;
 mod module;
 pub mod names;
+mod remembered;
 mod source;
 mod table;
 mod unnamed;
@@ -50,7 +51,8 @@ use wallscope_binfmt::kallsyms;
 use wallscope_model::{Frame, FrameKind, Line, Loss, Module, ModuleId, ModuleKind, Recording};
 use wallscope_procfs::target_file::TargetRoot;
 
-pub use demangle::{demangle, without_arguments};
+pub use demangle::{Origin, demangle, demangle_from, is_mangled, name_origin, without_arguments};
+pub use remembered::Names;
 pub use source::{ModuleSource, Sources};
 
 use jit::{ClockReading, CodeHistory, PerfMap, SourcePosition};

@@ -11,14 +11,14 @@ use wallscope_model::{Line, Module};
 use wallscope_procfs::target_file::{Purpose, TargetPath};
 
 use crate::debugfile::{Roots, Search};
-use crate::demangle::is_mangled;
+use crate::demangle::{Origin, is_mangled};
 use crate::dwarf::{self, Sections};
 use crate::elf::SymbolSearch;
 use crate::extent;
 use crate::go;
 use crate::losses::Losses;
 use crate::source::{ModuleSource, Sources};
-use crate::table::Table;
+use crate::table::{RawName, Table};
 use crate::unnamed;
 
 /// Maximum bytes of functions without a size that are examined in one module: a hostile one could
@@ -70,6 +70,7 @@ pub(crate) fn resolve(
         table,
         losses,
         deadline: Instant::now() + sources.time_per_module,
+        origin: Origin::Native,
     }
     .run(wanted, sources, source);
     lines.resize(wanted.offsets.len(), Vec::new());
@@ -139,6 +140,8 @@ struct Resolver<'a, 'd, 't, 'r> {
     table: &'t mut Table<'r>,
     losses: &'t mut Losses,
     deadline: Instant,
+    /// Of the file's names.
+    origin: Origin,
 }
 
 impl<'d> Resolver<'_, 'd, '_, '_> {
@@ -234,6 +237,7 @@ impl<'d> Resolver<'_, 'd, '_, '_> {
             symbols.add(other, SymbolTable::Static, self.elf);
         }
         symbols.add(self.elf, SymbolTable::Dynamic, self.elf);
+        self.origin = symbols.origin();
         let sections = self.elf.code_sections();
         let mut left = MAX_LABEL_BYTES;
         let symbols = symbols.finish(&sections, |label| {
@@ -256,7 +260,8 @@ impl<'d> Resolver<'_, 'd, '_, '_> {
                 }
                 if let Some(symbol) = symbol {
                     let (file, line) = answer.and_then(|a| a.line.clone()).unwrap_or_default();
-                    let function = self.table.mangled(symbol.name, &file, 0);
+                    let name = self.raw(symbol.name);
+                    let function = self.table.mangled(name, &file, 0);
                     return vec![Line { function, line }];
                 }
                 if self.returns_from_signal(*address) {
@@ -299,6 +304,13 @@ impl<'d> Resolver<'_, 'd, '_, '_> {
         let end = extent::end(code, label);
         *left = left.saturating_sub(end - label);
         end
+    }
+
+    fn raw<'n>(&self, bytes: &'n [u8]) -> RawName<'n> {
+        RawName {
+            bytes,
+            origin: self.origin,
+        }
     }
 
     /// Whether `address` is in the return trampoline of signal handlers. Nothing calls it, so its
@@ -382,7 +394,8 @@ impl<'d> Resolver<'_, 'd, '_, '_> {
             } else {
                 &described.file
             };
-            let function = self.table.mangled(&name, file, described.line);
+            let name = self.raw(&name);
+            let function = self.table.mangled(name, file, described.line);
             lines.push(Line {
                 function,
                 line: at.line,

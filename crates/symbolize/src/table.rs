@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 use wallscope_model::{Function, FunctionId};
 
-use crate::demangle::{demangle, printable};
+use crate::demangle::{Origin, demangle_from, printable};
 
 /// Assigns function ids, and adds new functions to the table.
 pub(crate) struct Table<'r> {
@@ -13,7 +13,18 @@ pub(crate) struct Table<'r> {
     ids: FxHashMap<Function, FunctionId>,
     texts: FxHashSet<Arc<str>>,
     /// Demangled and printable name by raw name: few names come again and again.
-    names: FxHashMap<Vec<u8>, (Arc<str>, Arc<str>)>,
+    names: FxHashMap<Origin, FxHashMap<Vec<u8>, Shown>>,
+}
+
+/// A demangled and a printable name.
+type Shown = (Arc<str>, Arc<str>);
+
+/// A name as a symbol table has it.
+#[derive(Clone, Copy)]
+pub(crate) struct RawName<'a> {
+    pub bytes: &'a [u8],
+    /// Of its module.
+    pub origin: Origin,
 }
 
 impl<'r> Table<'r> {
@@ -33,14 +44,16 @@ impl<'r> Table<'r> {
     }
 
     /// Returns the function with symbol name `raw`, declared at `line` of `file`.
-    pub(crate) fn mangled(&mut self, raw: &[u8], file: &Arc<str>, line: u32) -> FunctionId {
-        let (name, system_name) = match self.names.get(raw) {
+    pub(crate) fn mangled(&mut self, raw: RawName<'_>, file: &Arc<str>, line: u32) -> FunctionId {
+        let known = self.names.get(&raw.origin).and_then(|n| n.get(raw.bytes));
+        let (name, system_name) = match known {
             Some(known) => known.clone(),
             None => {
-                let name = self.text(&demangle(raw));
-                let system_name = self.text(&printable(raw));
-                self.names
-                    .insert(raw.to_vec(), (name.clone(), system_name.clone()));
+                let name = self.text(&demangle_from(raw.bytes, raw.origin));
+                let system_name = self.text(&printable(raw.bytes));
+                let shown = (name.clone(), system_name.clone());
+                let names = self.names.entry(raw.origin).or_default();
+                names.insert(raw.bytes.to_vec(), shown);
                 (name, system_name)
             }
         };

@@ -2,7 +2,8 @@
 //!
 //! [`recording`] is as a real one would be: a service whose workers queue on a lock, with kernel and
 //! inlined frames, a stack cut short, a thread too short to be sampled, and a library without
-//! symbols. [`any::random`] is any recording at all. Both are seeded: equal each time.
+//! symbols. [`any::random`] is any recording at all. [`chains`] are threads that
+//! wait for each other, with the true root of each wait. All are seeded: equal each time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,6 +11,8 @@ use std::sync::Arc;
 use wallscope_model::*;
 
 pub mod any;
+pub mod chains;
+pub mod windows;
 
 /// SplitMix64.
 pub struct Random(pub u64);

@@ -1,30 +1,36 @@
 //! Programs that know their own truth, and a scorer that holds wallscope to it.
 //!
 //! A truth program (`programs/`, C, built without frame pointers) measures its own named functions
-//! by the clock and writes down its own stacks by glibc's `backtrace()`. Here is what starts one,
-//! records it with the real `wallscope` binary, reads `report --json` and `export --format folded`
-//! as anyone's script would, and compares. Nothing of wallscope's own code is linked in, so a
-//! fault in it cannot hide itself.
+//! by the clock and writes down its own stacks by glibc's `backtrace()`. The testkit starts one, records it
+//! with the real `wallscope` binary, reads `report --json` and `export --format folded` as a script would, and
+//! compares. It links no code of wallscope, so that a fault there cannot hide itself.
 //!
-//! `program` starts and releases a truth program (`python`, `java`, `go` and `node` those in these
-//! languages), `truth` is what it tells; `tool` drives the wallscope binary, `probing` its verbs that
-//! place probes; `report` and `folded` read its output; `score` compares and prints rows; `scenarios`
-//! are processes with a known trouble, and what the ladder's verdict on them has to be; `checks` are
-//! whole experiments, each with its length as a parameter, so that the live tests run them short and
-//! the full verification long.
+//! | module | content |
+//! |---|---|
+//! | `program`, `python`, `java`, `go`, `node`, `php`, `ruby` | starts and releases a truth program |
+//! | `truth` | a program's own account |
+//! | `tool`, `probing` | drives the wallscope binary, and its verbs that place probes |
+//! | `report`, `folded` | reads its output |
+//! | `score` | compares and prints rows; `score::chance` has the sampling error |
+//! | `checks` | whole experiments; the live tests run them short, the full verification long |
+//! | `scenarios` | processes with a known trouble, and the verdict that the ladder has to give |
+//! | `live`, `disturbance`, `known` | attempts of a live test, disturbances by other programs, known weaknesses |
 //!
-//! It does not judge how a page looks or what a report says in words.
+//! The testkit does not judge the look of a page or the words of a report.
 
-pub mod calm;
 pub mod checks;
+pub mod disturbance;
 pub mod folded;
 pub mod go;
 pub mod java;
+pub mod known;
+pub mod live;
 pub mod node;
 pub mod php;
 pub mod probing;
 pub mod program;
 pub mod python;
+pub mod receiver;
 pub mod report;
 pub mod ruby;
 pub mod scenarios;
@@ -32,12 +38,13 @@ pub mod score;
 pub mod tool;
 pub mod truth;
 
+pub use live::{with_tool, with_tool_alone};
 pub use program::Program;
 pub use score::{Row, Scorecard};
-pub use tool::{Tool, with_tool};
+pub use tool::Tool;
 pub use truth::Truth;
 
-/// Why an experiment could not be made (as against: it was made, and failed).
+/// Reason why an experiment could not be made. An experiment that was made and failed is no error.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// This machine cannot run the program, for the reason given.

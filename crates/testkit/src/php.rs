@@ -9,7 +9,7 @@ const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/php/truth.p
 /// Starts it with `flags`, up to its READY.
 ///
 /// # Errors
-/// [`Error::CannotRunHere`] where there is no PHP, or one whose frames are not read; as
+/// [`Error::CannotRunHere`] where there is no PHP, or only one without a known frame layout; as
 /// [`Program::start_command`].
 pub fn start(flags: &[&str]) -> Result<Program, Error> {
     let about = Command::new("php")

@@ -26,7 +26,7 @@ impl Prober {
     /// Starts `wallscope ARGUMENTS --json` and returns when it is live.
     ///
     /// # Errors
-    /// [`Error::CannotRunHere`] where it exits with 3; otherwise what it said.
+    /// [`Error::CannotRunHere`] where it exits with 3; otherwise its standard error.
     pub fn start(tool: &Tool, arguments: &[&str]) -> Result<Prober, Error> {
         let mut prober = Prober::spawn(tool, &[arguments, &["--json"]].concat())?;
         prober.until("wallscope: measuring")?;
@@ -56,7 +56,7 @@ impl Prober {
     /// Waits until it says a line with `words` on standard error.
     ///
     /// # Errors
-    /// [`Error::CannotRunHere`] where it exits with 3 before; otherwise what it said.
+    /// [`Error::CannotRunHere`] where it exits with 3 before; otherwise its standard error.
     pub fn until(&mut self, words: &str) -> Result<(), Error> {
         loop {
             match self.lines.recv_timeout(LIVE_LIMIT) {
@@ -86,7 +86,7 @@ impl Prober {
         self.child.0.id()
     }
 
-    /// Waits until it ends by itself: its status, and what it wrote to standard output and error.
+    /// Waits until it ends by itself. Returns its status, standard output and standard error.
     ///
     /// # Errors
     /// It does not.
@@ -111,12 +111,12 @@ impl Prober {
         Error::Output(format!("{how}; it said: {}", self.said.join(" / ")))
     }
 
-    /// What it has said on standard error so far.
+    /// Its standard error so far.
     pub fn said(&self) -> &[String] {
         &self.said
     }
 
-    /// Stops it with SIGINT and reads what it prints.
+    /// Stops it with SIGINT and reads its output.
     ///
     /// # Errors
     /// When it fails or prints anything but JSON.

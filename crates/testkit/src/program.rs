@@ -15,12 +15,12 @@ pub fn path() -> &'static Path {
     Path::new(env!("WALLSCOPE_TRUTH_PROGRAM"))
 }
 
-/// The same programs, without a description of how their frames are left.
+/// The binary with all truth programs in it, without unwind information.
 pub fn bare() -> &'static Path {
     Path::new(env!("WALLSCOPE_BARE_PROGRAM"))
 }
 
-/// The program without anything but libc, whose calls come at a steady rate.
+/// The program without anything but libc and with calls at a steady rate.
 pub fn plain() -> &'static Path {
     Path::new(env!("WALLSCOPE_PLAIN_PROGRAM"))
 }

@@ -8,10 +8,10 @@ use crate::{Error, Program};
 
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/python/truth.py");
 
-/// The program whose tasks know what they await.
+/// The program with tasks that know what they await.
 const TASKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/python/tasks.py");
 
-/// The program whose cases are processes with one trouble each.
+/// The program with a process of one trouble per case.
 pub(crate) const TROUBLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/python/trouble.py");
 
 /// An interpreter that is here, of a version that wallscope supports.
@@ -82,7 +82,7 @@ impl Interpreter {
         minor.and_then(|n| n.parse().ok()).unwrap_or_default()
     }
 
-    /// Starts the program whose tasks know what they await, up to its READY.
+    /// Starts the program with tasks that know what they await, up to its READY.
     ///
     /// # Errors
     /// As [`Program::start_command`].
@@ -102,7 +102,7 @@ impl Interpreter {
         Program::start_command("truth.py", command)
     }
 
-    /// The same, with a trampoline of machine code before each function, as for perf (from 3.12 on). It
+    /// Starts it with a trampoline of machine code before each function, as for perf (from 3.12 on). It
     /// leaves a perf map behind.
     ///
     /// # Errors

@@ -16,6 +16,9 @@ pub struct Report {
     pub window: Window,
     /// Ledgers by thread.
     pub threads: Vec<Thread>,
+    /// Time and samples by view.
+    #[serde(default)]
+    pub views: BTreeMap<String, ViewTotal>,
     /// Functions by view.
     pub functions: Vec<Function>,
     /// How long intervals were, over all threads, by state and reason.
@@ -24,7 +27,7 @@ pub struct Report {
     /// The stacks with most wall time.
     #[serde(default)]
     pub stacks: Vec<Stack>,
-    /// Whom the processes talk to.
+    /// Peers of the processes.
     #[serde(default)]
     pub peers: Vec<Peer>,
     /// What was lost.
@@ -36,26 +39,20 @@ pub struct Report {
 /// How it was measured.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct Domain {
-    /// By which events.
-    pub events: Vec<Event>,
+    /// Tier by its name: `ebpf`, `perf` or `proc`.
+    #[serde(default)]
+    pub backend: String,
 }
 
-/// One of them.
-#[derive(Clone, Debug, Default, Deserialize)]
-pub struct Event {
-    /// What it tells.
-    pub what: String,
-    /// How often, in words.
-    pub rate: String,
-}
-
-impl Domain {
-    /// How many on-CPU stacks a second there were in effect, where that is less than was asked for.
-    pub fn effective_hz(&self) -> Option<f64> {
-        let on_cpu = self.events.iter().find(|e| e.what == "on-CPU stacks")?;
-        let (before, _) = on_cpu.rate.split_once(" Hz effective")?;
-        before.rsplit(' ').next()?.parse().ok()
-    }
+/// Time and samples of one view.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+pub struct ViewTotal {
+    /// Time, ns.
+    pub total_ns: u64,
+    /// Part of it that no sample fell into, ns.
+    pub not_sampled_ns: u64,
+    /// Number of samples.
+    pub samples: u64,
 }
 
 /// The window of the recording.
@@ -124,13 +121,13 @@ pub struct Lane {
     pub blocked_ns: u64,
     /// Blocked intervals by reason.
     pub blocks: BTreeMap<String, u64>,
-    /// Blocked intervals whose waker is known.
+    /// Blocked intervals with a known waker.
     pub woken: u64,
     /// Time in no interval, ns.
     pub gaps_ns: u64,
 }
 
-/// Whom a process talks to.
+/// A peer of a process.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct Peer {
     /// It asks there; otherwise it is asked there.

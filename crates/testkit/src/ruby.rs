@@ -9,7 +9,7 @@ const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/ruby/truth.
 /// Starts it with `flags`, up to its READY. `WALLSCOPE_RUBY` names another Ruby than the one that is found by name.
 ///
 /// # Errors
-/// [`Error::CannotRunHere`] where there is no Ruby, or one whose frames are not read; as
+/// [`Error::CannotRunHere`] where there is no Ruby, or only one without a known frame layout; as
 /// [`Program::start_command`].
 pub fn start(flags: &[&str]) -> Result<Program, Error> {
     let ruby = std::env::var_os("WALLSCOPE_RUBY").unwrap_or_else(|| "ruby".into());

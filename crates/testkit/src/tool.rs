@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use crate::program::{Owned, lines_of};
+use crate::score::share::Evidence;
 use crate::{Error, Program, Truth, folded, report};
 
 /// The `wallscope` binary under test.
@@ -17,7 +18,7 @@ pub struct Tool {
     recording: Vec<String>,
 }
 
-/// How to record.
+/// Options of a recording.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// `-F`, Hz.
@@ -27,16 +28,22 @@ pub struct Options {
 }
 
 impl Options {
-    /// Samples at `hz`, everything else as the tool has it.
+    /// Samples at `hz`, and the tool's defaults.
     pub fn at(hz: u32) -> Options {
         Options {
             hz,
             more: Vec::new(),
         }
     }
+
+    /// Adds arguments of `record`.
+    pub fn with(mut self, more: &[&str]) -> Options {
+        self.more.extend(more.iter().map(|m| (*m).to_owned()));
+        self
+    }
 }
 
-/// How long the tool took for what.
+/// Delays of the tool.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Took {
     /// From its start to the line that says `recording`.
@@ -50,17 +57,8 @@ pub struct Took {
 pub struct Recorded {
     tool: Tool,
     folder: tempfile::TempDir,
-    /// How long things took.
+    /// Delays of the tool.
     pub took: Took,
-}
-
-impl Run {
-    /// On-CPU stacks a second that there were of a running thread, where `asked` were asked for: fewer, if
-    /// they cost too much.
-    pub fn hz(&self, asked: u32) -> u32 {
-        let effective = self.report.domain.effective_hz();
-        effective.map_or(asked, |hz| (hz.round() as u32).clamp(1, asked))
-    }
 }
 
 /// A recording under way.
@@ -76,9 +74,9 @@ pub struct Recorder {
 /// A truth program, recorded from before its release to after its truth.
 #[derive(Debug)]
 pub struct Run {
-    /// What the program says.
+    /// The program's own account.
     pub truth: Truth,
-    /// What wallscope says.
+    /// Wallscope's report.
     pub report: report::Report,
     /// Every stack of the wall view, with thread and state.
     pub stacks: Vec<folded::Line>,
@@ -88,37 +86,16 @@ pub struct Run {
 
 const LIVE_LIMIT: Duration = Duration::from_secs(60);
 
-/// Makes a live test with the real binary, up to three times: what else runs on the machine is part of
-/// what is measured. What cannot run here is said, and is a failure if `WALLSCOPE_REQUIRE_LIVE` is set.
+/// Checks that the tool's standard error shows no panic.
 ///
 /// # Panics
-/// The last try failed.
-pub fn with_tool(name: &str, test: impl Fn(&Tool) -> Result<(), Error>) {
-    let required = std::env::var_os("WALLSCOPE_REQUIRE_LIVE").is_some();
-    let mut last = None;
-    for _ in 0..3 {
-        match Tool::find().and_then(|tool| test(&tool)) {
-            Ok(()) => return,
-            Err(Error::CannotRunHere(why)) if !required => {
-                return eprintln!("skipped {name}: {why}");
-            }
-            Err(error) => last = Some(error),
-        }
-    }
-    panic!("{name}: {}", last.map_or(String::new(), |e| e.to_string()));
-}
-
-/// Holds what the tool said on standard error to have been no panic of its own: that is never the
-/// machine's doing, so no test tries it once more, and neither does the script that runs them all.
-///
-/// # Panics
-/// The tool did.
+/// The tool panicked.
 pub fn no_panic(said: &str) {
     assert!(!said.contains("panicked at"), "wallscope panicked: {said}");
 }
 
 impl Tool {
-    /// The binary at `path`, whatever it is.
+    /// Any binary at `path`.
     pub fn at(path: impl Into<PathBuf>) -> Tool {
         Tool {
             path: path.into(),
@@ -126,8 +103,8 @@ impl Tool {
         }
     }
 
-    /// The same binary, with `arguments` at each `record`: what an experiment that does not name them
-    /// finds by another way of measuring.
+    /// The binary with `arguments` added to each `record`, so that an experiment measures in another way
+    /// than its own.
     pub fn recording_with(&self, arguments: &[&str]) -> Tool {
         Tool {
             path: self.path.clone(),
@@ -170,7 +147,7 @@ impl Tool {
         Ok(Tool::at(path))
     }
 
-    /// Where the binary is.
+    /// Path of the binary.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -190,7 +167,7 @@ impl Tool {
     /// Starts `record -p PIDS` and returns when it is live.
     ///
     /// # Errors
-    /// [`Error::CannotRunHere`] where it exits with 3; otherwise what it said.
+    /// [`Error::CannotRunHere`] where it exits with 3; otherwise its standard error.
     pub fn attach(&self, pids: &[u32], options: &Options) -> Result<Recorder, Error> {
         let list: Vec<String> = pids.iter().map(u32::to_string).collect();
         self.record(&["-p", &list.join(",")], options)
@@ -236,7 +213,7 @@ impl Tool {
     /// Starts a truth program, records it whole, and reads the recording.
     ///
     /// # Errors
-    /// Whatever keeps the experiment from being made.
+    /// The reason why the experiment cannot be made.
     pub fn measure(&self, name: &str, flags: &[&str], options: &Options) -> Result<Run, Error> {
         let mut program = Program::start(name, flags)?;
         let recorder = self.attach(program.pids(), options)?;
@@ -251,6 +228,15 @@ impl Tool {
 const FILE: &str = "recording.pb.gz";
 
 impl Run {
+    /// The run as the scorer compares it.
+    pub fn evidence(&self) -> Evidence<'_> {
+        Evidence {
+            report: &self.report,
+            truth: &self.truth,
+            lines: &self.stacks,
+        }
+    }
+
     /// Reads a finished recording beside its truth.
     ///
     /// # Errors
@@ -393,7 +379,7 @@ impl Recorded {
         Ok(report)
     }
 
-    /// What a verb says with `--json`.
+    /// Output of a verb with `--json`.
     ///
     /// # Errors
     /// When it fails or prints something else.
@@ -410,7 +396,7 @@ impl Recorded {
         self.folded_where(view, &[])
     }
 
-    /// The same with further arguments.
+    /// [`Recorded::folded`] with further arguments.
     ///
     /// # Errors
     /// When it fails or is not what the contract has.

@@ -19,7 +19,7 @@ pub struct Truth {
     pub ended_ns: u64,
     /// Its threads, those of its children too.
     pub threads: Vec<ThreadTruth>,
-    /// Functions whose time it measured.
+    /// Functions that it measured.
     pub functions: Vec<FunctionTruth>,
     /// Stacks at the deepest points.
     pub chains: Vec<ChainTruth>,

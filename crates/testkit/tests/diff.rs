@@ -1,11 +1,9 @@
 //! A wait put into one function of a program is found again by `wallscope diff`: the function, and
 //! that it waits.
 
-use std::fs::File;
-
-use rustix::fs::{FlockOperation, flock};
+use wallscope_testkit::live::{self, Outcome};
 use wallscope_testkit::tool::{Options, Recorded};
-use wallscope_testkit::{Error, Program, Tool, calm};
+use wallscope_testkit::{Error, Program, Tool};
 
 /// Three seconds of the program `inject` with such flags. The length is told beforehand: slices are
 /// then short enough to tell how steady the program is.
@@ -68,24 +66,9 @@ fn experiment() -> Result<Vec<String>, Error> {
 
 #[test]
 fn an_injected_wait_is_named_with_its_state() {
-    let lock = File::create(std::env::temp_dir().join("wallscope-live-tests.lock"))
-        .expect("a lock file can be made");
-    flock(&lock, FlockOperation::LockExclusive).expect("the lock can be waited for");
-    // What else runs on the machine is part of what is measured.
-    for last in [false, false, true] {
-        match experiment() {
-            Ok(wrong) if wrong.is_empty() => return,
-            Ok(wrong) => {
-                assert!(!last, "again: {wrong:?}");
-                calm::wait("the injected wait");
-            }
-            Err(Error::CannotRunHere(why)) => {
-                let required = std::env::var_os("WALLSCOPE_REQUIRE_LIVE").is_some();
-                assert!(!required, "{why}");
-                eprintln!("skipped the injected wait: {why}");
-                return;
-            }
-            Err(error) => panic!("{error}"),
-        }
-    }
+    live::test_alone("the injected wait", || match experiment() {
+        Ok(wrong) if wrong.is_empty() => Outcome::Held("both are named".into()),
+        Ok(wrong) => Outcome::Failed(format!("{wrong:?}")),
+        Err(error) => Err::<String, Error>(error).into(),
+    });
 }

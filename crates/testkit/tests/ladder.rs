@@ -1,36 +1,24 @@
-//! The ladder's verdict on processes whose cause is known: a few of the scenarios, and on the lower
+//! The ladder's verdict on processes with a known cause: a few of the scenarios, and on the lower
 //! tiers those that they can answer. `cargo xtask verify --only ladder` makes all of them.
 
-use wallscope_testkit::scenarios::{ALL, Scenario, judge};
-use wallscope_testkit::{Error, Tool, calm};
+use wallscope_testkit::live;
+use wallscope_testkit::scenarios::{ALL, Scenario, attempt};
+use wallscope_testkit::{Error, Tool};
 
-/// What else runs on the machine is part of what is judged, but is not wrong every time.
+/// Makes one scenario and holds the verdict to be right.
 fn right(tool: &Tool, s: &Scenario, backend: Option<&str>) {
     let folder = wallscope_testkit::checks::disk_folder(tool);
     let how = backend.map_or(String::new(), |b| format!(" with {b}"));
-    for last in [false, false, false, true] {
-        match judge(tool, s, backend, folder.as_ref()) {
-            Ok(outcome) if outcome.wrong.is_empty() => {
-                return println!("{}{how}: {}", s.name, outcome.says);
-            }
-            Ok(outcome) => {
-                assert!(!last, "{}{how}: {}", s.name, outcome.wrong);
-                calm::wait(s.name);
-            }
-            Err(Error::CannotRunHere(why)) if last || !why.contains("others use") => {
-                return eprintln!("skipped {}{how}: {why}", s.name);
-            }
-            Err(Error::CannotRunHere(_)) => {}
-            Err(error) => panic!("{}{how}: {error}", s.name),
-        }
-    }
+    live::test_alone(&format!("{}{how}", s.name), || {
+        attempt(tool, s, backend, folder.as_ref())
+    });
 }
 
 fn tool() -> Option<Tool> {
     match Tool::find() {
         Ok(tool) => Some(tool),
         Err(Error::CannotRunHere(why)) => {
-            eprintln!("skipped the ladder: {why}");
+            live::cannot_run("the ladder", &why);
             None
         }
         Err(error) => panic!("{error}"),

@@ -7,16 +7,14 @@ use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use wallscope_testkit::tool::{Options, no_panic};
-use wallscope_testkit::{Error, Program, Tool};
+use wallscope_testkit::{Error, Program, Tool, live};
 
 /// Runs a test with the real binary.
 fn with_tool(name: &str, test: impl FnOnce(&Tool) -> Result<(), Error>) {
     let outcome = Tool::find().and_then(|tool| test(&tool));
     match outcome {
         Ok(()) => {}
-        Err(Error::CannotRunHere(why)) if std::env::var_os("WALLSCOPE_REQUIRE_LIVE").is_none() => {
-            eprintln!("skipped {name}: {why}");
-        }
+        Err(Error::CannotRunHere(why)) => live::cannot_run(name, &why),
         Err(error) => panic!("{name}: {error}"),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output};
 
-use wallscope_testkit::{Error, Program, Tool, tool::no_panic};
+use wallscope_testkit::{Error, Program, Tool, live, tool::no_panic};
 
 /// The tool beside a released program, unless it cannot run here.
 fn program(flags: &[&str]) -> Option<(Tool, Program)> {
@@ -14,7 +14,7 @@ fn program(flags: &[&str]) -> Option<(Tool, Program)> {
     match ready {
         Ok(ready) => Some(ready),
         Err(Error::CannotRunHere(why)) => {
-            eprintln!("skipped refused probes: {why}");
+            live::cannot_run("refused probes", &why);
             None
         }
         Err(error) => panic!("{error}"),
@@ -47,7 +47,7 @@ fn names_that_cannot_be_probed_are_explained() {
         let output = ask("count", what);
         let said = says(&output);
         if output.status.code() == Some(3) {
-            eprintln!("skipped: {said}");
+            live::cannot_run("probes", &said);
             continue;
         }
         assert_eq!(output.status.code(), Some(code), "{what}: {said}");
@@ -63,7 +63,7 @@ fn of_several_functions_those_that_return_are_timed() {
         return;
     };
     let pid = program.pids()[0].to_string();
-    // The program is one of C++, whose functions are probed at their ends: `fail` has none.
+    // The functions of a C++ program are probed at their ends, and `fail` has none.
     let ask = |asked: &[&str]| {
         let arguments = [&["latency"], asked, &["-p", &pid, "-d", "500ms"]].concat();
         let output = tool.run(&arguments).expect("the tool runs");
@@ -73,7 +73,7 @@ fn of_several_functions_those_that_return_are_timed() {
     };
     let (code, said) = ask(&["fail"]);
     if code == Some(3) && !said.contains("never returns") {
-        eprintln!("skipped: {said}");
+        live::cannot_run("probes", &said);
         return;
     }
     assert_eq!(code, Some(3), "{said}");
@@ -102,7 +102,7 @@ fn a_function_without_a_name_is_probed_by_where_it_begins() {
         .status();
     let symbols = Command::new("nm").arg(whole).output();
     let (Ok(true), Ok(symbols)) = (done.map(|s| s.success()), symbols) else {
-        eprintln!("skipped functions without names: no strip and nm (binutils) here");
+        live::cannot_run("functions without names", "no strip and nm (binutils)");
         return;
     };
     let symbols = String::from_utf8_lossy(&symbols.stdout).into_owned();
@@ -123,7 +123,7 @@ fn a_function_without_a_name_is_probed_by_where_it_begins() {
     let (tool, program) = match ready {
         Ok(ready) => ready,
         Err(Error::CannotRunHere(why)) => {
-            eprintln!("skipped functions without names: {why}");
+            live::cannot_run("functions without names", &why);
             return;
         }
         Err(error) => panic!("{error}"),
@@ -144,7 +144,7 @@ fn a_function_without_a_name_is_probed_by_where_it_begins() {
         let output = tool.run(&arguments).expect("the tool runs");
         let said = says(&output);
         if output.status.code() == Some(3) {
-            eprintln!("skipped: {said}");
+            live::cannot_run("probes", &said);
             continue;
         }
         assert!(output.status.success(), "{verb}: {said}");
@@ -171,7 +171,7 @@ fn what_is_called_too_often_is_refused_with_the_figure() {
         let said = says(&output);
         assert_eq!(output.status.code(), Some(3), "{said}");
         if !said.contains("refused to probe calls_counted") {
-            eprintln!("skipped: {said}");
+            live::cannot_run("probes", &said);
             continue;
         }
         assert!(said.contains("calls a second"), "{said}");
@@ -193,7 +193,7 @@ impl Drop for Shell {
 #[test]
 fn children_that_end_while_probes_are_placed_do_not_end_the_counting() {
     let Ok(tool) = Tool::find() else {
-        eprintln!("skipped children that end: the tool was not built");
+        live::cannot_run("children that end", "no tool");
         return;
     };
     // One child after the other, each of which lives much shorter than placing takes. Its library is everybody's,
@@ -209,7 +209,7 @@ fn children_that_end_while_probes_are_placed_do_not_end_the_counting() {
         let output = tool.run(&asked).expect("the tool runs");
         let said = says(&output);
         if output.status.code() == Some(3) {
-            eprintln!("skipped: {said}");
+            live::cannot_run("probes", &said);
             return;
         }
         assert_eq!(output.status.code(), Some(0), "{said}");

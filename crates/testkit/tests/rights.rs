@@ -31,7 +31,7 @@ fn record(tool: &Tool, backend: &str, more: &[&str]) -> Result<Recorded, Error> 
     recorder.ends_with(0)
 }
 
-/// Whether a recorded stack has a function whose name contains `name`.
+/// Whether a recorded stack has a function with `name` in its name.
 fn is_named(recorded: &Recorded, name: &str) -> Result<bool, Error> {
     let stacks = recorded.folded("wall")?;
     let mut frames = stacks.iter().flat_map(|line| &line.frames);

@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 use wallscope_testkit::{Error, folded};
 
 use place::{Place, USER, through};
-use run::{attach, blocked, judge, launch, record, retried, tool};
+use run::{attach, blocked, judge, launch, measured, record, tool};
 
 /// Places with one backend, and the programs there. `percent`: how near totals come to the kernel's.
 fn everywhere(backend: &str, percent: f64, places: &[(Place, &[&str])]) {
@@ -25,10 +25,10 @@ fn everywhere(backend: &str, percent: f64, places: &[(Place, &[&str])]) {
     for (place, names) in places {
         for name in *names {
             let what = format!("{name} as {place:?}");
-            retried(&what, || {
+            measured(&what, || {
                 let o = attach(&tool, *place, &["--backend", backend], name)?;
                 let told = judge(&o, backend, percent)?;
-                // Whose memory may not be read has no stacks, and says so.
+                // A target has no stacks if its memory may not be read, and the domain says so.
                 let (all, whole) = blocked(&o, &o.truth.threads[0].name);
                 let expected = if *place == Place::NoMemory { 0 } else { 95 };
                 if *name == "mix" && (all == 0 || whole * 100 < all * expected) {
@@ -71,7 +71,7 @@ fn perf_everywhere() {
 fn running_threads_have_stacks_with_perf_events() {
     let Some(tool) = tool() else { return };
     for place in [Place::Root, Place::User] {
-        retried(&format!("running stacks as {place:?}"), || {
+        measured(&format!("running stacks as {place:?}"), || {
             let o = attach(&tool, place, &["--backend", "perf"], "mix")?;
             let on_cpu: Vec<&folded::Line> =
                 o.stacks.iter().filter(|l| l.state == "on_cpu").collect();
@@ -192,7 +192,7 @@ fn cgroups_and_the_whole_machine() {
         (Place::User, "proc"),
     ] {
         let what = format!("-a by {backend} as {place:?}");
-        retried(&what, || {
+        measured(&what, || {
             let o = record(&tool, place, "mix", |_| {
                 vec!["--backend".into(), backend.into(), "-a".into()]
             })?;
@@ -201,7 +201,7 @@ fn cgroups_and_the_whole_machine() {
         });
     }
     for backend in ["perf", "proc"] {
-        retried(&format!("--cgroup by {backend}"), || {
+        measured(&format!("--cgroup by {backend}"), || {
             let o = record(&tool, Place::Root, "mix", |pid| {
                 let own = std::fs::read_to_string(format!("/proc/{pid}/cgroup"));
                 let own = own.unwrap_or_default();
@@ -223,7 +223,7 @@ fn cgroups_and_the_whole_machine() {
 #[test]
 fn a_process_of_another_user_is_measured_as_far_as_it_shows() {
     let Some(tool) = tool() else { return };
-    retried("root's program, by nobody", || {
+    measured("root's program, by nobody", || {
         let o = run::record_of(&tool, Place::User, false, "mix", |pid| {
             vec!["-p".into(), pid.to_string().into()]
         })?;
@@ -248,7 +248,7 @@ fn what_proc_hides_is_refused_with_the_reason() {
         return;
     };
     let folder = run::folder();
-    // Not this process: other tests' programs below it belong to the user, who may see those.
+    // Not this process: other tests' programs below it belong to the user, and the user may see those.
     let mut target = Command::new("sleep")
         .arg("120")
         .spawn()

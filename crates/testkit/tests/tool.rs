@@ -7,7 +7,7 @@ use std::path::Path;
 use wallscope_testkit::tool::Options;
 use wallscope_testkit::{Error, Tool};
 
-const REPORT: &str = r#"{"schema":"wallscope.report/1","domain":{"events":[{"what":"on-CPU stacks","rate":"499 Hz asked, 312.5 Hz effective"}]},"window":{"start_ns":1,"end_ns":9,"clock":"CLOCK_MONOTONIC"},
+const REPORT: &str = r#"{"schema":"wallscope.report/1","domain":{"backend":"perf"},"views":{"on-cpu":{"total_ns":8,"not_sampled_ns":2,"samples":3}},"window":{"start_ns":1,"end_ns":9,"clock":"CLOCK_MONOTONIC"},
 "threads":[{"pid":1,"tid":2,"name":"t","wall_ns":8,"on_cpu_ns":8,"runnable_ns":0,"blocked_ns":0,"unknown_ns":0,"residue_ns":0,
 "repaired_ns":0,"on_cpu":{"user":8},"runnable":{},"blocked":{},"idle_ns":0,"voluntary_switches":0,"involuntary_switches":0}],
 "processes":[],"functions":[{"name":"f","module":"m","views":{"wall":{"self_ns":8,"total_ns":8,"low_ns":7,"high_ns":9}}}],
@@ -46,7 +46,8 @@ fn a_program_is_held_back_until_the_recording_is_live() {
             .ends_with(&format!("-p {}", run.truth.pid)),
         "{arguments}"
     );
-    assert_eq!(run.report.domain.effective_hz(), Some(312.5));
+    assert_eq!(run.report.domain.backend, "perf");
+    assert_eq!(run.evidence().samples("on-cpu", 4.0), 2.0);
     assert_eq!(run.report.thread(1, 2).unwrap().wall_ns, 8);
     assert_eq!(run.report.function("f", "wall").unwrap().high_ns, 9);
     assert_eq!(run.stacks[0].user_names(), ["_start", "f"]);

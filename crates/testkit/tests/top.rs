@@ -1,5 +1,4 @@
-//! `wallscope top` in a real terminal: one of tmux, into which keys are typed and whose screen is
-//! read.
+//! `wallscope top` in a real terminal of tmux: the tests type keys and read the screen.
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,17 +1,18 @@
 //! Tasks of the project that are no part of the product.
 //!
-//! `bench` sets what measuring costs beside the bare program and beside other tools; `verify` holds
-//! every promised number at full length and writes `docs/verification.md`; `tidy` keeps the
-//! house in order (which crate may depend on which, how long files are, nothing of the machine it
-//! was written on). `machine` says where the figures come from.
+//! | module | task |
+//! |---|---|
+//! | `bench` | costs of measuring, beside the bare program and other tools |
+//! | `verify` | every promised number at full length; writes `docs/verification.md` |
+//! | `kernels` | experiments under other kernels |
+//! | `prove_diff` | the promises of `wallscope diff`, by live recordings |
+//! | `tidy` | dependencies, import cycles, sizes, prose |
+//! | `same_code`, `tokens` | whether a change alters comments only; tokens of a text |
+//! | `same_output` | whether two binaries make equal outputs of the same files |
+//! | `web` | bundles of the page's modules |
+//! | `machine` | the machine of a figure, in words |
 //!
-//! `same-code` shows that a change alters comments only; `tokens` splits texts for it. `same-output`
-//! shows that two binaries read the same files to the same outputs.
-//!
-//! `kernels` makes experiments under other kernels; `prove-diff` holds `wallscope diff` to what it promises, with live recordings.
-//! `web` bundles the page's modules.
-//!
-//! They use the `wallscope` binary as anyone would, built in the release profile.
+//! The tasks use the `wallscope` binary of the release profile, as a script would.
 
 pub mod bench;
 pub mod kernels;
@@ -29,7 +30,7 @@ use std::process::Command;
 
 use wallscope_testkit::Tool;
 
-/// What a task comes to.
+/// Result of a task.
 pub type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 /// The repository's root.

@@ -1,4 +1,4 @@
-//! Where figures come from: date, kernel, processors, whether virtual, and how busy.
+//! The machine of a figure: date, kernel, processors, whether virtual, and load.
 
 use std::fs;
 

@@ -16,6 +16,10 @@ usage: cargo xtask TASK
   bench --real [--quick]
                        databases, servers and compilers of Debian's, where installed: their ledgers,
                        whole stacks, and how much slower they get
+  bench --overhead [LOAD] [--quick]
+                       throughput that postgres, redis, nginx and the ping-pong keep under a recording,
+                       and the printed overhead beside the measured one. On a machine with other work,
+                       run it in a cgroup of its own, of high weight (cpu.shares, cpu.weight)
   verify [--quick] [--no-write] [--without NAME]
                        every promised number at full length; writes docs/verification.md, which
                        says what was left out
@@ -46,6 +50,17 @@ fn run(arguments: &[&str]) -> Outcome<bool> {
         ["bench", "--only", name] => bench::run(bench::Effort::FULL, bench::What::Only(name)),
         ["bench", "--only", name, "--quick"] => {
             bench::run(bench::Effort::QUICK, bench::What::Only(name))
+        }
+        ["bench", "--overhead", rest @ ..] => {
+            let (effort, rest) = match rest {
+                [rest @ .., "--quick"] => (bench::Effort::QUICK, rest),
+                _ => (bench::Effort::FULL, rest),
+            };
+            match rest {
+                [] => bench::run(effort, bench::What::Overhead(None)),
+                [load] => bench::run(effort, bench::What::Overhead(Some(load))),
+                _ => Err("bench --overhead takes one load at most".into()),
+            }
         }
         ["bench", flags @ ..]
             if flags

@@ -38,12 +38,12 @@ pub fn run(arguments: &[&str]) -> Outcome<bool> {
     Ok(found.different.is_empty())
 }
 
-/// What a comparison came to.
+/// Result of a comparison.
 #[derive(Debug, Default)]
 pub struct Differences {
     /// Changed files that may hold code.
     pub compared: usize,
-    /// One line for each file whose code differs, with the first token that does.
+    /// One line for each file with different code, with the first token that differs.
     pub different: Vec<String>,
 }
 

@@ -35,7 +35,7 @@ pub fn run(old: &str, new: &str, folder: &str) -> Outcome<bool> {
     Ok(compared.different.is_empty())
 }
 
-/// What a comparison came to.
+/// Result of a comparison.
 #[derive(Debug, Default)]
 pub struct Compared {
     /// Files read.
@@ -144,7 +144,7 @@ fn values(binary: &Path, option: &str) -> Outcome<Vec<String>> {
     Ok(names.collect())
 }
 
-/// What one command printed, and its exit code.
+/// Output of one command, and its exit code.
 struct Printed {
     code: Option<i32>,
     bytes: Vec<u8>,

@@ -34,7 +34,7 @@ const OPTIONS: &[&str] = &[
     "--log-level=warning",
 ];
 
-/// What the task does with the bundles.
+/// Use of new bundles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Makes them anew.

@@ -1,6 +1,7 @@
 //! Promises are judged by the worst row, and a promise without a row does not hold.
 
 use wallscope_testkit::Scorecard;
+use wallscope_testkit::score::Estimate;
 use xtask::bench::Measured;
 use xtask::verify::promise::{Experiment, PROMISES, number};
 
@@ -11,7 +12,7 @@ fn experiment(name: &'static str, fill: impl FnOnce(&mut Scorecard)) -> Experime
         name,
         about: "",
         outcome: Ok(card),
-        stolen: Vec::new(),
+        disturbances: Vec::new(),
     }
 }
 
@@ -47,6 +48,42 @@ fn a_share_is_judged_by_its_distance_whatever_the_row_allowed() {
     assert!(holds("share of a named function, wall", &shares(50.9)).0);
     assert!(!holds("share of a named function, wall", &shares(51.2)).0);
     assert!(!holds("share of a named function, wall", &shares(48.8)).0);
+}
+
+#[test]
+fn an_estimated_share_may_err_by_the_promise_and_its_sampling_error() {
+    let shares = |measured| {
+        [experiment("mix", |card| {
+            let estimate = Estimate {
+                truth: 50.0,
+                measured,
+                promise: 1.0,
+                chance: 0.5,
+                tier: "ebpf".into(),
+            };
+            card.estimate("wall f", estimate);
+        })]
+    };
+    let what = "share of a named function, wall";
+    let (pass, told) = holds(what, &shares(51.4));
+    assert!(
+        pass && told.contains("of which 0.50 may be chance"),
+        "{told}"
+    );
+    assert!(!holds(what, &shares(51.6)).0);
+    assert!(!holds(what, &shares(48.4)).0);
+}
+
+#[test]
+fn coverage_and_bias_are_held_to_the_limit_of_their_row() {
+    let cover = |percent| {
+        [experiment("cover", |card| {
+            card.at_least("intervals that hold the truth, of 320", percent, 85.0, "%");
+        })]
+    };
+    assert!(holds("printed intervals", &cover(91.0)).0);
+    let (pass, told) = holds("printed intervals", &cover(84.0));
+    assert!(!pass && told.contains("own limit ≥ 85"), "{told}");
 }
 
 #[test]
@@ -97,7 +134,7 @@ fn what_was_not_measured_does_not_hold() {
         name: "x",
         about: "",
         outcome: Err("no".into()),
-        stolen: Vec::new(),
+        disturbances: Vec::new(),
     };
     assert!(!holds("every row", &[not_made]).0);
 }

@@ -29,6 +29,8 @@ fn set<T: Eq + Hash>(items: impl Iterator<Item = T>) -> rustc_hash::FxHashSet<T>
 /// Drops contexts that are not `wanted`, and whatever no context or sample needs.
 pub(super) fn compact(rec: &mut Recording, wanted: &[bool]) {
     let contexts = keep(&mut rec.contexts, |i| wanted[i as usize]);
+    let mut old = wanted.iter();
+    rec.context_labels.retain(|_| old.next() == Some(&true));
     let pids = set(rec.contexts.iter().map(|c| c.pid));
     rec.processes.retain(|p| pids.contains(&p.pid));
     let rows = rec.ledger_slices.iter();
@@ -67,10 +69,12 @@ pub(super) fn compact(rec: &mut Recording, wanted: &[bool]) {
     let labels = rec.samples.iter().map(|s| s.labels);
     let labels = labels.chain(rec.hops.iter().map(|h| h.labels));
     let labels = labels.chain(rec.locks.iter().map(|l| l.labels));
+    let labels = labels.chain(rec.context_labels.iter().copied());
     let sets = set(labels.filter_map(|l| l.map(|l| l.0)));
     let sets = keep(&mut rec.label_sets, |i| sets.contains(&i));
     let labels = rec.samples.iter_mut().map(|s| &mut s.labels);
     let labels = labels.chain(rec.hops.iter_mut().map(|h| &mut h.labels));
+    let labels = labels.chain(&mut rec.context_labels);
     for l in labels.chain(rec.locks.iter_mut().map(|l| &mut l.labels)) {
         *l = l.map(|l| LabelsId(sets[&l.0]));
     }

@@ -20,6 +20,7 @@ mod chains;
 mod compact;
 mod ledger;
 mod stacks;
+mod threads;
 
 use std::fmt;
 use std::ops::Range;
@@ -44,6 +45,8 @@ pub struct Selection {
     pub threads: Vec<String>,
     /// Processes with one of these names or ids.
     pub processes: Vec<String>,
+    /// Threads with one of these values of the label `service`; exact.
+    pub services: Vec<String>,
     /// These states.
     pub states: Vec<State>,
     /// These block reasons, parts, or causes of not being seen, by the contract's names.
@@ -102,6 +105,10 @@ impl fmt::Display for Selection {
         list("thread", self.threads.iter().map(|s| s.as_str()).collect());
         let processes = self.processes.iter().map(|s| s.as_str()).collect();
         list("process", processes);
+        list(
+            "service",
+            self.services.iter().map(|s| s.as_str()).collect(),
+        );
         list("state", self.states.iter().map(|s| s.name()).collect());
         list("reason", self.reasons.clone());
         let labels: Vec<String> = (self.labels.iter())
@@ -181,22 +188,6 @@ impl Selection {
         sets.chain([self.labels.is_empty()]).collect()
     }
 
-    /// The contexts that are wanted.
-    fn contexts(&self, rec: &Recording) -> Vec<bool> {
-        let process_name = |pid: u32| {
-            let found = rec.processes.iter().find(|p| p.pid == pid);
-            found.map_or("", |p| &*p.name)
-        };
-        rec.contexts
-            .iter()
-            .map(|c| {
-                let thread = self.threads.is_empty() || self.threads.iter().any(|t| **t == *c.name);
-                let is = |p: &String| *p == c.pid.to_string() || **p == *process_name(c.pid);
-                thread && (self.processes.is_empty() || self.processes.iter().any(is))
-            })
-            .collect()
-    }
-
     /// The part of `rec` that is selected; all of it, untouched, where everything is.
     ///
     /// # Errors
@@ -213,14 +204,10 @@ impl Selection {
             Some(range) => scale::scale_slices(&rec, range.clone()),
             None => scale::scale(&rec),
         };
-        let wanted = self.contexts(&rec);
+        let wanted = threads::wanted(&self.threads, &self.processes, &self.services, &rec);
         let mut unmet = Vec::new();
         if !wanted.is_empty() && !wanted.contains(&true) {
-            unmet.push(if self.threads.is_empty() {
-                "process"
-            } else {
-                "thread"
-            });
+            unmet.push(threads::unmet(&self.threads, &self.processes));
         }
         let labelled = self.label_sets(&rec);
         if !labelled.contains(&true) {

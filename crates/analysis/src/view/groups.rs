@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use wallscope_model::{Sample, State};
+use wallscope_model::{ContextId, Sample, State};
 
 use super::Analysis;
 
@@ -47,7 +47,10 @@ pub fn groups(analysis: &Analysis<'_>, key: &str) -> Vec<GroupRow> {
             "process" => process(context),
             "state" => Some(state.name().to_string()),
             "reason" => Option::<&str>::map(reason, str::to_string),
-            _ => sample.and_then(of_sample),
+            _ => (rec
+                .context_label(ContextId(context as u32), key)
+                .map(str::to_string))
+            .or_else(|| sample.and_then(of_sample)),
         };
         rows.entry(value).or_default()[state as usize] += ns;
     };

@@ -6,6 +6,7 @@
 
 mod annotate;
 mod audit;
+mod blame;
 mod calibrate;
 mod code;
 mod functions;
@@ -22,8 +23,10 @@ mod why;
 use wallscope_model::scale::{self, Piece, Scaled, Unsampled};
 use wallscope_model::{Recording, View};
 
+pub use crate::blame::Waits;
 pub use annotate::{Annotation, Spent};
 pub use audit::{audit_lines, cost_lines};
+pub use blame::{BlameRow, ExactBlameRow};
 pub use calibrate::{Calibration, CalibrationRow};
 pub use code::FunctionName;
 pub use functions::{FunctionRow, Value, ViewValue};
@@ -33,8 +36,8 @@ pub use locks::{Holder, LockRow, Share};
 pub use peers::PeerRow;
 pub use shapes::{ShapeLine, shape_lines, thread_shapes};
 pub use stacks::{StackFrame, StackRow};
-pub use tasks::{TaskRow, TaskWait};
-pub use waits::{RESOURCE, Waits, queues};
+pub use tasks::{TaskRow, TaskWait, is_idle_task};
+pub use waits::{RESOURCE, queues};
 pub use why::{Line, Whose, Why, WhyNode};
 
 use code::Code;

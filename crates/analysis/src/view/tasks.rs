@@ -28,6 +28,8 @@ pub struct TaskRow {
     pub runnable_ns: u64,
     /// Waiting for something else, by what for, ns.
     pub blocked: BTreeMap<Arc<str>, u64>,
+    /// The part of it with nothing to do, ns.
+    pub idle_ns: u64,
     /// Where they waited, most time first.
     pub waits: Vec<TaskWait>,
 }
@@ -45,6 +47,8 @@ pub struct TaskWait {
     pub ns: u64,
     /// How often one was seen there.
     pub count: u64,
+    /// Whether there was nothing to do.
+    pub idle: bool,
     /// Labels, `key=value`.
     pub labels: Vec<String>,
     /// Leaf first; empty where the stack could not be read.
@@ -54,18 +58,30 @@ pub struct TaskWait {
 /// Reasons of those that have nothing to do: of a server's tasks, of the runtime's own.
 const IDLE: [&str; 2] = ["parked", "runtime"];
 
-impl TaskWait {
-    /// Whether there was nothing to do.
-    pub fn is_idle(&self) -> bool {
-        IDLE.contains(&&*self.reason)
-    }
+/// Beginnings of start functions of Go's library. Their tasks wait for news by design: a connection to
+/// close, a signal, a connection to open. Source: Go 1.19 to 1.24, `net/http`, `os/signal`,
+/// `database/sql`.
+const HELPERS: [&str; 8] = [
+    "net/http.(*connReader).backgroundRead",
+    "net/http.(*connReader).startBackgroundRead",
+    "net/http.(*persistConn).readLoop",
+    "net/http.(*persistConn).writeLoop",
+    "net/http.(*Transport).dialConn",
+    "os/signal.loop",
+    "database/sql.(*DB).connectionOpener",
+    "database/sql.(*DB).connectionCleaner",
+];
+
+/// Whether a task that began with `name` has nothing to do while it waits for `reason`.
+pub fn is_idle_task(name: &str, reason: &str) -> bool {
+    let helper = || HELPERS.iter().any(|helper| name.starts_with(helper));
+    IDLE.contains(&reason) || (!reason.is_empty() && helper())
 }
 
 impl TaskRow {
     /// Time with something to do, ns.
     pub fn engaged_ns(&self) -> u64 {
-        let idle = IDLE.iter().filter_map(|reason| self.blocked.get(*reason));
-        self.wall_ns.saturating_sub(idle.sum())
+        self.wall_ns.saturating_sub(self.idle_ns)
     }
 
     /// Time waiting for something else, ns.
@@ -134,6 +150,7 @@ impl Analysis<'_> {
                 detail: t.detail.clone(),
                 ns: t.ns,
                 count: t.count,
+                idle: is_idle_task(&g.name, &t.reason),
                 labels: (labels.into_iter().flatten())
                     .map(|l| format!("{}={}", l.key, l.value))
                     .collect(),
@@ -142,10 +159,13 @@ impl Analysis<'_> {
                     .unwrap_or_default(),
             });
         }
+        let idle = waits.iter().filter(|wait| wait.idle);
+        let idle_ns = idle.map(|wait| wait.ns).sum();
         let mut waits = merged(waits);
         waits.sort_by_key(|w| std::cmp::Reverse(w.ns));
         TaskRow {
             pid: g.pid,
+            idle_ns,
             kind: g.kind.clone(),
             name: g.name.clone(),
             seen: g.seen,
@@ -174,6 +194,7 @@ mod tests {
             detail: "".into(),
             ns: 5,
             count: 1,
+            idle: false,
             labels: Vec::new(),
             frames: vec![StackFrame {
                 function: FunctionName {

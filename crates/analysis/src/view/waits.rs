@@ -4,67 +4,19 @@ use std::sync::Arc;
 
 use wallscope_model::attribution;
 use wallscope_model::{
-    Above, Actor, FrameKind, Hop, LabelValue, LabelsId, Part, Role, Stack, StackId, told_by,
+    Actor, FrameKind, Hop, LabelValue, LabelsId, Part, Role, Stack, StackId, told_by,
 };
 
 use super::{Analysis, Line};
+use crate::blame::Waits;
 
 /// The key of the label that says what a thread waited for.
 pub const RESOURCE: &str = "resource";
 
-/// The hops of a recording, scaled.
-pub struct Waits {
-    /// Scaled time of each hop, ns; children never sum to more than their parent.
-    pub ns: Vec<u64>,
-    /// Hops below each sample.
-    pub below_sample: Vec<Vec<u32>>,
-    /// Hops below each hop.
-    pub below: Vec<Vec<u32>>,
-    /// Scaled time of each sample, ns.
-    pub sample_ns: Vec<u64>,
-}
-
 impl Analysis<'_> {
     /// The recording's hops, scaled as its samples are.
     pub fn waits(&self) -> Waits {
-        let rec = self.recording;
-        let mut sample_ns = vec![0u64; rec.samples.len()];
-        for p in self.pieces() {
-            sample_ns[p.sample as usize] += p.ns;
-        }
-        let mut below_sample = vec![Vec::new(); rec.samples.len()];
-        let mut below = vec![Vec::new(); rec.hops.len()];
-        let mut ns = vec![0u64; rec.hops.len()];
-        // By parent: how much of its unscaled time was given, so that parts are rounded to sum.
-        let mut given_samples = vec![0u64; rec.samples.len()];
-        let mut given_hops = vec![0u64; rec.hops.len()];
-        for (i, hop) in rec.hops.iter().enumerate() {
-            let (whole, scaled, given) = match hop.above {
-                Above::Sample(s) => {
-                    let s = s as usize;
-                    below_sample[s].push(i as u32);
-                    (rec.samples[s].ns, sample_ns[s], &mut given_samples[s])
-                }
-                Above::Hop(h) => {
-                    let h = h as usize;
-                    below[h].push(i as u32);
-                    (rec.hops[h].ns, ns[h], &mut given_hops[h])
-                }
-            };
-            let upto = |part: u64| {
-                let part = u128::from(part.min(whole));
-                (u128::from(scaled) * part / u128::from(whole.max(1))) as u64
-            };
-            let before = upto(*given);
-            *given = given.saturating_add(hop.ns);
-            ns[i] = upto(*given) - before;
-        }
-        Waits {
-            ns,
-            below_sample,
-            below,
-            sample_ns,
-        }
+        Waits::new(self.recording, self.pieces())
     }
 
     /// What a set of labels says was waited for.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
-use wallscope_model::{Role, State};
+use wallscope_model::{Role, Sample, State};
 
 use super::{
     Analysis, Waits,
@@ -190,6 +190,21 @@ impl Building {
 }
 
 impl Analysis<'_> {
+    /// Whether a sample is time of that thread or function.
+    pub(super) fn concerns(&self, whose: &Whose, sample: &Sample) -> bool {
+        match whose {
+            Whose::Thread(name) => {
+                *self.recording.contexts[sample.context.0 as usize].name == **name
+            }
+            Whose::Function(name) => {
+                let stack = &self.recording.stacks[sample.stack.0 as usize];
+                self.frames(stack)
+                    .iter()
+                    .any(|f| *f.function.name == **name)
+            }
+        }
+    }
+
     /// Follows the time of `whose` to what it was spent on.
     pub fn why(&self, whose: &Whose) -> Why {
         let rec = self.recording;
@@ -200,14 +215,7 @@ impl Analysis<'_> {
         for (i, s) in rec.samples.iter().enumerate() {
             let ns = waits.sample_ns[i];
             let thread = &rec.contexts[s.context.0 as usize].name;
-            let wanted = match whose {
-                Whose::Thread(name) => **thread == **name,
-                Whose::Function(name) => self
-                    .frames(&rec.stacks[s.stack.0 as usize])
-                    .iter()
-                    .any(|f| *f.function.name == **name),
-            };
-            if !wanted || ns == 0 {
+            if ns == 0 || !self.concerns(whose, s) {
                 continue;
             }
             samples += s.count;

@@ -22,6 +22,15 @@ struct {
 	__type(value, struct ws_socket);
 } sockets SEC(".maps");
 
+/* Whether answers were ever awaited at an epoll instance, by bits of its address: most are waited at for requests. */
+#define WS_LOOP_BITS 4096
+u8 asked_at[WS_LOOP_BITS] = {};
+
+static __always_inline u8 *asked_slot(u64 loop)
+{
+	return &asked_at[(loop >> 6) & (WS_LOOP_BITS - 1)];
+}
+
 /* By the kernel's address of an epoll instance. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -34,27 +43,30 @@ struct {
 /* The epoll instance that a socket is in, 0 for none. */
 static __always_inline u64 loop_of_socket(struct sock *sk)
 {
-	struct file *file = BPF_CORE_READ(sk, sk_socket, file);
-	struct hlist_head *items;
-	struct hlist_node *first;
+	struct file *file = (void *)FOLLOW(sock, sk, sk_socket->file, sk_socket, file);
+	void *first;
 
 	if (!file || !bpf_core_field_exists(file->f_ep) || !bpf_core_type_exists(struct epitem))
 		return 0;
-	items = BPF_CORE_READ(file, f_ep);
-	first = items ? BPF_CORE_READ(items, first) : NULL;
+	first = (void *)FOLLOW(file, file, f_ep, f_ep);
+	first = first ? (void *)FOLLOW(hlist_head, first, first, first) : NULL;
 	if (!first)
 		return 0;
-	return (u64)BPF_CORE_READ((struct epitem *)((void *)first - bpf_core_field_offset(struct epitem, fllink)), ep);
+	/* A number for the verifier, not a pointer that may not be reckoned with. */
+	return (u64)BPF_CORE_READ((struct epitem *)(first - bpf_core_field_offset(struct epitem, fllink)), ep);
 }
 
-/* Where `p`, which begins to wait for `reason`, waits: an epoll instance's address, a socket's cookie, or 0. */
-static __always_inline u64 place_of_wait(struct task_struct *p, u8 reason)
+/*
+ * Where `p`, which begins to wait for `reason`, waits: an epoll instance's address, a socket's cookie, or 0. Also
+ * 0 on the socket that it talked on last, if others ask on that: there no answer is awaited.
+ */
+static __always_inline u64 place_of_wait(struct ws_thread *t, struct task_struct *p, u8 reason)
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(p);
 	struct ws_call *entry;
 	struct file *file;
 	struct sock *sk;
-	u64 call;
+	u64 call, cookie;
 	u32 key;
 
 	if ((reason != WS_POLL && reason != WS_NETWORK && reason != WS_PIPE) ||
@@ -67,22 +79,26 @@ static __always_inline u64 place_of_wait(struct task_struct *p, u8 reason)
 		if (call != CALL_EPOLL_WAIT && call != CALL_EPOLL_PWAIT && call != CALL_EPOLL_PWAIT2)
 			return 0;
 		file = file_of(p, regs->di);
-		return file ? (u64)BPF_CORE_READ(file, private_data) : 0;
+		return file ? FOLLOW(file, file, private_data, private_data) : 0;
 	}
 	entry = bpf_map_lookup_elem(&syscall_reason, &key);
 	if (!entry || entry->argument != WS_FIRST_IS_FD)
 		return 0;
 	file = file_of(p, regs->di);
-	if (!file || (BPF_CORE_READ(file, f_inode, i_mode) & S_IFMT) != S_IFSOCK)
+	if (!file || (FOLLOW(file, file, f_inode->i_mode, f_inode, i_mode) & S_IFMT) != S_IFSOCK)
 		return 0;
 	sk = sock_of(file);
-	return sk ? BPF_CORE_READ(sk, __sk_common.skc_cookie.counter) : 0;
+	if (!sk)
+		return 0;
+	cookie = FOLLOW(sock, sk, __sk_common.skc_cookie.counter, __sk_common.skc_cookie.counter);
+	return cookie == t->own.talked_on ? 0 : cookie;
 }
 
 static __always_inline void loop_asks(u64 key, u64 now)
 {
 	struct ws_loop *l = bpf_map_lookup_elem(&loops, &key), one = { .awaited = 1, .since = now };
 
+	*asked_slot(key) = 1;
 	if (!l) {
 		if (bpf_map_update_elem(&loops, &key, &one, BPF_NOEXIST))
 			lost(WS_L_SOCKETS);
@@ -118,6 +134,8 @@ static __always_inline bool awaited_at(u64 place, u64 begin, u64 now)
 			return false;
 		since = s->since;
 	} else {
+		if (!*asked_slot(place))
+			return false;
 		l = bpf_map_lookup_elem(&loops, &place);
 		if (!l)
 			return false;

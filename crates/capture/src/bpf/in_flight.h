@@ -11,7 +11,11 @@
 #define WS_OF_PROCESS (1u << 31)
 #define WS_PASSED_ON (1u << 30)
 
-/* Open requests by thread, or by process where the thread is not known. */
+/*
+ * Open requests by thread, or by process where the thread is not known. Those that a thread begins and ends
+ * itself are counted in its record alone, so that nothing is looked up for them. The map has an entry for each
+ * thread that talks, with the ends of its requests that came otherwise: sums of both are the open ones.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 65536);
@@ -22,15 +26,44 @@ struct {
 
 u32 set_old_requests = 0; /* user space put open requests of processes into the map */
 
+/* Whether the map may say more of a thread than its record, by the last bits of its id. */
+#define WS_ELSEWHERE 8192
+u8 elsewhere[WS_ELSEWHERE] = {};
+
+static __always_inline bool said_elsewhere(u32 tid)
+{
+	return elsewhere[tid & (WS_ELSEWHERE - 1)];
+}
+
 static __always_inline struct ws_requests *requests_of(u32 key)
 {
 	return bpf_map_lookup_elem(&in_flight, &key);
 }
 
-static __always_inline void request_counts(u32 key, bool owed)
+/* The thread talks from now on. */
+static __always_inline void talks(struct ws_thread *t)
 {
-	struct ws_requests *r = requests_of(key), one = {};
+	struct ws_requests none = {};
+	u32 tid = t->tid;
 
+	if (t->talks)
+		return;
+	t->talks = 1;
+	if (bpf_map_update_elem(&in_flight, &tid, &none, BPF_NOEXIST))
+		lost(WS_L_SOCKETS);
+}
+
+/* `t`, the current thread, has one more request open; of `key`, if that is not the thread. */
+static __always_inline void request_counts(struct ws_thread *t, u32 key, bool owed)
+{
+	struct ws_requests *r, one = {};
+
+	if (key == t->tid) {
+		t->own.owed += owed;
+		t->own.awaited += !owed;
+		return;
+	}
+	r = requests_of(key);
 	if (r) {
 		__sync_fetch_and_add(owed ? &r->owed : &r->awaited, 1);
 		return;
@@ -41,66 +74,105 @@ static __always_inline void request_counts(u32 key, bool owed)
 		lost(WS_L_SOCKETS);
 }
 
-static __always_inline void request_counts_no_more(u32 key, bool owed, u64 now)
+/* `t`: the current thread, if it is the one that ended the request; else NULL. */
+static __always_inline void request_counts_no_more(struct ws_thread *t, u32 key, bool owed, u64 now)
 {
-	struct ws_requests *r = requests_of(key);
+	struct ws_requests *r;
 
+	if (t && key == t->tid) {
+		/* One that had this id before may have left the request. */
+		t->own.owed -= owed && t->own.owed;
+		t->own.awaited -= !owed && t->own.awaited;
+		t->own.until = now;
+		return;
+	}
+	r = requests_of(key);
 	if (!r)
 		return;
 	__sync_fetch_and_add(owed ? &r->owed : &r->awaited, -1);
 	r->until = now;
+	elsewhere[key & (WS_ELSEWHERE - 1)] = 1;
 }
 
-/* Whether, and up to when, requests of this key were in flight: all ones while one is. */
-static __always_inline u64 in_flight_until(u32 key, bool asleep)
+/* Whether, and up to when, requests of a process are in flight for a wait of `reason`: all ones while one is. */
+static __always_inline u64 process_until(u32 key, u32 reason)
 {
 	struct ws_requests *r = requests_of(key);
 
 	if (!r)
 		return 0;
-	return r->owed || (!asleep && r->awaited) ? ~0ull : r->until;
+	return r->owed || (reason != WS_TIMER && r->awaited) ? ~0ull : r->until;
+}
+
+/* Whether, and up to when, requests of a thread are in flight for a wait of `reason`: all ones while one is. */
+static __always_inline u64 thread_until(struct ws_thread *t, u32 reason)
+{
+	struct ws_requests *r = said_elsewhere(t->tid) ? requests_of(t->tid) : NULL;
+	s32 owed = t->own.owed, awaited = t->own.awaited;
+	u64 until = t->own.until;
+
+	if (r) {
+		owed += r->owed;
+		awaited += r->awaited;
+		until = r->until > until ? r->until : until;
+	}
+	return owed > 0 || (reason != WS_TIMER && awaited > 0) ? ~0ull : until;
+}
+
+/* What is known of requests that are no thread's own, beside `until`. */
+__noinline u64 ws_process_until(u32 pid, u32 reason, u32 answers, u64 until)
+{
+	u64 more;
+
+	/* Whose an old request is is not known: only waits that may be for one count. */
+	if (set_old_requests &&
+	    (reason == WS_NETWORK || reason == WS_POLL || reason == WS_PIPE)) {
+		more = process_until(pid | WS_OF_PROCESS, reason);
+		until = more > until ? more : until;
+	}
+	if (reason == WS_TIMER && answers) {
+		more = process_until(pid | WS_OF_PROCESS | WS_PASSED_ON, reason);
+		until = more > until ? more : until;
+	}
+	return until;
 }
 
 /*
  * Whether a thread that waits for `reason`, or its process by old requests, has a request in flight: all
  * ones if it has, else up to when it had.
  */
-__noinline u64 ws_in_flight_until(u32 tid, u32 pid, u32 reason, u32 answers)
+static __always_inline u64 in_flight_until(struct ws_thread *t, u8 reason)
 {
-	bool asleep = reason == WS_TIMER;
-	u64 until = in_flight_until(tid, asleep), more;
+	u64 until = thread_until(t, reason);
 
-	/* Whose an old request is is not known: only waits that may be for one count. */
-	if (set_old_requests &&
-	    (reason == WS_NETWORK || reason == WS_POLL || reason == WS_PIPE)) {
-		more = in_flight_until(pid | WS_OF_PROCESS, asleep);
-		until = more > until ? more : until;
-	}
-	if (asleep && answers) {
-		more = in_flight_until(pid | WS_OF_PROCESS | WS_PASSED_ON, asleep);
-		until = more > until ? more : until;
-	}
-	return until;
+	if (until == ~0ull || !(set_old_requests || t->answers))
+		return until;
+	return ws_process_until(t->pid, reason, t->answers, until);
 }
 
 /* Whether an answer is awaited by a thread, or by its process since before. */
-__noinline int ws_awaits(u32 tid, u32 pid)
+static __always_inline bool awaits(struct ws_thread *t)
 {
-	struct ws_requests *r = requests_of(tid);
+	u32 key = t->pid | WS_OF_PROCESS;
+	s32 awaited = t->own.awaited;
+	struct ws_requests *r;
 
-	if (r && r->awaited)
-		return 1;
-	r = set_old_requests ? requests_of(pid | WS_OF_PROCESS) : NULL;
+	if (said_elsewhere(t->tid)) {
+		r = requests_of(t->tid);
+		awaited += r ? r->awaited : 0;
+	}
+	if (awaited > 0 || !set_old_requests)
+		return awaited > 0;
+	r = requests_of(key);
 	return r && r->awaited;
 }
 
 /* The thread, `p`, begins to wait for `reason`: is a request in flight, and whose? */
 static __always_inline u8 has_in_flight(struct ws_thread *t, struct task_struct *p, u8 reason)
 {
-	t->waits_at = place_of_wait(p, reason);
-	if ((t->talks || set_old_requests) &&
-	    ws_in_flight_until(t->tid, t->pid, reason, t->answers) == ~0ull)
-		return WS_ASKING | (ws_awaits(t->tid, t->pid) ? WS_AWAITS : 0);
+	t->waits_at = place_of_wait(t, p, reason);
+	if ((t->talks || set_old_requests) && in_flight_until(t, reason) == ~0ull)
+		return WS_ASKING | (awaits(t) ? WS_AWAITS : 0);
 	return awaited_at(t->waits_at, t->block_begin, t->block_begin) ? WS_ASKING | WS_AWAITS : 0;
 }
 
@@ -110,7 +182,7 @@ static __always_inline u8 was_in_flight(struct ws_thread *t, u64 now)
 	u64 until;
 
 	if (t->asking) {
-		until = ws_in_flight_until(t->tid, t->pid, t->block_reason, t->answers);
+		until = in_flight_until(t, t->block_reason);
 		if (until >= now || (until > t->block_begin &&
 				     until - t->block_begin >= (now - t->block_begin) / 2))
 			return t->asking;
@@ -124,4 +196,6 @@ static __always_inline void forget_in_flight(struct ws_thread *t)
 
 	if (t->talks)
 		bpf_map_delete_elem(&in_flight, &tid);
+	t->talks = 0;
+	t->own.owed = t->own.awaited = 0;
 }

@@ -209,7 +209,7 @@ int BPF_PROG(ws_calls_switch, bool preempt, struct task_struct *prev, struct tas
 			return 0;
 	}
 	start = time_run(c);
-	now = event_time(out ? prev : next);
+	now = event_time(c, out ? prev : next);
 	cpu = bpf_get_smp_processor_id();
 	if (out) {
 		come_unseen(out, c, prev, now, cpu, &waited);
@@ -225,9 +225,10 @@ SEC("tp_btf/sched_wakeup")
 int BPF_PROG(ws_calls_wakeup, struct task_struct *p)
 {
 	struct ws_thread *t = bpf_task_storage_get(&threads, p, 0, 0);
+	struct ws_cpu *c = this_cpu();
 
-	if (t)
-		wake(t, p, event_time(p));
+	if (t && c)
+		wake(t, p, event_time(c, p), is_throttled(p) ? WS_THROTTLED : WS_WOKEN);
 	return 0;
 }
 

@@ -42,14 +42,20 @@ static __always_inline u64 dated(u64 time)
  * the kernel's reading and our hook, for many milliseconds: the kernel will count that as steal of
  * what comes next, so it is the kernel's reading that counts, if it is not quite out of the question.
  */
-static __always_inline u64 event_time(struct task_struct *p)
+static __always_inline u64 event_time(struct ws_cpu *c, struct task_struct *p)
 {
-	u64 now = bpf_ktime_get_ns(), difference, time;
+	u64 now, difference, time, clock;
 	struct rq *rq = queue_of(p);
 
 	if (!rq)
-		return now;
-	difference = now - rq->clock;
+		return bpf_ktime_get_ns();
+	clock = rq->clock;
+	/* A few hundred comparisons in the tenth of a second find the smallest difference as well as all. */
+	if (!unlikely(!offset_since || clock - c->compared >= WS_COMPARE_NS))
+		return dated(clock);
+	c->compared = clock;
+	now = bpf_ktime_get_ns();
+	difference = now - clock;
 	if (now - offset_since > 100000000) {
 		offset_before = offset_since ? offset_now : difference;
 		offset_now = difference;
@@ -57,7 +63,7 @@ static __always_inline u64 event_time(struct task_struct *p)
 	} else if ((s64)(difference - offset_now) < 0) {
 		offset_now = difference;
 	}
-	time = dated(rq->clock);
+	time = dated(clock);
 	return now - time < 100000000 ? time : now;
 }
 
@@ -168,6 +174,8 @@ static __always_inline void step(struct ws_thread *t, u64 now, u32 waker)
 {
 	struct ws_step *s = &t->step[t->steps & (WS_STEPS - 1)];
 
+	if (cfg_ledger_only)
+		return;
 	s->time = now;
 	s->waker = waker;
 	s->state = t->state;
@@ -262,7 +270,7 @@ static __always_inline u64 close_on_cpu(struct ws_thread *t, struct ws_cpu *c,
 	t->flags &= ~WS_F_LATE;
 	over = (s64)(length - ran - excluded);
 	if (t->flags & WS_F_AUDIT) {
-		if (over > tolerance(length)) {
+		if (unlikely(over > tolerance(length))) {
 			/* It was off the CPU in between, unseen. The queue's share is known. */
 			u64 queued = delay - t->delay;
 
@@ -275,7 +283,7 @@ static __always_inline u64 close_on_cpu(struct ws_thread *t, struct ws_cpu *c,
 		} else if (over > 0) {
 			length -= over;
 			now -= over;
-		} else if (-over > tolerance(length)) {
+		} else if (unlikely(-over > tolerance(length))) {
 			/* It ran in a stretch that was booked as off-CPU. */
 			u64 move = clamp(-over, t->block_len);
 			u32 reason = t->block_reason;
@@ -334,7 +342,7 @@ static __always_inline void settle_limbo(struct ws_thread *t, u64 delay)
 {
 	u64 open = t->acc.limbo, queued = delay - t->delay;
 
-	if (!open)
+	if (!unlikely(open))
 		return;
 	queued = queued > t->rq_since_out ? clamp(queued - t->rq_since_out, open) : 0;
 	book_runnable(t, WS_PREEMPTED, queued);
@@ -358,10 +366,10 @@ static __always_inline void settle_wakeup(struct ws_thread *t, struct ws_cpu *c,
 	if (!(t->flags & WS_F_AUDIT) || queued <= t->rq_since_out)
 		return;
 	missing = queued - t->rq_since_out;
-	if (missing < 20000 || missing > t->block_len)
+	if (!unlikely(missing >= 20000 && missing <= t->block_len))
 		return;
 	if (t->carried) {
-		t->delay0 += missing;
+		t->at_birth.delay += missing;
 		c->losses[WS_L_CARRIED]++;
 		return;
 	}
@@ -378,7 +386,7 @@ static __always_inline u8 was_in_flight(struct ws_thread *t, u64 now);
 
 static __always_inline u64 enter_cpu(struct ws_thread *t, struct ws_cpu *c, struct task_struct *p,
 				     u64 now, u32 cpu);
-static __always_inline void wake(struct ws_thread *t, struct task_struct *p, u64 now);
+static __always_inline void wake(struct ws_thread *t, struct task_struct *p, u64 now, u32 part);
 
 /*
  * When a thread that is on the CPU came there, if nobody saw that, else 0. The kernel's record of its
@@ -418,10 +426,10 @@ static __always_inline u64 come_unseen(struct ws_thread *t, struct ws_cpu *c, st
 {
 	u64 came = unseen_arrival(t, p, now);
 
-	if (!came)
+	if (!unlikely(came))
 		return 0;
 	if (t->state == WS_BLOCKED)
-		wake(t, p, came - unseen_queueing(t, p, came));
+		wake(t, p, came - unseen_queueing(t, p, came), t->woken_to);
 	*waited = enter_cpu(t, c, p, came, cpu);
 	t->flags |= WS_F_LATE;
 	c->losses[WS_L_LATE_IN]++;
@@ -463,7 +471,7 @@ static __always_inline void leave_cpu(void *ctx, struct ws_thread *t, struct ws_
 			throttle_begins(t, p);
 	} else {
 		t->acc.voluntary++;
-		if (state & (EXIT_DEAD | EXIT_ZOMBIE | TASK_DEAD)) {
+		if (unlikely(state & (EXIT_DEAD | EXIT_ZOMBIE | TASK_DEAD))) {
 			t->state = WS_DEAD;
 		} else {
 			t->waker = 0; /* before the next line, from which on a waker notes itself */
@@ -471,30 +479,34 @@ static __always_inline void leave_cpu(void *ctx, struct ws_thread *t, struct ws_
 			t->detail = block_reason(ctx, p, state, t->block_reason);
 			t->block_reason = t->detail;
 			t->block_begin = now;
-			note_argument(t, p);
-			lock_begins(t, p);
-			t->asking = has_in_flight(t, p, t->detail);
+			if (!cfg_ledger_only) {
+				note_argument(t, p);
+				lock_begins(t, p);
+				t->asking = has_in_flight(t, p, t->detail);
+			}
 		}
 	}
 	step(t, now, 0);
 	end_change(t);
 }
 
-/* The thread is woken now. */
-static __always_inline void wake(struct ws_thread *t, struct task_struct *p, u64 now)
+/* The thread is woken at `now`, and waits for a CPU as `part` of runnable time. */
+static __always_inline void wake(struct ws_thread *t, struct task_struct *p, u64 now, u32 part)
 {
 	u64 length = elapsed(t, now);
 
 	if (t->state == WS_BLOCKED) {
 		begin_change(t);
 		book_blocked(t, t->detail, length);
-		lock_ends(t, length);
+		if (!cfg_ledger_only)
+			lock_ends(t, length);
 		t->block_len += length;
 		t->credit_blocked += length;
-		t->asking = was_in_flight(t, now);
+		if (!cfg_ledger_only)
+			t->asking = was_in_flight(t, now);
 		move_on(t, now);
 		t->state = WS_RUNNABLE;
-		t->detail = is_throttled(p) ? WS_THROTTLED : WS_WOKEN;
+		t->detail = part;
 		step(t, now, t->waker);
 		end_change(t);
 	} else if (t->state == WS_ON_CPU && !p->on_cpu) {
@@ -514,24 +526,54 @@ static __always_inline void wake(struct ws_thread *t, struct task_struct *p, u64
 	}
 }
 
+/*
+ * When a sleeper was put into its run queue, 0: it was not. The kernel notes that under the same lock as the
+ * switch, by the same clock, and its own figure of waiting for a CPU begins then; so no hook is needed there.
+ * Where the thread changed its queue, the note is of the last one, and the time in the others is in the figure.
+ * Of a thread that was carried both may be older than its wake-up: then the waker's hook dates it.
+ */
+static __always_inline u64 queued_since(struct ws_thread *t, struct task_struct *p)
+{
+	u64 queued = p->sched_info.last_queued;
+	s64 before = p->sched_info.run_delay - t->delay - t->rq_since_out;
+
+	if (t->carried)
+		queued = t->woken;
+	else if (queued)
+		queued = dated(queued) - (before > 0 ? before : 0);
+	/* Between two comparisons of the clocks it may come out before the wait by a hair. */
+	return queued && (s64)(queued - t->since) < 0 ? t->since : queued;
+}
+
+/* When a thread that waits in a run queue was put into it, 0: it sleeps, or its record knows. */
+static __always_inline u64 waits_since(struct ws_thread *t, struct task_struct *p)
+{
+	if (t->state != WS_BLOCKED || p->on_cpu || p->__state)
+		return 0;
+	return queued_since(t, p);
+}
+
 /* The thread gets the CPU now; returns the runnable time that this ends. */
 static __always_inline u64 enter_cpu(struct ws_thread *t, struct ws_cpu *c, struct task_struct *p,
 				     u64 now, u32 cpu)
 {
-	u64 length, waited = 0, queued = p->sched_info.last_queued;
+	u64 length, waited = 0, queued;
 
-	if (t->state == WS_BLOCKED && queued && !t->carried) { /* the wake-up was not seen */
-		queued = dated(queued);
-		if ((s64)(queued - t->since) >= 0 && (s64)(now - queued) >= 0) {
-			wake(t, p, queued);
-			c->losses[WS_L_LATE_WAKE]++;
+	if (t->state == WS_BLOCKED) {
+		queued = queued_since(t, p);
+		if (queued) {
+			wake(t, p, (s64)(now - queued) >= 0 ? queued : now, t->woken_to);
+			if (cfg_wakings && !t->woken)
+				c->losses[WS_L_LATE_WAKE]++;
 		}
 	}
+	t->woken = 0;
+	t->woken_to = WS_WOKEN;
 	length = elapsed(t, now);
 	begin_change(t);
 	if (t->state == WS_RUNNABLE) {
 		waited = length;
-		if (t->detail == WS_THROTTLED && t->throttled_in) {
+		if (unlikely(t->detail == WS_THROTTLED) && t->throttled_in) {
 			waited = throttled_part(t, length);
 			book_runnable(t, WS_PREEMPTED, length - waited);
 		}
@@ -541,10 +583,11 @@ static __always_inline u64 enter_cpu(struct ws_thread *t, struct ws_cpu *c, stru
 	} else if (t->state == WS_BLOCKED) {
 		/* The kernel may switch a sleeper back in without a wake-up. */
 		book_blocked(t, t->detail, length);
-		lock_ends(t, length);
+		if (!cfg_ledger_only)
+			lock_ends(t, length);
 		t->block_len += length;
 		t->credit_blocked += length;
-	} else if (t->state == WS_ON_CPU) {
+	} else if (unlikely(t->state == WS_ON_CPU)) {
 		u64 ran = clamp(p->se.sum_exec_runtime - t->exec, length);
 
 		t->acc.on_cpu += ran;

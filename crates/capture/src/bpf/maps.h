@@ -17,6 +17,8 @@ const volatile u32 cfg_task_work = 0;      /* threads read their stacks by task 
 const volatile u32 cfg_all = 0;            /* measure every task of the machine */
 const volatile u32 cfg_self = 0;           /* own tgid, never measured */
 const volatile u32 cfg_timeline = 0;       /* tell every turn of every thread */
+const volatile u32 cfg_ledger_only = 0;    /* sums by state and reason: no stacks, wakers, requests, lengths */
+const volatile u32 cfg_wakings = 1;        /* wakers have a hook */
 
 /* Settings that user space changes while programs run. */
 u64 set_period = 1000000; /* ns of blocked or runnable time per stack */
@@ -39,52 +41,71 @@ u64 next_id = 1; /* ids of threads, one per record ever made */
 /* A request was in flight in a wait; one that the thread awaits itself. */
 enum { WS_ASKING = 1, WS_AWAITS = 2 };
 
-/* The record of a thread. */
+/* Requests that a thread begins and ends itself; see in_flight.h. */
+struct ws_own_requests {
+	u64 until;         /* when the last of them ended */
+	u32 owed, awaited; /* those that are open */
+	u64 talked_on;     /* the last socket that others asked it on */
+};
+
+/*
+ * The record of a thread. Each switch touches the first three cache lines, one or two of the sums, and one of the
+ * steps. The kernel keeps a word before a record, so that the first line ends after 56 bytes.
+ */
 struct ws_thread {
 	u64 seq; /* odd while it is being changed */
-	u64 id;
-	u64 birth;
 	u64 since;        /* start of the current state */
 	u64 exec, delay;  /* kernel counters at the last switch-out (or at birth) */
-	u64 exec0, delay0, switches0, utime0, stime0;
 	u64 rq_since_out; /* runnable time booked since the last switch-out */
-	u64 irq0, excl0;  /* interrupt time, and time the kernel leaves out, at switch-in */
-	u64 credit_blocked, credit_runnable;
+	u64 block_len;    /* of the last blocked stretch */
+	u8 state, detail, flags, block_reason;
+	u32 cpu;
+
 	u64 block_begin;  /* of the last blocked stretch */
-	u64 block_len;
+	u64 irq0, excl0;  /* interrupt time, and time the kernel leaves out, at switch-in */
+	u64 stretch;      /* length of the last stretch on the CPU, not yet counted by length */
+	u64 credit_blocked, credit_runnable;
+	u64 woken;        /* when its waker had a hook, 0: not in this wait */
+	u32 waker;        /* who ended its last wait (a record's id, 0: not measured) */
+	u32 carried;      /* the kernel moved it asleep: its queue figure runs on */
+
+	u64 id;
 	u64 waits_at;     /* where it waits or waited last for what comes (epoll.h), 0: not known */
-	u64 asked;        /* when its stack was last taken as a sender's */
+	u64 armed;        /* when it set a timer to sleep by, 0: not since it came; see sampler.h */
+	struct ws_own_requests own;
 	u8 talks;         /* it has sent or received on a stream socket */
 	u8 asking;        /* WS_ASKING: a request was in flight in its last wait, for most of it */
 	u8 by_interrupt;  /* what woke it last; known for a timeline only */
 	u8 answers;       /* it has answered a request that another thread got */
 	u8 limited;       /* it waits with a time limit, and what lay around the lock is kept (timed_lock.h) */
-	u8 pad1[3];
-	u64 stretch;      /* length of the last stretch on the CPU, not yet counted by length */
-	u64 ticket;       /* names the user stack of the current stay in the kernel */
-	u64 dumped;       /* seq at the last dump */
-	u64 read_seq;     /* seq of the block whose stack was read ahead */
+	u8 woken_to;      /* part of runnable time that its wake-up began */
+	u8 pad1[2];
+	s32 polled;       /* the one descriptor that it polls, -1: several or none */
+	u32 deferred;     /* a sample waits for the stack named by `ticket` */
+	u32 early;        /* on-CPU samples that were due while it was on, and not delivered then */
+	u32 steps;        /* changes of state, ever */
+
 	struct ws_account acc;
 	u32 pid, tid;
-	u32 cpu;
-	u8 state, detail, flags, block_reason;
-	u32 deferred;     /* a sample waits for the stack named by `ticket` */
-	u32 carried;      /* the kernel moved it asleep: its queue figure runs on */
-	u32 early;        /* on-CPU samples that were due while it was on, and not delivered then */
-	u32 waker;        /* who ended its last wait (a record's id, 0: not measured) */
-	u64 armed;        /* when it set a timer to sleep by, 0: not since it came; see sampler.h */
-	u64 credit_armed; /* on-CPU time from then until it left, not yet charged */
-	u64 fault_file;   /* inode whose page it lacked last, and `seq` at that time */
-	u64 fault_seq;
+	u64 ticket;       /* names the user stack of the current stay in the kernel */
 	/* The lock it waits or waited for last (0: none), and its waits for it not yet in the map. */
 	u64 lock, lock_call;
 	u64 lock_total, lock_longest, lock_count;
+	struct ws_step step[WS_STEPS];
+
+	u64 birth;
+	struct {
+		u64 exec, delay, switches, utime, stime;
+	} at_birth; /* the kernel's counters */
+	u64 asked;        /* when its stack was last taken as a sender's */
+	u64 dumped;       /* seq at the last dump */
+	u64 read_seq;     /* seq of the block whose stack was read ahead */
+	u64 credit_armed; /* on-CPU time since it set a timer until it left, not yet charged */
+	u64 fault_file;   /* inode whose page it lacked last, and `seq` at that time */
+	u64 fault_seq;
 	/* The queue that it was throttled in last, and how long that had been so then, ever. */
 	u64 throttled_in, throttled_before;
 	u64 monitor, owner; /* the Java monitor it waits to enter, 0: none, and the word for whose it is */
-	u32 steps;        /* changes of state, ever */
-	s32 polled;       /* the one descriptor that it polls, -1: several or none */
-	struct ws_step step[WS_STEPS];
 };
 
 struct {
@@ -169,16 +190,22 @@ struct ws_cpu {
 	u64 charges;   /* switches at which time was charged to a stack */
 	u64 hits_ns;   /* own run time of stacks taken at events */
 	u64 edges_ns;  /* own run time at the beginnings and ends of interrupts, estimated */
-	u64 timed_tick; /* the jiffy whose first run was timed */
-	u32 untimed;    /* further runs since one of them was timed */
-	u32 stands_for; /* how many runs the one that is being timed stands for */
+	u64 runs;      /* of programs at the hooks that are met often, with those that had nothing to do */
+	struct {
+		u64 tick;       /* the jiffy whose first run was timed */
+		u32 untimed;    /* further runs since one of them was timed */
+		u32 stands_for; /* how many runs the one that is being timed stands for */
+	} timing;
 	/* The timer of on-CPU samples: sampler.h. */
 	u64 timer;     /* its event in the kernel, 0: not known yet */
 	u64 next;      /* when it is due next, as far as is known */
 	u64 charged;   /* a time at which it was due that is charged already */
+	u64 compared;  /* reading of the run queue's clock that was last compared with ours: event_time() */
 	u64 came;      /* when the thread on this CPU, or the first of several, came from a task not measured */
 	u32 edges;     /* beginnings and ends of interrupts */
-	u64 asks_since, asks; /* stacks of senders, in a stretch of time */
+	struct {
+		u64 since, n;
+	} asks; /* stacks of senders, in a stretch of time */
 };
 /*
  * How many runs one that is timed stands for, at most. A prime, so that it does not fall into step
@@ -201,6 +228,9 @@ static __always_inline struct ws_cpu *this_cpu(void)
 	return bpf_map_lookup_elem(&cpus, &zero);
 }
 
+/* How far the run queue's clock runs between two comparisons with ours on a CPU, at most, ns. */
+#define WS_COMPARE_NS 500000
+
 static __always_inline void lost(enum ws_loss cause)
 {
 	struct ws_cpu *c = this_cpu();
@@ -210,7 +240,8 @@ static __always_inline void lost(enum ws_loss cause)
 }
 
 /*
- * What measuring costs is measured too: the start of a run that is to be timed, or 0. The first run
+ * What measuring costs is measured too: the start of a run that is to be timed, or 0. The way into a program
+ * and out of it is not in its time: `runs` counts how often it is gone. The first run
  * of each jiffy is timed and stands for itself, of the others one in WS_TIMED stands for as many:
  * the first is dearer, its code and data have left the caches; and where runs are few, each is
  * timed, and one that was interrupted does not stand for thirty that were not.
@@ -219,22 +250,22 @@ static __always_inline u64 time_run(struct ws_cpu *c)
 {
 	u64 tick = bpf_jiffies64();
 
-	if (tick != c->timed_tick) {
-		c->timed_tick = tick;
-		c->stands_for = 1;
+	if (tick != c->timing.tick) {
+		c->timing.tick = tick;
+		c->timing.stands_for = 1;
 		return bpf_ktime_get_ns();
 	}
-	if (++c->untimed < WS_TIMED)
+	if (++c->timing.untimed < WS_TIMED)
 		return 0;
-	c->untimed = 0;
-	c->stands_for = WS_TIMED;
+	c->timing.untimed = 0;
+	c->timing.stands_for = WS_TIMED;
 	return bpf_ktime_get_ns();
 }
 
 static __always_inline void run_timed(struct ws_cpu *c, u64 start)
 {
 	if (start)
-		c->timed_ns += (bpf_ktime_get_ns() - start) * c->stands_for;
+		c->timed_ns += (bpf_ktime_get_ns() - start) * c->timing.stands_for;
 }
 
 /* Wake user space only when a quarter of the ring is used; otherwise it looks by itself. */

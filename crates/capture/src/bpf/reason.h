@@ -46,18 +46,22 @@ static __always_inline struct file *file_of(struct task_struct *p, u64 fd)
 
 static __always_inline struct sock *sock_of(struct file *file)
 {
-	struct socket *socket = BPF_CORE_READ(file, private_data);
+	struct socket *socket = (void *)FOLLOW(file, file, private_data, private_data);
 
-	return socket ? BPF_CORE_READ(socket, sk) : NULL;
+	return socket ? (void *)FOLLOW(socket, socket, sk, sk) : NULL;
+}
+
+static __always_inline u16 family_of(struct sock *sk)
+{
+	return FOLLOW(sock, sk, __sk_common.skc_family, __sk_common.skc_family);
 }
 
 /* The function that reads from it: all files of one make have the same. */
 static __always_inline u64 file_reader(struct file *file)
 {
-	const struct file_operations *of = BPF_CORE_READ(file, f_op);
-	void *reader = BPF_CORE_READ(of, read_iter);
+	u64 reader = FOLLOW(file, file, f_op->read_iter, f_op, read_iter);
 
-	return (u64)(reader ? reader : BPF_CORE_READ(of, read));
+	return reader ?: FOLLOW(file, file, f_op->read, f_op, read);
 }
 
 static __always_inline u8 reason_by_fd(struct task_struct *p, u64 fd, u8 otherwise)
@@ -67,11 +71,10 @@ static __always_inline u8 reason_by_fd(struct task_struct *p, u64 fd, u8 otherwi
 
 	if (!file)
 		return otherwise;
-	switch (BPF_CORE_READ(file, f_inode, i_mode) & S_IFMT) {
+	switch (FOLLOW(file, file, f_inode->i_mode, f_inode, i_mode) & S_IFMT) {
 	case S_IFSOCK:
 		sk = sock_of(file);
-		return sk && BPF_CORE_READ(sk, __sk_common.skc_family) == AF_UNIX ? WS_PIPE
-									       : WS_NETWORK;
+		return sk && family_of(sk) == AF_UNIX ? WS_PIPE : WS_NETWORK;
 	case S_IFREG:
 		return WS_FILE;
 	case S_IFDIR:
@@ -218,6 +221,16 @@ struct {
 	__type(value, struct ws_noted);
 } noted SEC(".maps");
 
+/* Keeps the path at `from` in the memory of the current task. */
+static __always_inline void note_path(struct ws_thread *t, u64 from)
+{
+	struct ws_noted kept = { .begin = t->block_begin };
+	u64 id = t->id;
+
+	if (bpf_probe_read_user_str(kept.path, sizeof(kept.path), (void *)from) > 0)
+		bpf_map_update_elem(&noted, &id, &kept, BPF_ANY);
+}
+
 /*
  * Keeps what lies in the memory of `task`, to be asked while it runs, at the beginning of its wait:
  * later another process's memory is at hand. A list of a single descriptor to poll, and paths.
@@ -225,8 +238,7 @@ struct {
 static __always_inline void note_argument(struct ws_thread *t, struct task_struct *task)
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(task);
-	u64 call = call_of(regs), from, id = t->id;
-	struct ws_noted kept = { .begin = t->block_begin };
+	u64 call = call_of(regs);
 	struct ws_call *entry;
 	u32 key = call;
 	struct {
@@ -244,16 +256,12 @@ static __always_inline void note_argument(struct ws_thread *t, struct task_struc
 			t->polled = one.fd;
 		return;
 	case WS_FIRST_IS_PATH:
-		from = regs->di;
-		break;
+		note_path(t, regs->di);
+		return;
 	case WS_SECOND_IS_PATH:
-		from = regs->si;
-		break;
-	default:
+		note_path(t, regs->si);
 		return;
 	}
-	if (bpf_probe_read_user_str(kept.path, sizeof(kept.path), (void *)from) > 0)
-		bpf_map_update_elem(&noted, &id, &kept, BPF_ANY);
 }
 
 /* `ctx`: of the hook in which `task` itself runs, else NULL. */
@@ -266,9 +274,9 @@ static __always_inline u8 block_reason(void *ctx, struct task_struct *task, u32 
 	u32 place;
 	u64 call;
 
-	if (state & (TASK_STOPPED_BIT | TASK_TRACED_BIT | TASK_FROZEN))
+	if (unlikely(state & (TASK_STOPPED_BIT | TASK_TRACED_BIT | TASK_FROZEN)))
 		return WS_STOPPED;
-	if (bpf_core_field_exists(task->frozen) && BPF_CORE_READ_BITFIELD(task, frozen)) {
+	if (bpf_core_field_exists(task->frozen) && unlikely(BPF_CORE_READ_BITFIELD(task, frozen))) {
 		/* Frozen, or as good as: the kernel marks waits for a vfork so as well. */
 		place = reason_by_place(ctx, task);
 		return place == WS_CHILD ? WS_CHILD : WS_STOPPED;

@@ -113,7 +113,7 @@ static __always_inline void sampler_switched(struct ws_cpu *c, struct ws_thread 
 		c->came = now;
 	else if (out->armed)
 		charge_armed(out, now);
-	if (!KNOWS_DUE || !timer || (s64)(c->next - now) >= WS_SOON || !whose ||
+	if (!KNOWS_DUE || !timer || !unlikely((s64)(c->next - now) < WS_SOON) || !whose ||
 	    bpf_probe_read_kernel(&due, sizeof(due), timer + OFFSET_DUE) ||
 	    bpf_probe_read_kernel(&period, sizeof(period), timer + OFFSET_PERIOD))
 		return;

@@ -145,8 +145,11 @@ static long shape_pack_bucket(u32 i, struct ws_shape_packing *to)
 	return 0;
 }
 
-/* A thread's shape without its empty buckets; returns the size, 0 if there is nothing to tell. */
-__noinline u64 shape_pack(struct ws_shape_event *e, struct ws_thread *t, struct ws_own_shape *own)
+/*
+ * A thread's shape without its empty buckets, and the `block` of the turn under way; returns the size, 0 if
+ * there is nothing to tell.
+ */
+__noinline u64 shape_pack(struct ws_shape_event *e, struct ws_thread *t, struct ws_own_shape *own, u64 block)
 {
 	struct ws_shape_packing packing = { own, e };
 	u32 n;
@@ -160,7 +163,7 @@ __noinline u64 shape_pack(struct ws_shape_event *e, struct ws_thread *t, struct 
 		return 0;
 	e->id = t->id;
 	e->stretch = t->stretch;
-	e->block = t->state == WS_RUNNABLE ? t->block_len : 0;
+	e->block = block;
 	e->block_reason = t->block_reason;
 	for (u32 i = 0; i < WS_OWN; i++)
 		e->max[i] = own->max[i];
@@ -179,7 +182,7 @@ static __always_inline void shape_gone(struct ws_thread *t, struct task_struct *
 	shape_turn(t, p, 0, 0);
 	if (!e)
 		return;
-	size = shape_pack(e, t, bpf_task_storage_get(&own_shapes, p, 0, 0));
+	size = shape_pack(e, t, bpf_task_storage_get(&own_shapes, p, 0, 0), 0);
 	if (!size)
 		return;
 	barrier_var(size); /* or the two tests become one, of a copy */

@@ -60,19 +60,21 @@ static __always_inline void request_ends(struct ws_socket *s, struct ws_thread *
 	ns = now > s->since ? now - s->since : 0;
 	s->in_flight += ns;
 	s->since = 0;
-	request_counts_no_more(s->owner, s->inbound, now);
+	request_counts_no_more(t, s->owner, s->inbound, now);
 	if (s->loop)
 		loop_asks_no_more(s->loop, now);
 	s->loop = 0;
 	if (t && s->inbound && s->reader) {
-		r = requests_of(s->reader);
 		if (s->reader == t->tid) {
+			r = said_elsewhere(t->tid) ? requests_of(t->tid) : NULL;
 			if (r)
 				r->passes_on = 0;
 		} else {
 			t->answers = 1;
+			r = requests_of(s->reader);
 			if (r && r->passes_on < WS_PASSES_ON)
 				r->passes_on++;
+			elsewhere[s->reader & (WS_ELSEWHERE - 1)] = 1;
 		}
 	}
 	if (s->sampled)
@@ -89,13 +91,13 @@ static __always_inline void sample_asker(void *ctx, struct ws_socket *s, struct 
 
 	if (!c || now - t->asked < WS_ASK_STACK_NS)
 		return;
-	if (now - c->asks_since > WS_ASKS_NS) {
-		c->asks_since = now;
-		c->asks = 0;
+	if (now - c->asks.since > WS_ASKS_NS) {
+		c->asks.since = now;
+		c->asks.n = 0;
 	}
-	if (c->asks >= WS_ASKS)
+	if (c->asks.n >= WS_ASKS)
 		return;
-	c->asks++;
+	c->asks.n++;
 	t->asked = now;
 	e.id = t->id;
 	e.pid = t->pid;
@@ -143,11 +145,11 @@ static __always_inline void request_begins(void *ctx, struct ws_socket *s, struc
 		s->pid = t->pid; /* who has it may have it from a parent */
 	s->owner = s->reader = t->tid;
 	if (inbound) {
-		r = requests_of(t->tid);
+		r = said_elsewhere(t->tid) ? requests_of(t->tid) : NULL;
 		if (r && r->passes_on >= WS_PASSES_ON)
 			s->owner = t->pid | WS_OF_PROCESS | WS_PASSED_ON;
 	}
-	request_counts(s->owner, inbound);
+	request_counts(t, s->owner, inbound);
 	if (inbound)
 		return;
 	s->loop = loop_of_socket(sk);
@@ -212,42 +214,72 @@ static __always_inline bool is_dialogue(struct sock *sk)
 	return (family == AF_INET || family == AF_INET6) && sk->sk_protocol == IPPROTO_TCP_NUMBER;
 }
 
-static __always_inline int talked(void *ctx, struct sock *sk, int ret, bool sent)
+static __always_inline u64 cookie_of(struct sock *sk)
 {
-	struct task_struct *p = bpf_get_current_task_btf();
-	struct ws_thread *t = bpf_task_storage_get(&threads, p, 0, 0);
-	struct ws_socket *s;
-	u64 cookie, now;
+	return sk->__sk_common.skc_cookie.counter ?: bpf_get_socket_cookie(sk);
+}
 
-	if (!t || !is_dialogue(sk))
-		return 0;
-	if (ret < 0 && (ret == NOT_NOW || ret == INTERRUPTED || ret == RESTARTED))
-		return 0;
-	t->talks = 1;
-	cookie = bpf_get_socket_cookie(sk);
+/* A call that has sent or received on a stream socket, or failed to, in the current thread. */
+struct ws_talk {
+	void *ctx;
+	struct ws_thread *t;
+	struct sock *sk;
+	int ret;
+	bool sent;
+};
+
+static __always_inline void converse(const struct ws_talk *k)
+{
+	struct sock *sk = k->sk;
+	struct ws_thread *t = k->t;
+	u64 cookie = cookie_of(sk), now;
+	struct ws_socket *s;
+
+	talks(t);
 	s = bpf_map_lookup_elem(&sockets, &cookie);
 	if (!s) {
 		/* What is left to be read when a connection is gone already asks nobody. */
-		if (ret <= 0 || (sk->__sk_common.skc_family != AF_UNIX &&
-				 sk->__sk_common.skc_state == TCP_CLOSE_STATE))
-			return 0;
-		s = meet(sk, cookie, t, sent, false);
+		if (k->ret <= 0 || (sk->__sk_common.skc_family != AF_UNIX &&
+				    sk->__sk_common.skc_state == TCP_CLOSE_STATE))
+			return;
+		s = meet(sk, cookie, t, k->sent, false);
 		if (!s)
-			return 0;
+			return;
 	}
+	if (s->inbound)
+		t->own.talked_on = cookie;
 	now = bpf_ktime_get_ns();
-	if (ret > 0 && sent != s->inbound) {
-		request_begins(ctx, s, sk, t, p, !sent, now);
-		return 0;
+	if (k->ret > 0 && k->sent != s->inbound) {
+		request_begins(k->ctx, s, sk, t, bpf_get_current_task_btf(), !k->sent, now);
+		return;
 	}
-	if (ret == 0 && sent)
-		return 0;
+	if (k->ret == 0 && k->sent)
+		return;
 	/* An answer; or the end of the connection, or its failure. */
 	request_ends(s, t, now);
-	if (ret > 0) {
+	if (k->ret > 0) {
 		s->answered = 1;
 		s->unanswered = 0;
 	}
+}
+
+static __always_inline int talked(void *ctx, struct sock *sk, int ret, bool sent)
+{
+	struct ws_talk talk = { .ctx = ctx, .sk = sk, .ret = ret, .sent = sent };
+	struct ws_cpu *c = this_cpu();
+	u64 start;
+
+	if (!c)
+		return 0;
+	c->runs++;
+	if (ret < 0 && (ret == NOT_NOW || ret == INTERRUPTED || ret == RESTARTED))
+		return 0;
+	talk.t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0, 0);
+	if (!talk.t || !is_dialogue(sk))
+		return 0;
+	start = time_run(c);
+	converse(&talk);
+	run_timed(c, start);
 	return 0;
 }
 
@@ -264,7 +296,7 @@ static __always_inline int socket_state(struct sock *sk, int state)
 	if (state == TCP_SYN_SENT_STATE) {
 		t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0, 0);
 		if (t && is_dialogue(sk)) {
-			t->talks = 1;
+			talks(t);
 			meet(sk, bpf_get_socket_cookie(sk), t, true, true);
 		}
 		return 0;

@@ -70,7 +70,7 @@ static __always_inline void charge_off_cpu(void *ctx, struct ws_thread *t, struc
 	struct ws_kstack *k;
 	u32 key = 0;
 
-	if (!period || (t->credit_blocked < period && t->credit_runnable < period && !t->early))
+	if (!unlikely(period && (t->credit_blocked >= period || t->credit_runnable >= period || t->early)))
 		return;
 	blocked = due(&t->credit_blocked, t->block_len, period);
 	queued = due(&t->credit_runnable, waited, period);
@@ -188,10 +188,11 @@ static __always_inline void read_ahead(struct ws_visit *v, struct ws_thread *t,
 	u64 futex = 0;
 	bool blocked = t->state == WS_BLOCKED, end = set_iter == ITER_END;
 	struct ws_sample s = {};
+	u64 until = waits_since(t, p) ?: now;
 
 	if (!period || (!blocked && !(end && t->state == WS_RUNNABLE)))
 		return;
-	open = now - t->since;
+	open = until - t->since;
 	clock = (blocked ? t->credit_blocked : t->credit_runnable) + open;
 	ns = due(&clock, open, period);
 	if (!ns || (!end && (t->read_seq == seq || open < 10 * period)))
@@ -229,9 +230,9 @@ static __always_inline void read_ahead(struct ws_visit *v, struct ws_thread *t,
 		monitor_awaited(t, p);
 		s.resource = waited_for(t, p, s.detail);
 	}
-	s.flags |= wait_flags(t, blocked ? was_in_flight(t, now) : t->asking);
+	s.flags |= wait_flags(t, blocked ? was_in_flight(t, until) : t->asking);
 	s.begin = t->since;
-	s.end = now;
+	s.end = until;
 	s.count = ns / period;
 	s.ns = ns;
 	send_sample(&s);

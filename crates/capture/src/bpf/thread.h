@@ -43,12 +43,12 @@ static __always_inline void thread_born(struct task_struct *p, u32 how)
 	t->id = __sync_fetch_and_add(&next_id, 1);
 	t->pid = p->tgid;
 	t->tid = p->pid;
-	t->exec = t->exec0 = exec_at(p, now);
+	t->exec = t->at_birth.exec = exec_at(p, now);
 	t->delay = p->sched_info.run_delay;
-	t->delay0 = delay_at(p, now);
-	t->switches0 = p->nvcsw + p->nivcsw;
-	t->utime0 = p->utime;
-	t->stime0 = p->stime;
+	t->at_birth.delay = delay_at(p, now);
+	t->at_birth.switches = p->nvcsw + p->nivcsw;
+	t->at_birth.utime = p->utime;
+	t->at_birth.stime = p->stime;
 	t->cpu = -1;
 	t->block_reason = WS_OTHER;
 	t->flags = p->flags & PF_KTHREAD ? WS_F_KTHREAD : 0;
@@ -58,7 +58,8 @@ static __always_inline void thread_born(struct task_struct *p, u32 how)
 	t->credit_armed = ((u64)bpf_get_prandom_u32() * set_cpu_period) >> 32;
 	t->ticket = t->id << 24;
 	stack_record_made(t);
-	shape_made(p);
+	if (!cfg_ledger_only)
+		shape_made(p);
 	now = bpf_ktime_get_ns();
 	t->birth = t->since = now;
 	if (how == WS_BORN) {
@@ -81,7 +82,8 @@ static __always_inline void thread_born(struct task_struct *p, u32 how)
 			guess = WS_BLOCKED;
 			detail = block_reason(NULL, p, state, WS_OTHER);
 			t->block_begin = now;
-			t->asking = has_in_flight(t, p, detail);
+			if (!cfg_ledger_only)
+				t->asking = has_in_flight(t, p, detail);
 			t->block_reason = detail;
 			t->polled = -1; /* its memory is not at hand */
 		}
@@ -102,6 +104,8 @@ static __always_inline void thread_exec(struct ws_thread *t, struct task_struct 
 	py_forget(p->tgid);
 	gil_forget(p->tgid);
 	stack_exec(t);
+	if (t->tid != p->pid)
+		forget_in_flight(t); /* it becomes its process's first thread */
 	t->pid = p->tgid;
 	t->tid = p->pid;
 	tell_thread(t, p, bpf_ktime_get_ns(), WS_EXEC);
@@ -110,8 +114,8 @@ static __always_inline void thread_exec(struct ws_thread *t, struct task_struct 
 static __always_inline void fill_dump(struct ws_dump *d, struct ws_thread *t, struct task_struct *p,
 				      u64 now)
 {
-	u8 asking = t->state == WS_BLOCKED ? was_in_flight(t, now) : t->asking;
-	u64 came, exec;
+	u64 came, exec, woken = waits_since(t, p);
+	u8 asking = t->state == WS_BLOCKED ? was_in_flight(t, woken ?: now) : t->asking;
 
 	d->head.size = sizeof(*d);
 	d->id = t->id;
@@ -129,17 +133,27 @@ static __always_inline void fill_dump(struct ws_dump *d, struct ws_thread *t, st
 	d->block = t->state == WS_RUNNABLE ? t->block_len : 0;
 	__builtin_memcpy(&d->acc, &t->acc, sizeof(d->acc));
 	exec = t->state == WS_DEAD ? t->exec : exec_at(p, now);
-	d->kernel_exec = exec - t->exec0;
-	d->kernel_run_delay = delay_at(p, now) - t->delay0;
-	d->kernel_switches = p->nvcsw + p->nivcsw - t->switches0;
-	d->utime = p->utime - t->utime0;
-	d->stime = p->stime - t->stime0;
+	d->kernel_exec = exec - t->at_birth.exec;
+	d->kernel_run_delay = delay_at(p, now) - t->at_birth.delay;
+	d->kernel_switches = p->nvcsw + p->nivcsw - t->at_birth.switches;
+	d->utime = p->utime - t->at_birth.utime;
+	d->stime = p->stime - t->at_birth.stime;
 	bpf_probe_read_kernel(d->comm, sizeof(d->comm), p->comm);
 	if (t->state == WS_ON_CPU) {
 		u64 length = elapsed(t, now);
 		u64 out = left_out(t, p, length, exec - t->exec, true);
 
 		*(cfg_irq_in_clock ? &d->acc.irq : &d->acc.stolen) += out;
+	}
+	if (woken) {
+		u64 length = elapsed(t, woken);
+
+		if (t->detail < WS_REASONS)
+			SUM_OF(d->acc.blocked, t->detail) += length;
+		d->since = woken;
+		d->state = WS_RUNNABLE;
+		d->detail = t->woken_to;
+		d->block = t->block_len + length;
 	}
 	came = p->on_cpu ? unseen_arrival(t, p, now) : 0;
 	if (came) {
@@ -162,9 +176,11 @@ static __always_inline void thread_gone(struct ws_thread *t, struct task_struct 
 {
 	struct ws_dump *d;
 
-	tell_turn(t, t->since, 0, 0, 0);
-	shape_gone(t, p);
-	forget_in_flight(t);
+	if (!cfg_ledger_only) {
+		tell_turn(t, t->since, 0, 0, 0);
+		shape_gone(t, p);
+		forget_in_flight(t);
+	}
 	d = bpf_ringbuf_reserve(&events, sizeof(*d), 0);
 	if (!d) {
 		lost(WS_L_RING_EXIT);
@@ -217,12 +233,17 @@ static __always_inline void visit(struct seq_file *seq, struct ws_thread *t, str
 	t->dumped = c.seq;
 	if (set_iter == ITER_END) {
 		if (t->state == WS_BLOCKED)
-			lock_ends(t, v->d.now - t->since);
+			lock_ends(t, (v->d.state == WS_BLOCKED ? v->d.now : v->d.since) - t->since);
 		lock_flush(t);
 	}
 	bpf_seq_write(seq, &v->d, sizeof(v->d));
 	if (set_iter == ITER_END) {
-		u64 size = shape_pack(&v->s, t, bpf_task_storage_get(&own_shapes, p, 0, 0));
+		u64 size;
+
+		if (cfg_ledger_only)
+			return;
+		size = shape_pack(&v->s, t, bpf_task_storage_get(&own_shapes, p, 0, 0),
+				  t->state == WS_RUNNABLE ? t->block_len : v->d.block);
 
 		if (!size)
 			return;

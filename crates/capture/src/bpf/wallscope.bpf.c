@@ -47,13 +47,15 @@ static __always_inline struct ws_thread *record_of(struct task_struct *p)
 /* What kind of wait for a CPU a switch-in ends. */
 static __always_inline u32 part_of(struct ws_thread *t)
 {
-	return t->state == WS_RUNNABLE ? t->detail : WS_WOKEN;
+	return t->state == WS_RUNNABLE ? t->detail : t->woken_to;
 }
 
 /* `in` gets the CPU at `now`, having waited for it; see enter_cpu(). */
 static __always_inline void arrived(struct ws_thread *in, struct task_struct *p, u64 now, u64 waited,
 				    u32 part)
 {
+	if (cfg_ledger_only)
+		return;
 	tell_turn(in, in->since, in->block_len, waited, part);
 	shape_turn(in, p, waited, part);
 	if (in->block_len && in->block_reason == WS_GIL)
@@ -70,7 +72,7 @@ static __always_inline void made_good(struct ws_cpu *c, struct ws_thread *t, str
 	u32 part = part_of(t);
 	u64 waited = 0, came = come_unseen(t, c, p, now, cpu, &waited), period = set_period;
 
-	if (!came)
+	if (!unlikely(came))
 		return;
 	arrived(t, p, came, waited, part);
 	if (period) {
@@ -94,35 +96,40 @@ static __always_inline void switched(void *ctx, struct ws_cpu *c, bool preempt, 
 		barrier_var(in); /* or clang merges the two tests into pointer arithmetic */
 		if (!in) {
 			if (!offset_since)
-				event_time(next);
+				event_time(c, next);
 			return;
 		}
 	}
-	now = event_time(out ? prev : next);
+	now = event_time(c, out ? prev : next);
 	cpu = bpf_get_smp_processor_id();
 	if (out) {
 		made_good(c, out, prev, now, cpu);
 		leave_cpu(ctx, out, c, prev, preempt, state, now, cpu);
-		if (out->state == WS_DEAD)
+		if (unlikely(out->state == WS_DEAD))
 			thread_gone(out, prev);
 		else
 			stack_left(out);
-		if (py_processes && out->state == WS_BLOCKED)
+	}
+	if (out && !cfg_ledger_only) {
+		if (unlikely(py_processes) && out->state == WS_BLOCKED)
 			gil_look(out, prev, now);
-		if (java_known && out->state == WS_BLOCKED && out->detail == WS_LOCK)
+		if (unlikely(java_known) && out->state == WS_BLOCKED && out->detail == WS_LOCK)
 			monitor_waits(out, prev);
 		if (out->state == WS_BLOCKED && out->detail == WS_LOCK)
 			limited_waits(out, prev);
 	}
-	sampler_switched(c, out, in, now);
-	if (out)
-		out->armed = 0;
+	if (!cfg_ledger_only) {
+		sampler_switched(c, out, in, now);
+		if (out && out->armed)
+			out->armed = 0;
+	}
 	if (in) {
 		u32 part = part_of(in);
 		u64 waited = enter_cpu(in, c, next, now, cpu);
 
 		arrived(in, next, now, waited, part);
-		charge_off_cpu(ctx, in, c, next, now, waited, part, cpu);
+		if (!cfg_ledger_only)
+			charge_off_cpu(ctx, in, c, next, now, waited, part, cpu);
 	}
 }
 
@@ -135,43 +142,26 @@ int BPF_PROG(ws_switch, bool preempt, struct task_struct *prev, struct task_stru
 
 	if (!c)
 		return 0;
+	c->runs++;
 	start = time_run(c);
 	switched(ctx, c, preempt, prev, next, prev_state);
 	run_timed(c, start);
 	return 0;
 }
 
-static __always_inline int woken(struct task_struct *p)
-{
-	struct ws_thread *t = record_of(p);
-	struct ws_cpu *c = this_cpu();
-	u64 start;
-
-	if (!t || !c)
-		return 0;
-	start = time_run(c);
-	wake(t, p, event_time(p));
-	run_timed(c, start);
-	return 0;
-}
-
-SEC("tp_btf/sched_wakeup")
-int BPF_PROG(ws_wakeup, struct task_struct *p)
-{
-	return woken(p);
-}
-
 /* In the waker, before the sleeper is queued (perhaps by another CPU, which then is no witness). */
-SEC("tp_btf/sched_waking")
-int BPF_PROG(ws_waking, struct task_struct *p)
+static __always_inline void waking(void *ctx, struct ws_thread *t, struct task_struct *p)
 {
-	struct ws_thread *t = record_of(p), *w;
 	struct task_struct *waker;
 	u64 now, period = set_period;
+	struct ws_thread *w;
 	u32 reason;
 
-	if (!t || t->state != WS_BLOCKED)
-		return 0;
+	now = bpf_ktime_get_ns();
+	t->woken = now;
+	t->woken_to = is_throttled(p) ? WS_THROTTLED : WS_WOKEN;
+	if (cfg_ledger_only)
+		return;
 	reason = told_since(p, t->detail);
 	if (reason != t->detail) {
 		begin_change(t);
@@ -182,9 +172,25 @@ int BPF_PROG(ws_waking, struct task_struct *p)
 	w = record_of(waker);
 	t->waker = w ? w->id : 0;
 	note_waker(t);
-	now = bpf_ktime_get_ns();
-	if (period && t->credit_blocked + elapsed(t, now) >= period)
+	if (unlikely(period && t->credit_blocked + elapsed(t, now) >= period))
 		tell_wake(ctx, t, w, waker, now);
+}
+
+SEC("tp_btf/sched_waking")
+int BPF_PROG(ws_waking, struct task_struct *p)
+{
+	struct ws_thread *t = record_of(p);
+	struct ws_cpu *c = this_cpu();
+	u64 start;
+
+	if (!c)
+		return 0;
+	c->runs++;
+	if (!t || t->state != WS_BLOCKED)
+		return 0;
+	start = time_run(c);
+	waking(ctx, t, p);
+	run_timed(c, start);
 	return 0;
 }
 
@@ -240,11 +246,14 @@ int BPF_PROG(ws_timer_set)
 	struct ws_cpu *c;
 	u64 start;
 
+	c = this_cpu();
+	if (!c)
+		return 0;
+	c->runs++;
 	if (!p->__state)
 		return 0;
 	t = record_of(p);
-	c = this_cpu();
-	if (!t || !c)
+	if (!t)
 		return 0;
 	start = time_run(c);
 	sampler_armed(t, p);
@@ -358,6 +367,7 @@ static __always_inline int irq_edge(bool begins)
 
 	if (!c)
 		return 0;
+	c->runs++;
 	start = ++c->edges % WS_EDGES_TIMED ? 0 : bpf_ktime_get_ns();
 	if (c->measured && begins && c->irq_depth++ == 0)
 		c->irq_begin = bpf_ktime_get_ns();

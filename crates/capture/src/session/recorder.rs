@@ -121,13 +121,10 @@ impl<'o> Recorder<'o> {
         };
         let taps = event_sampling::open(options, &cpus)?;
         let settings = Settings {
-            off_cpu_period: if options.stacks {
-                options.off_cpu_period
-            } else {
-                Duration::ZERO
-            },
+            off_cpu_period: options.off_cpu_period,
             mechanism,
             all: matches!(options.target, Target::All),
+            ledger_only: !options.stacks,
             timeline: options.timeline.is_some(),
             events: event_sampling::kinds(&taps),
         };
@@ -217,7 +214,7 @@ impl<'o> Recorder<'o> {
         events.ring(ring.epoll_fd())?;
         events.tick_every(start_ns, slice_ns)?;
 
-        let followed = kernel.has_hook("ws_sent");
+        let followed = options.stacks && kernel.has_hook("ws_sent");
         let before = Before::find(&mut programs, &chosen.pids, followed, now());
         {
             let mut intake = intake.borrow_mut();
@@ -392,6 +389,7 @@ impl<'o> Recorder<'o> {
             kernel_named: self.kernel_named,
             notes: self.notes.clone(),
             runtimes: self.processes.managed().describe(),
+            entry_ns: self.programs.entry_ns(),
         });
         window.domain = described.domain;
         window.domain.limits.push(Limit {
@@ -468,7 +466,6 @@ impl<'o> Recorder<'o> {
             mut upkeep,
             ..
         } = self;
-        let counted = self.programs.hits();
         for observation in sums_of(&self.programs) {
             intake.borrow_mut().observe(observation);
         }
@@ -512,7 +509,7 @@ impl<'o> Recorder<'o> {
             intake.observe(loss(Counter::Tasks, cause, count));
         }
         intake.tasks(tasks);
-        for observation in event_sampling::observe(&self.taps, &counted) {
+        for observation in event_sampling::observe(&self.taps, &programs.hits()) {
             intake.observe(observation);
         }
         intake.lock_waits(programs.lock_waits(), processes.managed());
@@ -535,6 +532,7 @@ impl<'o> Recorder<'o> {
             kernel_named: self.kernel_named,
             notes: self.notes,
             runtimes: processes.managed().describe(),
+            entry_ns: programs.entry_ns(),
         })));
         for (cause, count) in processes.losses() {
             intake.observe(loss(Counter::Collector, cause, count));

@@ -8,7 +8,9 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use wallscope_binfmt::elf::{Binding, Elf, Symbol};
-use wallscope_symbolize::{demangle, functions, without_arguments};
+use wallscope_symbolize::{
+    Origin, demangle, demangle_from, functions, is_mangled, name_origin, without_arguments,
+};
 
 use super::{
     modules::Module,
@@ -123,12 +125,13 @@ fn fitting(modules: &[Module], among: Option<&str>, asked: &str) -> (Fitting, Co
     let mut cold = Vec::new();
     for (index, module) in chosen(modules, among) {
         let Some(elf) = module.elf() else { continue };
+        let origin = name_origin(&elf);
         every(&elf, module, &mut |s| {
             if let Some(at) = find_cold(s.name) {
                 cold.push((index, s.name[..at].to_vec(), s.address, s.size));
                 return;
             }
-            let Some((fit, name)) = fit(asked, pattern, s.name) else {
+            let Some((fit, name)) = fit(asked, pattern, s.name, origin) else {
                 return;
             };
             let new = Candidate {
@@ -251,25 +254,23 @@ fn find_cold(raw: &[u8]) -> Option<usize> {
 }
 
 /// Whether the symbol `raw` is what was asked for, and its name for people.
-fn fit(asked: &str, pattern: bool, raw: &[u8]) -> Option<(Fit, String)> {
+fn fit(asked: &str, pattern: bool, raw: &[u8], origin: Origin) -> Option<(Fit, String)> {
     let text = std::str::from_utf8(raw).ok()?;
     let text = text.split('@').next().unwrap_or(text);
-    let mangled = raw.starts_with(b"_Z") || raw.starts_with(b"_R");
+    let mangled = is_mangled(raw) || origin == Origin::Nim;
+    let holds_words = !mangled || raw.starts_with(b"_Z") || raw.starts_with(b"_R");
     // Demangling is dear: only names that hold what is asked for can fit. Arguments are abbreviated.
     let plain = asked.split(['(', '<']).next().unwrap_or(asked);
     let words = plain.split(|c: char| !c.is_alphanumeric() && c != '_');
-    if !pattern && !words.clone().all(|w| text.contains(w)) && !asked.contains("operator") {
+    let lacks_word = || !words.clone().all(|w| text.contains(w));
+    if !pattern && holds_words && lacks_word() && !asked.contains("operator") {
         return None;
     }
     if !mangled {
-        let yes = if pattern {
-            fits(asked, text)
-        } else {
-            asked == text
-        };
+        let yes = asked == text || (pattern && fits(asked, text));
         return yes.then(|| (Fit::Exact, text.to_owned()));
     }
-    let name = demangle(raw);
+    let name = demangle_from(raw, origin);
     if asked == text {
         return Some((Fit::Exact, name));
     }
@@ -283,7 +284,7 @@ fn fit(asked: &str, pattern: bool, raw: &[u8]) -> Option<(Fit, String)> {
         Fit::Bare
     } else if bare
         .strip_suffix(asked)
-        .is_some_and(|head| head.ends_with("::"))
+        .is_some_and(|head| head.ends_with("::") || head.ends_with('.'))
     {
         Fit::Tail
     } else {
@@ -476,8 +477,9 @@ mod tests {
 
     #[test]
     fn names_fit_in_degrees() {
-        let of =
-            |asked: &str, raw: &str| fit(asked, is_pattern(asked), raw.as_bytes()).map(|f| f.0);
+        let of = |asked: &str, raw: &str| {
+            fit(asked, is_pattern(asked), raw.as_bytes(), Origin::Nim).map(|f| f.0)
+        };
         assert_eq!(of("main", "main"), Some(Fit::Exact));
         assert_eq!(of("memcpy", "memcpy@@GLIBC_2.14"), Some(Fit::Exact));
         assert_eq!(of("ns::f(int)", "_ZN2ns1fEi"), Some(Fit::Whole));
@@ -486,21 +488,18 @@ mod tests {
         assert_eq!(of("s::f", "_ZN2ns1fEi"), None);
         assert_eq!(of("ns::*", "_ZN2ns1fEi"), Some(Fit::Exact));
         assert_eq!(of("g", "_ZN2ns1fEi"), None);
-    }
-
-    #[test]
-    fn arguments_are_left_out() {
-        for (name, bare) in [
-            ("f(int)", "f"),
-            (
-                "(anonymous namespace)::f(int) const",
-                "(anonymous namespace)::f",
-            ),
-            ("A<void (int)>::f(int)", "A<void (int)>::f"),
-            ("A::operator()(int)", "A::operator()"),
-            ("plain", "plain"),
-        ] {
-            assert_eq!(without_arguments(name), bare);
-        }
+        assert_eq!(
+            of("std.stdio.File.close", "_D3std5stdio4File5closeMFNeZv"),
+            Some(Fit::Bare)
+        );
+        assert_eq!(
+            of("File.close", "_D3std5stdio4File5closeMFNeZv"),
+            Some(Fit::Tail)
+        );
+        assert_eq!(
+            of("main.Tree.insert", "$s4main4TreeC6insert3keySbSi_tF"),
+            Some(Fit::Bare)
+        );
+        assert_eq!(of("alpha.fooBar", "fooBar__alpha_u25"), Some(Fit::Whole));
     }
 }

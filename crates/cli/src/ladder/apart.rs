@@ -20,9 +20,9 @@ impl Page<'_> {
         let all = self.ladder.excluded.iter().map(|a| a.ns).sum();
         let heading = match (self.idle, rows) {
             (IdleArg::Hide, _) => String::new(),
-            (_, []) => "Set apart: nothing; no thread was idle, parked or without work".into(),
+            (_, []) => "Left out: nothing; no thread was idle, parked or without work".into(),
             _ => format!(
-                "Set apart, and no part of the shares: {} in which nothing was due",
+                "Left out, and no part of the shares: {} in which nothing was due",
                 seconds(all)
             ),
         };

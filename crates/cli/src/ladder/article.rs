@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use wallscope_render::page::article::{Article, Section};
 
-use super::{MOST_CAUSES, Page, apart, percent, place, resolution, saturation, what};
+use super::{MOST_CAUSES, Page, apart, percent, resolution, saturation, what};
 use crate::rungs::Climbed;
 
 impl Page<'_> {
@@ -22,7 +22,13 @@ impl Page<'_> {
         });
         let causes = self.ladder.causes.iter().take(MOST_CAUSES * 4).map(|c| {
             let interval = format!("{}–{}", percent(c.interval.low), percent(c.interval.high));
-            vec![percent(c.share), interval, what(c), place(c)]
+            vec![
+                percent(c.share),
+                interval,
+                what(c),
+                self.waited_at(c),
+                self.because(c),
+            ]
         });
         let rules = self.ladder.tried.iter().map(|f| {
             let applied = match (f.spoke, f.applied) {
@@ -59,7 +65,8 @@ impl Page<'_> {
                     ("share", true),
                     ("95 %", true),
                     ("state", false),
-                    ("where", false),
+                    ("at", false),
+                    ("because of", false),
                 ],
                 rows: causes.collect(),
                 ..Section::default()
@@ -115,12 +122,16 @@ impl Page<'_> {
             rows: rules.collect(),
             ..Section::default()
         });
-        let beside = self.qualities().into_iter();
+        let mut beside = self.parts();
+        beside.remove(0);
+        if self.explain {
+            beside.extend(self.details());
+        }
         Article {
             verb: "ladder",
             title: self.recording.domain.target.clone(),
             finding: format!("{}.", self.ladder.verdict.cause),
-            beside: beside
+            beside: (beside.into_iter())
                 .map(|(name, says)| (name.to_string(), says))
                 .collect(),
             sections,
@@ -130,15 +141,20 @@ impl Page<'_> {
     /// As Markdown.
     pub(super) fn markdown(&self) -> String {
         let mut out = format!("**{}.**\n\n", self.ladder.verdict.cause);
-        for (name, says) in self.qualities() {
+        let parts = self.parts().into_iter().skip(1);
+        let details = self.explain.then(|| self.details()).into_iter().flatten();
+        for (name, says) in parts.chain(details) {
             let _ = match name {
-                "" => writeln!(out, "- {says}."),
+                "" => writeln!(out, "- {says}"),
                 name => writeln!(out, "- {name}: {says}"),
             };
         }
         out.push('\n');
         for line in self.first_rung() {
             let _ = writeln!(out, "- {line}");
+        }
+        for row in self.state_rows() {
+            let _ = writeln!(out, "- {}: {} ({})", row[0], row[1], row[2]);
         }
         out.push_str("\n| resource | in use | reading | |\n|---|---|---|---|\n");
         for r in &self.ladder.host {
@@ -152,16 +168,17 @@ impl Page<'_> {
             );
         }
         if self.shows_causes() {
-            out.push_str("\n| share | 95 % | state | where |\n|--:|---|---|---|\n");
+            out.push_str("\n| share | 95 % | state | at | because of |\n|--:|---|---|---|---|\n");
             for c in self.ladder.causes.iter().take(MOST_CAUSES) {
                 let _ = writeln!(
                     out,
-                    "| {} | {}–{} | {} | `{}` |",
+                    "| {} | {}–{} | {} | `{}` | {} |",
                     percent(c.share),
                     percent(c.interval.low),
                     percent(c.interval.high),
                     what(c),
-                    escaped(&place(c))
+                    escaped(&self.waited_at(c)),
+                    escaped(&self.because(c))
                 );
             }
         }

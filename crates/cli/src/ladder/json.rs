@@ -1,7 +1,9 @@
 //! The ladder for scripts: schema `wallscope.ladder/1`. Keys are added, never changed.
 
-use serde_json::json;
-use wallscope_model::State;
+use serde_json::{Value, json};
+use wallscope_analysis::blame::NotFollowed;
+use wallscope_diagnose::ladder::RootShare;
+use wallscope_model::{BlockReason, State};
 
 use super::Page;
 use crate::rungs::{Climbed, Ended};
@@ -30,6 +32,12 @@ impl Page<'_> {
                 "bound": v.bound,
                 "not_seen": self.unseen(),
                 "next": self.next(),
+                "impact": v.parts.impact,
+                "root": v.parts.root,
+                "evidence": v.parts.evidence,
+                "advice": v.parts.advice,
+                "blind_spot": v.parts.not_seen,
+                "because_of": v.parts.blame.iter().map(root).collect::<Vec<_>>(),
             },
             "bottleneck": {
                 "reading": b.reading().name(),
@@ -82,6 +90,7 @@ impl Page<'_> {
                 "high": c.interval.high,
                 "threads": c.threads,
                 "thread": &*c.thread,
+                "because_of": c.because.iter().map(root).collect::<Vec<_>>(),
             })).collect::<Vec<_>>(),
             "apart": self.ladder.excluded.iter().map(|a| json!({
                 "why": a.exclusion.name(),
@@ -105,4 +114,19 @@ impl Page<'_> {
         });
         wallscope_render::json::text(&value)
     }
+}
+
+/// A root of waits, with its share of them.
+fn root(root: &RootShare) -> Value {
+    json!({
+        "words": root.words(),
+        "thread": root.actor,
+        "threads": root.threads,
+        "own": root.own,
+        "state": root.state.name(),
+        "reason": root.reason.map(BlockReason::name),
+        "function": &*root.function,
+        "not_followed": root.open.map(NotFollowed::name),
+        "share": root.share,
+    })
 }

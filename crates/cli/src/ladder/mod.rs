@@ -204,9 +204,9 @@ fn seconds(ns: u64) -> String {
 fn reading(b: &Bottleneck) -> &'static str {
     match b.reading() {
         Reading::Idle => "no thread did anything",
-        Reading::CpuFirst => "CPU-first: look at what it computes",
-        Reading::Both => "both: what it computes and what it waits for",
-        Reading::WallFirst => "wall-first: look at what it waits for",
+        Reading::CpuFirst => "CPU-first: look at the computing",
+        Reading::Both => "both matter: computing and waiting",
+        Reading::WallFirst => "wall-first: look at the waits",
     }
 }
 
@@ -240,27 +240,83 @@ fn saturation(r: &Resource) -> String {
 }
 
 impl Page<'_> {
-    /// The verdict's sentences after the first.
-    fn qualities(&self) -> Vec<(&'static str, String)> {
+    /// The verdict in at most five lines, each with its name.
+    fn parts(&self) -> Vec<(&'static str, String)> {
+        let v = &self.ladder.verdict;
+        let parts = &v.parts;
+        let mut evidence = parts.evidence.join("; ");
+        let mut out = vec![("Cause", v.cause.clone())];
+        if !parts.impact.is_empty() {
+            out.push(("Impact", parts.impact.clone()));
+        }
+        out.extend(parts.root.clone().map(|root| ("Root", root)));
+        // Where a root is known, the blind spot shares the line of the figures.
+        let apart = parts.not_seen.clone().filter(|_| parts.root.is_none());
+        if let Some(not_seen) = parts.not_seen.as_ref().filter(|_| apart.is_none()) {
+            let joint = if evidence.is_empty() { "" } else { "; " };
+            evidence = format!("{evidence}{joint}not seen: {not_seen}");
+        }
+        if !evidence.is_empty() {
+            out.push(("Evidence", evidence));
+        }
+        out.extend(apart.map(|not_seen| ("Not seen", not_seen)));
+        out.push(("Next", self.advice()));
+        out
+    }
+
+    /// The thing to change, and the command that shows more.
+    fn advice(&self) -> String {
+        match &self.ladder.verdict.parts.advice {
+            Some(advice) => format!("{advice}; see {}", self.next()),
+            None => self.next(),
+        }
+    }
+
+    /// Facts behind the verdict, for `--explain`.
+    fn details(&self) -> Vec<(&'static str, String)> {
         let v = &self.ladder.verdict;
         let mut out: Vec<(&str, String)> = v.more.iter().map(|says| ("", says.clone())).collect();
+        out.push(("rule", v.rule.to_owned()));
+        if let Some(resource) = &v.resource {
+            out.push(("waited for", resource.clone()));
+        }
         if v.bottleneck {
             out.push(("explains", format!("{} of {}", percent(v.share), v.whole)));
-            out.push(("gone, it would save", v.bound.clone()));
+            out.push(("fixing it saves", v.bound.clone()));
         }
         if !v.also.is_empty() {
-            out.push(("also true", v.also.join(", ") + " (--explain says on what)"));
+            out.push(("also true", v.also.join(", ")));
         }
         if !v.confidence.is_empty() {
-            out.push(("how sure", v.confidence.clone()));
+            out.push(("confidence", v.confidence.clone()));
         }
-        if let Some(ended) = &self.ended {
-            out.push(ended.says());
+        if let Some(assumes) = v.assumes {
+            out.push(("assumes", assumes.to_owned()));
         }
         out.push(("not seen", self.unseen()));
-        out.push(("next", self.next()));
         out.retain(|(_, says)| !says.is_empty());
         out
+    }
+
+    /// The place of a cause: its function; with `--explain` also its file, callee and resource.
+    fn waited_at(&self, c: &Cause) -> String {
+        match self.explain {
+            true => place(c),
+            false => c.function.to_string(),
+        }
+    }
+
+    /// Main root of a cause's waits in words; empty: it computes, or none is known.
+    fn because(&self, c: &Cause) -> String {
+        // Without wakers, only the ends of their own are known.
+        let blind = self.recording.hops.is_empty();
+        let main = c
+            .because
+            .first()
+            .filter(|root| !blind || root.open.is_none());
+        main.map_or_else(String::new, |root| {
+            format!("{} ({})", root.words(), percent(root.share))
+        })
     }
 
     /// What this instrument could not see.
@@ -302,35 +358,64 @@ impl Page<'_> {
         }
     }
 
+    /// Heading of the commands for rungs 3 and 4; empty: they were climbed.
+    fn probes_heading(&self) -> &'static str {
+        match (&self.climbed, &self.ended) {
+            (Some(_), None) => "",
+            (_, Some(ended)) if ended.is_gone() => {
+                "Rungs 3 and 4: how often, and how distributed? At the target's next run:"
+            }
+            (None, None) => {
+                "Rungs 3 and 4: how often, and how distributed? --go places probes in the live process, \
+                 within --max-overhead; by hand (each command prints its cost first):"
+            }
+            (_, Some(_)) => "Rungs 3 and 4 by hand (each command prints its cost first):",
+        }
+    }
+
+    /// Active wall time by state: state, share, time.
+    fn state_rows(&self) -> Vec<Vec<String>> {
+        let b = &self.ladder.bottleneck;
+        let l = &b.ledger;
+        let blocked = l.blocked_ns().saturating_sub(l.idle_ns + b.starved_ns);
+        let rows = [
+            ("on-CPU", l.state_ns(State::OnCpu)),
+            ("waiting for a CPU", l.runnable.woken + l.runnable.preempted),
+            ("throttled", l.runnable.throttled),
+            ("blocked", blocked),
+            ("not seen", l.unknown_ns()),
+        ];
+        let row = |(state, ns): (&str, u64)| vec![state.into(), percent(b.share(ns)), seconds(ns)];
+        // States without time are told where a reader looks for them.
+        let always = ["on-CPU", "waiting for a CPU", "blocked"];
+        let told = rows
+            .into_iter()
+            .filter(|(state, ns)| *ns > 0 || always.contains(state));
+        told.map(row).collect()
+    }
+
     fn first_rung(&self) -> Vec<String> {
         let b = &self.ladder.bottleneck;
         let l = &b.ledger;
-        let share = |ns| percent(b.share(ns));
         let mut out = vec![format!(
-            "{} of active wall time on a CPU; {}",
+            "{} of active wall time is on a CPU; {}",
             percent(b.on_cpu()),
             reading(b)
         )];
         out.push(format!(
-            "{} active threads, {} of wall time in {}: on-CPU {}, waiting for a CPU {}, throttled \
-             {}, blocked {}, unseen {}",
+            "{} active threads, {} of wall time in {}",
             b.active_threads,
             seconds(b.active_ns()),
             seconds(b.window_ns),
-            share(l.state_ns(State::OnCpu)),
-            share(l.runnable.woken + l.runnable.preempted),
-            share(l.runnable.throttled),
-            share(l.blocked_ns().saturating_sub(l.idle_ns + b.starved_ns)),
-            share(l.unknown_ns()),
         ));
         let apart = [
             (b.parked_ns, format!("{} parked threads", b.parked_threads)),
             (
                 b.ticking_ns,
-                format!("{} that only tick", b.ticking_threads),
+                format!("{} threads that only tick", b.ticking_threads),
             ),
             (l.idle_ns, "idle time of the others".to_string()),
-            (b.starved_ns, "their waits for want of work".to_string()),
+            (b.starved_ns, "waits for want of work".to_string()),
         ];
         let apart: Vec<String> = (apart.iter().filter(|(ns, _)| *ns > 0))
             .map(|(ns, what)| format!("{what} ({})", seconds(*ns)))
@@ -340,21 +425,21 @@ impl Page<'_> {
                 IdleArg::Hide => " (--idle show)",
                 IdleArg::Show | IdleArg::Only => "",
             };
-            out.push(format!("set apart: {}{shown}", apart.join(", ")));
+            out.push(format!("left out: {}{shown}", apart.join(", ")));
         }
         let r = &self.ladder.requests;
         if let Some(mean) = r.mean_ns() {
             let ms = mean as f64 / 1e6;
             out.push(match r.unanswered(b.window_ns) {
                 true => format!(
-                    "{} requests, none answered all the time: {ms:.2} ms each so far, on average",
+                    "{} requests, none answered: {ms:.2} ms each so far, on average",
                     r.asked
                 ),
                 false => format!("{} requests answered, {ms:.2} ms each on average", r.asked),
             });
         } else if let Some(most) = r.at_most_ns() {
             out.push(format!(
-                "at least {} requests, {:.2} ms each at most: shorter than looks are apart",
+                "at least {} requests, {:.2} ms each at most: shorter than the poll interval",
                 r.asked,
                 most as f64 / 1e6
             ));
@@ -371,7 +456,7 @@ impl Page<'_> {
             });
         }
         out.push(format!(
-            "left the CPU {} times by its own will, {} times put off it",
+            "{} voluntary switches, {} preemptions",
             l.voluntary_switches, l.involuntary_switches
         ));
         out

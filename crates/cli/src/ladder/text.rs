@@ -3,131 +3,208 @@
 use std::fmt::Write as _;
 
 use wallscope_model::printable::printable;
+use wallscope_render::text::table::{Column, number_column, table, text_column};
 use wallscope_render::text::wrap;
 
-use super::{MOST_CAUSES, Page, apart, percent, place, resolution, saturation, what};
+use super::{MOST_CAUSES, Page, apart, percent, resolution, saturation, what};
 use crate::output;
+
+/// Cells of the names of a verdict's parts, and of the space behind them.
+const PART_CELLS: usize = 10;
+/// Most cells of a function's name in the second rung.
+const FUNCTION_CELLS: usize = 34;
+/// Most cells of a state in the second rung.
+const STATE_CELLS: usize = 22;
+
+/// Text in the making.
+struct Paper {
+    width: Option<usize>,
+    out: String,
+}
+
+impl Paper {
+    fn say(&mut self, indent: usize, text: &str) {
+        for line in wrap(&printable(text), self.width, indent) {
+            let _ = writeln!(self.out, "{line}");
+        }
+    }
+
+    /// A part of the verdict: its name, and its text beside it.
+    fn part(&mut self, name: &str, text: &str) {
+        self.say(PART_CELLS, &format!("{name:PART_CELLS$}{text}"));
+    }
+
+    fn heading(&mut self, text: &str) {
+        self.out.push('\n');
+        self.say(0, text);
+    }
+
+    fn table(&mut self, columns: &[Column], rows: &[Vec<String>]) {
+        let rows: Vec<Vec<String>> = (rows.iter())
+            .map(|row| {
+                row.iter()
+                    .map(|cell| printable(cell).into_owned())
+                    .collect()
+            })
+            .collect();
+        for line in table(columns, &rows, self.width) {
+            let _ = writeln!(self.out, "{line}");
+        }
+    }
+}
 
 impl Page<'_> {
     /// One page of text, as wide as the terminal.
     pub(super) fn text(&self) -> String {
-        let width = output::width();
-        let mut out = String::new();
-        let mut say = |indent: usize, text: &str| {
-            let text = format!("{}{}", " ".repeat(indent), printable(text));
-            for line in wrap(&text, width, indent) {
-                let _ = writeln!(out, "{line}");
-            }
+        let mut paper = Paper {
+            width: output::width(),
+            out: String::new(),
         };
-        say(0, &format!("{}.", self.ladder.verdict.cause));
-        for (name, says) in self.qualities() {
-            match name {
-                "" => say(2, &format!("{says}.")),
-                name => say(2, &format!("{name}: {says}")),
-            }
+        for (name, says) in self.parts() {
+            paper.part(name, &says);
         }
-        say(0, "");
-        say(0, "Rung 1: is the CPU the bottleneck?");
+        self.first_rung_text(&mut paper);
+        self.second_rung_text(&mut paper);
+        if let Some(climbed) = &self.climbed {
+            paper.out.push_str(&climbed.text());
+        }
+        self.probes_text(&mut paper);
+        if self.explain {
+            self.explanation_text(&mut paper);
+        }
+        paper.out
+    }
+
+    fn first_rung_text(&self, paper: &mut Paper) {
+        paper.heading("Rung 1: is the CPU the bottleneck?");
         for line in self.first_rung() {
-            say(2, &line);
+            paper.say(2, &format!("  {line}"));
         }
-        for r in &self.ladder.host {
-            say(
-                2,
-                &format!(
-                    "{:14} {:>6}  {:9}  {}",
-                    r.name,
-                    r.utilisation.map_or_else(|| "–".into(), percent),
-                    r.level.name(),
-                    saturation(r)
-                ),
-            );
+        let states = [
+            text_column("state"),
+            number_column("share"),
+            number_column("time"),
+        ];
+        paper.table(&states, &self.state_rows());
+        let host: Vec<Vec<String>> = (self.ladder.host.iter())
+            .map(|r| {
+                let used = r.utilisation.map_or_else(|| "–".into(), percent);
+                let level = r.level.name().to_owned();
+                vec![r.name.clone(), used, level, saturation(r)]
+            })
+            .collect();
+        if !host.is_empty() {
+            paper.out.push('\n');
+            let columns = [
+                text_column("resource"),
+                number_column("in use"),
+                text_column("reading"),
+                text_column("detail"),
+            ];
+            paper.table(&columns, &host);
         }
-        say(0, "");
-        say(
-            0,
-            &format!(
-                "Rung 2: where? Shares of active wall time; below {} is noise here",
-                resolution(self.ladder.resolves)
-            ),
-        );
+    }
+
+    fn second_rung_text(&self, paper: &mut Paper) {
+        paper.heading(&format!(
+            "Rung 2: where? Shares of active wall time; below {} is noise here",
+            resolution(self.ladder.resolves)
+        ));
         let causes = match self.shows_causes() {
             true => self.ladder.causes.as_slice(),
             false => &[],
         };
-        for c in causes.iter().take(MOST_CAUSES) {
-            say(
-                2,
-                &format!(
-                    "{:>6}  {:>6}–{:<6}  {:22} {}",
+        let rows: Vec<Vec<String>> = (causes.iter().take(MOST_CAUSES))
+            .map(|c| {
+                let interval = format!("{}–{}", percent(c.interval.low), percent(c.interval.high));
+                let because = self.because(c);
+                vec![
                     percent(c.share),
-                    percent(c.interval.low),
-                    percent(c.interval.high),
+                    interval,
                     what(c),
-                    place(c)
-                ),
-            );
+                    self.waited_at(c),
+                    because,
+                ]
+            })
+            .collect();
+        let cut = |column: Column, most| match self.explain {
+            true => column,
+            false => Column { most, ..column },
+        };
+        let columns = [
+            number_column("share"),
+            number_column("95 %"),
+            cut(text_column("state"), STATE_CELLS),
+            cut(text_column("at"), FUNCTION_CELLS),
+            text_column("because of"),
+        ];
+        if !rows.is_empty() {
+            paper.table(&columns, &rows);
         }
         let rest = causes.len().saturating_sub(MOST_CAUSES);
         if rest > 0 {
-            say(2, &format!("{rest} more (--json has all)"));
+            paper.say(2, &format!("  {rest} more (--json has all)"));
         }
+        self.excluded_text(paper);
+    }
+
+    fn excluded_text(&self, paper: &mut Paper) {
         let (heading, rows) = self.apart();
         if !heading.is_empty() {
-            say(0, "");
-            say(0, &heading);
+            paper.heading(&heading);
         }
-        for row in rows.iter().take(MOST_CAUSES) {
-            let [time, why, what, place] = apart::cells(row);
-            say(2, &format!("{time:>10}  {why:10}  {what:22} {place}"));
+        let shown: Vec<Vec<String>> = (rows.iter().take(MOST_CAUSES))
+            .map(|row| apart::cells(row).to_vec())
+            .collect();
+        let columns = [
+            number_column("time"),
+            text_column("why"),
+            text_column("state"),
+            text_column("at"),
+        ];
+        if !shown.is_empty() {
+            paper.table(&columns, &shown);
         }
         let rest = rows.len().saturating_sub(MOST_CAUSES);
         if rest > 0 {
-            say(2, &format!("{rest} more (--json has all)"));
+            paper.say(2, &format!("  {rest} more (--json has all)"));
         }
-        if let Some(climbed) = &self.climbed {
-            out.push_str(&climbed.text());
-        }
+    }
+
+    fn probes_text(&self, paper: &mut Paper) {
         let probes = self.probes();
-        let how = match (&self.climbed, &self.ended) {
-            (Some(_), None) => "",
-            (_, Some(ended)) if ended.is_gone() => {
-                "Rungs 3 and 4 beside the target's next run (each command prints what a call will cost \
-                 first)"
-            }
-            (None, None) => {
-                "Rungs 3 and 4: how often, and how distributed? They need probes in the live \
-                 process: --go places them, never above --max-overhead; by hand (each prints what a \
-                 call will cost first)"
-            }
-            (_, Some(_)) => {
-                "Rungs 3 and 4 by hand (each command prints what a call will cost first)"
-            }
-        };
-        if !how.is_empty() && !probes.is_empty() {
-            let _ = writeln!(out);
-            for line in wrap(how, width, 0) {
-                let _ = writeln!(out, "{line}");
-            }
-            for command in probes {
-                // For copying: never wrapped.
-                let _ = writeln!(out, "  {}", printable(&command));
+        let how = self.probes_heading();
+        if let Some(ended) = &self.ended {
+            let (why, says) = ended.says();
+            paper.heading(&format!("{why}: {says}"));
+        }
+        if how.is_empty() || probes.is_empty() {
+            return;
+        }
+        paper.heading(how);
+        for command in probes {
+            // For copying: never wrapped.
+            let _ = writeln!(paper.out, "  {}", printable(&command));
+        }
+    }
+
+    fn explanation_text(&self, paper: &mut Paper) {
+        paper.heading("The verdict in detail");
+        for (name, says) in self.details() {
+            match name {
+                "" => paper.say(4, &format!("  {says}")),
+                name => paper.say(4, &format!("  {name}: {says}")),
             }
         }
-        if self.explain {
-            out.push_str("\nRules, in the order they were tried\n");
-            for f in &self.ladder.tried {
-                let mark = match (f.spoke, f.applied) {
-                    (true, _) => "→",
-                    (_, true) => "+",
-                    _ => " ",
-                };
-                let rule = format!("{mark} {}: {}. Speaks when {}", f.rule, f.looked_at, f.when);
-                for line in wrap(&printable(&rule), width, 4) {
-                    let _ = writeln!(out, "{line}");
-                }
-            }
+        paper.heading("Rules, in the order they were tried");
+        for f in &self.ladder.tried {
+            let mark = match (f.spoke, f.applied) {
+                (true, _) => "→",
+                (_, true) => "+",
+                _ => " ",
+            };
+            let rule = format!("{mark} {}: {}. Speaks when {}", f.rule, f.looked_at, f.when);
+            paper.say(4, &rule);
         }
-        out
     }
 }

@@ -2,7 +2,6 @@
 //!
 //! ```text
 //! mod.rs      the verb; a session that is looked at, and the threads around it
-//! names.rs    names of functions, remembered from look to look
 //! rows.rs     a look -> lines by thread, by function, stacks
 //! app.rs      what is shown of them, and what keys change
 //! screen.rs   drawing
@@ -12,7 +11,6 @@
 //! shown. Naming and drawing have threads of their own, so that neither keeps events waiting.
 
 mod app;
-mod names;
 mod rows;
 mod screen;
 
@@ -31,13 +29,13 @@ use wallscope_capture::session::{
 };
 use wallscope_capture::target::{CommandEnd, Target};
 use wallscope_diagnose::idle;
+use wallscope_symbolize::Names;
 
 use crate::failure::Failure;
 use crate::output;
 use crate::report::IdleArg;
 use crate::target_args::{Backend, TargetArgs, parse_duration};
 use app::{App, By, Frame, Header, Sort};
-use names::Names;
 
 /// Live view: where the wall time of each thread or function goes, in the terminal
 #[derive(clap::Args)]

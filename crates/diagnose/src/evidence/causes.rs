@@ -10,6 +10,7 @@ use wallscope_model::{BlockReason, Recording, Sample, StackId, State};
 
 use super::active::Active;
 use super::bottleneck::Bottleneck;
+use super::roots::RootShare;
 use crate::frames::{CodeSite, code_site};
 use crate::labels::resource;
 
@@ -41,6 +42,8 @@ pub struct Cause {
     pub thread: Arc<str>,
     /// Indices of the samples that it sums up.
     pub samples: Vec<u32>,
+    /// For blocked time: the roots of its waits, largest share first.
+    pub because: Vec<RootShare>,
 }
 
 impl Cause {
@@ -202,6 +205,7 @@ fn cause(
         threads: sum.threads.len(),
         interval: interval(&sum, whole, share),
         samples: sum.of,
+        because: Vec::new(),
         state: key.state,
         reason: key.reason,
         function: key.function,

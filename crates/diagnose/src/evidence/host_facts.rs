@@ -98,7 +98,7 @@ pub(crate) fn others(recording: &Recording, room: &Room) -> Option<String> {
             )
         })
         .collect();
-    (!named.is_empty()).then(|| format!("Of those, most is used by {}", words::list(&named)))
+    (!named.is_empty()).then(|| format!("the CPUs are mostly used by {}", words::list(&named)))
 }
 
 /// The target's scheduling policy in words, where it lets other processes go first.
@@ -112,7 +112,7 @@ pub(crate) fn stands_back(recording: &Recording) -> Option<String> {
             _ => return None,
         };
         Some(format!(
-            "It lets others go first: {} (pid {}) {how}",
+            "{} (pid {}) {how}, so others go first",
             n.name, n.pid
         ))
     })

@@ -11,6 +11,7 @@ mod excluded_time;
 mod host;
 pub(crate) mod host_facts;
 mod requests;
+mod roots;
 mod starvation;
 pub(crate) mod tasks;
 mod threads;
@@ -21,6 +22,7 @@ mod work;
 
 use std::collections::{HashMap, HashSet};
 
+use wallscope_analysis::blame::Blame;
 use wallscope_model::histogram::Histogram;
 use wallscope_model::scale::{Scaled, scale};
 use wallscope_model::stats::smallest_share;
@@ -32,6 +34,7 @@ pub(crate) use causes::{largest, main_resource};
 pub use excluded_time::{ExcludedTime, Exclusion};
 pub use host::{Level, Resource};
 pub use requests::{Requests, Upstream};
+pub use roots::RootShare;
 pub(crate) use totals::{Totals, ledger};
 pub(crate) use wakers::{Wakers, in_function};
 pub(crate) use work::{Work, WorkKind};
@@ -42,6 +45,7 @@ use crate::lock_wait::own_lock;
 use crate::thresholds::{ANSWER_PART, BRIEF_CPUS, MIN_REQUESTS};
 use crate::wait_direction::{awaits_result, is_local_conversation, may_be_consumer};
 use active::Active;
+use roots::Roots;
 use threads::Threads;
 use waits::{Waits, awaits_one_peer};
 
@@ -65,6 +69,7 @@ pub(crate) struct Evidence<'a> {
     pub work: Work,
     /// Smallest share of active time that this recording can tell from noise.
     pub resolves: f64,
+    blame: Blame,
     waits: Waits,
 }
 
@@ -113,7 +118,15 @@ impl<'a> Evidence<'a> {
             waits: &waits,
             threads: &threads,
         };
-        let causes = causes::causes(active, &bottleneck);
+        let blame = Blame::new(recording, &scaled);
+        let mut causes = causes::causes(active, &bottleneck);
+        let roots = Roots {
+            recording,
+            blame: &blame,
+        };
+        for cause in causes.iter_mut().filter(|c| c.state == State::Blocked) {
+            cause.because = roots.of(&cause.samples);
+        }
         let excluded = excluded_time::excluded_time(active);
         let work = Work::new(active);
         let samples: u64 = recording.samples.iter().map(|s| s.count).sum();
@@ -127,6 +140,7 @@ impl<'a> Evidence<'a> {
             excluded,
             requests,
             work,
+            blame,
             waits,
         }
     }
@@ -167,7 +181,7 @@ impl<'a> Evidence<'a> {
     }
 
     /// Blocked samples for `reason` that were not idle.
-    fn blocked_samples(&self, reason: BlockReason) -> impl Iterator<Item = u32> {
+    pub fn blocked_samples(&self, reason: BlockReason) -> impl Iterator<Item = u32> {
         let causes = self.causes.iter().filter(move |c| c.is_wait_for(reason));
         causes.flat_map(|c| c.samples.iter().copied())
     }
@@ -382,6 +396,25 @@ impl<'a> Evidence<'a> {
             })
             .map(|(_, i)| self.sample_ns(i))
             .sum()
+    }
+
+    /// Roots of the waits of `samples`, largest share first.
+    pub fn roots(&self, samples: &[u32]) -> Vec<RootShare> {
+        self.all_roots().of(samples)
+    }
+
+    /// Whether most time of `samples` is waited for locks that threads hold.
+    pub fn mostly_for_locks(&self, samples: &[u32]) -> bool {
+        let roots = self.all_roots();
+        let of_locks = samples.iter().copied().filter(|i| roots.is_for_lock(*i));
+        self.time(&of_locks.collect::<Vec<u32>>()) * 2 > self.time(samples)
+    }
+
+    fn all_roots(&self) -> Roots<'_> {
+        Roots {
+            recording: self.recording,
+            blame: &self.blame,
+        }
     }
 
     /// Wakers of samples.

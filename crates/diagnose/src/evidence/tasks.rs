@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use wallscope_analysis::view::is_idle_task;
 use wallscope_model::{Recording, StackId, State, TaskGroup, TaskTime};
 
 use crate::frames::{CodeSite, Side, code_site, passes};
@@ -55,15 +56,13 @@ impl HeldBack {
     /// The target of the wait in words.
     pub fn words(self) -> &'static str {
         match self {
-            HeldBack::Lock => "locks",
+            HeldBack::Lock => "a lock",
             HeldBack::Receiver => {
-                "others to take what they send over channels (the receiver is slower, or holds it as a limit on \
-                 how many may run)"
+                "a receiver of their channel (it is slower, or the channel limits how many may run)"
             }
-            HeldBack::Pool => "a connection from a pool (for a free one, or a new one to be made)",
+            HeldBack::Pool => "a connection from a pool",
             HeldBack::Sender => {
-                "what others are to give them over channels while callers wait for an answer (a result, or a free \
-                 place in a pool)"
+                "a sender on their channel while callers wait for an answer (a result, or a free place in a pool)"
             }
         }
     }
@@ -202,9 +201,6 @@ pub(crate) fn asleep(recording: &Recording) -> Vec<(Arc<str>, u64)> {
     sums
 }
 
-/// Reasons of tasks that have nothing to do.
-const IDLE_REASONS: [&str; 2] = ["parked", "runtime"];
-
 /// The main wait of the tasks of one kind.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TaskWaits {
@@ -226,16 +222,16 @@ type Places = (u64, BTreeMap<Arc<str>, u64>);
 impl TaskWaits {
     /// The main wait of the kind of task with most time.
     pub fn new(recording: &Recording) -> Option<TaskWaits> {
-        let busy = |time: &&TaskTime| !IDLE_REASONS.contains(&&*time.reason);
+        let busy = |group: &TaskGroup, time: &TaskTime| !is_idle_task(&group.name, &time.reason);
         let mut kinds: BTreeMap<&Arc<str>, u64> = BTreeMap::new();
         for group in &recording.tasks {
-            let own = group.times.iter().filter(busy).map(|t| t.ns);
-            *kinds.entry(&group.kind).or_default() += own.sum::<u64>();
+            let own = group.times.iter().filter(|time| busy(group, time));
+            *kinds.entry(&group.kind).or_default() += own.map(|t| t.ns).sum::<u64>();
         }
         let (kind, all) = kinds.into_iter().max_by_key(|(_, ns)| *ns)?;
         let mut reasons: BTreeMap<&Arc<str>, Places> = BTreeMap::new();
         let groups = recording.tasks.iter().filter(|g| g.kind == *kind);
-        let times = groups.flat_map(|g| &g.times).filter(busy);
+        let times = groups.flat_map(|g| g.times.iter().filter(move |time| busy(g, time)));
         for time in times.filter(|t| t.state == State::Blocked) {
             let (ns, places) = reasons.entry(&time.reason).or_default();
             *ns += time.ns;

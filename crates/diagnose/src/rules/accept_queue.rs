@@ -23,8 +23,8 @@ pub(super) fn add(e: &Evidence<'_>, verdict: Verdict) -> Verdict {
         n => n.to_string(),
     };
     let told = format!(
-        "Its accept queue at {} was full ({} waiting, room for {}) in {:.0} % of the polls: callers \
-         wait before it takes them, and {refused} were turned away",
+        "Its accept queue at {} was full ({} waiting, room for {}) in {:.0} % of the polls: callers wait \
+         before it accepts them, and {refused} were refused",
         queue.address,
         queue.longest,
         queue.room,
@@ -52,5 +52,5 @@ pub(super) fn add(e: &Evidence<'_>, verdict: Verdict) -> Verdict {
     let mut full = Verdict::new(format!("{told}{doing}")).of(e, spent);
     full.rule = NAME;
     full.more.push(format!("Beside that: {}", verdict.cause));
-    full
+    full.advised(Some("accept faster, or enlarge the backlog".into()))
 }

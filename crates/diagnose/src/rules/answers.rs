@@ -3,7 +3,7 @@
 use wallscope_model::{BlockReason, State};
 
 use super::details::{beside, length_words, saturated, unsent_requests, waker_words};
-use super::verdict::{Found, Spent, Verdict, found, most_in};
+use super::verdict::{Found, Spent, Verdict, WAIT, found, place, subject};
 use super::wait_target::{TO_CONNECT, TO_READ, TO_RECEIVE, TO_TAKE, resolves, wait_target};
 use crate::evidence::{Cause, ENDED_BY_OTHERS, Evidence, Upstream, Wakers, largest};
 use crate::frames::Side;
@@ -67,11 +67,11 @@ pub(super) fn fed(e: &Evidence<'_>) -> Found {
             let upstream = e.requests.upstream.as_ref().map(|p| p.name.clone());
             let source = upstream.or_else(|| by.resource.as_deref().map(str::to_owned));
             let mut verdict = Verdict::new(format!(
-                "No bottleneck found in this process: it waits for work that it asks {} for {} of active \
-                 time{}; if that is too slow, the cause is the process that brings the work there",
+                "No bottleneck found in this process: it waits for work from {} {} of active time{}; the \
+                 producer of that work sets the pace",
                 source.as_deref().unwrap_or("others"),
                 words::share(share),
-                most_in(Some(by))
+                place(Some(by), ns)
             ))
             .because(reason.name())
             .of(e, Spent::blocked(ns, Some(by)))
@@ -91,8 +91,8 @@ fn may_be_work(e: &Evidence<'_>) -> Option<String> {
         .is_some_and(|ns| ns >= AT_ONCE_NS);
     let quiet = e.bottleneck.busy_cpus() < QUIET_CPUS;
     (late && quiet && e.requests.asked == 0).then(|| {
-        "Nobody was seen to ask this process for anything meanwhile: if what it asks for is work (a \
-         blocking pop of a queue, a long poll), it has none to do, and nothing is wrong"
+        "if it asks for work (a blocking pop of a queue, a long poll), it has none to do, and nothing is wrong: \
+         no caller asked it for anything"
             .into()
     })
 }
@@ -107,8 +107,8 @@ fn queue_here(e: &Evidence<'_>, peer: &Upstream) -> Option<String> {
     let one_for_one = (ONE_FOR_ONE.0..ONE_FOR_ONE.1).contains(&each);
     (one_for_one && longer >= QUEUE_FACTOR).then(|| {
         format!(
-            "Its own callers wait {} on average, {longer:.1} times as long: the rest of that they stand in a queue in \
-             this process (too few connections, or threads, for so many of them), or its answers come late",
+            "its own callers wait {}, {longer:.1} times as long: they queue in this process (too few connections \
+             or threads)",
             words::time(mean)
         )
     })
@@ -140,6 +140,9 @@ fn longest_other_wait(e: &Evidence<'_>) -> u64 {
     };
     others.map(time).max().unwrap_or(0)
 }
+
+/// End of the name of a peer on a socket with neither a name nor an address.
+const NAMELESS: &str = " at unix socket without a name";
 
 /// Waits for answers, with the facts known of the peer.
 struct AnswerWaits<'e, 'r> {
@@ -174,52 +177,64 @@ impl<'e, 'r> AnswerWaits<'e, 'r> {
         let e = self.e;
         let measured = self.peer_is_measured();
         let mut verdict = Verdict::new(format!(
-            "It waits for {} {} of active time{}{}",
+            "{}{} for {}{}",
+            subject(self.by, WAIT),
+            place(self.by, self.ns),
             self.target(),
-            words::share(e.share(self.ns)),
-            most_in(self.by),
             match measured {
                 true => "",
                 false => ": the cause is outside this process",
             }
         ))
         .because(self.reason.name())
-        .of(e, Spent::blocked(self.ns, self.by));
+        .of(e, Spent::blocked(self.ns, self.by))
+        .of_waits(e.blocked_samples(self.reason).collect());
         verdict.outside = !measured;
         let of_peer = !self.resolves && !self.connects;
         if let Some(peer) = self.peer.filter(|_| of_peer) {
             verdict.resource = Some(peer.name.clone());
             verdict.look_at = Some(peer.pid).filter(|pid| *pid > 0 && !peer.measured);
-            verdict.more.extend(self.answers_of(peer));
+            let known = self.mean_of(peer);
+            verdict = verdict.measured(known.map(|mean| {
+                let mean = words::time(mean);
+                format!("{} requests to it took {mean} on average", peer.requests)
+            }));
+            let queue = known.and_then(|_| queue_here(e, peer));
+            verdict = verdict.rooted(queue);
+        }
+        if !measured {
+            verdict.parts.root = verdict.parts.root.or_else(|| Some(self.outside()));
         }
         verdict
-            .with(self.timed_out())
+            .rooted(self.timed_out())
             .with(measured.then(|| waker_words(&self.wakers)).flatten())
+            .advised(self.peer.and_then(|p| unsent_requests(e, &p.name)))
             .with(of_peer.then(|| may_be_work(e)).flatten())
-            .with(self.peer.and_then(|p| unsent_requests(e, &p.name)))
-            .with(self.by.and_then(|c| length_words(e, c, self.reason)))
-            .with(saturated(e, BlockReason::Network))
+            .measured(self.by.and_then(|c| length_words(e, c, self.reason)))
+            .measured(saturated(e, BlockReason::Network))
             .with(beside(e))
     }
 
     /// The thing that is awaited, in words.
     fn target(&self) -> String {
         let at = self.by.and_then(|c| c.resource.as_deref());
+        let at = at.and_then(words::resource);
         match (self.peer, at) {
             (_, at) if self.resolves => {
                 let at = at.map_or_else(String::new, |at| format!("; {at}"));
-                format!("names to be resolved (DNS{at})")
+                format!("name resolution (DNS{at})")
             }
             (_, at) if self.connects => {
                 let at = at.map_or_else(String::new, |at| format!(" ({at})"));
-                format!("{TO_CONNECT}{at}, which the listener does not take or nobody answers")
+                format!("{TO_CONNECT}{at}, which no listener accepts")
             }
             (Some(peer), _) => {
                 let pid = match peer.pid {
                     0 => String::new(),
                     pid => format!(" (pid {pid})"),
                 };
-                format!("the answers of {}{pid}", peer.name)
+                let name = peer.name.trim_end_matches(NAMELESS);
+                format!("the answers of {name}{pid}")
             }
             (None, Some(at)) => format!("answers over the network ({at})"),
             (None, None) => "answers over the network".to_string(),
@@ -235,20 +250,22 @@ impl<'e, 'r> AnswerWaits<'e, 'r> {
         }
     }
 
-    /// Number and mean time of the answers of a peer. Polled connections miss short-lived ones: the
-    /// others say nothing then.
-    fn answers_of(&self, peer: &Upstream) -> Vec<String> {
+    /// Mean time of the answers of a peer, ns. Polled connections miss short-lived ones: the others say
+    /// nothing then.
+    fn mean_of(&self, peer: &Upstream) -> Option<u64> {
         let known = peer.awaited_ns >= self.ns / 2 && peer.requests * 2 >= peer.connections;
-        let Some(mean) = peer.mean_ns().filter(|_| known) else {
-            return Vec::new();
-        };
-        let answers = format!(
-            "{} requests to it took {} on average",
-            peer.requests,
-            words::time(mean)
-        );
-        let queue = queue_here(self.e, peer);
-        [Some(answers), queue].into_iter().flatten().collect()
+        peer.mean_ns().filter(|_| known)
+    }
+
+    /// The peer that is not measured, in words.
+    fn outside(&self) -> String {
+        match self.peer.filter(|_| !self.resolves && !self.connects) {
+            Some(peer) if peer.pid > 0 => {
+                format!("{} (pid {}) is not in this recording", peer.name, peer.pid)
+            }
+            Some(peer) => format!("{} is not in this recording", peer.name),
+            None => "the other end is not in this recording".into(),
+        }
     }
 
     fn timed_out(&self) -> Option<String> {
@@ -256,7 +273,7 @@ impl<'e, 'r> AnswerWaits<'e, 'r> {
         let network = self.reason == BlockReason::Network || self.resolves;
         (network && timed_out >= WAKER_SHARE).then(|| {
             format!(
-                "{} of these waits ended by a time limit of their own: nothing had come",
+                "{} of these waits ended by their own time limit: no answer came",
                 words::share(timed_out)
             )
         })

@@ -83,14 +83,13 @@ pub(super) fn main_system_call(e: &Evidence<'_>, computed: u64) -> Option<String
     let share = ns as f64 / computed.max(1) as f64;
     let polls = match polls_all_the_time(e, call) {
         true => {
-            ", which hardly ever waits: it asks for events again and again (a time limit of zero?) where it \
-             could wait for them"
+            ", which hardly ever waits: it polls for events again and again (a time limit of zero?)"
         }
         false => "",
     };
     (share >= HOT_OF_COMPUTING).then(|| {
         format!(
-            "{} of it is in the system call {call}{polls}",
+            "{} of the computing is in the system call {call}{polls}",
             words::share(share)
         )
     })

@@ -32,14 +32,15 @@ fn blocked(e: &Evidence<'_>) -> f64 {
 fn unseen(e: &Evidence<'_>) -> Option<String> {
     let unseen = e.mostly_unseen()?;
     Some(format!(
-        "the threads too short to be seen, which computed for {}",
+        "the threads too short-lived to be seen, which computed for {}",
         words::time(unseen)
     ))
 }
 
 /// No thread existed.
 pub(super) fn empty(_: &Evidence<'_>, _: &Verdict) -> String {
-    "No thread existed here: the target had none while this was recorded, or what was selected of it has none".into()
+    "No thread existed here: the target had none during the recording, or the selection has none"
+        .into()
 }
 
 /// The verdict says it all.
@@ -53,57 +54,53 @@ pub(super) fn quota(e: &Evidence<'_>, verdict: &Verdict) -> String {
         Some(quota) => format!("its CPU quota ({})", words::cpus(quota)),
         None => "its CPU quota".to_string(),
     };
-    let share = words::share(verdict.share);
-    match e.bottleneck.ledger.runnable.throttled {
-        0 => format!(
-            "{}{quota} cost up to {share}; raising it, or less CPU work, would give that back",
-            whole(e)
-        ),
-        _ => format!(
-            "{}{share} was lost to {quota}; raising it, or less CPU work, would give that back",
-            whole(e)
-        ),
-    }
+    let most = match e.bottleneck.ledger.runnable.throttled {
+        0 => "up to ",
+        _ => "",
+    };
+    format!(
+        "{}{quota} cost {most}{}; a higher quota, or less CPU work, gives that back",
+        whole(e),
+        words::share(verdict.share)
+    )
 }
 
 /// Threads wait for a CPU.
 pub(super) fn shortage(e: &Evidence<'_>, verdict: &Verdict) -> String {
     format!(
-        "{}there are too few CPUs for its threads; more of them, or less work beside it, would save up to {}",
+        "{}; {}more CPUs for it save at most {}",
+        words::clause(&verdict.cause),
         whole(e),
         words::share(verdict.share)
     )
 }
 
 /// Threads compute, or the kernel works for them.
-pub(super) fn computing(e: &Evidence<'_>, _: &Verdict) -> String {
-    match blocked(e) {
-        b if b < NEARLY_ALL => format!("{}a CPU profile shows nearly all of it", whole(e)),
+pub(super) fn computing(e: &Evidence<'_>, verdict: &Verdict) -> String {
+    let saves = match blocked(e) {
+        b if b < NEARLY_ALL => "a CPU profile shows nearly all of it".to_string(),
         b => format!(
-            "{}faster code helps with the {} spent computing, and cannot reduce the {} spent waiting",
-            whole(e),
+            "faster code saves at most the {} spent computing, and none of the {} spent waiting",
             words::share(e.bottleneck.on_cpu()),
             words::share(b)
         ),
-    }
+    };
+    format!("{}; {}{saves}", verdict.cause, whole(e))
 }
 
 /// Threads wait.
 pub(super) fn waiting(e: &Evidence<'_>, verdict: &Verdict) -> String {
-    let b = &e.bottleneck;
-    let computed = e.share(b.on_cpu_ns() + e.totals.unattributed_ns);
     let unless = match (unseen(e), beside_computing(e)) {
         (Some(unseen), _) => format!(", unless the waiting is for {unseen}"),
         (None, true) => ", unless the waiting is for the threads that compute".into(),
         (None, false) => String::new(),
     };
     format!(
-        "{}faster code cannot reduce the {} spent waiting{}{unless}, and a CPU profile shows only the {} spent \
-         computing",
+        "{}; {}faster code cannot reduce the {} spent waiting{}{unless}",
+        words::clause(&verdict.cause),
         whole(e),
         words::share(blocked(e)),
         work_or_not(verdict),
-        words::share(computed)
     )
 }
 
@@ -129,19 +126,17 @@ pub(super) fn at_rest(e: &Evidence<'_>, verdict: &Verdict) -> String {
         return waiting(e, verdict);
     }
     if let Some(unseen) = unseen(e) {
-        return format!("what it waited for may be {unseen}");
+        return format!("it may have waited for {unseen}");
     }
     let t = &e.totals;
-    let (waited, computed) = (t.share(t.blocked_ns()), t.share(t.on_cpu_ns()));
-    let (waited, computed) = (words::share(waited), words::share(computed));
+    let waited = words::share(t.share(t.blocked_ns()));
     match verdict.state {
-        Some(State::Blocked) => format!(
-            "faster code cannot reduce the {waited} spent waiting, which may well be for work, and a CPU profile shows \
-             only the {computed} spent computing"
-        ),
+        Some(State::Blocked) => {
+            format!("faster code cannot reduce the {waited} spent waiting, which may be for work")
+        }
         _ if t.share(t.blocked_ns()) < MENTIONED_SHARE => AT_REST.into(),
         _ => format!("{AT_REST}; faster code cannot reduce the {waited} spent waiting"),
     }
 }
 
-const AT_REST: &str = "no bottleneck was found, as its threads wait for work or have room left";
+const AT_REST: &str = "no bottleneck was found: its threads wait for work, or have room left";

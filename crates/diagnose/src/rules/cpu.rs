@@ -6,7 +6,7 @@ use wallscope_model::{BlockReason, State};
 
 use super::call_path::main_system_call;
 use super::kernel_work::churn;
-use super::verdict::{Found, Spent, Verdict, found, most_in, spent_by};
+use super::verdict::{Found, Spent, Verdict, found, place};
 use super::wait_target::wait_target;
 use crate::evidence::host_facts::{self, Room};
 use crate::evidence::{Cause, Evidence, Level, WorkKind, largest, tasks};
@@ -34,27 +34,27 @@ pub(super) fn quota(e: &Evidence<'_>) -> Found {
         .map_or_else(String::new, |r| format!(" ({})", r.saturation));
     found(format!("throttled: {}{group}", words::share(share)), (share >= QUOTA_SHARE && (binding || ns >= e.main_wait().1 / QUOTA_OTHER_WAITS)).then(|| {
             let share = words::share(share);
-            let held = match told_apart {
-                true => format!("it held ready threads back for {share} of active time"),
-                false => format!(
-                    "ready threads waited for a CPU {share} of active time (how much of that was for the quota is \
-                     not told apart here)"
-                ),
-            };
             let main = largest(&e.causes, State::OnCpu, None);
+            let quota = e.totals.quota_cpus.map_or_else(String::new, |n| format!(" ({})", words::cpus(n)));
+            let untold = (!told_apart).then(|| {
+                format!("ready threads waited {share}; the quota's part of that is not told apart on this tier")
+            });
             Verdict::new(format!(
-                "The cause is the CPU quota of its cgroup{group}: {held}"
+                "The CPU quota of its cgroup{quota} holds ready threads back"
             ))
             .outside()
             .of(e, Spent::runnable(ns, None))
             .because("throttled")
-            .with(main.map(|c| {
+            .measured(e.host("cpu quota").map(|r| r.saturation.clone()))
+            .measured(untold)
+            .rooted(main.map(|c| {
                 format!(
-                    "What uses the quota up is mostly {} ({} of active time)",
+                    "{} uses most of the quota ({} of active time)",
                     c.function,
                     words::share(c.share)
                 )
             }))
+            .advised(Some("raise the quota, or compute less".into()))
         }))
 }
 
@@ -88,24 +88,25 @@ pub(super) fn shortage(e: &Evidence<'_>) -> Found {
             && ns >= tasks::kept_ns(e.recording) / 2).then(|| {
             let by = largest(&e.causes, State::Runnable, None);
             let (origin, outside) = origin(e, room.as_ref());
-            let verdict = Verdict::new(format!(
-                "Threads that are ready wait for a CPU {} of active time: {origin}{}",
-                words::share(share),
-                most_in(by)
-            ))
+            let verdict = Verdict::new(format!("Ready threads wait for a CPU: {origin}"))
             .of(e, Spent::runnable(ns, by))
             .assuming(
                 "with CPUs enough, these threads would run at once and wait for nothing else instead",
             );
             if !outside {
                 let starts = churn(e).verdict.map(|v| v.cause);
-                return verdict.with(runs(e)).with(starts).with(waits_too(e));
+                return verdict
+                    .rooted(runs(e))
+                    .with(starts)
+                    .with(waits_too(e))
+                    .advised(Some("use fewer busy threads, or allow more CPUs".into()));
             }
             let neighbours = room.and_then(|r| host_facts::others(e.recording, &r));
             verdict
                 .outside()
-                .with(neighbours)
-                .with(host_facts::stands_back(e.recording))
+                .rooted(neighbours)
+                .measured(host_facts::stands_back(e.recording))
+                .advised(Some("move the other work away, or reserve CPUs".into()))
         }))
 }
 
@@ -123,7 +124,7 @@ fn origin(e: &Evidence<'_>, room: Option<&Room>) -> (String, bool) {
             n => format!("the {n} CPUs that it may use"),
         };
         let origin = format!(
-            "others use them ({:.0} % of {cpus}, itself {:.0} %): the cause is outside this process",
+            "others use them ({:.0} % of {cpus}, this process {:.0} %): the cause is outside this process",
             (r.used - r.own) * 100.0,
             r.own * 100.0
         );
@@ -154,7 +155,7 @@ fn runs(e: &Evidence<'_>) -> Option<String> {
     let computed = e.bottleneck.on_cpu_ns();
     (ns as f64 >= HOT_OF_COMPUTING * computed as f64).then(|| {
         format!(
-            "What runs meanwhile is mostly {} ({} of what is computed)",
+            "{} runs meanwhile ({} of the computing)",
             c.function,
             words::share(ns as f64 / computed.max(1) as f64)
         )
@@ -168,9 +169,9 @@ fn waits_too(e: &Evidence<'_>) -> Option<String> {
     (e.share(ns) >= CAUSE_SHARE).then(|| {
         format!(
             "It also waits for {} {} of active time{}",
-            by.map_or(words::reason(reason), |c| wait_target(e, reason, c)),
+            by.map_or(words::target(reason), |c| wait_target(e, reason, c)),
             words::share(e.share(ns)),
-            most_in(by)
+            place(by, ns)
         )
     })
 }
@@ -205,8 +206,7 @@ fn at_the_limit(e: &Evidence<'_>) -> Option<String> {
         limit.level == Level::Saturated && limit.utilisation.is_some_and(|u| u > AT_MEMORY_LIMIT);
     (kernel_part(e) >= KERNEL_AT_LIMIT && met).then(|| {
         format!(
-            "Its cgroup is at its memory limit ({}): what the kernel computes may well be the search for memory to \
-             free",
+            "the cgroup is at its memory limit ({}): the kernel may be searching for memory to free",
             limit.saturation
         )
     })
@@ -252,49 +252,54 @@ fn computing_verdict(e: &Evidence<'_>, ns: u64) -> Verdict {
     let hottest = hottest(e);
     let kernel = match kernel_part(e) {
         part if part >= HOT_OF_COMPUTING => {
-            format!(", {:.0} % of that in the kernel", part * 100.0)
+            format!("; {:.0} % of the computing is in the kernel", part * 100.0)
         }
         _ => String::new(),
     };
-    let main = hottest.map_or_else(String::new, |(c, ns)| {
-        format!(
-            "; most of it in {} {}",
-            c.function,
-            spent_by(e.share(ns), c)
-        )
-    });
+    let profile = profile(e, ns, hottest.map_or(0, |(_, ns)| ns));
+    let main = hottest
+        .filter(|_| profile != UNSEEN)
+        .map_or_else(String::new, |(c, hot)| {
+            let most = if profile == FLAT { "most in " } else { "" };
+            let of = words::share(hot as f64 / ns.max(1) as f64);
+            format!(", {most}{} ({of} of the computing)", c.function)
+        });
     let collected = e.work.ns(WorkKind::Collect) as f64;
     let collects = (collected >= COLLECT_OF_COMPUTING * ns as f64 && collected > 0.0).then(|| {
         format!(
-            "{} of it is the collection of garbage ({}): allocate less, or give it more memory",
+            "{} of the computing is garbage collection ({}): allocate less, or allow more memory",
             words::share(collected / ns.max(1) as f64),
             e.work.name(WorkKind::Collect)
         )
     });
-    Verdict::new(format!(
-        "It computes {} of active time{kernel}, {}{main}",
-        words::share(e.bottleneck.on_cpu()),
-        profile(e, ns, hottest.map_or(0, |(_, ns)| ns))
-    ))
+    Verdict::new(format!("CPU-bound: {profile}{main}{kernel}"))
     .of(e, Spent::on_cpu(ns, hottest.map(|(c, _)| c)))
-    .with(collects)
-    .with(main_system_call(e, ns))
-    .with(at_the_limit(e))
+    .rooted(collects)
+    .rooted(at_the_limit(e))
+    .rooted(main_system_call(e, ns))
+    .advised(hottest.map(|(c, _)| format!("make {} faster, or call it less", c.function)))
     .with(Some(
         "Whether it waits for memory while it computes cannot be told without hardware counters"
             .into(),
     ))
 }
 
+/// Profile without stacks.
+const UNSEEN: &str = "the stacks of running threads are not seen, so the place is not known";
+/// Profile with one function that stands out.
+const HOT: &str = "one hot spot";
+/// Profile without one.
+const FLAT: &str = "no single hot spot (a flat profile)";
+
 /// The profile of `ns` of computing in words, of which the hottest function has `hot_ns`.
 fn profile(e: &Evidence<'_>, ns: u64, hot_ns: u64) -> &'static str {
     let running = e.causes.iter().filter(|c| c.state == State::OnCpu);
     let named: u64 = running.filter(|c| c.has_function()).map(|c| c.ns).sum();
     if named * 2 < ns {
-        "where cannot be told here: running threads' stacks are not seen"
+        UNSEEN
     } else if hot_ns as f64 >= HOT_OF_COMPUTING * ns as f64 && hot_ns > 0 {
-        "with one hot spot"
+        HOT
     } else {
-        "with no single hot spot: its on-CPU profile is flat"
+        FLAT
     }
 }

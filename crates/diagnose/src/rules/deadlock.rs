@@ -7,6 +7,7 @@ use wallscope_model::{BlockReason, ContextId, Recording, Role, told_by};
 
 use crate::labels::{resource, text_label};
 use crate::wake_chain::{WakeChains, thread_of};
+use crate::words;
 
 /// A lock that a thread waits for, and its owner.
 struct OwnedLock {
@@ -39,18 +40,18 @@ pub(super) fn lock_owners(recording: &Recording, stuck: &[ContextId]) -> Option<
     if let Some(cycle) = cycle {
         let shown = cycle.iter().take(MAX_THREADS).map(told);
         let more = cycle.len().saturating_sub(MAX_THREADS);
-        let more = (more > 0).then(|| format!("{more} more likewise"));
+        let more = (more > 0).then(|| format!("and {more} more"));
         let all: Vec<String> = shown.chain(more).collect();
         let all = all.join("; ");
         return Some(LockOwners {
-            told: format!("{all} (so says the locks' own memory at the end)"),
+            told: format!("{all} (from the owners in the locks' memory)"),
             cycle,
         });
     }
     let first = from.iter().find(|c| waits.contains_key(c))?;
     Some(LockOwners {
         cycle: Vec::new(),
-        told: format!("{} (so says the lock's own memory at the end)", told(first)),
+        told: format!("{} (from the owner in the lock's memory)", told(first)),
     })
 }
 
@@ -94,14 +95,17 @@ fn cycle(waits: &HashMap<ContextId, OwnedLock>, first: ContextId) -> Option<Vec<
 fn told(recording: &Recording, waits: &HashMap<ContextId, OwnedLock>, thread: ContextId) -> String {
     let wait = &waits[&thread];
     let lock = match &wait.name {
-        Some(lock) => format!("{lock}, which"),
+        Some(lock) => match words::resource(lock) {
+            Some(lock) => format!("{lock}, which"),
+            None => "a lock that".into(),
+        },
         None => "a lock that".into(),
     };
     let name = thread_name(recording, thread);
     match wait.owner == thread {
-        true => format!("{name} waits for {lock} it has itself"),
+        true => format!("{name} waits for {lock} it holds itself"),
         false => format!(
-            "{name} waits for {lock} {} has",
+            "{name} waits for {lock} {} holds",
             thread_name(recording, wait.owner)
         ),
     }

@@ -14,7 +14,7 @@ use crate::words;
 const MAX_ACTIVITIES: usize = 3;
 
 /// Target of polls of servers that make locks of their own of other calls.
-pub(super) const FOR_OWN_LOCKS: &str = "for locks of its own making, by events";
+pub(super) const FOR_OWN_LOCKS: &str = "for locks of its own making (by events)";
 
 /// The way to ask for the holder of a server's own lock, where most of a cause waits for one.
 pub(super) fn ask_for_holder(e: &Evidence<'_>, c: &Cause) -> Option<String> {
@@ -32,7 +32,7 @@ pub(super) fn waker_words(wakers: &Wakers) -> Option<String> {
     }
     let others = match wakers.threads.len() {
         1 => String::new(),
-        n => format!(", of {n} that do"),
+        n => format!(", of {n} wakers"),
     };
     Some(format!(
         "The waits are ended by {thread}{} ({} of them{others}){}",
@@ -79,7 +79,7 @@ pub(super) fn length_words(e: &Evidence<'_>, c: &Cause, reason: BlockReason) -> 
     if let Some((count, total, longest)) = counted.filter(|(count, ..)| *count > 0) {
         let mean = total / count;
         return Some(format!(
-            "{count} single waits for it, {} on average, the longest {}{}",
+            "{count} waits, mean {}, longest {}{}",
             words::time(mean),
             words::time(longest),
             long_or_short(e, c, mean, longest)
@@ -87,14 +87,14 @@ pub(super) fn length_words(e: &Evidence<'_>, c: &Cause, reason: BlockReason) -> 
     }
     let lengths = e.lengths(c)?;
     Some(format!(
-        "Single waits there take {} (half of them less), the longest {}",
+        "single waits: median {}, longest {}",
         words::time(lengths.quantile(0.5)?),
         words::time(lengths.max_ns)
     ))
 }
 
-const LONG_HOLDS: &str = ": it is long holds, not many short ones";
-const SHORT_HOLDS: &str = ": it is many short holds, not a few long ones";
+const LONG_HOLDS: &str = ": few long holds";
+const SHORT_HOLDS: &str = ": many short holds";
 
 /// Whether most time is in few long waits or in many short ones: they need different cures.
 ///
@@ -135,9 +135,8 @@ pub(super) fn unsent_requests(e: &Evidence<'_>, peer: &str) -> Option<String> {
     let held = host_facts::unacknowledged_peers(e.recording);
     let is_peer = |p: &&str| peer == *p || peer.ends_with(&format!(" {p}"));
     held.iter().any(is_peer).then(|| {
-        "Part of what it asks was not even sent when that was looked at: it is written in small pieces, and a \
-         piece waits until the one before is acknowledged, which the other end delays by up to 40 ms \
-         (Nagle's algorithm; TCP_NODELAY, or one write for all of a request, ends that)"
+        "set TCP_NODELAY, or write each request at once: a part of it waits here for the acknowledgement of \
+         the part before (Nagle's algorithm), which the other end delays by up to 40 ms"
             .into()
     })
 }
@@ -156,7 +155,7 @@ pub(super) fn saturated(e: &Evidence<'_>, reason: BlockReason) -> Option<String>
     (resource.level == Level::Saturated || close).then(|| {
         let words = [resource.saturation.as_str(), resource.errors.as_str()];
         let words: Vec<&str> = words.into_iter().filter(|s| !s.is_empty()).collect();
-        format!("The {} is saturated ({})", resource.name, words.join(", "))
+        format!("the {} is saturated ({})", resource.name, words.join(", "))
     })
 }
 
@@ -166,7 +165,7 @@ pub(super) fn beside(e: &Evidence<'_>) -> Option<String> {
     let by = largest(&e.causes, State::OnCpu, None)?;
     (share >= BESIDE_SHARE).then(|| {
         format!(
-            "Beside that it computes {} of active time, most in {}",
+            "It also computes {} of active time, most in {}",
             words::share(share),
             by.function
         )
@@ -178,8 +177,8 @@ pub(super) fn tries_again(e: &Evidence<'_>) -> Option<String> {
     let (failed, rate) = host_facts::failed_connects(e.recording)?;
     (rate >= FAILED_CONNECTS_RATE).then(|| {
         format!(
-            "{failed} connections of this host could not be made meanwhile (refused, or not answered): if \
-             they are its own, it sleeps between its tries, and the peer that it asks is the cause"
+            "{failed} connections of this host failed meanwhile (refused or not answered): if they are its own, \
+             it sleeps between its tries, and the peer is the cause"
         )
     })
 }
@@ -188,7 +187,7 @@ pub(super) fn tries_again(e: &Evidence<'_>) -> Option<String> {
 pub(super) fn asked_and_answered(e: &Evidence<'_>) -> Option<String> {
     let mean = e.requests.mean_ns()?;
     Some(format!(
-        "It was asked {} times, and answered after {} on average",
+        "{} requests, answered after {} on average",
         e.requests.asked,
         words::time(mean)
     ))

@@ -27,12 +27,9 @@ fn main_function(e: &Evidence<'_>, kind: WorkKind) -> Option<(String, u64)> {
         .map(|(name, ns)| (name.to_string(), ns))
 }
 
-/// `PREFIX f (61 % of active time)`; empty where no function is known.
-fn mostly_in(e: &Evidence<'_>, prefix: &str, by: Option<&(String, u64)>) -> String {
-    by.map_or_else(String::new, |(function, ns)| {
-        let share = words::share(e.share(*ns));
-        format!("{prefix} {function} ({share} of active time)")
-    })
+/// `PREFIX f`; empty where no function is known.
+fn mostly_in(prefix: &str, by: Option<&(String, u64)>) -> String {
+    by.map_or_else(String::new, |(function, _)| format!("{prefix} {function}"))
 }
 
 /// The kernel frees memory for the process.
@@ -45,7 +42,7 @@ pub(super) fn reclaim(e: &Evidence<'_>) -> Found {
             let limit = e.host("memory limit");
             let shortage = match limit.and_then(|r| Some((r, r.utilisation?))) {
                 Some((limit, used)) if used > NEAR_MEMORY_LIMIT => format!(
-                    "its cgroup is at its memory limit ({}, {:.0} % in use)",
+                    "the cgroup is at its memory limit ({}, {:.0} % in use)",
                     limit.saturation,
                     used * 100.0
                 ),
@@ -57,9 +54,8 @@ pub(super) fn reclaim(e: &Evidence<'_>) -> Found {
                 false => State::OnCpu,
             };
             let cause = format!(
-                "The kernel frees memory for it {} of active time: {shortage}{}",
-                words::share(share),
-                mostly_in(e, "; most of it in", by.as_ref())
+                "The kernel has to free memory before it can go on{}: {shortage}",
+                mostly_in(" in", by.as_ref())
             );
             let spent = Spent {
                 state,
@@ -67,7 +63,7 @@ pub(super) fn reclaim(e: &Evidence<'_>) -> Found {
                 by: None,
             };
             let verdict = Verdict::new(cause).because("memory").of(e, spent);
-            in_main(verdict, by)
+            in_main(verdict, by).advised(Some("raise the memory limit, or use less memory".into()))
         }),
     )
 }
@@ -102,18 +98,17 @@ pub(super) fn churn(e: &Evidence<'_>) -> Found {
                 };
                 let by = main_function(e, WorkKind::Start);
                 let through = (by.as_ref()).map_or_else(String::new, |(function, _)| {
-                    format!("; most of that by way of {function}")
+                    format!(", mostly from {function}")
                 });
                 let verdict = Verdict::new(format!(
-                "It starts {births:.0} {what} a second: starting and ending them takes {} of what \
-                 it computes{through}",
+                "It starts {births:.0} {what} a second{through}: starting and ending them takes {} of its \
+                 computing",
                 words::share(of_work),
             ))
             .of(e, Spent::on_cpu(ns, None))
             .because("kernel");
-                in_main(verdict, by).with(Some(
-                    "Keep them and give them work (a pool, one process for many inputs) instead"
-                        .into(),
+                in_main(verdict, by).advised(Some(
+                    "keep and reuse them (a pool, one process for many inputs)".into(),
                 ))
             }),
     )
@@ -134,15 +129,15 @@ pub(super) fn faults(e: &Evidence<'_>) -> Found {
         (share >= FAULT_SHARE && ns >= awaited).then(|| {
             let by = main_function(e, WorkKind::Fault);
             let mut verdict = Verdict::new(format!(
-                "The kernel handles its page faults {} of active time{}: memory is touched for the \
-                 first time again and again (mapped and unmapped, or given back and taken anew)",
-                words::share(share),
-                mostly_in(e, ", most of it in", by.as_ref())
+                "The kernel handles page faults{}: memory is touched for the first time again and again",
+                mostly_in(" in", by.as_ref())
             ))
             .of(e, Spent::on_cpu(ns, None))
             .because("kernel");
             verdict.confidence = "the share is by samples of the kernel's stack".into();
-            in_main(verdict, by)
+            in_main(verdict, by).advised(Some(
+                "reuse memory instead of unmapping or freeing and taking it anew".into(),
+            ))
         }),
     )
 }
@@ -156,16 +151,17 @@ pub(super) fn spinning(e: &Evidence<'_>) -> Found {
         (share >= SPIN_SHARE && ns >= e.bottleneck.on_cpu_ns() / SPIN_PART).then(|| {
             let by = main_function(e, WorkKind::Spin);
             let verdict = Verdict::new(format!(
-                "It spins {} of active time, on a CPU without getting anywhere, in {}{}: the time \
-                 is a wait for the thread that holds what it spins for",
-                words::share(share),
+                "It spins in {}{}: it uses a CPU to wait for another thread",
                 e.work.name(WorkKind::Spin),
-                mostly_in(e, ", most of it from", by.as_ref())
+                mostly_in(", called from", by.as_ref())
             ))
             .of(e, Spent::on_cpu(ns, None));
             in_main(verdict, by)
-                .suspected("these functions are known to wait; what for is not seen")
+                .suspected(
+                    "these functions are known to wait; the thread that they wait for is not seen",
+                )
                 .assuming("the thing that they wait for would have come no later without spinning")
+                .advised(Some("wait at a lock or condition that sleeps".into()))
         }),
     )
 }

@@ -4,7 +4,7 @@ use wallscope_model::{BlockReason, State};
 
 use super::rest::does_nothing;
 use super::stalled::most_stalled;
-use super::verdict::{Found, Spent, Verdict, found};
+use super::verdict::{Found, Spent, Verdict, WAIT, found, resource_of, subject};
 use super::wait_target::wait_target;
 use crate::evidence::{Cause, Evidence};
 use crate::thresholds::{MIN_WINDOW_NS, UNSEEN_SHARE};
@@ -16,7 +16,7 @@ pub(super) fn empty(e: &Evidence<'_>) -> Found {
     found(
         format!("{threads} threads"),
         (threads == 0).then(|| {
-            Verdict::new("No thread of the target existed in the window".into()).healthy()
+            Verdict::new("No thread of the target existed in the recording".into()).healthy()
         }),
     )
 }
@@ -28,7 +28,7 @@ pub(super) fn unseen(e: &Evidence<'_>) -> Found {
         format!("not seen: {}", words::share(share)),
         (share >= UNSEEN_SHARE).then(|| {
             let mut verdict = Verdict::new(format!(
-                "{} of the time could not be seen, so nothing firm can be said of the rest",
+                "{} of the time was not seen, so no cause can be named",
                 words::share(share)
             ));
             verdict.share = share;
@@ -61,18 +61,16 @@ pub(super) fn hung(e: &Evidence<'_>) -> Found {
 
 fn hung_verdict(e: &Evidence<'_>, by: &Cause) -> Verdict {
     let reason = by.reason.and_then(BlockReason::from_name);
-    let target = reason.map_or("others", |r| wait_target(e, r, by));
-    let at = by.resource.as_deref();
+    let target = reason.map_or("other threads", |r| wait_target(e, r, by));
     let place = match by.through == by.function {
         true => by.function.to_string(),
         false => format!("{} (through {})", by.function, by.through),
     };
     let mut verdict = Verdict::new(format!(
-        "It hangs: {} of its callers got no answer in the whole recording, and {} of its threads \
-         stood in {place} all the time and waited for {target}{}, while the others waited for work",
+        "It hangs: {} in {place} for {target}{} all the time, and {} callers got no answer",
+        words::clause(&subject(Some(by), WAIT)),
+        resource_of(Some(by)),
         e.requests.asked,
-        by.threads,
-        at.map_or_else(String::new, |r| format!(" ({r})")),
     ))
     .of(e, Spent::blocked(by.ns, Some(by)));
     let lives = by.threads as f64 * e.bottleneck.window_ns as f64;
@@ -85,22 +83,19 @@ fn hung_verdict(e: &Evidence<'_>, by: &Cause) -> Verdict {
     let mean = e.requests.mean_ns();
     verdict
         .assuming("its callers do not just want to be told of news (long polls, streams)")
-        .with(mean.map(|ns| {
-            format!(
-                "The callers have waited {} so far, on average",
-                words::time(ns)
-            )
-        }))
-        .with(awaits_answers(e))
+        .measured(
+            mean.map(|ns| format!("callers have waited {} so far on average", words::time(ns))),
+        )
+        .rooted(awaits_answers(e))
 }
 
 /// Answers that the process awaits itself meanwhile.
 fn awaits_answers(e: &Evidence<'_>) -> Option<String> {
     let upstream = e.requests.upstream.as_ref()?;
     Some(match upstream.mean_ns() {
-        None => format!("It awaits answers of {} itself meanwhile", upstream.name),
+        None => format!("it awaits answers of {} itself meanwhile", upstream.name),
         Some(mean) => format!(
-            "It awaits answers itself meanwhile: {} requests to {}, {} so far or until answered, on average",
+            "it awaits answers itself: {} requests to {}, {} each on average so far",
             upstream.requests,
             upstream.name,
             words::time(mean)
@@ -113,21 +108,21 @@ fn awaits_answers(e: &Evidence<'_>) -> Option<String> {
 pub(super) fn brief(e: &Evidence<'_>) -> Found {
     let unseen = e.mostly_unseen();
     let times = format!(
-        "{} computed by threads that lived too briefly to be seen, {} by others",
+        "{} computed by short-lived threads, {} by others",
         words::time(unseen.unwrap_or(0)),
         words::time(e.bottleneck.on_cpu_ns())
     );
     found(times.clone(), unseen.is_some().then(|| {
         let mut verdict = Verdict::new(format!(
-            "Nothing firm can be said: most of what it does is done by threads or processes that live too \
-             briefly to be looked at ({times}); a recording by eBPF or perf events sees each of them"
+            "No cause can be named: most work is done by threads or processes that live too briefly to be \
+             polled ({times})"
         ));
         verdict.share = e.bottleneck.load(unseen.unwrap_or(0));
         verdict.whole = "one CPU".into();
         verdict.confidence =
             "that they computed is counted; what they waited for is not known".into();
         verdict.bottleneck = false;
-        verdict
+        verdict.advised(Some("record with eBPF or perf events, which see each of them".into()))
     }))
 }
 
@@ -146,7 +141,7 @@ pub(super) fn spread(e: &Evidence<'_>) -> Found {
         top.join("; "),
         true.then(|| {
             let mut verdict = Verdict::new(format!(
-                "No single cause explains the time; the largest parts are {}",
+                "No single cause explains the time; the largest parts: {}",
                 words::list(&top)
             ));
             verdict.share = e.causes.first().map_or(0.0, |c| c.share);

@@ -4,7 +4,7 @@ use wallscope_model::BlockReason;
 
 use super::deadlock::{LockOwners, lock_owners};
 use super::details::{ask_for_holder, beside};
-use super::verdict::{Found, Spent, Verdict, found, most_in, resource_of};
+use super::verdict::{Found, Spent, Verdict, found, place, resource_of};
 use super::waits::wait_verdict;
 use crate::evidence::{Cause, Evidence};
 use crate::lock_wait::own_lock;
@@ -62,38 +62,36 @@ pub(super) fn stuck(e: &Evidence<'_>) -> Found {
             let by = e.causes.iter().max_by_key(|c| (at_lock(c), c.ns));
             let at_lock = by.filter(|c| c.reason == Some(BlockReason::Lock.name()));
             let threads = match n {
-                1 => "One thread stood".into(),
-                n => format!("{n} threads stood"),
+                1 => "One thread waits".into(),
+                n => format!("{n} threads wait"),
             };
             Verdict::new(format!(
-                "{threads} to the end of the recording at a lock{} and never got it, {} of active \
-                 time{}: {}",
+                "{threads}{} for a lock{} and never got it: {}",
+                place(by, ns),
                 resource_of(at_lock),
-                words::share(share),
-                most_in(by),
                 why_stuck(owners.as_ref())
             ))
             .because(BlockReason::Lock.name())
             .of(e, Spent::blocked(ns, by))
-            .with(Some(
+            .rooted(Some(
                 owners.map_or_else(|| OWNER_UNKNOWN.into(), |owners| owners.told),
             ))
-            .with(by.and_then(|c| ask_for_holder(e, c)))
+            .advised(by.and_then(|c| ask_for_holder(e, c)))
             .with(beside(e))
         }),
     )
 }
 
-const OWNER_UNKNOWN: &str = "The owner is not known: no thread was seen to release the lock, and no note of its \
-                             owner was found (semaphores, and the locks of Rust, Go and Python, keep none)";
+const OWNER_UNKNOWN: &str = "the owner is not known: no thread released the lock, and the lock keeps no owner \
+                             (semaphores, and locks of Rust, Go and Python)";
 
 fn why_stuck(owners: Option<&LockOwners>) -> &'static str {
     match owners {
         Some(owners) if owners.cycle.len() == 1 => "it is a deadlock of one thread with itself",
         Some(owners) if !owners.cycle.is_empty() => "it is a deadlock",
-        Some(_) => "its owner does not give it up, or others always come first (starvation)",
+        Some(_) => "its owner keeps it, or other threads always come first (starvation)",
         None => {
-            "it is a deadlock, or its owner does not give it up, or others always come first (starvation)"
+            "it is a deadlock, or its owner keeps it, or other threads always come first (starvation)"
         }
     }
 }

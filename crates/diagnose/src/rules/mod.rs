@@ -9,6 +9,7 @@
 
 mod accept_queue;
 mod answers;
+mod blind_spots;
 mod call_path;
 mod conclusions;
 mod cpu;
@@ -20,6 +21,7 @@ mod locks;
 mod notes;
 mod requests;
 mod rest;
+mod root;
 mod stalled;
 mod table;
 mod tasks;
@@ -32,10 +34,12 @@ use wallscope_model::State;
 use crate::evidence::Evidence;
 use crate::words;
 
+use blind_spots::BlindSpot;
 pub(crate) use notes::NOTES;
 pub(crate) use table::RULES;
 use table::{Conclude, Rank, Rule};
-pub use verdict::{ACTIVE, Verdict};
+pub(crate) use tasks::TASKS_LOCK;
+pub use verdict::{ACTIVE, Verdict, VerdictParts};
 
 /// A rule that was tried.
 #[derive(Clone, Debug)]
@@ -89,7 +93,9 @@ pub(crate) fn judge(e: &Evidence<'_>) -> Judgement {
                 if first.bottleneck && rule.rank != Rank::Fallback =>
             {
                 named.push(rule.name);
-                let clause = verdict.bottleneck.then(|| words::clause(&verdict.cause));
+                // The waits that the first rule spoke of, told again, are no other finding.
+                let other = (verdict.reason, &verdict.function) != (first.reason, &first.function);
+                let clause = (verdict.bottleneck && other).then(|| words::clause(&verdict.cause));
                 also.extend(clause.map(|clause| (rule.name, clause)));
             }
             _ => {}
@@ -106,7 +112,7 @@ pub(crate) fn judge(e: &Evidence<'_>) -> Judgement {
     };
     verdict.rule = rule.name;
     verdict.also = named;
-    let verdict = completed(e, verdict);
+    let verdict = completed(e, verdict, rule.blind);
     let (when, conclude) = match verdict.rule == accept_queue::NAME {
         true => (accept_queue::WHEN, conclusions::cause as Conclude),
         false => (rule.when, rule.conclude),
@@ -120,8 +126,9 @@ pub(crate) fn judge(e: &Evidence<'_>) -> Judgement {
     }
 }
 
-/// The verdict with its callers, its assumption and a full accept queue.
-fn completed(e: &Evidence<'_>, mut verdict: Verdict) -> Verdict {
+/// The verdict with its root, its callers, its assumption, its blind spot and a full accept queue.
+fn completed(e: &Evidence<'_>, verdict: Verdict, blind: &[BlindSpot]) -> Verdict {
+    let mut verdict = root::with_root(e, verdict);
     if verdict.state == Some(State::Blocked) {
         let function = verdict.function.as_deref();
         let callers = function.and_then(|f| call_path::callers(e, f, State::Blocked));
@@ -130,5 +137,23 @@ fn completed(e: &Evidence<'_>, mut verdict: Verdict) -> Verdict {
             verdict.assumes = verdict.assumes.or(Some(WAKERS_UNKNOWN));
         }
     }
-    accept_queue::add(e, verdict)
+    let mut verdict = accept_queue::add(e, verdict);
+    verdict.parts.not_seen = blind_spots::first_that_matters(e, blind);
+    verdict.parts.impact = impact(&verdict);
+    verdict
+}
+
+/// Time that the cause of a bottleneck explains, in words.
+fn impact(verdict: &Verdict) -> String {
+    let whole = match &*verdict.whole {
+        ACTIVE => "active time",
+        whole => whole,
+    };
+    match verdict.bottleneck && !verdict.bound.is_empty() {
+        true => format!(
+            "{} of {whole} (at most this is saved by fixing it)",
+            words::share(verdict.share)
+        ),
+        false => String::new(),
+    }
 }

@@ -7,7 +7,7 @@ use super::details::{
     waker_words,
 };
 use super::tasks::sleeping_tasks;
-use super::verdict::{Found, Spent, Verdict, found, most_in};
+use super::verdict::{Found, SLEEP, Spent, Verdict, WAIT, found, own_timer, place, subject};
 use crate::evidence::{Evidence, Polls, largest};
 use crate::thresholds::{CAUSE_SHARE, MOSTLY_ENDED, MOSTLY_SHARE, OWED_OF_SLEEP};
 use crate::words;
@@ -26,27 +26,32 @@ pub(super) fn sleep_in_request(e: &Evidence<'_>) -> Found {
         None => (in_flight, CAUSE_SHARE),
     };
     let share = e.share(ns);
-    found(format!("slept with requests in flight: {}", words::share(share)), (share >= least && ns >= e.main_wait().1).then(|| {
+    found(
+        format!("slept with requests in flight: {}", words::share(share)),
+        (share >= least && ns >= e.main_wait().1).then(|| {
             let by = largest(&e.causes, State::Blocked, Some(BlockReason::Timer));
             let guessed = while_owing.is_some();
             let verdict = Verdict::new(format!(
-                "It sleeps by its own clock {} of active time while callers wait for its answer{}",
-                words::share(share),
-                most_in(by)
+                "{}{} {} while callers wait for an answer",
+                subject(by, SLEEP),
+                place(by, ns),
+                own_timer(by)
             ))
             .because(BlockReason::Timer.name())
             .of(e, Spent::blocked(ns, by))
-            .with(guessed.then(|| asked_and_answered(e)).flatten())
-            .with(tries_again(e));
+            .measured(guessed.then(|| asked_and_answered(e)).flatten())
+            .rooted(tries_again(e))
+            .advised(by.map(|c| format!("remove or shorten the sleep in {}", c.function)));
             match guessed {
                 true => verdict
                     .suspected(
-                        "requests were not followed: only that it owed answers as long as it slept is known",
+                        "requests were not followed; it owed answers for as long as it slept",
                     )
                     .assuming("callers wait for the thread that sleeps"),
                 false => verdict,
             }
-        }))
+        }),
+    )
 }
 
 /// Time slept where requests were not followed, but polled connections show that the process owed
@@ -77,19 +82,19 @@ pub(super) fn colleagues(e: &Evidence<'_>) -> Found {
             let by = largest(&e.causes, State::Blocked, Some(BlockReason::Poll));
             let ended = e.wakers(BlockReason::Poll);
             let mut verdict = Verdict::new(format!(
-                "With requests in flight, it waits for others of its own threads or processes {} of \
-                 active time, which end the waits by a signal or an event, as for a lock of the \
-                 program's own{}",
-                words::share(share),
-                most_in(by)
+                "{}{} for its own threads or processes (an event or a signal, as for the program's own \
+                 lock) with requests in flight",
+                subject(by, WAIT),
+                place(by, polled)
             ))
             .because(BlockReason::Poll.name())
-            .of(e, Spent::blocked(polled, by));
+            .of(e, Spent::blocked(polled, by))
+            .of_waits(e.blocked_samples(BlockReason::Poll).collect());
             verdict.holder = ended.main();
             verdict
                 .with(waker_words(&ended))
-                .with(by.and_then(|c| ask_for_holder(e, c)))
-                .with(by.and_then(|c| length_words(e, c, BlockReason::Poll)))
+                .advised(by.and_then(|c| ask_for_holder(e, c)))
+                .measured(by.and_then(|c| length_words(e, c, BlockReason::Poll)))
                 .with(beside(e))
         }))
 }
@@ -115,21 +120,21 @@ pub(super) fn held(e: &Evidence<'_>) -> Found {
             let target = if holder.is_some() {
                 FOR_OWN_LOCKS
             } else if ended.timed_out() >= MOSTLY_ENDED {
-                "until a time that it set itself (a sleep or a delay in its event loop)"
+                "until a time that it set itself (a sleep or delay in its event loop)"
             } else {
-                "for events, with no request of its own in flight that was seen"
+                "for events, with no request of its own in flight"
             };
             Verdict::new(format!(
-                "Callers wait for its answers while it polls {target}, {} of active time{}",
-                words::share(share),
-                most_in(by)
+                "Callers wait for its answers while it polls {target}{}",
+                place(by, ns)
             ))
             .because(BlockReason::Poll.name())
             .of(e, Spent::blocked(ns, by))
-            .with(asked_and_answered(e))
+            .of_waits(e.polls(Polls::WhileOwing))
+            .measured(asked_and_answered(e))
             .with(waker_words(&ended))
-            .with(sleeping_tasks(e).filter(|_| holder.is_none()))
-            .with(holder)
+            .rooted(sleeping_tasks(e).filter(|_| holder.is_none()))
+            .advised(holder)
             .with(beside(e))
         }),
     )

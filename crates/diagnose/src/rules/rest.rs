@@ -3,7 +3,7 @@
 use wallscope_model::{BlockReason, State};
 
 use super::details::{FOR_OWN_LOCKS, ask_for_holder, length_words, tries_again, waker_words};
-use super::verdict::{Found, Spent, Verdict, found, most_in};
+use super::verdict::{Found, SLEEP, Spent, Verdict, found, own_timer, place, subject};
 use crate::evidence::{Cause, Evidence, Polls, largest};
 use crate::frames::Side;
 use crate::knowledge::{EVENT_LOOP_STEPS, PIPE_READ, knows};
@@ -43,23 +43,21 @@ pub(super) fn idle(e: &Evidence<'_>) -> Found {
     found(looked_at, does_nothing(e).then(|| {
         let unmoved = match e.bottleneck.active_ns() {
             0 => {
-                ": not one of them left the place where it waits, so if a request is stuck, nothing \
-                 came that could end its wait"
+                ". No thread moved: if a request is stuck, nothing came to end its wait"
             }
             _ => "",
         };
         let rest = e.causes.first();
         let rest = rest.filter(|c| c.share > MOSTLY_SHARE && c.has_function());
         Verdict::new(format!(
-            "No bottleneck found: the process is idle; its threads wait for work, for events \
-             or for a time that they chose themselves{unmoved}"
+            "No bottleneck found: the process is idle; its threads wait for work, events or their own \
+             timers{unmoved}"
         ))
         .healthy()
         .with(open_all_along(e))
         .with(rest.map(|c| {
             format!(
-                "Were it expected to work: it is {} in {} {} of the time of the threads that \
-                 move at all",
+                "If it should be working: it is {} in {} for {} of the time of the threads that move",
                 c.what(),
                 c.function,
                 words::share(c.share)
@@ -75,11 +73,11 @@ fn open_all_along(e: &Evidence<'_>) -> Option<String> {
         .at_most_ns()
         .filter(|_| r.unanswered(e.bottleneck.window_ns))?;
     let upstream = r.upstream.as_ref().map_or_else(String::new, |u| {
-        format!(", while it awaits answers of {} itself", u.name)
+        format!(" (it awaits answers of {} itself)", u.name)
     });
     Some(format!(
-        "{} requests of others got no answer in the whole recording ({} so far, on average){upstream}: nothing is \
-         wrong where they wait for news (long polls, streams); else it hangs",
+        "{} requests got no answer in the whole recording ({} each so far){upstream}: it hangs, unless they wait \
+         for news (long polls, streams)",
         r.asked,
         words::time(mean),
     ))
@@ -102,8 +100,8 @@ pub(super) fn healthy(e: &Evidence<'_>) -> Found {
         applies.then(|| {
             let by = e.causes.iter().find(|c| c.has_function());
             Verdict::new(format!(
-                "No bottleneck found: the process has room left; its busiest thread computes {} of \
-             the time, and it waits for others {} of the time{answers}",
+                "No bottleneck found: the busiest thread computes {} of the time, and waits for others take \
+                 {} of it{answers}",
                 words::share(busiest),
                 words::share(pending)
             ))
@@ -111,7 +109,7 @@ pub(super) fn healthy(e: &Evidence<'_>) -> Found {
             .with(by.map(|c| {
                 let reason = c.reason.map_or_else(String::new, |r| format!(", {r}"));
                 format!(
-                    "Of what it does beside, the largest part is in {} ({}{reason}, {})",
+                    "The largest part of the rest is in {} ({}{reason}, {})",
                     c.function,
                     c.state.name(),
                     words::share(c.share)
@@ -207,14 +205,14 @@ pub(super) fn input(e: &Evidence<'_>) -> Found {
             let through = by.and_then(|c| c.resource.as_deref());
             let (target, source) = match through {
                 _ if standard => ("its standard input".into(), "writes it"),
-                Some(through) => (format!("what others bring by {through}"), "brings it"),
-                None => ("what others bring".into(), "brings it"),
+                Some(through) => (format!("input of another process by {through}"), "brings it"),
+                None => ("input of another process".into(), "brings it"),
             };
             let verdict = Verdict::new(format!(
-                "No bottleneck found in this process: it waits for {target} {} of active time{}; if that \
-                 is too slow, the cause is the process that {source}",
+                "No bottleneck found in this process: it waits for {target} {} of active time{}; the process \
+                 that {source} sets the pace",
                 words::share(share),
-                most_in(by)
+                place(by, ns)
             ))
             .because(reason.name())
             .of(e, Spent::blocked(ns, by))
@@ -224,8 +222,7 @@ pub(super) fn input(e: &Evidence<'_>) -> Found {
             match reason {
                 Lock => verdict
                     .suspected(
-                        "a condition or semaphore of another process may also stand for something that is \
-                         to be given back",
+                        "a condition or semaphore of another process may also be a lock or a full queue",
                     )
                     .assuming("others bring work by it, and give nothing back"),
                 _ => verdict,
@@ -254,27 +251,30 @@ pub(super) fn sleeping(e: &Evidence<'_>) -> Found {
             let by = largest(&e.causes, State::Blocked, Some(BlockReason::Timer));
             // The shell or person that started a command waits for its end.
             let command = e.recording.domain.target.starts_with("command");
-            let begin = match command {
-                true => "I",
-                false => "No bottleneck found, as far as is known which thread waits for which: i",
+            let says = match command {
+                true => format!("{}{} {}", subject(by, SLEEP), place(by, ns), own_timer(by)),
+                false => format!(
+                    "No bottleneck found: {}{} {} ({} of active time); that is the cause only if a caller \
+                     waits for it",
+                    words::clause(&subject(by, SLEEP)),
+                    place(by, ns),
+                    own_timer(by),
+                    words::share(share),
+                ),
             };
-            let verdict = Verdict::new(format!(
-                "{begin}t sleeps by its own clock {} of active time{}: harmless where nobody \
-                 waits for it, the cause if somebody does",
-                words::share(share),
-                most_in(by)
-            ))
+            let verdict = Verdict::new(says)
             .because(BlockReason::Timer.name())
             .of(e, Spent::blocked(ns, by))
-            .with(by.and_then(|c| length_words(e, c, BlockReason::Timer)))
-            .with(by.and_then(|c| holds_up_a_loop(e, c)))
-            .with(tries_again(e));
+            .measured(by.and_then(|c| length_words(e, c, BlockReason::Timer)))
+            .rooted(by.and_then(|c| holds_up_a_loop(e, c)))
+            .rooted(tries_again(e));
             match command {
-                true => verdict,
+                true => verdict
+                    .advised(by.map(|c| format!("remove or shorten the sleep in {}", c.function))),
                 false => verdict
                     .healthy()
                     .suspected("no request was seen in flight, and no other thread waits for it")
-                    .assuming("nobody waits for the threads that sleep"),
+                    .assuming("no caller waits for the threads that sleep"),
             }
         }),
     )
@@ -284,8 +284,8 @@ pub(super) fn sleeping(e: &Evidence<'_>) -> Found {
 fn holds_up_a_loop(e: &Evidence<'_>, c: &Cause) -> Option<String> {
     e.mostly_passes(c, |_, name| knows(EVENT_LOOP_STEPS, name))
         .then(|| {
-            "It sleeps inside an event loop's step: all other tasks of that loop stand still meanwhile (await a sleep \
-             of the loop's own, or give such calls to a thread)"
+            "it sleeps inside a step of an event loop, so all other tasks of that loop stand still (await the loop's \
+             own sleep, or use a thread)"
                 .into()
         })
 }
@@ -298,18 +298,17 @@ pub(super) fn events(e: &Evidence<'_>) -> Found {
             let by = largest(&e.causes, State::Blocked, Some(BlockReason::Poll));
             let holder = by.and_then(|c| ask_for_holder(e, c));
             let (follows, share) = (e.follows_requests(), words::share(share));
-            let place = most_in(by);
+            let place = place(by, ns);
             let cause = if holder.is_some() {
-                format!("It waits {FOR_OWN_LOCKS}, {share} of active time{place}")
+                format!("It waits {FOR_OWN_LOCKS}{place}")
             } else if !follows {
                 format!(
-                    "It waits for events {share} of active time{place}: for replies of others if requests \
-                     are in flight, for work if not"
+                    "It waits for events{place}: for replies if requests are in flight, else for work"
                 )
             } else {
                 let says = match e.polls(Polls::WhileOwing).is_empty() {
                     false => {
-                        "what callers asked before is not answered meanwhile, as where they wait for news"
+                        "its callers are not answered meanwhile, as where they wait for news"
                     }
                     true => "no request is in flight on its connections meanwhile",
                 };
@@ -321,7 +320,7 @@ pub(super) fn events(e: &Evidence<'_>) -> Found {
                 .because(BlockReason::Poll.name())
                 .of(e, Spent::blocked(ns, by));
             match (&holder, follows) {
-                (Some(_), _) => verdict.with(holder),
+                (Some(_), _) => verdict.advised(holder),
                 (None, true) => verdict.healthy(),
                 (None, false) => verdict
                     .suspected("which of the two is not known")

@@ -56,6 +56,7 @@ pub(super) fn most_stalled(e: &Evidence<'_>) -> Option<Cause> {
         },
         threads: threads.len(),
         thread: rec.contexts[first.context.0 as usize].name.clone(),
+        because: e.roots(&samples),
         samples,
     })
 }

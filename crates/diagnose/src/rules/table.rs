@@ -1,5 +1,6 @@
 //! Every rule, most urgent first.
 
+use super::blind_spots::{BlindSpot, OF_COMPUTING, OF_CPUS, OF_REQUESTS, OF_REST, OF_WAITS};
 use super::verdict::{Found, Verdict};
 use super::{answers, conclusions, cpu, kernel_work, limits, locks, requests, rest, tasks, waits};
 use crate::evidence::Evidence;
@@ -23,6 +24,8 @@ pub(crate) struct Rule {
     pub when: &'static str,
     /// Its weight.
     pub(super) rank: Rank,
+    /// Blind spots that could change its verdict, most likely first.
+    pub(super) blind: &'static [BlindSpot],
     /// Judges.
     pub(super) judge: fn(&Evidence<'_>) -> Found,
     /// Puts its verdict into one clause.
@@ -40,6 +43,7 @@ pub(crate) const RULES: &[Rule] = &[
         name: "empty",
         when: "no thread existed in the window",
         rank: Final,
+        blind: &[],
         judge: limits::empty,
         conclude: conclusions::empty,
     },
@@ -47,14 +51,16 @@ pub(crate) const RULES: &[Rule] = &[
         name: "unseen",
         when: "10 % of active time or more was not seen: nothing firm can be said of the rest",
         rank: Final,
+        blind: &[],
         judge: limits::unseen,
         conclude: conclusions::cause,
     },
     Rule {
         name: "hung",
         when: "in a window of a second or more no thread did anything (as for idle), the requests of callers were \
-               open all of it, and threads stood all the time where no thread waits for work",
+               open all of it, and threads waited all the time where no thread waits for work",
         rank: Final,
+        blind: OF_REQUESTS,
         judge: limits::hung,
         conclude: conclusions::cause,
     },
@@ -64,6 +70,7 @@ pub(crate) const RULES: &[Rule] = &[
                in flight, less than 2 % of the window (below that idle and hung look alike), and threads that \
                lived too briefly to be seen did no more",
         rank: Final,
+        blind: OF_REST,
         judge: rest::idle,
         conclude: conclusions::at_rest,
     },
@@ -73,6 +80,7 @@ pub(crate) const RULES: &[Rule] = &[
                throttling shows in latency quantiles), and no wait takes four times as long, or a \
                quarter of the quota's periods ran out",
         rank: Ordinary,
+        blind: OF_CPUS,
         judge: cpu::quota,
         conclude: conclusions::quota,
     },
@@ -81,6 +89,7 @@ pub(crate) const RULES: &[Rule] = &[
         when: "threads looked for memory to free, or waited for it, 15 % of active time or more \
                (the kernel's own pressure figures call 10 % serious)",
         rank: Ordinary,
+        blind: OF_COMPUTING,
         judge: kernel_work::reclaim,
         conclude: conclusions::cause,
     },
@@ -89,6 +98,7 @@ pub(crate) const RULES: &[Rule] = &[
         when: "functions that are known to spin or yield took 20 % of active time or more, and a third of \
                the computing (on too few CPUs the spinning is what fills them)",
         rank: Ordinary,
+        blind: OF_COMPUTING,
         judge: kernel_work::spinning,
         conclude: conclusions::cause,
     },
@@ -99,16 +109,18 @@ pub(crate) const RULES: &[Rule] = &[
                else, no shorter than for locks, and 5 % of the window or more (a thread with nothing to do is \
                held up by nobody), each of them where all compute less than 1 % of one CPU",
         rank: Ordinary,
+        blind: OF_CPUS,
         judge: cpu::shortage,
         conclude: conclusions::shortage,
     },
     Rule {
-        name: "tasks-lock",
+        name: tasks::TASKS_LOCK,
         when: "goroutines and their like that began with one function waited for locks, for a receiver to take \
                what they send, for a pool's connections, or while they handle a request for what others are to \
                send them, 20 % or more of the time that they spent in the program's own functions, one of them \
                or more at any time",
         rank: Ordinary,
+        blind: &[],
         judge: tasks::held_back,
         conclude: conclusions::cause,
     },
@@ -117,6 +129,7 @@ pub(crate) const RULES: &[Rule] = &[
         when: "a thread stood at a lock to the end of a window of a second or more and never got it, \
                which is no way to rest; 10 % of active time or more in all",
         rank: Ordinary,
+        blind: OF_WAITS,
         judge: locks::stuck,
         conclude: conclusions::waiting,
     },
@@ -128,6 +141,7 @@ pub(crate) const RULES: &[Rule] = &[
                requests did not take longer, less than half of the time was slept, and it is known what most threads \
                did",
         rank: Fallback,
+        blind: OF_REST,
         judge: rest::healthy,
         conclude: conclusions::at_rest,
     },
@@ -136,6 +150,7 @@ pub(crate) const RULES: &[Rule] = &[
         when: "20 threads or processes a second or more were started, starting and ending them took 15 % of \
                the time computed, or more, and threads computed or were ready to half of the window or more",
         rank: Ordinary,
+        blind: &[],
         judge: kernel_work::churn,
         conclude: conclusions::cause,
     },
@@ -144,6 +159,7 @@ pub(crate) const RULES: &[Rule] = &[
         when: "the kernel's handling of page faults took 25 % of active time or more (a quarter is \
                what makes a cause in this table), and no less than waiting for pages from a disk",
         rank: Ordinary,
+        blind: OF_COMPUTING,
         judge: kernel_work::faults,
         conclude: conclusions::cause,
     },
@@ -152,6 +168,7 @@ pub(crate) const RULES: &[Rule] = &[
         when: "threads waited a third of active time or more for locks that they hold in turn \
                themselves (with Amdahl: half as fast again without it)",
         rank: Ordinary,
+        blind: OF_WAITS,
         judge: locks::serial,
         conclude: conclusions::waiting,
     },
@@ -161,6 +178,7 @@ pub(crate) const RULES: &[Rule] = &[
                one CPU or more throughout, or one thread half of the window, while nothing else explains \
                20 %",
         rank: Ordinary,
+        blind: OF_COMPUTING,
         judge: cpu::computing,
         conclude: conclusions::computing,
     },
@@ -170,6 +188,7 @@ pub(crate) const RULES: &[Rule] = &[
                get a lock, 20 % of active time or more (with waits for children in other calls), and as long as for \
                anything else that others have to end",
         rank: Ordinary,
+        blind: OF_WAITS,
         judge: waits::delayed,
         conclude: conclusions::waiting,
     },
@@ -179,15 +198,17 @@ pub(crate) const RULES: &[Rule] = &[
                longer than they slept or waited otherwise, and at least half of that was ended by other \
                threads of the recording by a signal, an event or a pipe",
         rank: Ordinary,
+        blind: OF_WAITS,
         judge: requests::colleagues,
         conclude: conclusions::waiting,
     },
     Rule {
         name: "sleep-in-request",
-        when: "threads slept by their own clock 20 % of active time or more while requests were in \
+        when: "threads slept by their own timer 20 % of active time or more while requests were in \
                flight, and longer than they waited for others; where requests were not followed, 50 % or more, and \
                the process owed answers about as long",
         rank: Ordinary,
+        blind: OF_REQUESTS,
         judge: requests::sleep_in_request,
         conclude: conclusions::waiting,
     },
@@ -196,6 +217,7 @@ pub(crate) const RULES: &[Rule] = &[
         when: "threads with requests of others in flight, and none of their own, waited in poll and its kin 20 % of \
                active time or more, and longer than for anything else",
         rank: Ordinary,
+        blind: OF_REQUESTS,
         judge: requests::held,
         conclude: conclusions::waiting,
     },
@@ -204,14 +226,16 @@ pub(crate) const RULES: &[Rule] = &[
         when: "50 % of active time or more is waited in functions that ask another process for work (blocking \
                pops of Redis, consumers of Kafka), while nobody asks this one for anything",
         rank: Ordinary,
+        blind: OF_REST,
         judge: answers::fed,
         conclude: conclusions::at_rest,
     },
     Rule {
         name: "upstream",
-        when: "answers of others were awaited 20 % of active time or more, in the thread itself or by way of a \
+        when: "answers of others were awaited 20 % of active time or more, in the thread itself or through a \
                future, and longer than anything else that others have to end",
         rank: Ordinary,
+        blind: OF_REQUESTS,
         judge: answers::upstream,
         conclude: conclusions::waiting,
     },
@@ -220,6 +244,7 @@ pub(crate) const RULES: &[Rule] = &[
         when: "50 % of active time or more is waited for standard input, or for what an unmeasured process \
                brings through a pipe, a queue of messages or a condition, with no request in flight",
         rank: Fallback,
+        blind: OF_REST,
         judge: rest::input,
         conclude: conclusions::at_rest,
     },
@@ -228,6 +253,7 @@ pub(crate) const RULES: &[Rule] = &[
         when: "one reason that others have to end takes 20 % of active time or more, or half of one \
                thread's",
         rank: Ordinary,
+        blind: OF_WAITS,
         judge: waits::waiting,
         conclude: conclusions::waiting,
     },
@@ -236,13 +262,15 @@ pub(crate) const RULES: &[Rule] = &[
         when: "threads or processes that lived too briefly to be seen computed more than all others, and 1 % of \
                one CPU or more, and nothing of the above is seen of the others",
         rank: Ordinary,
+        blind: &[],
         judge: limits::brief,
         conclude: conclusions::at_rest,
     },
     Rule {
         name: "sleeping",
-        when: "threads slept by their own clock 50 % of active time or more",
+        when: "threads slept by their own timer 50 % of active time or more",
         rank: Ordinary,
+        blind: OF_REST,
         judge: rest::sleeping,
         conclude: conclusions::at_rest,
     },
@@ -250,6 +278,7 @@ pub(crate) const RULES: &[Rule] = &[
         name: "events",
         when: "threads waited for events (poll and its kin) 50 % of active time or more",
         rank: Ordinary,
+        blind: OF_REST,
         judge: rest::events,
         conclude: conclusions::at_rest,
     },
@@ -257,6 +286,7 @@ pub(crate) const RULES: &[Rule] = &[
         name: "spread",
         when: "always: no rule above found one cause",
         rank: Fallback,
+        blind: OF_WAITS,
         judge: limits::spread,
         conclude: conclusions::waiting,
     },

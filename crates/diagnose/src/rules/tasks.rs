@@ -13,6 +13,9 @@ use crate::thresholds::{
 };
 use crate::words;
 
+/// Name of the rule on tasks that wait for something that others hold back.
+pub(crate) const TASKS_LOCK: &str = "tasks-lock";
+
 /// Most functions in which tasks sleep that are told.
 const MAX_SLEEPS: usize = 3;
 
@@ -30,7 +33,7 @@ fn busy_tasks(e: &Evidence<'_>, began: &str) -> Option<String> {
     let main = busy.max_by_key(|g| ready(g))?;
     (at_once(e, ready(main)) >= CAUSE_SHARE).then(|| {
         format!(
-            "Meanwhile those that began with {} run, or are ready to, {} of their time",
+            "meanwhile those started as {} run, or are ready to, {} of their time",
             main.name,
             words::share(part(main))
         )
@@ -47,7 +50,7 @@ pub(super) fn sleeping_tasks(e: &Evidence<'_>) -> Option<String> {
         .map(|(function, at_once)| format!("{function} ({at_once:.1} of them at any time)"))
         .collect();
     let kind = &e.recording.tasks.first()?.kind;
-    (!named.is_empty()).then(|| format!("Its {kind}s sleep meanwhile in {}", words::list(&named)))
+    (!named.is_empty()).then(|| format!("its {kind}s sleep meanwhile in {}", words::list(&named)))
 }
 
 /// Tasks wait for something that others hold back.
@@ -97,13 +100,10 @@ fn task_verdict(
 ) -> Verdict {
     let (kind, waited) = (tasks.kind, tasks.held_ns());
     let mut verdict = Verdict::new(format!(
-        "Of its {kind}s, those that began with {} wait for {} {} of what they do in the \
-         program's functions, {:.1} of them at any time; most of it in {function} ({} of these waits)",
-        tasks.began,
-        what.words(),
-        words::share(share),
+        "{:.1} {kind}s at any time wait for {} in {function} (started as {})",
         at_once(e, waited),
-        words::share(ns as f64 / waited.max(1) as f64)
+        what.words(),
+        tasks.began,
     ));
     verdict.state = Some(State::Blocked);
     verdict.reason = Some(what.reason());
@@ -114,6 +114,11 @@ fn task_verdict(
         "sampled: {} looks at the runtime's list of {kind}s",
         tasks.looks
     );
+    verdict.parts.evidence.push(format!(
+        "{} snapshots of {kind}s; {} of these waits are in {function}",
+        tasks.looks,
+        words::share(ns as f64 / waited.max(1) as f64)
+    ));
     verdict.bound = format!(
         "at most {} of {}, if nothing else takes its place",
         words::share(share),
@@ -121,11 +126,11 @@ fn task_verdict(
     );
     let inside = tasks.inside(function).map(|(reason, ns)| {
         let held_across = match what {
-            HeldBack::Lock => "; if the lock is held across that, it is what the others wait for",
+            HeldBack::Lock => "; perhaps the lock is held across that",
             _ => "",
         };
         format!(
-            "In {function} they also wait for: {reason}, {:.1} of them at any time{held_across}",
+            "in {function} they also wait for {reason}, {:.1} of them at any time{held_across}",
             at_once(e, ns)
         )
     });
@@ -134,12 +139,12 @@ fn task_verdict(
         .filter(|(_, _, ns)| inside.is_none() && at_once(e, *ns) >= CAUSE_SHARE)
         .map(|(f, reason, ns)| {
             format!(
-                "Beside that they wait for: {reason}, in {f}, {:.1} of them at any time",
+                "they also wait for {reason} in {f}, {:.1} of them at any time",
                 at_once(e, ns)
             )
         });
     verdict
-        .with(inside)
-        .with(elsewhere)
-        .with(busy_tasks(e, tasks.began))
+        .rooted(inside)
+        .rooted(elsewhere)
+        .rooted(busy_tasks(e, tasks.began))
 }

@@ -3,7 +3,7 @@
 use wallscope_model::State;
 use wallscope_model::stats::Interval;
 
-use crate::evidence::{Cause, Evidence};
+use crate::evidence::{Cause, Evidence, RootShare};
 use crate::words;
 
 /// A finding that a tired person can act on.
@@ -44,6 +44,27 @@ pub struct Verdict {
     pub assumes: Option<&'static str>,
     /// Most time that removing the cause can save.
     pub bound: String,
+    /// The lines that a verdict is printed in.
+    pub parts: VerdictParts,
+    /// Samples of the waits that it is about; empty: it is about no waits.
+    pub(crate) waits: Vec<u32>,
+}
+
+/// A verdict in the lines that a reader sees: the cause is [`Verdict::cause`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct VerdictParts {
+    /// Time that the cause explains, and most that removing it saves; empty: nothing is wrong.
+    pub impact: String,
+    /// Activity behind the cause, where it is known.
+    pub root: Option<String>,
+    /// Figures that the verdict rests on, in words.
+    pub evidence: Vec<String>,
+    /// The thing to change, in words.
+    pub advice: Option<String>,
+    /// The blind spot that could change this verdict, with its remedy.
+    pub not_seen: Option<String>,
+    /// Roots of the waits, largest share first.
+    pub blame: Vec<RootShare>,
 }
 
 /// The whole that verdicts on threads speak of.
@@ -114,6 +135,8 @@ impl Verdict {
             confidence: String::new(),
             assumes: None,
             bound: String::new(),
+            parts: VerdictParts::default(),
+            waits: Vec::new(),
         }
     }
 
@@ -122,10 +145,12 @@ impl Verdict {
         self.state = Some(spent.state);
         self.share = e.share(spent.ns);
         self.confidence = "the share is exact: counted, not sampled".into();
+        self.parts.evidence.clear();
         if let Some(by) = spent.by {
             self.reason = self.reason.or(by.reason);
             self.function = Some(by.function.to_string());
             self.resource = by.resource.as_deref().map(str::to_owned);
+            self.parts.evidence.push(precision(e, by, spent.state));
             self.confidence = format!(
                 "the state's share is counted; {} has {} of active time by samples (95 %)",
                 by.function,
@@ -170,7 +195,33 @@ impl Verdict {
         self
     }
 
-    /// Adds a fact, if there is one.
+    /// The samples of the waits that it is about.
+    pub(crate) fn of_waits(mut self, samples: Vec<u32>) -> Verdict {
+        self.waits = samples;
+        self
+    }
+
+    /// Adds a figure, if there is one.
+    pub(crate) fn measured(mut self, figure: Option<String>) -> Verdict {
+        // The basis of the figures comes last.
+        let last = self.parts.evidence.len().saturating_sub(1);
+        self.parts.evidence.splice(last..last, figure.clone());
+        self.with(figure)
+    }
+
+    /// Adds the activity behind the cause, if it is known.
+    pub(crate) fn rooted(mut self, root: Option<String>) -> Verdict {
+        self.parts.root = self.parts.root.or(root.clone());
+        self.with(root)
+    }
+
+    /// Adds the thing to change, if one is known.
+    pub(crate) fn advised(mut self, advice: Option<String>) -> Verdict {
+        self.parts.advice = self.parts.advice.or(advice.clone());
+        self.with(advice)
+    }
+
+    /// Adds a fact that only an explanation prints, if there is one.
     pub(crate) fn with(mut self, more: Option<String>) -> Verdict {
         self.more.extend(more);
         self
@@ -182,33 +233,75 @@ fn interval(i: Interval) -> String {
     format!("{:.0} to {:.0} %", i.low * 100.0, i.high * 100.0)
 }
 
-/// `; most of it in f, through g (61 % of active time, thread x and 3 more)`.
-pub(crate) fn most_in(by: Option<&Cause>) -> String {
-    by.map_or_else(String::new, |c| {
-        let through = match c.through == c.function {
-            true => String::new(),
-            false => format!(", through {}", c.through),
-        };
-        format!(
-            "; most of it in {}{through} {}",
-            c.function,
-            spent_by(c.share, c)
-        )
-    })
-}
-
-/// `(61 % of active time, thread x and 3 more)`.
-pub(crate) fn spent_by(share: f64, c: &Cause) -> String {
-    let others = match c.threads {
-        0 | 1 => String::new(),
-        n => format!(" and {} more", n - 1),
+/// Basis of the figures: the total is counted, the function's share has an interval.
+fn precision(e: &Evidence<'_>, by: &Cause, state: State) -> String {
+    let half = (by.interval.high - by.interval.low) / 2.0 * 100.0;
+    let columns = &e.recording.domain.columns;
+    let total = match columns.iter().any(|c| c.state == state && !c.exact) {
+        true => "total estimated",
+        false => "total exact",
     };
-    let share = words::share(share);
-    format!("({share} of active time, thread {}{others})", c.thread)
+    format!("{total}, {} ± {half:.1} points", by.function)
 }
 
-/// ` (NAME)` of a cause's resource; empty where none is named.
+/// `4 threads wait`, `Thread x waits`, `It waits`: the threads of a cause with a verb.
+pub(crate) fn subject(by: Option<&Cause>, verb: Verb) -> String {
+    match by {
+        None => format!("It {}", verb.one),
+        Some(c) if c.threads == 1 => format!("Thread {} {}", c.thread, verb.one),
+        Some(c) => format!("{} threads {}", c.threads, verb.many),
+    }
+}
+
+/// The timer by which the threads of a cause sleep.
+pub(crate) fn own_timer(by: Option<&Cause>) -> &'static str {
+    match by.is_some_and(|c| c.threads > 1) {
+        true => "by their own timers",
+        false => "by its own timer",
+    }
+}
+
+/// A verb for one subject and for many.
+#[derive(Clone, Copy)]
+pub(crate) struct Verb {
+    one: &'static str,
+    many: &'static str,
+}
+
+impl Verb {
+    /// The form for one subject.
+    pub(crate) fn one(self) -> &'static str {
+        self.one
+    }
+}
+
+/// To wait.
+pub(crate) const WAIT: Verb = Verb {
+    one: "waits",
+    many: "wait",
+};
+/// To sleep.
+pub(crate) const SLEEP: Verb = Verb {
+    one: "sleeps",
+    many: "sleep",
+};
+
+/// Share of a time from which its main function stands for all of it.
+const NEARLY: f64 = 0.8;
+
+/// ` in FUNCTION`, or ` (mostly in FUNCTION)` where that is a part of `ns`; empty: none has a name.
+pub(crate) fn place(by: Option<&Cause>, ns: u64) -> String {
+    match by {
+        None => String::new(),
+        Some(c) if words::is_address(&c.function) => String::new(),
+        Some(c) if (c.ns as f64) < NEARLY * ns as f64 => format!(" (mostly in {})", c.function),
+        Some(c) => format!(" in {}", c.function),
+    }
+}
+
+/// ` (NAME)` of a cause's resource, without addresses; empty where none is named.
 pub(crate) fn resource_of(by: Option<&Cause>) -> String {
     let name = by.and_then(|c| c.resource.as_deref());
+    let name = name.and_then(words::resource);
     name.map_or_else(String::new, |name| format!(" ({name})"))
 }

@@ -17,19 +17,18 @@ use crate::words;
 
 /// Data written to a pipe or local socket is not taken.
 pub(super) const TO_READ: &str =
-    "the reader of a pipe or local socket that it writes to, which is slower than it";
+    "the reader of a pipe or local socket, which reads slower than it writes";
 /// Data sent to a message queue is not taken.
-pub(super) const TO_RECEIVE: &str =
-    "the receiver of a message queue that it fills, which is slower than it";
+pub(super) const TO_RECEIVE: &str = "the receiver of a message queue that it fills";
 /// Data sent over the network is not taken.
 pub(super) const TO_TAKE: &str =
-    "the network to take what it sends: the other end reads slower than it writes";
+    "room to send on a connection: the other end reads slower than it writes";
 /// Connections are not made.
 pub(super) const TO_CONNECT: &str = "connections to be made";
 
-const TO_SYNC: &str = "its writes to be safe on the disk (fsync)";
+const TO_SYNC: &str = "its writes to reach the disk (fsync)";
 const MESSAGES: &str = "messages from a queue";
-const NAMES: &str = "names to be resolved (DNS)";
+const NAMES: &str = "name resolution (DNS)";
 
 /// Sign by which a target is known, for most of a cause's time.
 enum Sign {
@@ -66,11 +65,11 @@ use BlockReason::{Disk, Lock, Network, Pipe, Poll};
 
 /// All targets; the first with a sign that is there counts.
 const TARGETS: &[Target] = &[
-    target(Lock, Sign::User(JOINS), "threads to end that it joins"),
+    target(Lock, Sign::User(JOINS), "threads to end (join)"),
     target(
         Lock,
         Sign::User(LIBRARY_AIO),
-        "a disk, by the C library's own threads (aio)",
+        "asynchronous disk I/O (aio of the C library)",
     ),
     target(
         Lock,
@@ -82,14 +81,10 @@ const TARGETS: &[Target] = &[
         Sign::Sample(awaits_result),
         "the results of other threads (a future)",
     ),
-    target(
-        Lock,
-        Sign::User(BARRIERS),
-        "other threads to arrive at a barrier",
-    ),
+    target(Lock, Sign::User(BARRIERS), "the other threads at a barrier"),
     target(Lock, Sign::User(WRITE_LOCKS), "a read-write lock, to write"),
     target(Lock, Sign::User(READ_LOCKS), "a read-write lock, to read"),
-    target(Lock, Sign::User(SEMAPHORES), "a semaphore of System V"),
+    target(Lock, Sign::User(SEMAPHORES), "a System V semaphore"),
     target(
         Lock,
         Sign::Cause(in_openmp),
@@ -98,38 +93,37 @@ const TARGETS: &[Target] = &[
     target(
         Lock,
         Sign::User(JAVA_HEAP),
-        "memory of the Java heap, of which too little is free (garbage has to be collected first, or others \
-         ask at the same time)",
+        "free memory in the Java heap (garbage is collected first)",
     ),
     target(
         Lock,
         Sign::User(JAVA_PAUSES),
-        "a pause of the Java VM to end (a safepoint, mostly for the collection of garbage)",
+        "the end of a Java VM pause (safepoint, mostly garbage collection)",
     ),
     target(
         Lock,
         Sign::Function(|_, name| allocates(name)),
-        "the lock of the memory allocator (malloc)",
+        "the memory allocator's lock (malloc)",
     ),
-    target(Lock, Sign::Sample(takes_a_lock), "locks"),
+    target(Lock, Sign::Sample(takes_a_lock), "a lock"),
     target(
         Lock,
         Sign::Sample(gives),
-        "others to take what it brings, or to give back what it takes (a full queue, an empty pool)",
+        "a full queue to drain, or an empty pool to get something back",
     ),
-    target(Lock, Sign::Kernel(FILE_LOCK), "the lock of a file"),
-    target(Lock, Sign::Call(FILE_LOCK_CALLS), "the lock of a file"),
+    target(Lock, Sign::Kernel(FILE_LOCK), "a file lock"),
+    target(Lock, Sign::Call(FILE_LOCK_CALLS), "a file lock"),
     target(
         Lock,
         Sign::Function(|side, name| side == Side::User && waits_for_condition(name)),
-        "other threads (at a condition or semaphore)",
+        "a condition variable or semaphore",
     ),
     target(Disk, Sign::User(SYNC_FUNCTIONS), TO_SYNC),
     target(Disk, Sign::Kernel(SYNC), TO_SYNC),
     target(
         Disk,
         Sign::Kernel(FUSE),
-        "a file system that a process serves (FUSE)",
+        "a file system that another process serves (FUSE)",
     ),
     target(
         Disk,
@@ -140,7 +134,7 @@ const TARGETS: &[Target] = &[
     target(
         Pipe,
         Sign::Kernel(FIFO_OPEN),
-        "a process to open the other end of a named pipe",
+        "another process to open the other end of a named pipe",
     ),
     target(Pipe, Sign::Kernel(MESSAGES_FULL), TO_RECEIVE),
     target(Pipe, Sign::Kernel(MESSAGES_EMPTY), MESSAGES),
@@ -164,7 +158,7 @@ const TARGETS: &[Target] = &[
 /// Target of the waits of a cause, for `reason`, in words.
 pub(super) fn wait_target(e: &Evidence<'_>, reason: BlockReason, c: &Cause) -> &'static str {
     let known = (TARGETS.iter()).find(|t| t.reason == reason && t.sign.is_there(e, c));
-    known.map_or(words::reason(reason), |t| t.words)
+    known.map_or(words::target(reason), |t| t.words)
 }
 
 impl Sign {

@@ -3,7 +3,7 @@
 use wallscope_model::{BlockReason, State};
 
 use super::details::{beside, length_words, saturated, waker_words};
-use super::verdict::{Found, Spent, Verdict, found, most_in, resource_of};
+use super::verdict::{Found, SLEEP, Spent, Verdict, WAIT, found, place, resource_of, subject};
 use super::wait_target::wait_target;
 use crate::delays::Delay;
 use crate::evidence::{Cause, ENDED_BY_OTHERS, Evidence, Wakers, host_facts, largest};
@@ -35,30 +35,30 @@ pub(super) fn waiting(e: &Evidence<'_>) -> Found {
 pub(super) fn wait_verdict(e: &Evidence<'_>, reason: BlockReason, ns: u64) -> Verdict {
     let by = largest(&e.causes, State::Blocked, Some(reason));
     let ended = e.wakers(reason);
-    let share = words::share(e.share(ns));
     let cause = match reason {
-        BlockReason::Stopped => format!(
-            "It is stopped, by a signal, a debugger or a frozen cgroup, {share} of active time; the place \
-             where that meets it says nothing"
-        ),
+        BlockReason::Stopped => {
+            "It is stopped by a signal, a debugger or a frozen cgroup".to_string()
+        }
         _ => format!(
-            "It waits for {}{} {share} of active time{}",
-            by.map_or(words::reason(reason), |c| wait_target(e, reason, c)),
+            "{}{} for {}{}",
+            subject(by, WAIT),
+            place(by, ns),
+            by.map_or(words::target(reason), |c| wait_target(e, reason, c)),
             resource_of(by),
-            most_in(by)
         ),
     };
     let mut verdict = Verdict::new(cause)
         .because(reason.name())
-        .of(e, Spent::blocked(ns, by));
+        .of(e, Spent::blocked(ns, by))
+        .of_waits(e.blocked_samples(reason).collect());
     verdict.holder = ended.main();
     let lock = by.filter(|_| reason == BlockReason::Lock);
     verdict
         .with(waker_words(&ended))
-        .with(lock.and_then(|c| transactions(e, c, &ended)))
-        .with(lock.and_then(|c| other_wait_there(e, c)))
-        .with(by.and_then(|c| length_words(e, c, reason)))
-        .with(saturated(e, reason))
+        .advised(lock.and_then(|c| transactions(e, c, &ended)))
+        .rooted(lock.and_then(|c| other_wait_there(e, c)))
+        .measured(by.and_then(|c| length_words(e, c, reason)))
+        .measured(saturated(e, reason))
         .with(beside(e))
 }
 
@@ -70,8 +70,8 @@ fn transactions(e: &Evidence<'_>, c: &Cause, wakers: &Wakers) -> Option<String> 
     let ended: f64 = ends.map(|(.., share)| share).sum();
     let rows = || e.mostly_passes(c, |_, name| knows(ROW_ACCESS, name));
     (ended >= MOSTLY_ENDED && rows()).then(|| {
-        "It is rows (or a table) that another transaction has locked until it ends: SHOW ENGINE INNODB STATUS, and \
-         information_schema.innodb_lock_waits, name both"
+        "find the transaction that keeps rows locked until it ends: SHOW ENGINE INNODB STATUS, \
+         information_schema.innodb_lock_waits"
             .into()
     })
 }
@@ -90,8 +90,7 @@ fn other_wait_there(e: &Evidence<'_>, c: &Cause) -> Option<String> {
     })?;
     let reason = other.reason.and_then(BlockReason::from_name)?;
     Some(format!(
-        "In {} they also wait for {} ({} of active time): if the lock is held across that, it is what the others \
-         wait for",
+        "perhaps the lock is held across another wait: in {} they also wait for {} ({} of active time)",
         other.function,
         wait_target(e, reason, other),
         words::share(other.share)
@@ -136,34 +135,44 @@ fn longest_without_children(e: &Evidence<'_>) -> u64 {
 
 fn delay_verdict(e: &Evidence<'_>, delay: Delay, ns: u64) -> Verdict {
     let by = e.main_delayed(delay);
-    let (cause, reason) = match delay {
+    let (verb, cause, reason) = match delay {
         Delay::Child => (
-            "waits for child processes, for their output or their end,",
+            WAIT,
+            "for child processes (their output or their end)",
             BlockReason::Child,
         ),
         Delay::Disk => (
-            "waits for a disk that it asked without blocking (io_uring, aio)",
+            WAIT,
+            "for disk I/O that was asked for without blocking (io_uring, aio)",
             BlockReason::Disk,
         ),
         Delay::Tries => (
-            "sleeps between its tries to get a lock that another has",
+            SLEEP,
+            "between its tries to get a lock that another has",
             BlockReason::Timer,
         ),
     };
-    let verdict = Verdict::new(format!(
-        "It {cause} {} of active time{}",
-        words::share(e.share(ns)),
-        most_in(by)
-    ))
-    .because(reason.name())
-    .of(e, Spent::blocked(ns, by));
+    let subject = match delay {
+        Delay::Tries => format!("It {}", SLEEP.one()),
+        _ => subject(by, verb),
+    };
+    let mut samples = e.delayed_samples(delay);
+    if delay == Delay::Child {
+        samples.extend(e.blocked_samples(BlockReason::Child));
+        samples.sort_unstable();
+        samples.dedup();
+    }
+    let verdict = Verdict::new(format!("{subject}{} {cause}", place(by, ns)))
+        .because(reason.name())
+        .of(e, Spent::blocked(ns, by))
+        .of_waits(samples);
     let verdict = match delay {
         Delay::Tries => with_file_lock(e, verdict),
-        Delay::Disk => verdict.with(saturated(e, BlockReason::Disk)),
+        Delay::Disk => verdict.measured(saturated(e, BlockReason::Disk)),
         Delay::Child => verdict.with(waker_words(&e.wakers_of(&e.delayed_samples(delay)))),
     };
     verdict
-        .with(by.and_then(|c| length_words(e, c, reason)))
+        .measured(by.and_then(|c| length_words(e, c, reason)))
         .with(beside(e))
 }
 
@@ -172,11 +181,10 @@ fn with_file_lock(e: &Evidence<'_>, verdict: Verdict) -> Verdict {
     match host_facts::file_locks(e.recording) {
         Some((holder, said)) => Verdict {
             holder: Some(holder),
-            ..verdict.with(Some(said))
+            ..verdict.rooted(Some(said))
         },
-        None => verdict.with(Some(
-            "The kernel tells no process of such a wait: `lslocks` names the processes that hold locks of files"
-                .into(),
+        None => verdict.advised(Some(
+            "run lslocks: it names the processes that hold file locks".into(),
         )),
     }
 }

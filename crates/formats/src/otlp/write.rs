@@ -1,9 +1,10 @@
 //! Recording → OTLP.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use rustc_hash::FxHashMap;
-use wallscope_model::{LabelValue, Recording, State, Unit, View};
+use wallscope_model::{LabelValue, LabelsId, Recording, State, Unit, View};
 
 use super::super::WriteOptions;
 use super::super::wire::Writer;
@@ -137,10 +138,14 @@ pub(crate) fn write(
         w.packed(1, stack.iter().copied());
         d.out.bytes(f::STACK, &w.bytes);
     }
-    let mut profiles: Vec<Writer> = State::ALL.iter().map(|_| Writer::default()).collect();
-    let mut has = [false; State::COUNT];
+    // Samples by the labels of whole threads, and by state.
+    let mut resources: BTreeMap<Option<LabelsId>, Vec<Writer>> = BTreeMap::new();
     for (thread, rows) in rows.by_context() {
         let c = thread.context;
+        let labels = rec.context_labels.get(thread.id.0 as usize).copied();
+        let profiles = resources
+            .entry(labels.flatten())
+            .or_insert_with(|| State::ALL.iter().map(|_| Writer::default()).collect());
         let mut own = vec![
             d.attribute("process.pid", &c.pid.to_string(), true),
             d.attribute("thread.id", &c.tid.to_string(), true),
@@ -180,13 +185,35 @@ pub(crate) fn write(
             w.packed(field::sample::ATTRIBUTES, attributes.iter().copied());
             w.packed(field::sample::VALUES, std::iter::once(r.value));
             profiles[r.state as usize].bytes(field::profile::SAMPLES, &w.bytes);
-            has[r.state as usize] = true;
         }
     }
+    for (labels, profiles) in resources {
+        let resource = resource(rec, labels, profiles, &mut d);
+        let mut w = Writer::default();
+        w.bytes(field::RESOURCE_PROFILES, &resource.bytes);
+        out.write_all(&w.bytes)?;
+    }
+    let mut w = Writer::default();
+    w.bytes(field::DICTIONARY, &d.out.bytes);
+    out.write_all(&w.bytes)?;
+    out.flush()?;
+    let mut lost = left_out(rec, &["time slices", "addresses"]);
+    // Labels have a place here.
+    lost.iter_mut().for_each(|l| *l = l.replace("; labels", ""));
+    Ok(lost)
+}
+
+/// The threads with equal labels: their resource, and a profile for each state.
+fn resource(
+    rec: &Recording,
+    labels: Option<LabelsId>,
+    profiles: Vec<Writer>,
+    d: &mut Dictionary,
+) -> Writer {
     let mut scope = Writer::default();
     let window = &rec.window;
     for (state, samples) in State::ALL.iter().zip(profiles) {
-        if !has[*state as usize] {
+        if samples.bytes.is_empty() {
             continue;
         }
         let (name, unit) = match &rec.domain.unit {
@@ -204,17 +231,32 @@ pub(crate) fn write(
         p.number(field::profile::DURATION, window.length_ns());
         scope.bytes(field::PROFILES, &p.bytes);
     }
-    let mut resource = Writer::default();
-    resource.bytes(field::SCOPE_PROFILES, &scope.bytes);
-    let mut w = Writer::default();
-    w.bytes(field::RESOURCE_PROFILES, &resource.bytes);
-    out.write_all(&w.bytes)?;
-    let mut w = Writer::default();
-    w.bytes(field::DICTIONARY, &d.out.bytes);
-    out.write_all(&w.bytes)?;
-    out.flush()?;
-    let mut lost = left_out(rec, &["time slices", "addresses"]);
-    // Labels have a place here.
-    lost.iter_mut().for_each(|l| *l = l.replace("; labels", ""));
-    Ok(lost)
+    let mut out = Writer::default();
+    let set = labels.and_then(|l| rec.label_sets.get(l.0 as usize));
+    if let Some(set) = set {
+        let mut resource = Writer::default();
+        for label in set {
+            let mut value = Writer::default();
+            value.bytes(1, label.value.to_string().as_bytes());
+            let mut attribute = Writer::default();
+            attribute.bytes(1, semantic_name(&label.key).as_bytes());
+            attribute.bytes(2, &value.bytes);
+            resource.bytes(1, &attribute.bytes);
+        }
+        out.bytes(field::RESOURCE, &resource.bytes);
+    }
+    out.bytes(field::SCOPE_PROFILES, &scope.bytes);
+    out
+}
+
+/// The name of a thread's label among OpenTelemetry's conventions.
+fn semantic_name(key: &str) -> &str {
+    match key {
+        "service" => "service.name",
+        "container" => "container.id",
+        "runtime" => "container.runtime.name",
+        "pod" => "k8s.pod.name",
+        "namespace" => "k8s.namespace.name",
+        key => key,
+    }
 }

@@ -113,6 +113,9 @@ pub(super) fn to_bytes(rec: &model::Recording, scaled: &Scaled) -> Vec<u8> {
         locks: waits::locks(rec),
         peers: rec.peers.iter().map(peers::to_message).collect(),
         tasks: rec.tasks.iter().map(tasks::to_message).collect(),
+        context_labels: (rec.context_labels.iter())
+            .map(|l| l.map_or(0, |l| 1 + l.0))
+            .collect(),
         label_sets: (!rec.label_sets.is_empty()).then(|| labels::to_message(&rec.label_sets)),
     }
     .encode_to_vec()

@@ -70,6 +70,8 @@ pub(super) struct Recording {
     pub timeline: Option<Timeline>,
     #[prost(message, repeated, tag = "34")]
     pub events: Vec<EventHits>,
+    #[prost(uint32, repeated, tag = "35")]
+    pub context_labels: Vec<u32>,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use wallscope_model::{Label, LabelValue};
+use wallscope_model::{self as model, Label, LabelValue, LabelsId};
 
 use super::super::ReadError;
 use super::extension::LabelSets;
@@ -69,4 +69,26 @@ pub(super) fn from_message(m: &LabelSets) -> Result<Vec<Vec<Label>>, ReadError> 
         sets.push(set);
     }
     Ok(sets)
+}
+
+/// Labels of contexts: none, or one entry each.
+pub(super) fn of_contexts(
+    list: &[u32],
+    rec: &model::Recording,
+) -> Result<Vec<Option<LabelsId>>, ReadError> {
+    if list.len() > rec.contexts.len() {
+        return Err(damaged("it has labels of more contexts than it has"));
+    }
+    let entry = |l: &u32| match *l {
+        0 => Ok(None),
+        l => below(l - 1, rec.label_sets.len(), "set of labels").map(|l| Some(LabelsId(l))),
+    };
+    let mut labels = list
+        .iter()
+        .map(entry)
+        .collect::<Result<Vec<_>, ReadError>>()?;
+    if !labels.is_empty() {
+        labels.resize(rec.contexts.len(), None);
+    }
+    Ok(labels)
 }

@@ -59,6 +59,7 @@ pub(super) fn recording(t: &Tables, m: ext::Recording) -> Result<Read, ReadError
     rec.frames = frames(t, &m.frames.unwrap_or_default(), &names, &rec)?;
     rec.stacks = stacks(&m.stacks.unwrap_or_default(), &names, rec.frames.len())?;
     rec.label_sets = labels::from_message(&m.label_sets.unwrap_or_default())?;
+    rec.context_labels = labels::of_contexts(&m.context_labels, &rec)?;
     rec.samples = samples(&m.samples.unwrap_or_default(), &names, &rec)?;
     rec.actors = waits::restore_actors(m.actors, &rec)?;
     rec.hops = waits::restore_hops(

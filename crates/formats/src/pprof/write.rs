@@ -234,11 +234,6 @@ fn samples<W: Write>(
     let keys = Keys::new(strings);
     // The labels that depend on the context alone, ready to append.
     let processes: HashMap<u32, &str> = rec.processes.iter().map(|p| (p.pid, &*p.name)).collect();
-    let contexts: Vec<Vec<u8>> = rec
-        .contexts
-        .iter()
-        .map(|c| keys.context(c, processes.get(&c.pid).unwrap_or(&""), strings))
-        .collect();
     let ends: Vec<Option<u64>> = StackEnd::ALL
         .iter()
         .map(|end| {
@@ -248,6 +243,15 @@ fn samples<W: Write>(
         .collect();
     let further: Vec<Vec<u8>> = (rec.label_sets.iter())
         .map(|set| keys.further(set, strings))
+        .collect();
+    let contexts: Vec<Vec<u8>> = (rec.contexts.iter().enumerate())
+        .map(|(i, c)| {
+            let process = processes.get(&c.pid).unwrap_or(&"");
+            let mut own = keys.context(c, process, strings);
+            let set = rec.context_labels.get(i).copied().flatten();
+            own.extend(set.iter().flat_map(|l| &further[l.0 as usize]));
+            own
+        })
         .collect();
     let none = Vec::new();
     let labels = |context: ContextId| contexts.get(context.0 as usize).unwrap_or(&none);

@@ -24,6 +24,8 @@ pub(super) struct Report<'a> {
     pub(super) stacks: Vec<Stack>,
     pub(super) peers: Vec<Peer>,
     pub(super) tasks: Vec<Task>,
+    /// Waits beside their roots.
+    pub(super) blame: Blame,
     pub(super) losses: Vec<Loss<'a>>,
     pub(super) cost: Cost,
     pub(super) scaling: Scaling,
@@ -222,6 +224,8 @@ pub(super) struct Task {
     pub(super) on_cpu_ns: u64,
     pub(super) runnable_ns: u64,
     pub(super) blocked_ns: u64,
+    /// Blocked with nothing to do.
+    pub(super) idle_ns: u64,
     pub(super) blocked: BTreeMap<String, u64>,
     pub(super) waits: Vec<TaskWait>,
 }
@@ -258,4 +262,37 @@ pub(super) struct Cost {
 pub(super) struct Scaling {
     pub(super) borrowed_ns: u64,
     pub(super) unplaced_ns: u64,
+}
+
+#[derive(Serialize)]
+pub(super) struct Blame {
+    /// The data: sampled waits, with intervals.
+    pub(super) sampled: Vec<BlamePart>,
+    /// The data: every wait of the timeline; null without one.
+    pub(super) every_wait: Option<Vec<ExactBlame>>,
+}
+
+#[derive(Serialize)]
+pub(super) struct BlamePart {
+    pub(super) waited_at: String,
+    pub(super) reason: Option<&'static str>,
+    pub(super) waiters: usize,
+    pub(super) because_of: String,
+    pub(super) root: String,
+    pub(super) root_state: &'static str,
+    pub(super) not_followed: Option<&'static str>,
+    pub(super) ns: u64,
+    pub(super) low_ns: u64,
+    pub(super) high_ns: u64,
+}
+
+#[derive(Serialize)]
+pub(super) struct ExactBlame {
+    pub(super) thread: String,
+    pub(super) reason: Option<&'static str>,
+    pub(super) because_of: String,
+    pub(super) root: String,
+    pub(super) root_state: &'static str,
+    pub(super) not_followed: Option<&'static str>,
+    pub(super) ns: u64,
 }

@@ -4,13 +4,16 @@
 //! Whatever does not fit is said to be left out; nothing is cut silently. Without a terminal there
 //! is no width: lines are as long as they need to be, and names whole.
 
+mod blame;
 mod groups;
 pub(crate) mod layout;
 mod ledger;
 mod peers;
 pub(crate) mod shapes;
+pub mod table;
 mod tasks;
 
+pub(crate) use blame::blame_lines;
 pub use groups::groups_text;
 pub use layout::{clean, wrap};
 use wallscope_model::domain_text::{domain_lines, loss_lines, scaling_lines};
@@ -58,7 +61,7 @@ pub fn render(analysis: &Analysis, headline: &Headline, style: &Style) -> String
         unit: &analysis.recording.domain.unit,
         out: String::new(),
     };
-    for line in wrap(&headline.sentence, style.width, 0) {
+    for line in wrap(&clean(&headline.sentence), style.width, 0) {
         page.line(&style.ink(Ink::Strong, &line));
     }
     for because in &headline.because {
@@ -67,13 +70,14 @@ pub fn render(analysis: &Analysis, headline: &Headline, style: &Style) -> String
     let total = total_row(analysis.recording);
     page.ledger(analysis, &total);
     page.threads(analysis, &total);
+    page.tasks(analysis);
     let functions = analysis.functions();
     for view in [View::OnCpu, View::OffCpu, View::RunQueue, View::Wall] {
         page.functions(analysis, &functions, view, total.ledger.wall_ns);
     }
+    page.blame(analysis);
     page.shapes(analysis.recording);
     page.peers(analysis);
-    page.tasks(analysis);
     page.stacks(analysis);
     page.trust(analysis);
     page.out

@@ -102,7 +102,7 @@ impl Page<'_> {
             self.faint(&format!("  {more} more are in --json"), 2);
         }
         let waits = rows.iter().flat_map(|r| &r.waits);
-        let mut waits: Vec<&TaskWait> = waits.filter(|w| !w.is_idle()).collect();
+        let mut waits: Vec<&TaskWait> = waits.filter(|w| !w.idle).collect();
         waits.sort_by_key(|w| std::cmp::Reverse(w.ns));
         // One place may have several stacks: by line, by how its code was compiled.
         let mut places: Vec<(String, u64)> = Vec::new();
@@ -195,6 +195,7 @@ mod tests {
             detail: "a.B".into(),
             ns: 1,
             count: 1,
+            idle: false,
             labels: Vec::new(),
             frames: names.iter().map(frame).collect(),
         }

@@ -4,5 +4,6 @@
 mod dwarf;
 mod go;
 mod hostile;
+mod languages;
 mod names;
 mod support;

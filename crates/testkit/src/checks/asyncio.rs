@@ -1,13 +1,14 @@
-//! asyncio: what tasks await and for how long, on each interpreter, with asyncio's part in C and
-//! without.
+//! asyncio: the awaits of tasks and their lengths, on each interpreter, with asyncio's part in C and without.
 
 use crate::python::{Interpreter, interpreters};
+use crate::score::share::MANAGED;
+use crate::score::{Estimate, chance};
 use crate::tool::{Options, Run};
 use crate::{Error, Scorecard, Tool};
 
 use super::{Length, measure};
 
-/// What each function of the program waits for.
+/// Functions of the program, and the reason of each one's waits.
 const WAITS: &[(&str, &str)] = &[
     ("aio_nap", "timer"),
     ("aio_hold", "timer"),
@@ -70,7 +71,7 @@ fn judge(run: &Run) -> Result<Scorecard, Error> {
     let waits: Vec<_> = (tasks.iter().filter(of_asyncio))
         .flat_map(|t| t["waits"].as_array().cloned().unwrap_or_default())
         .collect();
-    let (mut errors, mut deviations) = (Vec::new(), Vec::new());
+    let (mut errors, mut shares) = (Vec::new(), Vec::new());
     for (function, reason) in WAITS {
         // Groups of tasks came with 3.11.
         let Ok(existed) = run.truth.extra(&format!("{function} existed")) else {
@@ -99,27 +100,23 @@ fn judge(run: &Run) -> Result<Scorecard, Error> {
                 0.0
             };
         }
-        // By chance, four standard deviations of so many looks, as there are many rows; and two looks:
-        // one at each edge.
-        let (share, measured) = (waited / existed, all / existed);
-        let deviation = 100.0 * (share * (1.0 - share) / looks).sqrt();
-        errors.push(100.0 * (measured - share).abs());
-        deviations.push(deviation);
-        card.near(
-            format!("{function} awaits, of its task's time"),
-            100.0 * share,
-            100.0 * measured,
-            (4.0 * deviation).max(1.5) + 200.0 / looks,
-            "%",
-        );
+        let share = waited / existed;
+        let estimate = Estimate {
+            truth: 100.0 * share,
+            measured: 100.0 * all / existed,
+            promise: MANAGED,
+            chance: chance::polled(share, looks),
+            tier: run.report.domain.backend.clone(),
+        };
+        errors.push(estimate.error().abs());
+        shares.push(share);
+        card.estimate(format!("{function} awaits, of its task's time"), estimate);
         card.at_least(format!("{reason} of that"), 100.0 * right / all, 80.0, "%");
     }
-    let mean = |all: &[f64]| all.iter().sum::<f64>() / all.len() as f64;
-    // The mean error is 0.8 of a deviation where there is chance alone.
     card.at_most(
         "these shares are off by, on average",
-        mean(&errors),
-        (1.6 * mean(&deviations)).max(1.5),
+        errors.iter().sum::<f64>() / errors.len() as f64,
+        MANAGED + chance::mean_of_polled(&shares, looks),
         "points",
     );
     let losses = report["losses"].as_array().into_iter().flatten();

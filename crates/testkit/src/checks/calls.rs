@@ -1,5 +1,4 @@
-//! Calls of single functions against a program that knows: how many, how long each, what they waited
-//! for, and how they were left.
+//! Calls of single functions against a program that knows their number, lengths, waits and ways out.
 
 use std::io::Write;
 use std::path::Path;

@@ -1,8 +1,9 @@
-//! Stacks at events against a program that knows how often it caused them: exact by thread, and
-//! attributed to the functions that did.
+//! Stacks at events against a program that counts the events it causes: exact by thread, attributed to the
+//! functions that cause them.
 
 use serde_json::Value;
 
+use crate::score::{chance, share};
 use crate::tool::Options;
 use crate::{Error, Scorecard, Tool};
 
@@ -32,9 +33,11 @@ pub(super) fn events(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
             .collect::<Result<_, _>>()?;
         let sum: f64 = right.iter().sum();
         for (name, right) in functions.iter().zip(right) {
-            // Of a thousand stacks, four standard deviations.
             let seen = function(&said, name);
-            card.near(format!("{event} in {name}"), right, seen, 0.06 * sum, "");
+            let stacks = said["views"]["wall"]["samples"].as_f64().unwrap_or(0.0);
+            let limit = share::ON_CPU + chance::binomial(right / sum, stacks);
+            let limit = limit / 100.0 * sum;
+            card.near(format!("{event} in {name}"), right, seen, limit, "");
         }
         // It starts its stack and its clock with some faults, and ends with a line.
         let seen = thread(&said, own.tid);

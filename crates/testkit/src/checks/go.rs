@@ -1,8 +1,7 @@
 //! Go: functions and stacks, of a program with everything in it and of one as it is shipped.
 
 use crate::go::{Build, GoProgram, PLAIN, STRIPPED, WITH_C, installed};
-use crate::score::share::{self, Nearness};
-use crate::score::stacks;
+use crate::score::{Estimate, chance, share, stacks};
 use crate::tool::{Options, Run};
 use crate::{Error, Scorecard, Tool};
 
@@ -11,20 +10,20 @@ use super::{Length, fixed_work, measure};
 
 /// Promised of user stacks, percent of sampled time.
 const WHOLE: f64 = 99.0;
-/// The same of those that wait, without eBPF: some go on while they are read, and are marked as lost. Where
-/// the way from C to Go is not found it is 76 to 94.
+/// Promised of user stacks that wait, without eBPF, percent of sampled time: some threads go on while they are
+/// read, and are marked as lost. Where the way from C to Go is not found it is 76 to 94.
 const WHOLE_OUTSIDE: f64 = 90.0;
 
 pub(super) fn go(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let mut card = Scorecard::default();
-    let (hz, seconds) = length.managed();
+    let (options, seconds) = length.managed();
     let seconds = seconds.to_string();
     for go in installed()? {
         for build in [PLAIN, STRIPPED, WITH_C] {
             let built = go.build(build)?;
             let flags = ["mix", "--seconds", &seconds];
-            let run = measure(built.start(&flags)?, tool, &unhurried(hz))?;
-            for mut row in judge(&run, hz, build).rows {
+            let run = measure(built.start(&flags)?, tool, &options)?;
+            for mut row in judge(&run, build).rows {
                 row.what = format!("go {} ({}, {})", row.what, go.version, build.name);
                 card.rows.push(row);
             }
@@ -36,7 +35,7 @@ pub(super) fn go(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     Ok(card)
 }
 
-/// What is promised without eBPF, of the program with C in it.
+/// Rows on the program with C in it, without eBPF.
 fn outside_rows(
     tool: &Tool,
     built: &GoProgram,
@@ -52,7 +51,7 @@ fn outside_rows(
             WHOLE_OUTSIDE,
         )
         .rows;
-        // Who computes goes on while the goroutine's stack is read: a busy machine reads late.
+        // A goroutine that computes goes on while its stack is read: a busy machine reads late.
         rows.retain(|row| row.what.contains("blocked"));
         let waits = run.stacks.iter().filter(|l| l.state == "blocked");
         let waits = waits.filter(|l| l.contains("main.goWaitInC") && l.contains("c_nap"));
@@ -71,32 +70,17 @@ fn outside_rows(
     Ok(card)
 }
 
-/// A program that waits a thousand times a second is not sampled as often as the rows' limits take for granted
-/// where measuring may cost 1 % of a CPU.
-fn unhurried(hz: u32) -> Options {
-    Options {
-        more: vec!["--max-overhead".into(), "20".into()],
-        ..Options::at(hz)
-    }
-}
-
 /// The program, measured without eBPF.
 fn outside(tool: &Tool, built: &GoProgram, backend: &str, seconds: &str) -> Result<Run, Error> {
-    let mut options = unhurried(99);
-    options.more.extend(["--backend".into(), backend.into()]);
+    let options = Options::at(99).with(&["--max-overhead", "20", "--backend", backend]);
     measure(built.start(&["mix", "--seconds", seconds])?, tool, &options)
 }
 
-fn judge(run: &Run, hz: u32, build: Build) -> Scorecard {
+fn judge(run: &Run, build: Build) -> Scorecard {
     let mut card = Scorecard::default();
-    card.rows
-        .extend(share::managed(&run.truth, &run.stacks, hz).rows);
-    let near = Nearness {
-        points: 1.5,
-        hz: 1000,
-    };
-    card.rows
-        .extend(share::functions(&run.truth, &run.stacks, "off-cpu", near).rows);
+    let evidence = run.evidence();
+    card.rows.extend(evidence.managed_shares().rows);
+    (card.rows).extend(evidence.shares("off-cpu", share::MANAGED).rows);
     let names: Vec<&str> = run.truth.threads.iter().map(|t| t.name.as_str()).collect();
     card.rows
         .extend(stacks::whole(&run.stacks, |name| names.contains(&name), WHOLE).rows);
@@ -122,7 +106,7 @@ fn judge(run: &Run, hz: u32, build: Build) -> Scorecard {
     card
 }
 
-/// What each goroutine of the program waits for, by the function it waits in.
+/// Functions in which goroutines of the program wait, and the reason of each one's waits.
 const WAITS: &[(&str, &str)] = &[
     ("main.parkReceive", "channel"),
     ("main.parkSend", "channel"),
@@ -137,7 +121,7 @@ pub(super) fn goroutines(tool: &Tool, length: Length) -> Result<Scorecard, Error
     let seconds = format!("{}", length.seconds);
     for go in installed()? {
         let built = go.build(STRIPPED)?;
-        // The list of goroutines is the program's own: who counts the threads is another matter.
+        // The program itself lists its goroutines, so the tier that counts its threads does not matter.
         for backend in ["ebpf", "proc"] {
             let program = built.start(&["park", "--seconds", &seconds])?;
             let options = Options {
@@ -184,16 +168,15 @@ fn waits(run: &Run) -> Result<Scorecard, Error> {
                 0.0
             };
         }
-        // By chance, three standard deviations of so many looks; and the time of two looks: one at each edge.
         let share = waited / existed;
-        let chance = 300.0 * (share * (1.0 - share) / looks).sqrt();
-        card.near(
-            format!("{function} waits, of its time"),
-            100.0 * share,
-            100.0 * all / existed,
-            chance.max(1.5) + 200.0 / looks,
-            "%",
-        );
+        let estimate = Estimate {
+            truth: 100.0 * share,
+            measured: 100.0 * all / existed,
+            promise: share::MANAGED,
+            chance: chance::polled(share, looks),
+            tier: run.report.domain.backend.clone(),
+        };
+        card.estimate(format!("{function} waits, of its time"), estimate);
         let right = 100.0 * right / all;
         card.at_least(format!("{reason} of that"), right, 80.0, "%");
     }

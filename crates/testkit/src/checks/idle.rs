@@ -38,7 +38,9 @@ pub(super) fn upstream(tool: &Tool, length: Length) -> Result<Scorecard, Error> 
         }
     }
     if !followed {
-        eprintln!("skipped requests in flight: this kernel does not tell who sends (Linux 6.3)");
+        eprintln!(
+            "skipped requests in flight: this kernel does not name the sender (Linux 6.3 does)"
+        );
         return Ok(card);
     }
     let port = run.truth.extra("upstream_port")?;
@@ -92,7 +94,7 @@ pub(super) fn long_ago(tool: &Tool, length: Length) -> Result<Scorecard, Error> 
         if own.name.starts_with("pool-") {
             card.at_least(format!("{}: parked, idle", own.name), idle, 80.0, "%");
         } else if own.name == "asker" && kernel_has("btf_trace_sock_send_length") {
-            card.at_most("who polls for the answer, idle", idle, 1.0, "%");
+            card.at_most("a thread that polls for the answer, idle", idle, 1.0, "%");
         } else if own.name.starts_with("hung-") {
             let what = format!("{}: waits for an answer on a unix socket, idle", own.name);
             card.at_most(what, idle, 1.0, "%");
@@ -106,7 +108,9 @@ pub(super) fn aside(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let run = tool.measure("aside", &["--seconds", &seconds], &Options::at(99))?;
     let mut card = Scorecard::default();
     if !kernel_has("btf_trace_sock_send_length") {
-        eprintln!("skipped requests in flight: this kernel does not tell who sends (Linux 6.3)");
+        eprintln!(
+            "skipped requests in flight: this kernel does not name the sender (Linux 6.3 does)"
+        );
         return Ok(card);
     }
     for own in &run.truth.threads {

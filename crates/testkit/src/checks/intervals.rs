@@ -1,4 +1,4 @@
-//! The timeline: the single intervals sum to what the ledger counted, and know who ended a wait.
+//! The timeline: single intervals sum to the ledger's totals, and name the waker.
 
 use crate::tool::Options;
 use crate::{Error, Scorecard, Tool};
@@ -45,7 +45,7 @@ pub(super) fn intervals(tool: &Tool, length: Length) -> Result<Scorecard, Error>
         woken += lane.woken;
     }
     card.at_least("waits for the mutex", lock_blocks as f64, 1.0, "");
-    // Whoever lets go of the mutex is one of the threads.
+    // A thread of the program gives the mutex up.
     let share = 100.0 * woken as f64 / lock_blocks.max(1) as f64;
     card.at_least("of them, ended by a known thread", share, 95.0, "%");
     Ok(card)

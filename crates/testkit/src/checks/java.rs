@@ -3,7 +3,7 @@
 use crate::java::installed;
 use crate::score::share;
 use crate::score::stacks;
-use crate::tool::{Options, Run};
+use crate::tool::Run;
 use crate::truth::FunctionTruth;
 use crate::{Error, Scorecard, Tool};
 
@@ -14,20 +14,14 @@ const WHOLE: f64 = 97.0;
 
 pub(super) fn java(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let mut card = Scorecard::default();
-    let (hz, seconds) = length.managed();
+    let (options, seconds) = length.managed();
     let seconds = seconds.to_string();
-    // What is measured is whether stacks are right. On a busy machine they cost more, and slowing
-    // down for that would leave few of them.
-    let options = Options {
-        hz,
-        more: vec!["--max-overhead".into(), "50".into()],
-    };
     // Two, and those that were asked for.
     let all = installed()?.into_iter().enumerate();
     for (_, java) in all.filter(|(n, java)| *n < 2 || java.named) {
         let program = java.start(&["mix", "--seconds", &seconds])?;
         let run = measure(program, tool, &options)?;
-        for mut row in judge(&run, hz)?.rows {
+        for mut row in judge(&run)?.rows {
             row.what = format!("java {} ({})", row.what, java.version);
             card.rows.push(row);
         }
@@ -35,10 +29,9 @@ pub(super) fn java(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     Ok(card)
 }
 
-fn judge(run: &Run, hz: u32) -> Result<Scorecard, Error> {
+fn judge(run: &Run) -> Result<Scorecard, Error> {
     let mut card = Scorecard::default();
-    card.rows
-        .extend(share::managed(&run.truth, &run.stacks, hz).rows);
+    card.rows.extend(run.evidence().managed_shares().rows);
     card.rows
         .extend(share::sums(&run.report, &run.stacks, &run.truth).rows);
     let names: Vec<&str> = run.truth.threads.iter().map(|t| t.name.as_str()).collect();
@@ -77,8 +70,7 @@ fn judge(run: &Run, hz: u32) -> Result<Scorecard, Error> {
     Ok(card)
 }
 
-/// Rows: whose the monitor was that `java-want` waited for, and of which class; likewise whose the
-/// lock that `java-take` did.
+/// Rows: owner and class of the monitor that `java-want` waits for, and of the lock that `java-take` waits for.
 fn owners(run: &Run) -> Result<Scorecard, Error> {
     let mut card = Scorecard::default();
     let ended = run.recorded.folded("off-wake")?;

@@ -1,6 +1,5 @@
-//! Code made at run time whose addresses are used again, named by perf maps and jitdumps.
+//! Code made at run time at addresses that are used again, named by perf maps and jitdumps.
 
-use crate::score::share::{self, Nearness};
 use crate::score::stacks;
 use crate::tool::Options;
 use crate::{Error, Scorecard, Tool};
@@ -10,30 +9,26 @@ use super::Length;
 /// Promised of user stacks, percent of sampled time.
 const WHOLE: f64 = 99.0;
 
-/// Forms, backends, and how near shares come there: where waits have no stack for each ms, as by chance
-/// at the rate of the looks. Entries of a map have no times: code is replaced there less often.
-const WAYS: &[(&str, &str, u32, &str)] = &[
-    ("map", "ebpf", 1000, "120000"),
-    ("dump", "ebpf", 1000, "30000"),
-    ("dump", "perf", 99, "30000"),
+/// Forms, backends, and lengths of a phase in µs. Entries of a map have no times: code is replaced there less
+/// often.
+const WAYS: &[(&str, &str, &str)] = &[
+    ("map", "ebpf", "120000"),
+    ("dump", "ebpf", "30000"),
+    ("dump", "perf", "30000"),
 ];
 
 pub(super) fn jit(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let mut card = Scorecard::default();
     let seconds = format!("{}", length.seconds);
-    for (form, backend, off_cpu_hz, phase) in WAYS {
-        let options = Options {
-            more: vec!["--backend".into(), (*backend).into()],
-            ..Options::at(if *backend == "ebpf" { 499 } else { 99 })
-        };
+    for (form, backend, phase) in WAYS {
+        let options = Options::at(997).with(&["--max-overhead", "25", "--backend", backend]);
         let flags = ["--seconds", &seconds, "--form", form, "--phase-us", phase];
         let run = tool.measure("jit", &flags, &options)?;
         let way = format!("{form}, {backend}");
-        for (view, hz) in [("on-cpu", options.hz), ("off-cpu", *off_cpu_hz)] {
+        for view in ["on-cpu", "off-cpu"] {
             // Names that stay when code is replaced are wrong by tens of points; calls that sleep leave
             // on-CPU time in which the clock does not fire.
-            let near = Nearness { points: 5.0, hz };
-            card.extend(&way, share::functions(&run.truth, &run.stacks, view, near));
+            card.extend(&way, run.evidence().shares(view, 5.0));
         }
         // Of a thread that waits, nobody but the kernel knows the frame pointer.
         if *backend == "ebpf" {

@@ -1,4 +1,4 @@
-//! How long single waits were: quantiles, counts, and fifty short ones against one long one.
+//! Lengths of single waits: quantiles, counts, and fifty short ones against one long one.
 
 use crate::report::Stack;
 use crate::tool::Options;

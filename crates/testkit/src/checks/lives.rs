@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::folded::Line;
 use crate::score::ledger::{Limits, agrees, closes};
-use crate::score::share::{self, Nearness};
+use crate::score::share;
 use crate::tool::{Options, Run};
 use crate::{Error, Program, Scorecard, Tool};
 
@@ -13,14 +13,13 @@ use super::Length;
 
 pub(super) fn short(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let seconds = length.text();
-    let run = tool.measure("short", &["--seconds", &seconds], &Options::at(499))?;
+    let run = tool.measure("short", &["--seconds", &seconds], &length.options())?;
     let mut card = agrees(&run.report, &run.truth, &Limits::default());
     card.rows
         .extend(share::sums(&run.report, &run.stacks, &run.truth).rows);
-    card.rows
-        .extend(share::functions(&run.truth, &run.stacks, "off-cpu", Nearness::OFF_CPU).rows);
-    card.rows
-        .extend(share::functions(&run.truth, &run.stacks, "on-cpu", Nearness::ON_CPU).rows);
+    let evidence = run.evidence();
+    (card.rows).extend(evidence.shares("off-cpu", share::OFF_CPU).rows);
+    (card.rows).extend(evidence.shares("on-cpu", share::ON_CPU).rows);
     Ok(card)
 }
 
@@ -162,8 +161,13 @@ fn memory(run: &Run) -> f64 {
 }
 
 /// Records a program by some other target than its process id.
-fn by_target(tool: &Tool, mut program: Program, target: &[&str]) -> Result<Run, Error> {
-    let recorder = tool.record(target, &Options::at(499))?;
+fn by_target(
+    tool: &Tool,
+    mut program: Program,
+    target: &[&str],
+    options: &Options,
+) -> Result<Run, Error> {
+    let recorder = tool.record(target, options)?;
     program.release()?;
     let truth = program.truth(Duration::from_secs(120))?;
     let recorded = recorder.stop()?;
@@ -176,7 +180,8 @@ pub(super) fn cgroup(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let program = Program::start("throttled", &["--seconds", &seconds])?;
     let pid = program.pids()[0];
     let folder = program.cgroup()?;
-    let run = by_target(tool, program, &["--cgroup", &folder.display().to_string()])?;
+    let target = ["--cgroup", &folder.display().to_string()];
+    let run = by_target(tool, program, &target, &length.options())?;
     let mut card = agrees(&run.report, &run.truth, &Limits::default());
     let others = run
         .report
@@ -185,15 +190,14 @@ pub(super) fn cgroup(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
         .filter(|thread| thread.pid != pid)
         .count();
     card.at_most("threads of other processes", others as f64, 0.0, "");
-    card.rows
-        .extend(share::functions(&run.truth, &run.stacks, "on-cpu", Nearness::ON_CPU).rows);
+    (card.rows).extend(run.evidence().shares("on-cpu", share::ON_CPU).rows);
     Ok(card)
 }
 
 pub(super) fn everything(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let seconds = length.text();
     let program = Program::start("mix", &["--seconds", &seconds])?;
-    let run = by_target(tool, program, &["-a"])?;
+    let run = by_target(tool, program, &["-a"], &length.options())?;
     // Entering every thread of a machine takes a while.
     let limits = Limits {
         wall_ms: 50.0,
@@ -202,13 +206,7 @@ pub(super) fn everything(tool: &Tool, length: Length) -> Result<Scorecard, Error
     let mut card = agrees(&run.report, &run.truth, &limits);
     let pids: BTreeSet<u32> = run.report.threads.iter().map(|thread| thread.pid).collect();
     card.at_least("processes seen", pids.len() as f64, 3.0, "");
-    // A whole machine's stacks within the budget of one percent of a CPU: far fewer of each.
-    let few = Nearness {
-        points: 1.0,
-        hz: 50,
-    };
-    card.rows
-        .extend(share::functions(&run.truth, &run.stacks, "wall", few).rows);
+    (card.rows).extend(run.evidence().shares("wall", share::OFF_CPU).rows);
     Ok(card)
 }
 

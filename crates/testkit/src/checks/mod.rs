@@ -1,5 +1,5 @@
-//! Whole experiments: a truth program, recorded by the real binary, read, and scored. One table
-//! row each; the live tests run them short, the full verification long.
+//! Whole experiments: each records a truth program with the real binary, reads the recording and scores it. An
+//! experiment is one row of [`ALL`]. The live tests run it short, the full verification long.
 
 mod asyncio;
 mod calls;
@@ -30,17 +30,21 @@ use std::time::Duration;
 use crate::tool::{Options, Run};
 use crate::{Error, Program, Scorecard, Tool};
 
-/// How long a program of managed code may take for its work.
+/// Time limit for the work of a program of managed code.
 const LIMIT: Duration = Duration::from_secs(120);
-/// Fixed work is made so often, with and without a recording, at least and at most.
+/// Lowest and highest number of rounds of fixed work, each with and without a recording.
 const ROUNDS: [u32; 2] = [3, 8];
 
-/// How long and how often.
+/// Stacks of waits four times as often as by default, and no lower rate where stacks cost more than 1 % of a
+/// CPU, as they do on a busy machine.
+const FINE: &[&str] = &["--off-cpu-period", "250us", "--max-overhead", "25"];
+
+/// Length and number of recordings.
 #[derive(Clone, Copy, Debug)]
 pub struct Length {
-    /// Of one recording, s.
+    /// Length of one recording, s.
     pub seconds: f64,
-    /// Of experiments that need several recordings.
+    /// Number of recordings where an experiment needs several.
     pub repeats: u32,
 }
 
@@ -56,13 +60,28 @@ impl Length {
         repeats: 16,
     };
 
-    /// How often is sampled, and how long programs of managed code run, s: their shares are promised at
-    /// 99 Hz over 20 s. There are many of them, so that each gets little of a short run.
-    pub fn managed(self) -> (u32, f64) {
-        match self.seconds {
-            short if short < Length::FULL.seconds => (499, 2.0),
-            _ => (99, 20.0),
+    /// Options of a recording for rows on shares. A short run samples more finely, so that chance stays
+    /// below what is promised.
+    pub fn options(self) -> Options {
+        match self.is_short() {
+            true => Options::at(1997).with(FINE),
+            false => Options::at(997)
+                .with(&["--off-cpu-period", "500us"])
+                .with(&FINE[2..]),
         }
+    }
+
+    /// Options and length (s) of recordings of managed code. There are many of them, so that each gets little
+    /// of a short run.
+    pub fn managed(self) -> (Options, f64) {
+        match self.is_short() {
+            true => (Options::at(1997).with(FINE), 3.0),
+            false => (Options::at(997).with(&FINE[2..]), 30.0),
+        }
+    }
+
+    fn is_short(self) -> bool {
+        self.seconds < Length::FULL.seconds
     }
 
     fn text(&self) -> String {
@@ -70,17 +89,17 @@ impl Length {
     }
 }
 
-/// What an experiment's outcome depends on.
+/// Influences on an experiment's outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// On wallscope alone: fit for a test on a busy machine.
+    /// Wallscope alone: fit for a test on a busy machine.
     Truth,
-    /// On wallscope and on what else runs here, which takes the time that is to be seen: for the full
-    /// verification on a quiet machine.
+    /// Wallscope, and other programs that take CPU time from the measured one: for the full verification on a
+    /// quiet machine.
     Quiet,
-    /// On how fast this machine is and what else runs on it: for a quiet one.
+    /// The machine's speed and other programs: for a quiet machine.
     Timing,
-    /// On what else runs on this machine, and it takes long: the tests make a part of it.
+    /// Other programs, and it takes long: the tests make a part of it.
     Verdict,
 }
 
@@ -89,9 +108,9 @@ pub enum Kind {
 pub struct Check {
     /// Its name.
     pub name: &'static str,
-    /// What it asks.
+    /// Its question.
     pub about: &'static str,
-    /// What its outcome depends on.
+    /// Influences on its outcome.
     pub kind: Kind,
     /// Makes it. An error means that it could not be made.
     pub run: fn(&Tool, Length) -> Result<Scorecard, Error>,
@@ -123,7 +142,7 @@ checks! {
     Truth "userfault" why::userfault: "pages that the program brings in itself: it is not stopped for ever, and told right";
     Truth "chain" why::chain: "a lock, its holder, and what that one waited for";
     Truth "hands" why::hands: "a lock that passes through many hands while others wait for it";
-    Truth "held" why::held: "whose the locks are that nobody gave up, by the locks' own memory";
+    Truth "held" why::held: "owners of locks that are never given up, by the locks' own memory";
     Truth "crowd" shares::crowd: "busy threads that share one CPU";
     Truth "throttled" shares::throttled: "a CPU quota";
     Truth "micro" shares::micro: "very many short blocks against one long one";
@@ -133,12 +152,12 @@ checks! {
     Truth "inject-lock" shares::inject_lock: "a delay by a lock is found where it was put";
     Truth "lengths" lengths::lengths: "how long single waits are: 50 × 2 ms is not 1 × 100 ms";
     Truth "plugins" shares::plugins: "two libraries by turns at the same addresses, with and without eBPF";
-    Truth "intervals" intervals::intervals: "the timeline's intervals against the ledger, and who ended waits";
+    Truth "intervals" intervals::intervals: "the timeline's intervals against the ledger, and the wakers";
     Truth "events" events::events: "stacks at page faults, system calls and switches, by function and thread";
     Truth "queue" queues::server: "a single-threaded server: arrivals, service, utilisation, wait";
     Truth "what-if" queues::what_if: "a function that is really made twice as fast";
-    Truth "upstream" idle::upstream: "waiting for work is idle, waiting for an answer is not, and whose";
-    Truth "aside" idle::aside: "whoever waits for an answer is not idle, whichever thread asked";
+    Truth "upstream" idle::upstream: "waiting for work is idle, waiting for an answer is not; the peer that answers";
+    Truth "aside" idle::aside: "a thread that waits for an answer is not idle, whichever thread asked";
     Truth "long-ago" idle::long_ago: "a request from before the recording keeps only those busy that may wait for it";
     Truth "spin" idle::spin: "threads that spin are suspected to";
     Truth "short" lives::short: "threads that live a millisecond";
@@ -156,7 +175,7 @@ checks! {
     Truth "interrupt" stacks::by_interrupt: "stacks that threads read in an interrupt, as before Linux 6.18";
     Truth "bare" shares::bare: "code without unwind information: ledger, shares, whole stacks";
     Truth "python" python::python: "Python functions, stacks and the GIL, on each interpreter found";
-    Truth "gil" python::gil: "who had Python's lock while others waited, and what it ran";
+    Truth "gil" python::gil: "the holder of Python's lock while others waited, and the function it ran";
     Truth "asyncio" asyncio::asyncio: "what asyncio's tasks await and how long, on each interpreter found";
     Truth "virtual-threads" virtual_threads::virtual_threads: "what Java's virtual threads wait for and how long, and their stacks, from JDK 21 on";
     Truth "java" java::java: "Java methods and stacks, interpreted and compiled, on each VM found";
@@ -189,8 +208,8 @@ fn measure(mut program: Program, tool: &Tool, options: &Options) -> Result<Run, 
     Run::read(truth, recorded)
 }
 
-/// Rows: what recording at 99 Hz adds to a fixed amount of computing, which `start` starts, and how
-/// long attaching takes. `what`: the runtime.
+/// Rows: slowdown of a fixed amount of computing by a recording at 99 Hz, and the delay until it is attached.
+/// `start` starts the program, `what` is the runtime.
 fn fixed_work(
     what: &str,
     tool: &Tool,

@@ -2,7 +2,8 @@
 //! version that is found.
 
 use crate::node::{Node, installed};
-use crate::score::stacks;
+use crate::score::share::MANAGED;
+use crate::score::{Estimate, chance, stacks};
 use crate::tool::{Options, Run};
 use crate::{Error, Scorecard, Tool};
 
@@ -10,7 +11,7 @@ use super::{Length, fixed_work, measure};
 
 /// Promised of user stacks, percent of sampled time.
 const WHOLE: f64 = 99.0;
-/// The same without eBPF, where the rest of deep stacks is read a moment later.
+/// Promised of user stacks without eBPF, percent of sampled time: the rest of deep stacks is read a moment later.
 const WHOLE_OUTSIDE: f64 = 95.0;
 
 /// How Node.js is started, and how often its program warms up.
@@ -32,16 +33,16 @@ const PARTS: [(&str, &str); 6] = [
 
 pub(super) fn node(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let mut card = Scorecard::default();
-    let (hz, seconds) = length.managed();
+    let (options, seconds) = length.managed();
     let seconds = format!("{seconds}");
     let all = installed()?;
     let first = &all[0];
     for node in &all {
-        for (way, options, warm) in WAYS {
+        for (way, flags_of_node, warm) in WAYS {
             let flags = ["--seconds", &seconds, "--warm", warm];
-            let program = node.start(options, &flags)?;
-            let run = measure(program, tool, &Options::at(hz))?;
-            for mut row in judge(&run, hz)?.rows {
+            let program = node.start(flags_of_node, &flags)?;
+            let run = measure(program, tool, &options)?;
+            for mut row in judge(&run)?.rows {
                 row.what = format!("node {} ({}, {way})", row.what, node.version);
                 card.rows.push(row);
             }
@@ -51,10 +52,7 @@ pub(super) fn node(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
         ("by perf events", &["--backend", "perf"][..]),
         ("by stops", &["--backend", "proc", "--allow-stop"]),
     ] {
-        let outside = Options {
-            hz: 199,
-            more: more.iter().map(|m| (*m).to_owned()).collect(),
-        };
+        let outside = Options::at(199).with(more);
         let program = first.start(&[], &["--seconds", &seconds, "--warm", "60"])?;
         let run = measure(program, tool, &outside)?;
         // Time in a queue is given to stacks by inference, and a machine without a CPU to spare reads late.
@@ -65,7 +63,7 @@ pub(super) fn node(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
                 || what.contains(", of the six")
                 || (rough && (what.contains("jsHeavy") || what.contains("the six")))
         };
-        let mut judged = judge(&run, outside.hz)?;
+        let mut judged = judge(&run)?;
         judged.rows.retain(|row| !left_out(&row.what));
         let whole = stacks::whole(&run.stacks, |_| true, WHOLE_OUTSIDE).rows;
         let whole = whole.into_iter().filter(|r| r.what.contains("on_cpu"));
@@ -78,7 +76,7 @@ pub(super) fn node(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     Ok(card)
 }
 
-fn judge(run: &Run, hz: u32) -> Result<Scorecard, Error> {
+fn judge(run: &Run) -> Result<Scorecard, Error> {
     let mut card = stacks::whole(&run.stacks, |_| true, WHOLE);
     let under = |name: &str| -> f64 {
         let of = run.stacks.iter().filter(|l| l.state == "on_cpu");
@@ -88,16 +86,17 @@ fn judge(run: &Run, hz: u32) -> Result<Scorecard, Error> {
     let (heavy, light) = (under("jsHeavy"), under("jsLight"));
     let took = |what| run.truth.extra(what);
     let truth = took("heavy_ns")? / (took("heavy_ns")? + took("light_ns")?);
-    // By chance, two and a half standard deviations of so much time.
-    let hz = f64::from(run.hz(hz));
-    let samples = (heavy + light) / 1e9 * hz;
-    let chance = 250.0 * (truth * (1.0 - truth) / samples).sqrt();
-    card.near(
+    let evidence = run.evidence();
+    let estimate = |truth: f64, seen: f64, whole: f64| Estimate {
+        truth: 100.0 * truth,
+        measured: 100.0 * seen / whole,
+        promise: MANAGED,
+        chance: chance::binomial(truth, evidence.samples("on-cpu", whole)),
+        tier: run.report.domain.backend.clone(),
+    };
+    card.estimate(
         "on-cpu jsHeavy, of it and jsLight",
-        100.0 * truth,
-        100.0 * heavy / (heavy + light),
-        chance.max(1.5),
-        "%",
+        estimate(truth, heavy, heavy + light),
     );
     card.at_least("under jsNative", under("jsNative") / 1e6, 1.0, "ms");
     // What they call directly has no frame of its own: none of it may be told as their caller's.
@@ -105,16 +104,10 @@ fn judge(run: &Run, hz: u32) -> Result<Scorecard, Error> {
     let six = six.into_iter().collect::<Result<Vec<_>, Error>>()?;
     let (measured, all): (f64, f64) =
         (six.iter()).fold((0.0, 0.0), |sum, one| (sum.0 + one.1, sum.1 + one.2));
-    let samples = measured / 1e9 * hz;
     for (name, seen, truth) in six.iter().skip(3) {
-        let truth = truth / all;
-        let chance = 250.0 * (truth * (1.0 - truth) / samples).sqrt();
-        card.near(
+        card.estimate(
             format!("on-cpu {name}, of the six"),
-            100.0 * truth,
-            100.0 * seen / measured,
-            chance.max(1.5),
-            "%",
+            estimate(truth / all, *seen, measured),
         );
     }
     card.at_least(

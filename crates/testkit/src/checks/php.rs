@@ -14,19 +14,21 @@ const WHOLE: f64 = 99.0;
 
 pub(super) fn php(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let mut card = Scorecard::default();
-    let (hz, seconds) = length.managed();
-    for (way, hz, more) in [
-        ("", hz, &[][..]),
-        (" by perf events", 199, &["--backend", "perf"][..]),
-        (" by stops", 199, &["--backend", "proc", "--allow-stop"]),
+    let (managed, seconds) = length.managed();
+    for (way, options) in [
+        ("", managed.clone()),
+        (
+            " by perf events",
+            Options::at(199).with(&["--backend", "perf"]),
+        ),
+        (
+            " by stops",
+            Options::at(199).with(&["--backend", "proc", "--allow-stop"]),
+        ),
     ] {
-        let options = Options {
-            hz,
-            more: more.iter().map(|m| (*m).to_owned()).collect(),
-        };
         let program = php::start(&["--seconds", &format!("{seconds}")])?;
         let run = measure(program, tool, &options)?;
-        let mut judged = judge(&run, run.hz(hz));
+        let mut judged = judge(&run);
         if !way.is_empty() {
             // What has run for a moment only may be over when it is read, and stops are too few for shares.
             let told = |what: &str| {
@@ -42,10 +44,9 @@ pub(super) fn php(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     Ok(card)
 }
 
-fn judge(run: &Run, hz: u32) -> Scorecard {
+fn judge(run: &Run) -> Scorecard {
     let mut card = Scorecard::default();
-    card.rows
-        .extend(share::managed(&run.truth, &run.stacks, hz).rows);
+    card.rows.extend(run.evidence().managed_shares().rows);
     let computing = || run.stacks.iter().filter(|l| l.state == "on_cpu");
     let sum = |lines: &mut dyn Iterator<Item = &Line>| -> f64 { lines.map(|l| l.ns as f64).sum() };
     let named = sum(&mut computing().filter(|l| l.contains("<main>")));

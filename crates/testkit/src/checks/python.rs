@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::folded::Line;
 use crate::python::{Interpreter, interpreters};
-use crate::score::share::{self, Nearness};
+use crate::score::share;
 use crate::score::stacks;
 use crate::tool::{Options, Run};
 use crate::truth::Truth;
@@ -16,31 +16,35 @@ use super::{Length, fixed_work, measure};
 const WHOLE: f64 = 99.0;
 
 pub(super) fn python(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
-    let mut card = by_ebpf(tool, length)?;
+    let mut card = by_ebpf(tool, length, interpreters()?)?;
     card.rows.extend(from_outside(tool, length)?.rows);
     Ok(card)
 }
 
 /// Frames that a program in the kernel reads at the moment of the sample, on every interpreter.
-pub(super) fn by_ebpf(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+fn by_ebpf(
+    tool: &Tool,
+    length: Length,
+    interpreters: Vec<Interpreter>,
+) -> Result<Scorecard, Error> {
     let mut card = Scorecard::default();
-    let (hz, seconds) = length.managed();
+    let (options, seconds) = length.managed();
     let seconds = seconds.to_string();
-    for interpreter in interpreters()? {
+    for interpreter in &interpreters {
         let program = interpreter.start(&["mix", "--seconds", &seconds])?;
-        let run = measure(program, tool, &Options::at(hz))?;
-        for mut row in judge(&run, hz)?.rows {
+        let run = measure(program, tool, &options)?;
+        for mut row in judge(&run)?.rows {
             row.what = format!("python {} ({})", row.what, interpreter.version);
             card.rows.push(row);
         }
     }
-    let with_trampolines = interpreters()?.into_iter().filter(|i| i.minor() >= 12);
-    if let Some(interpreter) = with_trampolines.max_by_key(Interpreter::minor) {
+    let with_trampolines = interpreters.iter().filter(|i| i.minor() >= 12);
+    if let Some(interpreter) = with_trampolines.max_by_key(|i| i.minor()) {
         let program = interpreter.start_with_trampolines(&["mix", "--seconds", &seconds])?;
-        let run = measure(program, tool, &Options::at(hz))?;
+        let run = measure(program, tool, &options)?;
         // The interpreter wrote it, and leaves it; where it did not, there is nothing to remove.
         let _ = std::fs::remove_file(format!("/tmp/perf-{}.map", run.truth.pid));
-        let mut judged = judge(&run, hz)?;
+        let mut judged = judge(&run)?;
         let of_trampolines = |l: &&Line| l.frames.iter().any(|f| f.name.starts_with("py::"));
         let trampolines = run.stacks.iter().filter(of_trampolines);
         let trampolines: f64 = trampolines.map(|l| l.ns as f64).sum();
@@ -51,6 +55,17 @@ pub(super) fn by_ebpf(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
         }
     }
     Ok(card)
+}
+
+/// Rows of [`python`] by eBPF; in a short run on the oldest and the newest interpreter only, which differ most in
+/// how they keep frames.
+pub(super) fn ends_by_ebpf(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+    let mut all = interpreters()?;
+    if length.is_short() && all.len() > 2 {
+        all.sort_by_key(Interpreter::minor);
+        all.drain(1..all.len() - 1);
+    }
+    by_ebpf(tool, length, all)
 }
 
 /// Frames that are read from outside, a little later.
@@ -92,14 +107,11 @@ fn from_outside(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
             all.iter().max_by_key(|i| i.minor()),
         ];
         for interpreter in ends.into_iter().flatten() {
-            let running = Options {
-                hz: 199,
-                more: more.iter().map(|m| (*m).to_owned()).collect(),
-            };
+            let running = Options::at(199).with(more);
             let program = interpreter.start(&["mix", "--seconds", &seconds])?;
             let run = measure(program, tool, &running)?;
-            let mut judged = running_functions(&run, run.hz(running.hz));
-            // Who is on a CPU for moments only is hardly ever met by a look.
+            let mut judged = running_functions(&run);
+            // A poll hardly ever meets a thread that is on a CPU for moments only.
             let often = |what: &str| way == "by perf events" || what.contains("py-count");
             judged.rows.retain(|row| often(&row.what));
             for mut row in judged.rows {
@@ -112,9 +124,8 @@ fn from_outside(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
 }
 
 /// Rows for what running threads run, where frames are read from outside.
-fn running_functions(run: &Run, hz: u32) -> Scorecard {
-    let nearness = Nearness { points: 1.5, hz };
-    let mut card = share::functions(&run.truth, &run.stacks, "on-cpu", nearness);
+fn running_functions(run: &Run) -> Scorecard {
+    let mut card = run.evidence().shares("on-cpu", share::MANAGED);
     card.rows.extend(strangers(&run.truth, &run.stacks).rows);
     let computing = || run.stacks.iter().filter(|l| l.state == "on_cpu");
     let counts = |l: &&Line| l.thread.starts_with("py-count");
@@ -157,10 +168,9 @@ fn strangers(truth: &Truth, lines: &[Line]) -> Scorecard {
     card
 }
 
-fn judge(run: &Run, hz: u32) -> Result<Scorecard, Error> {
+fn judge(run: &Run) -> Result<Scorecard, Error> {
     let mut card = Scorecard::default();
-    card.rows
-        .extend(share::managed(&run.truth, &run.stacks, hz).rows);
+    card.rows.extend(run.evidence().managed_shares().rows);
     card.rows
         .extend(share::sums(&run.report, &run.stacks, &run.truth).rows);
     let names: Vec<&str> = run.truth.threads.iter().map(|t| t.name.as_str()).collect();
@@ -206,7 +216,7 @@ fn judge(run: &Run, hz: u32) -> Result<Scorecard, Error> {
     Ok(card)
 }
 
-/// Who had the interpreter's lock while others waited for it.
+/// Holders of the interpreter's lock while others waited for it.
 pub(super) fn gil(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let mut card = Scorecard::default();
     let seconds = length.text();
@@ -256,13 +266,13 @@ fn holders(run: &Run) -> Result<Scorecard, Error> {
     card.near(
         "GIL waits for py-grip, of the truth",
         100.0,
-        100.0 * held(&|who, _| who == "py-grip") / gripped,
+        100.0 * held(&|holder, _| holder == "py-grip") / gripped,
         15.0,
         "%",
     );
     // What is left has no function: there they waited for a CPU.
-    let hogs = held(&|who, what| who.starts_with("py-hog-") && !what.is_empty());
-    let known = held(&|who, what| who.starts_with("py-hog-") && what == "py_hog");
+    let hogs = held(&|holder, ran| holder.starts_with("py-hog-") && !ran.is_empty());
+    let known = held(&|holder, ran| holder.starts_with("py-hog-") && ran == "py_hog");
     card.at_least(
         "GIL held in py_hog, of py-hog's functions",
         100.0 * known / hogs,

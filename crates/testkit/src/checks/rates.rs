@@ -1,4 +1,4 @@
-//! That totals do not depend on how often one looks.
+//! Totals do not depend on the sampling rate.
 
 use std::time::Duration;
 

@@ -14,16 +14,18 @@ const WHOLE: f64 = 99.0;
 
 pub(super) fn ruby(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let mut card = Scorecard::default();
-    let (hz, seconds) = length.managed();
-    for (way, hz, more) in [
-        ("", hz, &[][..]),
-        (" by perf events", 199, &["--backend", "perf"][..]),
-        (" by stops", 199, &["--backend", "proc", "--allow-stop"]),
+    let (managed, seconds) = length.managed();
+    for (way, options) in [
+        ("", managed.clone()),
+        (
+            " by perf events",
+            Options::at(199).with(&["--backend", "perf"]),
+        ),
+        (
+            " by stops",
+            Options::at(199).with(&["--backend", "proc", "--allow-stop"]),
+        ),
     ] {
-        let options = Options {
-            hz,
-            more: more.iter().map(|m| (*m).to_owned()).collect(),
-        };
         // Without kernel programs names are asked for, and one share.
         let length = if way.is_empty() {
             seconds
@@ -32,7 +34,7 @@ pub(super) fn ruby(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
         };
         let program = ruby::start(&["--seconds", &format!("{length}")])?;
         let run = measure(program, tool, &options)?;
-        let mut judged = judge(&run, run.hz(hz));
+        let mut judged = judge(&run);
         if !way.is_empty() {
             // What has run for a moment only may be over when it is read, and stops are too few for shares.
             let told = |what: &str| {
@@ -56,7 +58,7 @@ pub(super) fn ruby(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     Ok(card)
 }
 
-/// Threads that wait for nothing but Ruby's lock, and who has it then.
+/// Threads that wait for nothing but Ruby's lock, and the lock's holders.
 fn lock(run: &Run) -> Result<Scorecard, Error> {
     let mut card = Scorecard::default();
     let counting = run.truth.threads.iter();
@@ -101,10 +103,9 @@ fn plain(name: &str) -> &str {
     }
 }
 
-fn judge(run: &Run, hz: u32) -> Scorecard {
+fn judge(run: &Run) -> Scorecard {
     let mut card = Scorecard::default();
-    card.rows
-        .extend(share::managed(&run.truth, &run.stacks, hz).rows);
+    card.rows.extend(run.evidence().managed_shares().rows);
     let computing = || run.stacks.iter().filter(|l| l.state == "on_cpu");
     let sum = |lines: &mut dyn Iterator<Item = &Line>| -> f64 { lines.map(|l| l.ns as f64).sum() };
     // Below a method, or a block in a file or a method.

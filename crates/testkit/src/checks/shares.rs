@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::folded::Line;
 use crate::score::ledger::{Limits, agrees};
-use crate::score::share::{self, Nearness};
-use crate::score::stacks;
+use crate::score::{chance, share, stacks};
 use crate::tool::{Options, Run};
 use crate::{Error, Program, Scorecard, Tool, program};
 
@@ -18,12 +17,11 @@ pub(super) const WHOLE: f64 = 99.9;
 fn common(run: &Run, views: &[&str]) -> Scorecard {
     let mut card = agrees(&run.report, &run.truth, &Limits::default());
     for view in views {
-        let nearness = match *view {
-            "on-cpu" => Nearness::ON_CPU,
-            _ => Nearness::OFF_CPU,
+        let promise = match *view {
+            "on-cpu" => share::ON_CPU,
+            _ => share::OFF_CPU,
         };
-        card.rows
-            .extend(share::functions(&run.truth, &run.stacks, view, nearness).rows);
+        card.rows.extend(run.evidence().shares(view, promise).rows);
     }
     card.rows
         .extend(share::sums(&run.report, &run.stacks, &run.truth).rows);
@@ -52,7 +50,7 @@ fn usual_run(
 ) -> Result<(Run, Scorecard), Error> {
     let seconds = length.text();
     let flags = [&["--seconds", &seconds], flags].concat();
-    let run = tool.measure(name, &flags, &Options::at(499))?;
+    let run = tool.measure(name, &flags, &length.options())?;
     let mut card = common(&run, views);
     card.rows.extend(reasons_right(&run)?.rows);
     Ok((run, card))
@@ -60,7 +58,7 @@ fn usual_run(
 
 pub(super) fn mix(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let seconds = length.text();
-    let run = tool.measure("mix", &["--seconds", &seconds], &Options::at(499))?;
+    let run = tool.measure("mix", &["--seconds", &seconds], &length.options())?;
     let mut card = common(&run, &["wall", "off-cpu", "on-cpu"]);
     let bytes = run.report.cost.rss_bytes + run.report.cost.kernel_bytes;
     card.at_most(
@@ -75,10 +73,9 @@ pub(super) fn mix(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
 pub(super) fn shares(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     // Nothing here blocks: only the on-CPU rows of the whole-stack score mean anything.
     let seconds = length.text();
-    let run = tool.measure("shares", &["--seconds", &seconds], &Options::at(499))?;
+    let run = tool.measure("shares", &["--seconds", &seconds], &length.options())?;
     let mut card = agrees(&run.report, &run.truth, &Limits::default());
-    card.rows
-        .extend(share::functions(&run.truth, &run.stacks, "on-cpu", Nearness::ON_CPU).rows);
+    (card.rows).extend(run.evidence().shares("on-cpu", share::ON_CPU).rows);
     card.rows
         .extend(share::sums(&run.report, &run.stacks, &run.truth).rows);
     Ok(card)
@@ -91,14 +88,9 @@ pub(super) fn in_step(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let flags = ["--seconds", &seconds, "--hz", &format!("{hz}")];
     let mut card = Scorecard::default();
     for backend in ["ebpf", "perf"] {
-        let options = Options {
-            more: vec!["--backend".into(), backend.into()],
-            ..Options::at(hz)
-        };
+        let options = Options::at(hz).with(&["--backend", backend]);
         let run = tool.measure("instep", &flags, &options)?;
-        let nearness = Nearness { points: 10.0, hz };
-        let rows = share::functions(&run.truth, &run.stacks, "on-cpu", nearness);
-        card.extend(backend, rows);
+        card.extend(backend, run.evidence().shares("on-cpu", 10.0));
     }
     Ok(card)
 }
@@ -108,10 +100,7 @@ pub(super) fn plugins(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let seconds = length.text();
     let mut card = Scorecard::default();
     for backend in ["ebpf", "perf"] {
-        let options = Options {
-            more: vec!["--backend".into(), backend.into()],
-            ..Options::at(499)
-        };
+        let options = Options::at(997).with(&["--max-overhead", "25", "--backend", backend]);
         let run = tool.measure("plugins", &["--seconds", &seconds], &options)?;
         card.at_least(
             format!("{backend}: both at one address"),
@@ -120,36 +109,35 @@ pub(super) fn plugins(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
             "",
         );
         for (view, points) in [("off-cpu", 2.0), ("on-cpu", 3.0)] {
-            let nearness = Nearness { points, hz: 99 };
-            let rows = share::functions(&run.truth, &run.stacks, view, nearness);
-            card.extend(backend, rows);
+            card.extend(backend, run.evidence().shares(view, points));
         }
     }
     Ok(card)
 }
 
+/// Recordings of [`cover`], of 20 functions each: the promise is stated for at least 300 cases.
+const COVER_RECORDINGS: usize = 16;
+
 pub(super) fn cover(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
-    let seconds = length.text();
+    // As many samples in a third of the time.
+    let (seconds, hz) = match length.is_short() {
+        true => (1.0, 299),
+        false => (length.seconds, 99),
+    };
+    let seconds = format!("{seconds}");
     let (mut held, mut cases) = (0, 0);
-    for _ in 0..length.repeats {
-        let run = tool.measure("cover", &["--seconds", &seconds], &Options::at(99))?;
+    for _ in 0..COVER_RECORDINGS {
+        let run = tool.measure("cover", &["--seconds", &seconds], &Options::at(hz))?;
         let (more, of) = share::covered(&run.report, &run.truth, "on-cpu");
         held += more;
         cases += of;
     }
-    // 93 % is promised over three hundred cases; over fewer, what chance would still allow.
     let promised = 0.93;
-    let slack = if cases >= 300 {
-        0.0
-    } else {
-        2.6 * (promised * (1.0 - promised) / cases as f64).sqrt()
-    };
     let mut card = Scorecard::default();
-    let share = 100.0 * held as f64 / cases as f64;
     card.at_least(
         format!("intervals that hold the truth, of {cases}"),
-        share,
-        100.0 * (promised - slack),
+        100.0 * held as f64 / cases as f64,
+        100.0 * promised - chance::binomial(promised, cases as f64),
         "%",
     );
     Ok(card)
@@ -174,7 +162,7 @@ pub(super) fn convoy(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     Ok(card)
 }
 
-/// Programs whose code nothing describes: stacks are as whole, and as right.
+/// Programs without unwind information: their stacks are as whole and as right as those of others.
 pub(super) fn bare(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let mut card = Scorecard::default();
     for name in ["mix", "convoy"] {
@@ -182,7 +170,7 @@ pub(super) fn bare(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
         let seconds = length.text();
         command.args([name, "--seconds", &seconds, "--hold", "--linger"]);
         let program = Program::start_command(name, command)?;
-        let run = measure(program, tool, &Options::at(499))?;
+        let run = measure(program, tool, &length.options())?;
         card.extend(name, common(&run, &["wall", "off-cpu", "on-cpu"]));
     }
     Ok(card)
@@ -247,10 +235,9 @@ pub(super) fn crowd(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
 
 pub(super) fn throttled(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let seconds = length.text();
-    let run = tool.measure("throttled", &["--seconds", &seconds], &Options::at(499))?;
+    let run = tool.measure("throttled", &["--seconds", &seconds], &length.options())?;
     let mut card = agrees(&run.report, &run.truth, &Limits::default());
-    card.rows
-        .extend(share::functions(&run.truth, &run.stacks, "on-cpu", Nearness::ON_CPU).rows);
+    (card.rows).extend(run.evidence().shares("on-cpu", share::ON_CPU).rows);
     for own in &run.truth.threads {
         let thread = run
             .report
@@ -305,13 +292,13 @@ pub(super) fn throttled(tool: &Tool, length: Length) -> Result<Scorecard, Error>
 pub(super) fn micro(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     // About 8 µs a turn.
     let count = format!("{}", (length.seconds * 100_000.0) as u64);
-    let run = tool.measure("micro", &["--count", &count], &Options::at(499))?;
+    let run = tool.measure("micro", &["--count", &count], &length.options())?;
     Ok(common(&run, &["wall", "off-cpu"]))
 }
 
 pub(super) fn migrate(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let seconds = length.text();
-    let run = tool.measure("migrate", &["--seconds", &seconds], &Options::at(499))?;
+    let run = tool.measure("migrate", &["--seconds", &seconds], &length.options())?;
     // Here the kernel's run_delay is far too large (see the limit), so it bounds nothing. What the
     // thread asked to sleep, and what was left of its wall time, do.
     let limits = Limits {
@@ -319,8 +306,7 @@ pub(super) fn migrate(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
         ..Limits::default()
     };
     let mut card = agrees(&run.report, &run.truth, &limits);
-    let wall = share::functions(&run.truth, &run.stacks, "wall", Nearness::OFF_CPU);
-    card.rows.extend(wall.rows);
+    (card.rows).extend(run.evidence().shares("wall", share::OFF_CPU).rows);
     let held = |line: &&Line| line.state == "blocked" && line.contains("migrate_block");
     let blocked: u64 = run.stacks.iter().filter(held).map(|line| line.ns).sum();
     let own = run
@@ -360,10 +346,9 @@ fn inject(tool: &Tool, length: Length, step: &str, kind: &str) -> Result<Scoreca
         "--delay-us",
         "3000",
     ];
-    let run = tool.measure("inject", &flags, &Options::at(499))?;
+    let run = tool.measure("inject", &flags, &length.options())?;
     let mut card = agrees(&run.report, &run.truth, &Limits::default());
-    card.rows
-        .extend(share::functions(&run.truth, &run.stacks, "wall", Nearness::OFF_CPU).rows);
+    (card.rows).extend(run.evidence().shares("wall", share::OFF_CPU).rows);
     // What the step took beyond the delay is small beside it: the delay must stand under its name.
     let times = run
         .report

@@ -8,9 +8,9 @@ use crate::{Error, Row, Scorecard, Tool};
 use super::shares::WHOLE;
 use super::{Length, idle, java, python, shares};
 
-/// The same of one case alone.
+/// Promised of one case alone, percent.
 const WHOLE_ALONE: f64 = 97.0;
-/// The thread whose stacks are deeper than anyone has to follow.
+/// The thread with stacks deeper than any walk has to follow.
 const ABYSS: &str = "odd-abyss";
 
 pub(super) fn odd(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
@@ -65,7 +65,7 @@ pub(super) fn by_interrupt(tool: &Tool, length: Length) -> Result<Scorecard, Err
         ("mix", shares::mix as fn(&Tool, Length) -> _),
         ("odd", odd),
         ("upstream", idle::upstream),
-        ("python", python::by_ebpf),
+        ("python", python::ends_by_ebpf),
         ("java", java::java),
     ] {
         match run(&tool, length) {

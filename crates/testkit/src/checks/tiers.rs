@@ -2,7 +2,7 @@
 //!
 //! Waiting for a CPU has no stacks of its own there, so that they hold on a quiet machine only.
 
-use crate::score::share::{self, Nearness};
+use crate::score::share;
 use crate::tool::Options;
 use crate::{Error, Scorecard, Tool};
 
@@ -10,25 +10,18 @@ use super::Length;
 
 /// `--backend perf`: running stacks by samples, waiting ones by looks.
 pub(super) fn perf(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
-    let promised = Nearness {
-        points: 2.0,
-        hz: 99,
-    };
-    shares(tool, length, "perf", &[], promised)
+    shares(tool, length, "perf", &[], 2.0)
 }
 
 /// `--backend proc --allow-stop`: without stops running threads have no stacks at all, and waiting ones are held to
 /// the same.
 pub(super) fn proc(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
-    let promised = Nearness {
-        points: 3.0,
-        hz: 99,
-    };
+    let promised = 3.0;
     let mut card = shares(tool, length, "proc", &["--allow-stop"], promised)?;
     let (flags, options) = how(length, "proc", &[]);
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     let run = tool.measure("mix", &flags, &options)?;
-    let rows = share::functions(&run.truth, &run.stacks, "off-cpu", promised);
+    let rows = run.evidence().shares("off-cpu", promised);
     card.extend("proc, nobody stopped", rows);
     Ok(card)
 }
@@ -53,7 +46,7 @@ fn shares(
     length: Length,
     backend: &str,
     more: &[&str],
-    promised: Nearness,
+    promised: f64,
 ) -> Result<Scorecard, Error> {
     let (long, options) = how(length, backend, more);
     let long: Vec<&str> = long.iter().map(String::as_str).collect();
@@ -83,7 +76,7 @@ fn shares(
         let flags = [&long[..], *flags].concat();
         let run = tool.measure(name, &flags, &options)?;
         let what = format!("{backend}{what}");
-        let rows = share::functions(&run.truth, &run.stacks, "wall", promised);
+        let rows = run.evidence().shares("wall", promised);
         card.extend(&what, rows);
         let sums = share::sums(&run.report, &run.stacks, &run.truth);
         card.extend(&what, sums);

@@ -1,15 +1,17 @@
-//! Java's virtual threads: what they wait for and how long, and the stacks of those that are parked.
+//! Java's virtual threads: the reasons and lengths of their waits, and the stacks of parked ones.
 
 use serde_json::Value;
 
 use crate::folded::Line;
 use crate::java::installed;
+use crate::score::share::MANAGED;
+use crate::score::{Estimate, chance};
 use crate::tool::{Options, Run};
 use crate::{Error, Scorecard, Tool};
 
 use super::{Length, measure};
 
-/// What each function of the program waits for.
+/// Functions of the program, and the reason of each one's waits.
 const WAITS: &[(&str, &str)] = &[
     ("vtNap", "timer"),
     ("vtHold", "timer"),
@@ -78,7 +80,7 @@ pub(super) fn virtual_threads(tool: &Tool, length: Length) -> Result<Scorecard, 
     Ok(card)
 }
 
-/// `pins`: who waits in `synchronized` holds its carrier, whose stack is not read.
+/// `pins`: a virtual thread that waits in `synchronized` holds its carrier; the carrier's stack is not read.
 fn judge(run: &Run, pins: bool) -> Result<Scorecard, Error> {
     let mut card = Scorecard::default();
     let report = run.recorded.json(&["report"])?;
@@ -91,11 +93,14 @@ fn judge(run: &Run, pins: bool) -> Result<Scorecard, Error> {
     let waits: Vec<Value> = { own.iter() }
         .flat_map(|t| t["waits"].as_array().cloned().unwrap_or_default())
         .collect();
-    // By chance, four standard deviations of so many looks, as there are many rows; and two looks: one at
-    // each edge.
-    let room =
-        |share: f64| 400.0 * (share * (1.0 - share) / looks).sqrt().max(0.004) + 200.0 / looks;
-    let (mut errors, mut deviations) = (Vec::new(), Vec::new());
+    let estimate = |truth: f64, measured: f64| Estimate {
+        truth: 100.0 * truth,
+        measured: 100.0 * measured,
+        promise: MANAGED,
+        chance: chance::polled(truth, looks),
+        tier: run.report.domain.backend.clone(),
+    };
+    let (mut errors, mut shares) = (Vec::new(), Vec::new());
     for (function, reason) in WAITS {
         let existed = run.truth.extra(&format!("{function} existed"))?;
         let share = run.truth.extra(&format!("{function} waited"))? / existed;
@@ -117,25 +122,21 @@ fn judge(run: &Run, pins: bool) -> Result<Scorecard, Error> {
             };
         }
         errors.push(100.0 * (all / existed - share).abs());
-        deviations.push(100.0 * (share * (1.0 - share) / looks).sqrt());
-        card.near(
+        shares.push(share);
+        card.estimate(
             format!("{function} waits, of its thread's time"),
-            100.0 * share,
-            100.0 * all / existed,
-            room(share),
-            "%",
+            estimate(share, all / existed),
         );
         card.at_least(format!("{reason} of that"), 100.0 * right / all, 80.0, "%");
     }
-    let mean = |all: &[f64]| all.iter().sum::<f64>() / all.len() as f64;
-    // The mean error is 0.8 of a deviation where there is chance alone.
     card.at_most(
         "these shares are off by, on average",
-        mean(&errors),
-        (1.6 * mean(&deviations)).max(1.5) + 200.0 / looks,
+        errors.iter().sum::<f64>() / errors.len() as f64,
+        MANAGED + chance::mean_of_polled(&shares, looks),
         "points",
     );
-    running(run, &own, room, &mut card)?;
+    let (truth, measured) = running(run, &own)?;
+    card.estimate("running, of all that work", estimate(truth, measured));
     parked(run, &waits, &mut card);
     mounted(run, &mut card);
     let losses = report["losses"].as_array().into_iter().flatten();
@@ -162,14 +163,9 @@ fn names(wait: &Value) -> Vec<&str> {
     frames.filter_map(Value::as_str).collect()
 }
 
-/// Row: how much of the time of those that work they ran. One that is on a carrier which waits for a CPU
-/// counts as running, as the library has it.
-fn running(
-    run: &Run,
-    own: &[&Value],
-    room: impl Fn(f64) -> f64,
-    card: &mut Scorecard,
-) -> Result<(), Error> {
+/// Fraction of the working threads' time in which they ran: the program's own, and the measured one. A thread on
+/// a carrier that waits for a CPU counts as running, as the library has it.
+fn running(run: &Run, own: &[&Value]) -> Result<(f64, f64), Error> {
     let (mut ran, mut existed) = (0.0, 0.0);
     for function in WAITS.iter().map(|(f, _)| *f).chain(["vtSpin", "vtLater"]) {
         ran += run.truth.extra(&format!("{function} ran"))?;
@@ -177,15 +173,7 @@ fn running(
     }
     // The library's own, and those that are parked for good, run no time worth mentioning.
     let seen: f64 = own.iter().filter_map(|t| t["on_cpu_ns"].as_f64()).sum();
-    let share = ran / existed;
-    card.near(
-        "running, of all that work",
-        100.0 * share,
-        100.0 * seen / existed,
-        room(share),
-        "%",
-    );
-    Ok(())
+    Ok((ran / existed, seen / existed))
 }
 
 /// Row: what a thread computes after it has waited is below the functions that had called it, or said not to

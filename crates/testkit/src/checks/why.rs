@@ -7,7 +7,7 @@ use crate::{Error, Scorecard, Tool};
 
 use super::{Length, shares::disk_folder};
 
-/// Blocked time whose reason must be right, percent.
+/// Blocked time that must have the right reason, percent.
 const RIGHT: f64 = 99.0;
 
 /// Rows: of the blocked time of each measured function that waits for one thing, the part that has
@@ -221,7 +221,7 @@ pub(super) fn hands(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
             "%",
         );
     }
-    card.at_least("given to who had the lock", right, 95.0, "%");
+    card.at_least("given to the lock's owner", right, 95.0, "%");
     Ok(card)
 }
 
@@ -306,7 +306,7 @@ pub(super) fn chain(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     Ok(card)
 }
 
-/// Locks that were taken before the recording and never given up: who has which, in every kind that says so,
+/// Locks that were taken before the recording and never given up: the owner of each, in every kind that names it,
 /// and nobody where none does.
 pub(super) fn held(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let seconds = length.text();

@@ -1,11 +1,11 @@
-//! Processes with one known trouble each, and healthy ones: does the ladder's verdict name the true
-//! cause?
+//! Processes with one known trouble each, and healthy ones, for the ladder's verdict: it has to name the true
+//! cause.
 //!
-//! The table ([`ALL`]) states what is wrong with each process as its program was written, never as
-//! wallscope sees it. The scorer compares state, reason and function of the verdict, and a few
-//! words that it has to hold. What else runs on the machine is part of what is judged: a verdict
-//! that says truly that others use the CPUs is no answer to what was asked, so the scenario is made
-//! again.
+//! The table ([`ALL`]) states the trouble of each process from its program's source, never from wallscope's
+//! output. The scorer compares state, reason and function of the verdict, and a few
+//! words that it has to hold. Other programs of the machine are part of what is judged: a verdict
+//! that says truly that they use the CPUs is wrong here, and `live` makes the scenario again only if it
+//! measured them too.
 
 mod table;
 
@@ -16,12 +16,13 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::checks::{Length, disk_folder};
+use crate::live::{self, Outcome};
 use crate::tool::{Options, Recorded};
 use crate::{Error, Program, Scorecard, Tool, program, python};
 
 pub use table::ALL;
 
-/// What plays the process.
+/// Program of a scenario.
 #[derive(Clone, Copy, Debug)]
 pub enum Play {
     /// A truth program, with its flags: all its processes.
@@ -30,16 +31,16 @@ pub enum Play {
     Trouble(&'static str),
     /// A case of `trouble.py`, where there is a Python: the victim alone.
     Script(&'static str),
-    /// The same, of a program that must be installed: its name, and the case.
+    /// A case of `trouble.py` that needs an installed program: the program's name, and the case.
     Program(&'static str, &'static str),
 }
 
-/// What the verdict has to be.
+/// The right verdict.
 #[derive(Clone, Copy, Debug)]
 pub struct Right {
     /// Whether something is wrong.
     pub bottleneck: bool,
-    /// The state that the time is spent in: one of these; empty: any, or none.
+    /// State of the time: one of these; empty: any, or none.
     pub states: &'static [&'static str],
     /// Its reason: one of these; empty: any.
     pub reasons: &'static [&'static str],
@@ -49,74 +50,46 @@ pub struct Right {
     pub words: &'static [&'static str],
 }
 
-/// A process, and what is wrong with it.
+/// A process and its trouble.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario {
     /// Its name.
     pub name: &'static str,
-    /// What is wrong with it, in words.
+    /// Its trouble in words.
     pub about: &'static str,
-    /// What plays it.
+    /// Its program.
     pub play: Play,
-    /// What the verdict has to be.
+    /// The right verdict.
     pub right: Right,
     /// Whether it is one of the few that every test run makes.
     pub short: bool,
-    /// The backends without kernel programs that can answer it: what it waits for, or that it
-    /// computes; the words, and with the proc backend where it computes, are beyond them.
+    /// Backends without kernel programs that can answer it: the reason of the wait, or that it computes. Words,
+    /// and with the proc backend the function that computes, are beyond them.
     pub lower: &'static [&'static str],
-}
-
-/// What came of a scenario.
-#[derive(Clone, Debug)]
-pub struct Outcome {
-    /// What is wrong with the verdict; empty: it is right.
-    pub wrong: String,
-    /// The verdict in words.
-    pub says: String,
 }
 
 /// Length of a recording, s.
 const SECONDS: f64 = 1.5;
 
 /// Makes scenario `s` once, with `backend` (the tool's own choice: `None`).
-///
-/// # Errors
-/// [`Error::CannotRunHere`] where the machine cannot play it, or others use its CPUs so that the
-/// verdict is about them; otherwise whatever keeps it from being made.
-pub fn judge(
-    tool: &Tool,
-    s: &Scenario,
-    backend: Option<&str>,
-    folder: &Path,
-) -> Result<Outcome, Error> {
-    let recorded = record(tool, s, backend, folder)?;
-    let ladder = recorded.json(&["ladder"])?;
-    let verdict = &ladder["verdict"];
-    let wrong = s.right.on(backend).wrong(verdict);
-    let crowded = verdict["rule"] == "cpu-shortage" && verdict["outside"] == true;
-    if !wrong.is_empty() && crowded {
-        return Err(Error::CannotRunHere(format!(
-            "others use this machine's CPUs, and the verdict says so: {}",
-            text(verdict, "cause")
-        )));
-    }
-    Ok(Outcome {
-        wrong,
-        says: text(verdict, "cause").to_string(),
-    })
+pub fn attempt(tool: &Tool, s: &Scenario, backend: Option<&str>, folder: &Path) -> Outcome {
+    let verdict = record(tool, s, backend, folder).and_then(|r| r.json(&["ladder"]));
+    verdict.map(|ladder| ladder["verdict"].clone()).map_or_else(
+        |error| Err::<String, Error>(error).into(),
+        |verdict| match s.right.on(backend).wrong(&verdict) {
+            wrong if wrong.is_empty() => Outcome::Held(text(&verdict, "cause").to_string()),
+            wrong => Outcome::Failed(wrong),
+        },
+    )
 }
 
-/// How often each scenario is made, at most.
+/// Limit of attempts per scenario in a full run.
 const TIMES: u32 = 5;
-/// How often one is tried again because others used the CPUs.
-const AGAIN: u32 = 4;
-
 /// Makes every scenario several times, on the best tier, and once on the lower ones where they can
-/// answer it. What is wrong is printed as it comes.
+/// answer it. Prints each wrong verdict at once.
 ///
 /// # Errors
-/// Whatever keeps a scenario from being made, but for what it lacks here.
+/// Never: a scenario that cannot be made is a verdict that is not right, or is left out.
 pub fn score(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let folder = disk_folder(tool);
     let mut card = Scorecard::default();
@@ -128,7 +101,7 @@ pub fn score(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
         };
         let mut own = Tally::default();
         for _ in 0..length.repeats.min(TIMES) {
-            own.add(made(tool, s, None, folder.as_ref())?);
+            own.add(made(tool, s, None, folder.as_ref()));
         }
         println!(
             "  {:<24} {} of {} right: {}",
@@ -137,7 +110,7 @@ pub fn score(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
         tally.right += own.right;
         tally.made += own.made;
         for backend in s.lower {
-            lower.add(made(tool, s, Some(backend), folder.as_ref())?);
+            lower.add(made(tool, s, Some(backend), folder.as_ref()));
         }
     }
     card.at_least("verdicts right, troubles", troubles.percent(), 95.0, "%");
@@ -168,30 +141,18 @@ impl Tally {
     }
 }
 
-/// Whether the verdict is right; `None`: it cannot be made here.
-fn made(
-    tool: &Tool,
-    s: &Scenario,
-    backend: Option<&str>,
-    folder: &Path,
-) -> Result<Option<bool>, Error> {
+/// Whether the verdict is right; `None`: the scenario cannot be played here.
+fn made(tool: &Tool, s: &Scenario, backend: Option<&str>, folder: &Path) -> Option<bool> {
     let how = backend.map_or(String::new(), |b| format!(" with {b}"));
-    for tries in 0.. {
-        match judge(tool, s, backend, folder) {
-            Ok(outcome) if outcome.wrong.is_empty() => return Ok(Some(true)),
-            Ok(outcome) => {
-                println!("  {}{how}: {}", s.name, outcome.wrong);
-                return Ok(Some(false));
-            }
-            Err(Error::CannotRunHere(why)) if tries == AGAIN || !why.contains("others use") => {
-                println!("  {}{how} not made: {why}", s.name);
-                return Ok(None);
-            }
-            Err(Error::CannotRunHere(_)) => {}
-            Err(error) => return Err(error),
-        }
+    let judged = live::judge(s.name, || attempt(tool, s, backend, folder));
+    if judged.void.is_some() || !matches!(judged.outcome, Outcome::Held(_)) {
+        println!("  {}{how}: {judged}", s.name);
     }
-    Ok(None)
+    match judged.outcome {
+        Outcome::Held(_) => Some(true),
+        Outcome::Failed(_) => Some(false),
+        Outcome::CannotRun(_) => None,
+    }
 }
 
 fn text<'v>(of: &'v Value, key: &str) -> &'v str {
@@ -256,7 +217,7 @@ fn script(case: &str, seconds: &str, folder: &str) -> Result<Program, Error> {
 }
 
 impl Right {
-    /// What of it can be asked of a backend.
+    /// The part of it that a backend can answer.
     fn on(self, backend: Option<&str>) -> Right {
         let Some(backend) = backend else { return self };
         let blocked = self.states.contains(&"blocked");
@@ -272,7 +233,7 @@ impl Right {
         }
     }
 
-    /// What is wrong with a verdict; empty: nothing.
+    /// Differences of a verdict from the right one; empty: none.
     fn wrong(&self, verdict: &Value) -> String {
         let one_of = |all: &[&str], fits: &dyn Fn(&str) -> bool| {
             all.is_empty() || all.iter().any(|one| fits(one))

@@ -366,7 +366,7 @@ pub const ALL: &[Scenario] = &[
     ),
     scenario(
         "connect-full",
-        "connections are made to somebody whose accept queue is full",
+        "connections are made to a server with a full accept queue",
         Trouble("full"),
         wrong(
             BLOCKED,
@@ -412,14 +412,14 @@ pub const ALL: &[Scenario] = &[
     ),
     scenario(
         "slow-log",
-        "threads log to a pipe whose reader is slow",
+        "threads log to a pipe with a slow reader",
         Trouble("log"),
         wrong(BLOCKED, &["pipe"], &["log_line"], &["the reader of a pipe"]),
     )
     .lower(),
     scenario(
         "script-log",
-        "a Python program logs to a pipe whose reader is slow",
+        "a Python program logs to a pipe with a slow reader",
         Script("log"),
         wrong(
             BLOCKED,
@@ -430,13 +430,13 @@ pub const ALL: &[Scenario] = &[
     ),
     scenario(
         "yes",
-        "a program writes to a pipe whose reader is slow",
+        "a program writes to a pipe with a slow reader",
         Program("yes", "yes"),
         wrong(BLOCKED, &["pipe"], &[], &["the reader of a pipe"]),
     ),
     scenario(
         "download",
-        "a file is sent to somebody who reads slowly",
+        "a file is sent to a slow reader",
         Trouble("download"),
         wrong(
             BLOCKED,
@@ -483,7 +483,7 @@ pub const ALL: &[Scenario] = &[
     ),
     scenario(
         "script-retries",
-        "a Python web service asks somebody who is not there, and sleeps between its tries",
+        "a Python web service asks a peer that is not there, and sleeps between its tries",
         Script("retries"),
         wrong(
             BLOCKED,
@@ -544,7 +544,7 @@ pub const ALL: &[Scenario] = &[
     .short(),
     scenario(
         "subscribers",
-        "a server whose callers asked once, and to whom there is nothing to say",
+        "a server with callers that asked once and get no answer",
         Trouble("silent"),
         HEALTHY,
     ),
@@ -610,13 +610,13 @@ pub const ALL: &[Scenario] = &[
     ),
     scenario(
         "cat",
-        "a program whose input never comes",
+        "a program that waits for input that never comes",
         Program("cat", "cat"),
         HEALTHY,
     ),
     scenario(
         "starved",
-        "a filter whose input comes slowly",
+        "a filter with input that comes slowly",
         Program("grep", "grep"),
         HEALTHY,
     ),

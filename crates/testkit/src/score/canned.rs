@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::folded::{Line, parse};
-use crate::report::{Cost, Domain, Function, FunctionTimes, Report, Thread, Window};
+use crate::report::{Cost, Domain, Function, FunctionTimes, Report, Thread, ViewTotal, Window};
 use crate::truth::{ChainTruth, FrameTruth, FunctionTruth, ThreadTruth, Truth};
 
 const MS: u64 = 1_000_000;
@@ -59,6 +59,15 @@ fn function_truth(name: &str, [on_cpu, runnable, blocked]: [u64; 3]) -> Function
     }
 }
 
+/// A view of so many milliseconds with a sample for each.
+fn view_total(ms: u64) -> ViewTotal {
+    ViewTotal {
+        total_ns: ms * MS,
+        not_sampled_ns: 0,
+        samples: ms,
+    }
+}
+
 /// Report, truth and stacks that agree.
 pub(crate) fn mix() -> (Report, Truth, Vec<Line>) {
     let work = [600 * MS, 100 * MS, 300 * MS];
@@ -66,7 +75,12 @@ pub(crate) fn mix() -> (Report, Truth, Vec<Line>) {
     let pause = [0, 40 * MS, 300 * MS];
     let report = Report {
         schema: "wallscope.report/1".into(),
-        domain: Domain::default(),
+        domain: Domain {
+            backend: "ebpf".into(),
+        },
+        views: [("on-cpu", 600), ("runq", 100), ("off-cpu", 1_300)]
+            .map(|(view, ms)| (view.to_string(), view_total(ms)))
+            .into(),
         window: Window {
             start_ns: 5_000 * MS,
             end_ns: 6_000 * MS,

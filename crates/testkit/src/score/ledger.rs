@@ -33,10 +33,7 @@ impl Default for Limits {
             unknown_ppm: 1_000.0,
             counters_ppm: 600.0,
             below_delay_ppm: 10_000.0,
-            // How much there is to repair is the host's doing: some hide events of their own tasks,
-            // the more the busier they are. The promised 1 % is held to a quiet machine, by `xtask
-            // verify`.
-            repaired_ppm: 50_000.0,
+            repaired_ppm: 10_000.0,
             wall_ms: 20.0,
             long_ns: 500_000_000,
         }
@@ -51,18 +48,19 @@ fn ppm(part: f64, whole: u64) -> f64 {
     }
 }
 
-/// The worst of some figures, and who it belongs to.
+/// The worst of some figures, and its thread.
 #[derive(Default)]
 struct Worst {
     figure: f64,
-    whose: String,
+    /// Name and id in parentheses, with a space before.
+    thread: String,
 }
 
 impl Worst {
     fn see(&mut self, figure: f64, thread: &Thread) {
         if figure.abs() > self.figure || figure.is_nan() {
             self.figure = figure.abs();
-            self.whose = format!(" ({} {})", thread.name, thread.tid);
+            self.thread = format!(" ({} {})", thread.name, thread.tid);
         }
     }
 }
@@ -75,7 +73,7 @@ pub fn closes(report: &Report, limits: &Limits) -> Scorecard {
     let (mut wall, mut repaired) = (0, 0);
     for thread in &report.threads {
         let parts = thread.on_cpu_ns + thread.runnable_ns + thread.blocked_ns + thread.unknown_ns;
-        // Computed here, not taken from the report, whose own figure must be the same.
+        // Computed here, and compared with the report's own figure.
         let left = thread.wall_ns as f64 - parts as f64;
         residue.see(ppm(left, thread.wall_ns), thread);
         unknown.see(ppm(thread.unknown_ns as f64, thread.wall_ns), thread);
@@ -98,19 +96,19 @@ pub fn closes(report: &Report, limits: &Limits) -> Scorecard {
         "",
     );
     card.at_most(
-        format!("residue, worst thread{}", residue.whose),
+        format!("residue, worst thread{}", residue.thread),
         residue.figure,
         limits.residue_ppm,
         "ppm",
     );
     card.at_most(
-        format!("unknown, worst thread{}", unknown.whose),
+        format!("unknown, worst thread{}", unknown.thread),
         unknown.figure,
         limits.unknown_ppm,
         "ppm",
     );
     card.at_most(
-        format!("parts against their totals{}", sums.whose),
+        format!("parts against their totals{}", sums.thread),
         sums.figure,
         0.0,
         "ns",
@@ -202,31 +200,34 @@ pub fn agrees(report: &Report, truth: &Truth, limits: &Limits) -> Scorecard {
     );
     if long > 0 {
         card.at_most(
-            format!("on-CPU against the kernel's count{}", cpu.whose),
+            format!("on-CPU against the kernel's count{}", cpu.thread),
             cpu.figure,
             limits.counters_ppm,
             "ppm",
         );
         card.at_most(
-            format!("runnable above run_delay{}", above.whose),
+            format!("runnable above run_delay{}", above.thread),
             above.figure,
             limits.counters_ppm,
             "ppm",
         );
         card.at_most(
-            format!("runnable below run_delay{}", below.whose),
+            format!("runnable below run_delay{}", below.thread),
             below.figure,
             limits.below_delay_ppm,
             "ppm",
         );
         card.at_most(
-            format!("switches against nvcsw+nivcsw{}", switches.whose),
+            format!("switches against nvcsw+nivcsw{}", switches.thread),
             switches.figure,
             1.0,
             "× allowed",
         );
         card.at_most(
-            format!("length of life, wall against birth and death{}", wall.whose),
+            format!(
+                "length of life, wall against birth and death{}",
+                wall.thread
+            ),
             wall.figure,
             limits.wall_ms,
             "ms",

@@ -1,6 +1,7 @@
-//! Compares what wallscope says with what a program knows about itself. Every comparison is one
-//! row: what, truth, measured, limit, passed or not.
+//! Compares wallscope's figures with a program's own. Every comparison is one row: name, truth, measured
+//! figure, limit, passed or not.
 
+pub mod chance;
 pub mod ledger;
 pub mod share;
 pub mod stacks;
@@ -10,20 +11,49 @@ use std::fmt;
 /// One comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// What was compared; in parentheses, whose in this run: a thread, a version, a cause.
+    /// The comparison; in parentheses, its subject in this run: a thread, a version, a cause.
     pub what: String,
-    /// What the program, or arithmetic, says.
+    /// The figure of the program, or of arithmetic.
     pub truth: String,
-    /// What wallscope says.
+    /// Wallscope's figure.
     pub measured: String,
-    /// What would still do.
+    /// The limit.
     pub limit: String,
-    /// Whether it does.
+    /// Whether the measured figure is within the limit.
     pub pass: bool,
+    /// The figures behind the row, if sampling estimates them.
+    pub estimate: Option<Estimate>,
+}
+
+/// A share that sampling estimates, in percent and percentage points.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Estimate {
+    /// The program's own share.
+    pub truth: f64,
+    /// Wallscope's share.
+    pub measured: f64,
+    /// Promised largest error, beside sampling.
+    pub promise: f64,
+    /// Largest error by sampling alone, [`chance::QUANTILE`] standard errors.
+    pub chance: f64,
+    /// Tier that measured it.
+    pub tier: String,
+}
+
+impl Estimate {
+    /// Measured minus truth.
+    pub fn error(&self) -> f64 {
+        self.measured - self.truth
+    }
+
+    /// Largest error with which the row holds.
+    pub fn limit(&self) -> f64 {
+        self.promise + self.chance
+    }
 }
 
 impl Row {
-    /// What was compared, whosever it is: the same each time that the experiment is made.
+    /// The comparison without its subject: equal each time that the experiment is made.
     pub fn question(&self) -> String {
         let mut depth = 0u32;
         let mut asked = String::new();
@@ -62,6 +92,19 @@ impl Scorecard {
             measured: measured.into(),
             limit: limit.into(),
             pass,
+            estimate: None,
+        });
+    }
+
+    /// Adds a row that wants an estimated share within its promise and its sampling error.
+    pub fn estimate(&mut self, what: impl Into<String>, estimate: Estimate) {
+        self.rows.push(Row {
+            what: what.into(),
+            truth: figure(estimate.truth, "%"),
+            measured: figure(estimate.measured, "%"),
+            limit: format!("± {} + {}", estimate.promise, figure(estimate.chance, "%")),
+            pass: estimate.error().abs() <= estimate.limit(),
+            estimate: Some(estimate),
         });
     }
 
@@ -212,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_asks_the_same_whosever_it_is() {
+    fn a_row_asks_the_same_for_every_subject() {
         let mut card = Scorecard::default();
         card.at_most("residue, worst thread (mix-0 17)", 0.0, 1.0, "ppm");
         card.at_most("on-cpu py_count (3.8) of it", 0.0, 1.0, "%");

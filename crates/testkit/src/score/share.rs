@@ -1,8 +1,9 @@
-//! Shares of named functions, by view, against what the functions measured about themselves.
+//! Shares of named functions, by view, against the functions' own measurements.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Scorecard;
+use super::chance::{self, Part};
+use super::{Estimate, Scorecard};
 use crate::folded::Line;
 use crate::report::Report;
 use crate::truth::{FunctionTruth, Truth};
@@ -17,7 +18,7 @@ pub fn in_view(view: &str, state: &str) -> bool {
     }
 }
 
-/// What a function's time in a view should be, ns.
+/// A function's true time in a view, ns.
 pub fn expected_ns(function: &FunctionTruth, view: &str) -> u64 {
     match view {
         "on-cpu" => function.on_cpu_ns,
@@ -35,100 +36,153 @@ fn time_in(lines: &[Line], view: &str, keep: impl Fn(&Line) -> bool) -> u64 {
     kept.map(|line| line.ns).sum()
 }
 
-/// How near a share must come.
+/// Promised error of shares of blocked, runnable and wall time, percentage points.
+pub const OFF_CPU: f64 = 1.0;
+/// Promised error of shares of on-CPU time, percentage points.
+pub const ON_CPU: f64 = 2.0;
+/// Promised error of shares in programs of managed languages, percentage points.
+pub const MANAGED: f64 = 1.5;
+
+/// One run as its program and as wallscope tell it.
 #[derive(Clone, Copy, Debug)]
-pub struct Nearness {
-    /// Percentage points that are promised.
-    pub points: f64,
-    /// Samples a second of the view's time: where there are so few that chance alone (two and a
-    /// half standard deviations) goes further than the promise, that is the limit. 0: not by chance.
-    pub hz: u32,
+pub struct Evidence<'a> {
+    /// The recording's report.
+    pub report: &'a Report,
+    /// The program's own account.
+    pub truth: &'a Truth,
+    /// Stacks of the recording's wall view.
+    pub lines: &'a [Line],
 }
 
-impl Nearness {
-    /// Promised of blocked, runnable and wall time, a stack for each ms of it.
-    pub const OFF_CPU: Nearness = Nearness {
-        points: 1.0,
-        hz: 1000,
-    };
-    /// Promised of on-CPU time at 499 Hz.
-    pub const ON_CPU: Nearness = Nearness {
-        points: 2.0,
-        hz: 499,
-    };
-
-    /// The limit for a share of `percent` of `whole_ns`, in percentage points.
-    fn limit(self, percent: f64, whole_ns: f64) -> f64 {
-        if self.hz == 0 {
-            return self.points;
-        }
-        let samples = whole_ns / 1e9 * f64::from(self.hz);
-        let deviation = (percent * (100.0 - percent) / samples).sqrt();
-        self.points.max(2.5 * deviation)
+/// States of a view, by the names of the views of one state each.
+fn states_of(view: &str) -> &[&str] {
+    match view {
+        "on-cpu" => &["on-cpu"],
+        "off-cpu" => &["off-cpu"],
+        "runq" => &["runq"],
+        _ => &["on-cpu", "off-cpu", "runq"],
     }
 }
 
-/// Rows: each function's share of its threads' time in `view`. A function that several threads
-/// measured is summed over them; the whole is the time of all threads that called any of the
-/// program's measured functions.
-pub fn functions(truth: &Truth, lines: &[Line], view: &str, nearness: Nearness) -> Scorecard {
-    rows(truth, lines, view, |_| nearness)
+impl Evidence<'_> {
+    /// Samples that the recording has in `ns` of the time of `view`, a view of one state.
+    pub fn samples(&self, view: &str, ns: f64) -> f64 {
+        let total = self.report.views.get(view).copied().unwrap_or_default();
+        let sampled = total.total_ns.saturating_sub(total.not_sampled_ns) as f64;
+        ns * total.samples as f64 / sampled.max(1.0)
+    }
+
+    /// Rows: each function's share of its threads' time in `view`, within `promise` percentage points and
+    /// the sampling error of this recording. A function that several threads measured is summed over them;
+    /// the whole is the time of all threads that called any of the program's measured functions.
+    pub fn shares(&self, view: &str, promise: f64) -> Scorecard {
+        let mut card = Scorecard::default();
+        let callers = self.callers();
+        let ours = |line: &Line| callers.contains(line.thread.as_str());
+        let whole = time_in(self.lines, view, ours) as f64;
+        for (name, ns) in expected(self.truth, view) {
+            let measured = time_in(self.lines, view, |line| ours(line) && line.contains(name));
+            // Nothing in nothing is a right answer; anything in nothing is not a number, and fails.
+            let percent = |ns: u64| match ns {
+                0 => 0.0,
+                ns => ns as f64 * 100.0 / whole,
+            };
+            let estimate = Estimate {
+                truth: percent(ns),
+                measured: percent(measured),
+                promise,
+                chance: chance::points(&self.parts(name, view, &ours)),
+                tier: self.report.domain.backend.clone(),
+            };
+            card.estimate(format!("{view} {name}"), estimate);
+        }
+        card
+    }
+
+    /// Rows of [`Evidence::shares`] for a program in a managed language: wall and on-CPU time.
+    pub fn managed_shares(&self) -> Scorecard {
+        let mut card = self.shares("wall", MANAGED);
+        card.rows.extend(self.shares("on-cpu", MANAGED).rows);
+        card
+    }
+
+    /// Names of the threads that called any measured function.
+    fn callers(&self) -> BTreeSet<&str> {
+        let mut callers = BTreeSet::new();
+        for function in &self.truth.functions {
+            let called = |tid: u32| function.tid == 0 || function.tid == tid;
+            let threads = self.truth.threads.iter().filter(|t| called(t.tid));
+            callers.extend(threads.map(|t| t.name.as_str()));
+        }
+        callers
+    }
+
+    /// Switches of the threads that called any measured function: all, and voluntary ones.
+    fn switches(&self, ours: &BTreeSet<&str>) -> (f64, f64) {
+        let threads = self.report.threads.iter();
+        threads.filter(|t| ours.contains(t.name.as_str())).fold(
+            (0.0, 0.0),
+            |(all, voluntary), t| {
+                let own = t.voluntary_switches as f64;
+                (all + own + t.involuntary_switches as f64, voluntary + own)
+            },
+        )
+    }
+
+    /// Number of stretches in a state that function `name` has, and that everything else has; `None` where
+    /// the state is not sampled at a regular distance, or the program does not count calls.
+    fn stretches(&self, name: &str, state: &str) -> Option<(f64, f64)> {
+        let tier = self.report.domain.backend.as_str();
+        let regular = tier == "ebpf" || (tier == "perf" && state == "on-cpu");
+        if !regular || self.truth.functions.iter().any(|f| f.calls == 0) {
+            return None;
+        }
+        let (all, voluntary) = self.switches(&self.callers());
+        let calls = |own: bool| -> f64 {
+            let functions = self.truth.functions.iter();
+            let of = functions.filter(|f| own == (f.name == name));
+            of.filter(|f| expected_ns(f, state) > 0)
+                .map(|f| f.calls as f64)
+                .sum()
+        };
+        // A switch within a call divides its stretch; a call may wait several times. It is not known which.
+        let hidden = match state {
+            "off-cpu" => (voluntary - calls(true) - calls(false)).max(0.0),
+            _ => all,
+        };
+        // Beside the functions there is the time between them.
+        let between = calls(true) + calls(false) + hidden;
+        Some((calls(true) + hidden, calls(false) + hidden + between))
+    }
+
+    /// The states of `view` for function `name`, as the sampling error needs them.
+    fn parts(&self, name: &str, view: &str, ours: &impl Fn(&Line) -> bool) -> Vec<Part> {
+        let states = states_of(view).iter();
+        let part = |state: &&str| {
+            let whole = time_in(self.lines, state, ours) as f64;
+            let own = expected(self.truth, state).get(name).copied().unwrap_or(0) as f64;
+            let own = own.min(whole);
+            let stretches = self.stretches(name, state);
+            Part {
+                period_ns: 1.0 / self.samples(state, 1.0),
+                own_ns: own,
+                own_stretches: stretches.map(|s| s.0),
+                other_ns: whole - own,
+                other_stretches: stretches.map(|s| s.1),
+            }
+        };
+        let finite = |part: &Part| part.period_ns.is_finite();
+        states.map(part).filter(finite).collect()
+    }
 }
 
-/// The same of programs in managed languages, of wall and on-CPU time: a stack for each ms off the CPU, `hz`
-/// samples a second on it, whichever view they are looked at in.
-pub fn managed(truth: &Truth, lines: &[Line], hz: u32) -> Scorecard {
-    let points = 1.5;
-    let wall = |on_cpu: f64| Nearness {
-        points,
-        hz: (1000.0 + on_cpu * (f64::from(hz) - 1000.0)) as u32,
-    };
-    let mut card = rows(truth, lines, "wall", wall);
-    let on_cpu = rows(truth, lines, "on-cpu", |_| Nearness { points, hz });
-    card.rows.extend(on_cpu.rows);
-    card
-}
-
-/// `nearness`: by what part of its wall time a function was on the CPU, 0 to 1.
-fn rows(
-    truth: &Truth,
-    lines: &[Line],
-    view: &str,
-    nearness: impl Fn(f64) -> Nearness,
-) -> Scorecard {
-    let mut card = Scorecard::default();
-    // In the view, on the CPU, and in all.
-    let mut expected: BTreeMap<&str, [u64; 3]> = BTreeMap::new();
-    let mut callers = BTreeSet::new();
+/// Each function's true time in `view`, ns.
+fn expected<'t>(truth: &'t Truth, view: &str) -> BTreeMap<&'t str, u64> {
+    let mut expected: BTreeMap<&str, u64> = BTreeMap::new();
     for function in &truth.functions {
-        let sums = expected.entry(&function.name).or_default();
-        for (sum, view) in sums.iter_mut().zip([view, "on-cpu", "wall"]) {
-            *sum += expected_ns(function, view);
-        }
-        let called = |tid: u32| function.tid == 0 || function.tid == tid;
-        callers.extend(
-            truth
-                .threads
-                .iter()
-                .filter(|t| called(t.tid))
-                .map(|t| t.name.as_str()),
-        );
+        *expected.entry(&function.name).or_default() += expected_ns(function, view);
     }
-    let ours = |line: &Line| callers.contains(line.thread.as_str());
-    let whole = time_in(lines, view, ours) as f64;
-    for (name, [ns, on_cpu, all]) in expected {
-        let measured = time_in(lines, view, |line| ours(line) && line.contains(name)) as f64;
-        // Nothing in nothing is a right answer; anything in nothing is not a number, and fails.
-        let percent = |ns: f64| if ns == 0.0 { 0.0 } else { ns * 100.0 / whole };
-        card.near(
-            format!("{view} {name}"),
-            percent(ns as f64),
-            percent(measured),
-            nearness(on_cpu as f64 / all.max(1) as f64).limit(percent(ns as f64), whole),
-            "%",
-        );
-    }
-    card
+    expected
 }
 
 /// Rows: the stacks of each view sum to the ledger, and the report's function totals to the
@@ -180,13 +234,10 @@ pub fn sums(report: &Report, lines: &[Line], truth: &Truth) -> Scorecard {
     card
 }
 
-/// How often the printed interval of a function's total holds the truth: `(held, cases)`. A
+/// Number of functions with a printed interval that holds the truth, and number of all: `(held, cases)`. A
 /// function without an interval counts as a case that does not hold.
 pub fn covered(report: &Report, truth: &Truth, view: &str) -> (usize, usize) {
-    let mut expected: BTreeMap<&str, u64> = BTreeMap::new();
-    for function in &truth.functions {
-        *expected.entry(&function.name).or_default() += expected_ns(function, view);
-    }
+    let expected = expected(truth, view);
     let holds = |(name, ns): (&&str, &u64)| {
         let times = report.function(name, view);
         times.is_some_and(|times| times.low_ns <= *ns && *ns <= times.high_ns)
@@ -200,22 +251,25 @@ mod tests {
     use super::super::canned;
     use super::*;
 
+    fn shares(run: &(Report, Truth, Vec<Line>), view: &str, promise: f64) -> Scorecard {
+        let (report, truth, lines) = run;
+        Evidence {
+            report,
+            truth,
+            lines,
+        }
+        .shares(view, promise)
+    }
+
     #[test]
     fn true_shares_pass_in_every_view() {
-        let (report, truth, lines) = canned::mix();
+        let run = canned::mix();
         for view in ["wall", "on-cpu", "off-cpu", "runq"] {
-            let card = functions(
-                &truth,
-                &lines,
-                view,
-                Nearness {
-                    points: 0.01,
-                    hz: 0,
-                },
-            );
+            let card = shares(&run, view, 0.01);
             assert!(card.passed(), "{card}");
             assert_eq!(card.rows.len(), 2);
         }
+        let (report, truth, lines) = run;
         let card = sums(&report, &lines, &truth);
         assert!(card.passed(), "{card}");
         assert_eq!(covered(&report, &truth, "on-cpu"), (2, 2));
@@ -223,61 +277,54 @@ mod tests {
 
     #[test]
     fn a_share_that_went_to_another_function_fails() {
-        let (report, truth, mut lines) = canned::mix();
-        let taken = lines
-            .iter_mut()
-            .find(|line| line.contains("compute"))
-            .unwrap();
-        taken.frames.last_mut().unwrap().name = "rest".into();
+        let mut run = canned::mix();
+        let taken = run.2.iter_mut().find(|line| line.contains("compute"));
+        taken.unwrap().frames.last_mut().unwrap().name = "rest".into();
         for view in ["wall", "on-cpu"] {
-            assert!(!functions(&truth, &lines, view, Nearness::ON_CPU).passed());
+            assert!(!shares(&run, view, ON_CPU).passed());
         }
         assert!(
-            !sums(&report, &lines, &truth).passed(),
+            !sums(&run.0, &run.2, &run.1).passed(),
             "the report disagrees with the stacks"
         );
     }
 
     #[test]
-    fn chance_widens_the_limit_only_where_samples_are_few() {
-        let few = Nearness::ON_CPU.limit(50.0, 1e9);
-        assert!((5.5..5.7).contains(&few), "499 samples: {few}");
-        assert_eq!(Nearness::ON_CPU.limit(50.0, 100e9), 2.0);
-        assert_eq!(Nearness { points: 1.0, hz: 0 }.limit(50.0, 1e6), 1.0);
+    fn the_limit_widens_with_fewer_samples_and_states_both_parts() {
+        let estimate = |samples: u64, view: &str| {
+            let mut run = canned::mix();
+            run.0.views.get_mut(view).unwrap().samples = samples;
+            shares(&run, view, 1.0).rows[0].estimate.clone().unwrap()
+        };
+        let often = estimate(1_000, "runq");
+        assert_eq!(often.limit(), 1.0 + often.chance);
+        assert!(estimate(100, "runq").chance > 2.0 * often.chance);
+        // All of the computing is one function's: which stack a sample shows is certain.
+        assert_eq!(estimate(100, "on-cpu").chance, 0.0);
     }
 
     #[test]
-    fn computing_has_as_few_samples_in_all_of_the_time() {
-        let (_, truth, lines) = canned::mix();
-        let limit = |card: &Scorecard, what: &str| {
-            let row = card.rows.iter().find(|row| row.what == what);
-            let text = &row.unwrap().limit;
-            text.trim_matches(['±', ' ', '%']).parse::<f64>().unwrap()
+    fn a_lower_tier_is_not_taken_to_sample_waits_regularly() {
+        let chance = |tier: &str| {
+            let mut run = canned::mix();
+            run.0.domain.backend = tier.into();
+            let views = run.0.views.values_mut();
+            views.for_each(|view| view.samples = 100_000);
+            let card = shares(&run, "runq", 1.0);
+            card.rows[0].estimate.clone().unwrap().chance
         };
-        let card = managed(&truth, &lines, 99);
-        let often = functions(
-            &truth,
-            &lines,
-            "wall",
-            Nearness {
-                points: 1.5,
-                hz: 1000,
-            },
-        );
-        // One computes for 600 of 660 ms, the other waits.
-        let (computing, waiting) = ("wall compute", "wall pause");
-        assert!(limit(&card, computing) > 2.0 * limit(&often, computing));
-        assert!(limit(&card, waiting) < 1.01 * limit(&often, waiting));
+        assert!(chance("ebpf") < chance("perf"));
+        assert_eq!(chance("perf"), chance("proc"));
     }
 
     #[test]
     fn time_that_no_stack_carries_fails() {
-        let (report, truth, mut lines) = canned::mix();
-        lines[0].ns -= 1_000;
-        let card = sums(&report, &lines, &truth);
+        let mut run = canned::mix();
+        run.2[0].ns -= 1_000;
+        let card = sums(&run.0, &run.2, &run.1);
         assert!(!card.passed(), "{card}");
-        lines.clear();
-        assert!(!functions(&truth, &lines, "on-cpu", Nearness::ON_CPU).passed());
+        run.2.clear();
+        assert!(!shares(&run, "on-cpu", ON_CPU).passed());
     }
 
     #[test]

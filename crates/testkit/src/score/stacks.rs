@@ -1,7 +1,7 @@
-//! Are the stacks whole, and are the whole ones true?
+//! Rows on stacks: whether they are whole, and whether whole ones are true.
 //!
 //! A stack is *wrong but complete* when it claims to have reached its root and that root is not
-//! the thread's, or when it holds a function whose stack the program wrote down by glibc's
+//! the thread's, or when it holds a function for which the program wrote the stack down by glibc's
 //! `backtrace()` and the frames above that function are not those. Frames of the C library, and
 //! others that the dynamic symbol table does not name, are compared by number and, where wallscope
 //! does not name them either, by module and place.
@@ -24,7 +24,7 @@ const ROOTS: &[&str] = &[
     "__start_context",
 ];
 
-/// Rows: the share of sampled time whose user stack reached the root, by state, over threads for
+/// Rows: the share of sampled time with a user stack that reached the root, by state, over threads for
 /// which `keep` holds, and the share of all time that no sample fell into.
 pub fn whole(lines: &[Line], keep: impl Fn(&str) -> bool, limit_percent: f64) -> Scorecard {
     let mut card = Scorecard::default();
@@ -93,7 +93,7 @@ fn plain(name: &str) -> &str {
     name.strip_suffix(".cold").unwrap_or(name)
 }
 
-/// Why a line cannot be true, given the stacks that the program wrote down; `None`: it can.
+/// The contradiction between a line and the stacks that the program wrote down; `None`: there is none.
 fn contradiction(line: &Line, chains: &[&ChainTruth]) -> Option<String> {
     let names = line.user_names();
     for chain in chains {

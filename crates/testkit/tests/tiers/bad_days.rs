@@ -17,13 +17,13 @@ use wallscope_testkit::{
 
 use crate::{
     place::{Place, program_of_32_bits},
-    run::{attach, folder, retried, start, tool},
+    run::{attach, folder, measured, start, tool},
 };
 
 #[test]
 fn threads_that_live_a_millisecond() {
     let Some(tool) = tool() else { return };
-    retried("short lives by perf", || {
+    measured("short lives by perf", || {
         let o = attach(&tool, Place::Root, &["--backend", "perf"], "short")?;
         let lost: u64 = o.report.losses.iter().map(|l| l.count).sum();
         let (mut seen, mut late) = (0, 0);
@@ -61,7 +61,7 @@ fn threads_that_live_a_millisecond() {
         }
         Ok(format!("{seen} of {all} threads, with their whole lives"))
     });
-    retried("short lives by proc", || {
+    measured("short lives by proc", || {
         let o = attach(&tool, Place::Root, &["--backend", "proc"], "short")?;
         let known: u64 = o.report.threads.iter().map(|t| t.on_cpu_ns).sum();
         let rest = o.processes[0]["unattributed_on_cpu_ns"].as_u64();
@@ -117,7 +117,7 @@ fn commands_that_end_at_any_moment() {
 fn a_program_that_is_in_no_file_has_names() {
     let Some(tool) = tool() else { return };
     for backend in ["ebpf", "perf", "proc"] {
-        retried(&format!("a program in memory by {backend}"), || {
+        measured(&format!("a program in memory by {backend}"), || {
             let failed = |e: std::io::Error| Error::CannotRunHere(e.to_string());
             let memory = rustix::fs::memfd_create("truth", rustix::fs::MemfdFlags::empty());
             let mut memory = fs::File::from(memory.map_err(|e| failed(e.into()))?);
@@ -149,7 +149,7 @@ fn a_program_that_is_in_no_file_has_names() {
 fn a_setuid_command_is_measured_to_its_end() {
     let Some(tool) = tool() else { return };
     for backend in ["perf", "proc"] {
-        retried(&format!("setuid by {backend}"), || {
+        measured(&format!("setuid by {backend}"), || {
             let failed = |e: std::io::Error| Error::CannotRunHere(e.to_string());
             let folder = folder();
             let (program, file) = (folder.path().join("sleep"), folder.path().join("rec.pb.gz"));
@@ -189,7 +189,7 @@ fn a_setuid_command_is_measured_to_its_end() {
                     "{residue} ns of {wall} have no state"
                 )));
             }
-            // Not what started it is called, whose child it was first.
+            // The thread has the command's name, and not that of the process that started it.
             let name = &report["threads"][0]["name"];
             if name != "sleep" {
                 return Err(Error::Output(format!("its thread is called {name}")));
@@ -221,7 +221,7 @@ fn sleeps(tool: &Tool, options: &[&str], script: &str) -> Result<Vec<u64>, Error
 fn children_whose_parent_has_ended_are_found() {
     const ORPHANS: &str = "(sleep 0.8 &); (setsid sleep 0.8 &); sleep 1";
     let Some(tool) = tool() else { return };
-    retried("orphans by proc", || {
+    measured("orphans by proc", || {
         let mut lives = sleeps(&tool, &[], ORPHANS)?;
         lives.sort_unstable();
         let [one, other, own] = lives[..] else {
@@ -239,7 +239,7 @@ fn children_whose_parent_has_ended_are_found() {
 fn children_that_live_for_a_few_looks_are_seen_for_as_long() {
     const SLEEPS: &str = "for i in 1 2 3 4 5 6 7 8; do sleep 0.15; done";
     let Some(tool) = tool() else { return };
-    retried("short children by proc", || {
+    measured("short children by proc", || {
         let lives = sleeps(&tool, &["--max-overhead", "25"], SLEEPS)?;
         // Of each, up to a round at its begin and some at its end are guessed: the middle.
         let all: u64 = lives.iter().sum();
@@ -254,7 +254,7 @@ fn children_that_live_for_a_few_looks_are_seen_for_as_long() {
 fn permission_that_is_lost_half_way() {
     let Some(tool) = tool() else { return };
     for backend in ["perf", "proc"] {
-        retried(&format!("veil by {backend}"), || {
+        measured(&format!("veil by {backend}"), || {
             let o = attach(&tool, Place::User, &["--backend", backend], "veil")?;
             let told = crate::run::judge(&o, backend, 0.5)?;
             let limits = o.domain["limits"].to_string();
@@ -298,7 +298,7 @@ fn a_program_of_32_bits_is_refused() {
 #[test]
 fn stops_show_running_stacks_and_are_accounted_for() {
     let Some(tool) = tool() else { return };
-    retried("--allow-stop", || {
+    measured("--allow-stop", || {
         let more = ["--backend", "proc", "--allow-stop", "--max-overhead", "5"];
         let o = attach(&tool, Place::Root, &more, "shares")?;
         let told = crate::run::judge(&o, "proc", 0.5)?;
@@ -318,7 +318,7 @@ fn stops_show_running_stacks_and_are_accounted_for() {
         ))
     });
     // Without permission nothing is stopped.
-    retried("no --allow-stop", || {
+    measured("no --allow-stop", || {
         let o = attach(&tool, Place::Root, &["--backend", "proc"], "mix")?;
         assert_eq!(o.cost["target_stopped_ns"], 0);
         Ok("nothing was stopped".into())
@@ -379,7 +379,7 @@ fn nobody_stays_stopped_when_wallscope_is_killed() {
 #[test]
 fn the_limit_lowers_the_rate_of_perf_samples_and_the_domain_says_so() {
     let Some(tool) = tool() else { return };
-    retried("--max-overhead", || {
+    measured("--max-overhead", || {
         let more = ["--backend", "perf", "-F", "1999", "--max-overhead", "0.05"];
         let o = attach(&tool, Place::Root, &more, "mix")?;
         let events = o.domain["events"].to_string();

@@ -1,14 +1,15 @@
 //! What the tiers without eBPF have learnt from it: requests in flight, stacks at events; and what the
-//! perf tier costs those who switch all the time.
+//! perf tier costs threads that switch all the time.
 
 use std::{collections::BTreeMap, ffi::OsString, path::Path};
 
 use serde_json::Value;
+use wallscope_testkit::score::{chance, share};
 use wallscope_testkit::{Error, Tool};
 
 use crate::{
     place::{Place, through},
-    run::{self, Outcome, attach, record, retried, tool},
+    run::{self, Outcome, attach, measured, record, tool},
 };
 
 fn off(what: &str, truth: f64, seen: f64, most: f64) -> Result<(), Error> {
@@ -29,7 +30,7 @@ fn a_slow_upstream_is_named_without_kernel_programs() {
         (Place::User, "proc"),
         (Place::Filtered, "proc"),
     ] {
-        retried(&format!("upstream by {backend} as {place:?}"), || {
+        measured(&format!("upstream by {backend} as {place:?}"), || {
             let o = attach(&tool, place, &["--backend", backend], "upstream")?;
             let port = o.truth.extra("upstream_port")?;
             let address = format!("127.0.0.1:{port}");
@@ -77,7 +78,7 @@ fn a_slow_upstream_is_named_without_kernel_programs() {
 #[test]
 fn what_may_not_be_sampled_is_told_as_such() {
     let Some(tool) = tool() else { return };
-    retried("the kernel's part as an ordinary user", || {
+    measured("the kernel's part as an ordinary user", || {
         // Often enough for its little user code to be sampled: without any sample all is [not sampled].
         let more = ["--backend", "perf", "-F", "997", "--max-overhead", "25"];
         let o = attach(&tool, Place::User, &more, "events")?;
@@ -110,13 +111,16 @@ fn what_may_not_be_sampled_is_told_as_such() {
 const FAULTS: &str = "page-faults";
 const WRITES: &str = "syscalls:sys_enter_write";
 
-/// Hits of the program's thread, and by function.
-fn hits(
-    tool: &Tool,
-    file: &Path,
-    event: &str,
-    tid: u32,
-) -> Result<(f64, BTreeMap<String, f64>), Error> {
+/// Events of a recording.
+struct Events {
+    /// Of the program's thread.
+    of_thread: f64,
+    by_function: BTreeMap<String, f64>,
+    /// Stacks behind the functions.
+    stacks: f64,
+}
+
+fn events(tool: &Tool, file: &Path, event: &str, tid: u32) -> Result<Events, Error> {
     let file = file.to_str().expect("a plain path");
     let output = tool.run(&["report", file, "--json", "--value", event])?;
     let said: Value = serde_json::from_slice(&output.stdout)
@@ -128,7 +132,11 @@ fn hits(
         let name = f["name"].as_str()?.to_string();
         Some((name, f["views"]["wall"]["total_ns"].as_f64()?))
     });
-    Ok((all, by.collect()))
+    Ok(Events {
+        of_thread: all,
+        by_function: by.collect(),
+        stacks: said["views"]["wall"]["samples"].as_f64().unwrap_or(0.0),
+    })
 }
 
 #[test]
@@ -140,7 +148,7 @@ fn stacks_at_events_of_own_threads() {
             Place::Root => format!("{FAULTS},{WRITES}"),
             _ => FAULTS.to_string(),
         };
-        retried(&format!("-e {events} as {place:?}"), || {
+        measured(&format!("-e {events} as {place:?}"), || {
             let keep = run::folder();
             let kept = keep.path().join("kept.pb.gz");
             let o = run::record_into(&tool, place, true, "events", Some(&kept), |pid| {
@@ -158,19 +166,20 @@ fn stacks_at_events_of_own_threads() {
                 if !events.contains(event) {
                     continue;
                 }
-                let (all, by) = hits(&tool, &kept, event, tid)?;
+                let seen = self::events(&tool, &kept, event, tid)?;
                 let right: Vec<f64> = (functions.iter())
                     .map(|name| o.truth.extra(name))
                     .collect::<Result<_, _>>()?;
                 let sum: f64 = right.iter().sum();
                 // It starts its clock with some faults, and ends with a line.
-                off(event, sum, all, 64.0)?;
+                off(event, sum, seen.of_thread, 64.0)?;
                 for (name, right) in functions.iter().zip(right) {
-                    let seen = by.get(*name).copied().unwrap_or(0.0);
-                    // A hundred stacks a second: four standard deviations.
-                    off(&format!("{event} in {name}"), right, seen, 0.17 * sum)?;
+                    let own = seen.by_function.get(*name).copied().unwrap_or(0.0);
+                    let limit = share::ON_CPU + chance::binomial(right / sum, seen.stacks);
+                    let limit = limit / 100.0 * sum;
+                    off(&format!("{event} in {name}"), right, own, limit)?;
                 }
-                told.push(format!("{all} of {sum} {event}"));
+                told.push(format!("{} of {sum} {event}", seen.of_thread));
             }
             Ok(told.join(", "))
         });
@@ -268,7 +277,7 @@ fn waits_too_short_to_be_read_have_their_reasons() {
     let Some(tool) = tool() else { return };
     // About a hundred looks fall into such waits: chance alone goes as far.
     for (backend, most) in [("perf", 15.0), ("proc", 20.0)] {
-        retried(&format!("brief waits by {backend}"), || {
+        measured(&format!("brief waits by {backend}"), || {
             let more = ["--backend", backend, "-F", "399", "--max-overhead", "25"];
             let o = attach(&tool, Place::Root, &more, "brief")?;
             let own = o.truth.threads.iter().find(|t| t.name == "brief");
@@ -313,7 +322,7 @@ const HASTY: f64 = 40_000.0;
 #[test]
 fn who_switches_all_the_time_is_recorded_in_turns() {
     let Some(tool) = tool() else { return };
-    retried("pingpong by perf", || {
+    measured("pingpong by perf", || {
         let o: Outcome = run::record_into(&tool, Place::Root, true, "pingpong", None, |pid| {
             let arguments = ["--backend", "perf", "-p", &pid.to_string()];
             arguments.iter().map(OsString::from).collect()

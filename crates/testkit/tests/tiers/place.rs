@@ -1,4 +1,4 @@
-//! In whose place wallscope runs: who it is, and what is refused to it.
+//! Places in which wallscope runs: its user, and what the host refuses.
 
 use std::{
     io,
@@ -10,18 +10,18 @@ use std::{
 /// An ordinary user that every system has: nobody.
 pub const USER: u32 = 65534;
 
-/// In whose place wallscope runs.
+/// A place in which wallscope runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     Root,
-    /// Root, to whom `bpf()` is refused, as in many containers.
+    /// Root without `bpf()`, as in many containers.
     RootNoBpf,
     User,
     /// An ordinary user where `perf_event_paranoid` is 3 or more.
     UserParanoid,
     /// An ordinary user under a filter as containers have it.
     Filtered,
-    /// The same, and no memory of others may be read: what Yama 1 refuses of processes that were not
+    /// A filtered user that may not read the memory of others: what Yama 1 refuses of processes that were not
     /// started by oneself.
     NoMemory,
 }

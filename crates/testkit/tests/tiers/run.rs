@@ -10,8 +10,9 @@ use std::{
     time::Duration,
 };
 
-use wallscope_testkit::calm::{self, Attempts, CpuTime};
-use wallscope_testkit::{Error, Program, Tool, Truth, folded, report::Report, tool::no_panic};
+use wallscope_testkit::{
+    Error, Program, Tool, Truth, folded, live, report::Report, tool::no_panic,
+};
 
 use crate::place::{Place, USER};
 
@@ -31,33 +32,15 @@ pub fn tool() -> Option<Tool> {
     match Tool::find() {
         Ok(tool) => Some(tool),
         Err(e) => {
-            println!("skipped: {e}");
+            live::cannot_run("the tiers", &e.to_string());
             None
         }
     }
 }
 
-/// Runs an experiment up to four times: what else runs on this machine is part of what is measured,
-/// but does not make it fail every time, unless the host takes CPUs away every time.
-pub fn retried(what: &str, run: impl Fn() -> Result<String, Error>) {
-    let mut attempts = Attempts::default();
-    for last in [false, false, false, true] {
-        let begun = CpuTime::now();
-        let outcome = run();
-        attempts.add(&begun);
-        match outcome {
-            Ok(told) => return println!("{what}: {told}"),
-            Err(Error::CannotRunHere(why)) => return println!("skipped {what}: {why}"),
-            Err(e) if last => match attempts.excuse(what) {
-                Some(excuse) => return println!("{excuse}"),
-                None => panic!("{what}: {e}, again"),
-            },
-            Err(e) => {
-                println!("{what}: {e}; once more");
-                calm::wait(what);
-            }
-        }
-    }
+/// Makes an experiment while no other one runs.
+pub fn measured(what: &str, run: impl Fn() -> Result<String, Error>) {
+    live::test_where_offered(what, || run().into());
 }
 
 /// A folder that everybody may write to.
@@ -163,7 +146,7 @@ pub fn record_of(
     record_into(tool, place, own, name, None, arguments)
 }
 
-/// The same, and the recording is kept as `keep`.
+/// [`record_of`], with the recording kept as `keep`.
 pub fn record_into(
     tool: &Tool,
     place: Place,
@@ -191,7 +174,7 @@ pub fn record_into(
     read(tool, &file, truth, said)
 }
 
-/// The same of a program of the same user.
+/// [`record_of`] for a program of the same user.
 pub fn record(
     tool: &Tool,
     place: Place,
@@ -201,7 +184,7 @@ pub fn record(
     record_of(tool, place, true, name, arguments)
 }
 
-/// The same by process id, with `more` arguments.
+/// [`record`] by process id, with `more` arguments.
 pub fn attach(tool: &Tool, place: Place, more: &[&str], name: &str) -> Result<Outcome, Error> {
     record(tool, place, name, |pid| {
         let mut arguments: Vec<OsString> = more.iter().map(Into::into).collect();
@@ -215,7 +198,7 @@ pub fn launch(tool: &Tool, more: &[&str], enter: impl Fn(&mut Command)) -> Resul
     launch_by(Command::new(tool.path()), tool, more, enter)
 }
 
-/// The same at the end of another command line.
+/// [`launch`] at the end of another command line.
 pub fn launch_through(tool: &Tool, before: &[String], more: &[&str]) -> Result<Outcome, Error> {
     let mut command = Command::new(&before[0]);
     command.args(&before[1..]).arg(tool.path());
@@ -290,7 +273,7 @@ pub fn judge(o: &Outcome, backend: &str, percent: f64) -> Result<String, Error> 
     ))
 }
 
-/// A thread's blocked time, and the part of it whose stack reached its root, ns.
+/// A thread's blocked time, and the part of it with a stack that reached its root, ns.
 pub fn blocked(o: &Outcome, thread: &str) -> (u64, u64) {
     let lines = o
         .stacks

@@ -6,7 +6,7 @@ use wallscope_testkit::{Error, Program, Tool};
 
 use crate::{
     place::Place,
-    run::{self, Outcome, folder, retried, start, tool},
+    run::{self, Outcome, folder, measured, start, tool},
 };
 
 /// How much later than the hook of a switch its record may be dated, ns.
@@ -37,7 +37,7 @@ fn both(tool: &Tool, name: &str) -> Result<[Outcome; 2], Error> {
 fn both_tiers_say_the_same_of_one_run() {
     let Some(tool) = tool() else { return };
     for name in ["mix", "convoy"] {
-        retried(&format!("{name} by both"), || {
+        measured(&format!("{name} by both"), || {
             let [ebpf, perf] = both(&tool, name)?;
             let mut worst = 0f64;
             for own in ebpf.truth.threads.iter().filter(|t| t.work_wall_ns > 0) {

@@ -1,4 +1,4 @@
-//! Workloads that each tool watches in turn while they work on (`pieces.rs`), and how they did.
+//! Workloads that each tool measures in turn while they work on (`pieces.rs`), and the results.
 
 use std::fmt;
 use std::time::Duration;
@@ -25,20 +25,20 @@ const TURNS: u32 = 20_000;
 pub struct Comparison {
     /// The workload's name.
     pub workload: &'static str,
-    /// What is compared, with its unit.
+    /// The compared figure, with its unit.
     pub about: String,
-    /// One a tool, after that of nobody.
+    /// One per tool, after the one without a tool.
     pub standings: Vec<Standing>,
 }
 
-/// How the workload did under one tool.
+/// Result of a workload under one tool.
 #[derive(Clone, Debug)]
 pub struct Standing {
-    /// Who measured.
+    /// The tool.
     pub peer: String,
     /// The figure, median of the rounds.
     pub figure: f64,
-    /// Its ratio to the stretches before and after in which nobody measured, median of the rounds.
+    /// Its ratio to the unmeasured stretches before and after, median of the rounds.
     pub ratio: f64,
     /// The lowest and the highest of these ratios.
     pub range: (f64, f64),
@@ -54,15 +54,15 @@ pub(super) fn range(values: &[f64]) -> (f64, f64) {
     (low, values.iter().copied().fold(0.0, f64::max))
 }
 
-/// What a recording cost: kernel programs and own CPU, percent of a CPU.
+/// Cost of a recording: kernel programs and own CPU, percent of a CPU.
 pub(super) fn cost_percent(report: &Report) -> f64 {
     let window = (report.window.end_ns - report.window.start_ns) as f64;
     100.0 * (report.cost.bpf_ns + report.cost.own_cpu_ns) as f64 / window
 }
 
-/// Programs that compute without end: name, what is compared, how to start them, and whom to compare with.
+/// Programs that compute without end: name, compared figure, start, and the tools to compare with.
 fn computing(tool: &Tool, effort: Effort) -> Vec<Result<Steady, String>> {
-    // A unit of the C program is about a nanosecond; `ns`: of one there.
+    // A unit of the C program takes about a nanosecond; `ns` is the time of a unit in another program.
     let piece = |ns: u64| (PIECE.as_nanos() as u64 / ns).to_string();
     let native = || -> Start {
         let piece = piece(1);
@@ -123,7 +123,7 @@ fn computing(tool: &Tool, effort: Effort) -> Vec<Result<Steady, String>> {
         .collect()
 }
 
-/// wallscope as it is and by interrupts, and whoever else can run here.
+/// wallscope as it is and by interrupts, and the other tools that can run here.
 fn measured(tool: &Tool, others: Vec<Option<Peer>>) -> Vec<Peer> {
     let own = [&[][..], &["--off-cpu-stacks", "interrupt"]].map(|more| Peer::wallscope(tool, more));
     own.into_iter()

@@ -1,4 +1,4 @@
-//! Files read and written: how fast, in how much memory, and beside inferno.
+//! Files read and written: time and memory, beside inferno.
 //!
 //! The files are made here, the same each time: walks down a random program, in which neighbours
 //! share most of their callers, as those of real programs do. inferno is taken from `PATH`, or built
@@ -20,7 +20,7 @@ use crate::{Outcome, installed, median};
 /// The inferno that is built: results are compared with this one's.
 const INFERNO: &str = "0.12.8";
 
-/// How much to do.
+/// Amount of work.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// Distinct stacks of the files that are read and written.
@@ -160,10 +160,10 @@ fn perf_script(path: &Path, bytes: u64) -> Outcome<()> {
     Ok(out.flush()?)
 }
 
-/// What a command took.
+/// Time and memory of a command.
 struct Took {
     seconds: f64,
-    /// Most memory that it held, MiB.
+    /// Peak memory, MiB.
     mib: f64,
 }
 

@@ -1,18 +1,21 @@
-//! What measuring costs.
+//! Costs of measuring.
 //!
-//! `pieces` lets each measuring tool in turn watch a workload that works on, several rounds, and compares with
-//! the stretches just before and after in which nobody watched: neither a machine that slows down for a while
-//! nor what differs between two runs of a program is in it. `compare` says which workloads and tools. `own`
-//! takes wallscope's own figures: delays, CPU, memory; `probes` what single functions cost. `exchange` times
-//! files read and written, `real` tries programs of others. `peer` starts and ends the tools.
+//! `pieces` lets each tool in turn measure a workload that works on, for several rounds, and compares with the
+//! unmeasured stretches just before and after. A machine that slows down for a while and differences between two
+//! runs of a program change nothing there. `compare` lists workloads and tools. `own` takes wallscope's own
+//! figures: delays, CPU, memory; `probes` the costs of single functions. `exchange` times files read and
+//! written, `real` measures programs of others; `servers` starts them. `overhead` sets the throughput that
+//! servers keep under a recording beside the printed overhead. `peer` starts and ends the tools.
 
 mod compare;
 mod exchange;
+mod overhead;
 mod own;
 mod peer;
 mod pieces;
 mod probes;
 mod real;
+mod servers;
 
 pub use compare::{Comparison, Standing};
 pub use own::Figure;
@@ -21,7 +24,7 @@ use wallscope_testkit::Tool;
 
 use crate::{Outcome, machine, release_tool};
 
-/// How long to try.
+/// Lengths and rounds.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
     /// Rounds of programs of others.
@@ -30,18 +33,20 @@ pub struct Effort {
     pub watches: usize,
     /// Length of the recordings that are timed, and of those of steady work, s.
     pub seconds: f64,
-    /// How often delays are taken.
+    /// Number of measurements of each delay.
     pub repeats: usize,
     /// Files that are read and written.
     pub files: exchange::Size,
+    /// Windows under load.
+    pub overhead: overhead::Effort,
 }
 
 impl Effort {
-    /// For figures to be believed.
+    /// Full length, for figures to be published.
     pub const FULL: Effort = Effort {
         rounds: 5,
         watches: 3,
-        // What is paid once is part of the cost, not most of it.
+        // Long enough that the cost of the start is a part of the whole, and not most of it.
         seconds: 10.0,
         repeats: 5,
         files: exchange::Size {
@@ -49,8 +54,12 @@ impl Effort {
             text: 1_000_000_000,
             rounds: 3,
         },
+        overhead: overhead::Effort {
+            window_s: 2,
+            most_rounds: 60,
+        },
     };
-    /// To see that it works.
+    /// Short, to see that it works.
     pub const QUICK: Effort = Effort {
         rounds: 2,
         watches: 2,
@@ -60,6 +69,10 @@ impl Effort {
             stacks: 50_000,
             text: 50_000_000,
             rounds: 1,
+        },
+        overhead: overhead::Effort {
+            window_s: 1,
+            most_rounds: 3,
         },
     };
 }
@@ -80,17 +93,17 @@ impl Measured {
         found.map_or(f64::NAN, |figure| figure.value)
     }
 
-    /// How a tool stands in a comparison.
+    /// A tool's place in a comparison.
     pub fn standing(&self, workload: &str, peer: &str) -> Option<&Standing> {
         let comparison = self.comparisons.iter().find(|c| c.workload == workload)?;
         comparison.standings.iter().find(|s| s.peer == peer)
     }
 }
 
-/// Takes all figures, telling each as it comes.
+/// Takes all figures, and prints each as it comes.
 ///
 /// # Errors
-/// When wallscope or a truth program cannot run here. A peer that cannot is left out, and said.
+/// When wallscope or a truth program cannot run here. A peer that cannot is left out, and named.
 pub fn measure(tool: &Tool, effort: Effort) -> Outcome<Measured> {
     let mut measured = Measured::default();
     for comparison in compare::all(tool, effort, None)? {
@@ -105,7 +118,7 @@ pub fn measure(tool: &Tool, effort: Effort) -> Outcome<Measured> {
     Ok(measured)
 }
 
-/// Which benchmarks.
+/// Selection of benchmarks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What<'a> {
     /// Truth programs, own figures, probes, files.
@@ -116,6 +129,8 @@ pub enum What<'a> {
     Files,
     /// Programs of others.
     Real,
+    /// Throughput kept and printed overhead; the load of that name, or all.
+    Overhead(Option<&'a str>),
 }
 
 /// The task; whether everything holds that is held here.
@@ -136,6 +151,9 @@ pub fn run(effort: Effort, what: What<'_>) -> Outcome<bool> {
             true => Err(format!("no workload {name} could be compared here").into()),
             false => Ok(true),
         };
+    }
+    if let What::Overhead(load) = what {
+        return overhead::run(&tool, effort.overhead, load);
     }
     if what == What::Real {
         return real::all(&tool, effort.seconds, effort.rounds);

@@ -1,7 +1,7 @@
-//! wallscope's own figures: how long one waits for it, and what it holds in memory.
+//! wallscope's own figures: the delays that its user sees, and its memory.
 //!
-//! Delays and memory depend on the target's code: an ordinary program (a few libraries) and a
-//! compiler whose one library is some 150 MB are measured. The compiler waits for its source on
+//! Delays and memory depend on the target's code: an ordinary program (a few libraries) and a compiler with a
+//! library of some 150 MB are measured. The compiler waits for its source on
 //! standard input, so it can be recorded from before its work to its end.
 
 use std::fmt;
@@ -19,9 +19,9 @@ use crate::{Outcome, installed, median};
 /// One figure.
 #[derive(Clone, Debug)]
 pub struct Figure {
-    /// For those who look it up.
+    /// Key of the figure in the table of promises.
     pub key: &'static str,
-    /// What it is.
+    /// The figure in words.
     pub what: &'static str,
     /// The figure, in `unit`.
     pub value: f64,
@@ -44,7 +44,7 @@ fn memory_mib(report: &Report) -> f64 {
     (report.cost.rss_bytes + report.cost.kernel_bytes) as f64 / MIB
 }
 
-/// What one recording took and held.
+/// Delays and memory of one recording.
 #[derive(Default)]
 struct Delays {
     to_live: Vec<f64>,
@@ -167,7 +167,7 @@ fn source(functions: usize) -> String {
     text
 }
 
-/// A recording that is already over when it is told: how long the end itself took.
+/// Delay of the end alone, of a recording that is over when it is told to stop.
 fn ended(recorder: Recorder) -> Result<(Recorded, Duration), Error> {
     let began = Instant::now();
     let recorded = recorder.ends_with(0)?;
@@ -214,7 +214,7 @@ fn parked(tool: &Tool, effort: Effort) -> Result<Figure, Error> {
     })
 }
 
-/// Own CPU time beside a thousand threads of which each wakes once a second, its start included, % of a core.
+/// Own CPU time beside a thousand threads that each wake once a second, its start included, % of a core.
 fn idle(tool: &Tool, effort: Effort) -> Result<Vec<Figure>, Error> {
     let seconds = (2.0 * effort.seconds).to_string();
     let flags = [

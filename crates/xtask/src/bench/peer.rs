@@ -1,8 +1,8 @@
-//! Who measures: wallscope, or another tool that is installed.
+//! Tools that measure: wallscope, or another one that is installed.
 //!
-//! Each is attached to a program that works, and is known to measure before the stretch begins that is
-//! compared, so that starting up is in nobody's figures: wallscope and py-spy say so, perf acknowledges
-//! over a pipe, `offcputime` goes to sleep once its hooks are in place.
+//! A tool is attached to a program that works. The compared stretch begins when the tool is known to measure,
+//! so that no figure holds its start: wallscope and py-spy say so, perf acknowledges over a pipe, `offcputime`
+//! goes to sleep once its hooks are in place.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -17,7 +17,7 @@ use wallscope_testkit::{Error, Tool};
 
 use crate::installed;
 
-/// One who measures.
+/// A tool that measures.
 #[derive(Clone, Debug)]
 pub struct Peer {
     /// For the table.

@@ -1,11 +1,11 @@
-//! A program that works without end, watched by each tool for a while, with stretches in between in
-//! which nobody watches.
+//! A program that works without end and is measured by each tool for a while, with unmeasured stretches in
+//! between.
 //!
-//! Two runs of one program differ by per cents (where its memory lies, what the compiler of a runtime
-//! did), which is more than a good profiler costs. So one process works on in pieces that are all alike,
-//! tells when each ended, and the pieces under a tool are compared with those just before and after it.
-//! The median of pieces: what a neighbour takes from a few of them is in neither. Each is as long as ten
-//! samples and more than one look at the target without eBPF: what a tool takes is in all of them.
+//! Two runs of one program differ by per cents (the place of its memory, the choices of a runtime's compiler),
+//! and that is more than a good profiler costs. So one process works on in equal pieces and tells when each
+//! ended. The pieces under a tool are compared with those just before and after it, by their median: a
+//! neighbour that slows a few pieces down changes no median. A piece is longer than ten samples and than one
+//! poll without eBPF, so every piece carries its part of a tool's cost.
 
 use std::time::Duration;
 
@@ -16,32 +16,34 @@ use super::peer::Peer;
 use crate::{Outcome, median};
 
 const LIMIT: Duration = Duration::from_secs(60);
-/// So often the rounds that were asked for are made at most, until each tool has that many that count.
+/// Limit of rounds, as a multiple of the rounds asked for. Rounds are added until each tool has enough that
+/// count.
 const PATIENCE: usize = 3;
 
-/// Such a program, and who watches it.
+/// A program that works in equal pieces, and the tools that measure it.
 pub(super) struct Steady {
     /// The workload's name.
     pub name: &'static str,
-    /// What is compared, with its unit.
+    /// The compared figure, with its unit.
     pub about: String,
     /// Starts it, up to its READY.
     pub start: Start,
-    /// Who watches.
+    /// The tools.
     pub peers: Vec<Peer>,
-    /// How long each does.
+    /// Length of one measurement.
     pub window: Duration,
-    /// Where the stretches before and after a watch differ by more than this share, the program itself has
-    /// changed (its runtime compiled it anew, the host gave it another clock), and there is nothing to compare
-    /// with: it is small beside what is asked.
+    /// Largest relative difference between the stretches before and after a measurement. Beyond it the program
+    /// itself has changed (its runtime compiled it anew, the host changed its clock), and the round does not
+    /// count.
     pub steady: f64,
 }
 
-/// What one round showed.
+/// Result of one round.
 struct Round {
-    /// Medians of the pieces while nobody watched, in order of time, ms.
+    /// Medians of the pieces in unmeasured stretches, in order of time, ms.
     bare: Vec<f64>,
-    /// Of each watch in order of time: whose, the median piece, its ratio to those around it, the cost.
+    /// Each measurement in order of time: index of the tool, median piece (ms), its ratio to those around it, cost
+    /// (percent of a CPU).
     watched: Vec<(usize, f64, f64, Option<f64>)>,
 }
 
@@ -81,8 +83,8 @@ impl Steady {
         })
     }
 
-    /// Everybody in turn, `rounds` times, and again while somebody has fewer rounds that count. Who cannot
-    /// watch here is left out, and said.
+    /// Measures with each tool in turn, `rounds` times, and on while a tool has fewer rounds that count. A tool
+    /// that cannot measure here is left out, and named.
     pub(super) fn compare(self, rounds: usize) -> Outcome<Comparison> {
         let mut able = Vec::new();
         for (index, peer) in self.peers.iter().enumerate() {
@@ -117,8 +119,10 @@ impl Steady {
                     seen[index].0.push(figure);
                     seen[index].1.push(ratio);
                 } else {
-                    let who = &able[index].name;
-                    println!("left out: a round of {who}: {before:.1} ms before, {after:.1} after");
+                    let tool = &able[index].name;
+                    println!(
+                        "left out: a round of {tool}: {before:.1} ms before, {after:.1} after"
+                    );
                 }
             }
         }

@@ -1,6 +1,6 @@
-//! What probes cost a process beside what is said before they are placed: one function, entered and
-//! left 10,000 times a second, its thread's CPU time a call beside that of its twin without probes. What
-//! hooks at switches cost is in both.
+//! Cost of probes to a process, beside the prediction before they are placed: one function is entered and left
+//! 10,000 times a second. Its thread's CPU time per call is compared with that of a twin without probes. Both
+//! hold the cost of hooks at switches.
 
 use std::process::Command;
 use std::time::Duration;
@@ -15,7 +15,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// Calls a second, as the program paces them.
 const RATE: f64 = 10_000.0;
 
-/// What probes added to the thread's CPU time a call, ns, and what wallscope said they would.
+/// CPU time that probes added to the thread per call, ns, and wallscope's prediction.
 fn once(tool: &Tool, seconds: &str, verb: &str) -> Result<(f64, f64), Error> {
     let mut command = Command::new(program::plain());
     command.args(["--seconds", seconds]);

@@ -27,7 +27,7 @@ impl Lanes {
         }
     }
 
-    /// How many pieces of work are done at a time.
+    /// Number of pieces of work that are done at a time.
     pub(super) fn count(&self) -> usize {
         self.cpus.len().max(1)
     }

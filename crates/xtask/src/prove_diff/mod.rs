@@ -1,5 +1,5 @@
-//! The long proof of `wallscope diff`, with live recordings: one program against itself, one function
-//! made dearer, and whether the intervals hold what the programs say of themselves.
+//! The long proof of `wallscope diff`, with live recordings: one program against itself, one function made
+//! dearer, and the coverage of the intervals against the programs' own figures.
 //!
 //! Trials of five runs against five, and pairs of runs of another program, are made on two CPUs at a time,
 //! each with its recorders on a CPU of its own (`lanes`). A trial's runs serve twice: base against
@@ -26,7 +26,7 @@ use crate::{Outcome, machine, release_tool};
 use lanes::Lanes;
 use runs::{Pair, Run, Trial};
 
-/// How much to do.
+/// Amount of work.
 #[derive(Clone, Copy, Debug)]
 pub struct Length {
     /// Pairs of one program against itself, beside those within the trials.
@@ -35,14 +35,14 @@ pub struct Length {
     pub trials: usize,
     /// Seconds of a recording.
     pub seconds: u32,
-    /// How much dearer the function is made, in percent of all time.
+    /// Time added to the function, in percent of all time.
     pub dearer: u32,
     /// Trials put together from all runs.
     pub drawn: usize,
 }
 
 impl Length {
-    /// For figures to be believed.
+    /// Full length, for figures to be published.
     pub const FULL: Length = Length {
         pairs: 20,
         trials: 20,
@@ -63,11 +63,11 @@ impl Length {
 /// Runs that a side has in a trial.
 const RUNS: usize = 5;
 
-/// What is made dearer, and what is not.
+/// The function that is made dearer, and one that is not.
 const DEARER: &str = "step_store";
 const SAME: &str = "step_parse";
 
-/// What `wallscope diff` says.
+/// Result of `wallscope diff`.
 struct Comparison(Value);
 
 impl Comparison {
@@ -90,7 +90,7 @@ impl Comparison {
         self.0["functions"].as_array().into_iter().flatten()
     }
 
-    /// What it reports, in words.
+    /// Its report in words.
     fn changed(&self) -> Vec<String> {
         let text = |f: &Value, key: &str| f[key].as_str().unwrap_or("").to_string();
         self.functions()
@@ -133,7 +133,7 @@ fn by_pass(tool: &Tool, base: &[&Run], new: &[&Run]) -> Outcome<Comparison> {
     Comparison::of(tool, &files(base), &files(new), &options)
 }
 
-/// What came of it.
+/// Results of all experiments.
 #[derive(Default)]
 struct Tally {
     pairs: usize,
@@ -153,7 +153,7 @@ impl Tally {
         self.held += other.held;
     }
 
-    /// One program against itself; tells what was reported.
+    /// One program against itself; prints the report.
     fn pair(&mut self, tool: &Tool, a: PathBuf, b: PathBuf) -> Outcome<Vec<String>> {
         let changed = Comparison::of(tool, &[a], &[b], &[])?.changed();
         self.pairs += 1;
@@ -161,7 +161,7 @@ impl Tally {
         Ok(changed)
     }
 
-    /// One trial; tells what came of it.
+    /// One trial; prints its result.
     fn trial(&mut self, tool: &Tool, trial: &Trial) -> Outcome<String> {
         let [base, new] = trial.sides();
         let comparison = by_pass(tool, &base, &new)?;
@@ -193,7 +193,7 @@ impl Tally {
     }
 }
 
-/// In how many of so many trials, put together from all runs at random, the change is found.
+/// Number of trials that find the change, put together from all runs at random.
 fn drawn(tool: &Tool, trials: &[Trial], count: usize) -> Outcome<usize> {
     let [mut base, mut new] = [Vec::new(), Vec::new()];
     for trial in trials {
@@ -223,7 +223,7 @@ enum Job {
     Pair(usize),
 }
 
-/// What one experiment gave.
+/// Result of one experiment.
 struct Done {
     tally: Tally,
     says: String,

@@ -1,4 +1,4 @@
-//! Recordings of the truth programs, and what these say of themselves.
+//! Recordings of the truth programs, with the programs' own figures.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::Outcome;
 /// Time of one pass of the program `inject`, µs, of which a part is injected.
 const PASS: u32 = 1100;
 
-/// A run of the program `inject`, and what it says of itself.
+/// A run of the program `inject`, and its own figures.
 pub(super) struct Run {
     recorded: Recorded,
     truth: Truth,

@@ -1,9 +1,9 @@
 //! Exceptions from the rules, in committed lists that may only shrink.
 //!
 //! Each rule has a list `crates/xtask/ratchet/RULE.txt`, one exception a line: a value and the
-//! thing that has it. A thing over its rule's limit and not in the list is a fault, so is one whose
-//! value grew. A line that is no longer needed or whose value is too high is a fault too, or the
-//! ground won would be lost again: `cargo xtask tidy --shrink` writes the lists anew. It refuses to
+//! thing that has it. A thing over its rule's limit and not in the list is a fault; so is a value that
+//! grew. A line that is no longer needed, or that has too high a value, is a fault too, or the ground won
+//! would be lost again: `cargo xtask tidy --shrink` writes the lists anew. It refuses to
 //! write one with more lines or a larger sum, so moved and renamed things keep their exception.
 
 use std::collections::BTreeMap;

@@ -70,9 +70,9 @@ pub fn facts(text: &str) -> Result<Facts, String> {
 struct Reader {
     facts: Facts,
     scope: Scope,
-    /// Type whose `impl` is being read.
+    /// Type of the `impl` that is being read.
     owner: Option<String>,
-    /// Within an `impl` of a trait, whose signatures are not ours to choose.
+    /// Within an `impl` of a trait: its signatures are not ours to choose.
     of_trait: bool,
     /// Depth of function bodies: names of items in them are not the module's.
     depth: usize,

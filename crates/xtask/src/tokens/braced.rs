@@ -2,7 +2,7 @@
 //!
 //! It knows comments, strings, numbers, names and operators, and no grammar. A newline is part of
 //! the next token where the language reads it: at the end of a directive in C, everywhere in
-//! JavaScript and Go, whose statements may end with a line.
+//! JavaScript and Go, where a statement may end with a line.
 
 use super::token::{Language, Token};
 

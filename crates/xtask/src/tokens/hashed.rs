@@ -1,4 +1,4 @@
-//! Lines of languages whose comments begin with `#`.
+//! Lines of languages with comments that begin with `#`.
 //!
 //! A full line is a comment if `#` is its first character and a space or nothing follows. So `#!`,
 //! `#include` in a here-document and `#[…]` stay. A comment behind code counts as code: this errs

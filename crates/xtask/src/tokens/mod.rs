@@ -2,7 +2,7 @@
 //!
 //! Two texts with equal tokens differ in comments and layout only. Rust goes through
 //! `proc-macro2`, the lexer of Rust's own macros. C, JavaScript, TypeScript, Go, Java and CSS share
-//! one small lexer (`braced`). Languages whose comments begin with `#` are compared line by line
+//! one small lexer (`braced`). Languages with comments that begin with `#` are compared line by line
 //! (`hashed`). A text that does not lex is an error, never an empty list.
 
 mod braced;

@@ -1,26 +1,25 @@
-//! What is promised, and how it is judged: by the worst row that any experiment has on it, or by a
-//! figure of the benchmark.
+//! Promises. Each is judged by the worst row that any experiment has on it, or by a figure of the benchmark.
 
 use wallscope_testkit::checks::Check;
+use wallscope_testkit::disturbance::Disturbance;
 use wallscope_testkit::{Row, Scorecard};
 
 use crate::bench::Measured;
 
-/// An experiment that was made, or why it was not.
+/// An experiment that was made, or the reason why it was not.
 pub struct Experiment {
     /// Its name.
     pub name: &'static str,
-    /// What it asks.
+    /// Its question.
     pub about: &'static str,
     /// Its rows.
     pub outcome: Result<Scorecard, String>,
-    /// The share of the CPUs' time that the host gave to others, each time that it was made; the
-    /// last one counts.
-    pub stolen: Vec<f64>,
+    /// Disturbance each time that it was made; the last time counts.
+    pub disturbances: Vec<Disturbance>,
 }
 
 impl Experiment {
-    /// One that the command line left out.
+    /// An experiment that the command line left out.
     pub fn left_out(check: &Check) -> Experiment {
         Experiment {
             name: check.name,
@@ -29,37 +28,39 @@ impl Experiment {
                 "left out of this run; `cargo xtask verify --only {}` makes it",
                 check.name
             )),
-            stolen: Vec::new(),
+            disturbances: Vec::new(),
         }
     }
 }
 
 /// A promise.
 pub struct Promise {
-    /// What.
+    /// Its name.
     pub what: &'static str,
-    /// The least that is promised, in words.
+    /// The promised limit, in words.
     pub required: &'static str,
     how: How,
 }
 
-/// How a figure is taken out of a row.
+/// The figure of a row that a promise limits.
 #[derive(Clone, Copy)]
 enum Take {
-    /// What was measured; at most this.
+    /// The measured figure; at most this.
     AtMost(f64),
-    /// What was measured; at least this.
+    /// The measured figure; at least this.
     AtLeast(f64),
-    /// How far it is from the truth; at most this. A row that has no truth, only a limit of its own,
-    /// is held to that.
+    /// Distance from the truth; at most this, and the row's sampling error. A row without a truth is held to its
+    /// own limit.
     Off(f64),
-    /// How many points a share is from the true one; at most this. Rows in other units (times of the
-    /// same view) are none of it; without a truth as with [`Take::Off`].
+    /// Whether the row holds by its own limit.
+    Own,
+    /// Distance of a share from the true one, percentage points, as [`Take::Off`]. Rows in other units (times of
+    /// that view) do not count.
     Points(f64),
 }
 
 enum How {
-    /// The worst of the rows whose name begins with one of these, over all experiments.
+    /// The worst of the rows with a name that begins with one of these, over all experiments.
     Rows(&'static [&'static str], Take),
     /// Every row of every experiment, by its own limit.
     AllRows,
@@ -73,13 +74,13 @@ enum How {
     Cost(&'static str, f64),
 }
 
-/// What came of a promise.
+/// Judgement of a promise.
 pub struct Judged {
-    /// What.
+    /// Its name.
     pub what: &'static str,
-    /// What was promised.
+    /// The promised limit.
     pub required: &'static str,
-    /// What was found.
+    /// The measured figure.
     pub measured: String,
     /// Whether it holds.
     pub pass: bool,
@@ -121,19 +122,24 @@ pub const PROMISES: &[Promise] = &[
         How::Rows(&["repaired"], Take::AtMost(10_000.0)),
     ),
     promise(
-        "share of a named function, wall, off-CPU and run queue, 10 s",
-        "≤ 1 pp off",
+        "share of a named function, wall, off-CPU and run queue",
+        "≤ 1 pp off, beside chance",
         How::Rows(&["wall ", "off-cpu ", "runq "], Take::Points(1.0)),
     ),
     promise(
-        "share of a named function, on-CPU, 499 Hz, 10 s",
-        "≤ 2 pp off",
+        "share of a named function, on-CPU",
+        "≤ 2 pp off, beside chance",
         How::Rows(&["on-cpu "], Take::Points(2.0)),
     ),
     promise(
+        "mean signed error of each tier's shares",
+        "≤ a quarter of the promise for one row",
+        How::Rows(&["ebpf: bias", "perf: bias", "proc: bias"], Take::Own),
+    ),
+    promise(
         "printed intervals at 99 Hz that hold the truth",
-        "≥ 93 % of ≥ 300 cases",
-        How::Rows(&["intervals that hold"], Take::AtLeast(93.0)),
+        "≥ 93 % of ≥ 300 cases, beside chance",
+        How::Rows(&["intervals that hold"], Take::Own),
     ),
     promise(
         "totals at 49 Hz against 997 Hz",
@@ -200,32 +206,32 @@ pub const PROMISES: &[Promise] = &[
     ),
     promise(
         "share of a function, wall and on-CPU, Python",
-        "≤ 1.5 pp off",
+        "≤ 1.5 pp off, beside chance",
         How::Rows(&["python wall ", "python on-cpu "], Take::Off(1.5)),
     ),
     promise(
         "share of a function, wall and on-CPU, Java",
-        "≤ 1.5 pp off",
+        "≤ 1.5 pp off, beside chance",
         How::Rows(&["java wall ", "java on-cpu "], Take::Off(1.5)),
     ),
     promise(
         "share of a function, wall and on-CPU, Go",
-        "≤ 1.5 pp off",
+        "≤ 1.5 pp off, beside chance",
         How::Rows(&["go wall ", "go on-cpu "], Take::Off(1.5)),
     ),
     promise(
         "share of a function, on-CPU, JavaScript",
-        "≤ 1.5 pp off",
+        "≤ 1.5 pp off, beside chance",
         How::Rows(&["node on-cpu "], Take::Off(1.5)),
     ),
     promise(
         "share of a function, wall and on-CPU, PHP",
-        "≤ 1.5 pp off",
+        "≤ 1.5 pp off, beside chance",
         How::Rows(&["php: wall ", "php: on-cpu php"], Take::Off(1.5)),
     ),
     promise(
         "share of a function, wall and on-CPU, Ruby",
-        "≤ 1.5 pp off",
+        "≤ 1.5 pp off, beside chance",
         How::Rows(&["ruby: wall ", "ruby: on-cpu Worker"], Take::Off(1.5)),
     ),
     promise(
@@ -274,12 +280,12 @@ pub const PROMISES: &[Promise] = &[
     ),
     promise(
         "share of a named function, wall, perf backend, 99 Hz, 20 s",
-        "≤ 2 pp off",
+        "≤ 2 pp off, beside chance",
         How::Rows(&["perf: wall "], Take::Points(2.0)),
     ),
     promise(
         "share of a named function, wall, proc backend that may stop, 99 Hz, 20 s",
-        "≤ 3 pp off",
+        "≤ 3 pp off, beside chance",
         How::Rows(&["proc: wall "], Take::Points(3.0)),
     ),
     promise(
@@ -351,7 +357,7 @@ pub const PROMISES: &[Promise] = &[
     ),
 ];
 
-/// Who measures, by the benchmark's names.
+/// Tools that measure, by the benchmark's names.
 const EBPF: &str = "wallscope";
 const PERF: &str = "wallscope --backend perf";
 const PROC: &str = "wallscope --backend proc";
@@ -387,7 +393,7 @@ impl Take {
             && !row.limit.is_empty()
     }
 
-    /// How bad a row is: above 1 the promise is broken.
+    /// Error of a row as a multiple of the promise: above 1 the promise is broken.
     fn badness(self, row: &Row) -> f64 {
         // A row without a number cannot keep a promise.
         let Some(measured) = number(&row.measured) else {
@@ -396,7 +402,11 @@ impl Take {
         if self.is_one_sided(row) {
             return if row.pass { 0.0 } else { f64::INFINITY };
         }
+        if let (Take::Off(most) | Take::Points(most), Some(estimate)) = (self, &row.estimate) {
+            return estimate.error().abs() / (most + estimate.chance);
+        }
         match self {
+            Take::Own => f64::from(u8::from(!row.pass)) * 2.0,
             Take::AtMost(0.0) => 1.0 + measured,
             Take::AtMost(most) => measured.abs() / most,
             Take::AtLeast(least) => (100.0 - measured) / (100.0 - least),
@@ -408,10 +418,18 @@ impl Take {
     }
 
     fn tell(self, row: &Row) -> String {
+        if let (Take::Off(_) | Take::Points(_), Some(estimate)) = (self, &row.estimate) {
+            let off = estimate.error().abs();
+            return format!(
+                "{off:.2} off, of which {:.2} may be chance",
+                estimate.chance
+            );
+        }
         match (self, number(&row.measured), number(&row.truth)) {
             (Take::Off(_) | Take::Points(_), Some(measured), Some(truth)) => {
                 format!("{:.2} off", (measured - truth).abs())
             }
+            (Take::Own, ..) => format!("{}, own limit {}", row.measured, row.limit),
             _ if self.is_one_sided(row) => {
                 format!("{}, own limit {}", row.measured.trim(), row.limit.trim())
             }
@@ -421,7 +439,7 @@ impl Take {
 }
 
 impl Promise {
-    /// Judges by what was measured. What was not measured does not hold.
+    /// Judges the promise. A promise without a measurement does not hold.
     pub fn judge(&self, experiments: &[Experiment], measured: &Measured) -> Judged {
         let (found, pass) = match &self.how {
             How::Rows(names, take) => worst(experiments, names, *take),
@@ -435,11 +453,11 @@ impl Promise {
                     )
                 })
             }
-            How::Slowdown(workload, who, most) => ratio(measured, workload, who, |ratio| {
+            How::Slowdown(workload, tool, most) => ratio(measured, workload, tool, |ratio| {
                 let percent = 100.0 * (ratio - 1.0);
                 (format!("{percent:.2} %"), percent <= *most)
             }),
-            How::Ratio(workload, who, most) => ratio(measured, workload, who, |ratio| {
+            How::Ratio(workload, tool, most) => ratio(measured, workload, tool, |ratio| {
                 (format!("{ratio:.3} ×"), ratio <= *most)
             }),
             How::Cost(workload, most) => {
@@ -467,10 +485,10 @@ fn not_measured() -> (String, bool) {
 fn ratio(
     measured: &Measured,
     workload: &str,
-    who: &str,
+    tool: &str,
     tell: impl Fn(f64) -> (String, bool),
 ) -> (String, bool) {
-    let standing = measured.standing(workload, who);
+    let standing = measured.standing(workload, tool);
     standing.map_or(not_measured(), |standing| tell(standing.ratio))
 }
 

@@ -32,12 +32,19 @@ pub struct RunTime {
     pub hits_ns: u64,
     /// Beginnings and ends of interrupts, scaled from those that were timed, ns.
     pub edges_ns: u64,
+    /// The ways into programs and out of them at hooks that are met often, as measured at the start, ns.
+    pub entries_ns: u64,
 }
 
 impl RunTime {
     /// All of it, ns.
     pub fn total_ns(&self) -> u64 {
-        self.hooks_ns + self.timer_ns + self.later_ns + self.hits_ns + self.edges_ns
+        self.hooks_ns
+            + self.timer_ns
+            + self.later_ns
+            + self.hits_ns
+            + self.edges_ns
+            + self.entries_ns
     }
 }
 
@@ -81,11 +88,18 @@ impl Programs {
             .collect()
     }
 
-    /// Run time of the programs so far. A run's way in and out (some 20 ns) is not in it.
+    /// Run time of the programs so far.
     pub fn run_time(&self) -> RunTime {
         let counters = self.counters();
-        let [hooks_ns, timer_ns, later_ns, charges, hits_ns, edges_ns] =
-            [0, 1, 2, 3, 4, 5].map(|i| counters[LOSSES.len() + i]);
+        let [
+            hooks_ns,
+            timer_ns,
+            later_ns,
+            charges,
+            hits_ns,
+            edges_ns,
+            runs,
+        ] = [0, 1, 2, 3, 4, 5, 6].map(|i| counters[LOSSES.len() + i]);
         RunTime {
             hooks_ns,
             timer_ns,
@@ -93,12 +107,18 @@ impl Programs {
             charges,
             hits_ns,
             edges_ns,
+            entries_ns: (runs as f64 * self.entry_ns) as u64,
         }
+    }
+
+    /// Cost of the way into a program and out of it, ns.
+    pub fn entry_ns(&self) -> f64 {
+        self.entry_ns
     }
 
     /// The counters of `struct ws_cpu`, added up over the CPUs: losses, then run times.
     fn counters(&self) -> Vec<u64> {
-        let mut sums = vec![0u64; LOSSES.len() + 6];
+        let mut sums = vec![0u64; LOSSES.len() + 7];
         let per_cpu = self
             .skel
             .maps

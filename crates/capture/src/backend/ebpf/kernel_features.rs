@@ -30,6 +30,8 @@ pub struct KernelFeatures {
     pub clock_leaves_irq_out: bool,
     /// Task work can be scheduled from programs (6.18).
     pub task_work: bool,
+    /// A used-up quota throttles all tasks of a group at once (before 6.18), not each on its way to user mode.
+    pub throttles_groups: bool,
     /// Hash maps that allocate as they go may be used from timers (6.1).
     maps_allocate: bool,
     /// Many uprobes can be placed at once (6.6).
@@ -79,6 +81,11 @@ impl KernelFeatures {
                     .iter()
                     .any(|m| m.name.is_some_and(|n| n == "prev_irq_time"))
         });
+        let throttled =
+            |task: Struct<'_>| (task.iter()).any(|m| m.name.is_some_and(|n| n == "throttled"));
+        let throttles_groups = !btf
+            .type_by_name::<Struct<'_>>("task_struct")
+            .is_some_and(throttled);
         let task_work = can_schedule_task_work(|name| arguments_of(&btf, name));
         let uprobe_multi = btf
             .type_by_name::<Struct<'_>>("bpf_uprobe_multi_link")
@@ -89,6 +96,7 @@ impl KernelFeatures {
             switch_has_prev_state: switch_arguments >= 5,
             clock_leaves_irq_out: irq,
             task_work,
+            throttles_groups,
             maps_allocate: btf.type_by_name::<Struct<'_>>("bpf_mem_alloc").is_some(),
             tracepoints,
         })

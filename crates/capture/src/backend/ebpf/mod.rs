@@ -8,6 +8,7 @@ pub mod sideband;
 pub mod timer;
 
 mod counts;
+mod hook_entry;
 mod irq_work;
 mod kernel_features;
 mod libbpf_log;
@@ -26,6 +27,7 @@ use libbpf_rs::{
 use zerocopy::{FromBytes, IntoBytes};
 
 pub use counts::RunTime;
+use hook_entry::HookEntry;
 use irq_work::IrqWorkTrigger;
 pub use kernel_features::{KernelFeatures, Mechanism};
 pub(crate) use libbpf_log::{last_complaint, note_complaints};
@@ -59,6 +61,8 @@ pub struct Settings {
     pub mechanism: Mechanism,
     /// Every task of the machine.
     pub all: bool,
+    /// Sums by state and reason only: no stacks, wakers, requests, or lengths of intervals.
+    pub ledger_only: bool,
     /// Every turn of every thread is told.
     pub timeline: bool,
     /// Stacks are taken at events: at software or hardware ones, at tracepoints.
@@ -73,6 +77,8 @@ pub struct Programs {
     visitor: TaskIter,
     /// How often the programs had found what they know of a process outdated when that was asked last.
     outdated: u32,
+    /// Cost of the way into a program and out of it, ns.
+    entry_ns: f64,
 }
 
 /// Bytes of the ring of the timeline where there is none: a page, however large pages are.
@@ -124,6 +130,17 @@ const IRQ_HOOKS: &[&str] = &[
     "ws_timer_exit",
 ];
 
+/// Hooks that say nothing of states and reasons.
+const NOT_FOR_THE_LEDGER: &[&str] = &[
+    "ws_waking",
+    "ws_sent",
+    "ws_received",
+    "ws_sock_state",
+    "ws_fault",
+    "ws_timer_set",
+    "ws_room",
+];
+
 /// Programs that are attached elsewhere: by the visit, and to what the user names (`event_sampling.rs`).
 const NOT_BY_THEMSELVES: &[&str] = &["ws_tasks", "ws_event", "ws_event_point"];
 
@@ -159,6 +176,7 @@ impl Programs {
             bells: Vec::new(),
             visitor,
             outdated: 0,
+            entry_ns: 0.0,
         })
     }
 
@@ -184,6 +202,8 @@ impl Programs {
         rodata.cfg_all = u32::from(settings.all);
         rodata.cfg_self = std::process::id();
         rodata.cfg_timeline = u32::from(settings.timeline);
+        rodata.cfg_ledger_only = u32::from(settings.ledger_only);
+        rodata.cfg_wakings = u32::from(!settings.ledger_only || kernel.throttles_groups);
         if !settings.timeline {
             open.maps.turns.set_max_entries(NO_TIMELINE)?;
         }
@@ -199,11 +219,18 @@ impl Programs {
             .data_data
             .as_deref_mut()
             .expect("the programs have state");
-        data.set_period = settings.off_cpu_period.as_nanos() as u64;
+        if settings.ledger_only {
+            data.set_period = 0;
+        } else {
+            data.set_period = settings.off_cpu_period.as_nanos() as u64;
+        }
         for mut program in open.open_object_mut().progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
             let unwanted = IRQ_HOOKS.contains(&name.as_str()) && kernel.clock_leaves_irq_out;
             let unwanted = match name.as_str() {
+                // There the waker's hook tells whether a sleeper wakes into a quota that is used up.
+                "ws_waking" => settings.ledger_only && !kernel.throttles_groups,
+                name if settings.ledger_only && NOT_FOR_THE_LEDGER.contains(&name) => true,
                 "ws_event" => !settings.events.0,
                 "ws_event_point" => !settings.events.1,
                 "ws_bell" => settings.mechanism != Mechanism::Interrupt,
@@ -262,6 +289,7 @@ impl Programs {
         if self.by_interrupt() {
             self.hang_bells(cpus)?;
         }
+        let entry = HookEntry::before_attaching();
         let by_clock = !timers.is_empty() && self.by_clock();
         for program in self.skel.object_mut().progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
@@ -289,6 +317,7 @@ impl Programs {
                 .map_err(Error::bpf(format!("cannot attach {name}")))?;
             self.links.push(link);
         }
+        self.entry_ns = entry.attached();
         Ok(())
     }
 

@@ -140,11 +140,7 @@ fn tasks_that_wait_for_a_lock_are_told_though_no_thread_does() {
     });
     let v = climb(&rec).verdict;
     assert_eq!((v.rule, v.reason), ("tasks-lock", Some("channel")));
-    assert!(
-        v.cause.contains("what others are to give them"),
-        "{}",
-        v.cause
-    );
+    assert!(v.cause.contains("a sender on their channel"), "{}", v.cause);
     let told = |what: &str| v.more.iter().any(|m| m.contains(what));
     assert!(told("timer") && told("main.resizer run"), "{:?}", v.more);
     rec.functions[std.0 as usize].name = was;

@@ -15,6 +15,7 @@ mod callers;
 mod causes;
 mod cpu;
 mod locks;
+mod roots;
 
 const TENTH: u64 = 100_000_000;
 

@@ -1,8 +1,8 @@
-//! Names of functions, remembered from look to look.
+//! Names of functions, remembered from one recording of a session to the next.
 //!
-//! Reading a program's debug information takes from milliseconds to a second, so it is not done for
-//! each look that has an address nobody has named yet: only so often that it takes a small share of
-//! the time. Until then such functions stand by their addresses.
+//! Reading a program's debug information takes from milliseconds to a second. So it is not done for
+//! each recording that has a new address, but only so often that it takes a small share of the time.
+//! Until then such functions stand by their addresses.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -10,15 +10,19 @@ use std::time::{Duration, Instant};
 use wallscope_binfmt::kallsyms;
 use wallscope_model::name;
 use wallscope_model::{Frame, FrameKind, Function, FunctionId, Line, Module, Recording};
-use wallscope_symbolize::{Sources, resolve};
+
+use crate::{Sources, resolve};
 
 /// Reading names may take one part in so many of the time.
 const SHARE: u32 = 50;
 
-/// What an address is called: functions with lines, innermost first.
+/// Most addresses with remembered names (some 30 MB); beyond it all are forgotten.
+const MAX_KNOWN: usize = 200_000;
+
+/// Functions of an address with their lines, innermost first.
 type Called = Vec<(Function, u32)>;
 
-/// Names so far.
+/// Names that were found so far, by module, kind and address.
 #[derive(Default)]
 pub struct Names {
     /// By module, kind and address.
@@ -61,6 +65,9 @@ impl Names {
                     recording.frames[i].lines = lines.collect();
                 }
             }
+        }
+        if self.known.len() > MAX_KNOWN {
+            self.known.clear();
         }
         let begin = Instant::now();
         if unknown.is_empty() || self.next.is_some_and(|next| begin < next) {

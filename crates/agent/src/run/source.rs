@@ -1,0 +1,59 @@
+//! Where windows come from.
+
+use std::time::Duration;
+
+use wallscope_model::{Process, Recording};
+
+use crate::config::Config;
+use crate::services::Facts;
+
+/// A closed window.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClosedWindow {
+    /// The window.
+    pub recording: Recording,
+    /// Step of the budget that was in force; 0: everything was measured.
+    pub budget_step: u32,
+}
+
+/// Outcome of waiting for a window.
+#[derive(Debug)]
+pub enum Next {
+    /// A window was closed.
+    Window(Box<ClosedWindow>),
+    /// None was closed in the given time.
+    NotYet,
+    /// There are no more.
+    Ended,
+}
+
+/// Why a source cannot go on, or cannot take a configuration over; a sentence for people.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct SourceError(pub String);
+
+/// A recorder that never stops.
+pub trait WindowSource {
+    /// Waits at most `time` for the next closed window.
+    ///
+    /// # Errors
+    /// Measuring ended.
+    fn next(&mut self, time: Duration) -> Result<Next, SourceError>;
+
+    /// Closes the open window and stops; returns all windows that are left, in their order.
+    ///
+    /// # Errors
+    /// Measuring ended before.
+    fn drain(&mut self) -> Result<Vec<ClosedWindow>, SourceError>;
+
+    /// Takes a changed configuration over, from the next window on.
+    ///
+    /// # Errors
+    /// A value cannot be used on this machine; the old configuration stays in force.
+    fn reload(&mut self, config: &Config) -> Result<(), SourceError>;
+
+    /// Facts about a process of the last window.
+    fn facts(&mut self, process: &Process) -> Facts {
+        Facts::read(process)
+    }
+}

@@ -1,0 +1,135 @@
+//! `wallscope agent`: always on.
+
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::Subcommand;
+use wallscope_agent::config::{Config, ConfigError, DEFAULT_FILE};
+use wallscope_agent::run::{Agent, LiveSource, Signals, Status, ask_status};
+
+use crate::failure::Failure;
+use crate::output;
+
+/// Always on: record the whole machine in windows, and keep the last ones on disk
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  wallscope agent --config my.toml            record until SIGTERM; SIGHUP reads the file again
+  wallscope agent check                       check /etc/wallscope/agent.toml
+  wallscope agent status
+  wallscope report DIR --from 14:00 --until 14:05 --service checkout   an agent's windows
+
+The agent needs the ebpf backend: root, or CAP_BPF and CAP_PERFMON. Exit code 5: the configuration
+cannot be read, or a line of it is wrong.")]
+pub struct Args {
+    /// The configuration
+    #[arg(long, value_name = "FILE", default_value = DEFAULT_FILE, global = true)]
+    config: PathBuf,
+    #[command(subcommand)]
+    action: Option<Action>,
+}
+
+/// Something else than recording.
+#[derive(Subcommand)]
+enum Action {
+    /// Read the configuration and name the line, the key and the allowed values of a mistake
+    Check,
+    /// Ask the running agent for its windows, store and deliveries
+    Status,
+}
+
+/// Runs the verb.
+pub fn run(args: Args) -> Result<(), Failure> {
+    let config = read(&args.config)?;
+    match args.action {
+        None => record(&args.config, &config),
+        Some(Action::Check) => check(&args.config, &config),
+        Some(Action::Status) => status(&config),
+    }
+}
+
+fn read(file: &Path) -> Result<Config, Failure> {
+    Config::read(file).map_err(|e| {
+        let next = match &e {
+            ConfigError::Unreadable { .. } => "; name another with --config FILE",
+            ConfigError::Wrong { .. } => "",
+        };
+        Failure::unreadable(format!("{e}{next}"))
+    })
+}
+
+/// Records until a signal ends it.
+fn record(file: &Path, config: &Config) -> Result<(), Failure> {
+    let failed = |code: u8, e: String| Failure::of(code, anyhow::anyhow!(e));
+    let signals = Signals::of_process().map_err(|e| failed(1, e.to_string()))?;
+    let source = LiveSource::start(config).map_err(|e| {
+        failed(3, format!("{e}; `wallscope doctor` says what is allowed, and `wallscope record` may work without eBPF"))
+    })?;
+    let agent = Agent::start(file, source).map_err(|e| failed(1, e.to_string()))?;
+    let address = agent.metrics_address();
+    eprintln!(
+        "wallscope: recording the machine in windows of {} s into '{}'{}",
+        config.windows.length.get_ref().0.as_secs(),
+        config.store.dir.display(),
+        address.map_or(String::new(), |a| format!(
+            "; metrics at http://{a}/metrics"
+        ))
+    );
+    let mut log = |line: &str| eprintln!("wallscope: {line}");
+    (agent.run(&signals, &mut log)).map_err(|e| failed(1, e.to_string()))
+}
+
+fn check(file: &Path, config: &Config) -> Result<(), Failure> {
+    let summary = format!(
+        "{}: fine. Windows of {} s in '{}', {} targets, {} triggers, {} rules\n",
+        file.display(),
+        config.windows.length.get_ref().0.as_secs(),
+        config.store.dir.display(),
+        config.targets.len(),
+        config.triggers.len(),
+        config.services.rules.len()
+    );
+    output::to_stdout(|w| w.write_all(summary.as_bytes()))
+}
+
+fn status(config: &Config) -> Result<(), Failure> {
+    let status = ask_status(&config.agent.run_dir).map_err(|e| {
+        let place = config.agent.run_dir.display();
+        let text = format!("no agent answers in '{place}' ({e}); start one: wallscope agent");
+        Failure::of(4, anyhow::anyhow!(text))
+    })?;
+    output::to_stdout(|w| w.write_all(text(&status).as_bytes()))
+}
+
+/// The status as lines for people.
+fn text(status: &Status) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = now.map_or(0, |d| d.as_nanos() as u64);
+    let last = match status.last_window_unix_ns {
+        0 => "none yet".to_owned(),
+        end => format!("{} s ago", now.saturating_sub(end) / 1_000_000_000),
+    };
+    let mut text = format!(
+        "agent {}, for {} s: {} windows, the last one {last}\n\
+         store '{}': {} windows, {} KiB\n",
+        status.version,
+        now.saturating_sub(status.epoch) / 1_000_000_000,
+        status.windows,
+        status.store_dir.display(),
+        status.store_windows,
+        status.store_bytes / 1024,
+    );
+    for (name, target) in &status.targets {
+        text += &format!(
+            "target {name}: {} delivered, {} wait, {} refused, {} attempts failed\n",
+            target.delivered, target.pending, target.refused, target.failures
+        );
+    }
+    if status.failed_windows > 0 {
+        text += &format!("{} windows could not be written\n", status.failed_windows);
+    }
+    if let Some(error) = &status.error {
+        text += &format!("last error: {error}\n");
+    }
+    text
+}

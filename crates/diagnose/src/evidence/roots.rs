@@ -1,0 +1,238 @@
+//! Roots of waits: the activity that explains them, in words, with its share.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use wallscope_analysis::blame::{Blame, NotFollowed, Root, RootActor};
+use wallscope_model::{Actor, BlockReason, ContextId, Recording, StackId, State};
+
+use crate::frames::{Side, code_site, functions_on};
+use crate::lock_wait::takes_a_lock;
+use crate::words::is_address;
+
+/// Activity that explains a part of some waits. Threads of one name, but for its number, are one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RootShare {
+    /// The thread or device; of several threads the one with most time.
+    pub actor: String,
+    /// Number of threads.
+    pub threads: usize,
+    /// Whether these threads hold a lock in turn: all of them wait for it themselves.
+    pub holds: bool,
+    /// Whether each wait is an end of its own: a disk, a timer.
+    pub own: bool,
+    /// State of that activity; [`State::Unknown`]: it is not known.
+    pub state: State,
+    /// For blocked time: the block reason.
+    pub reason: Option<BlockReason>,
+    /// The activity as a verb: `sleeps`.
+    pub deed: &'static str,
+    /// The program's function with most of it; empty: none is known.
+    pub function: Arc<str>,
+    /// The function that it called there.
+    pub through: Arc<str>,
+    /// Cause for which the chain was not followed further.
+    pub open: Option<NotFollowed>,
+    /// Share of the waits.
+    pub share: f64,
+}
+
+impl RootShare {
+    /// The activity in words: `back sleeps in sleep_ns`.
+    pub fn words(&self) -> String {
+        if self.own {
+            return self.own_words();
+        }
+        let subject = self.subject();
+        match self.open {
+            Some(cause) if self.deed.is_empty() => {
+                format!("{subject} (not followed: {})", cause.words())
+            }
+            Some(cause) => format!(
+                "{subject} {}{} (not followed: {})",
+                self.deed,
+                self.place(),
+                cause.words()
+            ),
+            None => format!("{subject} {}{}", self.deed, self.place()),
+        }
+    }
+
+    /// The subject of the activity.
+    pub fn subject(&self) -> String {
+        match self.threads {
+            2.. if self.holds => "the lock's holder".into(),
+            n @ 2.. => format!("{} ({n} threads)", self.actor),
+            _ => self.actor.clone(),
+        }
+    }
+
+    /// ` in FUNCTION (CALLEE)`; empty where none is known.
+    pub fn place(&self) -> String {
+        let told = self.reason == Some(BlockReason::Disk) && self.through != self.function;
+        match (&*self.function, told) {
+            // The place at which a thread lost its CPU, and an address, tell a reader nothing.
+            _ if self.state == State::Runnable => String::new(),
+            (function, _) if function.is_empty() || is_address(function) => String::new(),
+            (function, true) => format!(" in {function} ({})", self.through),
+            (function, false) => format!(" in {function}"),
+        }
+    }
+
+    fn own_words(&self) -> String {
+        match (self.open, self.reason) {
+            (Some(cause), _) => format!("not followed: {}", cause.words()),
+            (None, Some(BlockReason::Disk)) => "the disk".into(),
+            (None, Some(BlockReason::Timer)) => "its own timer".into(),
+            (None, Some(BlockReason::PageFault)) => "the page to be brought in".into(),
+            (None, Some(BlockReason::Memory)) => "the kernel's search for free memory".into(),
+            (None, _) => "the wait itself".into(),
+        }
+    }
+}
+
+/// Roots that are one in words.
+#[derive(PartialEq, Eq, Hash)]
+struct Key {
+    family: String,
+    deed: &'static str,
+    own: bool,
+    open: Option<NotFollowed>,
+}
+
+#[derive(Default)]
+struct Sum {
+    ns: u64,
+    state: Option<(State, Option<BlockReason>)>,
+    actors: HashMap<String, u64>,
+    threads: HashSet<RootActor>,
+    stacks: HashMap<StackId, u64>,
+}
+
+/// Roots of waits.
+pub(crate) struct Roots<'a> {
+    /// The recording.
+    pub recording: &'a Recording,
+    /// Its blame.
+    pub blame: &'a Blame,
+}
+
+impl Roots<'_> {
+    /// Roots of the waits of `samples`, largest share first.
+    pub fn of(&self, samples: &[u32]) -> Vec<RootShare> {
+        let waiters: HashSet<ContextId> = (samples.iter())
+            .map(|i| self.recording.samples[*i as usize].context)
+            .collect();
+        let holders = match samples.iter().all(|i| self.is_for_lock(*i)) {
+            true => waiters,
+            false => HashSet::new(),
+        };
+        let mut sums: HashMap<Key, Sum> = HashMap::new();
+        let mut whole = 0;
+        for i in samples {
+            let waiter = self.recording.samples[*i as usize].context;
+            for part in self.blame.of_sample(*i) {
+                whole += part.ns;
+                let root = self.blame.root(part);
+                let own = root.is_own(waiter) && root.state == State::Blocked;
+                let name = self.name(root.actor);
+                let key = Key {
+                    family: match own {
+                        true => String::new(),
+                        false => family(&name).to_owned(),
+                    },
+                    deed: root.deed(),
+                    own,
+                    open: root.open,
+                };
+                sums.entry(key).or_default().add(root, name, part.ns);
+            }
+        }
+        let mut out: Vec<RootShare> = (sums.into_iter())
+            .map(|(key, sum)| self.share(key, sum, &holders, whole))
+            .collect();
+        out.sort_by(|a, b| {
+            let names = || (&a.actor, a.deed, a.open).cmp(&(&b.actor, b.deed, b.open));
+            b.share.total_cmp(&a.share).then_with(names)
+        });
+        out
+    }
+
+    /// Whether a wait is for a lock that a thread holds, and not at a condition.
+    pub fn is_for_lock(&self, sample: u32) -> bool {
+        use BlockReason::{Gil, KernelLock};
+        let sample = &self.recording.samples[sample as usize];
+        matches!(sample.reason, Some(Gil | KernelLock)) || takes_a_lock(self.recording, sample)
+    }
+
+    fn share(&self, key: Key, sum: Sum, holders: &HashSet<ContextId>, whole: u64) -> RootShare {
+        let (function, through) = self.main_function(&sum.stacks);
+        let holds =
+            |actor: &RootActor| matches!(actor, RootActor::Context(c) if holders.contains(c));
+        let (state, reason) = sum.state.unwrap_or((State::Unknown, None));
+        let actor = sum.actors.into_iter();
+        let actor = actor.max_by(|a, b| a.1.cmp(&b.1).then_with(|| b.0.cmp(&a.0)));
+        RootShare {
+            actor: actor.map_or_else(String::new, |(name, _)| name),
+            threads: sum.threads.len(),
+            holds: sum.threads.iter().all(holds),
+            own: key.own,
+            state,
+            reason,
+            deed: key.deed,
+            function,
+            through,
+            open: key.open,
+            share: sum.ns as f64 / whole.max(1) as f64,
+        }
+    }
+
+    /// The program's function with most time on some stacks, and the function that it called.
+    fn main_function(&self, stacks: &HashMap<StackId, u64>) -> (Arc<str>, Arc<str>) {
+        let mut sums: HashMap<(Arc<str>, Arc<str>), u64> = HashMap::new();
+        for (stack, ns) in stacks {
+            let mut user = functions_on(self.recording, *stack, Side::User);
+            if user.next().is_some() {
+                let site = code_site(self.recording, *stack);
+                *sums.entry((site.function, site.callee)).or_default() += ns;
+            }
+        }
+        let main = sums.into_iter();
+        let main = main.max_by(|a, b| a.1.cmp(&b.1).then_with(|| b.0.cmp(&a.0)));
+        main.map_or_else(|| ("".into(), "".into()), |(site, _)| site)
+    }
+
+    fn name(&self, actor: RootActor) -> String {
+        let id = match actor {
+            RootActor::Context(thread) => {
+                return self.recording.contexts[thread.0 as usize].name.to_string();
+            }
+            RootActor::Actor(id) => id,
+        };
+        match &self.recording.actors[id.0 as usize] {
+            Actor::Context(thread) => self.recording.contexts[thread.0 as usize].name.to_string(),
+            Actor::Stranger { pid: 0, .. } => "an idle CPU".into(),
+            Actor::Stranger { pid, name, .. } => format!("{name} (pid {pid}, not measured)"),
+            Actor::Interrupt(served) if served.is_empty() => "an interrupt".into(),
+            Actor::Interrupt(served) => format!("the {served}'s interrupt"),
+            Actor::Unknown => "an unknown thread".into(),
+        }
+    }
+}
+
+impl Sum {
+    fn add(&mut self, root: &Root, name: String, ns: u64) {
+        self.ns += ns;
+        self.state = Some((root.state, root.reason));
+        *self.actors.entry(name).or_default() += ns;
+        self.threads.insert(root.actor);
+        if let Some(stack) = root.stack {
+            *self.stacks.entry(stack).or_default() += ns;
+        }
+    }
+}
+
+/// A thread's name without its number: `worker-3` and `worker-12` are of one family.
+fn family(name: &str) -> &str {
+    name.trim_end_matches(|c: char| c.is_ascii_digit())
+}

@@ -1,0 +1,85 @@
+//! The root of a wait is the headline where it explains most.
+
+use wallscope_model::{Actor, ActorId, BlockReason, Role};
+use wallscope_synthetic::chains::Plan;
+
+use super::{TENTH, climb, ended_by, recording};
+use crate::rules::VerdictParts;
+
+/// Most lines of a verdict, with its cause.
+const MAX_LINES: usize = 5;
+
+fn lines(parts: &VerdictParts) -> usize {
+    let evidence = usize::from(!parts.evidence.is_empty());
+    // A blind spot shares a line with the evidence where a root is known; the next step is always told.
+    let root = usize::from(parts.root.is_some() || parts.not_seen.is_some());
+    2 + usize::from(!parts.impact.is_empty()) + root + evidence
+}
+
+#[test]
+fn the_end_of_a_chain_is_the_headline() {
+    // With one hop, the computing thread explains as much as the waiting one.
+    for hops in 2..=5 {
+        for plan in [
+            Plan::line(hops, 50),
+            Plan::line(hops, 50).across_processes(),
+        ] {
+            let v = climb(&plan.recording()).verdict;
+            let root = format!("t{hops} computes in work_{hops} while ");
+            assert!(v.cause.starts_with(&root), "{}", v.cause);
+            assert_eq!(v.reason, Some("lock"), "{}", v.cause);
+            let first = &v.parts.blame[0];
+            assert!(first.share > 0.999, "{:?}", v.parts.blame);
+            assert_eq!(&*first.function, format!("work_{hops}"));
+            assert!(v.parts.root.is_some() && lines(&v.parts) <= MAX_LINES);
+        }
+    }
+}
+
+#[test]
+fn two_roots_of_half_the_waits_each_are_no_headline() {
+    let mut rec = Plan::fan_out(2).recording();
+    rec.hops.truncate(2);
+    let v = climb(&rec).verdict;
+    assert!(!v.cause.contains(" while "), "{}", v.cause);
+}
+
+#[test]
+fn a_disk_that_the_holder_waits_for_is_the_headline() {
+    let lock = BlockReason::Lock;
+    let mut rec = recording(&[(5, 0, 0, lock, 95), (5, 0, 0, BlockReason::Disk, 95)]);
+    ended_by(&mut rec, Actor::Context(wallscope_model::ContextId(1)));
+    let mut hop = rec.hops[0].clone();
+    hop.above = wallscope_model::Above::Hop(0);
+    hop.role = Role::Blocked;
+    hop.reason = Some(BlockReason::Disk);
+    hop.stack = Some(rec.samples[3].stack);
+    hop.actor = ActorId(0);
+    hop.ns = 90 * TENTH;
+    rec.hops.push(hop);
+    let v = climb(&rec).verdict;
+    assert_eq!(v.reason, Some("lock"), "{}", v.cause);
+    let said = "t1 waits for the disk in program::f1";
+    assert!(v.cause.starts_with(said), "{}", v.cause);
+    let root = v.parts.root.unwrap_or_default();
+    assert!(root.starts_with(said) && root.contains("95 %"), "{root}");
+    assert!(v.parts.advice.is_some());
+}
+
+#[test]
+fn blind_spots_are_told_where_they_could_change_the_verdict() {
+    // Without wakers, a wait for a lock may be for any thread.
+    let rec = recording(&[(5, 0, 0, BlockReason::Lock, 95)]);
+    let v = climb(&rec).verdict;
+    let told = v.parts.not_seen.unwrap_or_default();
+    assert!(told.contains("which thread ends a wait"), "{told}");
+    // The verdict on computing needs no wakers.
+    let rec = recording(&[(95, 0, 0, BlockReason::Lock, 5)]);
+    let v = climb(&rec).verdict;
+    assert_eq!((v.rule, v.parts.not_seen), ("computing", None));
+    assert!(
+        v.parts.impact.starts_with("95 % of active time"),
+        "{}",
+        v.parts.impact
+    );
+}

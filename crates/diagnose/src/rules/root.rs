@@ -1,0 +1,112 @@
+//! Root of a verdict on waits: the activity that explains them, and the headline where one root
+//! explains most.
+
+use wallscope_model::{BlockReason, State};
+
+use super::verdict::Verdict;
+use crate::evidence::{Evidence, RootShare};
+use crate::thresholds::{ROOT_OF_WAITS, WAKER_SHARE};
+use crate::words;
+
+/// Most roots that the line names.
+const MAX_ROOTS: usize = 3;
+
+/// The verdict with its root, and with the root as headline where it explains most of the waits.
+pub(super) fn with_root(e: &Evidence<'_>, mut verdict: Verdict) -> Verdict {
+    if verdict.waits.is_empty() || !verdict.bottleneck {
+        return verdict;
+    }
+    let roots = e.roots(&verdict.waits);
+    let for_locks = e.mostly_for_locks(&verdict.waits);
+    verdict.parts.root = root_words(&roots).or(verdict.parts.root);
+    let main = roots.first().filter(|root| explains_most(root));
+    if let Some(root) = main {
+        let symptom = words::clause(&verdict.cause);
+        let root_words = root.words();
+        verdict.cause = format!("{} while {symptom}", words::sentence(&root_words));
+        let advice = advice(root, for_locks);
+        verdict.parts.advice = verdict.parts.advice.or(Some(advice));
+    }
+    verdict.parts.blame = roots;
+    let reason = verdict.reason.and_then(BlockReason::from_name);
+    // Conditions and ends of threads are waits of this reason too.
+    let reason = reason.filter(|r| *r != BlockReason::Lock || for_locks);
+    let usual = reason.and_then(usual_advice);
+    verdict.parts.advice = verdict.parts.advice.or(usual.map(str::to_owned));
+    verdict
+}
+
+/// The thing to change where no thread's activity explains the waits.
+fn usual_advice(reason: BlockReason) -> Option<&'static str> {
+    match reason {
+        BlockReason::Lock | BlockReason::KernelLock => {
+            Some("hold the lock for less time, or split it")
+        }
+        BlockReason::Gil => Some("release the interpreter's lock in long calls, or use processes"),
+        BlockReason::Disk => Some("make fewer disk requests (batch them), or use a faster disk"),
+        BlockReason::PageFault => Some("keep the pages in memory, or read them ahead"),
+        BlockReason::Memory => Some("use less memory, or raise its limit"),
+        BlockReason::Child => Some("profile the child"),
+        BlockReason::Pipe => Some("look at the process at the other end"),
+        _ => None,
+    }
+}
+
+/// Whether a root is known to its end, is no wait of the waiter's own, and explains most.
+fn explains_most(root: &RootShare) -> bool {
+    !root.own && root.open.is_none() && root.share > ROOT_OF_WAITS
+}
+
+/// The main roots in one line; `None`: nothing is known of any.
+fn root_words(roots: &[RootShare]) -> Option<String> {
+    let told = roots.iter().filter(|root| root.share >= WAKER_SHARE);
+    let mut out: Vec<String> = Vec::new();
+    let mut last = String::new();
+    for root in told.take(MAX_ROOTS) {
+        let mut said = root.words();
+        // A subject is named once.
+        if let Some(rest) = said
+            .strip_prefix(&format!("{last} "))
+            .filter(|_| !last.is_empty())
+        {
+            said = rest.to_owned();
+        }
+        last = root.subject();
+        let of = match out.is_empty() {
+            true => " of the waits",
+            false => "",
+        };
+        out.push(format!("{said} ({}{of})", words::share(root.share)));
+    }
+    let unseen = roots.iter().all(|root| root.open.is_some() && root.own);
+    (!out.is_empty() && !unseen).then(|| out.join(", "))
+}
+
+/// The thing to change, where a thread's activity explains the waits for it.
+fn advice(root: &RootShare, holds: bool) -> String {
+    let function = match &*root.function {
+        function if function.is_empty() || words::is_address(function) => root.subject(),
+        function => function.to_string(),
+    };
+    match (root.state, root.reason, holds) {
+        (State::OnCpu, _, true) => {
+            format!("make {function} faster, or compute outside the lock")
+        }
+        (State::OnCpu, ..) => format!("make {function} faster"),
+        (State::Runnable, ..) => "give it more CPUs, or take other load away".into(),
+        (_, Some(BlockReason::Timer), true) => {
+            format!("take the sleep in {function} out of the lock")
+        }
+        (_, Some(BlockReason::Timer), false) => {
+            format!("remove or shorten the sleep in {function}")
+        }
+        (_, Some(BlockReason::Disk), true) => {
+            format!("write less often in {function}, or outside the lock")
+        }
+        (_, Some(BlockReason::Disk), false) => {
+            format!("make fewer disk requests in {function} (batch them)")
+        }
+        (_, _, true) => format!("do not wait in {function} with the lock held"),
+        _ => format!("look at {function}"),
+    }
+}

@@ -1,0 +1,198 @@
+//! Loads: each does as much as it can for a window, and tells how much that was.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use wallscope_testkit::Program;
+
+use crate::bench::servers::{self, Server};
+use crate::{Outcome, installed};
+
+/// Work of one window.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Work {
+    /// Transactions, requests, turns.
+    pub units: f64,
+    /// Of them in a second, by the client's own clock.
+    pub rate: f64,
+}
+
+/// A load.
+pub(super) struct Load {
+    pub name: &'static str,
+    /// Program, client and parameters.
+    pub about: &'static str,
+    /// The server's main process, where there is one.
+    pub pid: Option<u32>,
+    /// Works for so many seconds.
+    pub work: Box<dyn Fn(u64) -> Outcome<Work>>,
+    /// Ends with the load.
+    _server: Option<Server>,
+}
+
+/// A load that can be prepared.
+pub(super) struct Kind {
+    pub name: &'static str,
+    pub needs: &'static [&'static str],
+    pub prepare: fn(&Path) -> Outcome<Load>,
+}
+
+pub(super) const ALL: &[Kind] = &[
+    Kind {
+        name: "postgres",
+        needs: &["pgbench"],
+        prepare: postgres,
+    },
+    Kind {
+        name: "redis",
+        needs: &["redis-server", "redis-benchmark"],
+        prepare: redis,
+    },
+    Kind {
+        name: "nginx",
+        needs: &["nginx", "wrk"],
+        prepare: nginx,
+    },
+    Kind {
+        name: "pingpong",
+        needs: &[],
+        prepare: |_| Ok(pingpong()),
+    },
+];
+
+impl Kind {
+    /// The first program that is missing.
+    pub(super) fn missing(&self) -> Option<&'static str> {
+        let mut needs = self.needs.iter();
+        needs.find(|p| installed(p).is_none()).copied()
+    }
+}
+
+/// What a client prints.
+fn said(command: &mut Command) -> Outcome<String> {
+    let out = command.stdin(Stdio::null()).output()?;
+    if !out.status.success() {
+        let name = command.get_program().to_string_lossy().into_owned();
+        let error = String::from_utf8_lossy(&out.stderr);
+        return Err(format!("{name}: {}: {}", out.status, error.trim()).into());
+    }
+    Ok(String::from_utf8_lossy(&out.stdout).into_owned())
+}
+
+/// The first number after `label`.
+fn number_after(text: &str, label: &str) -> Outcome<f64> {
+    let rest = text.split_once(label).map_or("", |(_, rest)| rest);
+    let rest = rest.trim_start_matches(|c: char| !c.is_ascii_digit());
+    let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.');
+    let number = rest[..end.unwrap_or(rest.len())].parse();
+    number.map_err(|_| format!("the client does not say '{label}': {text}").into())
+}
+
+fn postgres(folder: &Path) -> Outcome<Load> {
+    let (server, client) = servers::postgres(folder)?;
+    let work = move |seconds: u64| {
+        let mut command = client();
+        command.args(["-n", "-S", "-M", "prepared", "-c", "4", "-T"]);
+        let text = said(command.args([&seconds.to_string(), "postgres"]))?;
+        Ok(Work {
+            units: number_after(&text, "actually processed:")?,
+            rate: number_after(&text, "tps =")?,
+        })
+    };
+    Ok(Load {
+        name: "postgres",
+        about: "pgbench -S -M prepared -c 4, scale 5, over a unix socket: transactions",
+        pid: Some(server.pid()),
+        work: Box::new(work),
+        _server: Some(server),
+    })
+}
+
+fn redis_gets(socket: &PathBuf, requests: u64) -> Outcome<Work> {
+    let mut command = Command::new("redis-benchmark");
+    command.arg("-s").arg(socket);
+    command.args(["--csv", "-P", "1", "-c", "50", "-t", "get", "-n"]);
+    let text = said(command.arg(requests.to_string()))?;
+    Ok(Work {
+        units: requests as f64,
+        rate: number_after(&text, "\"GET\",")?,
+    })
+}
+
+fn redis(folder: &Path) -> Outcome<Load> {
+    let (server, socket) = servers::redis(folder)?;
+    // Its client takes a number of requests, not a time.
+    let rate = redis_gets(&socket, 50_000)?.rate;
+    Ok(Load {
+        name: "redis",
+        about: "redis-benchmark -P 1 -c 50 -t get, over a unix socket: requests",
+        pid: Some(server.pid()),
+        work: Box::new(move |seconds| redis_gets(&socket, (rate * seconds as f64) as u64)),
+        _server: Some(server),
+    })
+}
+
+fn nginx(folder: &Path) -> Outcome<Load> {
+    let (server, url) = servers::nginx(folder)?;
+    let work = move |seconds: u64| {
+        let mut command = Command::new("wrk");
+        command.args(["-t", "1", "-c", "16", "-d"]);
+        let text = said(command.arg(format!("{seconds}s")).arg(&url))?;
+        let rate = number_after(&text, "Requests/sec:")?;
+        let counted = text.lines().find(|l| l.contains("requests in"));
+        let units = counted.and_then(|l| l.split_whitespace().next()?.parse().ok());
+        let units = units.ok_or("wrk does not say how many requests it made")?;
+        Ok(Work { units, rate })
+    };
+    Ok(Load {
+        name: "nginx",
+        about: "wrk -t 1 -c 16, a file of 4 KiB over loopback, one worker: requests",
+        pid: Some(server.pid()),
+        work: Box::new(work),
+        _server: Some(server),
+    })
+}
+
+fn pingpong() -> Load {
+    const PIECE: u64 = 2000;
+    let work = |seconds: u64| {
+        let piece = PIECE.to_string();
+        let mut program = Program::start("pingpong", &["--until-line", "--piece", &piece])?;
+        let began = Instant::now();
+        program.release()?;
+        std::thread::sleep(Duration::from_secs(seconds));
+        program.enough()?;
+        let pieces = program.truth(Duration::from_secs(60))?.piece_ends.len();
+        let units = pieces as f64 * PIECE as f64;
+        let rate = units / began.elapsed().as_secs_f64();
+        program.finish()?;
+        Ok(Work { units, rate })
+    };
+    Load {
+        name: "pingpong",
+        about: "a byte through two pipes, two threads on one CPU: turns",
+        pid: None,
+        work: Box::new(work),
+        _server: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_clients_are_found() {
+        let pgbench = "number of transactions actually processed: 1234\nlatency average = 0.1 ms\n\
+                       tps = 5678.9 (without initial connection time)\n";
+        assert_eq!(
+            number_after(pgbench, "actually processed:").expect("units"),
+            1234.0
+        );
+        assert_eq!(number_after(pgbench, "tps =").expect("rate"), 5678.9);
+        assert!(number_after(pgbench, "Requests/sec:").is_err());
+        let redis = "\"test\",\"rps\"\n\"GET\",\"94339.62\",\"0.1\"\n";
+        assert_eq!(number_after(redis, "\"GET\",").expect("rate"), 94339.62);
+    }
+}

@@ -1,0 +1,180 @@
+//! Watchers of a load: wallscope, or perf.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use wallscope_testkit::Tool;
+use wallscope_testkit::tool::{Options, Recorder};
+
+use super::loads::Load;
+use crate::{Outcome, installed};
+
+/// A way to watch.
+pub(super) struct Watcher {
+    pub name: &'static str,
+    /// The least share of the throughput that is to be kept, if there is a limit.
+    pub limit: Option<f64>,
+    how: How,
+}
+
+enum How {
+    /// `record` with these arguments; `-p` of the server with none.
+    Record(Tool, &'static [&'static str]),
+    Stat(Tool),
+    Perf(PathBuf),
+}
+
+/// A watcher that watches.
+pub(super) enum Watching {
+    Record(Recorder),
+    Other(Other),
+}
+
+/// A process that SIGINT ends, and the folder it writes to.
+pub(super) struct Other {
+    child: Child,
+    _folder: tempfile::TempDir,
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        // Both without effect on one that has been waited for.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Longest until a watcher is live.
+const LIVE_LIMIT: Duration = Duration::from_secs(30);
+
+/// All that can watch `load` here.
+pub(super) fn all(tool: &Tool, load: &Load) -> Vec<Watcher> {
+    let network = ["redis", "nginx"].contains(&load.name);
+    let least = |usual: f64| Some(if network { 0.97 } else { usual });
+    let mut watchers = vec![
+        Watcher {
+            name: "stat -a",
+            limit: least(0.97).filter(|_| load.pid.is_some()),
+            how: How::Stat(tool.clone()),
+        },
+        Watcher {
+            name: "record -a",
+            limit: least(0.95).filter(|_| load.pid.is_some()),
+            how: How::Record(tool.clone(), &["-a"]),
+        },
+    ];
+    if load.pid.is_some() {
+        watchers.push(Watcher {
+            name: "record -p",
+            limit: least(0.955),
+            how: How::Record(tool.clone(), &[]),
+        });
+    }
+    watchers.extend(installed("perf").map(|perf| Watcher {
+        name: "perf record -F 99 -g -a",
+        limit: None,
+        how: How::Perf(perf),
+    }));
+    watchers
+}
+
+impl Watcher {
+    /// Starts it; returns when it is live.
+    ///
+    /// # Errors
+    /// It cannot be started, or ends at once.
+    pub(super) fn start(&self, load: &Load) -> Outcome<Watching> {
+        let folder = tempfile::tempdir()?;
+        match &self.how {
+            How::Record(tool, target) => {
+                let options = Options {
+                    hz: 99,
+                    more: Vec::new(),
+                };
+                let pid = load.pid.unwrap_or_default().to_string();
+                let own = ["-p", &pid];
+                let target = if target.is_empty() { &own } else { *target };
+                Ok(Watching::Record(tool.record(target, &options)?))
+            }
+            How::Stat(tool) => {
+                let mut command = Command::new(tool.path());
+                command.args(["stat", "-a", "--json", "-o"]);
+                let file = folder.path().join("stat");
+                other(command.arg(file), folder, |pid| bpf_links(pid) > 0)
+            }
+            How::Perf(perf) => {
+                let mut command = Command::new(perf);
+                command.args(["record", "-q", "-F", "99", "-g", "-a", "-o"]);
+                let file = folder.path().join("perf.data");
+                let its = file.clone();
+                // It writes the head of its file once its events are open.
+                let live = move |_| fs::metadata(&its).is_ok_and(|m| m.len() > 0);
+                other(command.arg(file), folder, live)
+            }
+        }
+    }
+}
+
+impl Watching {
+    /// Ends it. What wallscope prints as its overhead in this recording, s of CPU, where it does.
+    ///
+    /// # Errors
+    /// It does not end as it should.
+    pub(super) fn stop(self) -> Outcome<Option<f64>> {
+        match self {
+            Watching::Record(recorder) => {
+                let cost = recorder.stop()?.report()?.cost;
+                Ok(Some((cost.bpf_ns + cost.own_cpu_ns) as f64 * 1e-9))
+            }
+            Watching::Other(mut other) => {
+                if let Some(pid) = Pid::from_raw(other.child.id() as i32) {
+                    let _ = kill_process(pid, Signal::INT);
+                }
+                other.child.wait()?;
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// Starts a command, and waits until it is `live`, as its process id shows.
+fn other(
+    command: &mut Command,
+    folder: tempfile::TempDir,
+    live: impl Fn(u32) -> bool,
+) -> Outcome<Watching> {
+    let quiet = command.stdin(Stdio::null()).stdout(Stdio::null());
+    let mut other = Other {
+        child: quiet.stderr(Stdio::null()).spawn()?,
+        _folder: folder,
+    };
+    let limit = Instant::now() + LIVE_LIMIT;
+    while !live(other.child.id()) {
+        if let Some(status) = other.child.try_wait()? {
+            return Err(format!("{command:?} ended before it was live: {status}").into());
+        }
+        if Instant::now() > limit {
+            return Err(format!("{command:?} is not live after {LIVE_LIMIT:?}").into());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // The last of its hooks.
+    std::thread::sleep(Duration::from_millis(200));
+    Ok(Watching::Other(other))
+}
+
+/// Hooks of kernel programs that a process holds.
+fn bpf_links(pid: u32) -> usize {
+    let Ok(all) = fs::read_dir(format!("/proc/{pid}/fd")) else {
+        return 0;
+    };
+    let targets = all.flatten().filter_map(|fd| fs::read_link(fd.path()).ok());
+    targets
+        .filter(|to| {
+            to.to_string_lossy().contains("bpf_link") || to.to_string_lossy().contains("bpf-link")
+        })
+        .count()
+}
