@@ -28,11 +28,13 @@ mod man;
 mod output;
 mod queues;
 mod record;
+mod recover;
 mod replay;
 mod report;
 mod rungs;
 mod select;
 mod slow;
+mod spool;
 mod stat;
 mod target_args;
 mod top;
@@ -65,6 +67,7 @@ struct Cli {
 enum Verb {
     Record(record::Args),
     Replay(replay::Args),
+    Recover(recover::Args),
     Report(report::Args),
     View(view::Args),
     Export(export::Args),
@@ -95,6 +98,7 @@ fn main() -> ExitCode {
     let result = match cli.verb {
         Verb::Record(args) => record::run(args),
         Verb::Replay(args) => replay::run(args),
+        Verb::Recover(args) => recover::run(args),
         Verb::Report(args) => report::run(args),
         Verb::View(args) => view::run(args),
         Verb::Export(args) => export::run(args),

@@ -11,6 +11,9 @@ use tempfile::{NamedTempFile, TempPath};
 
 use crate::failure::Failure;
 
+/// Beginning of the names of recordings that nobody chose.
+pub const UNASKED: &str = "wallscope-";
+
 /// A file without a name in the folder of its final one: whatever ends this process, it leaves
 /// nothing there before [`Output::finish`]. Where the file system has none of these, it has a
 /// temporary name, which goes with a process that ends in order. A device or a FIFO cannot be
@@ -140,6 +143,16 @@ impl Output {
         !matches!(self.file.get_ref(), Sink::Itself(_))
     }
 
+    /// Whether it leaves its name to another file that has it, as nobody asked for the name.
+    pub fn yields(&self) -> bool {
+        self.yields
+    }
+
+    /// The folder of the name asked for.
+    pub fn folder(&self) -> &Path {
+        folder(&self.path)
+    }
+
     /// The name asked for.
     pub fn path(&self) -> &Path {
         &self.path
@@ -203,11 +216,16 @@ fn builder(readers: Readers) -> tempfile::Builder<'static, 'static> {
     builder
 }
 
-/// Gives a new file to the user that called sudo, if this process runs under it.
-pub fn give_to_caller(file: &File) -> io::Result<()> {
+/// User and group that called sudo, if this process runs under it.
+pub fn caller() -> Option<(u32, u32)> {
     let id = |name| std::env::var(name).ok()?.parse::<u32>().ok();
     let caller = id("SUDO_UID").zip(id("SUDO_GID"));
-    match caller.filter(|_| rustix::process::geteuid().is_root()) {
+    caller.filter(|_| rustix::process::geteuid().is_root())
+}
+
+/// Gives a new file to the user that called sudo, if this process runs under it.
+pub fn give_to_caller(file: &File) -> io::Result<()> {
+    match caller() {
         Some((user, group)) => std::os::unix::fs::fchown(file, Some(user), Some(group)),
         None => Ok(()),
     }

@@ -7,17 +7,18 @@ use std::time::Duration;
 use anyhow::Context as _;
 use wallscope_capture::backend::ebpf::Mechanism;
 use wallscope_capture::counter::EventSpec;
-use wallscope_capture::session::{self, Live, Observer, Options, Progress, Stop};
+use wallscope_capture::session::{self, Live, Log, Observer, Options, Progress, Stop};
 use wallscope_capture::target::Target;
 use wallscope_formats::pprof;
 use wallscope_model::printable::printable;
 use wallscope_model::scale::scale;
 use wallscope_model::{Process, Recording, WaitSeen};
-use wallscope_observe::{CountedLoss, Counter, LogFile, LogWriter, Observation, Unresolved};
+use wallscope_observe::{CountedLoss, Counter, LogFile, LogWriter, Observation, Spool, Unresolved};
 use wallscope_render::text;
 
 use crate::failure::Failure;
-use crate::output::{Output, Readers, give_to_caller};
+use crate::output::{self, Output, Readers, give_to_caller};
+use crate::spool;
 use crate::target_args::{Backend, TargetArgs, parse_duration, parse_overhead};
 
 /// Measure a process, command, cgroup or the machine, and write the recording.
@@ -99,6 +100,13 @@ pub struct Args {
     /// stack memory. By the ebpf backend only
     #[arg(long, value_name = "LOG")]
     keep_log: Option<PathBuf>,
+
+    /// Most of the spool, the log beside the output from which `wallscope recover` makes the recording
+    /// if this process is killed; it goes when the recording is written. 0: no spool. By the ebpf
+    /// backend only
+    #[arg(long, value_name = "MIB", default_value_t = 1024,
+          value_parser = clap::value_parser!(u64).range(0..=1_048_576))]
+    spool_limit: u64,
 }
 
 /// Ways to read the stack of a blocked thread.
@@ -112,7 +120,7 @@ enum OffCpuStacks {
 
 /// Runs the verb.
 pub fn run(args: Args) -> Result<(), Failure> {
-    let options = Options {
+    let mut options = Options {
         target: args.target.target().ok_or_else(|| {
             Failure::usage("record needs a target: -p PID, --cgroup PATH, -a, or -- CMD ARGS…")
         })?,
@@ -133,9 +141,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
         command_output: None,
         moments: false,
         stacks: true,
-        windows: false,
-        keep_log: args.keep_log.as_deref().map(kept_log).transpose()?,
+        log: None,
         looks: None,
+        windows: false,
     };
     warn_of_aliasing(args.frequency);
     if args.output.as_deref() == Some(Path::new("-")) {
@@ -150,7 +158,12 @@ pub fn run(args: Args) -> Result<(), Failure> {
             ));
         }
     }
+    let kept = args.keep_log.as_deref().map(kept_log).transpose()?;
     let output = output(args.output.as_deref())?;
+    options.log = match kept {
+        Some(kept) => Some(Log::Kept(kept)),
+        None => spool::beside(&output, args.spool_limit << 20).map(Log::Spool),
+    };
     let Recorded {
         recording,
         path,
@@ -182,7 +195,8 @@ fn kept_log(path: &Path) -> anyhow::Result<LogFile> {
 }
 
 /// Ends a log, and says what became of it.
-fn close(log: LogWriter, path: &Path) -> String {
+fn close(log: LogWriter) -> String {
+    let path = log.path().to_path_buf();
     let closed = match log.close() {
         Ok(closed) => closed,
         Err(why) => return why,
@@ -226,8 +240,10 @@ pub fn output(path: Option<&Path>) -> anyhow::Result<Output> {
 
 /// `wallscope-20260131-154500.pb.gz`, local time.
 pub fn dated_name() -> PathBuf {
-    let name = jiff::Zoned::now().strftime("wallscope-%Y%m%d-%H%M%S.pb.gz");
-    name.to_string().into()
+    let time = jiff::Zoned::now()
+        .strftime("%Y%m%d-%H%M%S.pb.gz")
+        .to_string();
+    [output::UNASKED, &time].concat().into()
 }
 
 /// A recording that was made now, and written.
@@ -250,18 +266,25 @@ pub fn measure(options: &Options, output: Output) -> Result<Recorded, Failure> {
         terminal: io::stderr().is_terminal(),
         shown: false,
     };
-    let captured = session::record(options, &mut teller)
-        .map_err(|e| Failure::of(e.exit_code(), anyhow::Error::new(e)))?;
+    let spool = match &options.log {
+        Some(Log::Spool(spool)) => Some(spool),
+        Some(Log::Kept(_)) | None => None,
+    };
+    let captured = session::record(options, &mut teller).map_err(|e| {
+        // Nothing was recorded.
+        spool.inspect(|spool| spool.remove());
+        Failure::of(e.exit_code(), anyhow::Error::new(e))
+    })?;
     let mut recording = captured.recording;
     let mut log = captured.log;
+    let unresolved = log.is_some().then(|| Unresolved::of(&recording));
+    let unnamed = wallscope_symbolize::resolve(&mut recording, captured.sources);
     let mut keep = |observation: Observation<'_>| {
         if let Some(log) = &mut log {
             log.append(&observation);
         }
     };
-    let unresolved = Unresolved::of(&recording);
-    let unnamed = wallscope_symbolize::resolve(&mut recording, captured.sources);
-    if options.keep_log.is_some() {
+    if let Some(unresolved) = unresolved {
         unresolved.found(&recording).for_each(&mut keep);
     }
     for loss in &unnamed {
@@ -280,9 +303,16 @@ pub fn measure(options: &Options, output: Output) -> Result<Recorded, Failure> {
         keep(Observation::Note(left.as_str().into()));
     }
     recording.domain.notes.extend(left.clone());
-    let path = write(output, &recording)?;
-    let kept = options.keep_log.as_ref().zip(log);
-    let log = kept.map(|(file, log)| close(log, file.path()));
+    let no_spool = spool::none(options.log.as_ref(), &recording, &output);
+    recording.domain.notes.extend(no_spool);
+    let written = write(output, &recording);
+    match (spool, &written) {
+        (Some(spool), Err(NotWritten { saved: None, .. })) => say_that_it_stays(spool),
+        (Some(spool), _) => spool.remove(),
+        (None, _) => {}
+    }
+    let path = written?;
+    let log = log.map(close);
     drop(captured.signals);
     teller.clear();
     if let Some(left) = left {
@@ -305,6 +335,16 @@ pub fn measure(options: &Options, output: Output) -> Result<Recorded, Failure> {
         log,
         outcome,
     })
+}
+
+/// That the spool of a recording that is lost can give it back.
+fn say_that_it_stays(spool: &Spool) {
+    if let Some(path) = spool.path() {
+        eprintln!(
+            "wallscope: `wallscope recover {} -o FILE` makes the recording from its spool",
+            path.display()
+        );
+    }
 }
 
 /// Marks what names and connections tell of waits: locks that are none, and idle time.
@@ -373,9 +413,29 @@ fn warn_of_aliasing(hz: u32) {
     }
 }
 
+/// That a recording was not written to its place.
+pub struct NotWritten {
+    /// Why.
+    error: anyhow::Error,
+    /// The file that has it instead.
+    saved: Option<PathBuf>,
+}
+
+impl From<NotWritten> for anyhow::Error {
+    fn from(not: NotWritten) -> anyhow::Error {
+        not.error
+    }
+}
+
+impl From<NotWritten> for Failure {
+    fn from(not: NotWritten) -> Failure {
+        not.error.into()
+    }
+}
+
 /// Writes the recording; returns its file. On a full disk it goes to the folder for temporary files
 /// instead, and its place is said: what was measured is not to be measured again.
-pub fn write(output: Output, recording: &Recording) -> anyhow::Result<PathBuf> {
+pub fn write(output: Output, recording: &Recording) -> Result<PathBuf, NotWritten> {
     let named = (output.is_file()).then(|| output.path().file_name().map(PathBuf::from));
     let refuge = std::env::temp_dir().join(named.flatten().unwrap_or_else(dated_name));
     let error = match write_to(output, recording) {
@@ -385,14 +445,20 @@ pub fn write(output: Output, recording: &Recording) -> anyhow::Result<PathBuf> {
     let saved = Output::create_beside(&refuge, Readers::Owner)
         .and_then(|output| write_to(output, recording));
     Err(match saved {
-        Ok(refuge) => error.context(format!(
-            "the recording was saved as '{}' instead",
-            refuge.display()
-        )),
-        Err(also) => error.context(format!(
-            "the recording is lost, as '{}' cannot be written either ({also:#})",
-            refuge.display()
-        )),
+        Ok(refuge) => NotWritten {
+            error: error.context(format!(
+                "the recording was saved as '{}' instead",
+                refuge.display()
+            )),
+            saved: Some(refuge),
+        },
+        Err(also) => NotWritten {
+            error: error.context(format!(
+                "the recording is lost, as '{}' cannot be written either ({also:#})",
+                refuge.display()
+            )),
+            saved: None,
+        },
     })
 }
 

@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
-use wallscope_capture::session::replay;
+use wallscope_capture::session::replay::{self, ReplayError};
 use wallscope_observe::LogReader;
 
 use crate::{
     failure::Failure,
     output::{Output, Readers},
-    record,
+    record::{self, NotWritten},
 };
 
 /// Make the recording of a kept log again: without root, on any machine
@@ -19,7 +19,8 @@ Examples:
   wallscope replay run.log -o again.pb.gz      the same recording, byte for byte
   head -n 6 run.log                            what a log contains
 
-A log that has no end, or is damaged, gives no recording: it says where it ends, and why.")]
+A log that has no end, or is damaged, gives no recording: it says where it ends, and why.
+`wallscope recover` makes a recording of what it has.")]
 pub struct Args {
     /// A log that `record --keep-log` made
     log: PathBuf,
@@ -35,11 +36,26 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let mut reader = LogReader::open(&args.log)
         .map_err(|e| Failure::unreadable(format!("cannot replay '{log}': {e}")))?;
     let output = Output::create(&args.output, Readers::Owner)?;
-    let mut replayed = replay::replay(&mut reader)
-        .map_err(|e| Failure::unreadable(format!("cannot replay '{log}': {e}")))?;
+    whole(&mut reader, output).map_err(|e| match e {
+        NotReplayed::Log(e) => Failure::unreadable(format!("cannot replay '{log}': {e}")),
+        NotReplayed::Output(e) => e.into(),
+    })
+}
+
+/// Why a log was not replayed.
+pub enum NotReplayed {
+    /// It gives no recording.
+    Log(ReplayError),
+    /// The recording cannot be written.
+    Output(NotWritten),
+}
+
+/// Replays a whole log.
+pub fn whole(reader: &mut LogReader, output: Output) -> Result<(), NotReplayed> {
+    let mut replayed = replay::replay(reader).map_err(NotReplayed::Log)?;
     record::mark(&mut replayed.recording, &replayed.seen);
     replayed.recording.domain.notes.extend(replayed.notes);
-    let path = record::write(output, &replayed.recording)?;
+    let path = record::write(output, &replayed.recording).map_err(NotReplayed::Output)?;
     eprintln!("wallscope: {}", record::written(&path));
     Ok(())
 }

@@ -21,6 +21,11 @@ pub struct Begin {
     pub interpreter_frames: bool,
     /// Code of the kernel by which interrupts are known.
     pub interrupts: Vec<InterruptCode>,
+    /// First period of off-CPU stacks, ns; 0: no stacks are taken.
+    pub off_cpu_period_ns: u64,
+    /// Boot of the kernel, as `/proc/sys/kernel/random/boot_id` names it; empty: not known. Addresses of
+    /// kernel code mean something within it only.
+    pub boot: String,
 }
 
 /// A function of the kernel's interrupts.
@@ -54,6 +59,11 @@ pub enum Mark {
         /// When.
         time: u64,
     },
+    /// All cumulative figures (histograms, sums of locks, connections, hits of events) are up to date.
+    Figures {
+        /// When.
+        time: u64,
+    },
 }
 
 /// A user stack that was unwound by the collector from a copy of its memory.
@@ -67,12 +77,14 @@ pub struct UnwoundStack {
     pub frames: Vec<u64>,
 }
 
-/// When addresses of a process changed their meaning: all times that are known now.
+/// When addresses of a process changed their meaning, as far as that is known now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CodeChanges {
     /// The process.
     pub pid: u32,
-    /// Ascending.
+    /// Times known before that stay, of which these are the first ones.
+    pub kept: u32,
+    /// The times after those, ascending.
     pub times: Vec<u64>,
 }
 
@@ -152,22 +164,26 @@ pub struct OtherEnd {
     pub before: bool,
 }
 
-/// Lengths of all threads' intervals in one class of time.
+/// Lengths of all threads' intervals in one class of time. A later histogram of the class replaces it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Histogram {
+    /// The class, by the kernel programs' number.
+    pub class: u32,
     /// The longest interval, ns.
     pub longest_ns: u64,
     /// Intervals by bucket.
     pub counts: Vec<u64>,
 }
 
-/// Exact waits of one thread for one lock.
+/// Exact waits of one thread for one lock in one system call. A later sum of the three replaces it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockWaits {
     /// Record of the thread.
     pub record: u64,
     /// Address, or number, of the lock.
     pub address: u64,
+    /// Number of the system call.
+    pub call: u64,
     /// Time, ns.
     pub total_ns: u64,
     /// The longest wait, ns.
@@ -187,7 +203,7 @@ pub struct CountedEvent {
     pub counted: bool,
 }
 
-/// How often an event happened to a thread.
+/// How often an event happened to a thread. A later count of the two replaces it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventHits {
     /// Index of the event, in the order of [`CountedEvent`]s.
@@ -198,7 +214,7 @@ pub struct EventHits {
     pub hits: u64,
 }
 
-/// A loss, and the part that counted it.
+/// A loss, and the part that counted it. A later count of the cause by the part replaces it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CountedLoss {
     /// The part.
@@ -210,7 +226,7 @@ pub struct CountedLoss {
 }
 
 /// A part of the instrument that counts losses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Counter {
     /// The kernel programs.
     Kernel,
@@ -298,6 +314,17 @@ pub enum CodeModule {
     Jit(u32),
     /// A source file, or the name of a virtual machine.
     Source(Arc<str>),
+}
+
+/// The module of a file that the unwinder knows by a number of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnwinderFile {
+    /// The number is that of the unwinder of copied stacks.
+    pub late: bool,
+    /// The unwinder's number.
+    pub file: u16,
+    /// The module's number, in the order of [`crate::Observation::Module`]s.
+    pub module: u32,
 }
 
 /// A function at a line.
@@ -438,18 +465,21 @@ variants! {
 }
 
 fields! {
-    Begin { start_ns, start_unix_ns, slice_ns, timeline_bytes, interpreter_frames, interrupts }
+    Begin {
+        start_ns, start_unix_ns, slice_ns, timeline_bytes, interpreter_frames, interrupts,
+        off_cpu_period_ns, boot,
+    }
     InterruptCode { start, end, serves }
     UnwoundStack { hash, end, frames }
-    CodeChanges { pid, times }
+    CodeChanges { pid, kept, times }
     SleepingThread { record }
     LockOwner { record, begin, holder, evidence, at_end }
     ResourceName { hash, name }
     SameLock { hash, first }
     Connected { followed, talkers }
     OtherEnd { cookie, process, before }
-    Histogram { longest_ns, counts }
-    LockWaits { record, address, total_ns, longest_ns, count, name }
+    Histogram { class, longest_ns, counts }
+    LockWaits { record, address, call, total_ns, longest_ns, count, name }
     CountedEvent { name, counted }
     EventHits { event, record, hits }
     CountedLoss { by, cause, count }
@@ -458,6 +488,7 @@ fields! {
     ObservedTaskTime { state, reason, detail, stack, labels, count, ns }
     TaskStack { pid, end, native, managed }
     TaskWords { note, limit }
+    UnwinderFile { late, file, module }
     NamedLine { function, line }
     NamedFrame { kind, module, address, lines }
     FrameKey { pid, code, late, words }
@@ -477,6 +508,7 @@ impl Wire for Mark {
             Mark::Released { pid, time } => (0u8, pid, time),
             Mark::Tick { time } => (1, 0, time),
             Mark::End { time } => (2, 0, time),
+            Mark::Figures { time } => (3, 0, time),
         };
         out.push(number);
         (pid, time).put(out);
@@ -489,6 +521,7 @@ impl Wire for Mark {
             0 => Ok(Mark::Released { pid, time }),
             1 => Ok(Mark::Tick { time }),
             2 => Ok(Mark::End { time }),
+            3 => Ok(Mark::Figures { time }),
             _ => Err(Malformed::Variant),
         }
     }

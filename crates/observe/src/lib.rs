@@ -13,6 +13,7 @@
 //! frame.rs        frames of at most 256 KiB: length, CRC, sequence number, payload
 //! header.rs       the text at the top of a log: its version and its contents
 //! write.rs        the log while it grows: flushing, bounds, a full disk
+//! spool.rs        the log beside a recording's file: its name, its lock, its end
 //! read.rs         the log as a sequence, up to its end or to the first damage
 //! symbols.rs      what a symboliser found, taken from a recording and put into another
 //! ```
@@ -29,7 +30,10 @@
 //! **Damage.** A reader stops at the first frame that is not whole and says where and why. Lengths
 //! from a log never decide how much memory is taken before the bytes are there.
 //!
-//! Not done: logs of the perf and proc backends, and recovery of a log that has no end.
+//! **State.** What can change (a process's name, a loss, the sum of a lock) is observed again when it
+//! has changed, and the last observation holds. So a log that ends early is a recording up to there.
+//!
+//! Not done: logs of the perf and proc backends.
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
@@ -39,6 +43,7 @@ mod header;
 mod model;
 mod observation;
 mod read;
+mod spool;
 mod symbols;
 mod wire;
 mod words;
@@ -49,6 +54,7 @@ pub use frame::MAX_PAYLOAD;
 pub use header::{Header, VERSION};
 pub use observation::{Importance, LeftOut, Observation, kind};
 pub use read::{End, LogReader, OpenError};
+pub use spool::{Spool, is_being_written};
 pub use symbols::{Symbols, Unresolved};
 pub use wire::{Input, Malformed, Wire};
-pub use write::{Closed, LogFile, LogWriter};
+pub use write::{Closed, LogFile, LogWriter, Purpose};

@@ -9,7 +9,7 @@ use crate::{
         Begin, CodeChanges, CodeMaker, Connected, CountedEvent, CountedLoss, DescribedDomain,
         EventHits, FrameName, FrameRoles, Histogram, KernelFunction, LockOwner, LockWaits,
         ManagedName, Mark, ObservedTaskTime, ObservedTasks, OtherEnd, ProgramName, ResourceName,
-        SameLock, SleepingThread, Symbol, TaskStack, TaskWords, UnwoundStack,
+        SameLock, SleepingThread, Symbol, TaskStack, TaskWords, UnwinderFile, UnwoundStack,
     },
     wire::{Input, Malformed, Wire},
     words::Words,
@@ -104,8 +104,11 @@ observations! {
         3 Books,
         /// The last books of a thread that lives on when the recording ends.
         4 LastBooks,
-        /// A connection that is open at the end (`struct ws_socket`).
+        /// A connection that is open (`struct ws_socket`). A later record of its cookie replaces it.
         5 Socket,
+        /// The books of a thread that was there before the recording, as it began. Only a recovery needs
+        /// them: the thread may not move before the recorder ends.
+        6 FirstBooks,
     }
     values {
         /// The first observation of a log.
@@ -128,7 +131,7 @@ observations! {
         24 Connected(Connected),
         /// The other end of a connection.
         25 OtherEnd(OtherEnd),
-        /// A histogram; they come in the order of the kernel programs' classes.
+        /// A histogram.
         26 Histogram(Histogram),
         /// Exact waits for a lock.
         27 LockWaits(LockWaits),
@@ -138,13 +141,13 @@ observations! {
         29 EventHits(EventHits),
         /// A loss.
         30 Loss(CountedLoss),
-        /// What measuring cost.
+        /// What measuring cost so far.
         31 Cost(Cost),
         /// Facts about the host.
         32 Host(Box<HostSample>),
-        /// The domain.
+        /// The domain, as far as it is known.
         33 Domain(DescribedDomain),
-        /// A process, as it was last.
+        /// A process, as it is. A later one of its pid replaces it.
         34 Process(Process),
         /// A file that code came from; they come in the order of their numbers.
         35 Module(Module),
@@ -156,6 +159,8 @@ observations! {
         38 TaskStack(TaskStack),
         /// Words about tasks.
         39 TaskWords(TaskWords),
+        /// The unwinder's number of a file.
+        40 UnwinderFile(UnwinderFile),
         /// A user frame has a name.
         48 FrameName(FrameName),
         /// An interpreter's frame has a name.
@@ -174,6 +179,8 @@ observations! {
         57 Symbol(Symbol),
         /// A note of the moment after measuring.
         58 Note(Arc<str>),
+        /// Observations that the log's bound, or their size, has left out so far.
+        62 LeftOut(LeftOut),
         /// The log is whole: observations that its bound, or their size, left out.
         63 Closed(LeftOut),
     }
@@ -225,7 +232,8 @@ impl Observation<'_> {
             | Observation::Turn(bytes)
             | Observation::Books(bytes)
             | Observation::LastBooks(bytes)
-            | Observation::Socket(bytes) => Some(bytes),
+            | Observation::Socket(bytes)
+            | Observation::FirstBooks(bytes) => Some(bytes),
             _ => None,
         }
     }

@@ -21,6 +21,10 @@ use crate::{
 const MAX_WINDOW: u32 = 23;
 /// Bytes read, and decompressed, at a time.
 const STEP: usize = 128 << 10;
+/// Most bytes that a compressed log may become: so many, and so many for each of its own. Logs of idle
+/// machines become 30 times as large (measured).
+const MAX_PLAIN: u64 = 64 << 20;
+const MAX_RATIO: u64 = 256;
 
 /// Why a file is not read as a log.
 #[derive(Debug, Error)]
@@ -199,6 +203,9 @@ struct Unpacker<R> {
     /// How much of `plain` there is, and was read.
     filled: usize,
     at: usize,
+    /// Bytes taken and given so far.
+    taken: u64,
+    given: u64,
     /// The stream has ended.
     over: bool,
 }
@@ -214,6 +221,8 @@ impl<R: BufRead> Unpacker<R> {
             plain: vec![0; STEP],
             filled: 0,
             at: 0,
+            taken: 0,
+            given: 0,
             over: false,
         })
     }
@@ -235,6 +244,11 @@ impl<R: BufRead> Unpacker<R> {
             let used = input.pos();
             self.from.consume(used);
             self.over = left == 0;
+            self.taken += used as u64;
+            self.given += self.filled as u64;
+            if self.given > MAX_PLAIN + MAX_RATIO * self.taken {
+                return Err(io::Error::other("its compressed bytes become too many"));
+            }
             if cut && self.filled == 0 && !self.over {
                 return Err(io::Error::other("its compressed bytes are cut short"));
             }

@@ -23,6 +23,7 @@ use crate::{
     frame::{self, MAX_PAYLOAD},
     header::Header,
     observation::{Importance, LeftOut, Observation},
+    spool,
     words::{self, Words},
 };
 
@@ -38,6 +39,16 @@ const STEP: usize = 256 << 10;
 pub struct LogFile {
     file: Arc<File>,
     path: PathBuf,
+    purpose: Purpose,
+}
+
+/// The reason for which a log is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// The user asked for it.
+    Kept,
+    /// It serves if the recorder does not end in order ([`crate::Spool`]).
+    Spool,
 }
 
 impl LogFile {
@@ -68,12 +79,23 @@ impl LogFile {
                 "a log needs a regular file",
             ));
         }
+        spool::hold(&file);
         file.set_permissions(Permissions::from_mode(0o600))?;
         file.set_len(0)?;
         Ok(LogFile {
             file: Arc::new(file),
             path: path.into(),
+            purpose: Purpose::Kept,
         })
+    }
+
+    /// The new file `file`, which is at `path`, for a spool.
+    pub(crate) fn spool(file: File, path: &Path) -> LogFile {
+        LogFile {
+            file: Arc::new(file),
+            path: path.into(),
+            purpose: Purpose::Spool,
+        }
     }
 
     /// The file, to change its owner.
@@ -102,6 +124,8 @@ pub struct LogWriter {
     words: Words,
     flushed: Instant,
     left_out: LeftOut,
+    /// What the log itself says of that so far.
+    told: LeftOut,
     /// Why the log ended before the recording.
     failed: Option<String>,
 }
@@ -128,6 +152,7 @@ impl LogWriter {
             words: Words::default(),
             flushed: Instant::now(),
             left_out: LeftOut::default(),
+            told: LeftOut::default(),
             failed: None,
             header,
         };
@@ -175,9 +200,14 @@ impl LogWriter {
 
     /// Writes what has been in memory for half a second.
     pub fn flush_if_due(&mut self) {
-        if self.flushed.elapsed() >= FLUSH_AFTER {
-            self.flush();
+        if self.flushed.elapsed() < FLUSH_AFTER {
+            return;
         }
+        if self.told != self.left_out {
+            self.told = self.left_out;
+            self.append(&Observation::LeftOut(self.told));
+        }
+        self.flush();
     }
 
     /// Writes what is in memory.
@@ -203,13 +233,28 @@ impl LogWriter {
             Err(e) => {
                 // Up to here the log is whole, and a reader says that it has no end.
                 let _ = file.set_len(self.written);
-                self.failed = Some(format!(
-                    "the observation log '{}' ends after {} bytes: {e}",
-                    self.log.path.display(),
-                    self.written
-                ));
+                let (path, bytes) = (self.log.path.display(), self.written);
+                self.failed = Some(match self.log.purpose {
+                    Purpose::Kept => {
+                        format!("the observation log '{path}' ends after {bytes} bytes: {e}")
+                    }
+                    Purpose::Spool => format!(
+                        "the spool '{path}' ends after {bytes} bytes ({e}): had the recorder not ended in \
+                         order, nothing after that could have been recovered"
+                    ),
+                });
             }
         }
+    }
+
+    /// Its file's path.
+    pub fn path(&self) -> &Path {
+        &self.log.path
+    }
+
+    /// The reason for which it is written.
+    pub fn purpose(&self) -> Purpose {
+        self.log.purpose
     }
 
     /// Why the log ended before the recording, if it did.
@@ -318,6 +363,7 @@ mod tests {
         let log = LogFile {
             file: Arc::new(File::open(&path).unwrap()),
             path,
+            purpose: Purpose::Kept,
         };
         let mut writer = LogWriter::begin(log, "wallscope 0", LogFile::BOUND);
         for time in 0..1000 {

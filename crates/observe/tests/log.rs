@@ -97,7 +97,7 @@ fn domain() -> DescribedDomain {
 }
 
 /// One observation of each kind at least, without the last, which the writer makes.
-fn each(records: &[Vec<u8>; 5]) -> Vec<Observation<'_>> {
+fn each(records: &[Vec<u8>; 6]) -> Vec<Observation<'_>> {
     use Observation as O;
     let name: Arc<str> = "a name".into();
     let words = [3, u64::MAX, 0, 1];
@@ -117,9 +117,11 @@ fn each(records: &[Vec<u8>; 5]) -> Vec<Observation<'_>> {
         O::Books(&records[2]),
         O::LastBooks(&records[3]),
         O::Socket(&records[4]),
+        O::FirstBooks(&records[5]),
         O::Mark(Mark::Released { pid: 7, time: 9 }),
         O::Mark(Mark::Tick { time: 10 }),
         O::Mark(Mark::End { time: 11 }),
+        O::Mark(Mark::Figures { time: 12 }),
         O::Stack(UnwoundStack {
             hash: 1,
             end: StackEnd::NotSampled,
@@ -127,6 +129,7 @@ fn each(records: &[Vec<u8>; 5]) -> Vec<Observation<'_>> {
         }),
         O::CodeChanges(CodeChanges {
             pid: 1,
+            kept: 3,
             times: vec![1, 2],
         }),
         O::Sleeping(SleepingThread { record: 4 }),
@@ -163,12 +166,14 @@ fn each(records: &[Vec<u8>; 5]) -> Vec<Observation<'_>> {
             before: true,
         }),
         O::Histogram(Histogram {
+            class: 3,
             longest_ns: 5,
             counts: vec![0, 1, 0],
         }),
         O::LockWaits(LockWaits {
             record: 1,
             address: 2,
+            call: 202,
             total_ns: 3,
             longest_ns: 4,
             count: 5,
@@ -230,6 +235,15 @@ fn each(records: &[Vec<u8>; 5]) -> Vec<Observation<'_>> {
         O::TaskWords(TaskWords {
             note: "n".into(),
             limit: Limit::default(),
+        }),
+        O::UnwinderFile(UnwinderFile {
+            late: true,
+            file: 7,
+            module: 9,
+        }),
+        O::LeftOut(LeftOut {
+            wakes: 1,
+            ..LeftOut::default()
         }),
         O::FrameName(FrameName {
             key: FrameKey {
@@ -300,8 +314,8 @@ fn each(records: &[Vec<u8>; 5]) -> Vec<Observation<'_>> {
     ]
 }
 
-fn records() -> [Vec<u8>; 5] {
-    [kind::SAMPLE, 5, 0x10002, 0x10002, 9].map(|kind| record(kind, &[1, 2, 3 << 40, 0]))
+fn records() -> [Vec<u8>; 6] {
+    [kind::SAMPLE, 5, 0x10002, 0x10002, 9, 0x10002].map(|kind| record(kind, &[1, 2, 3 << 40, 0]))
 }
 
 /// A log of these observations at `path`, as it is before it is closed, and closed.
@@ -432,7 +446,11 @@ fn records_that_are_too_long_are_counted() {
     );
     writer.append(&Observation::Event(&vec![0; 100 << 10]));
     let times = (0..MAX_PAYLOAD as u64).collect();
-    writer.append(&Observation::CodeChanges(CodeChanges { pid: 1, times }));
+    writer.append(&Observation::CodeChanges(CodeChanges {
+        pid: 1,
+        kept: 0,
+        times,
+    }));
     writer.append(&Observation::Mark(Mark::Tick { time: 1 }));
     let closed = writer.close().unwrap();
     assert_eq!(closed.left_out.too_large, 2);

@@ -78,6 +78,14 @@ pub fn resolve(recording: &mut Recording, mut sources: Sources) -> Vec<Loss> {
         let source = sources.modules.remove(&id);
         let (addresses, slots) = distinct(&recording.frames, &frames);
         let lines = match module.kind {
+            ModuleKind::Jit if source.is_none() && !sources.perf_maps => {
+                let cause = format!(
+                    "perf map not read, as pid {} may be another process",
+                    module.pid
+                );
+                losses.add(cause, addresses.len() as u64);
+                continue;
+            }
             ModuleKind::Jit => jit(module, source, &addresses, &mut table, &mut losses),
             _ => {
                 let wanted = ModuleAddresses {

@@ -59,7 +59,8 @@ pub(crate) fn resolve(
             return unresolved;
         }
     };
-    if !is_same(&elf, wanted.module) {
+    let kept = source.is_some_and(|s| s.file.is_some() || s.bytes.is_some());
+    if !is_same(&elf, wanted.module, kept) {
         losses.add(format!("file was replaced: module {name}"), count);
         return unresolved;
     }
@@ -125,11 +126,13 @@ pub(crate) fn open<'a>(
     }
 }
 
-fn is_same(elf: &Elf<'_>, module: &Module) -> bool {
+/// Whether `elf` is the build that was recorded. A file that was `kept` open needs no proof where it has
+/// no build id; one that was found by its name does.
+fn is_same(elf: &Elf<'_>, module: &Module, kept: bool) -> bool {
     module.build_id.is_empty()
         || elf
             .build_id()
-            .is_none_or(|id| id.as_str() == &*module.build_id)
+            .map_or(kept, |id| id.as_str() == &*module.build_id)
 }
 
 struct Resolver<'a, 'd, 't, 'r> {

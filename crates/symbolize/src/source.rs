@@ -56,6 +56,9 @@ pub struct Sources {
     /// Root directory and rights for modules of which no process is known; `None`: this process's
     /// root, with the rights that everybody has.
     pub root: Option<Arc<TargetRoot>>,
+    /// Code made at run time is looked up in the perf map of the process with the module's pid, where no
+    /// source is given. Wrong where that may be another process by now.
+    pub perf_maps: bool,
     /// The text of `/proc/kallsyms`; `None`: read at the first kernel frame.
     pub kallsyms: Option<String>,
     /// Directories with separate debug files, in the target's root and in the host's.
@@ -69,6 +72,7 @@ impl Default for Sources {
         Sources {
             modules: FxHashMap::default(),
             root: None,
+            perf_maps: true,
             kallsyms: None,
             debug_directories: vec![PathBuf::from("/usr/lib/debug")],
             time_per_module: std::time::Duration::from_secs(10),

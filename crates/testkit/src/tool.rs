@@ -1,6 +1,7 @@
 //! Drives the real `wallscope` binary the way a script would: starts `record`, waits for the line
 //! on stderr that says it is live, stops it with SIGINT, and asks `report` and `export`.
 
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -314,6 +315,20 @@ impl Recorder {
         Ok(self.recorded)
     }
 
+    /// Ends it with SIGKILL. What is left of its recording is in the folder.
+    ///
+    /// # Errors
+    /// It ended by itself before.
+    pub fn kill(mut self) -> Result<Recorded, Error> {
+        let wait = |e: std::io::Error| Error::Start(format!("wait: {e}"));
+        self.child.0.kill().map_err(wait)?;
+        let status = self.child.0.wait().map_err(wait)?;
+        match status.signal() {
+            Some(9) => Ok(self.recorded),
+            _ => Err(Error::Output(format!("record: {status}, expected SIGKILL"))),
+        }
+    }
+
     /// Waits until it ends by itself, with `status`.
     ///
     /// # Errors
@@ -345,6 +360,32 @@ impl Recorded {
     /// The file.
     pub fn path(&self) -> PathBuf {
         self.folder.path().join(FILE)
+    }
+
+    /// The spool beside it.
+    pub fn spool(&self) -> PathBuf {
+        self.folder.path().join(format!("{FILE}.spool"))
+    }
+
+    /// Has the spool made into the recording; returns what was said on standard error.
+    ///
+    /// # Errors
+    /// It cannot be.
+    pub fn recover(&self) -> Result<String, Error> {
+        let (spool, output) = (self.spool(), self.path());
+        let all = [
+            "recover".as_ref(),
+            spool.as_os_str(),
+            "-o".as_ref(),
+            output.as_os_str(),
+        ];
+        let output = self.tool.run(&all)?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        no_panic(&said);
+        match output.status.success() {
+            true => Ok(said),
+            false => Err(Error::Output(format!("recover: {}: {said}", output.status))),
+        }
     }
 
     fn ask(&self, arguments: &[&str]) -> Result<String, Error> {

@@ -57,6 +57,7 @@ static __always_inline void thread_born(struct task_struct *p, u32 how)
 	t->credit_runnable = ((u64)bpf_get_prandom_u32() * set_period) >> 32;
 	t->credit_armed = ((u64)bpf_get_prandom_u32() * set_cpu_period) >> 32;
 	t->ticket = t->id << 24;
+	t->read_seq = 1; /* of no block: between changes `seq` is even */
 	stack_record_made(t);
 	if (!cfg_ledger_only)
 		shape_made(p);

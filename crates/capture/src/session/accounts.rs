@@ -88,6 +88,12 @@ struct Thread {
 pub struct StillBlocked {
     /// Its record.
     pub id: u64,
+    /// Its process.
+    pub pid: u32,
+    /// Its id.
+    pub tid: u32,
+    /// It has no user mode.
+    pub is_kernel_thread: bool,
     /// Reason, as the kernel programs number it.
     pub detail: u8,
     /// Since when, ns.
@@ -106,6 +112,8 @@ pub struct Accounts {
     by_id: FxHashMap<u64, u32>,
     slices: LedgerSlices,
     grid: Slices,
+    /// When slices were closed last.
+    ticked: u64,
     /// The end of the window, once it is over: who comes later was never in it.
     end_ns: u64,
 }
@@ -124,6 +132,7 @@ impl Accounts {
                 width_ns,
                 count: 0,
             },
+            ticked: start_ns,
             end_ns: u64::MAX,
         }
     }
@@ -145,6 +154,17 @@ impl Accounts {
     /// Rows that the slices have so far: of every thread one for every slice in which it lived.
     pub fn rows(&self) -> usize {
         self.slices.len()
+    }
+
+    /// Rows that the slices will have when they are closed up to `now`, at most.
+    pub fn rows_at(&self, now: u64) -> usize {
+        let slices =
+            now.saturating_sub(self.ticked.max(self.grid.start_ns)) / self.grid.width_ns.max(1);
+        let each = usize::try_from(slices)
+            .unwrap_or(usize::MAX)
+            .saturating_add(1);
+        self.rows()
+            .saturating_add(self.live.len().saturating_mul(each))
     }
 
     /// Threads met so far.
@@ -300,6 +320,7 @@ impl Accounts {
 
     /// Closes slices up to `now`: threads without news have stayed as they were.
     pub fn tick(&mut self, now: u64) {
+        self.ticked = self.ticked.max(now);
         self.live
             .retain(|index| !self.threads[*index as usize].done);
         for index in &self.live {
@@ -353,6 +374,17 @@ impl Accounts {
         out
     }
 
+    /// The recorder ended at `end_ns` without last figures of the threads: those without news have stayed
+    /// as they were.
+    pub fn stay(&mut self, end_ns: u64) {
+        self.tick(end_ns);
+        for index in &self.live {
+            if let Some(last) = &mut self.threads[*index as usize].last {
+                last.now = last.now.max(end_ns);
+            }
+        }
+    }
+
     /// Threads that are blocked, as far as is known.
     pub fn still_blocked(&self) -> impl Iterator<Item = StillBlocked> {
         self.live.iter().filter_map(|context| {
@@ -360,6 +392,9 @@ impl Accounts {
             let d = t.last.filter(|d| !t.done && d.state == state::BLOCKED)?;
             Some(StillBlocked {
                 id: d.id,
+                pid: t.pid,
+                tid: t.tid,
+                is_kernel_thread: d.flags & event::FLAG_KERNEL_THREAD != 0,
                 detail: d.detail,
                 since: d.since,
             })

@@ -28,7 +28,7 @@ use super::{
 use crate::event::SocketRecord;
 
 /// The question for a frame's name.
-fn frame_key(item: Item, late: bool, whose: AddressScope) -> FrameKey {
+pub(super) fn frame_key(item: Item, late: bool, whose: AddressScope) -> FrameKey {
     let words = match item {
         Item::Native(word) => [0, word.0, 0, 0],
         Item::Compiled(word, at) => [1, word.0, at.into(), 0],
@@ -54,7 +54,7 @@ fn frame_key(item: Item, late: bool, whose: AddressScope) -> FrameKey {
     }
 }
 
-fn managed_key(pid: u32, word: Word) -> ManagedKey {
+pub(super) fn managed_key(pid: u32, word: Word) -> ManagedKey {
     ManagedKey {
         pid,
         code: word.code,
@@ -66,7 +66,7 @@ fn managed_key(pid: u32, word: Word) -> ManagedKey {
 /// Roles by their numbers in a log.
 const ROLES: [Role; 4] = [Role::Other, Role::Interpreter, Role::Glue, Role::Switch];
 
-fn role_number(role: Role) -> u8 {
+pub(super) fn role_number(role: Role) -> u8 {
     ROLES.iter().position(|r| *r == role).unwrap_or(0) as u8
 }
 
@@ -121,6 +121,12 @@ impl<'a> Logged<'a> {
 impl CodeNames for Logged<'_> {
     fn frame(&self, item: Item, late: bool, whose: AddressScope) -> NamedFrame {
         let frame = self.names.code.frame(item, late, whose);
+        if let (Item::Native(word), CodeModule::File(_)) = (item, &frame.module)
+            && word.file() != 0
+        {
+            // The unwinder's numbers of files say as much.
+            return frame;
+        }
         self.keep(&Observation::FrameName(FrameName {
             key: frame_key(item, late, whose),
             frame: frame.clone(),
@@ -207,6 +213,7 @@ impl HostNames for Logged<'_> {
 #[derive(Default)]
 pub struct Answers {
     frames: FxHashMap<FrameKey, NamedFrame>,
+    files: FxHashMap<(bool, u16), u32>,
     managed: FxHashMap<ManagedKey, ManagedFrame>,
     roles: FxHashMap<(u32, Vec<u64>), Vec<Role>>,
     programs: FxHashMap<(u32, u32), Option<Arc<str>>>,
@@ -222,6 +229,9 @@ impl Answers {
         match observation {
             Observation::FrameName(named) => {
                 self.frames.insert(named.key, named.frame.clone());
+            }
+            Observation::UnwinderFile(f) => {
+                self.files.insert((f.late, f.file), f.module);
             }
             Observation::ManagedName(named) => {
                 let frame = ManagedFrame {
@@ -267,16 +277,60 @@ impl Answers {
         self.missing.get()
     }
 
+    /// A question has no answer.
+    pub(super) fn miss(&self) {
+        self.missing.set(self.missing.get() + 1);
+    }
+
+    /// All frames that have a name.
+    pub(super) fn frames(&self) -> impl Iterator<Item = (&FrameKey, &NamedFrame)> {
+        self.frames.iter()
+    }
+
+    /// A frame, if the log tells it.
+    pub(super) fn known_frame(&self, item: Item, key: &FrameKey) -> Option<NamedFrame> {
+        let named = self.frames.get(key).cloned();
+        named.or_else(|| self.in_file(item, key.late))
+    }
+
+    /// The program of a process, if the log tells it.
+    pub(super) fn known_program(&self, pid: u32, former: u32) -> Option<Arc<str>> {
+        self.programs.get(&(pid, former)).cloned().flatten()
+    }
+
+    /// The runtime that makes a process's code, if the log tells it.
+    pub(super) fn known_maker(&self, pid: u32) -> Option<(String, String)> {
+        self.makers.get(&pid).cloned().flatten()
+    }
+
+    /// The process at the other end of a connection, if the log tells it.
+    pub(super) fn known_other_end(&self, cookie: u64) -> Option<(u32, String)> {
+        self.others.get(&cookie).cloned().flatten()
+    }
+
+    /// The frame of an address in a file, which the symboliser is to name.
+    fn in_file(&self, item: Item, late: bool) -> Option<NamedFrame> {
+        let Item::Native(word) = item else {
+            return None;
+        };
+        let module = self.files.get(&(late, word.file()))?;
+        Some(NamedFrame {
+            module: CodeModule::File(*module),
+            ..nameless(FrameKind::Native, word.lookup_offset())
+        })
+    }
+
     fn answer<K: Eq + Hash, V: Clone>(&self, all: &FxHashMap<K, V>, key: &K) -> Option<V> {
         let found = all.get(key).cloned();
-        self.missing
-            .set(self.missing.get() + u64::from(found.is_none()));
+        if found.is_none() {
+            self.miss();
+        }
         found
     }
 }
 
 /// A frame of which the log does not say the name.
-fn nameless(kind: FrameKind, address: u64) -> NamedFrame {
+pub(super) fn nameless(kind: FrameKind, address: u64) -> NamedFrame {
     NamedFrame {
         kind,
         module: CodeModule::Unknown,
@@ -288,8 +342,10 @@ fn nameless(kind: FrameKind, address: u64) -> NamedFrame {
 impl CodeNames for Answers {
     fn frame(&self, item: Item, late: bool, whose: AddressScope) -> NamedFrame {
         let key = frame_key(item, late, whose);
-        let found = self.answer(&self.frames, &key);
-        found.unwrap_or_else(|| nameless(FrameKind::Native, key.words[1]))
+        self.known_frame(item, &key).unwrap_or_else(|| {
+            self.miss();
+            nameless(FrameKind::Native, key.words[1])
+        })
     }
 
     fn managed(&self, pid: u32, word: Word) -> ManagedFrame {

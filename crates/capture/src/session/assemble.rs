@@ -95,7 +95,7 @@ impl Estimator {
         recording.frames = stacks.frames;
         recording.functions = stacks.functions;
         recording.stacks = stacks.stacks;
-        recording.processes = self.facts.processes;
+        recording.processes = self.facts.processes.into_values().collect();
         lose(&mut recording, losses);
         Assembled {
             recording,

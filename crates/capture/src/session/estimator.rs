@@ -6,22 +6,22 @@
 //!
 //! It decides the width of time slices too. The collector reads it to set its clock.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use rustc_hash::FxHashMap;
-use wallscope_model::{Cost, HostSample, Module, Process, StackEnd};
+use wallscope_model::{Cost, HostSample, Module, Process, Slices, StackEnd};
 use wallscope_observe::{
-    Begin, CountedEvent, CountedLoss, DescribedDomain, EventHits, LockHolder, LockOwner, LockWaits,
+    Begin, CountedEvent, CountedLoss, Counter, DescribedDomain, LockHolder, LockOwner, LockWaits,
     Mark, Observation, ObservedTaskTime, ObservedTasks, TaskStack, TaskWords,
 };
 use wallscope_unwind::native::abi::{self, End, FrameWord};
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, FromZeros};
 
 use super::{
-    accounts::Accounts,
+    accounts::{Accounts, StillBlocked},
     chains::Chains,
     lock_owner::OwnerEvidence,
-    sample_key::{SampleKey, SampleSum},
+    sample_key::{SampleKey, SampleSum, UserPart},
     samples::Samples,
     shapes::Shapes,
     timeline::Turns,
@@ -31,14 +31,21 @@ use super::{
 use crate::{
     event::{
         Answer, Dump, Head, HoldsEvent, Join, ManagedHead, PARKED, Resolve, ResourceEvent,
-        SampleEvent, SocketRecord, ThreadEvent, WakeEvent, how, kind, what,
+        SAMPLE_NO_USER, SAMPLE_OPEN, SampleEvent, SocketRecord, ThreadEvent, WakeEvent, how, kind,
+        state, what,
     },
     places::Interrupts,
     slices,
 };
 
+/// Periods for which a thread must have been blocked for the iterator to read its stack (`read_ahead` in
+/// `bpf/stack.h`).
+pub const READ_AHEAD: u64 = 10;
+
 /// Most rows of threads by slice before two slices become one, however long: some 50 MB.
 const MOST_ROWS: usize = 2_000_000;
+/// The same of samples by slice: some 400 MB.
+const MOST_SAMPLE_ROWS: usize = 16_000_000;
 
 /// What the collector says once measuring is over. It goes into the recording as it is.
 #[derive(Default)]
@@ -54,19 +61,43 @@ pub struct Facts {
     /// The domain.
     pub domain: DescribedDomain,
     /// Losses of all parts but the estimator.
-    pub losses: Vec<CountedLoss>,
-    /// Processes, as they were last.
-    pub processes: Vec<Process>,
+    pub losses: Losses,
+    /// Processes by pid, as they were last.
+    pub processes: BTreeMap<u32, Process>,
     /// Files, in the order of their numbers.
     pub modules: Vec<Module>,
-    /// Sums by thread and lock.
-    pub locks: Vec<LockWaits>,
+    /// Sums by thread's record, lock and system call.
+    pub locks: BTreeMap<(u64, u64, u64), LockWaits>,
     /// Events at which stacks were taken.
     pub events: Vec<CountedEvent>,
-    /// Their hits.
-    pub hits: Vec<EventHits>,
+    /// Their hits, by event and thread's record.
+    pub hits: BTreeMap<(u32, u64), u64>,
     /// Tasks of runtimes.
     pub tasks: TaskFacts,
+}
+
+/// Losses by the part that counted them and by cause, in the order in which they were met.
+#[derive(Default)]
+pub struct Losses {
+    all: Vec<CountedLoss>,
+    places: FxHashMap<(Counter, String), usize>,
+}
+
+impl Losses {
+    /// Takes a count, in the place of an earlier one of its cause.
+    pub fn take(&mut self, loss: &CountedLoss) {
+        let all = &mut self.all;
+        let place = (self.places.entry((loss.by, loss.cause.clone()))).or_insert_with(|| {
+            all.push(loss.clone());
+            all.len() - 1
+        });
+        self.all[*place].count = loss.count;
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &CountedLoss> {
+        self.all.iter()
+    }
 }
 
 /// What was observed of the tasks that runtimes schedule.
@@ -108,6 +139,8 @@ pub struct Estimator {
     pub facts: Facts,
     /// Whether frames of interpreters are kept beside those of their programs.
     pub interpreter_frames: bool,
+    /// Rows of threads by slice, and of samples by slice, before slices become wider.
+    most_rows: [usize; 2],
     /// Whether waits are followed at ticks: looks at a session under way have no chains.
     pub follows_waits: bool,
 }
@@ -134,6 +167,7 @@ impl Estimator {
                 ..Facts::default()
             },
             interpreter_frames: begin.interpreter_frames,
+            most_rows: [2 * MOST_ROWS, MOST_SAMPLE_ROWS],
             follows_waits: true,
         }
     }
@@ -149,12 +183,15 @@ impl Estimator {
             Observation::Books(bytes) => self.books(bytes, false),
             Observation::LastBooks(bytes) => self.books(bytes, true),
             Observation::Socket(bytes) => self.open_socket(bytes),
+            // Threads that do not move until the end are known then.
+            Observation::FirstBooks(_) => Some(()),
             other => {
                 self.value(other);
                 Some(())
             }
         };
         self.malformed += u64::from(read.is_none());
+        self.bound_rows();
     }
 
     fn value(&mut self, observation: &Observation<'_>) {
@@ -176,7 +213,7 @@ impl Estimator {
                 };
                 self.unwound(s.hash, stack);
             }
-            Observation::CodeChanges(c) => self.samples.changed(c.pid, c.times.clone()),
+            Observation::CodeChanges(c) => self.samples.changed(c),
             Observation::Sleeping(thread) => {
                 if let Some(index) = self.accounts.index(thread.record) {
                     self.accounts.sleeps(index);
@@ -189,7 +226,9 @@ impl Estimator {
             Observation::SameLock(same) => self.chains.is_same(same.hash, same.first),
             Observation::Connected(connected) => self.samples.peers.connected(connected),
             Observation::OtherEnd(end) if end.before => self.samples.peers.other_end(end),
-            Observation::Histogram(h) => self.shapes.all.push((h.longest_ns, h.counts.clone())),
+            Observation::Histogram(h) => {
+                self.malformed += u64::from(self.shapes.class(h).is_none());
+            }
             other => self.facts.take(other),
         }
     }
@@ -251,7 +290,7 @@ impl Estimator {
             kind::SOCKET => {
                 let record = bytes.get(size_of::<Head>()..)?;
                 let record = SocketRecord::read_from_prefix(record).ok()?.0;
-                self.samples.peers.gone.push(record);
+                self.samples.peers.gone(record);
             }
             kind::ANSWER => {
                 let a = Answer::read_from_prefix(bytes).ok()?.0;
@@ -279,7 +318,7 @@ impl Estimator {
 
     fn open_socket(&mut self, bytes: &[u8]) -> Option<()> {
         let record = SocketRecord::read_from_prefix(bytes).ok()?.0;
-        self.samples.peers.open.push(record);
+        self.samples.peers.open(record);
         Some(())
     }
 
@@ -314,8 +353,27 @@ impl Estimator {
         self.user.insert(hash, stack);
     }
 
+    /// Makes slices wider where they have become too many: a log may claim more than there can be.
+    fn bound_rows(&mut self) {
+        if self.accounts.rows() <= self.most_rows[0] && self.samples.rows() <= self.most_rows[1] {
+            return;
+        }
+        self.accounts.coarsen();
+        self.samples.coarsen();
+        // Each thread and each stack has one row at least.
+        let rows = [self.accounts.rows(), self.samples.rows()];
+        for (most, rows) in self.most_rows.iter_mut().zip(rows) {
+            *most = (*most).max(2 * rows);
+        }
+    }
+
     /// Closes slices up to `time`, and follows the waits that ended some time before.
     fn tick(&mut self, time: u64) {
+        let wide = |grid: Slices| grid.width_ns >= time.saturating_sub(grid.start_ns);
+        while self.accounts.rows_at(time) > MOST_ROWS && !wide(self.accounts.grid()) {
+            self.accounts.coarsen();
+            self.samples.coarsen();
+        }
         self.accounts.tick(time);
         if self.follows_waits {
             self.settle(time);
@@ -337,6 +395,35 @@ impl Estimator {
         self.chains.settle(now, &self.kernel);
     }
 
+    /// The recorder ended at `end_ns` and told nothing more. `period_ns`: off-CPU time of a stack.
+    pub fn ends_early(&mut self, end_ns: u64, period_ns: u64) {
+        let blocked: Vec<StillBlocked> = self.accounts.still_blocked().collect();
+        self.accounts.stay(end_ns);
+        for t in blocked {
+            let open = end_ns.saturating_sub(t.since);
+            // The iterator reads the stacks of waits that last so long; of a shorter one it may have that of
+            // an earlier wait.
+            if period_ns == 0 || open < READ_AHEAD * period_ns {
+                continue;
+            }
+            let user = self.samples.read_ahead(t.id);
+            let mut s = SampleEvent::new_zeroed();
+            (s.id, s.pid, s.tid) = (t.id, t.pid, t.tid);
+            (s.begin, s.end, s.ns) = (t.since, end_ns, open);
+            (s.state, s.detail) = (state::BLOCKED, t.detail);
+            s.count = u32::try_from(open / period_ns).unwrap_or(u32::MAX);
+            s.flags = match t.is_kernel_thread {
+                true => SAMPLE_OPEN | SAMPLE_NO_USER,
+                false => SAMPLE_OPEN,
+            };
+            if let Some(UserPart::Hash(hash)) = user {
+                s.ustack = hash;
+            }
+            self.samples.sample(&s);
+        }
+        self.observe(&Observation::Mark(Mark::End { time: end_ns }));
+    }
+
     /// Samples since the last time, for a look; waits are not followed then.
     pub fn take_samples(&mut self) -> Vec<(SampleKey, SampleSum)> {
         self.samples.take()
@@ -349,12 +436,19 @@ impl Facts {
             Observation::Host(sample) => self.host.push((**sample).clone()),
             Observation::Cost(cost) => self.cost = cost.clone(),
             Observation::Domain(domain) => self.domain = domain.clone(),
-            Observation::Loss(loss) => self.losses.push(loss.clone()),
-            Observation::Process(process) => self.processes.push(process.clone()),
+            Observation::Loss(loss) => self.losses.take(loss),
+            Observation::Process(process) => {
+                self.processes.insert(process.pid, process.clone());
+            }
             Observation::Module(module) => self.modules.push(module.clone()),
-            Observation::LockWaits(waits) => self.locks.push(waits.clone()),
+            Observation::LockWaits(waits) => {
+                let key = (waits.record, waits.address, waits.call);
+                self.locks.insert(key, waits.clone());
+            }
             Observation::CountedEvent(event) => self.events.push(event.clone()),
-            Observation::EventHits(hits) => self.hits.push(*hits),
+            Observation::EventHits(h) => {
+                self.hits.insert((h.event, h.record), h.hits);
+            }
             Observation::Tasks(tasks) => self.tasks.groups.push((tasks.clone(), Vec::new())),
             Observation::TaskTime(time) => {
                 if let Some((_, times)) = self.tasks.groups.last_mut() {

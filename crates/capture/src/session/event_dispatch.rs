@@ -4,6 +4,8 @@
 //! if there is one, and to the estimator. What the collector needs for its own next steps (births, stacks
 //! to be named, locks to be looked into) is put aside here until the session takes it.
 
+use std::sync::Arc;
+
 use rustc_hash::FxHashMap;
 use wallscope_model::BlockReason;
 use wallscope_observe::{
@@ -332,6 +334,18 @@ impl EventDispatcher {
     }
 }
 
+fn waits(sum: &LockSum, name: Arc<str>) -> LockWaits {
+    LockWaits {
+        record: sum.id,
+        address: sum.address,
+        call: sum.call,
+        total_ns: sum.total,
+        longest_ns: sum.longest,
+        count: sum.count,
+        name,
+    }
+}
+
 impl EventDispatcher {
     /// Takes what was observed of tasks.
     pub fn tasks(&mut self, facts: TaskFacts) {
@@ -349,25 +363,32 @@ impl EventDispatcher {
         }
     }
 
-    /// Takes exact waits by thread and lock, with the locks' names. The kernel lists them in no order:
-    /// they come here in that of threads, locks and calls.
-    pub fn lock_waits(&mut self, sums: Vec<LockSum>, locks: &dyn Locks) {
+    /// Exact waits by thread and lock, with the locks' names. The kernel lists them in no order: they
+    /// come here in that of threads, locks and calls, as names depend on it.
+    pub fn lock_waits(&mut self, sums: Vec<LockSum>, locks: &dyn Locks) -> Vec<LockWaits> {
         let accounts = &self.estimator.accounts;
         let known = |sum: LockSum| Some((accounts.index(sum.id)?, sum));
         let mut sums: Vec<(u32, LockSum)> = sums.into_iter().filter_map(known).collect();
         sums.sort_unstable_by_key(|(context, s)| (*context, s.address, s.call, s.id));
-        for (context, sum) in sums {
+        let named = |(context, sum): (u32, LockSum)| {
             let pid = self.estimator.accounts.pid(context);
             let name = self.resources.lock(pid, sum.address, sum.call, locks);
-            self.observe(Observation::LockWaits(LockWaits {
-                record: sum.id,
-                address: sum.address,
-                total_ns: sum.total,
-                longest_ns: sum.longest,
-                count: sum.count,
-                name,
-            }));
-        }
+            waits(&sum, name)
+        };
+        sums.into_iter().map(named).collect()
+    }
+
+    /// Exact waits by thread and lock, with the locks' names as far as they are known already.
+    pub fn lock_waits_so_far(&self, sums: Vec<LockSum>) -> Vec<LockWaits> {
+        let named = |sum: LockSum| {
+            let index = self.estimator.accounts.index(sum.id)?;
+            let pid = self.estimator.accounts.pid(index);
+            Some(waits(
+                &sum,
+                self.resources.known_lock(pid, sum.address, sum.call),
+            ))
+        };
+        sums.into_iter().filter_map(named).collect()
     }
 
     /// Samples since the last time, for a look.

@@ -16,7 +16,7 @@ use std::{
 
 use libbpf_rs::RingBuffer;
 use rustc_hash::FxHashMap;
-use wallscope_observe::{CodeChanges, Observation};
+use wallscope_observe::Observation;
 
 use super::{
     copied_stack::CopiedStack,
@@ -91,11 +91,7 @@ impl EventMerger {
             // Before the samples: what changed is known when they are taken in.
             let jit = processes.jit_mut();
             jit.follow();
-            for (pid, changes) in jit.take_news() {
-                let changes = CodeChanges {
-                    pid,
-                    times: changes,
-                };
+            for changes in jit.take_news() {
                 (intake.borrow_mut()).observe(Observation::CodeChanges(changes));
             }
             // In this order: a mapping that is seen belongs to a process whose birth is seen then.

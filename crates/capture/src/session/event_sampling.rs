@@ -1,7 +1,7 @@
 //! Stacks at events by name: what is opened for them, and what became of it.
 
 use wallscope_model::{ContextId, EventHits};
-use wallscope_observe::{CountedEvent, EventHits as ObservedHits, Observation};
+use wallscope_observe::{CountedEvent, Observation};
 
 use super::{Options, accounts::Accounts, estimator::Facts};
 use crate::{
@@ -38,25 +38,14 @@ pub(super) fn kinds(taps: &[SampledEvent]) -> (bool, bool) {
     (taps.iter().any(|t| !point(t)), taps.iter().any(point))
 }
 
-/// What the events are, and how often each happened: `counted` has (thread record, event, hits).
-pub(super) fn observe(
-    taps: &[SampledEvent],
-    counted: &[(u64, usize, u64)],
-) -> Vec<Observation<'static>> {
-    let events = taps.iter().map(|tap| {
+/// What the events are.
+pub(super) fn observe(taps: &[SampledEvent]) -> impl Iterator<Item = Observation<'static>> {
+    taps.iter().map(|tap| {
         Observation::CountedEvent(CountedEvent {
             name: tap.spec.name.clone(),
             counted: tap.is_counted(),
         })
-    });
-    let hits = counted.iter().map(|(record, event, hits)| {
-        Observation::EventHits(ObservedHits {
-            event: *event as u32,
-            record: *record,
-            hits: *hits,
-        })
-    });
-    events.chain(hits).collect()
+    })
 }
 
 /// How often each event happened to each thread. Stacks follow.
@@ -68,10 +57,10 @@ pub(super) fn assemble(facts: &Facts, accounts: &Accounts) -> Vec<EventHits> {
             ..EventHits::default()
         })
         .collect();
-    for counted in facts.hits.iter().filter(|counted| counted.hits > 0) {
-        let event = events.get_mut(counted.event as usize);
-        if let (Some(event), Some(context)) = (event, accounts.index(counted.record)) {
-            event.hits.push((ContextId(context), counted.hits));
+    for ((event, record), hits) in facts.hits.iter().filter(|(_, hits)| **hits > 0) {
+        let event = events.get_mut(*event as usize);
+        if let (Some(event), Some(context)) = (event, accounts.index(*record)) {
+            event.hits.push((ContextId(context), *hits));
         }
     }
     for event in &mut events {

@@ -11,6 +11,7 @@ use libbpf_rs::{MapHandle, MapMut};
 use rustc_hash::{FxHashMap, FxHashSet};
 use wallscope_binfmt::{elf::Elf, mapped::MappedFile};
 use wallscope_model::{Module, ModuleId, ModuleKind};
+use wallscope_observe::UnwinderFile;
 use wallscope_procfs::{
     maps,
     target_file::{Refusal, TargetRoot, open_mapped, open_named_by_user},
@@ -54,6 +55,9 @@ pub struct Files<S = KernelTables> {
     by_unwinder: FxHashMap<u16, u16>,
     /// The same for stacks that are unwound after the recording.
     by_late: FxHashMap<u16, u16>,
+    /// Entries, and numbers of unwinders, that have been told.
+    told: usize,
+    told_numbers: FxHashSet<(bool, u16)>,
     /// VMs that the unwinder has been told of.
     vms: usize,
     unopened: u64,
@@ -107,6 +111,8 @@ impl<S: TableSink> Files<S> {
             known: FxHashMap::default(),
             by_unwinder: FxHashMap::default(),
             by_late: FxHashMap::default(),
+            told: 0,
+            told_numbers: FxHashSet::default(),
             vms: 0,
             unopened: 0,
             refusals: BTreeMap::new(),
@@ -319,9 +325,9 @@ impl<S: TableSink> Files<S> {
         ids.get(&id).map(|index| ModuleId(u32::from(*index)))
     }
 
-    /// All files as modules; the index is the module's id.
-    pub fn modules(&self) -> Vec<Module> {
-        self.entries
+    /// Files as modules, from the one with the id `first` on.
+    pub fn modules_from(&self, first: usize) -> Vec<Module> {
+        self.entries[first..]
             .iter()
             .map(|e| Module {
                 kind: if e.bytes.is_some() {
@@ -334,6 +340,36 @@ impl<S: TableSink> Files<S> {
                 pid: 0,
             })
             .collect()
+    }
+
+    /// Modules of the files that were met since this was called last.
+    pub fn take_modules(&mut self) -> Vec<Module> {
+        let new = self.modules_from(self.told);
+        self.told = self.entries.len();
+        new
+    }
+
+    /// Numbers that unwinders gave to files since this was called last, in their order.
+    pub fn take_unwinder_files(&mut self) -> Vec<UnwinderFile> {
+        if self.told_numbers.len() == self.by_unwinder.len() + self.by_late.len() {
+            return Vec::new();
+        }
+        let numbers = |late, ids: &FxHashMap<u16, u16>| {
+            let of = move |(file, index): (&u16, &u16)| UnwinderFile {
+                late,
+                file: *file,
+                module: (*index).into(),
+            };
+            ids.iter().map(of).collect::<Vec<_>>()
+        };
+        let mut all = [
+            numbers(false, &self.by_unwinder),
+            numbers(true, &self.by_late),
+        ]
+        .concat();
+        all.retain(|n| self.told_numbers.insert((n.late, n.file)));
+        all.sort_unstable_by_key(|n| (n.late, n.file));
+        all
     }
 
     /// Whether file `index` could be opened.
@@ -522,7 +558,7 @@ fn build_id(e: &Entry) -> Option<String> {
 }
 
 /// The vDSO is the same in every 64-bit process, so our own serves.
-fn own_vdso() -> Option<Vec<u8>> {
+pub fn own_vdso() -> Option<Vec<u8>> {
     let own = maps::read(std::process::id()).ok()?;
     let vdso = own.into_iter().find(|m| m.path == "[vdso]")?;
     let length = (vdso.end - vdso.start) as usize;

@@ -5,6 +5,7 @@ use wallscope_model::{
     Above, Actor, ActorId, BlockReason, ContextId, Hop, Label, LabelValue, LockWait, Part,
     Recording, Role, told_by,
 };
+use wallscope_observe::LockWaits;
 
 use super::{
     address_scope::AddressScope,
@@ -47,20 +48,20 @@ pub fn assemble(
         let hop = hop(node, above, actor, stacks, estimator, names);
         recording.hops.push(hop);
     }
-    recording.locks = std::mem::take(&mut estimator.facts.locks)
-        .into_iter()
-        .filter_map(|l| {
-            let index = estimator.accounts.index(l.record)?;
-            Some(LockWait {
-                context: ContextId(index),
-                labels: stacks.labels.id(Some(l.name), None, None),
-                address: l.address,
-                total_ns: l.total_ns,
-                longest_ns: l.longest_ns,
-                count: l.count,
-            })
-        })
+    let locks = std::mem::take(&mut estimator.facts.locks).into_values();
+    let mut locks: Vec<(u32, LockWaits)> = locks
+        .filter_map(|l| Some((estimator.accounts.index(l.record)?, l)))
         .collect();
+    locks.sort_by_key(|(context, l)| (*context, l.address, l.call));
+    let wait = |(context, l): (u32, LockWaits)| LockWait {
+        context: ContextId(context),
+        labels: stacks.labels.id(Some(l.name), None, None),
+        address: l.address,
+        total_ns: l.total_ns,
+        longest_ns: l.longest_ns,
+        count: l.count,
+    };
+    recording.locks = locks.into_iter().map(wait).collect();
 }
 
 fn actor(who: &ActorKey, estimator: &Estimator) -> Actor {

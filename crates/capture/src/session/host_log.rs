@@ -32,6 +32,8 @@ pub(crate) struct HostLog {
     /// Listening sockets that were met, and whether they are the targets'.
     listeners: FxHashMap<u32, bool>,
     facts: Vec<HostSample>,
+    /// Facts that were given away before.
+    taken: usize,
     neighbours: HostContention,
     next_ns: u64,
 }
@@ -44,6 +46,7 @@ impl HostLog {
             pids: pids.iter().take(MOST).copied().collect(),
             listeners: FxHashMap::default(),
             facts: Vec::new(),
+            taken: 0,
             neighbours: HostContention::begin(now()),
             next_ns: 0,
         }
@@ -76,12 +79,13 @@ impl HostLog {
         // From when it should have been, so that being late does not add up.
         self.next_ns = (self.next_ns + EVERY).max(now + EVERY / 2);
         let listen = self.listeners.values().any(|own| *own);
+        let readings = self.taken + self.facts.len();
         let facts = HostFacts {
-            listeners: match listen || self.facts.len().is_multiple_of(ASK_AGAIN) {
+            listeners: match listen || readings.is_multiple_of(ASK_AGAIN) {
                 true => self.listeners(),
                 false => Vec::new(),
             },
-            file_locks: match self.facts.len() % ASK_AGAIN {
+            file_locks: match readings % ASK_AGAIN {
                 1 => self.file_locks(),
                 _ => Vec::new(),
             },
@@ -93,7 +97,7 @@ impl HostLog {
 
     fn push(&mut self, facts: HostFacts) {
         let time_ns = now();
-        if self.facts.is_empty() {
+        if self.taken + self.facts.len() == 0 {
             self.next_ns = time_ns + EVERY;
         }
         self.facts.push(HostSample { time_ns, facts });
@@ -101,16 +105,16 @@ impl HostLog {
 
     /// Facts since the last call, or the start.
     pub fn take(&mut self) -> Vec<HostSample> {
+        self.taken += self.facts.len();
         std::mem::take(&mut self.facts)
     }
 
     /// Takes everything a last time.
-    pub fn finish(mut self) -> Vec<HostSample> {
+    pub fn finish(&mut self) {
         self.take_all();
         if let Some(last) = self.facts.last_mut() {
             last.facts.neighbours = self.neighbours.end(now(), &self.pids);
         }
-        self.facts
     }
 
     fn own_sockets(&self) -> FxHashSet<u32> {

@@ -3,7 +3,7 @@
 use std::{fs::File, sync::Arc, time::Duration};
 
 use wallscope_model::{Recording, WaitSeen, call_filter::Moment};
-use wallscope_observe::{LogFile, LogWriter};
+use wallscope_observe::{LogFile, LogWriter, Spool};
 use wallscope_symbolize::Sources;
 
 use super::events::{Signals, Stopper};
@@ -46,8 +46,8 @@ pub struct Options {
     pub moments: bool,
     /// Whether stacks are wanted, or ledgers alone.
     pub stacks: bool,
-    /// Where observations are kept, by the ebpf backend only (see [`crate::session::replay`]).
-    pub keep_log: Option<LogFile>,
+    /// The log of observations, by the ebpf backend only.
+    pub log: Option<Log>,
     /// How often the observer gets a [`Look`]; what a look has shown is not in the recording at the
     /// end. `None`: never.
     pub looks: Option<Duration>,
@@ -75,18 +75,41 @@ impl Options {
             command_output: None,
             moments: false,
             stacks: true,
-            keep_log: None,
+            log: None,
             looks: None,
             windows: false,
         }
     }
 
-    /// The log of observations, if one is to be kept.
-    pub(super) fn begin_log(&self) -> Option<LogWriter> {
-        let log = self.keep_log.clone()?;
+    /// The log of observations, if there is to be one; or why there is none.
+    pub(super) fn begin_log(&self) -> (Option<LogWriter>, Option<String>) {
         let tool = concat!("wallscope ", env!("CARGO_PKG_VERSION"));
-        Some(LogWriter::begin(log, tool, LogFile::BOUND))
+        match &self.log {
+            None => (None, None),
+            Some(Log::Kept(file)) => {
+                let log = LogWriter::begin(file.clone(), tool, LogFile::BOUND);
+                (Some(log), None)
+            }
+            Some(Log::Spool(spool)) => match spool.create() {
+                Ok(file) => (Some(LogWriter::begin(file, tool, spool.bound())), None),
+                Err(e) => (
+                    None,
+                    Some(format!("there is no spool: it cannot be made: {e}")),
+                ),
+            },
+        }
     }
+}
+
+/// A log of observations, and the reason for it.
+#[derive(Clone, Debug)]
+pub enum Log {
+    /// One that the user keeps (see [`crate::session::replay`]).
+    Kept(LogFile),
+    /// One from which the recording can be made if this process does not end in order (see
+    /// [`crate::session::recover`]). What is measured is worth more: a spool that cannot be made is said
+    /// in the domain.
+    Spool(Spool),
 }
 
 /// Told what is going on.

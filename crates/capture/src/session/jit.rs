@@ -9,6 +9,7 @@
 use std::{collections::BTreeMap, fs::File, os::unix::fs::MetadataExt, sync::Arc};
 
 use rustc_hash::FxHashMap;
+use wallscope_observe::{CodeChanges, CodeMaker};
 use wallscope_procfs::process;
 use wallscope_procfs::target_file::{Refusal, TargetRoot};
 use wallscope_symbolize::jit::{ClockReading, CodeHistory, JitDump, PerfMap, SourcePosition};
@@ -72,7 +73,9 @@ struct Process {
     next: u64,
     searches: u32,
     /// Changes that have been told.
-    told: usize,
+    told: Vec<u64>,
+    /// So has who makes its code.
+    told_maker: bool,
 }
 
 /// All of them.
@@ -105,6 +108,8 @@ impl Jit {
         maker: Option<&'static JitRuntime>,
     ) {
         let process = self.processes.entry(pid).or_default();
+        let name = |m: Option<&JitRuntime>| m.map(JitRuntime::told);
+        process.told_maker &= name(process.maker) == name(maker);
         process.maker = maker;
         process.root = root.cloned();
         let has_map = process.sources.iter().any(|s| s.open && !s.dump);
@@ -229,18 +234,23 @@ impl Jit {
         }
     }
 
-    /// Processes whose addresses changed their meaning since they were asked for last, and when all that
-    /// was, ascending.
-    pub fn take_news(&mut self) -> Vec<(u32, Vec<u64>)> {
+    /// Changes of what addresses mean since this was called last.
+    pub fn take_news(&mut self) -> Vec<CodeChanges> {
         let mut news = Vec::new();
         let pids: Vec<u32> = self.processes.keys().copied().collect();
         for pid in pids {
             let changes = self.changes(pid, u64::MAX, GENERATIONS);
             if let Some(process) = self.processes.get_mut(&pid)
-                && process.told != changes.len()
+                && process.told.len() != changes.len()
             {
-                process.told = changes.len();
-                news.push((pid, changes));
+                let same = |(old, new): &(&u64, &u64)| old == new;
+                let kept = process.told.iter().zip(&changes).take_while(same).count();
+                news.push(CodeChanges {
+                    pid,
+                    kept: kept as u32,
+                    times: changes[kept..].to_vec(),
+                });
+                process.told = changes;
             }
         }
         news
@@ -293,6 +303,23 @@ impl Jit {
     /// Who makes the code of `pid`, if that is known.
     pub fn maker(&self, pid: u32) -> Option<&'static JitRuntime> {
         self.processes.get(&pid)?.maker
+    }
+
+    /// Runtimes that make code, of processes of which this has not told before.
+    pub fn take_makers(&mut self) -> Vec<CodeMaker> {
+        let mut all = Vec::new();
+        for (pid, process) in &mut self.processes {
+            if let Some(maker) = process.maker
+                && !std::mem::replace(&mut process.told_maker, true)
+            {
+                let (name, remedy) = maker.told();
+                all.push(CodeMaker {
+                    pid: *pid,
+                    maker: Some((name.into(), remedy.into())),
+                });
+            }
+        }
+        all
     }
 
     /// What names the code of `pid`, with what is in it: `perf map of 12 (340 entries)`.

@@ -4,13 +4,17 @@
 //! record.rs          picks the way to measure
 //! interface.rs       options, progress and result
 //! target_resolve.rs  processes and cgroups that the target means
-//! recorder.rs        the order of a recording by kernel programs: prepare, go live, follow, end
+//! recorder.rs        the order of a recording by kernel programs: prepare, go live, follow, end;
+//!                    recorder/facts.rs: what a log needs on the way
 //! events.rs          what the wait loop wakes up for
 //! event_dispatch.rs  observations -> the log, the estimator, and the collector's own next steps
 //! estimator.rs       observations -> accounts.rs (threads, ledgers, slices), samples.rs, stacks
 //! naming.rs          questions of the estimator about names; collected_names.rs: answers of the
 //!                    living machine; answers.rs: those of a log
-//! replay.rs          a log of observations -> the recording
+//! told.rs            figures and facts that changed since they were observed last; early_names.rs:
+//!                    names of code while it is there, for a log that may end early
+//! replay.rs          a log of observations -> the recording; recover.rs: one that ended early;
+//!                    plausible.rs: bounds for both
 //! event_merger.rs    births, execs, new mappings and copied stacks, in the order of time
 //! processes.rs       programs and their mappings: unwind tables, open files for the symboliser;
 //!                    address_space.rs: one process; files.rs: the files behind mappings;
@@ -50,6 +54,7 @@ pub(crate) mod cost;
 mod deferred_unwind;
 pub(crate) mod descriptors;
 pub(crate) mod domain;
+mod early_names;
 pub(crate) mod estimator;
 pub(crate) mod event_dispatch;
 mod event_merger;
@@ -73,9 +78,11 @@ pub(crate) mod mappings;
 pub(crate) mod naming;
 mod pace;
 pub(crate) mod peers;
+mod plausible;
 pub(crate) mod processes;
 mod record;
 mod recorder;
+pub mod recover;
 pub mod replay;
 pub(crate) mod resources;
 pub(crate) mod sample_key;
@@ -86,11 +93,13 @@ pub(crate) mod snapshot;
 mod target_resolve;
 pub(crate) mod tasks;
 mod timeline;
+mod told;
 pub(crate) mod unwound;
 mod wait_tree;
 
 pub(crate) use domain::privilege;
 pub use events::{Signals, Stopper};
-pub use interface::{Captured, Live, Look, Observer, Options, Progress, Stop};
+pub use files::own_vdso;
+pub use interface::{Captured, Live, Log, Look, Observer, Options, Progress, Stop};
 pub use record::record;
 pub(crate) use target_resolve::{ResolvedTarget, ended_early, resolve_target};

@@ -37,7 +37,7 @@ const UNANSWERED: u32 = 7;
 #[derive(Default)]
 pub struct Peers {
     /// Connections that have gone.
-    pub gone: Vec<SocketRecord>,
+    gone: Vec<SocketRecord>,
     /// By connection: the last of its senders whose stack was taken.
     asked: FxHashMap<u64, (u64, UserPart)>,
     /// Sampled requests that were answered: by connection, thread and stack, how many and how long.
@@ -46,8 +46,8 @@ pub struct Peers {
     talkers: HashSet<u32>,
     /// Who was at the other end of each connection at the start, by cookie.
     others: FxHashMap<u64, (u32, String)>,
-    /// Connections in the map at the end.
-    pub open: Vec<SocketRecord>,
+    /// Connections in the map, as they were last, by cookie.
+    open: BTreeMap<u64, SocketRecord>,
     /// The kernel tells who sends and receives.
     followed: bool,
 }
@@ -135,6 +135,17 @@ impl Peers {
         self.talkers.extend(&connected.talkers);
     }
 
+    /// A connection is open, and this is how it stands.
+    pub fn open(&mut self, record: SocketRecord) {
+        self.open.insert(record.cookie, record);
+    }
+
+    /// A connection has gone.
+    pub fn gone(&mut self, record: SocketRecord) {
+        self.open.remove(&record.cookie);
+        self.gone.push(record);
+    }
+
     /// A process was at the other end of a connection before the recording.
     pub fn other_end(&mut self, end: &OtherEnd) {
         self.others
@@ -173,9 +184,7 @@ impl Peers {
         names: &dyn HostNames,
         mut stack: impl FnMut(UserPart, u32) -> wallscope_model::StackId,
     ) -> Vec<Peer> {
-        let mut open = self.open;
-        // The kernel lists them in no order.
-        open.sort_unstable_by_key(|s| s.cookie);
+        let open = self.open.into_values();
         let all: Vec<SocketRecord> = self.gone.into_iter().chain(open).collect();
         let mut found = Found::new(&all, &self.others, now, &|s| names.other_end(s));
         let mut sums: Vec<_> = self.answered.into_iter().collect();

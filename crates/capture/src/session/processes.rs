@@ -5,10 +5,11 @@
 //! come from `/proc/PID/maps` for what exists, and from the kernel's own records for what is made
 //! later, so that a process which lives a few milliseconds is known too.
 
-use std::{ffi::OsStr, path::Path, sync::Arc};
+use std::{collections::BTreeSet, ffi::OsStr, path::Path, sync::Arc};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use wallscope_model::{Module, ModuleId, Process};
+use wallscope_observe::{ProgramName, UnwinderFile};
 use wallscope_procfs::target_file::{Purpose, Refusal, TargetRoot, open_mapped};
 use wallscope_procfs::{maps, process};
 use wallscope_symbolize::{ModuleSource, Sources};
@@ -73,6 +74,10 @@ pub struct Processes<S = KernelTables> {
     /// A command that is held.
     held: Option<u32>,
     changed: FxHashSet<u32>,
+    /// Processes of which something is known that has not been told yet.
+    untold: BTreeSet<u32>,
+    /// Processes that have become another program since that was told last.
+    untold_programs: BTreeSet<u32>,
     files: Files<S>,
     managed: Managed,
     jit: Jit,
@@ -106,6 +111,8 @@ impl<S: TableSink> Processes<S> {
             former: FxHashMap::default(),
             held: None,
             changed: FxHashSet::default(),
+            untold: BTreeSet::new(),
+            untold_programs: BTreeSet::new(),
             files,
             managed: Managed::default(),
             jit: Jit::new(),
@@ -125,6 +132,7 @@ impl<S: TableSink> Processes<S> {
 
     /// Reads an existing process. One that is gone meanwhile is left out.
     pub fn found(&mut self, pid: u32) {
+        self.untold.insert(pid);
         let known = self.spaces.remove(&pid).unwrap_or_default();
         let mut space = AddressSpace {
             facts: facts(pid, ""),
@@ -204,6 +212,8 @@ impl<S: TableSink> Processes<S> {
                 let left = left.then(|| space.facts.name.clone());
                 self.jit.left(e.pid, e.time);
                 self.former.entry(e.pid).or_default().push(left);
+                self.untold.insert(e.pid);
+                self.untold_programs.insert(e.pid);
                 space.facts = facts(e.pid, &e.name());
                 space.facts.parent = e.parent;
                 if let Ok(root) = TargetRoot::of_process(e.pid) {
@@ -220,6 +230,7 @@ impl<S: TableSink> Processes<S> {
                     ..space.facts
                 };
                 (space.threads, space.ended) = (1, false);
+                self.untold.insert(e.pid);
                 self.jit.born(e.pid, e.parent, e.time);
                 self.spaces.insert(e.pid, space);
                 self.changed.insert(e.pid);
@@ -447,7 +458,17 @@ impl<S: TableSink> Processes<S> {
 
     /// All files, in the order of their module ids.
     pub fn modules(&self) -> Vec<Module> {
-        self.files.modules()
+        self.files.modules_from(0)
+    }
+
+    /// Files that were met since this was called last, in the order of their module ids.
+    pub fn take_modules(&mut self) -> Vec<Module> {
+        self.files.take_modules()
+    }
+
+    /// Numbers that unwinders gave to files since this was called last.
+    pub fn take_unwinder_files(&mut self) -> Vec<UnwinderFile> {
+        self.files.take_unwinder_files()
     }
 
     /// Bytes of kernel memory that unwind tables take.
@@ -458,6 +479,28 @@ impl<S: TableSink> Processes<S> {
     /// What process `pid` has mapped.
     pub fn space(&self, pid: u32) -> Option<&AddressSpace> {
         self.spaces.get(&pid)
+    }
+
+    /// What is known of the processes of which something new is known since this was called last.
+    pub fn take_facts(&mut self) -> Vec<Process> {
+        let pids = std::mem::take(&mut self.untold).into_iter();
+        pids.filter_map(|pid| Some(self.spaces.get(&pid)?.facts.clone()))
+            .collect()
+    }
+
+    /// Programs of the processes that have become another one since this was called last: the one that
+    /// each left, and the one that it runs.
+    pub fn take_programs(&mut self) -> Vec<ProgramName> {
+        let mut all = Vec::new();
+        for pid in std::mem::take(&mut self.untold_programs) {
+            let left = self.former.get(&pid).map_or(0, Vec::len) as u32;
+            all.extend((left.saturating_sub(1)..=left).map(|former| ProgramName {
+                pid,
+                former,
+                name: self.program(pid, former),
+            }));
+        }
+        all
     }
 
     /// What is known of each process, as it was last.

@@ -5,9 +5,13 @@ use std::{cell::RefCell, rc::Rc, time::Duration};
 use libbpf_rs::RingBuffer;
 use wallscope_binfmt::kallsyms;
 use wallscope_model::{Cost, FrameKind, Limit, Loss, Recording};
-use wallscope_observe::{Begin, CountedLoss, Counter, Histogram, LogWriter, Mark, Observation};
+use wallscope_observe::{Begin, Counter, LogWriter, Mark, Observation, Purpose};
 use wallscope_symbolize::Sources;
-use zerocopy::IntoBytes;
+
+mod described;
+mod facts;
+
+use described::{Described, boot_id, observe_processes};
 
 use super::{
     Captured, Live, Observer, Options, Progress, Stop,
@@ -16,7 +20,7 @@ use super::{
     collected_names::Host,
     cost::{self, CostMeter},
     deferred_unwind::Due,
-    domain,
+    early_names::EarlyNames,
     estimator::Estimator,
     event_dispatch::EventDispatcher,
     event_merger::EventMerger,
@@ -32,6 +36,7 @@ use super::{
     target_resolve::{ResolvedTarget, ended_early, resolve_target},
     tasks,
     timeline::LOOK_EVERY,
+    told::Told,
 };
 use crate::{
     Error,
@@ -64,13 +69,12 @@ pub(super) fn record(
     let mut course = Recorder::prepare(options, kernel)?;
     course.go_live(observer)?;
     // From here on nothing may be lost: every failure ends the recording, and it is still written.
-    let meter = CostMeter::start();
+    course.meter = CostMeter::start();
     let stop = course.follow(observer);
     observer.over();
     course.take_last();
     let end_ns = now();
-    let own_cpu_ns = meter.own_ns();
-    Ok(course.end(stop, end_ns, own_cpu_ns))
+    Ok(course.end(stop, end_ns))
 }
 
 /// A recording under way.
@@ -95,7 +99,12 @@ struct Recorder<'o> {
     host: HostLog,
     pace: Pace,
     upkeep: EventMerger,
+    meter: CostMeter,
+    told: Told,
+    early_names: EarlyNames,
     start_ns: u64,
+    /// Width of the slices by which the clock ticks.
+    slice_ns: u64,
     /// When the last look was taken, or the start.
     looked: u64,
     /// Sums of the kernel programs at the last window.
@@ -174,6 +183,7 @@ impl<'o> Recorder<'o> {
             events.sideband(fd)?;
         }
         let slice_ns = slices::first_width_ns(options.duration);
+        let (log, no_log) = options.begin_log();
         let start_ns = now();
         let start_unix_ns = unix_now();
         let begin = Begin {
@@ -183,11 +193,11 @@ impl<'o> Recorder<'o> {
             timeline_bytes: options.timeline,
             interpreter_frames: options.interpreter_frames,
             interrupts: interrupts.codes(),
+            off_cpu_period_ns: settings.off_cpu_period.as_nanos() as u64,
+            boot: boot_id(),
         };
-        let intake = Rc::new(RefCell::new(EventDispatcher::new(
-            begin,
-            options.begin_log(),
-        )));
+        let is_logged = log.is_some();
+        let intake = Rc::new(RefCell::new(EventDispatcher::new(begin, log)));
         let ring = {
             let (intake, turns) = (Rc::clone(&intake), Rc::clone(&intake));
             programs.ring(
@@ -208,7 +218,7 @@ impl<'o> Recorder<'o> {
         if let Some(every) = timer.vary_every() {
             events.look_every(every)?;
         }
-        if options.keep_log.is_some() {
+        if is_logged {
             events.look_every(LOG_EVERY)?;
         }
         events.ring(ring.epoll_fd())?;
@@ -222,7 +232,11 @@ impl<'o> Recorder<'o> {
             for end in before.others {
                 intake.observe(Observation::OtherEnd(end));
             }
+            for event in event_sampling::observe(&taps) {
+                intake.observe(event);
+            }
         }
+        let notes = before.problem.into_iter().chain(no_log).collect();
         Ok(Recorder {
             options,
             kernel,
@@ -242,10 +256,14 @@ impl<'o> Recorder<'o> {
             host,
             pace: Pace::new(options),
             upkeep: EventMerger::default(),
+            meter: CostMeter::start(),
+            told: Told::default(),
+            early_names: EarlyNames::default(),
             start_ns,
+            slice_ns,
             looked: start_ns,
             window_sums: WindowSums::default(),
-            notes: before.problem.into_iter().collect(),
+            notes,
         })
     }
 
@@ -262,6 +280,7 @@ impl<'o> Recorder<'o> {
             return Err(gone);
         }
         self.host.take_all();
+        self.log_first_books();
         observer.live(&Live {
             target: self.options.target.describe(),
             threads: self.intake.borrow().estimator.accounts.len(),
@@ -378,19 +397,18 @@ impl<'o> Recorder<'o> {
     fn describe_window(&mut self, window: &mut Recording) {
         let start = &mut window.window;
         start.start_unix_ns = unix_now().saturating_sub(now().saturating_sub(start.start_ns));
-        let described = domain::describe(&domain::Facts {
+        let described = Described {
             kernel: self.kernel,
             options: self.options,
             mechanism: self.mechanism,
-            timer: self.timer.describe(),
-            cpus: self.cpus as u32,
+            timer: &self.timer,
+            cpus: self.cpus,
             pace: &self.pace,
             taps: &self.taps,
             kernel_named: self.kernel_named,
-            notes: self.notes.clone(),
-            runtimes: self.processes.managed().describe(),
             entry_ns: self.programs.entry_ns(),
-        });
+        };
+        let described = described.with(&self.notes, &self.processes);
         window.domain = described.domain;
         window.domain.limits.push(Limit {
             what: "wakers, holders, lengths of waits and time slices: this is a window of a session that goes on".into(),
@@ -407,11 +425,11 @@ impl<'o> Recorder<'o> {
         let elapsed = time - self.start_ns;
         self.vary(time);
         self.processes.managed_mut().java.count();
+        self.log_news(time);
         let mut intake = self.intake.borrow_mut();
-        let before = intake.estimator.accounts.grid();
         intake.tick(time);
         let grid = intake.estimator.accounts.grid();
-        if grid.width_ns != before.width_ns {
+        if grid.width_ns != std::mem::replace(&mut self.slice_ns, grid.width_ns) {
             let set = self.events.tick_every(grid.start_ns, grid.width_ns);
             self.notes.extend(set.err().map(|e| e.to_string()));
         }
@@ -425,6 +443,8 @@ impl<'o> Recorder<'o> {
             threads: intake.estimator.accounts.alive(),
             stacks: intake.estimator.user.len() + intake.estimator.kernel.len(),
         });
+        drop(intake);
+        self.log_figures(time);
     }
 
     /// Samples come at another distance from now on, if they have come at the same for a while. Only by the clock:
@@ -455,7 +475,8 @@ impl<'o> Recorder<'o> {
     }
 
     /// Takes in what is known only now, and has the recording put together.
-    fn end(mut self, stop: Stop, end_ns: u64, own_cpu_ns: u64) -> Captured {
+    fn end(mut self, stop: Stop, end_ns: u64) -> Captured {
+        let own_cpu_ns = self.meter.own_ns();
         self.programs.detach();
         let mark = Mark::End { time: end_ns };
         self.intake.borrow_mut().observe(Observation::Mark(mark));
@@ -466,12 +487,7 @@ impl<'o> Recorder<'o> {
             mut upkeep,
             ..
         } = self;
-        for observation in sums_of(&self.programs) {
-            intake.borrow_mut().observe(observation);
-        }
-        for socket in self.programs.sockets() {
-            (intake.borrow_mut()).observe(Observation::Socket(socket.as_bytes()));
-        }
+        self.told.figures(&self.programs, &mut intake.borrow_mut());
         let rss_bytes = cost::peak_rss_bytes();
         drop(ring);
         let (programs, processes) = (&mut self.programs, &mut self.processes);
@@ -484,7 +500,8 @@ impl<'o> Recorder<'o> {
             (self.notes).extend(ended_early(&options.target, options.duration, ns));
         }
         let tasks = processes.managed_mut().finish_tasks();
-        for sample in self.host.finish() {
+        self.host.finish();
+        for sample in self.host.take() {
             intake.observe(Observation::Host(Box::new(sample)));
         }
         let command_end = (self.held.as_mut()).and_then(|h| h.finish(stop == Stop::TargetEnded));
@@ -498,51 +515,32 @@ impl<'o> Recorder<'o> {
                 + self.sideband.bytes(),
             target_stopped_ns: 0,
         }));
-        for (cause, count) in event::LOSSES.iter().zip(programs.losses()) {
-            intake.observe(loss(Counter::Kernel, (*cause).to_owned(), count));
-        }
+        self.told.kernel_losses(programs, &mut intake);
         let deferred = processes.unwind_deferred(&mut intake.raws, Due::All);
         intake.deferred(deferred);
         intake.finish_resources(processes.managed());
         let (tasks, lost) = tasks::observe::observe(tasks, end_ns - self.start_ns, processes);
-        for (cause, count) in lost {
-            intake.observe(loss(Counter::Tasks, cause, count));
-        }
+        self.told.losses(Counter::Tasks, lost, &mut intake);
         intake.tasks(tasks);
-        for observation in event_sampling::observe(&self.taps, &programs.hits()) {
-            intake.observe(observation);
-        }
-        intake.lock_waits(programs.lock_waits(), processes.managed());
-        self.notes.extend(processes.managed().java.notes());
-        let programs_of = processes.several_programs();
-        let label = |note: String| note + "; the label `program` tells which one it was";
-        self.notes.extend(programs_of.map(label));
-        self.notes.extend(processes.managed().scripts.notes());
-        self.notes.extend(processes.jit().notes());
-        self.notes.extend(processes.undescribed());
+        let waits = intake.lock_waits(programs.lock_waits(), processes.managed());
+        self.told.lock_waits(waits, &mut intake);
         self.notes.extend(intake.log_failed());
-        intake.observe(Observation::Domain(domain::describe(&domain::Facts {
+        let domain = Described {
             kernel: self.kernel,
             options: self.options,
             mechanism: self.mechanism,
-            timer: self.timer.describe(),
-            cpus: self.cpus as u32,
+            timer: &self.timer,
+            cpus: self.cpus,
             pace: &self.pace,
             taps: &self.taps,
             kernel_named: self.kernel_named,
-            notes: self.notes,
-            runtimes: processes.managed().describe(),
             entry_ns: programs.entry_ns(),
-        })));
-        for (cause, count) in processes.losses() {
-            intake.observe(loss(Counter::Collector, cause, count));
-        }
-        for module in processes.modules() {
-            intake.observe(Observation::Module(module));
-        }
-        for process in processes.facts() {
-            intake.observe(Observation::Process(process));
-        }
+        };
+        let domain = domain.with(&self.notes, processes);
+        intake.observe(Observation::Domain(domain));
+        let losses = processes.losses();
+        self.told.losses(Counter::Collector, losses, &mut intake);
+        observe_processes(processes, &mut intake);
         let EventDispatcher { estimator, log, .. } = intake;
         let (log, assembled) = named(estimator, log, &self.processes, self.options);
         let sources = Sources {
@@ -590,16 +588,6 @@ impl WindowSums {
     }
 }
 
-/// Lengths of intervals, as the kernel programs counted them.
-fn sums_of(programs: &Programs) -> impl Iterator<Item = Observation<'static>> {
-    let shapes = programs.shapes().into_iter();
-    shapes.map(|(longest_ns, counts)| Observation::Histogram(Histogram { longest_ns, counts }))
-}
-
-fn loss(by: Counter, cause: String, count: u64) -> Observation<'static> {
-    Observation::Loss(CountedLoss { by, cause, count })
-}
-
 /// Has the recording put together, with names as they are known here. A log keeps the answers.
 fn named(
     estimator: Estimator,
@@ -616,7 +604,8 @@ fn named(
         code: processes,
         host: &host,
     };
-    let Some(log) = log else {
+    // A spool has named what it can: from here on nothing is measured that could be lost.
+    let Some(log) = log.filter(|log| log.purpose() == Purpose::Kept) else {
         return (None, estimator.finish(names, looks));
     };
     let logged = Logged::new(names, log);

@@ -8,21 +8,14 @@ use std::io::BufRead;
 
 use thiserror::Error;
 use wallscope_model::{Loss, Recording, WaitSeen};
-use wallscope_observe::{Begin, Counter, End, LeftOut, LogReader, Mark, Observation, Symbols};
-use zerocopy::FromBytes;
+use wallscope_observe::{Begin, Counter, End, LeftOut, LogReader, Observation, Symbols};
 
 use super::{
     answers::Answers,
     assemble::{Assembled, Looks},
     estimator::Estimator,
+    plausible::Times,
 };
-use crate::event::{Dump, SampleEvent, Turn, kind};
-
-/// Longest from one moment of a log to what comes after it, ns: an hour, where ticks come each second. Time
-/// slices take memory, so a log that claims otherwise is not followed.
-const MAX_GAP_NS: u64 = 3_600_000_000_000;
-/// Shortest first slice, ns: collectors begin with 50 ms at least.
-const MIN_SLICE_NS: u64 = 10_000_000;
 
 /// A recording that was rebuilt.
 pub struct Replayed {
@@ -42,8 +35,8 @@ pub enum ReplayError {
     NoBegin,
     /// It has no end.
     #[error(
-        "the log ends early, after {frames} whole frames: {why}; names and totals stand at its end, \
-         so that no recording can be made of it"
+        "the log ends early, after {frames} whole frames: {why}; `wallscope recover LOG -o FILE` makes a \
+         recording of what is there"
     )]
     EndsEarly {
         /// Frames that were whole.
@@ -51,47 +44,71 @@ pub enum ReplayError {
         /// Why there are no more.
         why: String,
     },
-    /// Its times cannot be.
-    #[error("its times cannot be: {what}")]
+    /// It has no whole time slice.
+    #[error("the log ends before the first time slice did: {why}; nothing can be made of it")]
+    NoSlice {
+        /// Why there is no more.
+        why: String,
+    },
+    /// Its figures cannot be.
+    #[error("its figures cannot be: it says {what}")]
     Implausible {
-        /// What contradicts what.
+        /// The contradiction.
         what: &'static str,
     },
 }
 
-/// The latest moment of a log so far.
-struct Latest(u64);
-
-impl Latest {
-    /// Whether an observation can come after that moment.
-    fn allows(&mut self, observation: &Observation<'_>) -> bool {
-        let limit = self.0.saturating_add(MAX_GAP_NS);
-        let time = match observation {
-            Observation::Mark(mark) => {
-                let (Mark::Released { time, .. } | Mark::Tick { time } | Mark::End { time }) = mark;
-                if *time <= limit {
-                    self.0 = self.0.max(*time);
-                }
-                Some(*time)
-            }
-            Observation::Books(bytes) | Observation::LastBooks(bytes) => books(bytes),
-            Observation::Event(bytes) => match bytes.get(..4).and_then(|b| b.try_into().ok()) {
-                Some(first) if u32::from_ne_bytes(first) == kind::EXIT => books(bytes),
-                Some(first) if u32::from_ne_bytes(first) == kind::SAMPLE => {
-                    let sample = SampleEvent::read_from_prefix(bytes).ok();
-                    sample.map(|(s, _)| s.end.max(s.begin))
-                }
-                _ => None,
-            },
-            Observation::Turn(bytes) => Turn::read_from_prefix(bytes).ok().map(|(t, _)| t.time),
-            _ => None,
-        };
-        time.is_none_or(|time| time <= limit)
-    }
+/// A log on its way into the estimator.
+pub(super) struct Rebuild {
+    pub estimator: Estimator,
+    pub answers: Answers,
+    times: Times,
+    symbols: Symbols,
+    notes: Vec<String>,
+    /// Losses of the symboliser.
+    late_losses: Vec<Loss>,
 }
 
-fn books(bytes: &[u8]) -> Option<u64> {
-    Dump::read_from_prefix(bytes).ok().map(|(d, _)| d.now)
+impl Rebuild {
+    /// Reads the beginning of a log.
+    pub fn begin<R: BufRead>(log: &mut LogReader<R>) -> Result<(Rebuild, Begin), ReplayError> {
+        let begin = match log.next() {
+            Some(Observation::Begin(begin)) => begin,
+            _ => return Err(ReplayError::NoBegin),
+        };
+        let times = Times::new(&begin).map_err(|what| ReplayError::Implausible { what })?;
+        let rebuild = Rebuild {
+            estimator: Estimator::new(&begin),
+            answers: Answers::default(),
+            times,
+            symbols: Symbols::default(),
+            notes: Vec::new(),
+            late_losses: Vec::new(),
+        };
+        Ok((rebuild, begin))
+    }
+
+    /// Takes an observation.
+    ///
+    /// # Errors
+    /// It cannot come here; this says why.
+    pub fn observe(&mut self, observation: &Observation<'_>) -> Result<(), &'static str> {
+        self.times.take(observation)?;
+        match observation {
+            Observation::Note(note) => self.notes.push(note.to_string()),
+            Observation::Loss(loss) if loss.by == Counter::Symboliser => {
+                self.late_losses.push(Loss {
+                    cause: loss.cause.clone(),
+                    count: loss.count,
+                });
+            }
+            _ => {}
+        }
+        self.estimator.observe(observation);
+        self.answers.observe(observation);
+        self.symbols.observe(observation);
+        Ok(())
+    }
 }
 
 /// Rebuilds the recording of a log.
@@ -99,35 +116,10 @@ fn books(bytes: &[u8]) -> Option<u64> {
 /// # Errors
 /// The log is not whole, or its times cannot be.
 pub fn replay<R: BufRead>(log: &mut LogReader<R>) -> Result<Replayed, ReplayError> {
-    let begin = match log.next() {
-        Some(Observation::Begin(begin)) => begin,
-        Some(_) => return Err(ReplayError::NoBegin),
-        // The end says why.
-        None => Begin::default(),
-    };
-    let implausible = |what| ReplayError::Implausible { what };
-    if begin.slice_ns < MIN_SLICE_NS && begin != Begin::default() {
-        return Err(implausible("time slices shorter than 10 ms"));
-    }
-    let mut latest = Latest(begin.start_ns);
-    let mut estimator = Estimator::new(&begin);
-    let (mut answers, mut symbols) = (Answers::default(), Symbols::default());
-    let (mut notes, mut late_losses) = (Vec::new(), Vec::new());
+    let (mut rebuild, _) = Rebuild::begin(log)?;
     while let Some(observation) = log.next() {
-        if !latest.allows(&observation) {
-            return Err(implausible("an hour and more between two observations"));
-        }
-        match &observation {
-            Observation::Note(note) => notes.push(note.to_string()),
-            Observation::Loss(loss) if loss.by == Counter::Symboliser => late_losses.push(Loss {
-                cause: loss.cause.clone(),
-                count: loss.count,
-            }),
-            _ => {}
-        }
-        estimator.observe(&observation);
-        answers.observe(&observation);
-        symbols.observe(&observation);
+        let taken = rebuild.observe(&observation);
+        taken.map_err(|what| ReplayError::Implausible { what })?;
     }
     let left_out = match log.end() {
         Some(End::Whole(left_out)) => *left_out,
@@ -139,6 +131,14 @@ pub fn replay<R: BufRead>(log: &mut LogReader<R>) -> Result<Replayed, ReplayErro
         }
         None => LeftOut::default(),
     };
+    let Rebuild {
+        estimator,
+        answers,
+        symbols,
+        notes,
+        late_losses,
+        ..
+    } = rebuild;
     let Assembled {
         mut recording,
         seen,
@@ -146,9 +146,14 @@ pub fn replay<R: BufRead>(log: &mut LogReader<R>) -> Result<Replayed, ReplayErro
     } = estimator.finish(answers.names(), Looks::None);
     let strangers = symbols.apply(&mut recording);
     recording.losses.extend(late_losses);
-    recording
-        .losses
-        .extend(missing(left_out, &answers, strangers));
+    let lacks = [
+        (
+            "name that the observation log does not have",
+            answers.missing(),
+        ),
+        ("symbol in the observation log without a frame", strangers),
+    ];
+    recording.losses.extend(losses(left_out, &lacks));
     Ok(Replayed {
         recording,
         seen,
@@ -156,9 +161,9 @@ pub fn replay<R: BufRead>(log: &mut LogReader<R>) -> Result<Replayed, ReplayErro
     })
 }
 
-/// What the log lacks for the recording as it was.
-fn missing(left_out: LeftOut, answers: &Answers, strangers: u64) -> impl Iterator<Item = Loss> {
-    let all = [
+/// What a log was left without, and what else it `lacks`, as losses.
+pub(super) fn losses(left_out: LeftOut, lacks: &[(&str, u64)]) -> Vec<Loss> {
+    let bound = [
         (
             "waker left out of the observation log, which grew to its bound",
             left_out.wakes,
@@ -171,25 +176,21 @@ fn missing(left_out: LeftOut, answers: &Answers, strangers: u64) -> impl Iterato
             "observation too large for the observation log",
             left_out.too_large,
         ),
-        (
-            "name that the observation log does not have",
-            answers.missing(),
-        ),
-        ("symbol in the observation log without a frame", strangers),
     ];
-    all.into_iter()
-        .filter(|(_, count)| *count > 0)
+    let all = bound.iter().chain(lacks);
+    all.filter(|(_, count)| *count > 0)
         .map(|(cause, count)| Loss {
-            cause: cause.into(),
-            count,
+            cause: (*cause).into(),
+            count: *count,
         })
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
     use std::io::Cursor;
 
-    use wallscope_observe::{LogFile, LogWriter};
+    use wallscope_observe::{LogFile, LogWriter, Mark};
 
     use super::*;
 

@@ -235,6 +235,19 @@ impl Resources {
         name
     }
 
+    /// The name of a lock as far as it is known without a look at its process.
+    pub fn known_lock(&self, pid: u32, address: u64, call: u64) -> Arc<str> {
+        let known = self.locks.get(&(pid, address)).cloned();
+        let of_file = || self.file_locks.get(&(address, call as u32)).cloned();
+        known.or_else(of_file).unwrap_or_else(|| {
+            let kind = match syscalls::is_futex(call) {
+                true => "futex",
+                false => syscalls::name(call as u32),
+            };
+            format!("{kind} {address:#x} of process {pid}").into()
+        })
+    }
+
     /// The name of a Java monitor. Its sums have it too: they know it by its address.
     fn monitor(&mut self, pid: u32, address: u64, locks: &dyn Locks) -> Arc<str> {
         let name = self.locks.entry((pid, address)).or_insert_with(|| {

@@ -7,6 +7,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use wallscope_model::histogram::FINE;
 use wallscope_model::{SliceValue, Slices, StackEnd};
+use wallscope_observe::CodeChanges;
 
 use super::{
     jit,
@@ -32,6 +33,8 @@ pub struct Samples {
     /// Stacks read ahead of the wake-up, by thread: (ticket, hash).
     ahead: FxHashMap<u64, (u64, u64)>,
     grid: Slices,
+    /// Values by slice of all samples.
+    rows: usize,
     /// Connections, and who asked on them.
     pub peers: Peers,
     /// Samples whose stack was never named.
@@ -57,6 +60,7 @@ impl Samples {
             waiting: FxHashMap::default(),
             ahead: FxHashMap::default(),
             grid,
+            rows: 0,
             peers: Peers::default(),
             unresolved: 0,
             done: Vec::new(),
@@ -88,9 +92,11 @@ impl Samples {
         self.unfiled.contains(&hash)
     }
 
-    /// When addresses of `pid` changed their meaning, ascending.
-    pub fn changed(&mut self, pid: u32, changes: Vec<u64>) {
-        self.changes.insert(pid, changes);
+    /// Addresses of a process changed their meaning.
+    pub fn changed(&mut self, changes: &CodeChanges) {
+        let all = self.changes.entry(changes.pid).or_default();
+        all.truncate(changes.kept as usize);
+        all.extend(&changes.times);
     }
 
     fn version(&self, pid: u32, user: UserPart, time: u64) -> u64 {
@@ -191,17 +197,26 @@ impl Samples {
             let length = s.end - s.begin;
             sum.lengths.add(length, s.ns as f64 / length as f64);
         }
+        let before = sum.slices.len();
         spread(&mut sum.slices, self.grid, s);
+        self.rows += sum.slices.len() - before;
+    }
+
+    /// Values by slice of all samples so far.
+    pub fn rows(&self) -> usize {
+        self.rows
     }
 
     /// Doubles the width of the slices.
     pub fn coarsen(&mut self) {
         self.grid.width_ns *= 2;
+        self.rows = 0;
         for sum in self.sums.values_mut() {
             for v in &mut sum.slices {
                 v.slice /= 2;
             }
             merge(&mut sum.slices);
+            self.rows += sum.slices.len();
         }
     }
 
@@ -209,6 +224,7 @@ impl Samples {
     /// that still wait for their stacks come the next time.
     pub fn take(&mut self) -> Vec<(SampleKey, SampleSum)> {
         self.done.clear();
+        self.rows = 0;
         std::mem::take(&mut self.sums).into_iter().collect()
     }
 

@@ -6,6 +6,7 @@
 use rustc_hash::FxHashMap;
 use wallscope_model::histogram::{COARSE, FINE, Histogram, HistogramRow};
 use wallscope_model::{BlockReason, ContextId, Part, State};
+use wallscope_observe::Histogram as ObservedHistogram;
 use zerocopy::FromBytes;
 
 use super::accounts::Accounts;
@@ -13,13 +14,15 @@ use crate::event::{PARTS, SHAPE_BUCKETS, ShapeHead, state};
 
 /// A thread's states in the order of `shape.h`.
 const OWN: [State; 3] = [State::OnCpu, State::Runnable, State::Blocked];
+/// Classes of `shape.h`.
+const CLASSES: usize = 1 + PARTS + BlockReason::COUNT;
 const RUNNABLE: [Part; PARTS] = [Part::Woken, Part::Preempted, Part::Throttled];
 
 /// Everything that has come in.
 #[derive(Default)]
 pub struct Shapes {
     /// By class of `shape.h`: the longest, and counts by fine bucket.
-    pub all: Vec<(u64, Vec<u64>)>,
+    all: [(u64, Vec<u64>); CLASSES],
     /// By thread's record id and state.
     own: FxHashMap<u64, [Histogram; 3]>,
     /// Intervals that are over but in no bucket yet: state, detail, ns.
@@ -27,6 +30,12 @@ pub struct Shapes {
 }
 
 impl Shapes {
+    /// Takes the histogram of a class, in the place of an earlier one; `None`: there is no such class.
+    pub fn class(&mut self, h: &ObservedHistogram) -> Option<()> {
+        *self.all.get_mut(h.class as usize)? = (h.longest_ns, h.counts.clone());
+        Some(())
+    }
+
     /// Takes a `struct ws_shape_event`; `None` if it is malformed.
     pub fn own(&mut self, bytes: &[u8]) -> Option<()> {
         let (head, rest) = ShapeHead::read_from_prefix(bytes).ok()?;
@@ -56,7 +65,6 @@ impl Shapes {
     /// The rows, with the intervals that are still open in `accounts`.
     pub fn finish(self, accounts: &Accounts) -> Vec<HistogramRow> {
         let mut all: Vec<Histogram> = self.all.iter().map(fine).collect();
-        all.resize_with(1 + PARTS + BlockReason::COUNT, || Histogram::new(FINE));
         let mut own: FxHashMap<u32, [Histogram; 3]> = self
             .own
             .into_iter()

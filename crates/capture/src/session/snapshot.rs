@@ -15,16 +15,13 @@ use wallscope_model::{ContextId, ModuleId, Recording, Window};
 use super::{
     Options,
     build::Stacks,
+    estimator::READ_AHEAD,
     event_dispatch::EventDispatcher,
     interface::Look,
     processes::Processes,
     sample_key::{self, SampleKey, SampleSum},
 };
 use crate::event::state;
-
-/// Periods for which a thread must have been blocked for the iterator to read it (`read_ahead` in
-/// `bpf/stack.h`).
-const READ_AHEAD: u64 = 10;
 
 /// The stretch that a look shows, ns on the recording's clock.
 #[derive(Clone, Copy)]

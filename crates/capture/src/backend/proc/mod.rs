@@ -368,7 +368,8 @@ pub(crate) fn record(
     let refused = stopper.as_ref().and_then(|s| s.refused.clone());
     // A thread that is still to stop is let go as soon as it does.
     drop(stopper);
-    let facts = host.finish();
+    host.finish();
+    let facts = host.take();
     let command_end = held
         .as_mut()
         .and_then(|h| h.finish(stop == Stop::TargetEnded));

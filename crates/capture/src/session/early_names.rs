@@ -1,0 +1,215 @@
+//! Names of code made at run time and of interpreters' frames, told while they are there.
+//!
+//! A recording is named at its end. A log that may end before that gets the names as soon as samples
+//! meet the code, as answers to the questions that the end would ask. Frames in files need none: the
+//! log has the unwinder's numbers of files, and a recovery looks into the files themselves.
+
+use std::{
+    cell::{Cell, RefCell},
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
+
+use rustc_hash::{FxHashSet, FxHasher};
+use wallscope_model::FrameKind;
+use wallscope_observe::{
+    CodeModule, FrameKey, FrameName, FrameRoles, ManagedKey, ManagedName, NamedFrame, Observation,
+};
+use wallscope_unwind::{
+    native::abi::FrameWord,
+    runtime::{Role, hotspot::Item},
+};
+
+use super::{
+    address_scope::AddressScope,
+    answers::{frame_key, managed_key, role_number},
+    build::Stacks,
+    estimator::Estimator,
+    managed::Word,
+    naming::{CodeNames, ManagedFrame},
+    sample_key::UserPart,
+};
+
+/// Stacks with frames without a name that are asked about again.
+const MAX_RETRIES: usize = 4096;
+/// How often they are.
+const TRIES: u8 = 3;
+
+/// A stack as a sample has it: process, hash, version of what addresses mean.
+type StackOf = (u32, u64, u64);
+
+/// The questions that were asked and answered.
+#[derive(Default)]
+pub struct EarlyNames {
+    asked: FxHashSet<StackOf>,
+    /// Stacks with frames that had no name, and how often they were asked about.
+    nameless: Vec<(StackOf, u8)>,
+    told: RefCell<Told>,
+}
+
+#[derive(Default)]
+struct Told {
+    frames: FxHashSet<FrameKey>,
+    managed: FxHashSet<ManagedKey>,
+    /// Hashes of process and frames.
+    roles: FxHashSet<u64>,
+}
+
+/// Asks, and keeps the answers.
+struct Asker<'a> {
+    names: &'a dyn CodeNames,
+    told: &'a RefCell<Told>,
+    answers: RefCell<Vec<Observation<'static>>>,
+    /// A frame had no name.
+    nameless: Cell<bool>,
+}
+
+impl EarlyNames {
+    /// The names of frames in the samples that `estimator` has not settled yet.
+    pub fn of_samples(
+        &mut self,
+        estimator: &Estimator,
+        names: &dyn CodeNames,
+    ) -> Vec<Observation<'static>> {
+        let mut new = Vec::new();
+        for (key, s) in &estimator.samples.done {
+            if let UserPart::Hash(hash) = key.user
+                && self.asked.insert((s.pid, hash, key.code))
+                && is_own(estimator, hash)
+            {
+                new.push(((s.pid, hash, key.code), 0));
+            }
+        }
+        self.ask(new, estimator, names)
+    }
+
+    /// The names of frames that had none when they were asked for last.
+    pub fn again(
+        &mut self,
+        estimator: &Estimator,
+        names: &dyn CodeNames,
+    ) -> Vec<Observation<'static>> {
+        let nameless = std::mem::take(&mut self.nameless);
+        self.ask(nameless, estimator, names)
+    }
+
+    fn ask(
+        &mut self,
+        stacks: Vec<(StackOf, u8)>,
+        estimator: &Estimator,
+        names: &dyn CodeNames,
+    ) -> Vec<Observation<'static>> {
+        let asker = Asker {
+            names,
+            told: &self.told,
+            answers: RefCell::default(),
+            nameless: Cell::new(false),
+        };
+        for ((pid, hash, code), tries) in stacks {
+            asker.nameless.set(false);
+            let whose = AddressScope { pid, code };
+            // What it makes of the stack is of no interest here: what it asks is.
+            Stacks::new(Vec::new(), estimator.interpreter_frames).stack(
+                0,
+                UserPart::Hash(hash),
+                whose,
+                estimator,
+                &asker,
+            );
+            if asker.nameless.get() && tries < TRIES && self.nameless.len() < MAX_RETRIES {
+                self.nameless.push(((pid, hash, code), tries + 1));
+            }
+        }
+        asker.answers.into_inner()
+    }
+}
+
+/// Whether frames of the stack mean something in its own process only.
+fn is_own(estimator: &Estimator, hash: u64) -> bool {
+    let stack = estimator.user.get(&hash);
+    estimator.joins.contains_key(&hash)
+        || stack.is_some_and(|s| s.frames.iter().any(|w| FrameWord(*w).file() == 0))
+}
+
+impl Asker<'_> {
+    fn keep(&self, answer: Observation<'static>) {
+        self.answers.borrow_mut().push(answer);
+    }
+}
+
+/// A frame for a question whose answer is not needed.
+fn nobody(kind: FrameKind) -> NamedFrame {
+    NamedFrame {
+        kind,
+        module: CodeModule::Unknown,
+        address: 0,
+        lines: Vec::new(),
+    }
+}
+
+impl CodeNames for Asker<'_> {
+    fn frame(&self, item: Item, late: bool, whose: AddressScope) -> NamedFrame {
+        let in_file = matches!(item, Item::Native(word) if word.file() != 0);
+        let key = frame_key(item, late, whose);
+        if in_file || self.told.borrow().frames.contains(&key) {
+            return nobody(FrameKind::Native);
+        }
+        let frame = self.names.frame(item, late, whose);
+        let is_named = !frame.lines.is_empty();
+        if is_named {
+            self.told.borrow_mut().frames.insert(key);
+        } else {
+            self.nameless.set(true);
+        }
+        if is_named || frame.module != CodeModule::Unknown {
+            let frame = frame.clone();
+            self.keep(Observation::FrameName(FrameName { key, frame }));
+        }
+        frame
+    }
+
+    fn managed(&self, pid: u32, word: Word) -> ManagedFrame {
+        let key = managed_key(pid, word);
+        if self.told.borrow().managed.contains(&key) {
+            return ManagedFrame {
+                frame: nobody(FrameKind::Python),
+                coroutine: None,
+            };
+        }
+        let named = self.names.managed(pid, word);
+        if named.frame.lines.is_empty() {
+            self.nameless.set(true);
+        } else {
+            self.told.borrow_mut().managed.insert(key);
+            self.keep(Observation::ManagedName(ManagedName {
+                key,
+                frame: named.frame.clone(),
+                coroutine: named.coroutine.clone(),
+            }));
+        }
+        named
+    }
+
+    fn roles(&self, pid: u32, frames: &[FrameWord]) -> Vec<Role> {
+        let roles = self.names.roles(pid, frames);
+        let frames: Vec<u64> = frames.iter().map(|w| w.0).collect();
+        let mut hasher = FxHasher::default();
+        (pid, &frames).hash(&mut hasher);
+        if self.told.borrow_mut().roles.insert(hasher.finish()) {
+            self.keep(Observation::FrameRoles(FrameRoles {
+                pid,
+                frames,
+                roles: roles.iter().map(|role| role_number(*role)).collect(),
+            }));
+        }
+        roles
+    }
+
+    fn program(&self, _pid: u32, _former: u32) -> Option<Arc<str>> {
+        None
+    }
+
+    fn maker(&self, _pid: u32) -> Option<(String, String)> {
+        None
+    }
+}

@@ -1,0 +1,117 @@
+//! Facts that a log needs as they come, so that a recording can be made of it wherever it ends.
+
+use std::rc::Rc;
+
+use wallscope_model::Cost;
+use wallscope_observe::{Counter, Mark, Observation};
+use zerocopy::IntoBytes;
+
+use super::{
+    super::{cost, event_dispatch::EventDispatcher},
+    Recorder,
+    described::{Described, observe_processes},
+};
+use crate::backend::ebpf::{Visit, Visited};
+
+/// Time between two readings of cumulative figures, ns: they take a walk through kernel maps, and a
+/// recovery states their age.
+const FIGURES_EVERY: u64 = 10_000_000_000;
+
+impl Recorder<'_> {
+    fn is_logged(&self) -> bool {
+        self.intake.borrow().log.is_some()
+    }
+
+    /// Logs the books of the threads that were found: of those that do not move nothing is known before
+    /// the end.
+    pub(super) fn log_first_books(&mut self) {
+        let mut intake = self.intake.borrow_mut();
+        let Some(log) = &mut intake.log else { return };
+        let visited = self.programs.visit(Visit::All, None, |v| {
+            if let Visited::Books(books) = v {
+                log.append(&Observation::FirstBooks(books.as_bytes()));
+            }
+        });
+        if let Err(e) = visited {
+            self.notes
+                .push(format!("the spool lacks threads that did not move: {e}"));
+        }
+    }
+
+    /// Logs what has become known since the last time slice, which ends at `time`.
+    pub(super) fn log_news(&mut self, time: u64) {
+        if !self.is_logged() {
+            return;
+        }
+        let intake = Rc::clone(&self.intake);
+        let intake = &mut *intake.borrow_mut();
+        observe_processes(&mut self.processes, intake);
+        for program in self.processes.take_programs() {
+            intake.observe(Observation::ProgramName(program));
+        }
+        for maker in self.processes.jit_mut().take_makers() {
+            intake.observe(Observation::CodeMaker(maker));
+        }
+        let names = self
+            .early_names
+            .of_samples(&intake.estimator, &self.processes);
+        names.into_iter().for_each(|name| intake.observe(name));
+        for sample in self.host.take() {
+            intake.observe(Observation::Host(Box::new(sample)));
+        }
+        self.told.kernel_losses(&self.programs, intake);
+        intake.observe(Observation::Cost(Cost {
+            bpf_ns: self.programs.run_time().total_ns(),
+            own_cpu_ns: self.meter.own_ns(),
+            ..self.told.memory.clone()
+        }));
+        if self.told.figures_ns == 0 {
+            // The figures of a recording that ends soon have no age; its domain is told at once.
+            self.told.figures_ns = time;
+            self.log_domain(intake);
+        }
+    }
+
+    /// Logs cumulative figures, if it is time to.
+    pub(super) fn log_figures(&mut self, time: u64) {
+        if !self.is_logged() || time < self.told.figures_ns + FIGURES_EVERY {
+            return;
+        }
+        self.told.figures_ns = time;
+        let intake = Rc::clone(&self.intake);
+        let intake = &mut *intake.borrow_mut();
+        self.told.figures(&self.programs, intake);
+        let waits = intake.lock_waits_so_far(self.programs.lock_waits());
+        self.told.lock_waits(waits, intake);
+        let losses = self.processes.losses();
+        self.told.losses(Counter::Collector, losses, intake);
+        let names = self.early_names.again(&intake.estimator, &self.processes);
+        names.into_iter().for_each(|name| intake.observe(name));
+        let most_alive = intake.estimator.accounts.most_alive();
+        self.told.memory = Cost {
+            rss_bytes: cost::peak_rss_bytes(),
+            kernel_bytes: self.programs.map_bytes(most_alive)
+                + self.processes.table_bytes()
+                + self.sideband.bytes(),
+            ..Cost::default()
+        };
+        self.log_domain(intake);
+        intake.observe(Observation::Mark(Mark::Figures { time }));
+    }
+
+    fn log_domain(&mut self, intake: &mut EventDispatcher) {
+        let described = Described {
+            kernel: self.kernel,
+            options: self.options,
+            mechanism: self.mechanism,
+            timer: &self.timer,
+            cpus: self.cpus,
+            pace: &self.pace,
+            taps: &self.taps,
+            kernel_named: self.kernel_named,
+            entry_ns: self.programs.entry_ns(),
+        };
+        let domain = described.with(&self.notes, &self.processes);
+        self.told.domain(domain, intake);
+    }
+}

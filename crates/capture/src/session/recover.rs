@@ -1,0 +1,270 @@
+//! A log that ended early → the recording up to its last time slice.
+//!
+//! A recorder that is killed leaves a spool without an end. What can change is observed whenever it has
+//! changed (`told.rs`, `early_names.rs`), so the observations up to the last closed slice are a
+//! recording: the books of all threads are those of that moment, and threads without news have stayed
+//! as they were. What comes after it is passed over, as it is known of some threads only.
+//!
+//! Named here is what the log names. Native code is the symboliser's: it looks for the files of the
+//! log's modules and compares build ids.
+//!
+//! Not recovered: tasks of runtimes, the processes at the other ends of connections that began later
+//! than the recording, owners of locks in waits that were under way, copied stacks that were to be
+//! unwound at the end.
+
+use std::{io::BufRead, sync::Arc};
+
+use rustc_hash::FxHashMap;
+use wallscope_model::{FrameKind, Recording, WaitSeen};
+use wallscope_observe::{End, LeftOut, LogReader, Mark, NamedFrame, Observation};
+use wallscope_unwind::{
+    native::abi::FrameWord,
+    runtime::{Role, hotspot::Item},
+};
+
+use super::{
+    address_scope::AddressScope,
+    answers::{Answers, frame_key, nameless},
+    assemble::{Assembled, Looks},
+    labels,
+    managed::Word,
+    naming::{CodeNames, HostNames, ManagedFrame, Names},
+    plausible::Times,
+    replay::{Rebuild, ReplayError, losses},
+};
+use crate::event::SocketRecord;
+
+/// How far a log goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// It is whole: [`super::replay::replay`] makes its recording.
+    Whole,
+    /// It ends early.
+    Early(EarlyEnd),
+}
+
+/// Where a log ends that is not whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EarlyEnd {
+    /// Observations up to the last moment at which the books of all threads are known.
+    observations: u64,
+    /// That moment, ns of the recording's clock.
+    end_ns: u64,
+    /// When cumulative figures were observed last; `None`: they were not.
+    figures_ns: Option<u64>,
+    /// Boot of the kernel that was measured.
+    boot: String,
+    left_out: LeftOut,
+    /// Why there is no more of it, in words.
+    why: String,
+}
+
+/// Finds out how far a log goes.
+///
+/// # Errors
+/// It has no beginning, or no whole time slice.
+pub fn extent<R: BufRead>(log: &mut LogReader<R>) -> Result<Extent, ReplayError> {
+    let Some(Observation::Begin(begin)) = log.next() else {
+        return Err(ReplayError::NoBegin);
+    };
+    let implausible = |what| ReplayError::Implausible { what };
+    let mut times = Times::new(&begin).map_err(implausible)?;
+    let mut early = EarlyEnd {
+        boot: begin.boot,
+        ..EarlyEnd::default()
+    };
+    let (mut n, mut is_over) = (0, false);
+    let mut why = None;
+    while let Some(observation) = log.next() {
+        if let Err(what) = times.take(&observation) {
+            why = Some(format!("it says {what}"));
+            break;
+        }
+        n += 1;
+        match observation {
+            Observation::Mark(Mark::Tick { time }) if !is_over => early.end_ns = time,
+            Observation::Mark(Mark::Figures { time }) => early.figures_ns = Some(time),
+            Observation::Mark(Mark::End { time }) => {
+                // Whatever comes now is as of this moment.
+                (early.end_ns, is_over) = (time, true);
+            }
+            Observation::LeftOut(left_out) => early.left_out = left_out,
+            _ => {}
+        }
+        let is_mark = matches!(
+            observation,
+            Observation::Mark(Mark::Tick { .. } | Mark::Figures { .. })
+        );
+        if is_mark || is_over {
+            early.observations = n;
+        }
+    }
+    let why = why.unwrap_or_else(|| match log.end() {
+        Some(End::Early { why, .. }) => why.clone(),
+        _ => String::new(),
+    });
+    if matches!(log.end(), Some(End::Whole(_))) {
+        return Ok(Extent::Whole);
+    }
+    if early.end_ns == 0 {
+        return Err(ReplayError::NoSlice { why });
+    }
+    Ok(Extent::Early(EarlyEnd { why, ..early }))
+}
+
+/// Whether the kernel that runs here is the one that was measured, in its present boot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SameKernel {
+    /// It is, so addresses of its code mean what they meant.
+    Yes,
+    /// It is not, or nobody knows.
+    No,
+}
+
+/// A recording that was recovered.
+pub struct Recovered {
+    /// The recording. The symboliser has not named its frames yet.
+    pub recording: Recording,
+    /// What was seen of connections in the waits of each sample, by index.
+    pub seen: Vec<WaitSeen>,
+    /// Whether the running kernel can name the kernel's frames.
+    pub kernel: SameKernel,
+    /// Age of the cumulative figures at the recording's end, ns; `None`: there are none.
+    pub figures_age_ns: Option<u64>,
+    /// Why the log ended, in words.
+    pub why: String,
+}
+
+/// Makes the recording of a log that ends early, up to `early`. `boot`: the present boot of the kernel,
+/// empty where it is not known.
+///
+/// # Errors
+/// The log is another one than `early` was found in.
+pub fn recover<R: BufRead>(
+    log: &mut LogReader<R>,
+    early: &EarlyEnd,
+    boot: &str,
+) -> Result<Recovered, ReplayError> {
+    let implausible = |what| ReplayError::Implausible { what };
+    let (mut rebuild, begin) = Rebuild::begin(log)?;
+    for _ in 0..early.observations {
+        let Some(observation) = log.next() else {
+            return Err(implausible("less than it did a moment ago"));
+        };
+        let taken = match observation {
+            Observation::FirstBooks(bytes) => rebuild.observe(&Observation::Books(bytes)),
+            other => rebuild.observe(&other),
+        };
+        taken.map_err(implausible)?;
+    }
+    let kernel = match !boot.is_empty() && boot == begin.boot {
+        true => SameKernel::Yes,
+        false => SameKernel::No,
+    };
+    let Rebuild {
+        mut estimator,
+        answers,
+        ..
+    } = rebuild;
+    if estimator.facts.end_ns.is_none() {
+        estimator.ends_early(early.end_ns, begin.off_cpu_period_ns);
+    }
+    let names = EarlyAnswers::new(&answers, kernel);
+    let Assembled {
+        mut recording,
+        seen,
+        ..
+    } = estimator.finish(names.names(), Looks::None);
+    let lacks = [(
+        "name of code that the spool does not have",
+        names.answers.missing(),
+    )];
+    recording.losses.extend(losses(early.left_out, &lacks));
+    let figures = early
+        .figures_ns
+        .map(|time| early.end_ns.saturating_sub(time));
+    Ok(Recovered {
+        recording,
+        seen,
+        kernel,
+        figures_age_ns: figures,
+        why: early.why.clone(),
+    })
+}
+
+/// Answers of a log whose end did not ask.
+struct EarlyAnswers<'a> {
+    answers: &'a Answers,
+    /// Frames by process and words, as they were named last.
+    latest: FxHashMap<(u32, bool, [u64; 4]), &'a NamedFrame>,
+    kernel: SameKernel,
+}
+
+impl<'a> EarlyAnswers<'a> {
+    fn new(answers: &'a Answers, kernel: SameKernel) -> EarlyAnswers<'a> {
+        let mut all: Vec<_> = answers.frames().collect();
+        all.sort_unstable_by_key(|(key, _)| key.code);
+        let latest = all.into_iter();
+        EarlyAnswers {
+            answers,
+            latest: latest
+                .map(|(key, frame)| ((key.pid, key.late, key.words), frame))
+                .collect(),
+            kernel,
+        }
+    }
+
+    fn names(&self) -> Names<'_> {
+        Names {
+            code: self,
+            host: self,
+        }
+    }
+}
+
+impl CodeNames for EarlyAnswers<'_> {
+    fn frame(&self, item: Item, late: bool, whose: AddressScope) -> NamedFrame {
+        let key = frame_key(item, late, whose);
+        if let Some(found) = self.answers.known_frame(item, &key) {
+            return found;
+        }
+        // Stacks of wakers are named as code was last.
+        match self.latest.get(&(key.pid, key.late, key.words)) {
+            Some(frame) => (*frame).clone(),
+            None => {
+                self.answers.miss();
+                nameless(FrameKind::Native, key.words[1])
+            }
+        }
+    }
+
+    fn managed(&self, pid: u32, word: Word) -> ManagedFrame {
+        self.answers.managed(pid, word)
+    }
+
+    fn roles(&self, pid: u32, frames: &[FrameWord]) -> Vec<Role> {
+        self.answers.roles(pid, frames)
+    }
+
+    fn program(&self, pid: u32, former: u32) -> Option<Arc<str>> {
+        // Only processes that have run several have answers.
+        self.answers.known_program(pid, former)
+    }
+
+    fn maker(&self, pid: u32) -> Option<(String, String)> {
+        self.answers.known_maker(pid)
+    }
+}
+
+impl HostNames for EarlyAnswers<'_> {
+    fn kernel_functions(&self, stacks: &FxHashMap<u64, Box<[u64]>>) -> FxHashMap<u64, Arc<str>> {
+        match self.kernel {
+            SameKernel::Yes => labels::kernel_functions(stacks),
+            SameKernel::No => FxHashMap::default(),
+        }
+    }
+
+    fn other_end(&self, socket: &SocketRecord) -> Option<(u32, String)> {
+        self.answers.known_other_end(socket.cookie)
+    }
+}

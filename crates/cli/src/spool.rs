@@ -1,0 +1,54 @@
+//! The spool of `wallscope record`: its place beside the output, and its end.
+
+use wallscope_capture::session::Log;
+use wallscope_model::Recording;
+use wallscope_observe::Spool;
+
+use crate::output::{Output, UNASKED, caller};
+
+/// The spool for a recording that goes to `output`, within `bound` bytes; `None`: there is none. Says
+/// which spools of earlier recordings are there: of those under its name, or of any whose names
+/// nobody chose either.
+pub fn beside(output: &Output, bound: u64) -> Option<Spool> {
+    if !output.is_file() {
+        return None;
+    }
+    let name = output.path().file_name().unwrap_or_default();
+    let prefix = match output.yields() {
+        true => UNASKED.into(),
+        false => format!("{}.", name.to_string_lossy()),
+    };
+    for (path, bytes) in Spool::left_behind(output.folder(), &prefix) {
+        eprintln!(
+            "wallscope: {0} is the spool of a recording that ended early ({1} KiB); it stays as it is: \
+             `wallscope recover {0} -o FILE` makes the recording, `rm {0}` gives it up",
+            path.display(),
+            bytes.div_ceil(1024)
+        );
+    }
+    if bound == 0 {
+        return None;
+    }
+    let spool = Spool::beside(output.path(), bound);
+    Some(match caller() {
+        Some((user, group)) => spool.owned_by(user, group),
+        None => spool,
+    })
+}
+
+/// Why a recording that goes to `output` had no spool, for the domain; `None`: it had one, or none was
+/// wanted.
+pub fn none(log: Option<&Log>, recording: &Recording, output: &Output) -> Option<String> {
+    let why = match log {
+        Some(Log::Kept(_)) => return None,
+        Some(Log::Spool(spool)) if spool.path().is_some() => return None,
+        // Why it could not be made is said already.
+        Some(Log::Spool(_)) if &*recording.domain.backend == "ebpf" => return None,
+        Some(Log::Spool(_)) => format!("the {} backend makes none", recording.domain.backend),
+        None if !output.is_file() => "the output is no file that it could lie beside".into(),
+        None => return None,
+    };
+    Some(format!(
+        "no spool: {why}; had the recorder been killed, nothing of the recording would be left"
+    ))
+}
