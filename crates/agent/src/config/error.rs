@@ -57,8 +57,8 @@ fn key_at(text: &str, at: usize) -> String {
         .and_then(|l| l.trim_start_matches('[').split(']').next());
     // Within an inline table the key before the place, otherwise the line's own.
     let until_value = at.saturating_sub(start).min(line.len());
-    let keys = line.match_indices('=').filter(|(i, _)| *i < until_value);
-    let end = keys.last().or(line.match_indices('=').next());
+    let mut keys = line.match_indices('=').filter(|(i, _)| *i < until_value);
+    let end = keys.next_back().or(line.match_indices('=').next());
     let key = end.and_then(|(i, _)| line.get(..i)).map(|left| {
         let from = left.rfind(['{', ',']).map_or(0, |i| i + 1);
         left[from..].trim()

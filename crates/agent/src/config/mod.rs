@@ -331,7 +331,8 @@ impl Config {
     /// The first value that its type allows and its meaning does not.
     fn wrong(&self) -> Option<(std::ops::Range<usize>, String)> {
         let length = self.windows.length.get_ref().0.as_nanos();
-        if length % 1_000_000_000 != 0 || 60_000_000_000 % length != 0 {
+        let divides_a_minute = 60_000_000_000_u128.is_multiple_of(length);
+        if !length.is_multiple_of(1_000_000_000) || !divides_a_minute {
             let cause = "a minute must be a multiple of it: 1s, 2s, 5s, 10s, 15s, 20s, 30s or 60s";
             return Some((self.windows.length.span(), cause.to_string()));
         }

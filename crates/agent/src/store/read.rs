@@ -55,7 +55,7 @@ pub(super) fn scan(dir: &Path) -> Result<Vec<Stored>, StoreError> {
             bytes,
         });
     }
-    windows.sort_by(|a, b| order(&a.name).cmp(&order(&b.name)));
+    windows.sort_by_key(|w| order(&w.name));
     Ok(windows)
 }
 

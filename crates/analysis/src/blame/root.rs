@@ -143,11 +143,10 @@ impl Roots {
     /// The index of a root.
     pub fn id(&mut self, root: Root) -> u32 {
         let next = self.all.len() as u32;
-        let id = *self.by_root.entry(root).or_insert_with_key(|root| {
+        *self.by_root.entry(root).or_insert_with_key(|root| {
             self.all.push(root.clone());
             next
-        });
-        id
+        })
     }
 }
 

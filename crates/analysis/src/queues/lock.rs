@@ -98,28 +98,26 @@ fn queue(rec: &Recording, row: &LockRow, waited: &[Waited]) -> Result<Queue, Abs
         return refuse("more threads wait for it than the model takes (500)");
     }
     let span = window(rec);
-    let fitted = Fitted::new(customers as f64, seconds(row.total_ns) / span);
+    let holds = holds(rec, waited);
+    let measured = (holds.len() >= MIN_HOLDS).then(|| moments(&holds));
+    let variation = measured.map_or(1.0, |(_, variation)| variation);
+    let waiting = seconds(row.total_ns) / span;
+    let fitted = Fitted::new(customers as f64, waiting, variation);
+    let hold = measured.map_or_else(|| fitted.hold(row.count as f64 / span), |(hold, _)| hold);
     let mut notes = vec![
         "free acquisitions are not seen: their number is by the model of threads around one lock"
-            .into(),
+            .to_owned(),
     ];
-    let holds = holds(rec, waited);
-    let measured = holds.len() >= MIN_HOLDS;
-    let (hold, variation) = match measured {
-        true => {
-            notes.push(format!(
-                "S from {} hand-offs to a thread that waited",
-                holds.len()
-            ));
-            moments(&holds)
-        }
-        false => (fitted.hold(row.count as f64 / span), 1.0),
-    };
+    if measured.is_some() {
+        notes.push(format!(
+            "S from {} hand-offs to a thread that waited",
+            holds.len()
+        ));
+    } else {
+        notes.push("S by the model as well (variation taken as 1), which may be off by a factor of two; --timeline measures it".into());
+    }
     if fitted.ratio >= SATURATED {
         notes.push("somebody waits nearly always: the time without the lock cannot be told".into());
-    }
-    if !measured {
-        notes.push("S by the model as well, variation taken as 1; --timeline measures it".into());
     }
     let known = Known {
         kind: Kind::Lock,
@@ -133,7 +131,7 @@ fn queue(rec: &Recording, row: &LockRow, waited: &[Waited]) -> Result<Queue, Abs
         others: 0.0,
         blocks: lock_blocks(rec, waited, &Cycle::new(&fitted, hold, variation)),
         waits_known: true,
-        variation_known: measured,
+        variation_known: measured.is_some(),
         notes,
     };
     let prediction = Closed {
@@ -167,14 +165,15 @@ struct Fitted {
     /// Holding over other time.
     ratio: f64,
     waiting: f64,
+    variation: f64,
 }
 
 impl Fitted {
-    fn new(customers: f64, waiting: f64) -> Fitted {
+    fn new(customers: f64, waiting: f64, variation: f64) -> Fitted {
         let (mut low, mut high) = (1e-6f64, SATURATED);
         for _ in 0..50 {
             let middle = (low * high).sqrt();
-            match waiting_threads(customers, middle) < waiting {
+            match solve(customers, middle, variation).1 < waiting {
                 true => low = middle,
                 false => high = middle,
             }
@@ -183,40 +182,37 @@ impl Fitted {
             customers,
             ratio: high,
             waiting,
+            variation,
         }
     }
 
     /// Share of the time for which the lock is held.
     fn utilisation(&self) -> f64 {
-        solve(self.customers, self.ratio).0
+        solve(self.customers, self.ratio, self.variation).0
     }
 
     /// Mean hold, s, if threads begin to wait so often a second: a thread that arrives sees the lock as
     /// the others leave it (Sevcik and Mitrani; Lavenberg and Reiser, 1979–1981).
     fn hold(&self, waits: f64) -> f64 {
-        let busy_at_arrival = solve(self.customers - 1.0, self.ratio).0;
+        let busy_at_arrival = solve(self.customers - 1.0, self.ratio, self.variation).0;
         let acquisitions = waits / busy_at_arrival.max(f64::MIN_POSITIVE);
         self.utilisation() / acquisitions
     }
 }
 
-/// Utilisation and wait of the model.
-fn solve(customers: f64, ratio: f64) -> (f64, f64) {
+/// Utilisation and mean number of waiting threads of the model.
+fn solve(customers: f64, ratio: f64, variation: f64) -> (f64, f64) {
     let network = Network {
         think: 1.0,
         stations: vec![Station {
             service: ratio,
-            variation: 1.0,
+            variation,
             servers: 1,
         }],
     };
     let solution = network.solve(customers);
     let at = &solution.stations[0];
     (at.utilisation, solution.throughput * at.wait)
-}
-
-fn waiting_threads(customers: f64, ratio: f64) -> f64 {
-    solve(customers, ratio).1
 }
 
 /// A thread's cycle: other time and holding; with the rate of acquisitions of all.

@@ -20,7 +20,6 @@ use super::{
     collected_names::Host,
     cost::{self, CostMeter},
     deferred_unwind::Due,
-    domain,
     early_names::EarlyNames,
     estimator::Estimator,
     event_dispatch::EventDispatcher,
@@ -398,19 +397,18 @@ impl<'o> Recorder<'o> {
     fn describe_window(&mut self, window: &mut Recording) {
         let start = &mut window.window;
         start.start_unix_ns = unix_now().saturating_sub(now().saturating_sub(start.start_ns));
-        let described = domain::describe(&domain::Facts {
+        let described = Described {
             kernel: self.kernel,
             options: self.options,
             mechanism: self.mechanism,
-            timer: self.timer.describe(),
-            cpus: self.cpus as u32,
+            timer: &self.timer,
+            cpus: self.cpus,
             pace: &self.pace,
             taps: &self.taps,
             kernel_named: self.kernel_named,
-            notes: self.notes.clone(),
-            runtimes: self.processes.managed().describe(),
             entry_ns: self.programs.entry_ns(),
-        });
+        };
+        let described = described.with(&self.notes, &self.processes);
         window.domain = described.domain;
         window.domain.limits.push(Limit {
             what: "wakers, holders, lengths of waits and time slices: this is a window of a session that goes on".into(),

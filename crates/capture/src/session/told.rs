@@ -18,13 +18,16 @@ use crate::{
     event::{self, SocketRecord},
 };
 
+/// Figures of a lock's waits, and its name.
+type ToldWaits = ([u64; 3], Arc<str>);
+
 /// What has been observed so far.
 #[derive(Default)]
 pub struct Told {
     losses: FxHashMap<(Counter, String), u64>,
     histograms: FxHashMap<u32, (u64, Vec<u64>)>,
     /// Total, longest, count, and name, by record, lock and call.
-    locks: FxHashMap<(u64, u64, u64), ([u64; 3], Arc<str>)>,
+    locks: FxHashMap<(u64, u64, u64), ToldWaits>,
     sockets: FxHashMap<u64, Box<[u8]>>,
     hits: FxHashMap<(u32, u64), u64>,
     domain: Option<DescribedDomain>,

@@ -20,33 +20,10 @@ impl Page<'_> {
                 saturation(r),
             ]
         });
-        let causes = self.ladder.causes.iter().take(MOST_CAUSES * 4).map(|c| {
-            let interval = format!("{}–{}", percent(c.interval.low), percent(c.interval.high));
-            vec![
-                percent(c.share),
-                interval,
-                what(c),
-                self.waited_at(c),
-                self.because(c),
-            ]
-        });
-        let rules = self.ladder.tried.iter().map(|f| {
-            let applied = match (f.spoke, f.applied) {
-                (true, _) => "verdict",
-                (_, true) => "yes",
-                _ => "no",
-            };
-            vec![
-                f.rule.into(),
-                applied.into(),
-                f.looked_at.clone(),
-                f.when.into(),
-            ]
-        });
         let mut sections = vec![
             Section {
                 heading: "Rung 1: is the CPU the bottleneck?".into(),
-                lines: self.first_rung(),
+                lines: self.first_rung_lines(),
                 columns: vec![
                     ("resource", false),
                     ("in use", true),
@@ -68,7 +45,7 @@ impl Page<'_> {
                     ("at", false),
                     ("because of", false),
                 ],
-                rows: causes.collect(),
+                rows: self.cause_rows(MOST_CAUSES * 4),
                 ..Section::default()
             },
         ];
@@ -119,7 +96,7 @@ impl Page<'_> {
                 ("looked at", false),
                 ("speaks when", false),
             ],
-            rows: rules.collect(),
+            rows: self.rule_rows(),
             ..Section::default()
         });
         let mut beside = self.parts();
@@ -138,6 +115,32 @@ impl Page<'_> {
         }
     }
 
+    /// The first rung in lines, states among them.
+    fn first_rung_lines(&self) -> Vec<String> {
+        let mut lines = self.first_rung();
+        let states = self.state_rows().into_iter();
+        lines.extend(states.map(|row| format!("{}: {} ({})", row[0], row[1], row[2])));
+        lines
+    }
+
+    /// Every rule that was tried: its name, whether it applied, its figures, when it speaks.
+    fn rule_rows(&self) -> Vec<Vec<String>> {
+        let rows = self.ladder.tried.iter().map(|f| {
+            let applied = match (f.spoke, f.applied) {
+                (true, _) => "verdict",
+                (_, true) => "yes",
+                _ => "no",
+            };
+            vec![
+                f.rule.into(),
+                applied.into(),
+                f.looked_at.clone(),
+                f.when.into(),
+            ]
+        });
+        rows.collect()
+    }
+
     /// As Markdown.
     pub(super) fn markdown(&self) -> String {
         let mut out = format!("**{}.**\n\n", self.ladder.verdict.cause);
@@ -150,11 +153,8 @@ impl Page<'_> {
             };
         }
         out.push('\n');
-        for line in self.first_rung() {
+        for line in self.first_rung_lines() {
             let _ = writeln!(out, "- {line}");
-        }
-        for row in self.state_rows() {
-            let _ = writeln!(out, "- {}: {} ({})", row[0], row[1], row[2]);
         }
         out.push_str("\n| resource | in use | reading | |\n|---|---|---|---|\n");
         for r in &self.ladder.host {

@@ -11,34 +11,11 @@ use crate::rungs::{Climbed, Ended};
 impl Page<'_> {
     /// Everything.
     pub(super) fn json(&self) -> String {
-        let (b, v) = (&self.ladder.bottleneck, &self.ladder.verdict);
+        let b = &self.ladder.bottleneck;
         let l = &b.ledger;
         let value = json!({
             "schema": "wallscope.ladder/1",
-            "verdict": {
-                "rule": v.rule,
-                "bottleneck": v.bottleneck,
-                "outside": v.outside,
-                "state": v.state.map(State::name),
-                "reason": v.reason,
-                "function": v.function,
-                "resource": v.resource,
-                "holder": v.holder,
-                "cause": v.cause,
-                "more": v.more,
-                "also": v.also,
-                "share": v.share,
-                "confidence": v.confidence,
-                "bound": v.bound,
-                "not_seen": self.unseen(),
-                "next": self.next(),
-                "impact": v.parts.impact,
-                "root": v.parts.root,
-                "evidence": v.parts.evidence,
-                "advice": v.parts.advice,
-                "blind_spot": v.parts.not_seen,
-                "because_of": v.parts.blame.iter().map(root).collect::<Vec<_>>(),
-            },
+            "verdict": self.verdict_json(),
             "bottleneck": {
                 "reading": b.reading().name(),
                 "on_cpu_fraction": b.on_cpu(),
@@ -113,6 +90,35 @@ impl Page<'_> {
             })).collect::<Vec<_>>(),
         });
         wallscope_render::json::text(&value)
+    }
+
+    /// The verdict, with its parts.
+    fn verdict_json(&self) -> Value {
+        let v = &self.ladder.verdict;
+        json!({
+            "rule": v.rule,
+            "bottleneck": v.bottleneck,
+            "outside": v.outside,
+            "state": v.state.map(State::name),
+            "reason": v.reason,
+            "function": v.function,
+            "resource": v.resource,
+            "holder": v.holder,
+            "cause": v.cause,
+            "more": v.more,
+            "also": v.also,
+            "share": v.share,
+            "confidence": v.confidence,
+            "bound": v.bound,
+            "not_seen": self.unseen(),
+            "next": self.next(),
+            "impact": v.parts.impact,
+            "root": v.parts.root,
+            "evidence": v.parts.evidence,
+            "advice": v.parts.advice,
+            "blind_spot": v.parts.not_seen,
+            "because_of": v.parts.blame.iter().map(root).collect::<Vec<_>>(),
+        })
     }
 }
 

@@ -298,6 +298,17 @@ impl Page<'_> {
         out
     }
 
+    /// The largest causes: share, interval, state, place, root.
+    fn cause_rows(&self, most: usize) -> Vec<Vec<String>> {
+        let causes = self.ladder.causes.iter().take(most);
+        let row = |c: &Cause| {
+            let interval = format!("{}–{}", percent(c.interval.low), percent(c.interval.high));
+            let (at, because) = (self.waited_at(c), self.because(c));
+            vec![percent(c.share), interval, what(c), at, because]
+        };
+        causes.map(row).collect()
+    }
+
     /// The place of a cause: its function; with `--explain` also its file, callee and resource.
     fn waited_at(&self, c: &Cause) -> String {
         match self.explain {

@@ -6,7 +6,7 @@ use wallscope_model::printable::printable;
 use wallscope_render::text::table::{Column, number_column, table, text_column};
 use wallscope_render::text::wrap;
 
-use super::{MOST_CAUSES, Page, apart, percent, resolution, saturation, what};
+use super::{MOST_CAUSES, Page, apart, percent, resolution, saturation};
 use crate::output;
 
 /// Cells of the names of a verdict's parts, and of the space behind them.
@@ -110,23 +110,10 @@ impl Page<'_> {
             "Rung 2: where? Shares of active wall time; below {} is noise here",
             resolution(self.ladder.resolves)
         ));
-        let causes = match self.shows_causes() {
-            true => self.ladder.causes.as_slice(),
-            false => &[],
+        let rows = match self.shows_causes() {
+            true => self.cause_rows(MOST_CAUSES),
+            false => Vec::new(),
         };
-        let rows: Vec<Vec<String>> = (causes.iter().take(MOST_CAUSES))
-            .map(|c| {
-                let interval = format!("{}–{}", percent(c.interval.low), percent(c.interval.high));
-                let because = self.because(c);
-                vec![
-                    percent(c.share),
-                    interval,
-                    what(c),
-                    self.waited_at(c),
-                    because,
-                ]
-            })
-            .collect();
         let cut = |column: Column, most| match self.explain {
             true => column,
             false => Column { most, ..column },
@@ -141,8 +128,8 @@ impl Page<'_> {
         if !rows.is_empty() {
             paper.table(&columns, &rows);
         }
-        let rest = causes.len().saturating_sub(MOST_CAUSES);
-        if rest > 0 {
+        let rest = self.ladder.causes.len().saturating_sub(rows.len());
+        if rest > 0 && !rows.is_empty() {
             paper.say(2, &format!("  {rest} more (--json has all)"));
         }
         self.excluded_text(paper);

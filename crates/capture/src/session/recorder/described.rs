@@ -24,6 +24,7 @@ pub(super) struct Described<'r> {
     pub pace: &'r Pace,
     pub taps: &'r [SampledEvent],
     pub kernel_named: bool,
+    /// Entry into a kernel program, ns.
     pub entry_ns: f64,
 }
 
