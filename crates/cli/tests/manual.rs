@@ -136,7 +136,7 @@ fn what_is_not_there_is_told() {
     assert_eq!(out.status.code(), Some(2));
     let err = String::from_utf8_lossy(&out.stderr);
     assert!(
-        err.contains("there is no verb 'recrod'") && err.contains("record, replay, report"),
+        err.contains("there is no verb 'recrod'") && err.contains("record, replay, recover"),
         "{err}"
     );
     let out = run(&["man", "-o", "none/such"]);
