@@ -68,8 +68,26 @@ quietly() {
         !hidden || /^(skipped|disturbed)/ { print; fflush() }'
 }
 
+# Live tests share the machine with others, and the limits of their rows have not been tried on enough quiet
+# machines yet: a failed target runs once more, and the report says so.
 tests() {
-    cargo test --color never --release --workspace --no-fail-fast -- --quiet --show-output 2>&1 | quietly
+    local log again status=0
+    log=$(mktemp)
+    cargo test --color never --release --workspace --no-fail-fast -- --quiet --show-output 2>&1 |
+        tee "$log" | quietly && { rm -f "$log"; return 0; }
+    again=$(grep -oE '`-p [^`]+`' "$log" | tr -d '`' | sort -u)
+    rm -f "$log"
+    [ -n "$again" ] || return 1
+    while read -r target; do
+        printf '\n-- once more: %s\n' "$target"
+        # shellcheck disable=SC2086
+        if cargo test --color never --release $target -- --quiet --show-output 2>&1 </dev/null | quietly; then
+            echo "failed at first, then passed: $target"
+        else
+            status=1
+        fi
+    done <<<"$again"
+    return $status
 }
 step "tests, compiled" cargo test --quiet --release --workspace --no-run
 step "tests" tests

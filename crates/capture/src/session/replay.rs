@@ -33,6 +33,12 @@ pub enum ReplayError {
     /// It has no beginning.
     #[error("the log has no beginning: nothing can be made of it")]
     NoBegin,
+    /// It is damaged before its first whole frame.
+    #[error("the log ends early, before its beginning was whole: {why}")]
+    NoWholeFrame {
+        /// The damage.
+        why: String,
+    },
     /// It has no end.
     #[error(
         "the log ends early, after {frames} whole frames: {why}; `wallscope recover LOG -o FILE` makes a \
@@ -69,21 +75,21 @@ pub(super) struct Rebuild {
     late_losses: Vec<Loss>,
 }
 
+/// Why a log has no first observation.
+fn no_begin(end: Option<&End>) -> ReplayError {
+    match end {
+        Some(End::Early { why, .. }) => ReplayError::NoWholeFrame { why: why.clone() },
+        _ => ReplayError::NoBegin,
+    }
+}
+
 impl Rebuild {
     /// Reads the beginning of a log.
     pub fn begin<R: BufRead>(log: &mut LogReader<R>) -> Result<(Rebuild, Begin), ReplayError> {
         let begin = match log.next() {
-            Some(Observation::Begin(begin)) => Some(begin),
-            _ => None,
-        };
-        let Some(begin) = begin else {
-            return Err(match log.end() {
-                Some(End::Early { frames, why }) => ReplayError::EndsEarly {
-                    frames: *frames,
-                    why: why.clone(),
-                },
-                _ => ReplayError::NoBegin,
-            });
+            Some(Observation::Begin(begin)) => begin,
+            Some(_) => return Err(ReplayError::NoBegin),
+            None => return Err(no_begin(log.end())),
         };
         let times = Times::new(&begin).map_err(|what| ReplayError::Implausible { what })?;
         let rebuild = Rebuild {
