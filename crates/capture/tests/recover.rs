@@ -11,7 +11,7 @@ use wallscope_model::Recording;
 use wallscope_observe::{Header, LogFile, LogReader, LogWriter, MAX_PAYLOAD, Mark, Observation};
 
 /// The log of the truth program `convoy` (`crates/cli/tests/fixtures/README.md`), as it was while it grew:
-/// a frame each 200 observations.
+/// a frame each 100 observations.
 fn spool() -> Vec<u8> {
     static SPOOL: OnceLock<Vec<u8>> = OnceLock::new();
     SPOOL.get_or_init(make_spool).clone()
@@ -27,7 +27,7 @@ fn make_spool() -> Vec<u8> {
     while let Some(observation) = reader.next() {
         writer.append(&observation);
         n += 1;
-        if n % 200 == 0 {
+        if n % 100 == 0 {
             writer.flush();
         }
     }

@@ -194,12 +194,12 @@ fn a_recorder_that_ends_in_order_leaves_no_spool() {
     });
 }
 
-/// Runs `record -d 1.5 -p` of a convoy by a shell that does `first`, in `folder`.
+/// Runs `record -d 3 -p` of a convoy by a shell that does `first`, in `folder`.
 fn recorded_by_shell(tool: &Tool, folder: &std::path::Path, first: &str) -> Result<String, Error> {
     let mut program = Program::start("convoy", &["--seconds", "60"])?;
     program.release()?;
     let record = format!(
-        "{first}; exec {} record --timeline -d 1.5 -o run.pb.gz -p {}",
+        "{first}; exec {} record --timeline -d 3 -o run.pb.gz -p {}",
         tool.path().display(),
         program.pids()[0]
     );
@@ -228,8 +228,8 @@ fn notes(tool: &Tool, file: &std::path::Path) -> Result<String, Error> {
 fn where_no_file_may_grow_the_spool_ends_and_the_recording_goes_on() {
     with_tool("a spool without room", |tool| {
         let folder = tempfile::tempdir().map_err(|e| wrong(e.to_string()))?;
-        // So many blocks of 512 bytes may a file have here.
-        recorded_by_shell(tool, folder.path(), "ulimit -f 60")?;
+        // Blocks of 512 bytes: more than the recording has, and fewer than its spool would.
+        recorded_by_shell(tool, folder.path(), "ulimit -f 160")?;
         let notes = notes(tool, &folder.path().join("run.pb.gz"))?;
         check(
             notes.contains("the spool 'run.pb.gz.spool' ends after"),

@@ -206,7 +206,8 @@ impl Chains {
         let block = Block {
             pid: s.pid,
             begin: s.begin,
-            end: s.end,
+            // A log may claim another order.
+            end: s.end.max(s.begin),
             ns: s.ns,
             count: u64::from(s.count),
             kernel: key.kernel,
