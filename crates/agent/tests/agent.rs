@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use wallscope_agent::config::Config;
 use wallscope_agent::run::{
-    Agent, AgentError, ClosedWindow, Next, SNAPS, Signals, SourceError, WindowSource, ask_status,
+    Agent, AgentError, Next, SNAPS, Signals, SourceError, WindowSource, ask_status,
 };
 use wallscope_agent::services::Facts;
 use wallscope_agent::store::{self, TimeRange};
@@ -25,17 +25,10 @@ struct Made {
     reloads: Arc<Mutex<Vec<u32>>>,
 }
 
-fn closed(sequence: u64) -> ClosedWindow {
-    ClosedWindow {
-        recording: window(sequence),
-        budget_step: 2,
-    }
-}
-
 impl WindowSource for Made {
     fn next(&mut self, _: Duration) -> Result<Next, SourceError> {
         match self.ready.lock().unwrap().pop_front() {
-            Some(sequence) => Ok(Next::Window(Box::new(closed(sequence)))),
+            Some(sequence) => Ok(Next::Window(Box::new(window(sequence)))),
             None => {
                 std::thread::sleep(Duration::from_millis(2));
                 Ok(Next::NotYet)
@@ -43,8 +36,8 @@ impl WindowSource for Made {
         }
     }
 
-    fn drain(&mut self) -> Result<Vec<ClosedWindow>, SourceError> {
-        Ok(vec![closed(99)])
+    fn drain(&mut self) -> Result<Vec<wallscope_model::Recording>, SourceError> {
+        Ok(vec![window(99)])
     }
 
     fn reload(&mut self, config: &Config) -> Result<(), SourceError> {
@@ -173,9 +166,7 @@ fn windows_are_labelled_kept_delivered_and_summed_up() {
     assert!(agent.get("/readyz").starts_with("HTTP/1.1 200"));
     agent.wait("five deliveries", || {
         let status = ask_status(&agent.dir.path().join("run")).unwrap();
-        status.targets["server"].delivered == 5
-            && status.store_windows == 5
-            && status.budget_step == 2
+        status.targets["server"].delivered == 5 && status.store_windows == 5
     });
     let metrics = agent.get("/metrics");
     let line = "wallscope_wall_seconds_total{service=\"checkout\"} 200.000000000";
@@ -265,7 +256,7 @@ fn a_reload_takes_rules_over_and_a_wrong_file_changes_nothing() {
 #[test]
 fn triggers_keep_the_minutes_before_them() {
     let agent = start(
-        "[flight_recorder]\nlength = \"30s\"\n\
+        "[snaps]\nlength = \"30s\"\n\
          [[trigger]]\nname = \"late\"\nhold = \"20s\"\nwhen = { run_queue_latency = { service = \"checkout\", quantile = \"99%\", above = \"1ms\" } }\n\
          [[trigger]]\nname = \"alert\"\nwhen = { webhook = { alert = \"HighLatency\" } }\n",
     );

@@ -44,8 +44,8 @@ pub struct Config {
     /// Receivers of windows.
     #[serde(rename = "target")]
     pub targets: Vec<Target>,
-    /// The flight recorder.
-    pub flight_recorder: FlightRecorder,
+    /// Snaps of triggers.
+    pub snaps: Snaps,
     /// Reasons to write a snap.
     #[serde(rename = "trigger")]
     pub triggers: Vec<Trigger>,
@@ -95,18 +95,12 @@ impl Default for Windows {
 pub struct Budget {
     /// Most of one CPU that sampling may cost.
     pub max_overhead: Share,
-    /// Most of one CPU that everything may cost, the ledger included.
-    pub max_total_overhead: Share,
-    /// Most memory, kernel maps included.
-    pub max_memory: Size,
 }
 
 impl Default for Budget {
     fn default() -> Budget {
         Budget {
             max_overhead: Share(0.01),
-            max_total_overhead: Share(0.03),
-            max_memory: Size(128 << 20),
         }
     }
 }
@@ -282,21 +276,18 @@ pub enum TargetKind {
     Pyroscope,
 }
 
-/// `[flight_recorder]`.
+/// `[snaps]`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct FlightRecorder {
-    /// Time that is kept.
+pub struct Snaps {
+    /// Time before a trigger that its snap holds, in whole windows.
     pub length: Length,
-    /// Most memory.
-    pub max_memory: Size,
 }
 
-impl Default for FlightRecorder {
-    fn default() -> FlightRecorder {
-        FlightRecorder {
+impl Default for Snaps {
+    fn default() -> Snaps {
+        Snaps {
             length: Length::seconds(120),
-            max_memory: Size(64 << 20),
         }
     }
 }

@@ -37,8 +37,6 @@ pub struct AgentFigures {
     pub store_windows: u64,
     /// Windows that could not be written.
     pub failed_windows: u64,
-    /// Step of the budget in force; 0: everything is measured.
-    pub budget_step: u32,
     /// Services of the last window that count as `other`.
     pub services_beyond: u64,
     /// By target.
@@ -241,11 +239,6 @@ fn agent_families(totals: &Totals, agent: &AgentFigures) -> Vec<Family> {
             "wallscope_agent_store_windows",
             "Windows in the store.",
             one(Value::Whole(agent.store_windows)),
-        ),
-        gauge(
-            "wallscope_agent_budget_step",
-            "Step of the budget in force; 0: everything is measured.",
-            one(Value::Whole(u64::from(agent.budget_step))),
         ),
         gauge(
             "wallscope_agent_services_beyond_limit",

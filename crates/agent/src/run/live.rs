@@ -15,19 +15,19 @@ use wallscope_capture::session::{
     self, Captured, Live, Look, Observer, Options, Progress, Stopper,
 };
 use wallscope_capture::target::Target;
-use wallscope_model::{Recording, WaitSeen};
-use wallscope_symbolize::{Names, Sources};
+use wallscope_model::Recording;
+use wallscope_symbolize::Names;
 
-use super::{ClosedWindow, Next, SourceError, WindowSource};
+use super::{Next, SourceError, WindowSource};
 use crate::config::Config;
 
 /// The session of this machine.
 pub struct LiveSource {
-    windows: Receiver<Result<ClosedWindow, SourceError>>,
+    windows: Receiver<Result<Recording, SourceError>>,
     session: Option<Session>,
     options: Options,
     /// Windows of a session that a changed configuration ended.
-    earlier: Vec<ClosedWindow>,
+    earlier: Vec<Recording>,
 }
 
 /// The threads of a session.
@@ -37,15 +37,8 @@ struct Session {
     names: JoinHandle<()>,
 }
 
-/// A window on its way to be named.
-struct Unnamed {
-    recording: Recording,
-    sources: Sources,
-    seen: Vec<WaitSeen>,
-}
-
 /// News of the measuring thread.
-type News = Result<Unnamed, SourceError>;
+type News = Result<Look, SourceError>;
 
 impl LiveSource {
     /// Starts to measure; returns when nothing is missed any more.
@@ -64,7 +57,7 @@ impl LiveSource {
     }
 
     /// Ends the session; the windows that are left.
-    fn end(&mut self) -> Result<Vec<ClosedWindow>, SourceError> {
+    fn end(&mut self) -> Result<Vec<Recording>, SourceError> {
         let mut left = std::mem::take(&mut self.earlier);
         if let Some(session) = self.session.take() {
             session.stopper.stop();
@@ -92,7 +85,7 @@ fn options(config: &Config) -> Options {
 /// Starts the threads of a session.
 fn begin(
     options: &Options,
-) -> Result<(Session, Receiver<Result<ClosedWindow, SourceError>>), SourceError> {
+) -> Result<(Session, Receiver<Result<Recording, SourceError>>), SourceError> {
     let failed = |e: std::io::Error| SourceError(format!("cannot start a thread: {e}"));
     let (to_names, unnamed) = channel();
     let (to_agent, windows) = channel();
@@ -142,25 +135,21 @@ impl Observer for Feeder {
 
     fn look(&mut self, look: Look) {
         self.last_end_ns = Some(look.recording.window.end_ns);
-        let window = Unnamed {
-            recording: look.recording,
-            sources: look.sources,
-            seen: look.seen,
-        };
-        let _ = self.to_names.send(Ok(window));
+        let _ = self.to_names.send(Ok(look));
     }
 }
 
 impl Feeder {
     /// What came after the last window.
-    fn last(&self, captured: Captured) -> Unnamed {
+    fn last(&self, captured: Captured) -> Look {
         let mut recording = captured.recording;
         let window = &mut recording.window;
         if let Some(start_ns) = self.last_end_ns {
             window.start_unix_ns += start_ns.saturating_sub(window.start_ns);
             window.start_ns = start_ns;
         }
-        Unnamed {
+        Look {
+            elapsed: Duration::from_nanos(recording.window.length_ns()),
             recording,
             sources: captured.sources,
             seen: captured.seen,
@@ -181,7 +170,7 @@ fn measure(options: &Options, to_names: Sender<News>, live: Sender<Stopper>) {
 }
 
 /// Names windows in their order.
-fn name(unnamed: &Receiver<News>, to_agent: &Sender<Result<ClosedWindow, SourceError>>) {
+fn name(unnamed: &Receiver<News>, to_agent: &Sender<Result<Recording, SourceError>>) {
     let mut names = Names::default();
     let mut cpu_ns = own_cpu_ns();
     for news in unnamed {
@@ -192,10 +181,7 @@ fn name(unnamed: &Receiver<News>, to_agent: &Sender<Result<ClosedWindow, SourceE
             let so_far = own_cpu_ns();
             window.recording.cost.own_cpu_ns = so_far.saturating_sub(cpu_ns);
             cpu_ns = so_far;
-            ClosedWindow {
-                recording: window.recording,
-                budget_step: 0,
-            }
+            window.recording
         });
         if to_agent.send(closed).is_err() {
             return;
@@ -221,7 +207,7 @@ impl WindowSource for LiveSource {
         }
     }
 
-    fn drain(&mut self) -> Result<Vec<ClosedWindow>, SourceError> {
+    fn drain(&mut self) -> Result<Vec<Recording>, SourceError> {
         self.end()
     }
 

@@ -8,7 +8,7 @@
 //! from the next window on; a wrong file changes nothing. `SIGTERM` closes the open window, keeps it,
 //! delivers for at most ten seconds, and ends.
 //!
-//! What it does not do: it never measures, and it prints nothing; sentences go to a callback.
+//! `live.rs` is the source that measures this machine. Nothing here prints; sentences go to a callback.
 
 mod error;
 mod live;
@@ -26,6 +26,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
+use wallscope_model::Recording;
+
 use crate::config::{Condition, Config, Target, Trigger};
 use crate::delivery::{Courier, CourierThread};
 use crate::http::{Limits, Server};
@@ -37,7 +39,7 @@ pub use error::AgentError;
 pub use live::LiveSource;
 pub use published::Published;
 pub use snaps::SNAPS;
-pub use source::{ClosedWindow, Next, SourceError, WindowSource};
+pub use source::{Next, SourceError, WindowSource};
 pub use status::{Status, TargetStatus, ask_status};
 
 use lock::Lock;
@@ -233,19 +235,18 @@ impl<S: WindowSource> Agent<S> {
     }
 
     /// Labels, sums up, keeps and judges a window.
-    fn handle(&mut self, window: ClosedWindow, log: &mut dyn FnMut(&str)) {
+    fn handle(&mut self, window: Recording, log: &mut dyn FnMut(&str)) {
         self.take_pods(log);
         let source = &mut self.source;
         let mut facts = |process: &wallscope_model::Process| source.facts(process);
-        let mut recording = services::apply(&mut self.labeller, window.recording, &mut facts);
+        let mut recording = services::apply(&mut self.labeller, window, &mut facts);
         let beyond = self.labeller.cardinality.beyond();
         if beyond > 0 {
             recording.domain.notes.push(format!(
                 "{beyond} services beyond the limit of services.max count as the service other"
             ));
         }
-        self.published
-            .add(&recording, window.budget_step, beyond as u64);
+        self.published.add(&recording, beyond as u64);
         let end_ns = recording.window.end_ns;
         let length_ns = recording.window.length_ns();
         let end_ms = (recording.window.start_unix_ns.saturating_add(length_ns) / 1_000_000) as i64;

@@ -59,10 +59,9 @@ impl Published {
         state.unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    pub(super) fn add(&self, window: &Recording, budget_step: u32, services_beyond: u64) {
+    pub(super) fn add(&self, window: &Recording, services_beyond: u64) {
         let mut state = self.lock();
         state.totals.add(window);
-        state.figures.budget_step = budget_step;
         state.figures.services_beyond = services_beyond;
         state.last_window = Some(Instant::now());
         state.is_writing = true;
@@ -171,7 +170,6 @@ impl Published {
             epoch: self.epoch,
             windows: state.totals.windows,
             last_window_unix_ns: state.totals.last_unix_ns,
-            budget_step: state.figures.budget_step,
             store_dir: self.store_dir.clone(),
             store_bytes: state.figures.store_bytes,
             store_windows: state.figures.store_windows,

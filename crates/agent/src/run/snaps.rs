@@ -13,7 +13,7 @@ use crate::store::{StoreError, TimeRange, merged, write_atomically};
 /// Directory of snaps within a store.
 pub const SNAPS: &str = "snaps";
 
-/// Writes the windows of the flight recorder's length before `end_ms` (since the epoch) as one recording;
+/// Writes the windows of the configured length before `end_ms` (since the epoch) as one recording;
 /// the domain says why. The trigger's oldest snaps are dropped beyond its cap of bytes.
 pub(super) fn write(
     config: &Config,
@@ -21,7 +21,7 @@ pub(super) fn write(
     end_ms: i64,
     reason: &str,
 ) -> Result<PathBuf, AgentError> {
-    let length = config.flight_recorder.length.0.as_millis();
+    let length = config.snaps.length.0.as_millis();
     let range = TimeRange {
         from_ms: end_ms.saturating_sub(i64::try_from(length).unwrap_or(i64::MAX)),
         until_ms: end_ms,

@@ -7,20 +7,11 @@ use wallscope_model::{Process, Recording};
 use crate::config::Config;
 use crate::services::Facts;
 
-/// A closed window.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ClosedWindow {
-    /// The window.
-    pub recording: Recording,
-    /// Step of the budget that was in force; 0: everything was measured.
-    pub budget_step: u32,
-}
-
 /// Outcome of waiting for a window.
 #[derive(Debug)]
 pub enum Next {
     /// A window was closed.
-    Window(Box<ClosedWindow>),
+    Window(Box<Recording>),
     /// None was closed in the given time.
     NotYet,
     /// There are no more.
@@ -44,7 +35,7 @@ pub trait WindowSource {
     ///
     /// # Errors
     /// Measuring ended before.
-    fn drain(&mut self) -> Result<Vec<ClosedWindow>, SourceError>;
+    fn drain(&mut self) -> Result<Vec<Recording>, SourceError>;
 
     /// Takes a changed configuration over, from the next window on.
     ///

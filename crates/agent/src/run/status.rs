@@ -32,8 +32,6 @@ pub struct Status {
     pub windows: u64,
     /// End of the last window, ns since the epoch; 0: there was none.
     pub last_window_unix_ns: u64,
-    /// Step of the budget in force.
-    pub budget_step: u32,
     /// Directory of the store.
     pub store_dir: PathBuf,
     /// Its bytes.
