@@ -31,6 +31,7 @@ use crate::{
     },
     clock::now,
     event::ThreadEvent,
+    target::read_memory,
 };
 
 /// Turns in a row, at most: what is left after them waits for the next event.
@@ -180,6 +181,8 @@ impl EventMerger {
                 }
                 Step::Copied(mut raw) => {
                     raw.mappings = processes.snapshot(raw.pid());
+                    let pid = raw.pid();
+                    raw.copy_code(|address, to| read_memory(pid, address, to));
                     intake.raws.push(*raw);
                 }
                 Step::Gone(pid) => *self.ended.entry(pid).or_default() += 1,

@@ -5,13 +5,15 @@ use std::{cell::RefCell, rc::Rc, time::Duration};
 use libbpf_rs::RingBuffer;
 use wallscope_binfmt::kallsyms;
 use wallscope_model::{Cost, FrameKind, Limit, Loss, Recording};
-use wallscope_observe::{Begin, Counter, LogWriter, Mark, Observation, Purpose};
+use wallscope_observe::{Counter, DescribedDomain, LogWriter, Mark, Observation, Purpose};
 use wallscope_symbolize::Sources;
 
 mod described;
 mod facts;
+mod setup;
 
-use described::{Described, boot_id, observe_processes};
+use described::observe_processes;
+use setup::{Setup, read_ring};
 
 use super::{
     Captured, Live, Observer, Options, Progress, Stop,
@@ -30,7 +32,6 @@ use super::{
     jit,
     naming::Names,
     pace::Pace,
-    peers::Before,
     processes::Processes,
     snapshot::{self, SnapshotWindow},
     target_resolve::{ResolvedTarget, ended_early, resolve_target},
@@ -41,14 +42,9 @@ use super::{
 use crate::{
     Error,
     ahead::Ahead,
-    backend::ebpf::{
-        KernelFeatures, Mechanism, Programs, Settings, Visit, event_sampling::SampledEvent,
-        sideband::Sideband, timer::Timer,
-    },
+    backend::ebpf::{KernelFeatures, Programs, Visit, sideband::Sideband, timer::Timer},
     clock::{now, unix_now},
-    cpus, event,
-    places::{Interrupts, Places},
-    slices,
+    cpus, event, slices,
     target::{Held, Target},
 };
 
@@ -79,17 +75,10 @@ pub(super) fn record(
 
 /// A recording under way.
 struct Recorder<'o> {
-    options: &'o Options,
-    kernel: &'o KernelFeatures,
+    setup: Setup<'o>,
     chosen: ResolvedTarget,
     /// The command, if the target is one.
     held: Option<Held>,
-    cpus: usize,
-    mechanism: Mechanism,
-    timer: Timer,
-    taps: Vec<SampledEvent>,
-    /// Reasons can be told from kernel functions.
-    kernel_named: bool,
     programs: Programs,
     sideband: Sideband,
     processes: Processes,
@@ -122,131 +111,66 @@ impl<'o> Recorder<'o> {
         };
         let chosen = resolve_target(&options.target, held.as_ref())?;
         let cpus = cpus::online().map_err(|e| Error::io("cannot read which CPUs are online", e))?;
-        let mechanism = options.mechanism.unwrap_or_else(|| kernel.mechanism());
-        let mut timer = if options.stacks {
+        let timer = if options.stacks {
             Timer::open(&cpus, options.hz)?
         } else {
             Timer::none()
         };
-        let taps = event_sampling::open(options, &cpus)?;
-        let settings = Settings {
-            off_cpu_period: options.off_cpu_period,
-            mechanism,
-            all: matches!(options.target, Target::All),
-            ledger_only: !options.stacks,
-            timeline: options.timeline.is_some(),
-            events: event_sampling::kinds(&taps),
+        let mut setup = Setup {
+            options,
+            kernel,
+            mechanism: options.mechanism.unwrap_or_else(|| kernel.mechanism()),
+            cpus: cpus.len(),
+            timer,
+            taps: event_sampling::open(options, &cpus)?,
+            kernel_named: false,
         };
-        // The kernel takes long to check the programs; meanwhile its names can be read.
-        let kernel_code = std::thread::spawn(|| {
-            // What cannot be read tells nothing, which the domain says.
-            let symbols = kallsyms::read().unwrap_or_default();
-            (Places::parse(&symbols), Interrupts::parse(&symbols))
-        });
-        let mut programs = Programs::load(kernel, &settings)?;
-        let (places, interrupts) = kernel_code.join().expect("reading names does not panic");
-        let kernel_named = !places.ranges.is_empty();
-        programs.set_places(&places);
+        let (mut programs, interrupts) = setup.load()?;
         let sideband = Sideband::open(&cpus).map_err(|e| {
             Error::io(
                 "cannot follow new mappings (perf_event_open on every CPU)",
                 e,
             )
         })?;
-
-        let mut processes = Processes::new(&programs)?;
-        processes.managed_mut().look_at_tasks(options.max_overhead);
-        if !options.stacks {
-            processes.keep_facts_only();
-        }
-        for pid in &chosen.pids {
-            processes.found(*pid);
-        }
-        if let (Target::Command(argv), Some(held)) = (&options.target, &held) {
-            processes.prepare_command(held.pid(), &argv[0]);
-        }
-        programs.set_managed(processes.managed().processes(), processes.vms());
-        let java = &mut processes.managed_mut().java;
-        java.look_at_threads();
-        programs.add_java_threads(&java.take_threads());
-        programs.set_clock(!timer.hardware);
-        programs.set_cpu_period(timer.vary());
-        programs.attach(&timer.events, &cpus)?;
-        programs.set_event_pace(&taps, options.max_overhead / 100.0, cpus.len());
-        let taps = programs.attach_taps(taps)?;
+        let processes = setup.find_processes(&mut programs, &chosen, held.as_ref())?;
+        setup.attach(&mut programs, &cpus)?;
         programs.add_targets(&chosen.pids)?;
         programs.add_cgroups(&chosen.cgroups)?;
 
         let host = HostLog::open(&chosen.pids);
-        let mut events = Events::new(&chosen.watch, options.duration)?;
-        for fd in sideband.descriptors() {
-            events.sideband(fd)?;
-        }
         let slice_ns = slices::first_width_ns(options.duration);
         let (log, no_log) = options.begin_log();
-        let start_ns = now();
-        let start_unix_ns = unix_now();
-        let begin = Begin {
-            start_ns,
-            start_unix_ns,
-            slice_ns,
-            timeline_bytes: options.timeline,
-            interpreter_frames: options.interpreter_frames,
-            interrupts: interrupts.codes(),
-            off_cpu_period_ns: settings.off_cpu_period.as_nanos() as u64,
-            boot: boot_id(),
-        };
         let is_logged = log.is_some();
+        let begin = setup.begin(slice_ns, interrupts.codes());
+        let start_ns = begin.start_ns;
         let intake = Rc::new(RefCell::new(EventDispatcher::new(begin, log)));
-        let ring = {
-            let (intake, turns) = (Rc::clone(&intake), Rc::clone(&intake));
-            programs.ring(
-                move |bytes| intake.borrow_mut().take(bytes),
-                options
-                    .timeline
-                    .map(|_| move |bytes: &[u8]| turns.borrow_mut().turn(bytes)),
-            )?
-        };
         {
             let estimator = &mut intake.borrow_mut().estimator;
             estimator.samples.each = options.moments.then(Vec::new);
             estimator.follows_waits = options.looks.is_none();
         }
-        if options.timeline.is_some() {
-            events.look_every(LOOK_EVERY)?;
+        let ring = read_ring(&programs, &intake, options)?;
+
+        let mut events = Events::new(&chosen.watch, options.duration)?;
+        for fd in sideband.descriptors() {
+            events.sideband(fd)?;
         }
-        if let Some(every) = timer.vary_every() {
+        let looks = [
+            options.timeline.map(|_| LOOK_EVERY),
+            setup.timer.vary_every(),
+            is_logged.then_some(LOG_EVERY),
+        ];
+        for every in looks.into_iter().flatten() {
             events.look_every(every)?;
-        }
-        if is_logged {
-            events.look_every(LOG_EVERY)?;
         }
         events.ring(ring.epoll_fd())?;
         events.tick_every(start_ns, slice_ns)?;
 
-        let followed = options.stacks && kernel.has_hook("ws_sent");
-        let before = Before::find(&mut programs, &chosen.pids, followed, now());
-        {
-            let mut intake = intake.borrow_mut();
-            intake.observe(Observation::Connected(before.connected));
-            for end in before.others {
-                intake.observe(Observation::OtherEnd(end));
-            }
-            for event in event_sampling::observe(&taps) {
-                intake.observe(event);
-            }
-        }
-        let notes = before.problem.into_iter().chain(no_log).collect();
+        let problem = setup.observe_connections(&mut programs, &chosen, &intake);
         Ok(Recorder {
-            options,
-            kernel,
+            setup,
             chosen,
             held,
-            cpus: cpus.len(),
-            mechanism,
-            timer,
-            taps,
-            kernel_named,
             programs,
             sideband,
             processes,
@@ -263,7 +187,7 @@ impl<'o> Recorder<'o> {
             slice_ns,
             looked: start_ns,
             window_sums: WindowSums::default(),
-            notes,
+            notes: problem.into_iter().chain(no_log).collect(),
         })
     }
 
@@ -275,17 +199,17 @@ impl<'o> Recorder<'o> {
         let consumed = self.ring.consume();
         consumed.map_err(Error::bpf("cannot read the event ring"))?;
         if self.intake.borrow().estimator.accounts.len() == 0
-            && let Some(gone) = self.chosen.gone(&self.options.target)
+            && let Some(gone) = self.chosen.gone(&self.setup.options.target)
         {
             return Err(gone);
         }
         self.host.take_all();
         self.log_first_books();
         observer.live(&Live {
-            target: self.options.target.describe(),
+            target: self.setup.options.target.describe(),
             threads: self.intake.borrow().estimator.accounts.len(),
-            event: self.timer.describe().into(),
-            hz: self.options.hz,
+            event: self.setup.timer.describe().into(),
+            hz: self.setup.options.hz,
             backend: "ebpf",
             pids: self.chosen.pids.clone(),
             stopper: self.events.stopper(),
@@ -329,7 +253,7 @@ impl<'o> Recorder<'o> {
     }
 
     fn ask_for_looks(&mut self) {
-        let set = match (self.options.looks, self.options.windows) {
+        let set = match (self.setup.options.looks, self.setup.options.windows) {
             (Some(every), true) => self.events.view_at_multiples(every),
             (Some(every), false) => self.events.view_every(every),
             (None, _) => Ok(()),
@@ -383,9 +307,9 @@ impl<'o> Recorder<'o> {
         self.looked = stretch.now;
         let mut intake = self.intake.borrow_mut();
         intake.estimator.accounts.tick(stretch.now);
-        let mut look = snapshot::take(stretch, &mut intake, &self.processes, self.options);
+        let mut look = snapshot::take(stretch, &mut intake, &self.processes, self.setup.options);
         drop(intake);
-        if self.options.windows {
+        if self.setup.options.windows {
             self.describe_window(&mut look.recording);
             // The wall clock may have been set.
             self.ask_for_looks();
@@ -393,22 +317,17 @@ impl<'o> Recorder<'o> {
         observer.look(look);
     }
 
+    /// The domain as it is now.
+    fn described(&self) -> DescribedDomain {
+        let entry_ns = self.programs.entry_ns();
+        (self.setup).domain(&self.pace, entry_ns, &self.notes, &self.processes)
+    }
+
     /// Adds to a window what a recording says beside its stacks and sums.
     fn describe_window(&mut self, window: &mut Recording) {
         let start = &mut window.window;
         start.start_unix_ns = unix_now().saturating_sub(now().saturating_sub(start.start_ns));
-        let described = Described {
-            kernel: self.kernel,
-            options: self.options,
-            mechanism: self.mechanism,
-            timer: &self.timer,
-            cpus: self.cpus,
-            pace: &self.pace,
-            taps: &self.taps,
-            kernel_named: self.kernel_named,
-            entry_ns: self.programs.entry_ns(),
-        };
-        let described = described.with(&self.notes, &self.processes);
+        let described = self.described();
         window.domain = described.domain;
         window.domain.limits.push(Limit {
             what: "wakers, holders, lengths of waits and time slices: this is a window of a session that goes on".into(),
@@ -434,8 +353,8 @@ impl<'o> Recorder<'o> {
             self.notes.extend(set.err().map(|e| e.to_string()));
         }
         self.host.tick(time);
-        if self.options.stacks {
-            let (programs, timer) = (&mut self.programs, &mut self.timer);
+        if self.setup.options.stacks {
+            let (programs, timer) = (&mut self.programs, &mut self.setup.timer);
             self.notes.extend(self.pace.check(programs, timer, elapsed));
         }
         observer.progress(&Progress {
@@ -450,8 +369,8 @@ impl<'o> Recorder<'o> {
     /// Samples come at another distance from now on, if they have come at the same for a while. Only by the clock:
     /// a distance begins anew, and done when the program does something it would leave out what follows.
     fn vary(&mut self, time: u64) {
-        if self.options.stacks {
-            let (programs, timer) = (&mut self.programs, &mut self.timer);
+        if self.setup.options.stacks {
+            let (programs, timer) = (&mut self.programs, &mut self.setup.timer);
             self.pace.vary(programs, timer, time - self.start_ns);
         }
     }
@@ -496,7 +415,7 @@ impl<'o> Recorder<'o> {
             .unwrap_or_else(|_| unreachable!("the ring held the only other handle"))
             .into_inner();
         if stop == Stop::TargetEnded {
-            let (options, ns) = (self.options, end_ns - self.start_ns);
+            let (options, ns) = (self.setup.options, end_ns - self.start_ns);
             (self.notes).extend(ended_early(&options.target, options.duration, ns));
         }
         let tasks = processes.managed_mut().finish_tasks();
@@ -525,24 +444,14 @@ impl<'o> Recorder<'o> {
         let waits = intake.lock_waits(programs.lock_waits(), processes.managed());
         self.told.lock_waits(waits, &mut intake);
         self.notes.extend(intake.log_failed());
-        let domain = Described {
-            kernel: self.kernel,
-            options: self.options,
-            mechanism: self.mechanism,
-            timer: &self.timer,
-            cpus: self.cpus,
-            pace: &self.pace,
-            taps: &self.taps,
-            kernel_named: self.kernel_named,
-            entry_ns: programs.entry_ns(),
-        };
-        let domain = domain.with(&self.notes, processes);
+        let entry_ns = programs.entry_ns();
+        let domain = (self.setup).domain(&self.pace, entry_ns, &self.notes, processes);
         intake.observe(Observation::Domain(domain));
         let losses = processes.losses();
         self.told.losses(Counter::Collector, losses, &mut intake);
         observe_processes(processes, &mut intake);
         let EventDispatcher { estimator, log, .. } = intake;
-        let (log, assembled) = named(estimator, log, &self.processes, self.options);
+        let (log, assembled) = named(estimator, log, &self.processes, self.setup.options);
         let sources = Sources {
             kallsyms: symbols_of_programs(&assembled.recording),
             ..self.processes.into_sources(&assembled.jit)

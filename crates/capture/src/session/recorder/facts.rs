@@ -9,7 +9,7 @@ use zerocopy::IntoBytes;
 use super::{
     super::{cost, event_dispatch::EventDispatcher},
     Recorder,
-    described::{Described, observe_processes},
+    described::observe_processes,
 };
 use crate::backend::ebpf::{Visit, Visited};
 
@@ -100,18 +100,7 @@ impl Recorder<'_> {
     }
 
     fn log_domain(&mut self, intake: &mut EventDispatcher) {
-        let described = Described {
-            kernel: self.kernel,
-            options: self.options,
-            mechanism: self.mechanism,
-            timer: &self.timer,
-            cpus: self.cpus,
-            pace: &self.pace,
-            taps: &self.taps,
-            kernel_named: self.kernel_named,
-            entry_ns: self.programs.entry_ns(),
-        };
-        let domain = described.with(&self.notes, &self.processes);
+        let domain = self.described();
         self.told.domain(domain, intake);
     }
 }
