@@ -47,15 +47,9 @@ pub(super) fn php(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
 fn judge(run: &Run) -> Scorecard {
     let mut card = Scorecard::default();
     card.rows.extend(run.evidence().managed_shares().rows);
-    let computing = || run.stacks.iter().filter(|l| l.state == "on_cpu");
-    let sum = |lines: &mut dyn Iterator<Item = &Line>| -> f64 { lines.map(|l| l.ns as f64).sum() };
-    let named = sum(&mut computing().filter(|l| l.contains("<main>")));
-    card.at_least(
-        "on-cpu named",
-        100.0 * named / sum(&mut computing()),
-        95.0,
-        "%",
-    );
+    let is_php = |l: &Line| l.contains("<main>");
+    let named = (run.evidence()).named("on-cpu named", 95.0, |_| true, is_php);
+    card.rows.extend(named.rows);
     card.rows
         .extend(share::sums(&run.report, &run.stacks, &run.truth).rows);
     card.rows

@@ -106,17 +106,11 @@ fn plain(name: &str) -> &str {
 fn judge(run: &Run) -> Scorecard {
     let mut card = Scorecard::default();
     card.rows.extend(run.evidence().managed_shares().rows);
-    let computing = || run.stacks.iter().filter(|l| l.state == "on_cpu");
-    let sum = |lines: &mut dyn Iterator<Item = &Line>| -> f64 { lines.map(|l| l.ns as f64).sum() };
     // Below a method, or a block in a file or a method.
     let is_ruby =
-        |l: &&Line| (l.frames.iter()).any(|f| f.name.contains("Worker#") || f.name == "<main>");
-    card.at_least(
-        "on-cpu named",
-        100.0 * sum(&mut computing().filter(is_ruby)) / sum(&mut computing()),
-        95.0,
-        "%",
-    );
+        |l: &Line| (l.frames.iter()).any(|f| f.name.contains("Worker#") || f.name == "<main>");
+    let named = (run.evidence()).named("on-cpu named", 95.0, |_| true, is_ruby);
+    card.rows.extend(named.rows);
     card.rows
         .extend(share::sums(&run.report, &run.stacks, &run.truth).rows);
     card.rows

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::chance::{self, Part};
-use super::{Estimate, Scorecard};
+use super::{Estimate, Scorecard, figure};
 use crate::folded::Line;
 use crate::report::Report;
 use crate::truth::{FunctionTruth, Truth};
@@ -96,6 +96,29 @@ impl Evidence<'_> {
             };
             card.estimate(format!("{view} {name}"), estimate);
         }
+        card
+    }
+
+    /// Row: of the on-CPU time of the threads that `ours` picks, the share with a frame that `is_named` accepts is at
+    /// least `promise` percent, less the sampling error.
+    pub fn named(
+        &self,
+        what: &str,
+        promise: f64,
+        ours: impl Fn(&Line) -> bool,
+        is_named: impl Fn(&Line) -> bool,
+    ) -> Scorecard {
+        let mut card = Scorecard::default();
+        let all = time_in(self.lines, "on-cpu", &ours) as f64;
+        let named = time_in(self.lines, "on-cpu", |l| ours(l) && is_named(l)) as f64;
+        let chance = chance::binomial(promise / 100.0, self.samples("on-cpu", all));
+        card.push(
+            what,
+            "",
+            figure(100.0 * named / all, "%"),
+            format!("≥ {} − {}", figure(promise, "%"), figure(chance, "%")),
+            100.0 * named / all >= promise - chance,
+        );
         card
     }
 
