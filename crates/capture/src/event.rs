@@ -46,7 +46,7 @@ pub mod kind {
     pub const RESOURCE: u32 = 0x10009;
     /// Who ended a wait.
     pub const WAKE: u32 = 0x1000a;
-    /// Whose a Java monitor was.
+    /// The owner of a Java monitor.
     pub const OWNER: u32 = 0x1000b;
     /// Who had an interpreter's lock.
     pub const HOLDS: u32 = 0x1000c;

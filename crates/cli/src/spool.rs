@@ -6,9 +6,9 @@ use wallscope_observe::Spool;
 
 use crate::output::{Output, UNASKED, caller};
 
-/// The spool for a recording that goes to `output`, within `bound` bytes; `None`: there is none. Says
-/// which spools of earlier recordings are there: of those under its name, or of any whose names
-/// nobody chose either.
+/// The spool for a recording that goes to `output`, within `bound` bytes; `None`: there is none. Names
+/// the spools of earlier recordings on standard error: those of this output, or, for an output with a
+/// default name, those of all such outputs.
 pub fn beside(output: &Output, bound: u64) -> Option<Spool> {
     if !output.is_file() {
         return None;

@@ -1,6 +1,6 @@
 //! `wallscope why FILE`, or of a live target.
 
-use wallscope_analysis::view::{Analysis, Idle, Whose};
+use wallscope_analysis::view::{Analysis, Idle, Subject};
 use wallscope_model::Recording;
 use wallscope_render::waits;
 
@@ -15,7 +15,7 @@ use crate::{
 /// one did meanwhile, hop by hop
 #[derive(clap::Args)]
 #[command(
-    group = clap::ArgGroup::new("whose").required(true),
+    group = clap::ArgGroup::new("subject").required(true),
     after_help = "\
 Examples:
   wallscope why rec.pb.gz --thread worker
@@ -27,10 +27,10 @@ pub struct Args {
     #[command(flatten)]
     source: Source,
     /// All threads with this name
-    #[arg(long, value_name = "NAME", group = "whose")]
+    #[arg(long, value_name = "NAME", group = "subject")]
     thread: Option<String>,
     /// All stacks with a function of this name
-    #[arg(long, value_name = "NAME", group = "whose")]
+    #[arg(long, value_name = "NAME", group = "subject")]
     function: Option<String>,
     /// Parts smaller than this are left out of the tree and summed, in percent
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0)]
@@ -50,17 +50,17 @@ pub fn run(args: Args) -> Result<(), Failure> {
     }
     let Found { recording, .. } = args.source.recording("why", BRIEFLY)?;
     let analysis = Analysis::new(&recording, Idle::Show);
-    let whose = match (args.thread, args.function) {
-        (Some(name), _) => Whose::Thread(thread(&recording, name)?),
+    let subject = match (args.thread, args.function) {
+        (Some(name), _) => Subject::Thread(thread(&recording, name)?),
         (_, name) => {
             let found = annotate::find(&analysis, &name.unwrap_or_default())?;
-            Whose::Function(found.to_string())
+            Subject::Function(found.to_string())
         }
     };
     let text = if args.json {
-        waits::why_json(&analysis, &whose)
+        waits::why_json(&analysis, &subject)
     } else {
-        waits::why_text(&analysis, &whose, args.least / 100.0)
+        waits::why_text(&analysis, &subject, args.least / 100.0)
     };
     output::to_stdout(|w| w.write_all(text.as_bytes()))
 }

@@ -88,7 +88,7 @@ pub struct CodeChanges {
     pub times: Vec<u64>,
 }
 
-/// A thread whose wait for a lock turned out to be a sleep of its runtime's.
+/// A thread with a wait for a lock that turned out to be a sleep of its runtime's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SleepingThread {
     /// Its record.
@@ -435,7 +435,7 @@ pub struct CodeMaker {
     pub maker: Option<(String, String)>,
 }
 
-/// A frame whose lines a symboliser found.
+/// A frame with lines that a symboliser found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Symbol {
     /// Kind of code.

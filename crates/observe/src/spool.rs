@@ -90,7 +90,7 @@ impl Spool {
         }
     }
 
-    /// Spools in `folder` that were left behind, and their sizes, bytes; of outputs whose names begin
+    /// Spools in `folder` that were left behind, and their sizes, bytes; of outputs with names that begin
     /// with `prefix`.
     pub fn left_behind(folder: &Path, prefix: &str) -> Vec<(PathBuf, u64)> {
         // A folder that cannot be listed has none that anybody could recover.

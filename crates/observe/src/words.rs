@@ -35,7 +35,7 @@ fn kind_of(record: &[u8]) -> u32 {
     first.map_or(0, u32::from_le_bytes)
 }
 
-/// Whether records of this kind are stacks, whose words are near each other.
+/// Whether records of this kind are stacks: their words are near each other.
 fn is_stack(kind: u32) -> bool {
     kind < kind::FIRST || matches!(kind, kind::KERNEL_STACK | kind::MANAGED_STACK)
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use wallscope_analysis::blame::NotFollowed;
-use wallscope_analysis::view::{Analysis, BlameRow, Holder, LockRow, Share, Whose, Why, WhyNode};
+use wallscope_analysis::view::{Analysis, BlameRow, Holder, LockRow, Share, Subject, Why, WhyNode};
 use wallscope_model::BlockReason;
 use wallscope_model::printable::printable;
 use wallscope_model::units;
@@ -214,8 +214,8 @@ fn pretty(value: &impl Serialize) -> String {
 }
 
 /// The tree of chains for the terminal: parts below `least` of the whole are left out and summed.
-pub fn why_text(analysis: &Analysis<'_>, whose: &Whose, least: f64) -> String {
-    let why = analysis.why(whose);
+pub fn why_text(analysis: &Analysis<'_>, subject: &Subject, least: f64) -> String {
+    let why = analysis.why(subject);
     let mut out = String::new();
     let whole = why.tree.ns;
     if whole == 0 {
@@ -229,7 +229,7 @@ pub fn why_text(analysis: &Analysis<'_>, whose: &Whose, least: f64) -> String {
     let cut = (whole as f64 * least) as u64;
     let why = why.gathered(cut);
     tree(&mut out, &why.tree, whole, cut, "", "");
-    let rows = analysis.blame_of(whose);
+    let rows = analysis.blame_of(subject);
     if !rows.is_empty() {
         out.push_str("\nIts waits, each charged to the root of its chain:\n");
         for line in crate::text::blame_lines(&rows, None) {
@@ -357,7 +357,7 @@ fn json_blame(row: BlameRow) -> JsonBlame {
 }
 
 /// The tree of chains as JSON, schema `wallscope.why/1`.
-pub fn why_json(analysis: &Analysis<'_>, whose: &Whose) -> String {
+pub fn why_json(analysis: &Analysis<'_>, subject: &Subject) -> String {
     fn node(n: WhyNode) -> JsonNode {
         JsonNode {
             what: n.what.to_string(),
@@ -371,7 +371,7 @@ pub fn why_json(analysis: &Analysis<'_>, whose: &Whose) -> String {
         ends,
         cut_ns,
         samples,
-    } = analysis.why(whose);
+    } = analysis.why(subject);
     pretty(&JsonWhy {
         schema: "wallscope.why/1",
         total_ns: tree.ns,
@@ -386,7 +386,7 @@ pub fn why_json(analysis: &Analysis<'_>, whose: &Whose) -> String {
             })
             .collect(),
         blame: analysis
-            .blame_of(whose)
+            .blame_of(subject)
             .into_iter()
             .map(json_blame)
             .collect(),

@@ -77,7 +77,7 @@ impl Plan {
         plan
     }
 
-    /// A plan whose waits are over at the end.
+    /// A plan with waits that are over at the end.
     fn ended(threads: usize, mut steps: Vec<Vec<Option<usize>>>) -> Plan {
         steps.push(vec![None; threads]);
         Plan {

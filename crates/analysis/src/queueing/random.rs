@@ -8,7 +8,7 @@
 pub struct Random(u64);
 
 impl Random {
-    /// A generator whose sequence depends on `seed` alone.
+    /// A generator with a sequence that depends on `seed` alone.
     pub fn new(seed: u64) -> Random {
         Random(seed)
     }

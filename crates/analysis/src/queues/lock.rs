@@ -152,7 +152,7 @@ fn customers(rec: &Recording, row: &LockRow, waited: &[Waited]) -> usize {
         .collect();
     let others: BTreeSet<&str> = (row.holders.iter().filter(|h| !h.place.is_empty()))
         .map(|h| &*h.who)
-        .filter(|who| !names.contains(who))
+        .filter(|name| !names.contains(name))
         .collect();
     let holds = |c: &&wallscope_model::Context| others.contains(&*c.name);
     waiters.len() + rec.contexts.iter().filter(holds).count()

@@ -13,7 +13,7 @@ use wallscope_model::{ContextId, Interval, Lane, State, Timeline};
 pub(super) struct Replayed {
     /// Recorded time that is not idle, ns.
     pub before: f64,
-    /// The same work's new time that is not idle, ns.
+    /// New time of that work that is not idle, ns.
     pub after: f64,
 }
 

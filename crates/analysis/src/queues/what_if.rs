@@ -211,7 +211,7 @@ fn replayed_answer(question: &Question) -> Answer {
         samples: 0,
         requests: false,
         assumptions: vec![
-            "the recorded dependencies stay: who waits for whom, and the order of hand-offs",
+            "the recorded dependencies stay: waiter and waker of each wait, and the order of hand-offs",
             "the wait for a CPU, timers, disks and peers outside the recording keep their lengths",
             "no new wait appears where threads now meet that did not meet before",
         ],
@@ -406,7 +406,7 @@ impl Work {
     }
 }
 
-/// A lane whose work is cut at waits, with the time of each kind of work in such waits and outside.
+/// A lane, cut at waits, with the time of each kind of work in such waits and outside.
 struct Lane<'a> {
     context: ContextId,
     intervals: &'a [Interval],

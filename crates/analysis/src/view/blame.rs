@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use wallscope_model::stats::{MAX_BLOCKS, share_interval};
 use wallscope_model::{Actor, BlockReason, ContextId, Sample, SliceValue, State};
 
-use super::{Analysis, Whose};
+use super::{Analysis, Subject};
 use crate::blame::timeline::{self, ExactBlame};
 use crate::blame::{Blame, NotFollowed, Root, RootActor};
 
@@ -98,8 +98,8 @@ impl Analysis<'_> {
     }
 
     /// The part of it that a thread or function waited.
-    pub fn blame_of(&self, whose: &Whose) -> Vec<BlameRow> {
-        self.blame_where(|sample| self.concerns(whose, sample))
+    pub fn blame_of(&self, subject: &Subject) -> Vec<BlameRow> {
+        self.blame_where(|sample| self.concerns(subject, sample))
     }
 
     fn blame_where(&self, wanted: impl Fn(&Sample) -> bool) -> Vec<BlameRow> {

@@ -117,7 +117,7 @@ impl Analysis<'_> {
             }
         }
         let waits = self.waits();
-        // Whose wait each hop is a part of; parents come before children.
+        // The wait that each hop is a part of; parents come before children.
         let mut of_wanted: Vec<bool> = Vec::with_capacity(rec.hops.len());
         let mut behind_cpu_ns = 0;
         for (hop, ns) in rec.hops.iter().zip(&waits.ns) {

@@ -38,7 +38,7 @@ pub use shapes::{ShapeLine, shape_lines, thread_shapes};
 pub use stacks::{StackFrame, StackRow};
 pub use tasks::{TaskRow, TaskWait, is_idle_task};
 pub use waits::{RESOURCE, queues};
-pub use why::{Line, Whose, Why, WhyNode};
+pub use why::{Line, Subject, Why, WhyNode};
 
 use code::Code;
 
@@ -96,7 +96,7 @@ impl ViewTotal {
 }
 
 impl<'r> Analysis<'r> {
-    /// Prepares `recording`, whose idle time is treated as `idle` says.
+    /// Prepares `recording`; its idle time is treated as `idle` says.
     pub fn new(recording: &'r Recording, idle: Idle) -> Analysis<'r> {
         Analysis {
             recording,

@@ -10,9 +10,9 @@ use super::{
     waits::{hop_line, queues},
 };
 
-/// Whose time is asked for.
+/// The thread or function of the question.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Whose {
+pub enum Subject {
     /// All threads with this name.
     Thread(String),
     /// All stacks with a function of this name.
@@ -191,12 +191,12 @@ impl Building {
 
 impl Analysis<'_> {
     /// Whether a sample is time of that thread or function.
-    pub(super) fn concerns(&self, whose: &Whose, sample: &Sample) -> bool {
-        match whose {
-            Whose::Thread(name) => {
+    pub(super) fn concerns(&self, subject: &Subject, sample: &Sample) -> bool {
+        match subject {
+            Subject::Thread(name) => {
                 *self.recording.contexts[sample.context.0 as usize].name == **name
             }
-            Whose::Function(name) => {
+            Subject::Function(name) => {
                 let stack = &self.recording.stacks[sample.stack.0 as usize];
                 self.frames(stack)
                     .iter()
@@ -205,8 +205,8 @@ impl Analysis<'_> {
         }
     }
 
-    /// Follows the time of `whose` to what it was spent on.
-    pub fn why(&self, whose: &Whose) -> Why {
+    /// Follows the time of `subject` to what it was spent on.
+    pub fn why(&self, subject: &Subject) -> Why {
         let rec = self.recording;
         let waits = self.waits();
         let mut root = Building::default();
@@ -215,7 +215,7 @@ impl Analysis<'_> {
         for (i, s) in rec.samples.iter().enumerate() {
             let ns = waits.sample_ns[i];
             let thread = &rec.contexts[s.context.0 as usize].name;
-            if ns == 0 || !self.concerns(whose, s) {
+            if ns == 0 || !self.concerns(subject, s) {
                 continue;
             }
             samples += s.count;
@@ -240,7 +240,7 @@ impl Analysis<'_> {
             };
             walk.below(part, &waits.below_sample[i], ns, &what.of(thread));
         }
-        if let Whose::Thread(name) = whose {
+        if let Subject::Thread(name) = subject {
             for u in &self.scaled.unsampled {
                 if *rec.contexts[u.context.0 as usize].name == **name {
                     let what = Line::from(format!("{} without a sample", u.state.name()));
@@ -250,9 +250,9 @@ impl Analysis<'_> {
                 }
             }
         }
-        let title = match whose {
-            Whose::Thread(name) => format!("thread {name}"),
-            Whose::Function(name) => format!("function {name}"),
+        let title = match subject {
+            Subject::Thread(name) => format!("thread {name}"),
+            Subject::Function(name) => format!("function {name}"),
         };
         let mut ends: Vec<(Line, u64)> = ends.into_iter().filter(|(_, ns)| *ns > 0).collect();
         ends.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));

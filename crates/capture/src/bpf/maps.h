@@ -66,7 +66,7 @@ struct ws_thread {
 	u64 stretch;      /* length of the last stretch on the CPU, not yet counted by length */
 	u64 credit_blocked, credit_runnable;
 	u64 woken;        /* when its waker had a hook, 0: not in this wait */
-	u32 waker;        /* who ended its last wait (a record's id, 0: not measured) */
+	u32 waker;        /* record of the thread that ended its last wait, 0: not measured */
 	u32 carried;      /* the kernel moved it asleep: its queue figure runs on */
 
 	u64 id;
@@ -99,13 +99,13 @@ struct ws_thread {
 	} at_birth; /* the kernel's counters */
 	u64 asked;        /* when its stack was last taken as a sender's */
 	u64 dumped;       /* seq at the last dump */
-	u64 read_seq;     /* seq of the block whose stack was read ahead */
+	u64 read_seq;     /* seq of the block with a stack that was read ahead */
 	u64 credit_armed; /* on-CPU time since it set a timer until it left, not yet charged */
-	u64 fault_file;   /* inode whose page it lacked last, and `seq` at that time */
+	u64 fault_file;   /* inode of the page that it lacked last, and `seq` at that time */
 	u64 fault_seq;
 	/* The queue that it was throttled in last, and how long that had been so then, ever. */
 	u64 throttled_in, throttled_before;
-	u64 monitor, owner; /* the Java monitor it waits to enter, 0: none, and the word for whose it is */
+	u64 monitor, owner; /* the Java monitor it waits to enter, 0: none, and the word of its owner */
 };
 
 struct {
@@ -192,7 +192,7 @@ struct ws_cpu {
 	u64 edges_ns;  /* own run time at the beginnings and ends of interrupts, estimated */
 	u64 runs;      /* of programs at the hooks that are met often, with those that had nothing to do */
 	struct {
-		u64 tick;       /* the jiffy whose first run was timed */
+		u64 tick;       /* the jiffy with a timed first run */
 		u32 untimed;    /* further runs since one of them was timed */
 		u32 stands_for; /* how many runs the one that is being timed stands for */
 	} timing;

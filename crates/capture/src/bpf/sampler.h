@@ -104,7 +104,7 @@ static __always_inline void charge_armed(struct ws_thread *t, u64 now)
 static __always_inline void sampler_switched(struct ws_cpu *c, struct ws_thread *out,
 					     struct ws_thread *in, u64 now)
 {
-	struct ws_thread *whose = out ?: in;
+	struct ws_thread *t = out ?: in;
 	void *timer = (void *)c->timer;
 	u64 due, period;
 	bool missed;
@@ -113,17 +113,17 @@ static __always_inline void sampler_switched(struct ws_cpu *c, struct ws_thread 
 		c->came = now;
 	else if (out->armed)
 		charge_armed(out, now);
-	if (!KNOWS_DUE || !timer || !unlikely((s64)(c->next - now) < WS_SOON) || !whose ||
+	if (!KNOWS_DUE || !timer || !unlikely((s64)(c->next - now) < WS_SOON) || !t ||
 	    bpf_probe_read_kernel(&due, sizeof(due), timer + OFFSET_DUE) ||
 	    bpf_probe_read_kernel(&period, sizeof(period), timer + OFFSET_PERIOD))
 		return;
 	c->next = due;
-	/* Of who leaves: what is due and still to come. Of who comes: the last one that came. */
+	/* For a thread that leaves, the sample that is due next; for one that comes, the last sample. */
 	if (!out)
 		due -= period;
 	missed = out ? (s64)(now - due) > 0 && now - due < WS_LATE : (s64)(due - now) < WS_LATE;
 	if (missed && (s64)(due - c->came) >= 0 && due != c->charged) {
-		whose->early += !(out && due_armed(out, due));
+		t->early += !(out && due_armed(out, due));
 		c->charged = due;
 	}
 }

@@ -28,7 +28,7 @@ use super::{
 use crate::event::SocketRecord;
 
 /// The question for a frame's name.
-pub(super) fn frame_key(item: Item, late: bool, whose: AddressScope) -> FrameKey {
+pub(super) fn frame_key(item: Item, late: bool, scope: AddressScope) -> FrameKey {
     let words = match item {
         Item::Native(word) => [0, word.0, 0, 0],
         Item::Compiled(word, at) => [1, word.0, at.into(), 0],
@@ -47,8 +47,8 @@ pub(super) fn frame_key(item: Item, late: bool, whose: AddressScope) -> FrameKey
         },
     };
     FrameKey {
-        pid: whose.pid,
-        code: whose.code,
+        pid: scope.pid,
+        code: scope.code,
         late,
         words,
     }
@@ -70,7 +70,7 @@ pub(super) fn role_number(role: Role) -> u8 {
     ROLES.iter().position(|r| *r == role).unwrap_or(0) as u8
 }
 
-/// Names whose answers go to a log, each question once.
+/// Names with answers that go to a log, each question once.
 pub struct Logged<'a> {
     names: Names<'a>,
     log: RefCell<LogWriter>,
@@ -119,8 +119,8 @@ impl<'a> Logged<'a> {
 }
 
 impl CodeNames for Logged<'_> {
-    fn frame(&self, item: Item, late: bool, whose: AddressScope) -> NamedFrame {
-        let frame = self.names.code.frame(item, late, whose);
+    fn frame(&self, item: Item, late: bool, scope: AddressScope) -> NamedFrame {
+        let frame = self.names.code.frame(item, late, scope);
         if let (Item::Native(word), CodeModule::File(_)) = (item, &frame.module)
             && word.file() != 0
         {
@@ -128,7 +128,7 @@ impl CodeNames for Logged<'_> {
             return frame;
         }
         self.keep(&Observation::FrameName(FrameName {
-            key: frame_key(item, late, whose),
+            key: frame_key(item, late, scope),
             frame: frame.clone(),
         }));
         frame
@@ -340,8 +340,8 @@ pub(super) fn nameless(kind: FrameKind, address: u64) -> NamedFrame {
 }
 
 impl CodeNames for Answers {
-    fn frame(&self, item: Item, late: bool, whose: AddressScope) -> NamedFrame {
-        let key = frame_key(item, late, whose);
+    fn frame(&self, item: Item, late: bool, scope: AddressScope) -> NamedFrame {
+        let key = frame_key(item, late, scope);
         self.known_frame(item, &key).unwrap_or_else(|| {
             self.miss();
             nameless(FrameKind::Native, key.words[1])

@@ -39,7 +39,7 @@ pub enum Looks {
 }
 
 impl Estimator {
-    /// Puts the recording together, whose window is over.
+    /// Puts the recording together once its window is over.
     pub fn finish(mut self, names: Names<'_>, looks: Looks) -> Assembled {
         let end_ns = self.facts.end_ns.unwrap_or(self.accounts.grid().start_ns);
         let mut recording = Recording {
@@ -67,8 +67,8 @@ impl Estimator {
         recording.label_sets = std::mem::take(&mut stacks.labels.sets);
         let peers = std::mem::take(&mut self.samples.peers);
         recording.peers = peers.finish(end_ns, &self.accounts, names.host, |user, context| {
-            let whose = AddressScope::last(self.accounts.pid(context));
-            stacks.stack(0, user, whose, &self, names.code)
+            let scope = AddressScope::last(self.accounts.pid(context));
+            stacks.stack(0, user, scope, &self, names.code)
         });
         for (cause, count) in [
             (

@@ -240,7 +240,7 @@ impl Stacks {
         &mut self,
         kernel: u64,
         user: UserPart,
-        whose: AddressScope,
+        scope: AddressScope,
         estimator: &Estimator,
         names: &dyn CodeNames,
     ) -> StackId {
@@ -255,7 +255,7 @@ impl Stacks {
             }
             UserPart::Missing(_) => false,
         };
-        let memo = (kernel, user, own.then_some(whose));
+        let memo = (kernel, user, own.then_some(scope));
         if let Some(id) = self.stack_ids.get(&memo) {
             return *id;
         }
@@ -282,21 +282,21 @@ impl Stacks {
                     let (_, items) = hotspot::items(&stack.frames);
                     match managed {
                         Some(m) => {
-                            let whose = AddressScope {
+                            let scope = AddressScope {
                                 pid: m.pid,
-                                ..whose
+                                ..scope
                             };
                             end = m.end_with(stack.end);
                             let whole = end == StackEnd::Root;
                             let own =
-                                self.mixed(&mut frames, &items, whole, whose, &m.words, names);
+                                self.mixed(&mut frames, &items, whole, scope, &m.words, names);
                             if own {
                                 end = m.end_with(StackEnd::Root);
                             }
                         }
                         None => {
                             for item in items {
-                                frames.push(self.user_frame(item, stack.late, whose, names));
+                                frames.push(self.user_frame(item, stack.late, scope, names));
                             }
                             end = stack.end;
                         }
@@ -317,13 +317,13 @@ impl Stacks {
         words: &[u64],
         managed: &[u64],
         end: StackEnd,
-        whose: AddressScope,
+        scope: AddressScope,
         names: &dyn CodeNames,
     ) -> StackId {
         let mut frames = Vec::new();
         let whole = end == StackEnd::Root;
         let (_, items) = hotspot::items(words);
-        let own = self.mixed(&mut frames, &items, whole, whose, managed, names);
+        let own = self.mixed(&mut frames, &items, whole, scope, managed, names);
         let end = if own { StackEnd::Root } else { end };
         let id = StackId(self.stacks.len() as u32);
         self.stacks.push(Stack { frames, end });
@@ -337,11 +337,11 @@ impl Stacks {
         frames: &mut Vec<FrameId>,
         native: &[Item],
         whole: bool,
-        whose: AddressScope,
+        scope: AddressScope,
         managed: &[u64],
         names: &dyn CodeNames,
     ) -> bool {
-        let pid = whose.pid;
+        let pid = scope.pid;
         let words: Vec<Word> = Word::all(managed).collect();
         let entries: Vec<_> = words
             .iter()
@@ -361,7 +361,7 @@ impl Stacks {
         };
         for entry in runtime::fold(roles, &entries, whole, self.interpreter_frames) {
             frames.push(match entry {
-                Entry::Native(i) => self.user_frame(native[i], false, whose, names),
+                Entry::Native(i) => self.user_frame(native[i], false, scope, names),
                 Entry::Managed(i) => self.managed_frame(pid, words[i], names),
             });
         }

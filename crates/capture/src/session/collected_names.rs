@@ -23,8 +23,8 @@ use super::{
 use crate::event::SocketRecord;
 
 impl<S: TableSink> CodeNames for Processes<S> {
-    fn frame(&self, item: Item, late: bool, whose: AddressScope) -> NamedFrame {
-        let pid = whose.pid;
+    fn frame(&self, item: Item, late: bool, scope: AddressScope) -> NamedFrame {
+        let pid = scope.pid;
         if let Item::Script { frame, .. } = item {
             return match self.managed().scripts.scopes(pid, item) {
                 Some(scopes) => {
@@ -34,7 +34,7 @@ impl<S: TableSink> CodeNames for Processes<S> {
                     });
                     of_vm(FrameKind::JavaScript, "[javascript]", lines.collect())
                 }
-                None => self.native(frame, late, whose),
+                None => self.native(frame, late, scope),
             };
         }
         let address = match item {
@@ -44,7 +44,7 @@ impl<S: TableSink> CodeNames for Processes<S> {
             Item::Interpreted { method, .. } => method,
         };
         let lines: Vec<NamedLine> = match (self.managed().java.meaning(pid, item), item) {
-            (None, Item::Native(word)) => return self.native(word, late, whose),
+            (None, Item::Native(word)) => return self.native(word, late, scope),
             (Some(Meaning::Methods(scopes)), _) => (scopes.iter())
                 .map(|s| line_of(&s.method.name, &s.method.file, s.method.line, s.line))
                 .collect(),
@@ -98,9 +98,9 @@ impl<S: TableSink> CodeNames for Processes<S> {
 }
 
 impl<S: TableSink> Processes<S> {
-    fn native(&self, word: FrameWord, late: bool, whose: AddressScope) -> NamedFrame {
+    fn native(&self, word: FrameWord, late: bool, scope: AddressScope) -> NamedFrame {
         let address = word.lookup_offset();
-        let AddressScope { pid, code } = whose;
+        let AddressScope { pid, code } = scope;
         match self.module_of(word.file(), late) {
             Some(module) => unnamed(FrameKind::Native, CodeModule::File(module.0), address),
             None if self.is_jit(pid, address) => {

@@ -34,7 +34,7 @@ pub struct Facts<'a> {
 }
 
 /// How requests in flight are followed.
-const REQUESTS: &str = "requests in flight are told by who sent or received last on each stream socket, at the \
+const REQUESTS: &str = "requests in flight are told by the side that sent or received last on each stream socket, at the \
      calls that do: an answer that pauses half-way counts as given, of several requests at once on one \
      connection (HTTP/2) the first answer counts for all, and datagrams are not followed; where requests were \
      sent is sampled";

@@ -107,12 +107,12 @@ impl EarlyNames {
         };
         for ((pid, hash, code), tries) in stacks {
             asker.nameless.set(false);
-            let whose = AddressScope { pid, code };
+            let scope = AddressScope { pid, code };
             // What it makes of the stack is of no interest here: what it asks is.
             Stacks::new(Vec::new(), estimator.interpreter_frames).stack(
                 0,
                 UserPart::Hash(hash),
-                whose,
+                scope,
                 estimator,
                 &asker,
             );
@@ -137,7 +137,7 @@ impl Asker<'_> {
     }
 }
 
-/// A frame for a question whose answer is not needed.
+/// A frame for a question without a needed answer.
 fn nobody(kind: FrameKind) -> NamedFrame {
     NamedFrame {
         kind,
@@ -148,13 +148,13 @@ fn nobody(kind: FrameKind) -> NamedFrame {
 }
 
 impl CodeNames for Asker<'_> {
-    fn frame(&self, item: Item, late: bool, whose: AddressScope) -> NamedFrame {
+    fn frame(&self, item: Item, late: bool, scope: AddressScope) -> NamedFrame {
         let in_file = matches!(item, Item::Native(word) if word.file() != 0);
-        let key = frame_key(item, late, whose);
+        let key = frame_key(item, late, scope);
         if in_file || self.told.borrow().frames.contains(&key) {
             return nobody(FrameKind::Native);
         }
-        let frame = self.names.frame(item, late, whose);
+        let frame = self.names.frame(item, late, scope);
         let is_named = !frame.lines.is_empty();
         if is_named {
             self.told.borrow_mut().frames.insert(key);

@@ -44,7 +44,7 @@ pub const READ_AHEAD: u64 = 10;
 
 /// Most rows of threads by slice before two slices become one, however long: some 50 MB.
 const MOST_ROWS: usize = 2_000_000;
-/// The same of samples by slice: some 400 MB.
+/// Most samples by slice: some 400 MB.
 const MOST_SAMPLE_ROWS: usize = 16_000_000;
 
 /// What the collector says once measuring is over. It goes into the recording as it is.
@@ -119,7 +119,7 @@ pub struct Estimator {
     pub samples: Samples,
     /// Names of what was waited for, by hash.
     pub resources: FxHashMap<u64, Arc<str>>,
-    /// Who ended waits.
+    /// Wakers of waits.
     pub chains: Chains,
     /// Kernel stacks by hash, innermost frame first.
     pub kernel: FxHashMap<u64, Box<[u64]>>,
@@ -323,14 +323,14 @@ impl Estimator {
     }
 
     fn lock_owner(&mut self, o: &LockOwner) {
-        let who = match &o.holder {
+        let holder = match &o.holder {
             LockHolder::Record(record) => ActorKey::Record(*record),
             LockHolder::Stranger { pid, tid, name } => ActorKey::Stranger(*pid, *tid, name.clone()),
         };
         let told = OwnerEvidence::from_number(o.evidence);
         match (o.at_end, told) {
-            (false, told) => self.chains.owned(o.record, o.begin, who, told),
-            (true, Some(told)) => self.chains.has_lock(o.record, o.begin, who, told),
+            (false, told) => self.chains.owned(o.record, o.begin, holder, told),
+            (true, Some(told)) => self.chains.has_lock(o.record, o.begin, holder, told),
             (true, None) => self.malformed += 1,
         }
     }

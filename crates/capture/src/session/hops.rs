@@ -64,8 +64,8 @@ pub fn assemble(
     recording.locks = locks.into_iter().map(wait).collect();
 }
 
-fn actor(who: &ActorKey, estimator: &Estimator) -> Actor {
-    match who {
+fn actor(key: &ActorKey, estimator: &Estimator) -> Actor {
+    match key {
         ActorKey::Record(id) => match estimator.accounts.index(*id) {
             Some(index) => Actor::Context(ContextId(index)),
             None => Actor::Unknown,

@@ -149,13 +149,13 @@ impl HostLog {
             .collect()
     }
 
-    /// The targets' listening sockets. Whose one is, is looked up when it is first met.
+    /// The targets' listening sockets. The owner of each is looked up when it is first met.
     fn listeners(&mut self) -> Vec<Listener> {
         let all = sockets::listening().unwrap_or_default();
         if all.iter().any(|s| !self.listeners.contains_key(&s.inode)) {
             let own = self.own_sockets();
-            let whose = all.iter().map(|s| (s.inode, own.contains(&s.inode)));
-            self.listeners = whose.collect();
+            let owned = all.iter().map(|s| (s.inode, own.contains(&s.inode)));
+            self.listeners = owned.collect();
         }
         let mut out: Vec<Listener> = (all.iter())
             .filter(|s| self.listeners.get(&s.inode) == Some(&true))

@@ -64,7 +64,7 @@ struct Process {
     sources: Vec<Source>,
     /// When it was born or became another program, ascending.
     begins: Vec<u64>,
-    /// Whose code it began with, and when.
+    /// The process that its code came from, and when.
     parent: Option<(u32, u64)>,
     /// Who makes its code, if that is known.
     maker: Option<&'static JitRuntime>,
@@ -74,7 +74,7 @@ struct Process {
     searches: u32,
     /// Changes that have been told.
     told: Vec<u64>,
-    /// So has who makes its code.
+    /// So has the maker of its code.
     told_maker: bool,
 }
 

@@ -279,7 +279,7 @@ fn sharer(pid: u32, address: u64, tid: u32) -> Option<u32> {
     theirs.iter().any(same).then_some(status.tgid)
 }
 
-/// The holder, for one who is not measured.
+/// The holder, if its thread is not measured.
 pub fn stranger(owner: &LockOwner) -> LockHolder {
     LockHolder::Stranger {
         pid: owner.pid,

@@ -27,7 +27,7 @@ pub struct ManagedFrame {
 /// Names of user code.
 pub trait CodeNames {
     /// The name of a user frame; `late`: of a stack that was unwound from a copy of its memory.
-    fn frame(&self, item: Item, late: bool, whose: AddressScope) -> NamedFrame;
+    fn frame(&self, item: Item, late: bool, scope: AddressScope) -> NamedFrame;
 
     /// The name of an interpreter's frame.
     fn managed(&self, pid: u32, word: Word) -> ManagedFrame;

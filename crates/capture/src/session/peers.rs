@@ -57,7 +57,7 @@ pub struct Peers {
 pub struct Before {
     /// Processes that talk.
     pub connected: Connected,
-    /// Who is at the other ends of their connections.
+    /// The other ends of their connections.
     pub others: Vec<OtherEnd>,
     /// Why connections that existed before are not known.
     pub problem: Option<String>,
@@ -65,7 +65,7 @@ pub struct Before {
 
 impl Before {
     /// Puts the connections that `pids` have into the kernel's map; before the first record is made.
-    /// `followed`: the kernel tells who sends and receives.
+    /// `followed`: the kernel tells each send and receive.
     pub fn find(programs: &mut Programs, pids: &[u32], followed: bool, now: u64) -> Before {
         let mut found = Before::default();
         found.connected.followed = followed;
@@ -437,7 +437,7 @@ fn address(s: &SocketRecord) -> String {
 pub(crate) struct Lookup<'a> {
     /// All sockets of the machine.
     pub sockets: &'a [Socket],
-    /// Whose they are, by inode.
+    /// Their processes, by inode.
     pub owners: &'a Owners,
 }
 

@@ -397,8 +397,8 @@ impl<S: TableSink> Processes<S> {
         &mut self.jit
     }
 
-    /// Whose the stack `frames` is, which was seen at `time`.
-    pub fn whose(&self, pid: u32, time: u64, frames: &[FrameWord]) -> AddressScope {
+    /// The address space that the stack `frames`, seen at `time`, belongs to.
+    pub fn scope_of(&self, pid: u32, time: u64, frames: &[FrameWord]) -> AddressScope {
         let unfiled = frames.iter().any(|w| w.file() == 0);
         let code = if unfiled {
             self.jit.version(pid, time)

@@ -192,7 +192,7 @@ pub fn recover<R: BufRead>(
     })
 }
 
-/// Answers of a log whose end did not ask.
+/// Answers of a log that ended before it asked.
 struct EarlyAnswers<'a> {
     answers: &'a Answers,
     /// Frames by process and words, as they were named last.
@@ -223,8 +223,8 @@ impl<'a> EarlyAnswers<'a> {
 }
 
 impl CodeNames for EarlyAnswers<'_> {
-    fn frame(&self, item: Item, late: bool, whose: AddressScope) -> NamedFrame {
-        let key = frame_key(item, late, whose);
+    fn frame(&self, item: Item, late: bool, scope: AddressScope) -> NamedFrame {
+        let key = frame_key(item, late, scope);
         if let Some(found) = self.answers.known_frame(item, &key) {
             return found;
         }

@@ -7,7 +7,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use wallscope_analysis::view::Idle;
 use wallscope_model::{Recording, State};
 
-use super::rows::{self, Row, Rows, StackLine, Whose};
+use super::rows::{self, LineOf, Row, Rows, StackLine};
 
 /// A look, named.
 pub struct Frame {
@@ -95,7 +95,7 @@ pub enum Mode {
     /// The lines.
     Lines,
     /// The stacks of one of them, from this one on.
-    Stacks(Whose, String, usize),
+    Stacks(LineOf, String, usize),
     /// A filter is being typed.
     Typing,
     /// The keys are told.
@@ -133,7 +133,7 @@ pub struct App {
     /// The first line on the screen.
     pub first: usize,
     /// Whom the selection follows.
-    follows: Option<Whose>,
+    follows: Option<LineOf>,
     newest: Option<Arc<Frame>>,
 }
 
@@ -199,13 +199,13 @@ impl App {
         if let Some(at) = self
             .follows
             .as_ref()
-            .and_then(|f| self.lines.iter().position(|r| r.whose == *f))
+            .and_then(|f| self.lines.iter().position(|r| r.of == *f))
         {
             self.selected = at;
         }
         self.select(self.selected);
-        if let Mode::Stacks(whose, ..) = &self.mode {
-            self.stacks = rows::stacks(recording, whose, self.idle);
+        if let Mode::Stacks(of, ..) = &self.mode {
+            self.stacks = rows::stacks(recording, of, self.idle);
         }
     }
 
@@ -215,7 +215,7 @@ impl App {
 
     fn move_to(&mut self, at: usize) {
         self.select(at);
-        self.follows = self.lines.get(self.selected).map(|r| r.whose.clone());
+        self.follows = self.lines.get(self.selected).map(|r| r.of.clone());
     }
 
     fn look_at(&mut self, by: By) {
@@ -307,8 +307,8 @@ impl App {
             KeyCode::Char('/') => self.mode = Mode::Typing,
             KeyCode::Enter | KeyCode::Right => {
                 if let (Mode::Lines, Some(row)) = (&self.mode, self.lines.get(self.selected)) {
-                    self.follows = Some(row.whose.clone());
-                    self.mode = Mode::Stacks(row.whose.clone(), row.name.clone(), 0);
+                    self.follows = Some(row.of.clone());
+                    self.mode = Mode::Stacks(row.of.clone(), row.name.clone(), 0);
                     self.renew();
                 }
             }

@@ -8,7 +8,7 @@ use wallscope_model::{BlockReason, Recording, StackId, State};
 
 /// Whom a line is about.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Whose {
+pub enum LineOf {
     /// A thread by process and thread id.
     Thread(u32, u32),
     /// A function by name.
@@ -19,7 +19,7 @@ pub enum Whose {
 #[derive(Clone, Debug)]
 pub struct Row {
     /// Whom it is about.
-    pub whose: Whose,
+    pub of: LineOf,
     /// Its name.
     pub name: String,
     /// Its thread id, or nothing.
@@ -122,7 +122,7 @@ pub fn threads(recording: &Recording, treat: Idle) -> Rows {
             continue;
         }
         out.rows.push(Row {
-            whose: Whose::Thread(c.pid, c.tid),
+            of: LineOf::Thread(c.pid, c.tid),
             name: c.name.to_string(),
             id: c.tid.to_string(),
             ns,
@@ -146,7 +146,7 @@ pub fn functions(recording: &Recording, treat: Idle) -> Rows {
         let blocked = reasons.get(&r.function).copied().unwrap_or_default();
         Row {
             waits: waits(&blocked, r.wall_ns()),
-            whose: Whose::Function(r.function.clone()),
+            of: LineOf::Function(r.function.clone()),
             name: r.function,
             id: String::new(),
             ns: r.ns,
@@ -171,8 +171,8 @@ fn placed<'a>(analysis: &'a Analysis<'_>) -> impl Iterator<Item = ((usize, u64),
     })
 }
 
-/// The stacks of `whose`, most time first.
-pub fn stacks(recording: &Recording, whose: &Whose, treat: Idle) -> Vec<StackLine> {
+/// The stacks of `of`, most time first.
+pub fn stacks(recording: &Recording, of: &LineOf, treat: Idle) -> Vec<StackLine> {
     let analysis = Analysis::new(recording, Idle::Show);
     let mut sums: HashMap<(StackId, State, Option<&'static str>), u64> = HashMap::new();
     for p in &analysis.scaled.pieces {
@@ -183,9 +183,9 @@ pub fn stacks(recording: &Recording, whose: &Whose, treat: Idle) -> Vec<StackLin
             Idle::Only => s.idle,
         };
         let c = &recording.contexts[p.context.0 as usize];
-        let wanted = match whose {
-            Whose::Thread(pid, tid) => (c.pid, c.tid) == (*pid, *tid),
-            Whose::Function(name) => analysis.place(s.stack).as_deref() == Some(name),
+        let wanted = match of {
+            LineOf::Thread(pid, tid) => (c.pid, c.tid) == (*pid, *tid),
+            LineOf::Function(name) => analysis.place(s.stack).as_deref() == Some(name),
         };
         if shown && wanted {
             *sums.entry((s.stack, s.state, s.reason_name())).or_default() += p.ns;

@@ -26,7 +26,7 @@ use BlindSpot::{Host, Places, Requests, ShortThreads, Throttling, Wakers};
 
 /// Blind spots of rules about waits.
 pub(super) const OF_WAITS: &[BlindSpot] = &[Wakers, Requests, ShortThreads, Places];
-/// Blind spots of rules about waits whose requests are known.
+/// Blind spots of rules about waits with known requests.
 pub(super) const OF_REQUESTS: &[BlindSpot] = &[Wakers, Requests];
 /// Blind spots of rules about rest.
 pub(super) const OF_REST: &[BlindSpot] = &[Requests, ShortThreads];

@@ -141,7 +141,7 @@ fn put_chains(columns: &mut Columns, analysis: &Analysis<'_>, waits: &Waits, row
     columns.put("line.kind", lines.all.iter().map(|(_, kind)| *kind));
 }
 
-/// The tree of the view off-wake: blocked stacks, who ended the wait, and that one's stack from its
+/// The tree of the view off-wake: blocked stacks, the waker, and the waker's stack from its
 /// leaf down to its root. It sums to blocked time, as the view off-cpu does.
 fn put_wakers(
     columns: &mut Columns,

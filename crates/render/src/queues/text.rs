@@ -115,7 +115,7 @@ fn queue(out: &mut String, row: &Queue, width: usize) {
     type End = fn(&Estimate) -> f64;
     let lines: [(&str, End); 3] = [(" ", |e| e.value), ("≥", |e| e.low), ("≤", |e| e.high)];
     for (i, (mark, end)) in lines.into_iter().enumerate() {
-        // A value whose interval has no width was counted once, for the whole recording.
+        // A value with an interval of no width was counted once, for the whole recording.
         let shown = |e: &Estimate| (i == 0 || e.high > e.low * (1.0 + 1e-6)).then(|| end(e));
         let cells = cells(row, &shown);
         let padded = cells.iter().zip(COLUMNS).map(|(text, (_, w))| pad(text, w));

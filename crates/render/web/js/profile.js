@@ -18,7 +18,7 @@ export const VIEWS = [
   { id: 'on-cpu', title: 'On CPU', states: [0], what: 'time on a CPU' },
   { id: 'off-cpu', title: 'Off CPU', states: [2], what: 'time blocked, waiting for something other than a CPU' },
   { id: 'runq', title: 'Run queue', states: [1], what: 'time wanting a CPU and having none' },
-  { id: 'off-wake', title: 'Wakers', states: [2], what: 'time blocked, and on top of each stack who ended the wait' },
+  { id: 'off-wake', title: 'Wakers', states: [2], what: 'time blocked, and on top of each stack the waker' },
 ];
 
 /** What an entry is. */

@@ -91,7 +91,7 @@ export function showWaits(host, selection, look) {
     el('h3', {}, 'Locks'),
     locks.length > 0 ? grid(['#Waited', '#Share', '#Waits', '#Longest', '#Threads', 'Lock'], locks.map(lockRow)) : el('p', {}, 'No waits for locks were seen.'),
     more > 0 ? el('p', { class: 'quiet small' }, `and ${count(more)} more: wallscope locks FILE`) : null,
-    el('h3', {}, 'Who owes whom an answer'),
+    el('h3', {}, 'Requests in flight between processes'),
     peers.length > 0 ? grid(['Process', '', 'Peer', '#Requests', '#In flight', '#Of its request time', ''], peers.map(peerRow)) : el('p', {}, 'No requests on connections were seen.'),
     locks.length + peers.length > 0 ? el('p', { class: 'quiet small' }, 'Locks and peers are of all threads and of the whole recording, whatever is filtered.') : null,
   );

@@ -33,10 +33,10 @@ const MAX_OUTPUT: usize = 8 << 10;
 /// The compiler of a module, as far as its names do not tell it themselves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Origin {
-    /// Any whose mangled names have a prefix of their own.
+    /// Any language with a prefix of its own for mangled names.
     #[default]
     Native,
-    /// Nim, whose names look like those of C.
+    /// Nim: its names look like those of C.
     Nim,
 }
 

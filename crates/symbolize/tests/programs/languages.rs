@@ -1,4 +1,4 @@
-//! Names in programs of languages whose compilers the machine may have.
+//! Names in programs of languages, where the machine has their compilers.
 
 use crate::support::{Lookup, compile, functions, have, names, run};
 

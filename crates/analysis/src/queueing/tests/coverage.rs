@@ -200,7 +200,7 @@ fn run(case: &Case) -> (Estimate, f64) {
     (e, o.truth)
 }
 
-/// Share of cases whose interval holds the truth; none is wider than promised.
+/// Share of cases with the truth inside the interval; none is wider than promised.
 fn coverage(cases: &[Case]) -> f64 {
     let results: Vec<(Estimate, f64)> = cases.iter().map(run).collect();
     let wide = results.iter().filter(|(e, _)| e.relative_error() > 0.4);

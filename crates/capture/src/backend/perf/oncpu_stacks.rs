@@ -103,11 +103,11 @@ impl ProcPoller {
     /// The index of the stack of a thread that was seen running at `time`.
     pub fn running(&mut self, r: &Running, time: u64, now: u64) -> u32 {
         let (frames, end) = self.stack_of(r, time, now);
-        let whose = self.processes.whose(r.pid, time, &frames);
+        let scope = self.processes.scope_of(r.pid, time, &frames);
         let managed = r.managed.as_ref();
         let managed = managed.filter(|m| self.processes.managed().interprets(m.pid, &frames));
         let Some(m) = managed else {
-            return self.samples.stack(whose, frames, Box::default(), end);
+            return self.samples.stack(scope, frames, Box::default(), end);
         };
         let roles = self.processes.managed().roles(m.pid, &frames);
         let inner = roles.iter().position(|role| *role == Role::Interpreter);
@@ -116,7 +116,7 @@ impl ProcPoller {
         self.processes.managed_mut().name(m);
         let (words, end) = (m.words.clone(), m.end_with(end));
         self.samples
-            .stack(whose, frames[from..].to_vec(), words, end)
+            .stack(scope, frames[from..].to_vec(), words, end)
     }
 
     /// The stack of a thread of which registers and some stack were copied at `time` while it ran.

@@ -114,9 +114,9 @@ impl ProcPoller {
         read = clock::now();
         let stack = managed.map(|m| {
             self.processes.managed_mut().name(&m);
-            let whose = self.processes.whose(pid, read, &frames);
+            let scope = self.processes.scope_of(pid, read, &frames);
             let end = m.end_with(end);
-            self.samples.stack(whose, frames, m.words, end)
+            self.samples.stack(scope, frames, m.words, end)
         });
         (read, stack)
     }

@@ -106,18 +106,18 @@ impl Samples {
     /// The index of a stack, perhaps with managed frames.
     pub fn stack(
         &mut self,
-        whose: AddressScope,
+        scope: AddressScope,
         frames: Vec<FrameWord>,
         managed: Box<[u64]>,
         end: StackEnd,
     ) -> u32 {
-        self.wait(whose, frames, managed, end, None)
+        self.wait(scope, frames, managed, end, None)
     }
 
     /// The same of a thread that waits there for `what`, where that has a name.
     pub fn wait(
         &mut self,
-        whose: AddressScope,
+        scope: AddressScope,
         frames: Vec<FrameWord>,
         managed: Box<[u64]>,
         end: StackEnd,
@@ -130,7 +130,7 @@ impl Samples {
         *self
             .ids
             .entry((
-                own.then_some(whose),
+                own.then_some(scope),
                 words,
                 managed.clone(),
                 end,
@@ -138,7 +138,7 @@ impl Samples {
             ))
             .or_insert_with(|| {
                 let words = frames.iter().map(|w| w.0).collect();
-                stacks.push((whose, words, managed, end, what));
+                stacks.push((scope, words, managed, end, what));
                 (stacks.len() - 1) as u32
             })
     }
@@ -346,8 +346,8 @@ impl Samples {
                 let what = self.stacks[stack as usize].4.clone();
                 let labels = stacks.labels.id(what, None, None);
                 let stack = *ids.entry(stack).or_insert_with(|| {
-                    let (whose, words, managed, end, _) = &self.stacks[stack as usize];
-                    stacks.user_stack(words, managed, *end, *whose, processes)
+                    let (scope, words, managed, end, _) = &self.stacks[stack as usize];
+                    stacks.user_stack(words, managed, *end, *scope, processes)
                 });
                 let Stack { end, .. } = stacks.stacks[stack.0 as usize];
                 if !end.is_whole() {

@@ -143,14 +143,14 @@ impl ProcPoller {
             {
                 reasons.replace(BlockReason::Lock, BlockReason::Timer);
             }
-            let whose = self.processes.whose(pid, copied_ns, &stack.frames);
+            let scope = self.processes.scope_of(pid, copied_ns, &stack.frames);
             let frames = told_apart(stack.frames.iter().map(|w| w.0));
             let what = call.and_then(|call| {
                 let [first, second, ..] = call.arguments;
                 descriptors::awaited(pid, call.number, [first, second], reasons.by_call)
             });
             let what = what.map(Into::into);
-            let stack = self.samples.wait(whose, stack.frames, words, end, what);
+            let stack = self.samples.wait(scope, stack.frames, words, end, what);
             self.samples.stands_at(index, stack, sp);
             t.places.note(Place {
                 sp,
@@ -216,9 +216,9 @@ impl ProcPoller {
         let t = &self.watch.threads[index];
         let mut pages = Pages::none(t.pid, t.tid, g.sp, g.pc);
         let stack = pages.unwind(&mut self.unwinder, self.processes.files().tables());
-        let whose = self.processes.whose(t.pid, g.until, &stack.frames);
+        let scope = self.processes.scope_of(t.pid, g.until, &stack.frames);
         self.tally.glimpsed += 1;
-        (self.samples).stack(whose, stack.frames, Box::default(), StackEnd::Lost)
+        (self.samples).stack(scope, stack.frames, Box::default(), StackEnd::Lost)
     }
 }
 

@@ -27,19 +27,19 @@ impl Stacks {
         &mut self,
         item: Item,
         late: bool,
-        whose: AddressScope,
+        scope: AddressScope,
         names: &dyn CodeNames,
     ) -> FrameId {
         // Code in a file means the same in all processes.
-        let whose = match item {
+        let scope = match item {
             Item::Native(word) if word.file() != 0 => AddressScope { pid: 0, code: 0 },
-            _ => whose,
+            _ => scope,
         };
-        let key = (whose, late, item);
+        let key = (scope, late, item);
         if let Some(id) = self.user_ids.get(&key) {
             return *id;
         }
-        let id = self.intern(names.frame(item, late, whose));
+        let id = self.intern(names.frame(item, late, scope));
         self.user_ids.insert(key, id);
         id
     }

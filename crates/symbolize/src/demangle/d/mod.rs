@@ -333,7 +333,7 @@ impl<'a> Parser<'a> {
         self.value(out, &type_name, kind)
     }
 
-    /// A template argument that is a symbol. Compilers before 2.077 put its length before it, whose
+    /// A template argument that is a symbol. Compilers before 2.077 put its length before it; the
     /// digits may run into those of the name's own length.
     fn symbol_argument(&mut self, out: &mut String) -> Option<()> {
         if self.rest().starts_with(b"_D") && self.is_name(self.at + 2) {

@@ -68,7 +68,7 @@ const NAMES: &[(&str, &str)] = &[
     ("_Dmain", "D main"),
 ];
 
-/// Names that binutils 2.40 does not know: `return scope` parameters and lambdas whose type refers
+/// Names that binutils 2.40 does not know: `return scope` parameters and lambdas with a type that refers
 /// back to an earlier one.
 #[rustfmt::skip]
 const NEWER: &[(&str, &str)] = &[

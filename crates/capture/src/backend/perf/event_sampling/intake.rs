@@ -27,13 +27,13 @@ impl ProcPoller {
             return;
         };
         let (frames, end) = self.stack_of(running, time, now);
-        let whose = self.processes.whose(running.pid, time, &frames);
+        let scope = self.processes.scope_of(running.pid, time, &frames);
         let Some(hits) = &mut self.hits else { return };
         let event = &mut hits.events[*event];
         let gap = event.gap_of(*stream, *opened, time);
         event.stacks += 1;
         *event.sampled.entry(index).or_default() += gap;
-        let stack = event.samples.stack(whose, frames, Box::default(), end);
+        let stack = event.samples.stack(scope, frames, Box::default(), end);
         let look = Look {
             thread: index as u32,
             stack,

@@ -30,10 +30,10 @@ fn look(stack: u32, reason: BlockReason, weight: Weight, ns: u64) -> Look {
 #[test]
 fn callers_are_those_of_the_same_place_and_depth() {
     let mut s = Samples::default();
-    let whose = AddressScope { pid: 1, code: 0 };
+    let scope = AddressScope { pid: 1, code: 0 };
     let mut stack = |words: &[u64], end| {
         let frames = words.iter().map(|w| FrameWord(*w)).collect();
-        s.stack(whose, frames, Box::default(), end)
+        s.stack(scope, frames, Box::default(), end)
     };
     // Two ways into one function, and the function alone.
     let (one, other) = (
@@ -87,14 +87,14 @@ fn callers_are_those_of_the_same_place_and_depth() {
 #[test]
 fn looks_at_counters_find_callers_too() {
     let mut s = Samples::default();
-    let whose = AddressScope { pid: 1, code: 0 };
+    let scope = AddressScope { pid: 1, code: 0 };
     let whole = s.stack(
-        whose,
+        scope,
         vec![FrameWord(7), FrameWord(8)],
         Box::default(),
         StackEnd::Root,
     );
-    let alone = s.stack(whose, vec![FrameWord(7)], Box::default(), StackEnd::Lost);
+    let alone = s.stack(scope, vec![FrameWord(7)], Box::default(), StackEnd::Lost);
     s.stands_at(0, whole, 0x100);
     let lost = Weight::Innermost {
         sp: 0x100,
