@@ -22,7 +22,8 @@ pub struct ReasonFacts {
     pub name: &'static str,
     /// Object of "blocked on …" in sentences.
     pub in_words: &'static str,
-    /// Colour in pictures, `#rrggbb`. All are light enough for dark letters.
+    /// Colour in pictures, `#rrggbb`. All are light enough for dark letters, and told apart by
+    /// people who do not see all colours (`crates/render/web/tests/unit/palette.test.js`).
     pub colour: &'static str,
     /// Whether the thing waited for is a lock, with a holder.
     pub is_lock: bool,
@@ -65,31 +66,31 @@ macro_rules! block_reasons {
 
 block_reasons! {
     /// A user-space lock, condition, or anything else built on futexes.
-    Lock { "lock", "locks", "#4f95c9", lock: true, Others }
+    Lock { "lock", "locks", "#7e85ff", lock: true, Others }
     /// An interpreter's global lock.
-    Gil { "gil", "the interpreter's lock", "#7f8fd0", lock: true, Others }
+    Gil { "gil", "the interpreter's lock", "#bdacff", lock: true, Others }
     /// Block I/O, or a file system operation that sleeps.
-    Disk { "disk", "the disk", "#4fb39a", lock: false, Others }
+    Disk { "disk", "the disk", "#709a49", lock: false, Others }
     /// A network socket.
-    Network { "network", "the network", "#6bc3e6", lock: false, Others }
+    Network { "network", "the network", "#4d96d2", lock: false, Others }
     /// A pipe, FIFO, eventfd, terminal or unix socket.
-    Pipe { "pipe", "pipes", "#93cfc6", lock: false, Others }
+    Pipe { "pipe", "pipes", "#21bb86", lock: false, Others }
     /// A sleep that the context asked for.
-    Timer { "timer", "timers (it sleeps)", "#b7d3ea", lock: false, Choice }
+    Timer { "timer", "timers (it sleeps)", "#e7c8b0", lock: false, Choice }
     /// `poll`, `select`, `epoll_wait`, `io_uring` waits.
-    Poll { "poll", "events (it polls)", "#d3dfe8", lock: false, Choice }
+    Poll { "poll", "events (it polls)", "#d9e6ff", lock: false, Choice }
     /// A child process.
-    Child { "child", "child processes", "#a3a6dd", lock: false, Others }
+    Child { "child", "child processes", "#b5cdff", lock: false, Others }
     /// A page that had to be brought in.
-    PageFault { "page_fault", "page faults", "#7fb08d", lock: false, Others }
+    PageFault { "page_fault", "page faults", "#85c883", lock: false, Others }
     /// Memory reclaim or compaction.
-    Memory { "memory", "memory reclaim", "#5c9d8c", lock: false, Others }
+    Memory { "memory", "memory reclaim", "#eaef63", lock: false, Others }
     /// A lock inside the kernel.
-    KernelLock { "kernel_lock", "locks inside the kernel", "#7a9fc4", lock: true, Others }
+    KernelLock { "kernel_lock", "locks inside the kernel", "#ef7b6a", lock: true, Others }
     /// A stop signal, a tracer, or a freezer.
-    Stopped { "stopped", "being stopped", "#b9bfc7", lock: false, Others }
+    Stopped { "stopped", "being stopped", "#04a9fb", lock: false, Others }
     /// Anything else.
-    Other { "other", "something else", "#8fb3cc", lock: false, Choice }
+    Other { "other", "something else", "#9dd4dc", lock: false, Choice }
 }
 
 impl BlockReason {

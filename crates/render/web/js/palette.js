@@ -11,9 +11,9 @@ export const STATE_COLOURS = ['#eba93b', '#d98cb3', '#6bb5e0', '#909090'];
 /** By part, in the order of a thread's ledger. */
 export const PART_COLOURS = [
   // user, kernel, irq, stolen
-  '#eba93b', '#d98a2b', '#b8752f', '#8f6b3e',
+  '#eba93b', '#d98a2b', '#c2813b', '#ad8a5e',
   // woken, preempted, throttled
-  '#e3a6c4', '#c9719f', '#a84f7f',
+  '#e3a6c4', '#d083ac', '#bd6c9c',
   ...REASONS.map((r) => r.colour),
   // unknown by cause
   '#909090', '#9c9c9c', '#868686',
@@ -33,15 +33,14 @@ const OTHER_MODULE = '#c8c8c8';
 
 /** Ways to colour frames. */
 export const COLOURINGS = [
-  { id: 'state', title: 'State' },
   { id: 'reason', title: 'Reason' },
+  { id: 'state', title: 'State' },
   { id: 'kind', title: 'Kind of code' },
   { id: 'module', title: 'Module' },
 ];
 
 /** The colouring that suits a view. @param {string} view */
 export function colouringFor(view) {
-  if (view === 'wall') return 'state';
   return view === 'on-cpu' ? 'kind' : 'reason';
 }
 

@@ -12,7 +12,7 @@ const NARROWEST = 1.6;
 /** Looking for a match among the hidden reads at most so many of a strip. */
 const MOST_LOOKED_AT = 4096;
 const FONT = '12px ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace';
-const INK = '#1b1b1b';
+export const INK = '#1b1b1b';
 
 /**
  * What one picture shows, for the screen and for files.
@@ -21,6 +21,7 @@ const INK = '#1b1b1b';
  * @property {import('./profile.js').Profile} profile
  * @property {import('./palette.js').Paint} paint
  * @property {Uint8Array | null} matches by entry
+ * @property {boolean} [bright] whether frames that do not match keep their colours
  * @property {boolean} icicle root on top
  * @property {number} from left end of what is in sight, ns
  * @property {number} to right end
@@ -152,7 +153,8 @@ export function drawScene(scene, painter, width, top, bottom, y) {
     const entry = shape.entry(node);
     const gap = x1 - x0 > 3 ? 1 : 0;
     const w = x1 - x0 - gap;
-    const dim = matches !== null && !(entry >= 0 && matches[entry]);
+    const lit = matches !== null && entry >= 0 && matches[entry] === 1;
+    const dim = matches !== null && !lit && !scene.bright;
     if (entry < -1) {
       painter.rect(x0, yy, w, ROW - 1, hiddenInk);
     } else if (dim) {
@@ -166,7 +168,7 @@ export function drawScene(scene, painter, width, top, bottom, y) {
       painter.over(x0, yy, 3, ROW - 1, '#5a4a42');
     }
     if (entry >= 0 && entry === scene.picked) painter.frame(x0, yy, w, ROW - 1, css('--pick') || '#000');
-    else if (matches && !dim) painter.frame(x0, yy, w, ROW - 1, accent);
+    else if (lit) painter.frame(x0, yy, w, ROW - 1, accent);
     const room = Math.floor((w - 8) / painter.letter);
     if (room >= 2) {
       let style = entry >= 0 && profile.inlined[entry] ? 'inlined' : 'plain';

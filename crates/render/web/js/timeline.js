@@ -5,6 +5,7 @@ import { css, el, fill, sharp } from './dom.js';
 import { runsOf, sliceMask, threadMask } from './filter.js';
 import { STATE_COLOURS } from './palette.js';
 import { BLOCK_REASONS, STATE_TITLES } from './profile.js';
+import { REASONS } from './reasons.js';
 import { duration, percent, printable, time } from './text.js';
 
 /** States' time by slice of the chosen threads, and of each thread if asked. @param {import('./profile.js').Profile} profile @param {Uint8Array} threads */
@@ -18,6 +19,30 @@ export function statesBySlice(profile, threads) {
     for (let r = 0; r < BLOCK_REASONS; r += 1) out[2][l.slice[i]] += l.blocked[i * BLOCK_REASONS + r];
   }
   return out;
+}
+
+/**
+ * What a strip draws of each slice, from the bottom up: time on a CPU, time wanting one, and blocked
+ * time by reason, without those that have none.
+ * @param {import('./profile.js').Profile} profile
+ * @param {Uint8Array} threads
+ * @returns {{colour: string, title: string, ns: Float64Array}[]}
+ */
+export function layersBySlice(profile, threads) {
+  const [onCpu, runnable] = statesBySlice(profile, threads);
+  const l = profile.ledger;
+  const reasons = REASONS.map((r, k) => {
+    const ns = new Float64Array(profile.slices);
+    for (let i = 0; i < l.rows; i += 1) {
+      if (threads[l.context[i]] && l.slice[i] < profile.slices) ns[l.slice[i]] += l.blocked[i * BLOCK_REASONS + k];
+    }
+    return { colour: r.colour, title: r.name.replace(/_/g, ' '), ns };
+  });
+  return [
+    { colour: STATE_COLOURS[0], title: STATE_TITLES[0], ns: onCpu },
+    { colour: STATE_COLOURS[1], title: STATE_TITLES[1], ns: runnable },
+    ...reasons.filter((r) => r.ns.some((ns) => ns > 0)),
+  ];
 }
 
 /** Where a strip of `width` pixels shows a slice. */
@@ -49,6 +74,8 @@ export class Strip {
     this.host = host;
     /** @type {{from: number, to: number} | null} */
     this.brush = null;
+    /** @type {ReturnType<typeof layersBySlice>} */
+    this.layers = [];
     this.canvas.addEventListener('pointerdown', (/** @type {PointerEvent} */ e) => {
       const s = this.sliceAt(e.offsetX);
       this.brush = { from: s, to: s };
@@ -112,19 +139,20 @@ export class Strip {
       const mask = this.look && sliceMask(p, this.look);
       const runs = mask ? runsOf(mask) : [];
       const chosen = runs.length > 0 ? runs.slice(0, 3).map(([a, b]) => `${time(p.sliceBegin(a))} – ${time(p.sliceBegin(b))}`).join(', ') + (runs.length > 3 ? ` and ${runs.length - 3} more` : '') : '';
-      this.caption.textContent = `States over time in steps of ${width}; the line is the share on a CPU. ${chosen ? `Chosen: ${chosen}.` : 'Drag to look at a part; arrow keys move it.'}`;
+      this.caption.textContent = `Time in steps of ${width}; the line is the share on a CPU. ${chosen ? `Chosen: ${chosen}.` : 'Drag to look at a part; arrow keys move it.'}`;
       return;
     }
-    const at = this.states.map((s) => s[slice]);
-    const sum = at.reduce((a, b) => a + b, 0);
-    const words = at.map((v, i) => `${STATE_TITLES[i]} ${percent(sum > 0 ? v / sum : 0)}`);
+    const sum = this.states.reduce((a, s) => a + s[slice], 0);
+    const words = this.layers.filter((l, i) => i < 2 || l.ns[slice] > 0).map((l) => `${l.title} ${percent(sum > 0 ? l.ns[slice] / sum : 0)}`);
     this.caption.textContent = `${time(p.sliceBegin(slice))} – ${time(p.sliceBegin(slice + 1))}: ${words.join(' · ')}`;
   }
 
   /** @param {import('./filter.js').Look} look */
   show(look) {
     this.look = look;
-    this.states = statesBySlice(this.profile, threadMask(this.profile, look));
+    const threads = threadMask(this.profile, look);
+    this.states = statesBySlice(this.profile, threads);
+    this.layers = layersBySlice(this.profile, threads);
     this.tell(-1);
     this.draw();
   }
@@ -157,9 +185,9 @@ export class Strip {
       const [x0, x1] = edges(p, s, width);
       const span = Math.max(1, p.sliceBegin(s + 1) - p.sliceBegin(s));
       let y = room;
-      for (let k = 0; k < 3; k += 1) {
-        const h = (this.states[k][s] / span / highest) * (room - 4);
-        c.fillStyle = STATE_COLOURS[k];
+      for (const layer of this.layers) {
+        const h = (layer.ns[s] / span / highest) * (room - 4);
+        c.fillStyle = layer.colour;
         c.fillRect(x0, y - h, Math.max(0.6, x1 - x0 - (x1 - x0 > 4 ? 0.5 : 0)), h);
         y -= h;
       }

@@ -31,7 +31,7 @@ test('brushing the strip computes everything for that time', async () => {
     assert.match(await page.locator('.finding').innerText(), /threads lived/);
     // Where the pointer is, the states' shares are told, the share on a CPU first.
     await page.mouse.move(box.x + box.width * 0.3, box.y + 20);
-    assert.match(await page.locator('.strip-caption').innerText(), /s – .* s: on CPU [\d.]+ % · runnable [\d.]+ % · blocked [\d.]+ %/);
+    assert.match(await page.locator('.strip-caption').innerText(), /s – .* s: on CPU [\d.]+ % · runnable [\d.]+ % · lock [\d.]+ % · .*network [\d.]+ %/);
     // The arrows move it.
     await page.locator('#strip canvas').focus();
     await page.keyboard.press('ArrowRight');
