@@ -13,7 +13,7 @@ use wallscope_render::{blame, off_wake, tasks};
 use crate::failure::Failure;
 use crate::output::Readers;
 use crate::select::SelectArgs;
-use crate::{input, output, report, view};
+use crate::{input, output, report, verdict};
 
 /// Write a recording in another format; several files are merged first
 #[derive(clap::Args)]
@@ -186,6 +186,8 @@ fn write(
         _ => View::Wall,
     };
     let found = wallscope_diagnose::finding(recording);
+    let files: Vec<String> = args.files.iter().map(|f| f.display().to_string()).collect();
+    let verdict = verdict::of_page(recording, &found, &files.join(" "));
     let options = ExportOptions {
         format: WriteOptions {
             view,
@@ -197,7 +199,7 @@ fn write(
             },
         },
         headline: report::headline(recording),
-        finding: Some(view::finding(&found)),
+        verdict: Some(&verdict),
     };
     match args.view {
         Some(Which::OffWake) => return off_wake::write(recording, &options.format.folded, out),

@@ -38,6 +38,7 @@ mod spool;
 mod stat;
 mod target_args;
 mod top;
+mod verdict;
 mod view;
 mod why;
 mod windows;

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::Context as _;
-use wallscope_render::page::{self, Finding, PageOptions};
+use wallscope_render::page::{self, PageOptions};
 
 use crate::failure::Failure;
 use crate::output::{Output, Readers};
 use crate::report::IdleArg;
 use crate::select::SelectArgs;
-use crate::{input, output};
+use crate::{input, output, verdict};
 
 /// Write a recording as one HTML page to look at, and open it where there is a browser
 #[derive(clap::Args)]
@@ -53,8 +53,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
         .select
         .of(input::recording(&args.file, &args.reading)?)?;
     let found = wallscope_diagnose::finding(&recording);
+    let verdict = verdict::of_page(&recording, &found, &args.file.display().to_string());
     let options = PageOptions {
-        finding: Some(finding(&found)),
+        verdict: Some(&verdict),
         idle: args.idle.into(),
         ..PageOptions::default()
     };
@@ -67,17 +68,6 @@ pub fn run(args: Args) -> Result<(), Failure> {
         eprintln!("wallscope: opening it in the browser");
     }
     output::to_stdout(|w| writeln!(w, "{}", path.display()))
-}
-
-/// A finding as the page shows it.
-pub fn finding(found: &wallscope_diagnose::Finding) -> Finding<'_> {
-    Finding {
-        sentence: &found.sentence,
-        rule: (found.rule, found.when),
-        assumes: found.assumes,
-        evidence: &found.evidence,
-        also: &found.also,
-    }
 }
 
 /// The page's place when none is named: the recording's, or here for standard input.

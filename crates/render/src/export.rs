@@ -29,7 +29,7 @@ const PRESENTATIONS: &[Presentation] = &[
         one_view: false,
         write: |rec, options, out| {
             let page = page::PageOptions {
-                finding: options.finding,
+                verdict: options.verdict,
                 // An export has no option to hide idle time.
                 idle: Idle::Show,
                 ..page::PageOptions::default()
@@ -80,8 +80,8 @@ pub struct ExportOptions<'a> {
     pub format: WriteOptions,
     /// The sentence on top, for presentations that people read.
     pub headline: Headline,
-    /// The finding on top of the page.
-    pub finding: Option<page::Finding<'a>>,
+    /// The verdict on top of the page.
+    pub verdict: Option<&'a page::Verdict>,
 }
 
 /// A way to write a recording.

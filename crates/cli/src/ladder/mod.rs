@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use clap::ArgGroup;
 use wallscope_capture::target::Target;
-use wallscope_diagnose::ladder::{ACTIVE, Bottleneck, Cause, Ladder, Reading, Resource};
+use wallscope_diagnose::ladder::{Bottleneck, Cause, Ladder, Reading, Resource};
 use wallscope_model::{Recording, State};
 use wallscope_render::page::article as page;
 
@@ -25,6 +25,7 @@ use crate::output;
 use crate::report::IdleArg;
 use crate::rungs::{self, Climbed, Ended};
 use crate::target_args::parse_overhead;
+use crate::verdict::{VerdictLines, percent};
 
 /// Find the cause: is the CPU the bottleneck, where did the time go, what to do next
 #[derive(clap::Args)]
@@ -182,14 +183,6 @@ struct Page<'a> {
     ended: Option<Ended>,
 }
 
-fn percent(share: f64) -> String {
-    if share > 0.0 && share < 0.0095 {
-        format!("{:.1} %", share * 100.0)
-    } else {
-        format!("{:.0} %", share * 100.0)
-    }
-}
-
 /// A small share with one significant digit.
 fn resolution(share: f64) -> String {
     let percent = share * 100.0;
@@ -242,59 +235,21 @@ fn saturation(r: &Resource) -> String {
 impl Page<'_> {
     /// The verdict in at most five lines, each with its name.
     fn parts(&self) -> Vec<(&'static str, String)> {
-        let v = &self.ladder.verdict;
-        let parts = &v.parts;
-        let mut evidence = parts.evidence.join("; ");
-        let mut out = vec![("Cause", v.cause.clone())];
-        if !parts.impact.is_empty() {
-            out.push(("Impact", parts.impact.clone()));
-        }
-        out.extend(parts.root.clone().map(|root| ("Root", root)));
-        // Where a root is known, the blind spot shares the line of the figures.
-        let apart = parts.not_seen.clone().filter(|_| parts.root.is_none());
-        if let Some(not_seen) = parts.not_seen.as_ref().filter(|_| apart.is_none()) {
-            let joint = if evidence.is_empty() { "" } else { "; " };
-            evidence = format!("{evidence}{joint}not seen: {not_seen}");
-        }
-        if !evidence.is_empty() {
-            out.push(("Evidence", evidence));
-        }
-        out.extend(apart.map(|not_seen| ("Not seen", not_seen)));
-        out.push(("Next", self.advice()));
-        out
+        self.lines().all()
     }
 
-    /// The thing to change, and the command that shows more.
-    fn advice(&self) -> String {
-        match &self.ladder.verdict.parts.advice {
-            Some(advice) => format!("{advice}; see {}", self.next()),
-            None => self.next(),
+    fn lines(&self) -> VerdictLines<'_> {
+        VerdictLines {
+            verdict: &self.ladder.verdict,
+            file: &self.file,
         }
     }
 
     /// Facts behind the verdict, for `--explain`.
     fn details(&self) -> Vec<(&'static str, String)> {
-        let v = &self.ladder.verdict;
-        let mut out: Vec<(&str, String)> = v.more.iter().map(|says| ("", says.clone())).collect();
-        out.push(("rule", v.rule.to_owned()));
-        if let Some(resource) = &v.resource {
-            out.push(("waited for", resource.clone()));
-        }
-        if v.bottleneck {
-            out.push(("explains", format!("{} of {}", percent(v.share), v.whole)));
-            out.push(("fixing it saves", v.bound.clone()));
-        }
-        if !v.also.is_empty() {
-            out.push(("also true", v.also.join(", ")));
-        }
-        if !v.confidence.is_empty() {
-            out.push(("confidence", v.confidence.clone()));
-        }
-        if let Some(assumes) = v.assumes {
-            out.push(("assumes", assumes.to_owned()));
-        }
-        out.push(("not seen", self.unseen()));
-        out.retain(|(_, says)| !says.is_empty());
+        let mut out = self.lines().details();
+        let unseen = self.unseen();
+        out.extend((!unseen.is_empty()).then_some(("not seen", unseen)));
         out
     }
 
@@ -351,22 +306,7 @@ impl Page<'_> {
     }
 
     fn next(&self) -> String {
-        let (v, file) = (&self.ladder.verdict, &self.file);
-        if let Some(pid) = v.look_at {
-            return format!("wallscope ladder -p {pid}");
-        }
-        if v.whole != ACTIVE {
-            return format!("wallscope report {file}");
-        }
-        match (v.state, v.reason, &v.function) {
-            (Some(State::Blocked), Some("lock"), _) => format!("wallscope locks {file}"),
-            (Some(State::Blocked), _, Some(function)) => {
-                format!("wallscope why {file} --function '{function}'")
-            }
-            (Some(State::OnCpu), ..) => format!("wallscope view {file} (view on-cpu)"),
-            (Some(State::Runnable), ..) => format!("wallscope view {file} (view runq)"),
-            _ => format!("wallscope report {file}"),
-        }
+        self.lines().next()
     }
 
     /// Heading of the commands for rungs 3 and 4; empty: they were climbed.

@@ -58,6 +58,14 @@ impl RootShare {
         }
     }
 
+    /// Whether a thread of that name is of this root.
+    pub fn is_of(&self, thread: &str) -> bool {
+        match self.threads {
+            2.. => family(thread) == family(&self.actor),
+            _ => thread == self.actor,
+        }
+    }
+
     /// The subject of the activity.
     pub fn subject(&self) -> String {
         match self.threads {

@@ -48,6 +48,8 @@ pub struct Verdict {
     pub parts: VerdictParts,
     /// Samples of the waits that it is about; empty: it is about no waits.
     pub(crate) waits: Vec<u32>,
+    /// Samples of its main cause; empty: it has none.
+    pub(crate) main_cause: Vec<u32>,
 }
 
 /// A verdict in the lines that a reader sees: the cause is [`Verdict::cause`].
@@ -137,6 +139,16 @@ impl Verdict {
             bound: String::new(),
             parts: VerdictParts::default(),
             waits: Vec::new(),
+            main_cause: Vec::new(),
+        }
+    }
+
+    /// Indices of the samples that its share sums up, as far as samples show it: all of its waits,
+    /// else those of its main cause.
+    pub fn samples(&self) -> &[u32] {
+        match self.waits.is_empty() {
+            true => &self.main_cause,
+            false => &self.waits,
         }
     }
 
@@ -149,6 +161,7 @@ impl Verdict {
         if let Some(by) = spent.by {
             self.reason = self.reason.or(by.reason);
             self.function = Some(by.function.to_string());
+            self.main_cause = by.samples.clone();
             self.resource = by.resource.as_deref().map(str::to_owned);
             self.parts.evidence.push(precision(e, by, spent.state));
             self.confidence = format!(

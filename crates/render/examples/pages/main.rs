@@ -11,7 +11,7 @@ use std::path::Path;
 
 use serde_json::json;
 use wallscope_model::*;
-use wallscope_render::page::{self, PageOptions};
+use wallscope_render::page::{self, Choice, PageOptions, Verdict};
 
 use crate::maker::SECOND;
 use crate::programs::{deep, hostile, many, shop};
@@ -44,6 +44,31 @@ fn speedscope(r: &Recording, out: &mut impl Write) -> std::io::Result<()> {
     serde_json::to_writer(out, &profile).map_err(std::io::Error::from)
 }
 
+/// A verdict on all blocked time. Its words are the recording's own names: of threads and functions.
+fn verdict(r: &Recording) -> Verdict {
+    let waits = r.samples.iter().enumerate();
+    let waits: Vec<u32> = waits
+        .filter(|(_, s)| s.state == State::Blocked)
+        .map(|(i, _)| i as u32)
+        .collect();
+    let name = |of: Option<&Function>| of.map_or_else(String::new, |f| f.name.to_string());
+    let (first, last) = (name(r.functions.first()), name(r.functions.last()));
+    let choice = Choice::of_samples(r, &waits);
+    Verdict {
+        lines: vec![
+            ("Cause", format!("Threads wait in {first}")),
+            ("Evidence", format!("{} waits in {last}", waits.len())),
+        ],
+        advice: Some(format!("look at {first}")),
+        command: Some(format!("wallscope why FILE --function '{first}'")),
+        assumes: Some("the recording is made up"),
+        sentence: format!("All of it is made up, {last} too."),
+        details: vec![("rule", first.clone())],
+        evidence: Some(choice.clone()),
+        roots: vec![(format!("{first} waits"), Some(choice))],
+    }
+}
+
 fn main() -> std::io::Result<()> {
     let mut args = std::env::args().skip(1);
     let Some(dir) = args.next() else {
@@ -71,7 +96,12 @@ fn main() -> std::io::Result<()> {
         let recording = make();
         let path = dir.join(format!("{name}.html"));
         let mut out = BufWriter::new(File::create(&path)?);
-        page::write(&recording, &PageOptions::default(), &mut out)?;
+        let verdict = verdict(&recording);
+        let options = PageOptions {
+            verdict: matches!(*name, "hostile" | "100k" | "1m").then_some(&verdict),
+            ..PageOptions::default()
+        };
+        page::write(&recording, &options, &mut out)?;
         out.flush()?;
         println!(
             "{}: {} bytes",

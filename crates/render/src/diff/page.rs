@@ -9,7 +9,7 @@ use wallscope_model::{FrameKind, Recording};
 
 use super::text::{Shown, rests_on, sentence};
 use crate::page::trie::Builder;
-use crate::page::{DELTA, assemble};
+use crate::page::{Content, DELTA, assemble};
 use wallscope_analysis::diff::relative;
 use wallscope_analysis::diff::{Comparison, Normal, Unit};
 use wallscope_analysis::diff::{Stacks, Times};
@@ -30,7 +30,12 @@ pub fn write(
 ) -> io::Result<()> {
     let stacks = Stacks::of(comparison, base, new);
     let payload = payload(comparison, stacks, title).to_string();
-    assemble(&DELTA, title, payload.as_bytes(), out)
+    let content = Content {
+        title,
+        lead: "",
+        payload: payload.as_bytes(),
+    };
+    assemble(&DELTA, &content, out)
 }
 
 fn payload(c: &Comparison, stacks: Stacks, title: &str) -> Value {

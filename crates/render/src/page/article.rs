@@ -3,9 +3,8 @@
 
 use std::fmt::Write as _;
 use std::io;
-use wallscope_model::printable::is_obeyed;
 
-use super::{STYLE, hash};
+use super::{STYLE, escape, hash};
 
 /// What is read.
 #[derive(Clone, Debug, Default)]
@@ -35,22 +34,6 @@ pub struct Section {
     pub columns: Vec<(&'static str, bool)>,
     /// Rows of the table.
     pub rows: Vec<Vec<String>>,
-}
-
-/// Every character that means something in HTML is written so that it does not.
-fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            c if is_obeyed(c) => out.push(' '),
-            c => out.push(c),
-        }
-    }
-    out
 }
 
 /// The pages' style, with the dark colours as the system prefers them.

@@ -22,6 +22,7 @@ mod meta;
 mod payload;
 mod timeline;
 pub(crate) mod trie;
+pub mod verdict;
 mod waits;
 
 use std::io::{self, Write};
@@ -36,6 +37,18 @@ use wallscope_model::printable::is_obeyed;
 
 use wallscope_analysis::view::Idle;
 
+pub use verdict::{Choice, Verdict};
+
+/// The templates' marks, in the order in which they stand in them.
+const MARKS: [&str; 6] = [
+    "{{policy}}",
+    "{{title}}",
+    "{{style}}",
+    "{{lead}}",
+    "{{data}}",
+    "{{script}}",
+];
+
 /// What stands above every kind of page.
 const HEAD: &str = include_str!("../../web/head.html");
 const TEMPLATE: &str = include_str!("../../web/page.html");
@@ -46,25 +59,10 @@ const STYLE: &str = include_str!("../../web/dist/page.css");
 pub struct PageOptions<'a> {
     /// Title; empty: the recording's target.
     pub title: &'a str,
-    /// What was found, shown while nothing is filtered; `None`: the page's own words.
-    pub finding: Option<Finding<'a>>,
+    /// The verdict on top; `None`: the page has only its own sentence about what is chosen.
+    pub verdict: Option<&'a Verdict>,
     /// What the page does with idle time until its reader chooses otherwise.
     pub idle: Idle,
-}
-
-/// What was found, and what that rests on.
-#[derive(Clone, Copy, Debug)]
-pub struct Finding<'a> {
-    /// In one sentence.
-    pub sentence: &'a str,
-    /// The rule that found it, and when it speaks.
-    pub rule: (&'a str, &'a str),
-    /// What the rule takes for granted beyond what was counted: then it is a suspicion.
-    pub assumes: Option<&'a str>,
-    /// The figures it judged by: what, and how much.
-    pub evidence: &'a [(&'a str, String)],
-    /// What other rules say: their names and words.
-    pub also: &'a [(&'a str, String)],
 }
 
 /// Writes `recording` as one self-contained HTML file to `out`.
@@ -81,7 +79,13 @@ pub fn write(
         title => title,
     };
     let payload = payload::payload(recording, title, options);
-    assemble(&RECORDING, title, &payload, out)
+    let lead = options.verdict.map(verdict::html).unwrap_or_default();
+    let content = Content {
+        title,
+        lead: &lead,
+        payload: &payload,
+    };
+    assemble(&RECORDING, &content, out)
 }
 
 /// A kind of page: its name after the title, its frame, and its script.
@@ -105,18 +109,27 @@ pub(crate) const DELTA: Kind = Kind {
     script: include_str!("../../web/dist/delta.js"),
 };
 
+/// What a page is filled with.
+pub(crate) struct Content<'a> {
+    /// Its title.
+    pub title: &'a str,
+    /// HTML that a reader sees before the data has arrived.
+    pub lead: &'a str,
+    /// The data of its script.
+    pub payload: &'a [u8],
+}
+
 /// Writes a page around its data.
 ///
 /// # Errors
 /// Those of `out`.
 pub(crate) fn assemble(
     kind: &Kind,
-    title: &str,
-    payload: &[u8],
+    content: &Content<'_>,
     out: &mut (impl Write + ?Sized),
 ) -> io::Result<()> {
     let mut deflate = DeflateEncoder::new(Vec::new(), Compression::new(7));
-    deflate.write_all(payload)?;
+    deflate.write_all(content.payload)?;
     let data = deflate.finish()?;
     let policy = format!(
         "default-src 'none'; script-src '{}'; style-src '{}'; img-src data: blob:; base-uri \
@@ -124,21 +137,15 @@ pub(crate) fn assemble(
         hash(kind.script),
         hash(STYLE)
     );
-    // The templates' marks, in the order in which they stand in them.
     let template = [HEAD, kind.template].concat();
     let mut rest = template.as_str();
-    for mark in [
-        "{{policy}}",
-        "{{title}}",
-        "{{style}}",
-        "{{data}}",
-        "{{script}}",
-    ] {
+    for mark in MARKS {
         let (before, after) = rest.split_once(mark).unwrap_or((rest, ""));
         out.write_all(before.as_bytes())?;
         match mark {
             "{{policy}}" => out.write_all(policy.as_bytes())?,
-            "{{title}}" => write!(out, "{} – {}", escape(title), kind.called)?,
+            "{{title}}" => write!(out, "{} – {}", title_text(content.title), kind.called)?,
+            "{{lead}}" => out.write_all(content.lead.as_bytes())?,
             "{{style}}" => out.write_all(STYLE.as_bytes())?,
             "{{script}}" => out.write_all(kind.script.as_bytes())?,
             _ => {
@@ -157,13 +164,19 @@ fn hash(text: &str) -> String {
     format!("sha256-{}", BASE64.encode(Sha256::digest(text)))
 }
 
+fn title_text(title: &str) -> String {
+    escape(&title.chars().take(300).collect::<String>())
+}
+
+/// Text in which no character means anything in HTML.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for c in text.chars().take(300) {
+    for c in text.chars() {
         match c {
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
             c if is_obeyed(c) => out.push(' '),
             c => out.push(c),
         }
@@ -189,16 +202,9 @@ mod tests {
 
     #[test]
     fn the_template_has_every_mark_once_and_in_order() {
-        let marks = [
-            "{{policy}}",
-            "{{title}}",
-            "{{style}}",
-            "{{data}}",
-            "{{script}}",
-        ];
         for kind in [RECORDING, DELTA] {
             let template = [HEAD, kind.template].concat();
-            let places: Vec<usize> = marks
+            let places: Vec<usize> = MARKS
                 .iter()
                 .map(|m| {
                     assert_eq!(template.matches(m).count(), 1, "{m}");

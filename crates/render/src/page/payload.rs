@@ -140,12 +140,9 @@ pub(super) fn payload(recording: &Recording, title: &str, options: &PageOptions<
     let (index, bytes) = columns.finish();
     let mut head = super::meta::meta(recording, &scaled);
     head["title"] = title.into();
-    head["finding"] = options.finding.map_or(Value::Null, |f| {
-        json!({
-            "sentence": f.sentence, "rule": f.rule.0, "when": f.rule.1, "assumes": f.assumes,
-            "evidence": f.evidence, "also": f.also,
-        })
-    });
+    head["choices"] = options
+        .verdict
+        .map_or(Value::Null, |v| json!(super::verdict::choices(v)));
     head["idle"] = options.idle.name().into();
     head["waits"] = waits;
     head["columns"] = index;

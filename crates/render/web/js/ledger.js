@@ -58,29 +58,16 @@ export function stateBadge(profile, state) {
   ]);
 }
 
-/**
- * What a finding rests on.
- * @param {import('./profile.js').Profile} profile
- * @param {any} found the recorder's finding; `null`: the page's own sentence
- */
-function findingBadge(profile, found) {
+/** What the sentence of the chosen threads rests on. @param {import('./profile.js').Profile} profile */
+function sentenceBadge(profile) {
   const exact = profile.meta.domain.columns.every((/** @type {any[]} */ c) => c[1]);
-  const kind = found?.assumes ? 'suspected' : exact ? 'exact' : 'sampled';
-  return badge(kind, kind === 'sampled' ? 'estimated' : kind, () => [
-    el('p', {}, `The shares are sums of ${found ? 'all' : 'the chosen'} threads’ ledgers${exact ? ', counted and not sampled.' : '; how each state is known stands at its own badge.'}`),
-    ...(found
-      ? [
-          el('p', {}, el('b', {}, found.assumes ? 'The verdict is a suspicion: ' : 'The verdict is arithmetic on them. '), found.assumes ? `it takes for granted that ${found.assumes}.` : ''),
-          el('p', { class: 'quiet' }, `Rule ${found.rule}, which speaks when ${found.when}. It judged by:`),
-          el('dl', {}, ...found.evidence.flatMap((/** @type {string[]} */ [what, much]) => [el('dt', {}, what), el('dd', {}, much)])),
-          ...found.also.map((/** @type {string[]} */ [rule, says]) => el('p', {}, `Also, by rule ${rule}: ${says}.`)),
-        ]
-      : []),
+  return badge(exact ? 'exact' : 'sampled', exact ? 'exact' : 'estimated', () => [
+    el('p', {}, `The shares are sums of the chosen threads’ ledgers${exact ? ', counted and not sampled.' : '; how each state is known stands at its own badge.'}`),
   ]);
 }
 
 /**
- * The sentence of what was found, when the recorder's own does not fit what is chosen.
+ * Where the time of the chosen threads went, in one sentence.
  * @param {Sum} sum
  * @param {number} threads
  * @param {import('./profile.js').Profile} profile
@@ -215,10 +202,11 @@ export function showLedger(host, profile, look, change) {
       threads[i] && t.wall > 0 ? Math.max(worst, Math.abs(t.residue) / t.wall) : worst,
     0,
   );
-  const found = all ? profile.meta.finding : null;
+  // The verdict on top speaks of everything.
+  const said = all && profile.meta.choices;
   fill(
     host,
-    el('p', { class: 'finding' }, name(found ? found.sentence : sentence(sum, chosen, profile)), ' ', sum.wall > 0 ? findingBadge(profile, found) : null),
+    said ? null : el('p', { class: 'finding' }, name(sentence(sum, chosen, profile)), ' ', sum.wall > 0 ? sentenceBadge(profile) : null),
     big,
     legend,
     el(

@@ -26,6 +26,7 @@ import { Profile, VIEWS } from './profile.js';
 import { showTable } from './table.js';
 import { showHeat, Strip } from './timeline.js';
 import { duration, measureIn, percent, shorten, time } from './text.js';
+import { wireVerdict } from './verdict.js';
 import { showWaits } from './waits.js';
 import { Chains, hasChains } from './why.js';
 
@@ -73,6 +74,7 @@ export class Page {
     this.callees = new FlameGraph(byId('callees'), this.flameActs(() => this.callees));
     controls(this);
     keys(this);
+    wireVerdict(this);
     addEventListener('hashchange', () => {
       const address = location.hash.slice(1);
       if (address === toAddress(this.look)) return;
@@ -235,7 +237,7 @@ export class Page {
     byId('flame').hidden = focused;
     byId('focus').hidden = !focused;
     const paintNow = this.paint();
-    const base = { profile, paint: paintNow, matches, icicle: look.icicle, picked: look.pick };
+    const base = { profile, paint: paintNow, matches, bright: look.only, icicle: look.icicle, picked: look.pick };
     this.showFlameTools(focused);
     fill(
       byId('key'),
