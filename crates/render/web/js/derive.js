@@ -1,6 +1,8 @@
 // What a flame graph can draw: the tree as recorded, or one derived from it (leaf first, callers,
 // callees, recursion folded).
 
+import { put } from './groups.js';
+import { ownBelow } from './mine.js';
 import { LaidOut } from './shape.js';
 
 /** @typedef {import('./shape.js').Shape} Shape */
@@ -79,19 +81,24 @@ const FINEST = 1 / 8000;
 const MOST_NODES = 400_000;
 
 /**
- * Cursors of one group: runs of rows, each with the recorded node it has come to.
- * @typedef {{ranges: number[], at: number[], weight: number}} Group
+ * @typedef {object} Options
+ * @property {boolean} fold whether direct recursion becomes one frame
+ * @property {import('./mine.js').Mine | null} [mine] the program's own code, where only it is shown
  */
+
+/** @typedef {import('./groups.js').Group} Group */
 
 /**
  * The tree below some nodes, merged by function.
  * @param {import('./selection.js').Selection} selection
  * @param {number[]} nodes none within another; `[0]`: the whole tree
- * @param {{fold: boolean}} options `fold`: direct recursion becomes one frame
+ * @param {Options} options
  */
 export function mergeDown(selection, nodes, options) {
   const p = selection.profile;
+  const { fold, mine } = options;
   return grow(selection, false, [startGroup(selection, nodes)], false, (group, entry) => {
+    if (mine) return ownBelow(selection, mine, group.at, fold ? entry : -1);
     /** @type {Map<number, Group>} */
     const next = new Map();
     const open = group.at.slice();
@@ -100,8 +107,8 @@ export function mergeDown(selection, nodes, options) {
       for (let c = node + 1; c < p.end[node]; c = p.end[c]) {
         const time = selection.time(c);
         if (time === 0) continue;
-        if (options.fold && p.entry[c] === entry) open.push(c);
-        else put(next, p.entry[c], p.first[c], p.last[c], c, time);
+        if (fold && p.entry[c] === entry) open.push(c);
+        else put(next, p.entry[c], { from: p.first[c], to: p.last[c], at: c }, time);
       }
     }
     return next;
@@ -112,7 +119,7 @@ export function mergeDown(selection, nodes, options) {
  * The tree of callers above some nodes: a child is its parent's caller.
  * @param {import('./selection.js').Selection} selection
  * @param {number[]} nodes none within another
- * @param {{fold: boolean}} options
+ * @param {Options} options
  */
 export function mergeUp(selection, nodes, options) {
   return growUp(selection, [startGroup(selection, nodes)], false, options);
@@ -121,7 +128,7 @@ export function mergeUp(selection, nodes, options) {
 /**
  * The whole selection leaf first: what time was spent in, and who called it.
  * @param {import('./selection.js').Selection} selection
- * @param {{fold: boolean}} options
+ * @param {Options} options
  */
 export function leafFirst(selection, options) {
   const p = selection.profile;
@@ -132,7 +139,9 @@ export function leafFirst(selection, options) {
     const from = r;
     while (r < p.rows && p.rowNode[r] === node) r += 1;
     const time = selection.prefix[r] - selection.prefix[from];
-    if (time > 0 && node > 0) put(leaves, p.entry[node], from, r, node, time);
+    if (time === 0 || node === 0) continue;
+    const at = options.mine ? options.mine.holder(p, node) : node;
+    put(leaves, p.entry[at], { from, to: r, at }, time);
   }
   return growUp(selection, [...leaves.values()], true, options);
 }
@@ -141,20 +150,22 @@ export function leafFirst(selection, options) {
  * @param {import('./selection.js').Selection} selection
  * @param {Group[]} tops
  * @param {boolean} leaves
- * @param {{fold: boolean}} options
+ * @param {Options} options
  */
 function growUp(selection, tops, leaves, options) {
   const p = selection.profile;
+  const { mine } = options;
   return grow(selection, true, tops, leaves, (group, entry) => {
     /** @type {Map<number, Group>} */
     const next = new Map();
     for (let i = 0; i < group.at.length; i += 1) {
       let up = p.parent[group.at[i]];
-      while (options.fold && up > 0 && p.entry[up] === entry) up = p.parent[up];
+      const skipped = (/** @type {number} */ e) => (options.fold && e === entry) || (mine && !mine.entry[e]);
+      while (up > 0 && skipped(p.entry[up])) up = p.parent[up];
       if (up === 0) continue;
       const from = group.ranges[2 * i];
       const to = group.ranges[2 * i + 1];
-      put(next, p.entry[up], from, to, up, selection.prefix[to] - selection.prefix[from]);
+      put(next, p.entry[up], { from, to, at: up }, selection.prefix[to] - selection.prefix[from]);
     }
     return next;
   });
@@ -168,25 +179,6 @@ function startGroup(selection, nodes) {
     group.weight += selection.time(n);
   }
   return group;
-}
-
-/**
- * @param {Map<number, Group>} groups
- * @param {number} entry
- * @param {number} from
- * @param {number} to
- * @param {number} at
- * @param {number} time
- */
-function put(groups, entry, from, to, at, time) {
-  let g = groups.get(entry);
-  if (!g) {
-    g = { ranges: [], at: [], weight: 0 };
-    groups.set(entry, g);
-  }
-  g.ranges.push(from, to);
-  g.at.push(at);
-  g.weight += time;
 }
 
 /**
@@ -241,7 +233,7 @@ function grow(selection, inverted, tops, leaves, step) {
     shape.rowRanges[0] = top.ranges;
     shape.entries[0] = top.at[0] > 0 ? p.entry[top.at[0]] : -1;
   } else {
-    place(tops.map((g) => [p.entry[g.at[0]], g]), 0, 0);
+    shape.selfs[0] -= place(tops.map((g) => [p.entry[g.at[0]], g]), 0, 0);
     shape.rowRanges[0] = [0, p.rows];
   }
   while (open.length > 0) {

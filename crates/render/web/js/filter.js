@@ -22,6 +22,8 @@ import { Selection } from './selection.js';
  * @property {boolean} icicle root on top
  * @property {boolean} leaf leaf first
  * @property {boolean} fold whether direct recursion is one frame
+ * @property {boolean} mine whether only the program's own code is shown
+ * @property {string[]} flip base names of modules that are own against the rules, or foreign
  * @property {string} colour `''`: what suits the view
  * @property {number} focus entry whose callers and callees are shown; −1: none
  * @property {number} pick selected entry; −1: none
@@ -57,6 +59,8 @@ export function plainLook() {
     icicle: true,
     leaf: false,
     fold: false,
+    mine: false,
+    flip: [],
     colour: '',
     focus: -1,
     pick: -1,

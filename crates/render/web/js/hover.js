@@ -2,6 +2,7 @@
 
 import { byId, closePopUp, copy, el, fill, name, placeTip, popUp, say } from './dom.js';
 import { isFunction } from './filter.js';
+import { isOwnByRule } from './mine.js';
 import { stackText } from './picture.js';
 import { KIND, STATES, STATE_TITLES } from './profile.js';
 import { baseName, count, duration, percent } from './text.js';
@@ -64,8 +65,24 @@ export function showMenu(page, graph, node, x, y) {
     /** @type {any} */ (anchor),
     page.profile.wake && page.look.view !== 'off-wake' ? item('Who ended its waits', () => page.change({ view: 'off-wake', focus: entry, pick: entry, tab: 'flame' })) : '',
     item('Callers and callees', () => page.change({ focus: entry, pick: entry })),
+    moduleItem(page, entry, item),
     item('Show in the table', () => page.change({ tab: 'table', query: '', pick: entry, sort: 'total' })),
     item('Copy the stack', async () => say((await copy(stackText(page.profile, page.stackOf(shape, node), page.look.view, shape.right(node) - shape.left(node)))) ? 'The stack is copied.' : 'Copying is not allowed here.')),
     item('Copy the name', async () => say((await copy(page.profile.names[entry])) ? 'Copied.' : 'Copying is not allowed here.')),
   );
+}
+
+/**
+ * Turns the rule for a function's module round.
+ * @param {import('./main.js').Page} page
+ * @param {number} entry
+ * @param {(title: string, act: () => void) => Node} item
+ */
+function moduleItem(page, entry, item) {
+  const module = baseName(page.profile.module(entry));
+  if (module === '') return '';
+  const { flip } = page.look;
+  const turned = flip.includes(module);
+  const own = isOwnByRule(page.profile, entry) !== turned;
+  return item(own ? `Fold ${module}: it is not my code` : `Show ${module}: it is my code`, () => page.change({ mine: true, flip: turned ? flip.filter((m) => m !== module) : [...flip, module] }));
 }

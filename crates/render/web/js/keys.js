@@ -57,7 +57,7 @@ function help() {
     el(
       'dl', {},
       ...key('/', 'search'), ...key('Esc', 'close, clear the search, zoom out'), ...key('← → ↑ ↓', 'move among frames'), ...key('Enter', 'zoom to the frame'),
-      ...key('i', 'root on top or below'), ...key('l', 'leaf first'), ...key('r', 'fold recursion'), ...key('s', 'callers and callees of the chosen function'), ...key('f t o m', 'flame graph, table, over time, what was measured'), ...key('x w y', 'timeline, waits, chains of waits'), ...key('1 2 3 4 5', 'wall, on CPU, off CPU, run queue, wakers'), ...key('c', 'copy the chosen stack'), ...key('?', 'this'),
+      ...key('i', 'root on top or below'), ...key('l', 'leaf first'), ...key('r', 'fold recursion'), ...key('m', 'my code: fold the insides of libraries, runtimes and the kernel'), ...key('s', 'callers and callees of the chosen function'), ...key('f t o d', 'flame graph, table, over time, what was measured'), ...key('x w y', 'timeline, waits, chains of waits'), ...key('1 2 3 4 5', 'wall, on CPU, off CPU, run queue, wakers'), ...key('c', 'copy the chosen stack'), ...key('?', 'this'),
     ),
     el('p', { class: 'quiet' }, 'Badges: exact – counted; ± – sampled, with its 95 % interval in percentage points; suspected – too few samples to rely on, or more than sums can show. Click one to see what it rests on.'),
   );
@@ -85,7 +85,8 @@ export function keys(page) {
       f: () => page.change({ tab: 'flame' }),
       t: () => page.change({ tab: look.tab === 'table' ? 'flame' : 'table' }),
       o: () => page.change({ tab: 'heat' }),
-      m: () => page.change({ tab: 'domain' }),
+      m: () => page.change({ mine: !look.mine }),
+      d: () => page.change({ tab: 'domain' }),
       w: () => page.change({ tab: 'waits' }),
       y: () => hasChains(page.profile) && page.change({ tab: 'why' }),
       x: () => hasLanes(page.profile) && page.change({ tab: 'lanes' }),

@@ -21,6 +21,7 @@ import { controls, keys } from './keys.js';
 import { hasLanes, Timeline } from './lanes.js';
 import { showFilters } from './menus.js';
 import { byState, showLedger, showThreads, sumLedgers } from './ledger.js';
+import { mineOf } from './mine.js';
 import { COLOURINGS, colouringFor, paint } from './palette.js';
 import { Profile, VIEWS } from './profile.js';
 import { showTable } from './table.js';
@@ -105,11 +106,11 @@ export class Page {
   change(change, quiet = false) {
     const before = this.look;
     this.look = { ...before, ...change };
-    const picture = ['view', 'leaf', 'fold', 'threads', 'names', 'pids', 'states', 'reasons', 'labels', 'idle', 'time', 'only'];
+    const picture = ['view', 'leaf', 'fold', 'mine', 'flip', 'threads', 'names', 'pids', 'states', 'reasons', 'labels', 'idle', 'time', 'only'];
     // A zoom belongs to one picture.
     if (change.zoom === undefined && picture.some((k) => k in change && k !== 'icicle')) {
       const wakers = (/** @type {import('./filter.js').Look} */ l) => l.view === 'off-wake';
-      const shape = ['leaf', 'fold', 'only'].some((k) => k in change) || wakers(before) !== wakers(this.look) || before.leaf || before.fold || before.zoom.includes('~');
+      const shape = ['leaf', 'fold', 'mine', 'flip', 'only'].some((k) => k in change) || wakers(before) !== wakers(this.look) || before.leaf || before.fold || before.mine || before.zoom.includes('~');
       if (shape) this.look.zoom = '';
     }
     if ('view' in change) this.look.states = [];
@@ -186,16 +187,28 @@ export class Page {
     this.change({ pick: entry }, true);
   }
 
+  /** What becomes of frames in derived pictures. @returns {import('./derive.js').Options} */
+  options() {
+    const { look } = this;
+    return { fold: look.fold, mine: mineOf(this.profile, look) };
+  }
+
+  /** What tells one picture's options from another's. */
+  optionsKey() {
+    const { fold, mine, flip } = this.look;
+    return JSON.stringify([fold, mine, mine ? flip : []]);
+  }
+
   /** The shape that the look asks for. */
   shape() {
     const { look } = this;
     const selection = /** @type {import('./selection.js').Selection} */ (this.selection);
-    const key = `${this.made.selection}|${look.leaf}|${look.fold}`;
+    const key = `${this.made.selection}|${look.leaf}|${this.optionsKey()}`;
     if (key !== this.made.shape || !this.lastShape) {
       this.made.shape = key;
-      const options = { fold: look.fold };
+      const options = this.options();
       if (look.leaf) this.lastShape = leafFirst(selection, options);
-      else if (look.fold) this.lastShape = mergeDown(selection, [0], options);
+      else if (look.fold || look.mine) this.lastShape = mergeDown(selection, [0], options);
       else this.lastShape = new TreeShape(selection);
     }
     return this.lastShape;
@@ -246,12 +259,12 @@ export class Page {
       el('span', {}, 'A dark edge marks kernel frames, italics inlined ones. Width is time, not order.'),
     );
     if (focused) {
-      const key = `${this.made.selection}|${look.focus}|${look.fold}`;
+      const key = `${this.made.selection}|${look.focus}|${this.optionsKey()}`;
       if (this.focusKey !== key) {
         this.focusKey = key;
         const nodes = selection.nodesOf(look.focus);
-        this.up = mergeUp(selection, nodes, { fold: look.fold });
-        this.down = mergeDown(selection, nodes, { fold: look.fold });
+        this.up = mergeUp(selection, nodes, this.options());
+        this.down = mergeDown(selection, nodes, this.options());
       }
       const up = /** @type {import('./shape.js').LaidOut} */ (this.up);
       const down = /** @type {import('./shape.js').LaidOut} */ (this.down);
@@ -304,7 +317,7 @@ export class Page {
   /** @param {boolean} focused */
   showFlameTools(focused) {
     const { look } = this;
-    const toggle = (/** @type {'icicle' | 'leaf' | 'fold'} */ key, /** @type {string} */ title, /** @type {string} */ hint) =>
+    const toggle = (/** @type {'icicle' | 'leaf' | 'fold' | 'mine'} */ key, /** @type {string} */ title, /** @type {string} */ hint) =>
       el('button', { type: 'button', 'aria-pressed': String(look[key]), title: hint, onclick: () => this.change({ [key]: !look[key] }) }, title);
     const colouring = look.colour || colouringFor(look.view);
     fill(
@@ -315,6 +328,7 @@ export class Page {
         focused ? null : toggle('icicle', 'Root on top', 'icicle or flame (i)'),
         focused ? null : toggle('leaf', 'Leaf first', 'what the time was spent in, then who called it (l)'),
         toggle('fold', 'Fold recursion', 'direct recursion as one frame (r)'),
+        toggle('mine', 'My code', 'own code, and the calls it makes; the insides of libraries, runtimes and the kernel are folded (m)'),
       ),
       el('span', {}, 'Colour: ', el('span', { class: 'choices' }, ...COLOURINGS.map((c) => el('button', { type: 'button', 'aria-pressed': String(c.id === colouring), onclick: () => this.change({ colour: c.id }) }, c.title)))),
     );

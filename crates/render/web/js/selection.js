@@ -153,6 +153,19 @@ export class Selection {
     return this.entries;
   }
 
+  /**
+   * Self and total time by entry where only own code is shown. What is not own has the time that
+   * its frames hold there, and no more.
+   * @param {import('./mine.js').Mine} mine
+   */
+  byOwnEntry(mine) {
+    const self = new Float64Array(this.profile.names.length);
+    const holders = mine.rowHolders(this.profile);
+    for (let r = 0; r < this.weight.length; r += 1) self[holders[r]] += this.weight[r];
+    const total = this.byEntry().total.map((ns, e) => (mine.entry[e] ? ns : self[e]));
+    return { self, total };
+  }
+
   /** Outermost nodes of an entry that have time. @param {number} entry @returns {number[]} */
   nodesOf(entry) {
     const p = this.profile;

@@ -3,6 +3,7 @@
 import { el, fill, name } from './dom.js';
 import { isFunction } from './filter.js';
 import { badge } from './ledger.js';
+import { mineOf } from './mine.js';
 import { codeKind } from './palette.js';
 import { baseName, count, duration, percent, shorten } from './text.js';
 
@@ -52,7 +53,8 @@ export function intervalBadge(selection, ranges) {
  */
 export function showTable(host, selection, look, matches, act) {
   const p = selection.profile;
-  const { self, total } = selection.byEntry();
+  const mine = mineOf(p, look);
+  const { self, total } = mine ? selection.byOwnEntry(mine) : selection.byEntry();
   const down = !look.sort.startsWith('-');
   const by = look.sort.replace('-', '') || 'self';
   const key = `${look.sort}|${look.query}|${selection.total}`;
@@ -89,7 +91,7 @@ export function showTable(host, selection, look, matches, act) {
   const pending = [];
   const body = all.slice(0, state.shown).map((e) => {
     const cell = el('td', { class: 'number' });
-    if (isFunction(p, e)) pending.push({ cell, entry: e });
+    if (isFunction(p, e) && (!mine || mine.entry[e])) pending.push({ cell, entry: e });
     const select = () => act.pick(e);
     return el(
       'tr',

@@ -48,8 +48,8 @@ export function wireVerdict(page) {
     if (!choice) continue;
     button.hidden = false;
     button.addEventListener('click', () => {
-      const { icicle, leaf, fold } = page.look;
-      const look = { ...lookOf(choice, page.profile), icicle, leaf, fold, tab: 'flame' };
+      const { icicle, leaf, fold, mine, flip } = page.look;
+      const look = { ...lookOf(choice, page.profile), icicle, leaf, fold, mine, flip, tab: 'flame' };
       // On a phone the panel of the picked function would cover the picture.
       if (innerWidth <= 900) look.pick = -1;
       page.change(look);

@@ -42,6 +42,9 @@ test('the keyboard reaches everything', async () => {
     await page.keyboard.press('r');
     assert.equal((await state()).fold, true);
     await page.keyboard.press('r');
+    await page.keyboard.press('m');
+    assert.equal((await state()).mine, true);
+    await page.keyboard.press('m');
     await page.keyboard.press('1');
     for (const key of ['ArrowDown', 'ArrowDown', 'ArrowRight', 'ArrowDown']) await page.keyboard.press(key);
     const cursor = await page.evaluate(() => globalThis.wallscope.flame.cursor);
@@ -52,7 +55,7 @@ test('the keyboard reaches everything', async () => {
     await page.keyboard.press('Escape');
     await page.keyboard.press('Escape');
     assert.equal((await state()).zoom, '');
-    for (const [key, tab] of [['o', 'heat'], ['m', 'domain'], ['f', 'flame']]) {
+    for (const [key, tab] of [['o', 'heat'], ['d', 'domain'], ['f', 'flame']]) {
       await page.keyboard.press(key);
       assert.equal((await state()).tab, tab);
     }

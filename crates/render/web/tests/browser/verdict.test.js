@@ -64,6 +64,33 @@ test('its evidence selects the threads, the stacks and the reason; back returns;
   });
 });
 
+test('my code: own frames and the calls they make, in the same time', async () => {
+  await on('waits', {}, async (page) => {
+    const levels = () => page.evaluate(() => globalThis.wallscope.flame.scene.shape.levels);
+    const width = () => page.evaluate(() => globalThis.wallscope.flame.scene.shape.total);
+    const [deep, all] = [await levels(), await width()];
+    await page.keyboard.press('m');
+    assert.ok((await levels()) < deep);
+    assert.equal(await width(), all);
+    assert.match(page.url(), /mine=1/);
+    const foreign = await page.evaluate(() => {
+      const { flame, profile } = globalThis.wallscope;
+      const { shape } = flame.scene;
+      return [...shape.order].filter((n) => n > 0 && shape.entry(n) >= 0 && profile.kind[shape.entry(n)] === 1 && shape.self(n) < shape.right(n) - shape.left(n)).length;
+    });
+    assert.equal(foreign, 0, 'a frame of the kernel has others below it');
+    await page.keyboard.press('t');
+    const self = await page.evaluate(() => {
+      const { selection, profile } = globalThis.wallscope;
+      return [selection.total, profile.names.length];
+    });
+    assert.ok(self[0] > 0);
+    await page.goBack();
+    await page.goBack();
+    assert.equal((await look(page)).mine, false);
+  });
+});
+
 test('100,000 stacks: the verdict is there within half a second', { skip: existsSync(join(PAGES, '100k.html')) ? false : 'the page of 100,000 stacks was not made' }, async () => {
   await on('100k', {}, async (page) => {
     const paint = await page.evaluate(() => performance.getEntriesByName('first-contentful-paint')[0].startTime);
