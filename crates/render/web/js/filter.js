@@ -1,5 +1,5 @@
-// What is looked at: the view, the filters, the zoom. It lives in the page's address, so that a
-// link shows the same picture and the browser's back button returns to it.
+// What is looked at: the view, the filters, the zoom (address.js keeps it in the page's address), and
+// what that leaves of a recording.
 
 import { KIND, Profile, STATES, VIEWS } from './profile.js';
 import { Selection } from './selection.js';
@@ -68,64 +68,6 @@ export function plainLook() {
     heat: '',
     range: '',
   };
-}
-
-/** @param {Look} look @returns {string} without `#` */
-export function toAddress(look) {
-  const plain = /** @type {any} */ (plainLook());
-  const out = [];
-  for (const [key, value] of Object.entries(look)) {
-    let text;
-    if (key === 'time') text = look.time.map(([a, b]) => `${a}-${b}`).join(',');
-    else if (Array.isArray(value)) text = value.map((v) => encodeURIComponent(String(v))).join(',');
-    else if (value === plain[key]) continue;
-    else if (typeof value === 'boolean') text = value ? '1' : '0';
-    else text = encodeURIComponent(value);
-    if (text !== '') out.push(`${key}=${text}`);
-  }
-  return out.join('&');
-}
-
-/** @param {string} address without `#`; whatever is not understood is left out @param {number} slices how many the recording has */
-export function fromAddress(address, slices) {
-  const look = plainLook();
-  for (const part of address.split('&')) {
-    const at = part.indexOf('=');
-    if (at < 0) continue;
-    const key = part.slice(0, at);
-    const raw = part.slice(at + 1);
-    const current = /** @type {any} */ (look)[key];
-    if (current === undefined) continue;
-    if (key === 'time') {
-      look.time = raw
-        .split(',')
-        .map((run) => /** @type {[number, number]} */ (run.split('-').map(Number)))
-        .map(([a, b]) => /** @type {[number, number]} */ ([a, Math.min(b, slices)]))
-        .filter(([a, b]) => a >= 0 && b > a);
-    } else if (Array.isArray(current)) {
-      const items = raw === '' ? [] : raw.split(',').map(decode);
-      const numbers = key === 'threads' || key === 'pids';
-      /** @type {any} */ (look)[key] = numbers ? items.map(Number).filter((n) => n >= 0) : items;
-    } else if (typeof current === 'boolean') {
-      /** @type {any} */ (look)[key] = raw === '1';
-    } else if (typeof current === 'number') {
-      /** @type {any} */ (look)[key] = Number.isInteger(Number(raw)) ? Number(raw) : current;
-    } else {
-      /** @type {any} */ (look)[key] = decode(raw);
-    }
-  }
-  if (!VIEWS.some((v) => v.id === look.view)) look.view = 'wall';
-  if (!['hide', 'show', 'only'].includes(look.idle)) look.idle = plainLook().idle;
-  return look;
-}
-
-/** @param {string} text */
-function decode(text) {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
 }
 
 /** The view of a look. @param {Look} look */

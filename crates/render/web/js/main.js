@@ -1,18 +1,17 @@
 // The page: reads the data, keeps what is looked at in the address, and has each part show it.
 
+import { fromAddress, toAddress } from './address.js';
 import { Columns, inflate } from './decode.js';
 import { leafFirst, mergeDown, mergeUp, TreeShape } from './derive.js';
 import { showDetail } from './detail.js';
 import { byId, el, fill, name, placeTip } from './dom.js';
 import { showDomain } from './domain.js';
 import {
-  fromAddress,
   matchedTime,
   plainLook,
   setUsualIdle,
   search,
   select,
-  toAddress,
   viewOf,
 } from './filter.js';
 import { FlameGraph } from './flame.js';
@@ -48,7 +47,7 @@ export class Page {
     this.profile = profile;
     measureIn(profile.meta.domain.unit);
     setUsualIdle(profile.meta.idle);
-    this.look = fromAddress(location.hash.slice(1), profile.slices);
+    this.look = fromAddress(location.hash.slice(1), profile);
     /** What the last look of each kind was made from, so that only what changed is made anew. */
     this.made = { selection: '', shape: '', paint: '', search: '' };
     /** @type {{entries: Uint8Array, problem: string} | null} */
@@ -79,7 +78,7 @@ export class Page {
     addEventListener('hashchange', () => {
       const address = location.hash.slice(1);
       if (address === toAddress(this.look)) return;
-      this.look = fromAddress(address, profile.slices);
+      this.look = fromAddress(address, profile);
       this.show(true);
     });
     let dark = false;

@@ -64,6 +64,15 @@ test('its evidence selects the threads, the stacks and the reason; back returns;
   });
 });
 
+test('an address that means nothing shows the whole recording', async () => {
+  for (const odd of ['view=nothing&threads=99999,-1,x&time=7-3&pick=1e9&focus=77777777&zoom=abc&range=~&colour=no&heat=no&sort=;', '%', '=&==&&&', 'zoom=999999999&leaf=1', 'query=(((&only=1', '__proto__=x&constructor=y']) {
+    await on('waits', { look: odd }, async (page) => {
+      assert.equal(await page.locator('.failed').count(), 0, odd);
+      assert.ok(await page.locator('#flame canvas').isVisible());
+    });
+  }
+});
+
 test('my code: own frames and the calls they make, in the same time', async () => {
   await on('waits', {}, async (page) => {
     const levels = () => page.evaluate(() => globalThis.wallscope.flame.scene.shape.levels);

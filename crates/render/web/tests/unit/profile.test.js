@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { leafFirst, mergeDown, mergeUp, TreeShape } from '../../js/derive.js';
 import { linesOf } from '../../js/detail.js';
-import { fromAddress, hiddenIdle, matchedTime, plainLook, runsOf, search, select, setUsualIdle, toAddress } from '../../js/filter.js';
+import { hiddenIdle, matchedTime, plainLook, runsOf, search, select } from '../../js/filter.js';
 import { byState, sentence, sumLedgers } from '../../js/ledger.js';
 import { small } from './fixture.js';
 
@@ -112,15 +112,6 @@ test('intervals hold the estimate, and know how little they know', () => {
   assert.ok(idle.high - idle.low > 0.1);
 });
 
-test('a look survives its address, and nonsense in an address is left out', () => {
-  const l = look({ view: 'off-cpu', threads: [0, 1], names: ['a,b', 'c&d=é'], time: [[0, 2], [3, 4]], query: 'x|y (z)#%', only: true, zoom: '12', icicle: false, focus: 3, reasons: ['kernel_lock'] });
-  assert.deepEqual(fromAddress(toAddress(l), 4), l);
-  assert.equal(toAddress(plainLook()), '');
-  const odd = fromAddress('view=x&time=9-1,2-99,a-b&threads=-1,2&idle=never&focus=1e9x&nothing=1&names=&query=%E0%A4%A&__proto__=1', 4);
-  assert.deepEqual(odd, look({ time: [[2, 4]], threads: [2], query: '%E0%A4%A' }));
-  assert.deepEqual(fromAddress('threads=&pids=', 4), look({}));
-});
-
 test('runs of slices', () => {
   assert.deepEqual(runsOf(Uint8Array.of(1, 1, 0, 1, 0, 0, 1)), [[0, 2], [3, 4], [6, 7]]);
 });
@@ -140,15 +131,4 @@ test('idle waiting is hidden, told, and can be shown or looked at alone', () => 
   assert.equal(select(q, look({ idle: 'show' }), null).total, 950);
   assert.equal(select(q, look({ idle: 'only' }), null).total, 50);
   assert.equal(hiddenIdle(q, look({ idle: 'show' })), 0);
-});
-
-test('a page may begin with idle time shown; a choice stays in its address', () => {
-  setUsualIdle('show');
-  assert.equal(fromAddress('', 4).idle, 'show');
-  assert.equal(toAddress(look({ idle: 'hide' })), 'idle=hide');
-  assert.equal(fromAddress('idle=hide', 4).idle, 'hide');
-  assert.equal(fromAddress('idle=never', 4).idle, 'show');
-  setUsualIdle('hide');
-  setUsualIdle('never');
-  assert.equal(fromAddress('', 4).idle, 'hide');
 });
