@@ -76,10 +76,37 @@ export function say(text) {
 /** @type {ReturnType<typeof setTimeout> | undefined} */
 say.timer = undefined;
 
+/** What the keyboard can reach. */
+const REACHABLE = 'a[href], button, input, select, summary, [tabindex]';
+
+/**
+ * Does something that may make elements anew, and leaves the keyboard where it was: at the element
+ * of the same place and words.
+ * @param {() => void} act
+ */
+export function keepFocus(act) {
+  const before = document.activeElement;
+  if (!before || before === document.body) {
+    act();
+    return;
+  }
+  const host = before.parentElement?.closest('[id]');
+  const words = (/** @type {Element} */ e) => `${e.tagName} ${e.getAttribute('aria-label') ?? e.textContent}`;
+  const among = (/** @type {Element | null | undefined} */ of) => /** @type {HTMLElement[]} */ ([...(of?.querySelectorAll(REACHABLE) ?? [])]);
+  const [id, said, at] = [before.id, words(before), among(host).indexOf(/** @type {HTMLElement} */ (before))];
+  act();
+  if (before.isConnected || !host) return;
+  const now = among(document.getElementById(host.id));
+  const again = id ? document.getElementById(id) : (now.find((e) => words(e) === said) ?? now[at]);
+  again?.focus({ preventScroll: true });
+}
+
 /** A pop-up beside `anchor`; closes at a click elsewhere or Esc. @param {Element} anchor @param {...(Node | string)} children */
 export function popUp(anchor, ...children) {
   closePopUp();
-  const box = el('div', { class: 'popup', role: 'dialog', tabindex: '-1' }, ...children);
+  const before = /** @type {HTMLElement | null} */ (document.activeElement);
+  const label = anchor.getAttribute?.('aria-label') ?? 'what can be done';
+  const box = el('div', { class: 'popup', role: 'dialog', 'aria-label': label, tabindex: '-1' }, ...children);
   document.body.append(box);
   const at = anchor.getBoundingClientRect();
   const size = box.getBoundingClientRect();
@@ -94,7 +121,10 @@ export function popUp(anchor, ...children) {
   setTimeout(() => document.addEventListener('pointerdown', away), 0);
   popUp.close = () => {
     document.removeEventListener('pointerdown', away);
+    const inside = box.contains(document.activeElement);
     box.remove();
+    // The keyboard goes back to where it came from.
+    if (inside && before?.isConnected) before.focus({ preventScroll: true });
     popUp.close = null;
   };
 }

@@ -19,7 +19,7 @@ export class FlameGraph {
    */
   constructor(host, act) {
     this.act = act;
-    this.canvas = el('canvas', { role: 'img', tabindex: '0', 'aria-label': 'flame graph' });
+    this.canvas = el('canvas', { role: 'application', 'aria-roledescription': 'flame graph', tabindex: '0', 'aria-label': 'flame graph' });
     this.room = el('div', { class: 'flame-room' });
     this.scroller = el('div', { class: 'flame-scroll' }, this.room);
     this.room.append(this.canvas);

@@ -4,7 +4,7 @@ import { fromAddress, toAddress } from './address.js';
 import { Columns, inflate } from './decode.js';
 import { leafFirst, mergeDown, mergeUp, TreeShape } from './derive.js';
 import { showDetail } from './detail.js';
-import { byId, el, fill, name, placeTip } from './dom.js';
+import { byId, el, fill, keepFocus, name, placeTip } from './dom.js';
 import { showDomain } from './domain.js';
 import {
   matchedTime,
@@ -123,6 +123,12 @@ export class Page {
 
   /** Makes and shows everything that the look asks for. @param {boolean} smooth */
   show(smooth) {
+    keepFocus(() => this.showAll(smooth));
+    document.documentElement.dataset.ready = String((Number(document.documentElement.dataset.ready) || 0) + 1);
+  }
+
+  /** @param {boolean} smooth */
+  showAll(smooth) {
     const { look, profile } = this;
     const searchKey = look.query;
     if (searchKey !== this.made.search) {
@@ -161,7 +167,6 @@ export class Page {
     if (look.tab === 'domain') showDomain(byId('pane-domain'), selection);
     const stack = this.stack.length > 0 && this.stack[this.stack.length - 1] === look.pick ? this.stack : [];
     showDetail(byId('detail'), selection, look, stack, { ...act, close: () => this.change({ pick: -1 }, true) });
-    document.documentElement.dataset.ready = String((Number(document.documentElement.dataset.ready) || 0) + 1);
   }
 
   /** What the chosen time was really spent on. @param {Uint8Array | null} matches */
@@ -253,9 +258,9 @@ export class Page {
     this.showFlameTools(focused);
     fill(
       byId('key'),
-      ...paintNow.titles.map((t, i) => (t ? el('span', {}, el('i', { class: 'swatch', style: { background: paintNow.colours[i] } }), name(t)) : null)),
-      paintNow.classOf ? null : el('span', {}, 'Each frame is a bar of what its own time was.'),
-      el('span', {}, 'A dark edge marks kernel frames, italics inlined ones. Width is time, not order.'),
+      ...paintNow.titles.map((t, i) => (t ? el('li', {}, el('i', { class: 'swatch', style: { background: paintNow.colours[i] } }), name(t)) : null)),
+      paintNow.classOf ? null : el('li', {}, 'Each frame is a bar of what its own time was.'),
+      el('li', {}, 'A dark edge marks kernel frames, italics inlined ones. Width is time, not order.'),
     );
     if (focused) {
       const key = `${this.made.selection}|${look.focus}|${this.optionsKey()}`;
@@ -350,11 +355,22 @@ export class Page {
     const { look, profile } = this;
     const tabs = TABS.filter(([, , has]) => has(profile));
     if (!tabs.some(([id]) => id === look.tab)) look.tab = 'flame';
+    const at = tabs.findIndex(([id]) => id === look.tab);
+    const move = (/** @type {KeyboardEvent} */ e) => {
+      const step = /** @type {Record<string, number>} */ ({ ArrowLeft: at - 1, ArrowRight: at + 1, Home: 0, End: tabs.length - 1 })[e.key];
+      if (step === undefined) return;
+      e.preventDefault();
+      e.stopPropagation();
+      const [to] = tabs[(step + tabs.length) % tabs.length];
+      this.change({ tab: to });
+      byId(`tab-${to}`).focus();
+    };
     fill(
       byId('tabs'),
-      ...tabs.map(([id, title]) =>
-        el('button', { type: 'button', role: 'tab', id: `tab-${id}`, 'aria-selected': String(id === look.tab), 'aria-controls': `pane-${id}`, onclick: () => this.change({ tab: id }) }, title),
-      ),
+      ...tabs.map(([id, title]) => {
+        const on = id === look.tab;
+        return el('button', { type: 'button', role: 'tab', id: `tab-${id}`, tabindex: on ? '0' : '-1', 'aria-selected': String(on), 'aria-controls': `pane-${id}`, onclick: () => this.change({ tab: id }), onkeydown: move }, title);
+      }),
     );
     for (const [id] of TABS) byId(`pane-${id}`).hidden = id !== look.tab;
   }

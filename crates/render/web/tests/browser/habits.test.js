@@ -76,6 +76,33 @@ test('the keyboard reaches everything', async () => {
   });
 });
 
+test('the keyboard stays where it is, though what it stands on is made anew', async () => {
+  await on('demo', {}, async (page) => {
+    const at = () => page.evaluate(() => document.activeElement?.textContent ?? '');
+    for (const [where, text] of [['#views', 'Off CPU'], ['#flame-tools', 'My code'], ['#flame-tools', 'Leaf first']]) {
+      await page.locator(`${where} button`, { hasText: text }).focus();
+      await page.keyboard.press('Enter');
+      assert.equal(await at(), text);
+      assert.notEqual(await page.evaluate(() => getComputedStyle(document.activeElement).outlineStyle), 'none');
+    }
+    // One stop for all tabs; arrows go among them.
+    await page.locator('#tab-flame').focus();
+    await page.keyboard.press('ArrowRight');
+    assert.equal((await look(page)).tab, 'table');
+    assert.equal(await at(), 'Functions');
+    await page.keyboard.press('End');
+    assert.equal((await look(page)).tab, 'domain');
+    assert.equal(await page.locator('#tabs [tabindex="0"]').count(), 1);
+    await page.keyboard.press('Home');
+    // A pop-up gives the keyboard back.
+    await page.locator('#help').focus();
+    await page.keyboard.press('Enter');
+    assert.equal(await page.locator('.popup[role=dialog]').getAttribute('aria-label'), 'help');
+    await page.keyboard.press('Escape');
+    assert.equal(await page.evaluate(() => document.activeElement?.id), 'help');
+  });
+});
+
 test('it saves its picture as SVG and PNG', async () => {
   await on('demo', { look: 'view=off-cpu' }, async (page) => {
     const save = async (what) => {
