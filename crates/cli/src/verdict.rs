@@ -5,6 +5,8 @@ use wallscope_diagnose::ladder::{ACTIVE, RootShare, Verdict};
 use wallscope_model::{BlockReason, Recording, State};
 use wallscope_render::page::{self, Choice};
 
+/// Share of the computing from which a function's stacks are shown alone.
+const HOT_SPOT: f64 = 0.5;
 /// Least share of the waits from which the page lists a root.
 const MIN_ROOT_SHARE: f64 = 0.01;
 
@@ -154,8 +156,10 @@ fn evidence(recording: &Recording, verdict: &Verdict) -> Option<Choice> {
         true => Choice::of_state(verdict.state, verdict.reason),
         false => Choice::of_samples(recording, samples),
     };
-    // A verdict on waits is about all of them; its function is the main place among them.
-    let only = verdict.state == Some(State::OnCpu);
+    // A verdict on waits is about all of them, and so is one on a flat profile: the function is the
+    // main place among others.
+    let only = verdict.state == Some(State::OnCpu)
+        && Choice::share_of_state(recording, samples) >= HOT_SPOT;
     Some(choice.through(verdict.function.as_deref(), only))
 }
 

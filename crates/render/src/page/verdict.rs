@@ -98,6 +98,20 @@ impl Choice {
         }
     }
 
+    /// Share of the time of `samples` in the time that their threads spent in their state.
+    pub fn share_of_state(recording: &Recording, samples: &[u32]) -> f64 {
+        let of = |i: &u32| recording.samples.get(*i as usize);
+        let chosen: Vec<&Sample> = samples.iter().filter_map(of).collect();
+        let Some(state) = chosen.first().map(|s| s.state) else {
+            return 0.0;
+        };
+        let threads: BTreeSet<u32> = chosen.iter().map(|s| s.context.0).collect();
+        let all = recording.samples.iter();
+        let all = all.filter(|s| s.state == state && threads.contains(&s.context.0));
+        let whole: u64 = all.map(|s| s.ns).sum();
+        chosen.iter().map(|s| s.ns).sum::<u64>() as f64 / whole.max(1) as f64
+    }
+
     /// Stacks that lead through `function`, or with `only` false all, with these marked.
     pub fn through(mut self, function: Option<&str>, only: bool) -> Choice {
         // A marker in brackets is no function to look for.
@@ -273,7 +287,12 @@ fn details(verdict: &Verdict, buttons: &mut usize) -> String {
         }
         out.push_str("</ul>\n");
     }
-    let rows = verdict.details.iter();
+    let (unnamed, named): (Vec<_>, Vec<_>) =
+        (verdict.details.iter()).partition(|(name, _)| name.is_empty());
+    for (_, says) in unnamed {
+        let _ = writeln!(out, "<p>{}</p>", told(says));
+    }
+    let rows = named.into_iter();
     let rows: String = rows
         .map(|(name, says)| row(name, &format!("<bdi>{}</bdi>", told(says))))
         .collect();

@@ -74,6 +74,17 @@ fn a_choice_names_the_threads_reasons_and_part_that_hold_the_time() {
 }
 
 #[test]
+fn a_share_is_of_the_state_of_the_threads_concerned() {
+    let r = recording(vec![
+        sample(0, BlockReason::Disk, 0..30),
+        sample(0, BlockReason::Lock, 0..10),
+        sample(1, BlockReason::Timer, 0..100),
+    ]);
+    assert_eq!(Choice::share_of_state(&r, &[0]), 0.75);
+    assert_eq!(Choice::share_of_state(&r, &[]), 0.0);
+}
+
+#[test]
 fn time_outside_the_main_part_may_be_small() {
     let mut late = sample(0, BlockReason::Disk, 50..80);
     late.slices.push(SliceValue {

@@ -37,6 +37,14 @@ export function lookOf(choice, profile) {
   };
 }
 
+/** Scrolls to the filters and the picture below them, unless the picture is in sight. */
+function toPicture() {
+  const { top } = byId('main').getBoundingClientRect();
+  if (top > 0 && top < innerHeight / 2) return;
+  const above = byId('top');
+  scrollTo({ top: above.offsetTop + above.offsetHeight });
+}
+
 /** @param {import('./main.js').Page} page */
 export function wireVerdict(page) {
   const host = document.getElementById('verdict');
@@ -53,7 +61,7 @@ export function wireVerdict(page) {
       // On a phone the panel of the picked function would cover the picture.
       if (innerWidth <= 900) look.pick = -1;
       page.change(look);
-      byId('main').scrollIntoView({ block: 'nearest' });
+      toPicture();
     });
   }
   for (const button of /** @type {NodeListOf<HTMLElement>} */ (host.querySelectorAll('[data-copy]'))) {

@@ -38,11 +38,18 @@ async function frames(page, act) {
   return page.evaluate(() => globalThis.stopFrames());
 }
 
+/** Time from the start of loading to the picture that shows the verdict, ms; infinite: there is none. */
+const verdictShown = (page) => page.evaluate(() => new Promise((done) => {
+  const found = (list) => done(list.getEntries().find((e) => e.element?.closest('#verdict'))?.startTime ?? Infinity);
+  new PerformanceObserver(found).observe({ type: 'largest-contentful-paint', buffered: true });
+}));
+
 async function measure(context, name) {
   const started = performance.now();
   const page = await open(context, name, { timeout: 120_000 });
   await settled(page);
   const opened = performance.now() - started;
+  const verdict = await verdictShown(page);
   await page.emulateMedia({ reducedMotion: 'no-preference' });
   const canvas = page.locator('#flame canvas');
   await canvas.scrollIntoViewIfNeeded();
@@ -86,7 +93,7 @@ async function measure(context, name) {
   const size = statSync(join(PAGES, `${name}.html`)).size;
   if (page.wrong.length > 0) console.log(name, page.wrong);
   await page.close();
-  return { name, size, nodes, opened, zooming, searching, hovering, filtering, heap };
+  return { name, size, nodes, opened, verdict, zooming, searching, hovering, filtering, heap };
 }
 
 /** The timeline: to its first picture from opening the page, and moving about in it. */
@@ -166,7 +173,7 @@ try {
     }
     const m = await measure(context, name);
     console.log(`${m.name}: ${(m.size / 1e6).toFixed(2)} MB, ${m.nodes} nodes, heap ${(m.heap / 1e6).toFixed(0)} MB`);
-    console.log(`  open ${(m.opened / 1000).toFixed(2)} s; p95 of frames: zoom ${p(m.zooming)}, search ${p(m.searching)}, hover ${p(m.hovering)}, change of view ${p(m.filtering)}`);
+    console.log(`  verdict ${(m.verdict / 1000).toFixed(2)} s, open ${(m.opened / 1000).toFixed(2)} s; p95 of frames: zoom ${p(m.zooming)}, search ${p(m.searching)}, hover ${p(m.hovering)}, change of view ${p(m.filtering)}`);
     const s = await speedscope(context, name);
     if (s) console.log(`  speedscope: ${s.failed ? `did not open: ${s.failed}` : `open ${(s.opened / 1000).toFixed(2)} s`}`);
   }
