@@ -59,7 +59,7 @@ const STYLE: &str = include_str!("../../web/dist/page.css");
 pub struct PageOptions<'a> {
     /// Title; empty: the recording's target.
     pub title: &'a str,
-    /// The verdict on top; `None`: the page has only its own sentence about what is chosen.
+    /// The verdict on top; `None`: the page has only its own sentence about the selection.
     pub verdict: Option<&'a Verdict>,
     /// What the page does with idle time until its reader chooses otherwise.
     pub idle: Idle,
@@ -109,7 +109,7 @@ pub(crate) const DELTA: Kind = Kind {
     script: include_str!("../../web/dist/delta.js"),
 };
 
-/// What a page is filled with.
+/// Content of a page.
 pub(crate) struct Content<'a> {
     /// Its title.
     pub title: &'a str,

@@ -184,7 +184,7 @@ fn main_part(recording: &Recording, samples: &[&Sample]) -> Option<(u32, u32)> {
     short.then_some((from as u32, to as u32))
 }
 
-/// What the page's script needs: the choice of each button, by the number that the button has.
+/// Choices of the buttons, by the number that each button has.
 pub(super) fn choices(verdict: &Verdict) -> Vec<&Choice> {
     let roots = verdict.roots.iter().map(|(_, choice)| choice.as_ref());
     std::iter::once(verdict.evidence.as_ref())

@@ -1,6 +1,6 @@
-// The page's address holds what is looked at: a link shows the same picture, and the browser's back
-// button returns to it. An address comes from anywhere, so all that does not fit the recording is
-// left out.
+// The page's address holds the look: view, filters, zoom. A link shows the same picture, and the
+// browser's back button returns to it. An address comes from anywhere, so every value that does not
+// fit the recording is left out.
 
 import { plainLook } from './filter.js';
 import { COLOURINGS } from './palette.js';
@@ -43,7 +43,7 @@ function decode(text) {
 }
 
 /**
- * What an address asks for.
+ * The look that an address asks for.
  * @param {string} address without `#`; whatever is not understood is left out
  * @param {import('./profile.js').Profile} profile
  * @returns {Look}

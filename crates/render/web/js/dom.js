@@ -76,7 +76,7 @@ export function say(text) {
 /** @type {ReturnType<typeof setTimeout> | undefined} */
 say.timer = undefined;
 
-/** What the keyboard can reach. */
+/** Elements that the keyboard reaches. */
 const REACHABLE = 'a[href], button, input, select, summary, [tabindex]';
 
 /**
@@ -105,7 +105,7 @@ export function keepFocus(act) {
 export function popUp(anchor, ...children) {
   closePopUp();
   const before = /** @type {HTMLElement | null} */ (document.activeElement);
-  const label = anchor.getAttribute?.('aria-label') ?? 'what can be done';
+  const label = anchor.getAttribute?.('aria-label') ?? 'actions';
   const box = el('div', { class: 'popup', role: 'dialog', 'aria-label': label, tabindex: '-1' }, ...children);
   document.body.append(box);
   const at = anchor.getBoundingClientRect();

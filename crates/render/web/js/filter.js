@@ -1,5 +1,5 @@
-// What is looked at: the view, the filters, the zoom (address.js keeps it in the page's address), and
-// what that leaves of a recording.
+// The look (view, filters, zoom), which address.js keeps in the page's address, and the rows of a
+// recording that it selects.
 
 import { KIND, Profile, STATES, VIEWS } from './profile.js';
 import { Selection } from './selection.js';

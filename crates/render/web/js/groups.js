@@ -1,4 +1,4 @@
-// Rows of time on their way through the tree: what becomes one frame of a derived picture.
+// Groups of rows of time: each becomes one frame of a derived picture.
 
 /**
  * Cursors of one group: runs of rows, each with the recorded node it has come to.

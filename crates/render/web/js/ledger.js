@@ -58,7 +58,7 @@ export function stateBadge(profile, state) {
   ]);
 }
 
-/** What the sentence of the chosen threads rests on. @param {import('./profile.js').Profile} profile */
+/** Basis of the sentence on the chosen threads. @param {import('./profile.js').Profile} profile */
 function sentenceBadge(profile) {
   const exact = profile.meta.domain.columns.every((/** @type {any[]} */ c) => c[1]);
   return badge(exact ? 'exact' : 'sampled', exact ? 'exact' : 'estimated', () => [

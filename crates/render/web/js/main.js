@@ -191,13 +191,13 @@ export class Page {
     this.change({ pick: entry }, true);
   }
 
-  /** What becomes of frames in derived pictures. @returns {import('./derive.js').Options} */
+  /** Folding of frames in derived pictures. @returns {import('./derive.js').Options} */
   options() {
     const { look } = this;
     return { fold: look.fold, mine: mineOf(this.profile, look) };
   }
 
-  /** What tells one picture's options from another's. */
+  /** Key of these options. */
   optionsKey() {
     const { fold, mine, flip } = this.look;
     return JSON.stringify([fold, mine, mine ? flip : []]);

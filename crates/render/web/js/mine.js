@@ -37,7 +37,7 @@ const FOREIGN_NAMES = [
 const JVM_PACKAGES = /^(java|javax|jdk|sun|com\.sun|scala|kotlin|kotlinx|groovy|clojure\.(core|lang)|org\.(codehaus\.groovy|graalvm))[./]|^[^.(]+( \(|$)|\$\$Lambda/;
 
 /**
- * What the rules know of a recording beside the function.
+ * Facts of a recording that the rules use beside the function.
  * @typedef {object} Facts
  * @property {boolean} managed whether functions of an interpreted language are in it
  * @property {Set<string>} programs paths of the programs that ran; they may lie among libraries
@@ -83,7 +83,7 @@ function isOwn(p, entry, facts) {
   return !FOREIGN_NAMES.some((pattern) => pattern.test(name));
 }
 
-/** What is the program's own code, by entry and by node. */
+/** The program's own code, by entry and by node. */
 export class Mine {
   /**
    * @param {import('./profile.js').Profile} profile
@@ -104,7 +104,7 @@ export class Mine {
     this.tree = null;
     /** By node, whether own code is in it or below it. */
     this.inside = new Uint8Array();
-    /** Frames that only lead to others, and say nothing of what was called. @type {Uint8Array} */
+    /** Frames that only dispatch to others. @type {Uint8Array} */
     this.glue = Uint8Array.from(profile.names, (name) => (START.test(name) || (facts.managed && DISPATCH.test(name)) ? 1 : 0));
   }
 
@@ -137,7 +137,7 @@ export class Mine {
     return holder;
   }
 
-  /** The entry whose self time each row is. @param {import('./profile.js').Profile} p */
+  /** The entry that each row is self time of. @param {import('./profile.js').Profile} p */
   rowHolders(p) {
     const out = new Uint32Array(p.rows);
     for (let r = 0; r < p.rows; r += 1) {
@@ -171,8 +171,8 @@ export function isOwnByRule(profile, entry) {
 }
 
 /**
- * The frames below some nodes, without the insides of foreign code. What it does not put is the
- * nodes' own time.
+ * The frames below some nodes, without the insides of foreign code. Time that it puts nowhere is the
+ * nodes' own.
  * @param {import('./selection.js').Selection} selection
  * @param {Mine} mine
  * @param {number[]} nodes
@@ -189,7 +189,7 @@ export function ownBelow(selection, mine, nodes, same) {
     // No frames are below it: it holds rows and no node.
     if (prefix[to] > prefix[from]) put(next, entry, { from, to, at: -1 }, prefix[to] - prefix[from]);
   };
-  // Nodes whose children are to be placed, each with the foreign entry that holds what is not own;
+  // Nodes whose children are to be placed, each with the foreign entry that holds time outside own code;
   // −1: none yet, −2: the nodes themselves do.
   /** @type {[number, number][]} */
   const open = nodes.map((n) => [n, n > 0 && !mine.entry[p.entry[n]] ? -2 : -1]);

@@ -154,7 +154,7 @@ export class Selection {
   }
 
   /**
-   * Self and total time by entry where only own code is shown. What is not own has the time that
+   * Self and total time by entry where only own code is shown. A foreign entry has the time that
    * its frames hold there, and no more.
    * @param {import('./mine.js').Mine} mine
    */

@@ -22,7 +22,7 @@ export function statesBySlice(profile, threads) {
 }
 
 /**
- * What a strip draws of each slice, from the bottom up: time on a CPU, time wanting one, and blocked
+ * Layers of a strip, from the bottom up: time on a CPU, time wanting one, and blocked
  * time by reason, without those that have none.
  * @param {import('./profile.js').Profile} profile
  * @param {Uint8Array} threads

@@ -76,7 +76,7 @@ test('the keyboard reaches everything', async () => {
   });
 });
 
-test('the keyboard stays where it is, though what it stands on is made anew', async () => {
+test('the keyboard stays at its element when that is made anew', async () => {
   await on('demo', {}, async (page) => {
     const at = () => page.evaluate(() => document.activeElement?.textContent ?? '');
     for (const [where, text] of [['#views', 'Off CPU'], ['#flame-tools', 'My code'], ['#flame-tools', 'Leaf first']]) {

@@ -21,9 +21,9 @@ test('in every view the stacks sum to the ledger, to the nanosecond', async () =
   });
 });
 
-test('the ledger: bar, states with badges that say what they rest on', async () => {
+test('the ledger: bar, states with badges that name their basis', async () => {
   await on('demo', {}, async (page) => {
-    // The verdict speaks of everything; the page's own sentence is for what is chosen.
+    // The verdict speaks of everything; the page's own sentence is for a selection.
     assert.equal(await page.locator('.finding').count(), 0);
     assert.match(await page.locator('.bar.big').getAttribute('aria-label'), /on CPU · user .*blocked · network/);
     const legend = await page.locator('.legend-state').allInnerTexts();

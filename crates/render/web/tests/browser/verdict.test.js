@@ -1,4 +1,4 @@
-// The verdict comes first, before the data; its buttons select what it rests on.
+// The verdict comes first, before the data; its buttons select the time that it rests on.
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -49,7 +49,7 @@ test('its evidence selects the threads, the stacks and the reason; back returns;
     const part = await total(page);
     assert.ok(part > 0 && part < whole, `${part} of ${whole}`);
     if (choice.function) assert.equal(await page.evaluate(() => globalThis.wallscope.profile.names[globalThis.wallscope.look.pick]), choice.function);
-    // What is chosen has a sentence of its own, below the verdict on everything.
+    // The selection has a sentence of its own, below the verdict on everything.
     assert.match(await page.locator('.finding').innerText(), /lived/);
     const link = page.url();
     await page.goBack();

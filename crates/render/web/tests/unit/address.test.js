@@ -64,7 +64,7 @@ test('whatever an address says, there is a picture of it', () => {
     const shape = l.leaf ? leafFirst(selection, options) : mergeDown(selection, [0], options);
     assert.ok(Math.abs(shape.total - selection.total) < 1e-6, address);
     paint(l.colour, selection);
-    // What was understood is kept as it is.
+    // A look that was read stays as it is.
     assert.deepEqual(fromAddress(toAddress(l), p), l, address);
   }
 });

@@ -113,7 +113,7 @@ test('leaf first, callers and callees leave the same frames out', () => {
   );
   const nodes = selection.nodesOf(p.names.indexOf('less'));
   assert.equal(text(p, mergeUp(selection, nodes, { fold: false, mine })), 'less:20(work:20(main:20))');
-  // Of a function that is not own, what it called of own code is shown, and the rest is its own.
+  // A foreign function shows the own code that it called; the rest is its self time.
   const sort = selection.nodesOf(p.names.indexOf('std::sort'));
   assert.equal(text(p, mergeDown(selection, sort, { fold: false, mine })), 'std::sort:25(less:20)');
 });
@@ -171,7 +171,7 @@ test('random trees keep their time, and frames with own code keep their width', 
   }
 });
 
-test('what is own follows from place, source and name', () => {
+test('own code follows from place, source and name', () => {
   const functions = {
     'main.(*shop).Get': { module: '/srv/shop', file: '/src/shop/get.go' },
     'net/http.(*conn).serve': { module: '/srv/shop', file: '/usr/local/go/src/net/http/server.go' },

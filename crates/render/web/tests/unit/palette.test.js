@@ -65,7 +65,7 @@ test('every colour of time carries its letters', () => {
   }
 });
 
-test('reasons are told apart with any sight, from each other and from what is not blocked', () => {
+test('reasons are told apart with any sight, from each other and from other states', () => {
   // Reasons that are seldom seen may be nearer.
   const rare = new Set(['page_fault', 'memory', 'kernel_lock', 'stopped', 'other']);
   REASONS.forEach((r, i) => {
