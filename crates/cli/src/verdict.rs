@@ -191,6 +191,8 @@ fn time_of(recording: &Recording, root: &RootShare) -> Option<Choice> {
     let reason = root.reason.map(BlockReason::name);
     let choice = Choice {
         threads,
+        // The root may have waited for work while others waited for it.
+        idle: true,
         ..Choice::of_state(Some(root.state), reason)
     };
     Some(choice.through(Some(&root.function), false))

@@ -9,7 +9,7 @@ import { baseName, count, duration, percent, shorten } from './text.js';
 
 const TABLE_COLUMNS = /** @type {const} */ ([
   ['self', 'Self'],
-  ['self-share', ''],
+  ['self-share', 'Self share'],
   ['total', 'Total'],
   ['interval', '95 % interval of total'],
   ['name', 'Function'],
