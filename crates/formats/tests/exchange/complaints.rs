@@ -1,8 +1,16 @@
 //! Inputs after complaints that users of other tools published: each once gave a wrong profile in
 //! silence.
 
+use wallscope_formats::ReadError;
 
-use crate::support::{fold, read};
+use crate::support::{fold, read, read_value, try_read};
+
+fn refusal(bytes: &[u8]) -> String {
+    match try_read(bytes) {
+        Ok(read) => panic!("read as {:?}", fold(&read.recording)),
+        Err(e) => e.to_string(),
+    }
+}
 
 /// `perf script -F comm,tid,period,event,ip,sym`: names of threads end in numbers.
 #[test]
@@ -57,4 +65,76 @@ spin 24611 29552.312259:       2000 cpu-clock:
         "            spin 24570 29549.252125:       1000 cpu-clock:           401136 leaf\n";
     let sums = fold(&crate::support::read([header, text].concat().as_bytes()).recording);
     assert_eq!(sums["leaf"], 1000);
+}
+
+/// Two maps of bpftrace count different things: samples, and nanoseconds off the CPU.
+#[test]
+fn maps_of_bpftrace_are_not_added_up() {
+    let text =
+        "@on[\n    spin+10\n    main+20\n]: 40\n@off[\n    wait+10\n    main+20\n]: 900000000\n";
+    let e = refusal(text.as_bytes());
+    assert!(e.contains("@on, @off"), "{e}");
+    let on = read_value(text.as_bytes(), "@on").unwrap().recording;
+    assert_eq!(fold(&on), [("main;spin".to_string(), 40)].into());
+    let off = read_value(text.as_bytes(), "@off").unwrap().recording;
+    assert_eq!(fold(&off), [("main;wait".to_string(), 900_000_000)].into());
+    assert!(matches!(
+        read_value(text.as_bytes(), "@none"),
+        Err(ReadError::NoSuchValue { .. })
+    ));
+    // A map that is printed again may hold what it held before.
+    let twice = "@[\n    spin+10\n]: 40\n\n@[\n    spin+10\n]: 90\n";
+    let read = read(twice.as_bytes());
+    assert_eq!(fold(&read.recording)["spin"], 130);
+    assert!(read.warnings[0].contains("cleared"), "{:?}", read.warnings);
+}
+
+/// libbpf's offcputime numbers its frames, bcc's quotes them under Python 3, and both say in a line of
+/// their own that they could not read a stack.
+#[test]
+fn frames_of_every_tool_of_bcc_have_the_function_as_their_name() {
+    let text = "
+    #0  0xffffffc01018b7e8 __arm64_sys_clock_nanosleep+0x0
+    #1  0xffffffc01009a93c el0_svc_handler+0x34
+    --
+    #4  0x0000007fa0bffd14 clock_nanosleep+0x94 (/usr/lib/libc-2.31.so+0x9ed14)
+    #5  0x0000007fa0c0530c main+0x2c (/usr/bin/app+0xa430c)
+    -                sleeper (138757)
+        1
+
+    xas_load
+    filemap_map_pages
+    --
+failed to get syms
+    -                PmLogCtl (138757)
+        7
+
+    b'schedule+0x12'
+    b'main+0x9 [a.out]'
+    -                b'worker' (123)
+        500
+
+    b'schedule+0x12'
+    b'main+0x99 [a.out]'
+    -                b'worker' (123)
+        20
+";
+    let rec = read(text.as_bytes()).recording;
+    let expected = [
+        (
+            "main;clock_nanosleep;el0_svc_handler_[k];__arm64_sys_clock_nanosleep_[k]",
+            1,
+        ),
+        ("[truncated:lost];filemap_map_pages_[k];xas_load_[k]", 7),
+        ("main;schedule", 520),
+    ];
+    assert_eq!(
+        fold(&rec),
+        expected.map(|(stack, n)| (stack.to_string(), n)).into()
+    );
+    assert!(rec.contexts.iter().any(|c| &*c.name == "worker"));
+    let folded =
+        "a.out;main+0x9 [a.out];f+0x16 [a.out] 10\na.out;main+0x9 [a.out];f+0x36 [a.out] 30\n";
+    let sums = fold(&read(folded.as_bytes()).recording);
+    assert_eq!(sums, [("a.out;main;f".to_string(), 40)].into());
 }
