@@ -1,6 +1,7 @@
 //! Inputs after complaints that users of other tools published: each once gave a wrong profile in
 //! silence.
 
+use serde_json::json;
 use wallscope_formats::ReadError;
 
 use crate::support::{fold, read, read_value, try_read};
@@ -137,4 +138,51 @@ failed to get syms
         "a.out;main+0x9 [a.out];f+0x16 [a.out] 10\na.out;main+0x9 [a.out];f+0x36 [a.out] 30\n";
     let sums = fold(&read(folded.as_bytes()).recording);
     assert_eq!(sums, [("a.out;main;f".to_string(), 40)].into());
+}
+
+/// An end ends the event of its name, wherever other ends stand.
+#[test]
+fn ends_of_trace_events_go_to_the_event_of_their_name() {
+    let trace = |list: &[(&str, &str, u64)]| {
+        let events = list
+            .iter()
+            .map(|(ph, name, ts)| json!({"ph": ph, "name": name, "ts": ts, "pid": 1, "tid": 1}));
+        json!({"traceEvents": events.collect::<Vec<_>>()}).to_string()
+    };
+    let crossed = trace(&[
+        ("B", "outer", 0),
+        ("B", "inner", 10),
+        ("E", "outer", 20),
+        ("E", "inner", 100),
+    ]);
+    let read_trace = |text: &str| {
+        let read = read(text.as_bytes());
+        (fold(&read.recording), read.warnings.join("; "))
+    };
+    let (sums, warnings) = read_trace(&crossed);
+    let expected = [("outer", 10_000), ("outer;inner", 10_000)];
+    assert_eq!(sums, expected.map(|(s, n)| (s.to_string(), n)).into());
+    assert!(warnings.contains("1 events end after"), "{warnings}");
+    let stray = trace(&[
+        ("B", "alpha", 0),
+        ("B", "beta", 1),
+        ("E", "gamma", 2),
+        ("E", "beta", 9),
+        ("E", "alpha", 10),
+    ]);
+    let (sums, warnings) = read_trace(&stray);
+    let expected = [("alpha", 2_000), ("alpha;beta", 8_000)];
+    assert_eq!(sums, expected.map(|(s, n)| (s.to_string(), n)).into());
+    assert!(warnings.contains("1 ends have no beginning"), "{warnings}");
+    // A writer that calls all ends by another name names none.
+    let end = trace(&[
+        ("B", "a", 0),
+        ("B", "b", 1),
+        ("E", "end", 3),
+        ("E", "end", 9),
+    ]);
+    let (sums, warnings) = read_trace(&end);
+    let expected = [("a", 7_000), ("a;b", 2_000)];
+    assert_eq!(sums, expected.map(|(s, n)| (s.to_string(), n)).into());
+    assert_eq!(warnings, "");
 }
