@@ -186,3 +186,51 @@ fn ends_of_trace_events_go_to_the_event_of_their_name() {
     assert_eq!(sums, expected.map(|(s, n)| (s.to_string(), n)).into());
     assert_eq!(warnings, "");
 }
+
+/// `ping` and `pong` call each other: gprof gives no times to these calls.
+#[test]
+fn functions_in_a_cycle_of_gprof_stay_below_their_caller() {
+    let text = "\
+Flat profile:
+
+Each sample counts as 0.01 seconds.
+  %   cumulative   self              self     total
+ time   seconds   seconds    calls  ms/call  ms/call  name
+ 50.00      1.00     1.00        4   250.00   250.00  ping
+ 45.00      1.90     0.90        4   225.00   225.00  pong
+  5.00      2.00     0.10                             main
+
+
+\t\t\tCall graph
+
+
+index % time    self  children    called     name
+                                                 <spontaneous>
+[1]    100.0    0.10    1.90                 main [1]
+                1.90    0.00       1/1           ping <cycle 1> [3]
+-----------------------------------------------
+                1.90    0.00       1/1           main [1]
+[2]     95.0    1.90    0.00       1+7       <cycle 1 as a whole> [2]
+                1.00    0.00       4             ping <cycle 1> [3]
+                0.90    0.00       4             pong <cycle 1> [4]
+-----------------------------------------------
+                                   3             pong <cycle 1> [4]
+                1.90    0.00       1/1           main [1]
+[3]     50.0    1.00    0.00       4         ping <cycle 1> [3]
+                                   4             pong <cycle 1> [4]
+-----------------------------------------------
+                                   4             ping <cycle 1> [3]
+[4]     45.0    0.90    0.00       4         pong <cycle 1> [4]
+                                   3             ping <cycle 1> [3]
+-----------------------------------------------
+
+Index by function name
+";
+    let sums = fold(&read(text.as_bytes()).recording);
+    let expected = [
+        ("main", 100_000_000),
+        ("main;<cycle 1 as a whole>;ping", 1_000_000_000),
+        ("main;<cycle 1 as a whole>;pong", 900_000_000),
+    ];
+    assert_eq!(sums, expected.map(|(s, n)| (s.to_string(), n)).into());
+}
