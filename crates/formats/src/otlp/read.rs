@@ -288,12 +288,17 @@ struct Reader {
 impl Reader {
     fn new(t: &Tables, fields: SampleFields, to: &mut Import) -> Result<Reader, ReadError> {
         let attributes = AttributeList::of(t, to)?;
-        let mut functions: Vec<FunctionId> = Vec::with_capacity(t.functions.len());
+        let mut functions: Vec<Option<FunctionId>> = Vec::with_capacity(t.functions.len());
         for bytes in &t.functions {
             let [name, system, file, line] = numbers(bytes)?;
             let line = u32::try_from(line).unwrap_or(0);
             let (name, system) = (t.string(name)?, t.string(system)?);
-            functions.push(to.function(&name, &system, &t.string(file)?, line)?);
+            // The human-readable name may be missing; the first function of a table is none.
+            let shown = if name.is_empty() { &system } else { &name };
+            functions.push(match shown.as_str() {
+                "" => None,
+                shown => Some(to.function(shown, &system, &t.string(file)?, line)?),
+            });
         }
         let mut modules = Vec::with_capacity(t.mappings.len());
         for bytes in &t.mappings {
@@ -428,7 +433,7 @@ impl Reader {
 fn location(
     bytes: &[u8],
     modules: &[Option<(wallscope_model::ModuleId, wallscope_model::ModuleKind)>],
-    functions: &[FunctionId],
+    functions: &[Option<FunctionId>],
     attributes: &AttributeList,
     to: &mut Import,
 ) -> Result<FrameId, ReadError> {
@@ -440,13 +445,14 @@ fn location(
             (2, v) => address = v.number(),
             (3, v) => {
                 let [function, line] = numbers(v.bytes())?;
-                let function = functions.get(function as usize).copied();
-                lines.push(Line {
-                    function: function.ok_or_else(|| {
-                        damaged("a location refers to a function that is not there")
-                    })?,
+                let function = functions
+                    .get(function as usize)
+                    .copied()
+                    .ok_or_else(|| damaged("a location refers to a function that is not there"))?;
+                lines.extend(function.map(|function| Line {
+                    function,
                     line: u32::try_from(line).unwrap_or(0),
-                });
+                }));
             }
             (4, v) => {
                 let mut indices = Vec::new();

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use wallscope_model::{
     BlockReason, ContextId, EventSource, Frame, FrameId, FrameKind, FunctionId, Label, LabelValue,
     LabelsId, Limit, Line, ModuleId, ModuleKind, Part, StackEnd, State, Unit, Window,
@@ -198,11 +198,22 @@ impl Code {
             modules.insert(m.id, (id, kind, *m));
         }
         let mut functions: FxHashMap<u64, FunctionId> = FxHashMap::default();
+        let mut nameless: FxHashSet<u64> = FxHashSet::default();
         let mut missing: FxHashMap<FunctionId, StackEnd> = FxHashMap::default();
         for f in &t.functions {
-            let name = t.string(f.name);
+            let (name, system) = (t.string(f.name), t.string(f.system_name));
+            // Some writers leave the name to the reader; one without any is known by its address.
+            let name = if name.is_empty() {
+                system.clone()
+            } else {
+                name
+            };
+            if name.is_empty() {
+                nameless.insert(f.id);
+                continue;
+            }
             let start_line = u32::try_from(f.start_line).unwrap_or(0);
-            let (system, file) = (t.string(f.system_name), t.string(f.file));
+            let file = t.string(f.file);
             let id = to.function(&name, &system, &file, start_line)?;
             functions.insert(f.id, id);
             if let Some(end) = truncated(&name) {
@@ -231,7 +242,7 @@ impl Code {
                         line: u32::try_from(*line).unwrap_or(0),
                     }),
                     // 0 is no function.
-                    None if *function == 0 || t.cut => {}
+                    None if *function == 0 || t.cut || nameless.contains(function) => {}
                     None => {
                         return Err(damaged("a location refers to a function that is not there"));
                     }

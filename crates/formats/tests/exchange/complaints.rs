@@ -4,6 +4,7 @@
 use serde_json::json;
 use wallscope_formats::ReadError;
 
+use crate::other_pprof::{bytes, number};
 use crate::support::{fold, read, read_value, try_read};
 
 fn refusal(bytes: &[u8]) -> String {
@@ -232,5 +233,38 @@ Index by function name
         ("main;<cycle 1 as a whole>;ping", 1_000_000_000),
         ("main;<cycle 1 as a whole>;pong", 900_000_000),
     ];
+    assert_eq!(sums, expected.map(|(s, n)| (s.to_string(), n)).into());
+}
+
+/// pprof of one column, with a function for each name, in the field `name_field`.
+fn pprof(column: [&str; 2], names: &[&str], name_field: u64, more: &[Vec<u8>]) -> Vec<u8> {
+    let mut out = bytes(1, &[number(1, 1), number(2, 2)].concat());
+    for (i, name) in (1u64..).zip(names) {
+        let text = if name.is_empty() { 0 } else { i + 2 };
+        out.extend(bytes(5, &[number(1, i), number(name_field, text)].concat()));
+        let line = bytes(4, &number(1, i));
+        out.extend(bytes(
+            4,
+            &[number(1, i), number(3, 0x40 * i), line].concat(),
+        ));
+        out.extend(bytes(
+            2,
+            &[bytes(1, &[i as u8]), bytes(2, &[10 * i as u8])].concat(),
+        ));
+    }
+    out.extend(more.concat());
+    for s in ["", column[0], column[1]].iter().chain(names) {
+        out.extend(bytes(6, s.as_bytes()));
+    }
+    out
+}
+
+/// Functions without a human-readable name are known by the system's, else by their address.
+#[test]
+fn functions_of_pprof_without_a_name_stay_apart() {
+    let column = ["cpu", "nanoseconds"];
+    let file = pprof(column, &["leaf", "other", ""], 3, &[]);
+    let sums = fold(&read(&file).recording);
+    let expected = [("leaf", 10), ("other", 20), ("[0xc0]", 30)];
     assert_eq!(sums, expected.map(|(s, n)| (s.to_string(), n)).into());
 }
