@@ -148,10 +148,12 @@ fn about(t: &Tables, chosen: &Chosen) -> About {
         });
     }
     let mut events = Vec::new();
-    if t.period > 0 && t.string(t.period_type.0) == chosen.name {
+    let sampled = t.string(t.period_type.0);
+    let counts = matches!(&chosen.unit, Unit::Count(name) if name == "samples");
+    if t.period > 0 && (sampled == chosen.name || counts) {
         events.push(EventSource {
             what: "stacks".to_string(),
-            event: chosen.name.clone(),
+            event: sampled.into_owned(),
             rate: format!("every {} {}", t.period, t.string(t.period_type.1)),
         });
     }

@@ -3,6 +3,7 @@
 
 use serde_json::json;
 use wallscope_formats::ReadError;
+use wallscope_model::merge;
 
 use crate::other_pprof::{bytes, number};
 use crate::support::{fold, read, read_value, try_read};
@@ -267,4 +268,24 @@ fn functions_of_pprof_without_a_name_stay_apart() {
     let sums = fold(&read(&file).recording);
     let expected = [("leaf", 10), ("other", 20), ("[0xc0]", 30)];
     assert_eq!(sums, expected.map(|(s, n)| (s.to_string(), n)).into());
+}
+
+/// Ten samples of 10 ms are no ten samples of 1 ms.
+#[test]
+fn samples_of_unlike_periods_do_not_add() {
+    let file = |period: u64| {
+        let more = [
+            bytes(11, &[number(1, 4), number(2, 5)].concat()),
+            number(12, period),
+        ];
+        let names = ["leaf", "cpu", "nanoseconds"];
+        pprof(["samples", "count"], &names, 2, &more)
+    };
+    let [a, b, c] = [10_000_000, 10_000_000, 1_000_000].map(|p| read(&file(p)).recording);
+    let rate = &a.domain.events[0].rate;
+    assert_eq!(rate, "every 10000000 nanoseconds");
+    let both = merge::merge(&[a.clone(), b]).unwrap();
+    assert_eq!(fold(&both)["leaf"], 20);
+    let e = merge::merge(&[a, c]).unwrap_err().to_string();
+    assert!(e.contains("every 1000000 nanoseconds"), "{e}");
 }
