@@ -12,6 +12,7 @@ use super::super::source::Source;
 use super::super::wire::{Fields, Malformed};
 use super::super::{Options, Read, ReadError};
 use super::attributes::{AttributeList, any_by_index};
+use super::choice::Choice;
 use super::layout::{self, AttributeTable, Layout, SampleFields};
 use super::sample::{Identity, Sample};
 use super::{damaged, field};
@@ -189,12 +190,13 @@ pub(crate) fn read(source: &mut Source, options: &mut Options) -> Result<Read, R
     let layout = t.layout()?;
     let profiles = typed(&t, layout)?;
     let asked = options.value.as_deref();
-    let unit = choose(&profiles, asked)?;
+    let values: Vec<(&str, &Unit)> = (profiles.iter()).map(|p| (&*p.name, &p.unit)).collect();
+    let choice = Choice::of(&values, asked)?;
     let mut to = Import::new(memory);
     let mut reader = Reader::new(&t, layout.sample(), &mut to)?;
     let (mut used, mut others) = (Vec::new(), Vec::new());
     for p in &profiles {
-        let wanted = asked.map_or(p.unit == unit, |a| a == p.name);
+        let wanted = choice.is_read(&p.name, &p.unit);
         let list = if wanted { &mut used } else { &mut others };
         if !list.contains(&p.name) {
             list.push(p.name.clone());
@@ -233,7 +235,7 @@ pub(crate) fn read(source: &mut Source, options: &mut Options) -> Result<Read, R
         }
         .to_string(),
         values: format!("samples of {}", used.join(", ")),
-        unit,
+        unit: choice.unit,
         limits: vec![Limit {
             what: "whether stacks are whole is not known".to_string(),
             remedy: String::new(),
@@ -258,24 +260,6 @@ fn typed<'a>(t: &Tables<'a>, layout: Layout) -> Result<Vec<Typed<'a>>, ReadError
         });
     }
     Ok(out)
-}
-
-/// The unit that is read: that of the profile asked for, else time, else the first one's.
-fn choose(profiles: &[Typed], asked: Option<&str>) -> Result<Unit, ReadError> {
-    let found = match asked {
-        Some(asked) => profiles.iter().find(|p| p.name == asked),
-        None => (profiles.iter().find(|p| p.unit.is_time())).or(profiles.first()),
-    };
-    found.map(|p| p.unit.clone()).ok_or_else(|| {
-        let have: Vec<_> = profiles.iter().map(|p| p.name.as_str()).collect();
-        match asked {
-            Some(asked) if !have.is_empty() => ReadError::NoSuchValue {
-                asked: asked.to_string(),
-                have: have.join(", "),
-            },
-            _ => ReadError::NoValues,
-        }
-    })
 }
 
 struct Reader {
