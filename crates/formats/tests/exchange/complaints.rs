@@ -289,3 +289,55 @@ fn samples_of_unlike_periods_do_not_add() {
     let e = merge::merge(&[a, c]).unwrap_err().to_string();
     assert!(e.contains("every 1000000 nanoseconds"), "{e}");
 }
+
+/// Opened and closed frames in another order than that of time have no stacks.
+#[test]
+fn events_of_speedscope_out_of_order_are_refused_and_unbalanced_ones_said() {
+    let file = |events: &[(&str, u32, f64)]| {
+        let events: Vec<_> = (events.iter())
+            .map(|(kind, frame, at)| json!({"type": kind, "frame": frame, "at": at}))
+            .collect();
+        json!({"$schema": "https://www.speedscope.app/file-format-schema.json",
+            "shared": {"frames": [{"name": "a"}, {"name": "b"}]},
+            "profiles": [{"type": "evented", "name": "x", "unit": "microseconds",
+                "startValue": 0, "endValue": 100, "events": events}]})
+        .to_string()
+    };
+    let unsorted = [
+        ("O", 0, 0.0),
+        ("C", 0, 90.0),
+        ("O", 1, 30.0),
+        ("C", 1, 60.0),
+    ];
+    let e = refusal(file(&unsorted).as_bytes());
+    assert!(
+        e.contains("not in the order of time: one at 30 follows one at 90"),
+        "{e}"
+    );
+    let rounded = [
+        ("O", 0, 0.0),
+        ("C", 0, 90.0004),
+        ("O", 1, 90.0),
+        ("C", 1, 95.0),
+    ];
+    let read_file = |events| read(file(events).as_bytes());
+    assert_eq!(
+        fold(&read_file(&rounded).recording).values().sum::<u64>(),
+        95_000
+    );
+    let crossed = [
+        ("O", 0, 0.0),
+        ("O", 1, 10.0),
+        ("C", 0, 20.0),
+        ("C", 1, 50.0),
+    ];
+    let read = read_file(&crossed);
+    let sums = fold(&read.recording);
+    let expected = [("a", 10_000), ("a;b", 10_000), ("b", 30_000)];
+    assert_eq!(sums, expected.map(|(s, n)| (s.to_string(), n)).into());
+    assert!(
+        read.warnings[0].starts_with("1 frames are closed while others"),
+        "{:?}",
+        read.warnings
+    );
+}
