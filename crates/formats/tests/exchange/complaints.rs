@@ -341,3 +341,17 @@ fn events_of_speedscope_out_of_order_are_refused_and_unbalanced_ones_said() {
         read.warnings
     );
 }
+
+/// The inspector answers with a profile inside an object.
+#[test]
+fn answers_of_the_inspector_are_cpu_profiles() {
+    let profile = json!({"nodes": [
+            {"id": 1, "callFrame": {"functionName": "(root)"}, "children": [2]},
+            {"id": 2, "callFrame": {"functionName": "f", "url": "a.js", "lineNumber": 1}}],
+        "startTime": 0, "endTime": 3000, "samples": [2, 2], "timeDeltas": [1000, 1000]});
+    let result = json!({ "profile": profile });
+    for file in [json!({"id": 3, "result": result}), result, profile] {
+        let rec = read(file.to_string().as_bytes()).recording;
+        assert_eq!(fold(&rec)["f_[j]"], 2_000_000);
+    }
+}
