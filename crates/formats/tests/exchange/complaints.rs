@@ -355,3 +355,18 @@ fn answers_of_the_inspector_are_cpu_profiles() {
         assert_eq!(fold(&rec)["f_[j]"], 2_000_000);
     }
 }
+
+/// simpleperf puts code that was made at run time into files of these names.
+#[test]
+fn code_made_at_run_time_is_not_the_kernels() {
+    let text = "\
+com.google.android.apps.maps    21452/21452 [007] 11371.483014: 201198 cpu-clock:
+        ffffff9c807ad35c __schedule ([kernel.kallsyms])
+              7b0da4f360 syscall (/apex/com.android.runtime/lib64/bionic/libc.so)
+                9c51fd34 java.lang.String.hashCode ([JIT app cache])
+
+";
+    let sums = fold(&read(text.as_bytes()).recording);
+    let stack = "java.lang.String.hashCode_[j];syscall;__schedule_[k]";
+    assert_eq!(sums, [(stack.to_string(), 201_198)].into());
+}
