@@ -339,7 +339,7 @@ impl<'u, 'f> Reader<'u, 'f> {
             l.traces,
             "blocks of processor trace were left out: perf script --itrace=i reads them",
         );
-        warnings.extend(self.stacks.warning());
+        warnings.extend(self.stacks.warnings());
         warnings
     }
 }
