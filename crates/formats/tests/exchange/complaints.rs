@@ -419,3 +419,29 @@ fn code_of_a_virtual_machine_has_no_name_of_the_host() {
         "{warnings}"
     );
 }
+
+/// Importers merge the samples of several CPUs, and do not sort them: CPU time is counted once.
+#[test]
+fn times_that_go_back_in_a_firefox_profile_make_no_further_time() {
+    let thread = json!({"name": "T", "processType": "default", "pid": "1", "tid": 1,
+        "samples": {"length": 4, "stack": [0, 0, 1, 1], "time": [10, 20, 5, 30], "weight": null,
+            "weightType": "samples", "threadCPUDelta": [0, 10_000_000, 5_000_000, 10_000_000]},
+        "stackTable": {"length": 2, "prefix": [null, 0], "frame": [0, 1]},
+        "frameTable": {"length": 2, "address": [-1, -1], "inlineDepth": [0, 0], "func": [0, 1],
+            "nativeSymbol": [null, null], "line": [null, null]},
+        "funcTable": {"length": 2, "name": [0, 1], "isJS": [false, false], "resource": [-1, -1],
+            "fileName": [null, null], "lineNumber": [null, null]},
+        "stringArray": ["a", "b"],
+        "resourceTable": {"length": 0, "lib": [], "name": [], "host": [], "type": []},
+        "nativeSymbols": {"length": 0, "address": [], "functionSize": [], "libIndex": [], "name": []},
+        "markers": {"length": 0, "data": [], "name": [], "startTime": [], "endTime": [], "phase": []}});
+    let file = json!({"meta": {"interval": 1, "startTime": 0, "product": "x",
+            "preprocessedProfileVersion": 53,
+            "sampleUnits": {"time": "ms", "eventDelay": "ms", "threadCPUDelta": "ns"}},
+        "libs": [], "threads": [thread]});
+    let rec = read(file.to_string().as_bytes()).recording;
+    let ledger = &rec.contexts[0].ledger;
+    assert_eq!(ledger.on_cpu.user, 25_000_000);
+    // The first sample has no gap, and stands for one interval.
+    assert_eq!(ledger.wall_ns, 26_000_000);
+}
