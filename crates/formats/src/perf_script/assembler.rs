@@ -11,7 +11,7 @@ use wallscope_model::{
 use super::super::import::{About, Import, Kind};
 use super::super::perf_event::{Meaning, base, is_tracepoint};
 use super::super::switches::Switches;
-use super::super::{Read, ReadError};
+use super::super::{Read, ReadError, UNTOLD};
 use super::frame;
 use super::worker::{Parsed, Record};
 
@@ -324,6 +324,8 @@ impl Assembler {
         match first {
             _ if self.timed == Some(true) => Unit::Nanoseconds,
             _ if self.counts_samples() => samples(),
+            // Periods of an event without a name count something that is not told.
+            Some(e) if e.name.is_empty() && e.unweighed < e.seen => Unit::Count(UNTOLD.to_string()),
             Some(e) if e.meaning == Meaning::Clock => Unit::Nanoseconds,
             // Without a period a sample is one sample, and no number of events.
             Some(e) if !e.name.is_empty() && e.unweighed < e.seen => {

@@ -137,14 +137,34 @@ fn timed(line: &[u8]) -> Option<Header<'_>> {
     })
 }
 
-/// `text` without the letters that `-F misc` puts behind the CPU, `[000] U` and the like.
+/// `text` without the letters that `-F misc` puts behind the CPU or the id, `[000] U` and the like.
 fn without_mode(text: &[u8]) -> &[u8] {
+    let text = text.trim_ascii_end();
     let letters = text.iter().rev().take_while(|c| c.is_ascii_alphabetic());
     match letters.count() {
-        n @ 1..=4 => match text[..text.len() - n].trim_ascii_end() {
-            rest if rest.ends_with(b"]") => rest,
+        n @ 1..=4 => match text[..text.len() - n]
+            .strip_suffix(b" ")
+            .map(<[u8]>::trim_ascii_end)
+        {
+            Some(rest) if rest.ends_with(b"]") || rest.last().is_some_and(u8::is_ascii_digit) => {
+                rest
+            }
             _ => text,
         },
+        _ => text,
+    }
+}
+
+/// `text` behind those letters, where a number follows them.
+fn behind_mode(text: &[u8]) -> &[u8] {
+    let from = text.trim_ascii_start();
+    let letters = from.iter().take_while(|c| c.is_ascii_alphabetic()).count();
+    let rest = &from[letters..];
+    let word = rest.trim_ascii_start().split(|c| *c == b' ').next();
+    let is_number = word.is_some_and(|w| !w.is_empty() && w.iter().all(u8::is_ascii_hexdigit));
+    let padding = rest.len() - rest.trim_ascii_start().len();
+    match letters {
+        1..=4 if padding > 0 && is_number => &rest[(MODE_COLUMNS - letters - 1).min(padding - 1)..],
         _ => text,
     }
 }
@@ -155,6 +175,8 @@ const ID_COLUMNS: usize = 6;
 const PERIOD_COLUMNS: usize = 11;
 /// Columns of an address, with the space before it.
 const ADDRESS_COLUMNS: usize = 17;
+/// Columns of the letters of `-F misc`.
+const MODE_COLUMNS: usize = 8;
 /// The largest id of a thread that Linux gives.
 const MAX_ID: u64 = 1 << 22;
 
@@ -194,7 +216,13 @@ fn last_word(text: &[u8]) -> (&[u8], usize, &[u8]) {
     let text = text.trim_ascii_end();
     let start = memchr::memrchr(b' ', text).map_or(0, |at| at + 1);
     let before = text[..start].trim_ascii_end();
-    (&text[start..], text.len() - before.len(), before)
+    let letters = before.iter().rev().take_while(|c| c.is_ascii_alphabetic());
+    let padding = match without_mode(before).len() < before.len() {
+        true => MODE_COLUMNS.saturating_sub(letters.count() + 1),
+        false => 0,
+    };
+    let columns = (text.len() - before.len()).saturating_sub(padding);
+    (&text[start..], columns, before)
 }
 
 /// `comm pid [cpu] period`, of which the last two may be missing, and whether the id is as wide as
@@ -202,6 +230,11 @@ fn last_word(text: &[u8]) -> (&[u8], usize, &[u8]) {
 fn before_event(text: &[u8]) -> Option<(Header<'_>, bool)> {
     let mut h = Header::default();
     let mut rest = text.trim_ascii_end();
+    let (word, columns, before) = last_word(rest);
+    // The address of `-F addr` follows the period where no event stands between them.
+    if columns >= ADDRESS_COLUMNS && word.iter().all(u8::is_ascii_hexdigit) {
+        rest = before;
+    }
     let (word, columns, before) = last_word(rest);
     if let Some(n) = number(word)
         && (columns >= PERIOD_COLUMNS || n > MAX_ID || without_mode(before).ends_with(b"]"))
@@ -241,7 +274,7 @@ fn eventless(line: &[u8]) -> Option<Header<'_>> {
             Some((cpu, rest)) => (Some(cpu), rest),
             None => (None, &rest[end..]),
         };
-        let (period, event, after) = event(rest);
+        let (period, event, after) = event(behind_mode(rest));
         let h = Header {
             comm,
             pid,
@@ -278,14 +311,16 @@ fn ids(word: &[u8]) -> Option<(u32, u32)> {
 }
 
 /// `period event: rest`, of which the first and the last may be missing.
-fn event(rest: &[u8]) -> (Option<u64>, &[u8], &[u8]) {
-    let rest = rest.trim_ascii_start();
+fn event(text: &[u8]) -> (Option<u64>, &[u8], &[u8]) {
+    let rest = text.trim_ascii_start();
     let word = |r: &[u8]| memchr::memchr(b' ', r).unwrap_or(r.len());
     let first = word(rest);
     let after = &rest[first..];
     let next = &after.trim_ascii_start()[..word(after.trim_ascii_start())];
-    // Without an event, a number may be the address of a frame: an address after it tells.
-    let is_period = next.is_empty() || next.ends_with(b":") || next_address(after).is_some();
+    // Without an event, a number may be an address, which has more columns.
+    let is_narrow = text.len() - after.len() < ADDRESS_COLUMNS;
+    let is_followed = next.is_empty() || next_address(after).is_some();
+    let is_period = next.ends_with(b":") || is_narrow && is_followed;
     let (period, rest) = match number(&rest[..first]).filter(|_| is_period) {
         Some(n) => (Some(n), after.trim_ascii_start()),
         None => (None, rest),
