@@ -41,7 +41,7 @@ pub(super) fn holds_time(head: &[u8]) -> bool {
         .filter(|l| !l.is_empty() && !l.starts_with(b"#") && !is_frame(l))
         .filter_map(header::parse);
     headers.any(|h| match Meaning::of(&String::from_utf8_lossy(h.event)) {
-        Meaning::Clock => h.period.is_some(),
+        Meaning::Clock | Meaning::OffCpu => h.period.is_some(),
         Meaning::Switch => h.time.is_some(),
         Meaning::Count => false,
     })

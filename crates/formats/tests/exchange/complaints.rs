@@ -3,7 +3,7 @@
 
 use serde_json::json;
 use wallscope_formats::ReadError;
-use wallscope_model::{StackEnd, merge};
+use wallscope_model::merge;
 
 use crate::other_pprof::{bytes, number};
 use crate::support::{fold, read, read_value, try_read};
@@ -369,55 +369,6 @@ com.google.android.apps.maps    21452/21452 [007] 11371.483014: 201198 cpu-clock
     let sums = fold(&read(text.as_bytes()).recording);
     let stack = "java.lang.String.hashCode_[j];syscall;__schedule_[k]";
     assert_eq!(sums, [(stack.to_string(), 201_198)].into());
-}
-
-/// A guest's addresses are in no file of the host.
-#[test]
-fn code_of_a_virtual_machine_has_no_name_of_the_host() {
-    use crate::perf_writer::*;
-    use wallscope_synthetic::Random;
-    let layout = Layout {
-        big: false,
-        sample: IP | TID | TIME | PERIOD | IDENTIFIER | CALLCHAIN,
-        reading: 0,
-        branch: 0,
-        user_registers: 0,
-        interrupt_registers: 0,
-        fixed_period: 1000,
-        trailer: true,
-    };
-    let mut random = Random(5);
-    let mut events = vec![Event {
-        name: "cycles".to_string(),
-        kind: 0,
-        config: 0,
-        id: 5,
-        counter: 0,
-        expected: Default::default(),
-    }];
-    let mut records = records(&layout, &mut random, &mut events);
-    let host: u64 = events[0].expected.values().sum();
-    const GUEST_KERNEL: u16 = 4;
-    const GUEST_USER: u16 = 5;
-    for (misc, period, address) in [
-        (GUEST_USER, 7, BASE + 0x100),
-        (GUEST_KERNEL, 11, 0xffff_ffff_9c4d_5392),
-    ] {
-        let body = layout.sample(&mut random, &events, (0, period, 900), &[address]);
-        records.record(9, misc, &body);
-    }
-    let read = read(&with_header(&layout, &records, &events));
-    let sums = fold(&read.recording);
-    assert_eq!(sums["[truncated:unreadable];[guest]"], 7);
-    assert_eq!(sums["[truncated:unreadable];[guest.kernel]"], 11);
-    assert_eq!(sums.values().sum::<u64>(), host + 18);
-    let stacks = &read.recording.stacks;
-    assert!(stacks.iter().any(|s| s.end == StackEnd::Unreadable));
-    let warnings = read.warnings.join("; ");
-    assert!(
-        warnings.contains("2 samples are of code in virtual machines"),
-        "{warnings}"
-    );
 }
 
 /// Importers merge the samples of several CPUs, and do not sort them: CPU time is counted once.
