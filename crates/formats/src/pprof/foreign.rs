@@ -1,11 +1,12 @@
 //! A pprof file of another tool → a recording that says no more than the file does.
 //!
 //! One column is used: the one asked for; else the default one or the last, of those in a unit of
-//! time if there are any. Its name tells the state (`cpu` is on-CPU, `delay` blocked; anything
-//! else is not known). Labels `pid`, `tid`, `thread`, `process` make contexts, `state` and `reason`
-//! are believed, all others are kept as they are. Profiles of memory and of counts are read too; their
-//! values are no time, and the domain names their unit. Addresses become offsets in their files, by
-//! which those without a name can be looked up on this machine.
+//! time if there are any. Counts of samples with a told period may be asked for as what they stand
+//! for: `--value cpu` of samples each 10 ms. A column's name tells the state (`cpu` is on-CPU, `delay`
+//! blocked; anything else is not known). Labels `pid`, `tid`, `thread`, `process` make contexts,
+//! `state` and `reason` are believed, all others are kept as they are. Profiles of memory and of counts
+//! are read too; their values are no time, and the domain names their unit. Addresses become offsets in
+//! their files, by which those without a name can be looked up on this machine.
 
 use std::sync::Arc;
 
@@ -18,25 +19,10 @@ use wallscope_model::{
 use super::super::import::{About, Import, Kind};
 use super::super::wire::Fields;
 use super::super::{Bounds, Options, Read, ReadError, Unnamed};
-use super::columns;
+use super::chosen::Chosen;
 use super::field;
 use super::prune::Prune;
 use super::read::{Mapping, Tables, damaged};
-
-/// The column that is used.
-struct Chosen {
-    index: usize,
-    /// The column that counts samples, if there is one.
-    count: Option<usize>,
-    /// The unit of a value, and how many of it the number 1 is.
-    unit: Unit,
-    factor: u64,
-    /// Its state, where no label tells.
-    state: State,
-    name: String,
-    /// The other columns.
-    others: Vec<String>,
-}
 
 /// Reads the profile's own tables.
 pub(super) fn read(
@@ -46,7 +32,7 @@ pub(super) fn read(
     mut warnings: Vec<String>,
 ) -> Result<Read, ReadError> {
     t.check_strings()?;
-    let chosen = choose(t, options.value.as_deref())?;
+    let chosen = Chosen::of(t, options.value.as_deref())?;
     let mut to = Import::new(bounds.memory);
     to.window(Window {
         start_ns: 0,
@@ -79,50 +65,6 @@ pub(super) fn read(
     })
 }
 
-fn choose(t: &Tables, asked: Option<&str>) -> Result<Chosen, ReadError> {
-    let types: Vec<(String, String)> = t
-        .sample_types
-        .iter()
-        .take(64)
-        .map(|(name, unit)| (t.string(*name).into_owned(), t.string(*unit).into_owned()))
-        .collect();
-    let names = || -> Vec<String> { types.iter().map(|(n, _)| n.clone()).collect() };
-    let default = t.string(t.default_sample_type);
-    let timed = |i: usize| columns::unit(&types[i].0, &types[i].1).0.is_time();
-    let named = |name: &str| types.iter().position(|(n, _)| n == name);
-    let index = match asked {
-        Some(name) => Some(named(name).ok_or_else(|| ReadError::NoSuchValue {
-            asked: name.to_string(),
-            have: names().join(", "),
-        })?),
-        None => named(&default)
-            .filter(|i| timed(*i))
-            .or_else(|| (0..types.len()).rfind(|i| timed(*i)))
-            .or_else(|| named(&default))
-            .or(types.len().checked_sub(1)),
-    };
-    let Some(index) = index else {
-        return Err(ReadError::NoValues);
-    };
-    let name = types[index].0.clone();
-    let (unit, factor) = columns::unit(&name, &types[index].1);
-    let state = columns::state(&name, &unit);
-    // Values of memory have their own counts; any other column of counts is that of samples.
-    let twin = name
-        .strip_suffix("_space")
-        .and_then(|kind| named(&format!("{kind}_objects")));
-    let counts = |i: &usize| types[*i].1 == "count" && *i != index;
-    Ok(Chosen {
-        index,
-        count: twin.or_else(|| (0..types.len()).find(counts)),
-        unit,
-        factor,
-        state,
-        others: names().into_iter().filter(|n| *n != name).collect(),
-        name,
-    })
-}
-
 fn about(t: &Tables, chosen: &Chosen) -> About {
     let mut notes: Vec<String> = t
         .comments
@@ -149,7 +91,7 @@ fn about(t: &Tables, chosen: &Chosen) -> About {
     }
     let mut events = Vec::new();
     let sampled = t.string(t.period_type.0);
-    let counts = matches!(&chosen.unit, Unit::Count(name) if name == "samples");
+    let counts = chosen.name == "samples" && !chosen.unit.is_time();
     if t.period > 0 && (sampled == chosen.name || counts) {
         events.push(EventSource {
             what: "stacks".to_string(),

@@ -3,7 +3,7 @@
 
 use serde_json::json;
 use wallscope_formats::ReadError;
-use wallscope_model::merge;
+use wallscope_model::{State, merge};
 
 use crate::other_pprof::{bytes, number};
 use crate::support::{fold, read, read_value, try_read};
@@ -288,6 +288,14 @@ fn samples_of_unlike_periods_do_not_add() {
     assert_eq!(fold(&both)["leaf"], 20);
     let e = merge::merge(&[a, c]).unwrap_err().to_string();
     assert!(e.contains("every 1000000 nanoseconds"), "{e}");
+    let [a, c] = [10_000_000, 1_000_000].map(|p| read_value(&file(p), "cpu").unwrap().recording);
+    assert!(a.domain.unit.is_time());
+    let both = merge::merge(&[a, c]).unwrap();
+    assert_eq!(fold(&both)["leaf"], 10 * 10_000_000 + 10 * 1_000_000);
+    assert!(both.samples.iter().all(|s| s.state == State::OnCpu));
+    assert_eq!(both.samples.iter().map(|s| s.count).sum::<u64>(), 2 * 60);
+    let e = read_value(&file(1), "wall").unwrap_err().to_string();
+    assert!(e.contains("samples, cpu"), "{e}");
 }
 
 /// Opened and closed frames in another order than that of time have no stacks.
