@@ -32,7 +32,7 @@ pub(super) struct Plan {
     pub jdk_execution: bool,
     /// Events of waiting.
     pub waits: bool,
-    /// The recorder whose events of allocation are read; `None`: there are none.
+    /// Recorder of the allocations that are read; `None`: there are no allocations.
     pub allocations: Option<AllocationSource>,
 }
 

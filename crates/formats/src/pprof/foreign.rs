@@ -1,8 +1,8 @@
 //! A pprof file of another tool → a recording that says no more than the file does.
 //!
 //! One column is used: the one asked for; else the default one or the last, of those in a unit of
-//! time if there are any. Counts of samples with a told period may be asked for as what they stand
-//! for: `--value cpu` of samples each 10 ms. A column's name tells the state (`cpu` is on-CPU, `delay`
+//! time if there are any. Counts of samples with a told period can be read in the period's unit:
+//! `--value cpu` of samples each 10 ms. A column's name tells the state (`cpu` is on-CPU, `delay`
 //! blocked; anything else is not known). Labels `pid`, `tid`, `thread`, `process` make contexts,
 //! `state` and `reason` are believed, all others are kept as they are. Profiles of memory and of counts
 //! are read too; their values are no time, and the domain names their unit. Addresses become offsets in

@@ -85,7 +85,7 @@ fn maps_of_bpftrace_are_not_added_up() {
         read_value(text.as_bytes(), "@none"),
         Err(ReadError::NoSuchValue { .. })
     ));
-    // A map that is printed again may hold what it held before.
+    // A map that is printed again may still hold its earlier values.
     let twice = "@[\n    spin+10\n]: 40\n\n@[\n    spin+10\n]: 90\n";
     let read = read(twice.as_bytes());
     assert_eq!(fold(&read.recording)["spin"], 130);
