@@ -22,8 +22,8 @@ pub struct ReasonFacts {
     pub name: &'static str,
     /// Object of "blocked on …" in sentences.
     pub in_words: &'static str,
-    /// Colour in pictures, `#rrggbb`. All are light enough for dark letters, and told apart by
-    /// people who do not see all colours (`crates/render/web/tests/unit/palette.test.js`).
+    /// Colour in pictures, `#rrggbb`. All are light enough for dark letters, and differ under
+    /// every kind of colour vision (`crates/render/web/tests/unit/palette.test.js`).
     pub colour: &'static str,
     /// Whether the thing waited for is a lock, with a holder.
     pub is_lock: bool,
