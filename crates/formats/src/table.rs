@@ -2,10 +2,28 @@
 
 use wallscope_model::scale::scale;
 
-use super::{
-    Format, Reader, callgrind, firefox, folded, gprof, jfr, kernel_text, otlp, perf_data,
-    perf_script, perfetto, pprof, pstats, speedscope, trace_event, v8,
+use crate::format::{Format, Reader};
+use crate::{
+    callgrind, firefox, folded, gprof, jfr, kernel_text, otlp, perf_data, perf_script, perfetto,
+    pprof, pstats, speedscope, trace_event, v8,
 };
+
+impl Format {
+    /// The format of that name.
+    pub fn named(name: &str) -> Option<&'static Format> {
+        FORMATS.iter().find(|f| f.name == name)
+    }
+
+    /// The formats that can be written.
+    pub fn written() -> impl Iterator<Item = &'static Format> {
+        FORMATS.iter().filter(|f| f.write.is_some())
+    }
+
+    /// The formats that can be read.
+    pub fn read() -> impl Iterator<Item = &'static Format> {
+        FORMATS.iter().filter(|f| f.read.is_some())
+    }
+}
 
 /// Every format. For reading they are tried in this order.
 pub const FORMATS: &[Format] = &[

@@ -16,6 +16,7 @@ mod lock;
 mod pods;
 mod published;
 mod snaps;
+mod socket;
 mod source;
 mod status;
 
@@ -39,12 +40,13 @@ pub use error::AgentError;
 pub use live::LiveSource;
 pub use published::Published;
 pub use snaps::SNAPS;
+pub use socket::{ask_status, close_window};
 pub use source::{Next, SourceError, WindowSource};
-pub use status::{Status, TargetStatus, ask_status, close_window};
+pub use status::{Status, TargetStatus};
 
 use lock::Lock;
 use pods::PodsThread;
-use status::StatusSocket;
+use socket::StatusSocket;
 
 /// Longest wait for a window before signals are looked at.
 const TICK: Duration = Duration::from_millis(200);

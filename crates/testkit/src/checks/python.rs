@@ -59,7 +59,7 @@ fn by_ebpf(
 fn of_trampolines(run: &Run) -> Scorecard {
     let mut card = Scorecard::default();
     let is_trampoline = |f: &Frame| f.name.starts_with("py::");
-    // As the leaf, a trampoline is a call whose frame the interpreter has not made yet.
+    // A trampoline as the leaf is a call without a frame in the interpreter yet.
     let has_trampoline = |l: &Line| {
         l.frames
             .split_last()
