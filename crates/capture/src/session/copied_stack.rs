@@ -10,10 +10,6 @@ use crate::event::{Head, RawHead, Resolve, kind};
 const BYTES: usize = 28 * 1024;
 /// Bytes of a page.
 const PAGE: u64 = 4096;
-/// Bytes of code that are copied for one return address.
-const CODE_BYTES: usize = 64;
-/// Most places of code that are copied with one stack.
-const MOST_CODE: usize = 64;
 
 /// A stack as it was.
 pub struct CopiedStack {
@@ -21,8 +17,6 @@ pub struct CopiedStack {
     bytes: Box<[u8]>,
     /// What its process had mapped; `None` until the session has looked, and where that is unknown.
     pub mappings: Option<MappingSnapshot>,
-    /// Code outside files that the stack may return to, by address; its process may be gone when it is needed.
-    code: Vec<(u64, [u8; CODE_BYTES])>,
 }
 
 impl CopiedStack {
@@ -34,7 +28,6 @@ impl CopiedStack {
             head,
             bytes,
             mappings: None,
-            code: Vec::new(),
         })
     }
 
@@ -55,46 +48,6 @@ impl CopiedStack {
     /// Says that it will not be unwound.
     pub fn given_up(&self) -> Resolve {
         self.resolved(0)
-    }
-
-    /// Copies the code outside files that words of the stack point to. `read` reads the process's memory and returns
-    /// the bytes read.
-    pub fn copy_code(&mut self, read: impl Fn(u64, &mut [u8]) -> usize) {
-        let Some(mappings) = &self.mappings else {
-            return;
-        };
-        let outside_files = |address: u64| {
-            let below = mappings.range(..=address).next_back();
-            below.is_some_and(|(_, m)| address < m.end && m.file.is_none())
-        };
-        let words = self.bytes.chunks_exact(8).map(|word| {
-            let word = word.try_into().expect("eight bytes");
-            u64::from_le_bytes(word)
-        });
-        let mut places: Vec<u64> = (words.filter(|word| outside_files(*word)))
-            .map(|word| word & !7)
-            .collect();
-        places.sort_unstable();
-        places.dedup();
-        places.truncate(MOST_CODE);
-        for place in places {
-            let mut code = [0; CODE_BYTES];
-            if read(place, &mut code) == CODE_BYTES {
-                self.code.push((place, code));
-            }
-        }
-    }
-
-    /// Copies code at `address` from what [`CopiedStack::copy_code`] kept; returns the bytes copied.
-    pub fn read_code(&self, address: u64, to: &mut [u8]) -> usize {
-        let kept = self.code.iter().find_map(|(place, code)| {
-            let at = address.checked_sub(*place)?;
-            code.get(at as usize..).filter(|rest| rest.len() >= 8)
-        });
-        let rest = kept.unwrap_or_default();
-        let n = rest.len().min(to.len());
-        to[..n].copy_from_slice(&rest[..n]);
-        n
     }
 
     /// When it was taken, ns.
@@ -170,8 +123,6 @@ impl CopiedStack {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::mappings::Mapped;
-    use std::{collections::BTreeMap, sync::Arc};
     use zerocopy::FromZeros;
 
     #[test]
@@ -186,7 +137,6 @@ mod tests {
             head,
             bytes: bytes.clone().into(),
             mappings: None,
-            code: Vec::new(),
         };
         let read = |at: u64, length: usize| {
             let mut to = vec![0; length];
@@ -209,42 +159,8 @@ mod tests {
             head,
             bytes: vec![0; BYTES - 0x700].into(),
             mappings: None,
-            code: Vec::new(),
         };
         let end = start + (BYTES - 0x700) as u64;
         assert!(whole.is_beyond(end) && !whole.is_beyond(end - 8));
-    }
-
-    #[test]
-    fn code_outside_files_outlives_its_process() {
-        let mapped = |file| Mapped {
-            end: 0x9000,
-            offset: 0,
-            file,
-        };
-        let jit: u64 = 0x8123;
-        let copy = |file| {
-            let mut copy = CopiedStack {
-                head: RawHead::new_zeroed(),
-                bytes: [1, jit, 0xffff_ffff_ffff_ffff]
-                    .map(u64::to_le_bytes)
-                    .concat()
-                    .into(),
-                mappings: Some(Arc::new(BTreeMap::from([(0x8000, mapped(file))]))),
-                code: Vec::new(),
-            };
-            copy.copy_code(|address, to| {
-                assert_eq!(address, jit & !7, "only code outside files is read");
-                to.fill(0xc3);
-                to.len()
-            });
-            copy
-        };
-        let kept = copy(None);
-        let mut code = [0; 8];
-        assert_eq!((kept.read_code(jit, &mut code), code), (8, [0xc3; 8]));
-        assert_eq!(kept.read_code(jit + 0x100, &mut code), 0);
-        assert_eq!(kept.read_code(jit - 8, &mut code), 0);
-        assert_eq!(copy(Some(1)).read_code(jit, &mut code), 0);
     }
 }

@@ -112,15 +112,9 @@ impl DeferredUnwinder {
                     beyond |= n == 0 && copy.is_beyond(address);
                     n
                 },
-                // A VM's books, if it still runs, and code outside files.
-                |address, to| match read_memory(copy.pid(), address, to) {
-                    0 => copy.read_code(address, to),
-                    n => n,
-                },
-                |address, to| match copy.read_code(address, to) {
-                    0 => read_memory(copy.pid(), address, to),
-                    n => n,
-                },
+                // A VM's books, if it still runs.
+                |address, to| read_memory(copy.pid(), address, to),
+                |address, to| read_memory(copy.pid(), address, to),
             );
             let last = stack.frames.last().map(|frame| frame.file());
             let lacks = last.filter(|f| stack.end == End::NotLoaded && (1..FILES).contains(f));

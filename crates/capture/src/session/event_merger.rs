@@ -31,7 +31,6 @@ use crate::{
     },
     clock::now,
     event::ThreadEvent,
-    target::read_memory,
 };
 
 /// Turns in a row, at most: what is left after them waits for the next event.
@@ -181,8 +180,6 @@ impl EventMerger {
                 }
                 Step::Copied(mut raw) => {
                     raw.mappings = processes.snapshot(raw.pid());
-                    let pid = raw.pid();
-                    raw.copy_code(|address, to| read_memory(pid, address, to));
                     intake.raws.push(*raw);
                 }
                 Step::Gone(pid) => *self.ended.entry(pid).or_default() += 1,

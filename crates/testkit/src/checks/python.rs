@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::folded::Line;
+use crate::folded::{Frame, Line};
 use crate::python::{Interpreter, interpreters};
 use crate::score::share;
 use crate::score::stacks;
@@ -54,23 +54,27 @@ fn by_ebpf(
     Ok(card)
 }
 
-/// Rows for functions that have a trampoline each (`-X perf`): the interpreter names them, and only a stack that was
-/// copied, because its code was too new, has nothing but trampolines.
+/// Rows for functions that have a trampoline each (`-X perf`): the interpreter names them. Its last act frees the
+/// trampolines and all frames; a stack that waits there has only the trampolines' names.
 fn of_trampolines(run: &Run) -> Scorecard {
     let mut card = Scorecard::default();
-    let is_trampoline = |l: &&Line| l.frames.iter().any(|f| f.name.starts_with("py::"));
-    let is_named = |l: &&Line| (l.frames.iter()).any(|f| f.name == "Thread._bootstrap");
-    let sum = |lines: &mut dyn Iterator<Item = &Line>| -> f64 { lines.map(|l| l.ns as f64).sum() };
-    let all = || run.stacks.iter().filter(is_trampoline);
-    let twice = sum(&mut all().filter(is_named));
+    let is_trampoline = |f: &Frame| f.name.starts_with("py::");
+    // As the leaf, a trampoline is a call whose frame the interpreter has not made yet.
+    let has_trampoline = |l: &Line| {
+        l.frames
+            .split_last()
+            .is_some_and(|(_, f)| f.iter().any(is_trampoline))
+    };
+    let is_named = |l: &Line| (l.frames.iter()).any(|f| f.name == "Thread._bootstrap");
+    let time = |keep: &dyn Fn(&Line) -> bool| -> f64 {
+        (run.stacks.iter().filter(|l| keep(l)))
+            .map(|l| l.ns as f64)
+            .sum()
+    };
+    let twice = time(&|l| has_trampoline(l) && is_named(l));
     card.at_most("functions shown twice", twice / 1e6, 0.0, "ms");
-    let every = sum(&mut run.stacks.iter());
-    card.at_most(
-        "under trampolines",
-        100.0 * sum(&mut all()) / every,
-        1.0,
-        "%",
-    );
+    let share = 100.0 * time(&has_trampoline) / time(&|_| true);
+    card.at_most("under trampolines", share, 1.0, "%");
     card
 }
 
