@@ -60,7 +60,7 @@ fn files(binary: &Binary, content: &Content, release: &Release) -> Outcome<Tree>
     tree.program("usr/bin/wallscope", binary.content.as_slice());
     tree.data("etc/wallscope/agent.toml", content.config.as_slice());
     let unit = packaged("systemd/wallscope-agent.service")?;
-    tree.data("lib/systemd/system/wallscope-agent.service", unit);
+    tree.data("usr/lib/systemd/system/wallscope-agent.service", unit);
     for (name, page) in &content.pages {
         tree.data(format!("usr/share/man/man1/{name}.gz"), gzip(page)?);
     }

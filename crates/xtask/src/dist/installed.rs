@@ -12,8 +12,6 @@ use std::{fs, thread, time::Duration};
 use super::name;
 use crate::{Outcome, installed, root};
 
-/// Packages that the Debian package depends on, and `setpriv`.
-const INCLUDED: &str = "--include=adduser,libelf1,util-linux";
 const MIRROR: &str = "http://deb.debian.org/debian";
 /// Mounts and enters the system `$1`, then runs the other arguments in it.
 const ENTER: &str = "\
@@ -76,7 +74,7 @@ impl System {
         let debootstrap = installed("debootstrap").unwrap_or("/usr/sbin/debootstrap".into());
         let made = tempfile::tempdir()?;
         let status = Command::new(debootstrap)
-            .args(["--variant=minbase", INCLUDED, options.suite])
+            .args(["--variant=minbase", options.suite])
             .arg(made.path())
             .arg(MIRROR)
             .status()
@@ -100,7 +98,8 @@ impl System {
             .args(command)
             .env_clear()
             .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
-            .env("DEBIAN_FRONTEND", "noninteractive");
+            .env("DEBIAN_FRONTEND", "noninteractive")
+            .envs(std::env::vars().filter(|(name, _)| name == "http_proxy"));
         enter
     }
 
@@ -121,7 +120,15 @@ impl System {
     fn steps(&self, package: &Path) -> Outcome<bool> {
         let inside = format!("/root/{}", name(package)?);
         fs::copy(package, self.folder.join(&inside[1..]))?;
-        let mut good = self.step(&["dpkg", "--install", &inside], "Setting up wallscope")?;
+        // Not dpkg: apt gets the packages that this one depends on.
+        let install = [
+            "apt-get",
+            "install",
+            "--yes",
+            "--no-install-recommends",
+            &inside,
+        ];
+        let mut good = self.step(&install, "Setting up wallscope")?;
         for (command, wanted) in [
             (&["dpkg", "--verify", "wallscope"][..], ""),
             (&["wallscope", "agent", "check"], "fine. Windows of 10 s"),
@@ -148,7 +155,7 @@ impl System {
     fn agent(&self) -> Outcome<bool> {
         let unit = self
             .folder
-            .join("lib/systemd/system/wallscope-agent.service");
+            .join("usr/lib/systemd/system/wallscope-agent.service");
         let capabilities = capabilities(&fs::read_to_string(unit)?);
         let capabilities = format!("-all,{}", capabilities.join(","));
         for folder in ["/var/lib/wallscope", "/run/wallscope"] {
