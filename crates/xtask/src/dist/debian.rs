@@ -61,6 +61,8 @@ fn files(binary: &Binary, content: &Content, release: &Release) -> Outcome<Tree>
     tree.data("etc/wallscope/agent.toml", content.config.as_slice());
     let unit = packaged("systemd/wallscope-agent.service")?;
     tree.data("usr/lib/systemd/system/wallscope-agent.service", unit);
+    let level = packaged("debian/10-wallscope.conf")?;
+    tree.data("usr/lib/sysctl.d/10-wallscope.conf", level);
     for (name, page) in &content.pages {
         tree.data(format!("usr/share/man/man1/{name}.gz"), gzip(page)?);
     }

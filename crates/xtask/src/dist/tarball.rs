@@ -21,7 +21,7 @@ wallscope, for x86-64 Linux. The program is static and needs no library.
 An agent, always on: copy etc/wallscope/agent.toml to /etc/wallscope/, and
 lib/systemd/system/wallscope-agent.service to /etc/systemd/system/. The unit runs
 /usr/bin/wallscope as the user `wallscope`: adapt the path, and make the user with
-`useradd --system wallscope`.
+`useradd --system wallscope`. The agent needs kernel.perf_event_paranoid at 2 or below; Debian sets 3.
 
 Licence: MIT or Apache-2.0; the kernel programs are MIT OR GPL-2.0-only. Linked in: musl (MIT),
 libbpf (BSD-2-Clause), zlib (Zlib) and libelf of elfutils (GPL-2.0-or-later or LGPL-3.0-or-later). To link
