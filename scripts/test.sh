@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # All tests. Installs what is missing; what cannot run here says so in one line beginning `skipped`.
 #
-# One profile (release) serves lints, tests and the browser's pages, so that everything, and
-# libbpf's C code with it, is compiled once. The tests that measure use the binary built here.
+# One profile (release) and one selection of packages serve tests and the browser's pages, so that everything,
+# and libbpf's C code with it, is compiled once: a package built alone has other features. The tests that measure
+# use the binary that `cargo test` builds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/install-missing.sh
@@ -50,8 +51,6 @@ if cargo clippy --version >/dev/null 2>&1; then
 else
     echo "skipped: clippy is not installed"
 fi
-step "build" cargo build --quiet --release --workspace --bins
-
 # The output of tests that pass is left out, but for what they could not test and what disturbed them. For each
 # test binary its time is told, and for each live test of 10 s or more.
 quietly() {
@@ -68,26 +67,8 @@ quietly() {
         !hidden || /^(skipped|disturbed)/ { print; fflush() }'
 }
 
-# Live tests share the machine with others, and the limits of their rows have not been tried on enough quiet
-# machines yet: a failed target runs once more, and the report says so.
 tests() {
-    local log again status=0
-    log=$(mktemp)
-    cargo test --color never --release --workspace --no-fail-fast -- --quiet --show-output 2>&1 |
-        tee "$log" | quietly && { rm -f "$log"; return 0; }
-    again=$(grep -oE '`-p [^`]+`' "$log" | tr -d '`' | sort -u)
-    rm -f "$log"
-    [ -n "$again" ] || return 1
-    while read -r target; do
-        printf '\n-- once more: %s\n' "$target"
-        # shellcheck disable=SC2086
-        if cargo test --color never --release $target -- --quiet --show-output 2>&1 </dev/null | quietly; then
-            echo "failed at first, then passed: $target"
-        else
-            status=1
-        fi
-    done <<<"$again"
-    return $status
+    cargo test --color never --release --workspace --no-fail-fast -- --quiet --show-output 2>&1 | quietly
 }
 step "tests, compiled" cargo test --quiet --release --workspace --no-run
 step "tests" tests
@@ -96,7 +77,8 @@ step "tests" tests
 page_tools() { [ -d node_modules/playwright-core ] || npm ci --silent --no-audit --no-fund; }
 
 page() (
-    local major
+    local major built
+    built=$(realpath "${CARGO_TARGET_DIR:-target}")/release
     if ! command -v npm >/dev/null 2>&1; then
         echo "skipped: the page's tests (npm is not installed)"
         return
@@ -112,13 +94,14 @@ page() (
         return
     fi
     npm run --silent types || return
-    cargo xtask web --check || return
+    "$built/xtask" web --check || return
     if [ "$major" -lt 20 ]; then
         echo "skipped: the page in a browser (node is $(node --version), and its driver needs 20)"
     elif ! compgen -G '/usr/bin/chromium*' >/dev/null; then
         echo "skipped: the page in a browser (chromium is not installed)"
     else
-        npm run --silent pages && npm run --silent browser
+        WALLSCOPE="$built/wallscope" PAGES="$built/examples/pages" npm run --silent pages &&
+            npm run --silent browser
     fi
 )
 

@@ -10,13 +10,16 @@ use std::time::{Duration, Instant};
 
 use wallscope_agent::config::Config;
 use wallscope_agent::run::{
-    Agent, AgentError, Next, SNAPS, Signals, SourceError, WindowSource, ask_status,
+    Agent, AgentError, Next, SNAPS, Signals, SourceError, WindowSource, ask_status, close_window,
 };
 use wallscope_agent::services::Facts;
 use wallscope_agent::store::{self, TimeRange};
 use wallscope_model::{ContextId, Process};
 use wallscope_synthetic::windows::{START_UNIX_NS, window};
 use wallscope_testkit::receiver::Receiver;
+
+/// Number of the window that is closed early: it ends in the far future.
+const CLOSED: u64 = 100_000_000;
 
 /// Windows that a test hands out.
 #[derive(Clone, Default)]
@@ -38,6 +41,10 @@ impl WindowSource for Made {
 
     fn drain(&mut self) -> Result<Vec<wallscope_model::Recording>, SourceError> {
         Ok(vec![window(99)])
+    }
+
+    fn close_window(&mut self) {
+        self.ready.lock().unwrap().push_back(CLOSED);
     }
 
     fn reload(&mut self, config: &Config) -> Result<(), SourceError> {
@@ -351,5 +358,31 @@ fn pods_are_named_by_a_kubelet_that_comes_and_goes() {
         agent.push([3]);
         error.is_some_and(|e| e.starts_with("names of pods stay as they were: no answer"))
     });
+    agent.end();
+}
+
+#[test]
+fn a_closed_window_is_kept_before_its_asker_hears_of_it() {
+    let agent = start("");
+    agent.push(0..2);
+    agent.wait("two windows", || agent.windows() == 2);
+    let run_dir = agent.dir.path().join("run");
+    let status = close_window(&run_dir).unwrap();
+    let now = std::time::SystemTime::now();
+    let now = now.duration_since(std::time::UNIX_EPOCH).unwrap();
+    assert!(u128::from(status.last_window_unix_ns) >= now.as_nanos());
+    assert_eq!((status.windows, status.failed_windows), (3, 0));
+    let kept = store::list(&status.store_dir).unwrap();
+    let last = START_UNIX_NS / 1_000_000 + CLOSED * 10_000;
+    assert_eq!(kept.len(), 3);
+    assert_eq!(kept[2].name.start_ms, last as i64);
+    // Something else than the two requests gets no answer, and harms nobody.
+    let mut stranger = std::os::unix::net::UnixStream::connect(run_dir.join("agent.sock")).unwrap();
+    stranger.write_all(b"close the door").unwrap();
+    stranger.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut answer = String::new();
+    stranger.read_to_string(&mut answer).unwrap();
+    assert_eq!(answer, "");
+    assert_eq!(ask_status(&run_dir).unwrap().windows, 3);
     agent.end();
 }

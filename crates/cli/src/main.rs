@@ -34,6 +34,7 @@ mod report;
 mod rungs;
 mod select;
 mod slow;
+mod snap;
 mod spool;
 mod stat;
 mod target_args;
@@ -82,6 +83,7 @@ enum Verb {
     Count(count::Args),
     Latency(latency::Args),
     Agent(agent::Args),
+    Snap(snap::Args),
     Doctor(doctor::Args),
     Man(man::Args),
     Completions(completions::Args),
@@ -113,6 +115,7 @@ fn main() -> ExitCode {
         Verb::Count(args) => count::run(args),
         Verb::Latency(args) => latency::run(args),
         Verb::Agent(args) => agent::run(args),
+        Verb::Snap(args) => snap::run(args),
         Verb::Doctor(args) => doctor::run(args),
         Verb::Man(args) => man::run(args, Cli::command()),
         Verb::Completions(args) => completions::run(args, Cli::command()),

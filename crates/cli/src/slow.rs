@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use wallscope_analysis::diff::{Normal, Options as DiffOptions, compare};
 use wallscope_analysis::view::Idle;
 use wallscope_capture::Error;
-use wallscope_capture::session::{self, Captured, Live, Observer, Options, Progress, Stopper};
+use wallscope_capture::session::{self, Captured, Control, Live, Observer, Options, Progress};
 use wallscope_capture::target::Target;
 use wallscope_capture::uprobes::Measured;
 use wallscope_formats::pprof;
@@ -51,17 +51,17 @@ pub struct Slow {
 
 /// A recording under way.
 struct Recorder {
-    stopper: Stopper,
+    control: Control,
     thread: JoinHandle<Result<Captured, Error>>,
 }
 
 /// Hands over what stops the recording once it is live.
-struct Waiter(mpsc::Sender<Stopper>);
+struct Waiter(mpsc::Sender<Control>);
 
 impl Observer for Waiter {
     fn live(&mut self, facts: &Live) {
         // Whoever asked has gone: nobody wants to stop it.
-        let _ = self.0.send(facts.stopper.clone());
+        let _ = self.0.send(facts.control.clone());
     }
 
     fn progress(&mut self, _: &Progress) {}
@@ -103,7 +103,7 @@ impl Slow {
         };
         let (sender, live) = mpsc::channel();
         let thread = std::thread::spawn(move || session::record(&options, &mut Waiter(sender)));
-        let Ok(stopper) = live.recv() else {
+        let Ok(control) = live.recv() else {
             return Err(match thread.join() {
                 Ok(Err(e)) => e,
                 _ => Error::Io {
@@ -112,17 +112,17 @@ impl Slow {
                 },
             });
         };
-        self.recording = Some(Recorder { stopper, thread });
+        self.recording = Some(Recorder { control, thread });
         Ok(())
     }
 
     /// Ends the recording, divides it by the calls that were measured, and writes what came of it.
     /// Returns it in words.
     pub fn finish(mut self, measured: &Measured) -> Result<String, Failure> {
-        let Some(Recorder { stopper, thread }) = self.recording.take() else {
+        let Some(Recorder { control, thread }) = self.recording.take() else {
             return Ok("Nothing was recorded beside the probes.\n".into());
         };
-        stopper.stop();
+        control.stop();
         let captured = match thread.join() {
             Ok(captured) => {
                 captured.map_err(|e| Failure::of(e.exit_code(), anyhow::Error::new(e)))?

@@ -17,6 +17,16 @@ pub struct Tool {
     path: PathBuf,
     /// Arguments of each `record`.
     recording: Vec<String>,
+    checked: Checked,
+}
+
+/// Checks of a recording beyond its content.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Checked {
+    /// None.
+    Not,
+    /// Its own log gives it again, byte for byte.
+    ByReplay,
 }
 
 /// Options of a recording.
@@ -101,6 +111,16 @@ impl Tool {
         Tool {
             path: path.into(),
             recording: Vec::new(),
+            checked: Checked::Not,
+        }
+    }
+
+    /// The binary, with a check after each recording by kernel programs that ends by itself or by SIGINT: its own
+    /// log, replayed, gives the same file.
+    pub fn replayed(self) -> Tool {
+        Tool {
+            checked: Checked::ByReplay,
+            ..self
         }
     }
 
@@ -110,6 +130,7 @@ impl Tool {
         Tool {
             path: self.path.clone(),
             recording: arguments.iter().map(|a| a.to_string()).collect(),
+            checked: self.checked,
         }
     }
 
@@ -181,10 +202,15 @@ impl Tool {
     pub fn record(&self, target: &[&str], options: &Options) -> Result<Recorder, Error> {
         let folder = tempfile::tempdir().map_err(|e| Error::Start(format!("a folder: {e}")))?;
         let began = Instant::now();
+        let log = self.keeps_log(options).then(|| folder.path().join(LOG));
         let mut child = Command::new(&self.path)
             .arg("record")
             .args(["-F", &options.hz.to_string(), "-o"])
             .arg(folder.path().join(FILE))
+            .args(
+                log.iter()
+                    .flat_map(|log| ["--keep-log".as_ref(), log.as_os_str()]),
+            )
             .args(&self.recording)
             .args(&options.more)
             .args(target)
@@ -211,6 +237,18 @@ impl Tool {
         Ok(recorder)
     }
 
+    /// Whether a recording with these options keeps its log: tiers without kernel programs have none.
+    fn keeps_log(&self, options: &Options) -> bool {
+        let asked = |of: &str| {
+            let mut all = self.recording.iter().chain(&options.more);
+            all.any(|argument| argument == of)
+        };
+        self.checked == Checked::ByReplay
+            && !asked("--backend")
+            && !asked("--keep-log")
+            && !asked("--spool-limit")
+    }
+
     /// Starts a truth program, records it whole, and reads the recording.
     ///
     /// # Errors
@@ -227,6 +265,7 @@ impl Tool {
 }
 
 const FILE: &str = "recording.pb.gz";
+const LOG: &str = "recording.log";
 
 impl Run {
     /// The run as the scorer compares it.
@@ -312,6 +351,7 @@ impl Recorder {
         }
         self.wait_for_end(0)?;
         self.recorded.took.to_file = began.elapsed();
+        self.recorded.check_replay()?;
         Ok(self.recorded)
     }
 
@@ -335,6 +375,9 @@ impl Recorder {
     /// When it exits with anything else.
     pub fn ends_with(mut self, status: i32) -> Result<Recorded, Error> {
         self.wait_for_end(status)?;
+        if status == 0 {
+            self.recorded.check_replay()?;
+        }
         Ok(self.recorded)
     }
 
@@ -365,6 +408,37 @@ impl Recorded {
     /// The spool beside it.
     pub fn spool(&self) -> PathBuf {
         self.folder.path().join(format!("{FILE}.spool"))
+    }
+
+    /// Replays the log, if one was kept, and compares the recordings.
+    fn check_replay(&self) -> Result<(), Error> {
+        let log = self.folder.path().join(LOG);
+        if !log.exists() {
+            return Ok(());
+        }
+        let again = self.folder.path().join("replayed.pb.gz");
+        let verb = [
+            "replay".as_ref(),
+            log.as_os_str(),
+            "-o".as_ref(),
+            again.as_os_str(),
+        ];
+        let output = self.tool.run(&verb)?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        no_panic(&said);
+        if !output.status.success() {
+            return Err(Error::Output(format!("replay: {}: {said}", output.status)));
+        }
+        let read = |path: &Path| std::fs::read(path).map_err(|e| Error::Output(e.to_string()));
+        let (live, replayed) = (read(&self.path())?, read(&again)?);
+        match live == replayed {
+            true => Ok(()),
+            false => Err(Error::Output(format!(
+                "the recording has {} bytes live and {} replayed, and they differ",
+                live.len(),
+                replayed.len()
+            ))),
+        }
     }
 
     /// Has the spool made into the recording; returns what was said on standard error.

@@ -16,7 +16,7 @@ fn right(tool: &Tool, s: &Scenario, backend: Option<&str>) {
 
 fn tool() -> Option<Tool> {
     match Tool::find() {
-        Ok(tool) => Some(tool),
+        Ok(tool) => Some(tool.replayed()),
         Err(Error::CannotRunHere(why)) => {
             live::cannot_run("the ladder", &why);
             None

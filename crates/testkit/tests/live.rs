@@ -7,7 +7,7 @@ use wallscope_testkit::{Tool, known, live};
 fn experiment(name: &str) {
     let check = checks::by_name(name).expect("the experiment is in the table");
     live::test_alone(name, || {
-        let card = Tool::find().and_then(|tool| (check.run)(&tool, Length::SHORT));
+        let card = Tool::find().and_then(|tool| (check.run)(&tool.replayed(), Length::SHORT));
         card.map(|mut card| {
             known::allow(name, &mut card);
             card

@@ -11,7 +11,7 @@ use wallscope_testkit::{Error, Program, Tool, live};
 
 /// Runs a test with the real binary.
 fn with_tool(name: &str, test: impl FnOnce(&Tool) -> Result<(), Error>) {
-    let outcome = Tool::find().and_then(|tool| test(&tool));
+    let outcome = Tool::find().and_then(|tool| test(&tool.replayed()));
     match outcome {
         Ok(()) => {}
         Err(Error::CannotRunHere(why)) => live::cannot_run(name, &why),

@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use wallscope_capture::backend::Backend;
 use wallscope_capture::session::{
-    self, Captured, Live, Look, Observer, Options, Progress, Stopper,
+    self, Captured, Control, Live, Look, Observer, Options, Progress,
 };
 use wallscope_capture::target::Target;
 use wallscope_model::Recording;
@@ -32,7 +32,7 @@ pub struct LiveSource {
 
 /// The threads of a session.
 struct Session {
-    stopper: Stopper,
+    control: Control,
     measures: JoinHandle<()>,
     names: JoinHandle<()>,
 }
@@ -60,7 +60,7 @@ impl LiveSource {
     fn end(&mut self) -> Result<Vec<Recording>, SourceError> {
         let mut left = std::mem::take(&mut self.earlier);
         if let Some(session) = self.session.take() {
-            session.stopper.stop();
+            session.control.stop();
             left.extend(self.windows.iter().filter_map(Result::ok));
             let joined = session.measures.join().and_then(|()| session.names.join());
             joined.map_err(|_| SourceError("a thread of the recorder ended early".into()))?;
@@ -100,9 +100,9 @@ fn begin(
         .spawn(move || name(&unnamed, &to_agent))
         .map_err(failed)?;
     match live.recv() {
-        Ok(stopper) => {
+        Ok(control) => {
             let session = Session {
-                stopper,
+                control,
                 measures,
                 names,
             };
@@ -119,7 +119,7 @@ fn begin(
 /// Takes windows from the session.
 struct Feeder {
     to_names: Sender<News>,
-    live: Option<Sender<Stopper>>,
+    live: Option<Sender<Control>>,
     /// End of the last window, ns.
     last_end_ns: Option<u64>,
 }
@@ -127,7 +127,7 @@ struct Feeder {
 impl Observer for Feeder {
     fn live(&mut self, facts: &Live) {
         if let Some(live) = self.live.take() {
-            let _ = live.send(facts.stopper.clone());
+            let _ = live.send(facts.control.clone());
         }
     }
 
@@ -157,7 +157,7 @@ impl Feeder {
     }
 }
 
-fn measure(options: &Options, to_names: Sender<News>, live: Sender<Stopper>) {
+fn measure(options: &Options, to_names: Sender<News>, live: Sender<Control>) {
     let mut feeder = Feeder {
         to_names,
         live: Some(live),
@@ -209,6 +209,12 @@ impl WindowSource for LiveSource {
 
     fn drain(&mut self) -> Result<Vec<Recording>, SourceError> {
         self.end()
+    }
+
+    fn close_window(&mut self) {
+        if let Some(session) = &self.session {
+            session.control.close_window();
+        }
     }
 
     /// Rates belong to a session, so changed ones begin a new one. Between the two some hundred

@@ -40,7 +40,7 @@ pub use live::LiveSource;
 pub use published::Published;
 pub use snaps::SNAPS;
 pub use source::{Next, SourceError, WindowSource};
-pub use status::{Status, TargetStatus, ask_status};
+pub use status::{Status, TargetStatus, ask_status, close_window};
 
 use lock::Lock;
 use pods::PodsThread;
@@ -157,8 +157,7 @@ impl<S: WindowSource> Agent<S> {
         let store = open_store(&config)?;
         let identity = Identity::new(&store);
         let published = Arc::new(Published::new(&config, identity.epoch));
-        let own = published.clone();
-        let socket = StatusSocket::bind(&config.agent.run_dir, move || own.status())
+        let socket = StatusSocket::bind(&config.agent.run_dir, published.clone())
             .map_err(system("make the status socket"))?;
         let mut agent = Agent {
             config_file: config_file.to_owned(),
@@ -204,6 +203,9 @@ impl<S: WindowSource> Agent<S> {
                 Err(e) => break Err(AgentError::Source(e)),
             }
             self.alerts(log);
+            if self.published.take_close() {
+                self.source.close_window();
+            }
             self.publish();
         };
         match self.source.drain() {
@@ -249,7 +251,8 @@ impl<S: WindowSource> Agent<S> {
         self.published.add(&recording, beyond as u64);
         let end_ns = recording.window.end_ns;
         let length_ns = recording.window.length_ns();
-        let end_ms = (recording.window.start_unix_ns.saturating_add(length_ns) / 1_000_000) as i64;
+        let end_unix_ns = recording.window.start_unix_ns.saturating_add(length_ns);
+        let end_ms = (end_unix_ns / 1_000_000) as i64;
         let readings: Vec<_> = (self.triggers.iter())
             .map(|(t, _)| measure(&t.when, &recording))
             .collect();
@@ -270,6 +273,7 @@ impl<S: WindowSource> Agent<S> {
             self.snap(i, end_ms, outcome, log);
         }
         self.publish();
+        self.published.handled(end_unix_ns);
     }
 
     /// Judges alerts that the webhook got.

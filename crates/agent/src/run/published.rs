@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use wallscope_model::Recording;
@@ -30,12 +30,17 @@ struct State {
     is_writing: bool,
     last_window: Option<Instant>,
     alerts: VecDeque<Alert>,
+    /// Somebody waits for the end of the open window.
+    is_close_asked: bool,
+    /// End of the last window that was handled, kept or not, ns since the epoch.
+    handled_unix_ns: u64,
 }
 
 /// The shared state.
 #[derive(Debug)]
 pub struct Published {
     state: Mutex<State>,
+    handled: Condvar,
     started: Instant,
     length: Duration,
     store_dir: PathBuf,
@@ -46,6 +51,7 @@ impl Published {
     pub(super) fn new(config: &Config, epoch: u64) -> Published {
         Published {
             state: Mutex::default(),
+            handled: Condvar::new(),
             started: Instant::now(),
             length: config.windows.length.get_ref().0,
             store_dir: config.store.dir.clone(),
@@ -56,7 +62,31 @@ impl Published {
     /// The state, even if a thread ended while it held the lock: it is plain data.
     fn lock(&self) -> MutexGuard<'_, State> {
         let state = self.state.lock();
-        state.unwrap_or_else(std::sync::PoisonError::into_inner)
+        state.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A window that ended at `end_unix_ns` was handled.
+    pub(super) fn handled(&self, end_unix_ns: u64) {
+        self.lock().handled_unix_ns = end_unix_ns;
+        self.handled.notify_all();
+    }
+
+    /// Whether the end of the open window was asked for since the last call.
+    pub(super) fn take_close(&self) -> bool {
+        std::mem::take(&mut self.lock().is_close_asked)
+    }
+
+    /// Asks for the end of the open window, and waits at most `patience` for a handled window that ends at
+    /// `now_unix_ns` or later.
+    pub(super) fn close_window(&self, now_unix_ns: u64, patience: Duration) {
+        let mut state = self.lock();
+        state.is_close_asked = true;
+        // The status says which window was the last, whether or not time was up.
+        drop(
+            (self.handled)
+                .wait_timeout_while(state, patience, |s| s.handled_unix_ns < now_unix_ns)
+                .unwrap_or_else(PoisonError::into_inner),
+        );
     }
 
     pub(super) fn add(&self, window: &Recording, services_beyond: u64) {

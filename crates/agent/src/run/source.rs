@@ -37,6 +37,9 @@ pub trait WindowSource {
     /// Measuring ended before.
     fn drain(&mut self) -> Result<Vec<Recording>, SourceError>;
 
+    /// Closes the open window early; [`WindowSource::next`] hands it over soon.
+    fn close_window(&mut self);
+
     /// Takes a changed configuration over, from the next window on.
     ///
     /// # Errors

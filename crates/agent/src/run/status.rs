@@ -1,23 +1,31 @@
-//! `agent status`: one JSON document over a unix socket that only the agent's user may open.
+//! `agent status` and `snap`: a line in, a JSON document out, over a unix socket that only the agent's user may
+//! open. `status` asks for the status; `close` asks for the end of the open window first.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read as _, Write as _};
+use std::net::Shutdown;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
+
+use super::published::Published;
 
 /// The socket's name in the run directory.
 const SOCKET: &str = "agent.sock";
 /// Most bytes of an answer.
 const MAX_ANSWER: u64 = 1 << 20;
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Most bytes of a request.
+const MAX_REQUEST: u64 = 16;
+/// Time for a window to be closed, named and kept.
+const CLOSING: Duration = Duration::from_secs(10);
 
 /// State of an agent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -68,8 +76,23 @@ pub struct TargetStatus {
 /// # Errors
 /// There is none, or it does not answer.
 pub fn ask_status(run_dir: &Path) -> io::Result<Status> {
-    let stream = UnixStream::connect(run_dir.join(SOCKET))?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    ask(run_dir, "status", PATIENCE)
+}
+
+/// Has the agent that has the run directory `run_dir` close its open window; the status after that. Its last window
+/// ends before the request if the agent was too slow.
+///
+/// # Errors
+/// There is none, or it does not answer.
+pub fn close_window(run_dir: &Path) -> io::Result<Status> {
+    ask(run_dir, "close", CLOSING + PATIENCE)
+}
+
+fn ask(run_dir: &Path, request: &str, patience: Duration) -> io::Result<Status> {
+    let mut stream = UnixStream::connect(run_dir.join(SOCKET))?;
+    stream.set_read_timeout(Some(patience))?;
+    stream.write_all(request.as_bytes())?;
+    stream.shutdown(Shutdown::Write)?;
     let mut text = Vec::new();
     (&stream).take(MAX_ANSWER).read_to_end(&mut text)?;
     serde_json::from_slice(&text).map_err(io::Error::other)
@@ -84,11 +107,8 @@ pub(super) struct StatusSocket {
 }
 
 impl StatusSocket {
-    /// Answers with the document of `status`. The run directory is locked, so an old socket there is nobody's.
-    pub(super) fn bind(
-        run_dir: &Path,
-        status: impl Fn() -> Status + Send + 'static,
-    ) -> io::Result<StatusSocket> {
+    /// Answers from `published`. The run directory is locked, so an old socket there is nobody's.
+    pub(super) fn bind(run_dir: &Path, published: Arc<Published>) -> io::Result<StatusSocket> {
         let path = run_dir.join(SOCKET);
         match fs::remove_file(&path) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
@@ -106,7 +126,7 @@ impl StatusSocket {
                         return;
                     }
                     // The asker has gone away: nobody is left to tell.
-                    let _ = stream.and_then(|s| answer(s, &status()));
+                    let _ = stream.and_then(|s| answer(s, &published));
                 }
             })?;
         Ok(StatusSocket {
@@ -117,9 +137,21 @@ impl StatusSocket {
     }
 }
 
-fn answer(mut stream: UnixStream, status: &Status) -> io::Result<()> {
+fn answer(mut stream: UnixStream, published: &Published) -> io::Result<()> {
     stream.set_write_timeout(Some(PATIENCE))?;
-    let text = serde_json::to_vec_pretty(status).map_err(io::Error::other)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut request = String::new();
+    (&stream).take(MAX_REQUEST).read_to_string(&mut request)?;
+    match request.trim() {
+        "status" => {}
+        "close" => {
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+            let now = now.map_or(0, |d| d.as_nanos() as u64);
+            published.close_window(now, CLOSING);
+        }
+        _ => return Err(io::ErrorKind::InvalidInput.into()),
+    }
+    let text = serde_json::to_vec_pretty(&published.status()).map_err(io::Error::other)?;
     stream.write_all(&text)
 }
 

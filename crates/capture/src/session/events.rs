@@ -34,7 +34,7 @@ pub enum Event {
     Duration,
     /// All targets have ended.
     TargetEnded,
-    /// SIGINT, SIGTERM, SIGHUP, SIGQUIT, or a [`Stopper`].
+    /// SIGINT, SIGTERM, SIGHUP, SIGQUIT, or a [`Control`].
     Signal,
 }
 
@@ -46,15 +46,24 @@ const LOOK: u64 = 6;
 const VIEW: u64 = 7;
 const TARGET: u64 = 16;
 
-/// Ends a session from another thread, as Ctrl-C does; without effect on one that is over.
+/// Controls a session from another thread; without effect on one that is over.
 #[derive(Clone, Debug)]
-pub struct Stopper(Arc<OwnedFd>);
+pub struct Control {
+    stop: Arc<OwnedFd>,
+    view: Arc<OwnedFd>,
+}
 
-impl Stopper {
-    /// Ends it.
+impl Control {
+    /// Ends it, as Ctrl-C does.
     pub fn stop(&self) {
         // A counter that is full has been told already.
-        let _ = rustix::io::write(&*self.0, &1u64.to_ne_bytes());
+        let _ = rustix::io::write(&*self.stop, &1u64.to_ne_bytes());
+    }
+
+    /// Closes the open window now ([`Options::windows`](super::Options)); the next one ends at a multiple again.
+    pub fn close_window(&self) {
+        // The kernel takes every time of a clock that exists.
+        let _ = set(&self.view, Timespec::default(), timespec(1), false);
     }
 }
 
@@ -63,7 +72,7 @@ pub struct Events {
     epoll: OwnedFd,
     tick: OwnedFd,
     duration: OwnedFd,
-    view: OwnedFd,
+    view: Arc<OwnedFd>,
     signals: Signals,
     /// What tells of news by the clock, and how often, ns.
     look: Option<(u64, OwnedFd)>,
@@ -94,7 +103,7 @@ impl Events {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             tick: timer()?,
             duration: timer()?,
-            view: timer()?,
+            view: Arc::new(timer()?),
             signals: Signals::hold()?,
             look: None,
             stop: Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?),
@@ -108,7 +117,7 @@ impl Events {
         for (fd, data) in [
             (&events.tick, TICK),
             (&events.duration, DURATION),
-            (&events.view, VIEW),
+            (&*events.view, VIEW),
             (&events.signals.0, SIGNAL),
             (&*events.stop, SIGNAL),
         ] {
@@ -215,9 +224,12 @@ impl Events {
         .map_err(|e| Error::io("cannot set the slice clock", e))
     }
 
-    /// What ends the session from elsewhere.
-    pub fn stopper(&self) -> Stopper {
-        Stopper(Arc::clone(&self.stop))
+    /// Control of the session from elsewhere.
+    pub fn control(&self) -> Control {
+        Control {
+            stop: Arc::clone(&self.stop),
+            view: Arc::clone(&self.view),
+        }
     }
 
     /// Asks for a look each `every`, from now on.

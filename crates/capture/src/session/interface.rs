@@ -6,7 +6,7 @@ use wallscope_model::{Recording, WaitSeen, call_filter::Moment};
 use wallscope_observe::{LogFile, LogWriter, Spool};
 use wallscope_symbolize::Sources;
 
-use super::events::{Signals, Stopper};
+use super::events::{Control, Signals};
 use crate::{
     backend::{Backend, ebpf::Mechanism},
     counter::EventSpec,
@@ -142,7 +142,7 @@ pub struct Live {
     /// The processes that were found; a command's is held, and has not begun.
     pub pids: Vec<u32>,
     /// Ends the session from elsewhere.
-    pub stopper: Stopper,
+    pub control: Control,
 }
 
 /// How it goes.

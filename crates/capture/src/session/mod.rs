@@ -98,7 +98,7 @@ pub(crate) mod unwound;
 mod wait_tree;
 
 pub(crate) use domain::privilege;
-pub use events::{Signals, Stopper};
+pub use events::{Control, Signals};
 pub use files::own_vdso;
 pub use interface::{Captured, Live, Log, Look, Observer, Options, Progress, Stop};
 pub use record::record;

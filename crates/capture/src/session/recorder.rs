@@ -212,7 +212,7 @@ impl<'o> Recorder<'o> {
             hz: self.setup.options.hz,
             backend: "ebpf",
             pids: self.chosen.pids.clone(),
-            stopper: self.events.stopper(),
+            control: self.events.control(),
         });
         if let Some(held) = &mut self.held {
             let (pid, time) = (held.pid(), now());

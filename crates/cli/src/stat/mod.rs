@@ -21,7 +21,7 @@ use anyhow::Context as _;
 use wallscope_capture::counter::{
     Count, Counters, EventSpec, Reading, Scope, Usage, topdown, usage_of_children,
 };
-use wallscope_capture::session::{self, Live, Look, Observer, Options, Progress, Stop, Stopper};
+use wallscope_capture::session::{self, Control, Live, Look, Observer, Options, Progress, Stop};
 use wallscope_capture::target::Target;
 use wallscope_model::{Domain, Ledger, Recording};
 use wallscope_procfs::cgroup;
@@ -189,7 +189,7 @@ fn one(options: &Options, events: &[EventSpec], show: &mut Show) -> Result<Run, 
         shown: Sums::default(),
         looked: Duration::ZERO,
         failure: None,
-        stopper: None,
+        control: None,
     };
     let captured = session::record(options, &mut watcher)
         .map_err(|e| Failure::of(e.exit_code(), anyhow::Error::new(e)))?;
@@ -280,7 +280,7 @@ struct Watcher<'a, 'w> {
     /// When the last look was, after the start.
     looked: Duration,
     failure: Option<Failure>,
-    stopper: Option<Stopper>,
+    control: Option<Control>,
 }
 
 impl Observer for Watcher<'_, '_> {
@@ -299,7 +299,7 @@ impl Observer for Watcher<'_, '_> {
             Err(_) => Vec::new(),
         };
         self.counters = counters.ok();
-        self.stopper = Some(facts.stopper.clone());
+        self.control = Some(facts.control.clone());
         // The line by which scripts know that nothing is missed from now on.
         eprintln!(
             "wallscope: counting {} ({} {}, {} backend; no recording is written)",
@@ -333,8 +333,8 @@ impl Observer for Watcher<'_, '_> {
         if let Err(failure) = self.show.interval(look.elapsed, &figures) {
             // Nobody reads any more.
             self.failure = Some(failure);
-            if let Some(stopper) = &self.stopper {
-                stopper.stop();
+            if let Some(control) = &self.control {
+                control.stop();
             }
         }
     }

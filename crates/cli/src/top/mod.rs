@@ -237,7 +237,7 @@ impl Observer for Feeder {
         let (to_namer, looks) = channel();
         let (to_screen, frames) = channel();
         let namer = thread::spawn(move || name(&looks, &to_screen));
-        let (once, stopper, quit) = (self.once, facts.stopper.clone(), self.quit.clone());
+        let (once, control, quit) = (self.once, facts.control.clone(), self.quit.clone());
         let screen = thread::spawn(move || {
             let shown = if once {
                 print_one(app, &frames)
@@ -251,7 +251,7 @@ impl Observer for Feeder {
                 }
             };
             // Whether somebody pressed q or nothing can be shown: there is nothing to measure for.
-            stopper.stop();
+            control.stop();
             shown
         });
         self.looks = Some(to_namer);

@@ -209,7 +209,7 @@ pub(crate) fn record(
         hz: options.hz,
         backend: looker.name(),
         pids: chosen.pids.clone(),
-        stopper: events.stopper(),
+        control: events.control(),
     });
     let meter = CostMeter::start();
     let mut pace = Pace::new(options.hz, options.max_overhead, clock::now(), 0);
