@@ -6,7 +6,7 @@ use std::io::Read as _;
 use flate2::read::GzDecoder;
 use serde_json::Value;
 use xtask::dist::image::Image;
-use xtask::dist::sha256;
+use xtask::dist::sums::sha256;
 use xtask::dist::tree::Tree;
 
 fn image() -> Image {
@@ -49,7 +49,7 @@ impl Layout {
         serde_json::from_slice(&self.0[path]).unwrap()
     }
 
-    /// The blob that a descriptor names, whose digest and size are right.
+    /// The blob that a descriptor names; digest and size must be right.
     fn blob(&self, descriptor: &Value) -> &[u8] {
         let digest = descriptor["digest"].as_str().unwrap();
         let digest = digest.strip_prefix("sha256:").unwrap();

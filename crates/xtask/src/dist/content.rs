@@ -8,6 +8,7 @@ use std::process::Command;
 
 use super::binary::Binary;
 use super::release::Release;
+use super::sums;
 use crate::{Outcome, root};
 
 /// Shells, with the names of their completions.
@@ -94,7 +95,7 @@ fn pages(binary: &Binary) -> Outcome<Vec<(String, Vec<u8>)>> {
     let mut pages = Vec::new();
     for entry in fs::read_dir(folder.path())? {
         let path = entry?.path();
-        pages.push((super::name(&path)?.to_owned(), fs::read(&path)?));
+        pages.push((sums::name(&path)?.to_owned(), fs::read(&path)?));
     }
     pages.sort();
     Ok(pages)
@@ -111,7 +112,7 @@ pub(super) fn folder(folder: &str) -> Outcome<Vec<(String, Vec<u8>)>> {
 fn collect(folder: &Path, prefix: &str, files: &mut Vec<(String, Vec<u8>)>) -> Outcome<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
-        let name = format!("{prefix}{}", super::name(&path)?);
+        let name = format!("{prefix}{}", sums::name(&path)?);
         if path.is_dir() {
             collect(&path, &format!("{name}/"), files)?;
         } else {

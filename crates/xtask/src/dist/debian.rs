@@ -133,7 +133,7 @@ fn md5_sums(files: &Tree, staging: &Path) -> Outcome<Vec<u8>> {
 /// The packages of the libraries that a binary needs, as in `Depends`.
 ///
 /// # Errors
-/// A library whose package is not known.
+/// A library without a known package.
 fn dependencies(needs: &Needs) -> Outcome<String> {
     let mut packages = Vec::new();
     if let Some((major, minor)) = needs.glibc {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::binary::Binary;
 use super::content::Content;
 use super::release::Release;
-use super::sha256;
+use super::sums::sha256;
 use super::tree::Tree;
 use crate::Outcome;
 

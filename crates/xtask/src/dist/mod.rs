@@ -6,7 +6,7 @@
 //! | `wallscope-VERSION-x86_64-linux.tar.gz` | `tarball` | the static binary (musl), stripped |
 //! | `wallscope-VERSION-oci.tar` | `image` | the static binary |
 //! | `wallscope-VERSION-kubernetes.tar.gz` | `tarball` | `packaging/kubernetes` |
-//! | `SHA256SUMS` | here | the others |
+//! | `SHA256SUMS` | `sums` | the others |
 //!
 //! `binary` builds, strips and examines the binaries, `content` collects the files that packages share, `tree`
 //! holds the files of one package. Times in archives are those of the last commit or of `SOURCE_DATE_EPOCH`, so
@@ -21,13 +21,12 @@ mod debian;
 pub mod image;
 mod installed;
 mod release;
+pub mod sums;
 mod tarball;
 pub mod tree;
 
 use std::fs;
-use std::path::{Path, PathBuf};
-
-use sha2::{Digest, Sha256};
+use std::path::PathBuf;
 
 use crate::{Outcome, root};
 use binary::{Binary, CLibrary};
@@ -94,7 +93,7 @@ pub fn run(options: &Options) -> Outcome<bool> {
     )?);
     products.push(image::package(&fixed, &content, &release, &options.output)?);
     let sums = options.output.join("SHA256SUMS");
-    fs::write(&sums, sums_of(&products)?)?;
+    fs::write(&sums, sums::lines(&products)?)?;
     products.push(sums);
     for product in &products {
         println!(
@@ -104,25 +103,4 @@ pub fn run(options: &Options) -> Outcome<bool> {
         );
     }
     Ok(true)
-}
-
-/// Lines that `sha256sum -c` reads in the folder of the files.
-fn sums_of(files: &[PathBuf]) -> Outcome<String> {
-    let mut lines = Vec::new();
-    for file in files {
-        lines.push(format!("{}  {}\n", sha256(&fs::read(file)?), name(file)?));
-    }
-    lines.sort_by(|a, b| a[64..].cmp(&b[64..]));
-    Ok(lines.concat())
-}
-
-fn name(file: &Path) -> Outcome<&str> {
-    let name = file.file_name().and_then(|name| name.to_str());
-    name.ok_or_else(|| format!("{} has no name in UTF-8", file.display()).into())
-}
-
-/// SHA-256 of `bytes`, 64 hexadecimal digits.
-pub fn sha256(bytes: &[u8]) -> String {
-    let digest = Sha256::digest(bytes);
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
