@@ -4,8 +4,9 @@
 //! "Flat profile:" and a call graph. BSD's form (`-T`) and the raw `gmon.out` are refused by name.
 //!
 //! The flat profile has each function's own time, sampled; the call graph has callers, counted. The
-//! cost of a call is gprof's own estimate: it takes each call of a function to cost the same. A
-//! histogram in another unit than seconds is read as counts of that unit.
+//! cost of a call is gprof's own estimate: it takes each call of a function to cost the same. Functions
+//! that call each other are one there (`<cycle 1 as a whole>`): calls from outside lead to it, and from
+//! it to its functions. A histogram in another unit than seconds is read as counts of that unit.
 
 use rustc_hash::FxHashMap;
 use wallscope_model::{FrameKind, Limit, Unit};
@@ -42,6 +43,16 @@ fn unit(interval: &str) -> Unit {
 /// Whether a word is a figure; functions may be called `inf` or `nan`.
 fn is_number(word: &str) -> bool {
     word.starts_with(|c: char| c.is_ascii_digit()) && word.parse::<f64>().is_ok()
+}
+
+fn function(name: &str) -> Node {
+    Node {
+        name: name.to_string(),
+        module: String::new(),
+        file: String::new(),
+        line: 0,
+        kind: FrameKind::Native,
+    }
 }
 
 /// Functions by their names, and the costs of calls.
@@ -110,6 +121,14 @@ fn bare(name: &str) -> &str {
     }
 }
 
+/// The cycle that a function is in, or that the name stands for: `1` of `ping <cycle 1>` and of
+/// `<cycle 1 as a whole>`.
+fn cycle(name: &str) -> Option<&str> {
+    let (_, rest) = name.rsplit_once("<cycle ")?;
+    let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+    (digits > 0).then_some(&rest[..digits])
+}
+
 /// The rest of a line from its word number `from` on.
 fn rest<'t>(line: &'t str, words: &[&'t str], from: usize) -> &'t str {
     let at = words[from].as_ptr() as usize - line.as_ptr() as usize;
@@ -122,13 +141,7 @@ impl<'t> Reader<'t> {
         if let Some(id) = self.ids.get(name) {
             return Ok(*id);
         }
-        let id = self.graph.node(Node {
-            name: name.to_string(),
-            module: String::new(),
-            file: String::new(),
-            line: 0,
-            kind: FrameKind::Native,
-        })?;
+        let id = self.graph.node(function(name))?;
         self.ids.insert(name, id);
         Ok(id)
     }
@@ -159,7 +172,7 @@ impl<'t> Reader<'t> {
 
     /// The call graph: blocks of callers, the function itself (`[1]` in front), its callees.
     fn calls(&mut self, lines: &mut std::str::Lines<'t>) -> Result<(), ReadError> {
-        let mut primary: Option<u32> = None;
+        let mut primary: Option<(u32, Option<&str>)> = None;
         for line in lines {
             if line.starts_with("Index by function name") {
                 break;
@@ -173,7 +186,8 @@ impl<'t> Reader<'t> {
                 let numbers = numbers.take_while(|w| is_number(w) || w.contains(['/', '+']));
                 let name = 2 + numbers.count();
                 if (4..words.len()).contains(&name) {
-                    primary = Some(self.node(rest(line, &words, name))?);
+                    let name = rest(line, &words, name);
+                    primary = Some((self.node(name)?, cycle(name)));
                 }
             } else if let Some(from) = primary {
                 self.callee(from, line, &words)?;
@@ -183,7 +197,12 @@ impl<'t> Reader<'t> {
     }
 
     /// A line of a callee: self, children, calls of how many, name.
-    fn callee(&mut self, from: u32, line: &'t str, words: &[&'t str]) -> Result<(), ReadError> {
+    fn callee(
+        &mut self,
+        (from, own_cycle): (u32, Option<&str>),
+        line: &'t str,
+        words: &[&'t str],
+    ) -> Result<(), ReadError> {
         let [own, below, count, _, ..] = words else {
             return Ok(());
         };
@@ -195,7 +214,14 @@ impl<'t> Reader<'t> {
         }
         let calls = count.split(['/', '+']).next();
         let calls = calls.and_then(|n| n.parse().ok()).unwrap_or(0);
-        let to = self.node(rest(line, words, 3))?;
+        let name = rest(line, words, 3);
+        // The times of a call into a cycle are those of the cycle.
+        let to = match cycle(name).filter(|n| own_cycle != Some(*n)) {
+            Some(n) => self
+                .graph
+                .node(function(&format!("<cycle {n} as a whole>")))?,
+            None => self.node(name)?,
+        };
         self.graph.call(from, to, calls, own + below);
         Ok(())
     }

@@ -73,7 +73,7 @@ pub(super) fn close(bytes: &[u8]) -> Vec<u8> {
 pub(super) fn unit(name: &str) -> (Unit, f64) {
     match name {
         "nanoseconds" | "ns" => (Unit::Nanoseconds, 1.0),
-        "microseconds" | "us" | "µs" => (Unit::Nanoseconds, 1e3),
+        "microseconds" | "us" | "µs" | "μs" => (Unit::Nanoseconds, 1e3),
         "milliseconds" | "ms" => (Unit::Nanoseconds, 1e6),
         "seconds" | "s" => (Unit::Nanoseconds, 1e9),
         "bytes" => (Unit::Bytes, 1.0),

@@ -2,16 +2,26 @@
 //!
 //! Known are bpftrace's maps with stacks as keys (`@[kstack, ustack, comm]: 12`) and the stacks of
 //! bcc's tools (`offcputime`, `profile`: frames line by line, then `- comm (pid)` and a number).
-//! Values of maps that are no single number (`avg`, `stats`, `hist`) are counted and left out.
+//! Values of maps that are no single number (`avg`, `stats`, `hist`) are counted and left out. Maps
+//! count different things: of several with stacks, `--value @NAME` chooses one.
 //!
 //! The text does not hold the unit of its numbers: they are counts, unless `--value` says it
 //! (`offcputime` counts microseconds: `--value microseconds`).
+
+use std::collections::HashSet;
 
 use wallscope_model::{ContextId, Frame, FrameId, FrameKind, Limit, StackEnd, State, Unit};
 
 use super::import::{About, Import, Kind, number};
 use super::source::Source;
 use super::{Options, Read, ReadError};
+
+/// Lines in the place of a stack, or of a part of it, that a tool could not read.
+const MISSED: [&str; 3] = [
+    "failed to get syms",
+    "[Missed Kernel Stack]",
+    "[Missed User Stack]",
+];
 
 /// Whether it is one of them.
 pub(super) fn detect(head: &[u8]) -> bool {
@@ -46,8 +56,12 @@ struct Reader {
     frames: Vec<FrameId>,
     kernel: Vec<FrameId>,
     state: State,
+    /// How the stack being read ends.
+    end: StackEnd,
     /// Stacks with a value that is no number.
     valueless: u64,
+    /// Stacks that a map was printed with before.
+    repeated: u64,
 }
 
 /// Reads such a text.
@@ -56,8 +70,13 @@ pub(super) fn read(source: &mut Source, options: &mut Options) -> Result<Read, R
     let is_bpftrace = bpftrace(source.head());
     let bytes = source.bytes()?;
     let text = String::from_utf8_lossy(&bytes);
+    let map = match is_bpftrace {
+        true => choose(&maps(&text), options.value.as_deref())?,
+        false => "",
+    };
     let (unit, factor) = match options.value.as_deref() {
         Some("microseconds" | "us") => (Unit::Nanoseconds, 1000),
+        Some(name) if name.starts_with('@') => (Unit::Count(super::UNTOLD.to_string()), 1),
         Some("milliseconds" | "ms") => (Unit::Nanoseconds, 1_000_000),
         Some(name) => (Unit::from_name(name), 1),
         None => (Unit::Count(super::UNTOLD.to_string()), 1),
@@ -69,10 +88,12 @@ pub(super) fn read(source: &mut Source, options: &mut Options) -> Result<Read, R
         frames: Vec::new(),
         kernel: Vec::new(),
         state: State::Unknown,
+        end: StackEnd::Root,
         valueless: 0,
+        repeated: 0,
     };
     let unended = if is_bpftrace {
-        r.bpftrace(&text)?
+        r.bpftrace(&text, map)?
     } else {
         r.bcc(&text)?
     };
@@ -84,6 +105,13 @@ pub(super) fn read(source: &mut Source, options: &mut Options) -> Result<Read, R
         warnings.push(format!(
             "{} stacks have a value that is no single number, and were left out",
             r.valueless
+        ));
+    }
+    if r.repeated > 0 {
+        warnings.push(format!(
+            "{} stacks stand in the map more than once, as it was printed more than once: the sums \
+             are right only if it was cleared each time (clear(@))",
+            r.repeated
         ));
     }
     if r.to.is_empty() {
@@ -116,9 +144,90 @@ pub(super) fn read(source: &mut Source, options: &mut Options) -> Result<Read, R
     Ok(Read::named(r.to.finish(about), warnings))
 }
 
+/// The name of the map with an entry that begins with this line.
+fn begins_entry(line: &str) -> Option<&str> {
+    let (name, _) = line.split_once('[')?;
+    (name.starts_with('@') && !line.contains("]:")).then_some(name)
+}
+
+/// The maps that hold stacks with a number.
+fn maps(text: &str) -> Vec<&str> {
+    let (mut found, mut open) = (Vec::new(), None);
+    for line in text.lines() {
+        open = begins_entry(line).or(open);
+        let Some((_, value)) = line.rsplit_once("]:") else {
+            continue;
+        };
+        if let Some(name) = open.take()
+            && number(value.trim().as_bytes()).is_some()
+            && !found.contains(&name)
+        {
+            found.push(name);
+        }
+    }
+    found
+}
+
+/// The map that is read.
+fn choose<'t>(maps: &[&'t str], asked: Option<&str>) -> Result<&'t str, ReadError> {
+    let asked = asked.filter(|name| name.starts_with('@'));
+    match (maps, asked) {
+        (_, Some(asked)) => {
+            let found = maps.iter().find(|m| **m == asked).copied();
+            found.ok_or_else(|| ReadError::NoSuchValue {
+                asked: asked.to_string(),
+                have: maps.join(", "),
+            })
+        }
+        ([], None) => Ok(""),
+        ([one], None) => Ok(one),
+        (several, None) => Err(ReadError::Ambiguous {
+            have: format!("the maps {} have stacks", several.join(", ")),
+            choose: format!("choose with --value {}", several[0]),
+        }),
+    }
+}
+
+/// A text without the `b'…'` that bcc's tools print around it under Python 3.
+fn without_quotes(text: &str) -> &str {
+    let inner = text.strip_prefix("b'").and_then(|t| t.strip_suffix('\''));
+    inner.unwrap_or(text)
+}
+
+/// A frame's line without the number and the address before the name. libbpf's tools print both,
+/// bcc's verbose form and bpftrace's `perf` mode the address.
+fn without_place(line: &str) -> &str {
+    let numbered = line.strip_prefix('#').and_then(|l| l.split_once(' '));
+    let line = match numbered {
+        Some((n, rest)) if n.bytes().all(|c| c.is_ascii_digit()) => rest.trim_start(),
+        _ => line,
+    };
+    let is_address = |word: &str| {
+        let digits = word.strip_prefix("0x").unwrap_or(word);
+        word.len() >= 12 && digits.bytes().all(|c| c.is_ascii_hexdigit())
+    };
+    match line.split_once(' ') {
+        Some((word, rest)) if is_address(word) => rest.trim_start(),
+        _ => line,
+    }
+}
+
+/// The name and the module of `name (module)` or `name [module]`.
+fn name_and_module(line: &str) -> (&str, &str) {
+    let within = |open: &str, close: char| line.strip_suffix(close)?.rsplit_once(open);
+    let (name, module) = within(" (", ')')
+        .or_else(|| within(" [", ']'))
+        .unwrap_or((line, ""));
+    // Its place in the module may follow.
+    let place = module
+        .rsplit_once("+0x")
+        .filter(|(_, at)| at.bytes().all(|c| c.is_ascii_hexdigit()));
+    (name, place.map_or(module, |(module, _)| module))
+}
+
 impl Reader {
     fn frame(&mut self, line: &str, kernel: bool) -> Result<FrameId, ReadError> {
-        let line = line.trim();
+        let line = without_place(without_quotes(line.trim()));
         if let Some(address) = line.strip_prefix("0x")
             && let Ok(address) = u64::from_str_radix(address, 16)
         {
@@ -129,15 +238,7 @@ impl Reader {
                 lines: Vec::new(),
             });
         }
-        // bcc's verbose form has the address in front; `+12` and ` ([module])` follow the name.
-        let line = line
-            .split_once(' ')
-            .filter(|(a, _)| a.len() >= 12 && a.bytes().all(|c| c.is_ascii_hexdigit()))
-            .map_or(line, |(_, rest)| rest);
-        let (name, module) = match line.strip_suffix(')').and_then(|l| l.rsplit_once(" (")) {
-            Some((name, module)) => (name, module),
-            None => (line, ""),
-        };
+        let (name, module) = name_and_module(line);
         let name = match name.rsplit_once('+') {
             Some((n, offset))
                 if !n.is_empty()
@@ -167,7 +268,8 @@ impl Reader {
 
     fn add(&mut self, context: ContextId, value: u64) -> Result<(), ReadError> {
         let frames: Vec<FrameId> = self.kernel.drain(..).chain(self.frames.drain(..)).collect();
-        let stack = self.to.stack(&frames, StackEnd::Root)?;
+        let end = std::mem::replace(&mut self.end, StackEnd::Root);
+        let stack = self.to.stack(&frames, end)?;
         let kind = Kind::of(self.state);
         let value = value.saturating_mul(self.factor);
         let count = if self.samples { value } else { 1 };
@@ -176,13 +278,15 @@ impl Reader {
     }
 
     /// `@name[` frames `,` frames `, comm]: value`; kernel and user stacks are apart by a comma.
-    fn bpftrace(&mut self, text: &str) -> Result<bool, ReadError> {
+    fn bpftrace(&mut self, text: &str, map: &str) -> Result<bool, ReadError> {
         let mut open = false;
+        let mut name = "";
+        let mut known: HashSet<(Vec<Vec<&str>>, Vec<&str>)> = HashSet::new();
         // Parts between commas: lists of frames, or words.
         let mut parts: Vec<Vec<&str>> = Vec::new();
         for line in text.lines() {
-            if line.starts_with('@') && line.contains('[') && !line.contains("]:") {
-                open = true;
+            if let Some(own) = begins_entry(line) {
+                (open, name) = (true, own);
                 parts = vec![Vec::new()];
                 let commas = line
                     .rsplit_once('[')
@@ -199,6 +303,9 @@ impl Reader {
                     self.valueless += 1;
                     continue;
                 };
+                if name != map {
+                    continue;
+                }
                 // The last parts stand on the line that ends it: `, comm, pid`.
                 let mut words = end.split(", ").map(str::trim);
                 if let Some(first) = words.next().filter(|w| !w.is_empty() && *w != ",")
@@ -208,6 +315,9 @@ impl Reader {
                 }
                 let names: Vec<&str> = words.filter(|w| !w.is_empty()).collect();
                 let stacks: Vec<Vec<&str>> = std::mem::take(&mut parts);
+                self.to
+                    .take(64 + 16 * stacks.iter().map(Vec::len).sum::<usize>())?;
+                self.repeated += u64::from(!known.insert((stacks.clone(), names.clone())));
                 // Of two, the first is the kernel's; one alone is told by its addresses.
                 let two = stacks.len() > 2 || stacks.len() == 2 && !names.is_empty();
                 for (i, part) in stacks.iter().enumerate() {
@@ -249,14 +359,17 @@ impl Reader {
                 match number(trimmed.as_bytes()) {
                     Some(value) => {
                         // Addresses of the process come after those of the kernel.
-                        let context = self.to.context(0, pid, comm, "")?;
+                        let context = self.to.context(0, pid, without_quotes(comm), "")?;
                         self.add(context, value)?;
                     }
                     None => self.valueless += 1,
                 }
                 self.frames.clear();
                 self.kernel.clear();
+            } else if MISSED.contains(&trimmed) {
+                self.end = StackEnd::Lost;
             } else if trimmed.is_empty() || !line.starts_with("    ") {
+                self.end = StackEnd::Root;
                 self.frames.clear();
                 self.kernel.clear();
             } else if trimmed == "--" {

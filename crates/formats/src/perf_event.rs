@@ -7,16 +7,29 @@ pub(super) enum Meaning {
     Clock,
     /// Context switches.
     Switch,
+    /// Nanoseconds for which a thread was blocked (`perf record --off-cpu`).
+    OffCpu,
     /// Events of any other kind: they count themselves.
     Count,
 }
 
 impl Meaning {
+    /// Whether each sample has its own time.
+    pub(super) fn is_length(self) -> bool {
+        matches!(self, Meaning::Clock | Meaning::OffCpu)
+    }
+
+    /// Whether samples tell when a thread was off its CPU.
+    pub(super) fn is_off_cpu(self) -> bool {
+        matches!(self, Meaning::Switch | Meaning::OffCpu)
+    }
+
     /// Meaning of the event with this name.
     pub(super) fn of(event: &str) -> Meaning {
         match base(event) {
             "cpu-clock" | "task-clock" => Meaning::Clock,
             "sched:sched_switch" => Meaning::Switch,
+            "offcpu-time" => Meaning::OffCpu,
             _ => Meaning::Count,
         }
     }

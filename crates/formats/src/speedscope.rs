@@ -22,6 +22,9 @@ use super::source::Source;
 use super::written::{Rows, left_out};
 use super::{Options, Read, ReadError, UNTOLD, WriteOptions, json};
 
+/// Times may lie before the one that stands before them by so much, as writers round, ns.
+const ROUNDING_NS: u64 = 1_000;
+
 const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
 
 #[derive(Deserialize, Serialize)]
@@ -207,9 +210,9 @@ struct LeftOut {
     other_units: u64,
     unknown_types: u64,
     weightless: u64,
-    /// Closing events without an open frame, and events before the one that stands before them.
+    /// Closing events without an open frame, and those of a frame that is not the innermost.
     unopened: u64,
-    backwards: u64,
+    unbalanced: u64,
 }
 
 impl LeftOut {
@@ -241,8 +244,9 @@ impl LeftOut {
             "frames are closed that were not open: left out".to_string(),
         );
         say(
-            self.backwards,
-            "events lie before the one that stands before them: they are taken to be at its time"
+            self.unbalanced,
+            "frames are closed while others are open within them, which stay open: their stacks may \
+             be wrong"
                 .to_string(),
         );
         out
@@ -349,7 +353,17 @@ impl Reader<'_> {
         let mut last = json::whole(p.start_value, self.factor);
         for e in &p.events {
             let own = json::whole(e.at, self.factor);
-            self.left_out.backwards += u64::from(own < last);
+            let rounding = if self.unit.is_time() { ROUNDING_NS } else { 0 };
+            if own.saturating_add(rounding) < last {
+                return Err(ReadError::Damaged {
+                    what: format!(
+                        "its events are not in the order of time: one at {} follows one at {} (in {})",
+                        e.at,
+                        last as f64 / self.factor,
+                        p.unit
+                    ),
+                });
+            }
             let at = own.max(last);
             if at > last && !self.stack.is_empty() {
                 self.add(context, last, at - last)?;
@@ -360,7 +374,10 @@ impl Reader<'_> {
                 "O" => self.stack.push(frame),
                 // It should be the innermost one; another one is taken out where it is.
                 "C" => match self.stack.iter().rposition(|f| *f == frame) {
-                    Some(i) => drop(self.stack.remove(i)),
+                    Some(i) => {
+                        self.left_out.unbalanced += u64::from(i + 1 < self.stack.len());
+                        self.stack.remove(i);
+                    }
                     None => self.left_out.unopened += 1,
                 },
                 other => {

@@ -5,6 +5,8 @@
 mod agreement;
 #[path = "exchange/big_endian.rs"]
 mod big_endian;
+#[path = "exchange/complaints.rs"]
+mod complaints;
 #[path = "exchange/folded.rs"]
 mod folded;
 #[path = "exchange/generated/mod.rs"]

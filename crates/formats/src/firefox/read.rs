@@ -287,7 +287,8 @@ impl Reader<'_> {
         for (i, stack) in samples.stack.iter().enumerate() {
             let at = times.get(i).copied();
             let gap = at.zip(last).map(|(at, last)| at.saturating_sub(last));
-            last = at.or(last);
+            // Times of some importers go back: the time before the latest one is in earlier gaps.
+            last = last.max(at);
             let Some(stack) = stack else {
                 self.left_out.stackless += 1;
                 continue;

@@ -5,6 +5,7 @@
 
 mod form;
 mod lines;
+mod names;
 mod read;
 mod write;
 

@@ -25,6 +25,7 @@ use super::super::import::{About, Import, Kind, Scale, number};
 use super::super::source::{Source, lines, pieces};
 use super::super::{Options, Read, ReadError, UNTOLD};
 use super::form::{Column, Judged, Numbers, split, whole_lines};
+use super::names::{located, placed, py_spy, unresolved};
 
 /// How much of the file is held at once.
 const PIECE: usize = 4 << 20;
@@ -337,6 +338,16 @@ impl Reader {
                 lines: Vec::new(),
             })?));
         }
+        if let Some((name, module)) = placed(name) {
+            let module = self.to.module(Import::module_kind(module), module, "", 0)?;
+            return Ok(Word::Frame(self.to.named(
+                kind,
+                Some(module),
+                name,
+                "",
+                0,
+            )?));
+        }
         let (name, file, line) = located(name);
         let kind = match kind {
             FrameKind::Native if file.ends_with(".py") || file.starts_with("<frozen ") => {
@@ -449,38 +460,4 @@ fn full(line: &[u8]) -> Option<(&[u8], u64, bool)> {
     let time = number(numbers.next()?)?;
     let idle = number(numbers.next()?)? != 0;
     Some((&line[..at], time, idle))
-}
-
-/// `module+0x1f3a` and `[0x7f…]`: an address without a name.
-fn unresolved(name: &str) -> Option<(&str, u64)> {
-    let hex = |t: &str| {
-        let digits = !t.is_empty() && t.bytes().all(|c| c.is_ascii_hexdigit());
-        digits.then(|| u64::from_str_radix(t, 16).ok()).flatten()
-    };
-    if let Some(address) = name.strip_prefix("[0x").and_then(|t| t.strip_suffix(']')) {
-        return Some(("", hex(address)?));
-    }
-    let (module, address) = name.rsplit_once("+0x")?;
-    let named = !module.is_empty() && !module.contains(['(', ' ', '<']);
-    named.then_some((module, hex(address)?))
-}
-
-/// py-spy's `thread (12): name` and `process 12:"command"`; ids may be hexadecimal.
-fn py_spy<'t>(text: &'t str, prefix: &str, end: char) -> Option<(u32, &'t str)> {
-    let (id, rest) = text.strip_prefix(prefix)?.split_once(end)?;
-    let id = match id.strip_prefix("0x") {
-        Some(hex) => u64::from_str_radix(hex, 16).ok()?,
-        None => id.parse().ok()?,
-    };
-    Some(((id & 0xffff_ffff) as u32, rest))
-}
-
-/// py-spy's `function (file.py:12)`.
-fn located(name: &str) -> (&str, &str, u32) {
-    let inner = || {
-        let (function, rest) = name.strip_suffix(')')?.rsplit_once(" (")?;
-        let (file, line) = rest.rsplit_once(':')?;
-        Some((function, file, line.parse().ok()?))
-    };
-    inner().unwrap_or((name, "", 0))
 }

@@ -223,6 +223,8 @@ impl Import {
         match path {
             "[vdso]" | "linux-vdso.so.1" => ModuleKind::Vdso,
             "[jit]" | "//anon" | "[anon]" => ModuleKind::Jit,
+            // simpleperf's names of code that was made at run time, and of memory without a file.
+            p if p.starts_with("[JIT ") || p.starts_with("[anon:") => ModuleKind::Jit,
             p if p.starts_with("[kernel") || p.starts_with("[guest.kernel") => ModuleKind::Kernel,
             p if p.starts_with("/tmp/perf-") && p.ends_with(".map") => ModuleKind::Jit,
             p if p.starts_with('[') && p.ends_with(']') => ModuleKind::Kernel,

@@ -33,12 +33,39 @@ pub(super) const WAITS: [(&str, BlockReason); 11] = [
     ("profiler.NativeLock", BlockReason::Lock),
 ];
 
+/// Recorders of allocations, the most exact first. Each of them has all of a process's allocations,
+/// so that two of them never add.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum AllocationSource {
+    /// Every buffer that a thread fills, and every object outside of one.
+    Buffers,
+    Datadog,
+    /// The JDK's samples, 16 on.
+    Samples,
+}
+
 /// Events of allocation, and the fields that multiply to their weight in bytes.
-pub(super) const ALLOCATIONS: [(&str, &[&str]); 4] = [
-    ("jdk.ObjectAllocationSample", &["weight"]),
-    ("jdk.ObjectAllocationInNewTLAB", &["tlabSize"]),
-    ("jdk.ObjectAllocationOutsideTLAB", &["allocationSize"]),
-    ("datadog.ObjectSample", &["size", "weight"]),
+pub(super) const ALLOCATIONS: [(&str, AllocationSource, &[&str]); 4] = [
+    (
+        "jdk.ObjectAllocationSample",
+        AllocationSource::Samples,
+        &["weight"],
+    ),
+    (
+        "jdk.ObjectAllocationInNewTLAB",
+        AllocationSource::Buffers,
+        &["tlabSize"],
+    ),
+    (
+        "jdk.ObjectAllocationOutsideTLAB",
+        AllocationSource::Buffers,
+        &["allocationSize"],
+    ),
+    (
+        "datadog.ObjectSample",
+        AllocationSource::Datadog,
+        &["size", "weight"],
+    ),
 ];
 
 /// The reason of an event of waiting.
@@ -46,12 +73,10 @@ pub(super) fn wait(name: &str) -> Option<BlockReason> {
     WAITS.iter().find(|(n, _)| *n == name).map(|(_, r)| *r)
 }
 
-/// The fields with the weight of an event of allocation.
-pub(super) fn allocation(name: &str) -> Option<&'static [&'static str]> {
-    ALLOCATIONS
-        .iter()
-        .find(|(n, _)| *n == name)
-        .map(|(_, f)| *f)
+/// The recorder of an event of allocation, and the fields with its weight.
+pub(super) fn allocation(name: &str) -> Option<(AllocationSource, &'static [&'static str])> {
+    let found = ALLOCATIONS.iter().find(|(n, ..)| *n == name);
+    found.map(|(_, source, fields)| (*source, *fields))
 }
 
 /// Whether an event is a sample of threads.

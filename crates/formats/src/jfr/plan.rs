@@ -6,7 +6,9 @@
 
 use std::collections::BTreeMap;
 
-use super::catalog::{CPU_TIME, DATADOG_CPU, DATADOG_WALL, EXECUTION, WALL};
+use super::catalog::{
+    AllocationSource, CPU_TIME, DATADOG_CPU, DATADOG_WALL, EXECUTION, WALL, allocation,
+};
 use super::chunk::{Chunk, Header};
 use super::settings::Settings;
 use super::value::Value;
@@ -30,6 +32,8 @@ pub(super) struct Plan {
     pub jdk_execution: bool,
     /// Events of waiting.
     pub waits: bool,
+    /// Recorder of the allocations that are read; `None`: there are no allocations.
+    pub allocations: Option<AllocationSource>,
 }
 
 impl Outline {
@@ -82,6 +86,12 @@ impl Outline {
         own || self.has(CPU_TIME) || self.has(DATADOG_CPU)
     }
 
+    /// The most exact recorder of its allocations.
+    fn allocations(&self) -> Option<AllocationSource> {
+        let sources = self.counts.keys().filter_map(|name| allocation(name));
+        sources.map(|(source, _)| source).min()
+    }
+
     /// Whether both cover the same time of the same process, for half of the shorter one at least:
     /// chunks that follow each other may overlap a little.
     fn covers(&self, other: &Outline) -> bool {
@@ -105,6 +115,10 @@ pub(super) fn plans(outlines: &[Outline]) -> Vec<Plan> {
     let plan = |own: &Outline| Plan {
         jdk_execution: own.async_profiler || !(own.has_cpu_time() || beside(own, &cpu_time)),
         waits: !(own.has_wall() || beside(own, &wall)),
+        allocations: (outlines.iter())
+            .filter(|o| std::ptr::eq(*o, own) || o.covers(own))
+            .filter_map(Outline::allocations)
+            .min(),
     };
     outlines.iter().map(plan).collect()
 }
@@ -130,18 +144,28 @@ mod tests {
         let all = Plan {
             jdk_execution: true,
             waits: true,
+            allocations: None,
         };
         assert_eq!(plans(&[jdk()]), [all]);
         let beside = outline((5, 95), 7, &[WALL, DATADOG_CPU]);
         let none = Plan {
             jdk_execution: false,
             waits: false,
+            allocations: None,
         };
         assert_eq!(plans(&[jdk(), beside])[0], none);
         let later = outline((99, 200), 7, &[WALL]);
         assert_eq!(plans(&[jdk(), later])[0], all);
         let other_process = outline((0, 100), 8, &[WALL, CPU_TIME]);
         assert_eq!(plans(&[jdk(), other_process])[0], all);
+        let sampled = || outline((0, 100), 7, &["jdk.ObjectAllocationSample"]);
+        let buffers = outline((5, 95), 7, &["jdk.ObjectAllocationInNewTLAB"]);
+        let allocations = |o: &[Outline]| plans(o)[0].allocations;
+        assert_eq!(allocations(&[sampled()]), Some(AllocationSource::Samples));
+        assert_eq!(
+            allocations(&[sampled(), buffers]),
+            Some(AllocationSource::Buffers)
+        );
         let precise = outline((0, 100), 7, &[EXECUTION, CPU_TIME]);
         assert!(!plans(&[precise])[0].jdk_execution);
     }

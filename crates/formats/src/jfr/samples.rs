@@ -170,7 +170,14 @@ impl Samples {
             Choice::Time => wall || cpu || wait && plan.waits,
             Choice::Cpu => cpu,
             Choice::Wall => wall || settings.execution_is_wall() && name == EXECUTION,
-            Choice::Allocation => catalog::allocation(name).is_some(),
+            Choice::Allocation => {
+                let source = catalog::allocation(name).map(|(source, _)| source);
+                let read = source.is_some() && source == plan.allocations;
+                if source.is_some() && !read {
+                    *self.covered.entry(name.to_string()).or_default() += 1;
+                }
+                return read;
+            }
             Choice::Event(asked) => return name == asked,
         };
         let execution = name == EXECUTION && matches!(self.choice, Choice::Time | Choice::Cpu);
@@ -218,7 +225,7 @@ impl Samples {
             return self.add(seen, Kind::of(State::Unknown), (1, 1));
         }
         if self.choice == Choice::Allocation {
-            let parts = catalog::allocation(name).unwrap_or_default();
+            let parts = catalog::allocation(name).map_or(&[][..], |(_, fields)| fields);
             let bytes: f64 = parts
                 .iter()
                 .map(|f| fields.real(f).unwrap_or(0.0))

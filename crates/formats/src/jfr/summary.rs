@@ -88,6 +88,12 @@ impl Samples {
             ));
         }
         if !self.choice.is_time() {
+            if !self.covered.is_empty() {
+                warnings.push(format!(
+                    "left out, as other events count the same allocations: {}",
+                    list(&self.covered)
+                ));
+            }
             return warnings;
         }
         if !self.covered.is_empty() {

@@ -10,6 +10,7 @@
 //! maps as values are counted and left out.
 
 mod attributes;
+mod choice;
 mod layout;
 mod read;
 mod sample;

@@ -12,6 +12,7 @@ use super::super::source::Source;
 use super::super::wire::{Fields, Malformed};
 use super::super::{Options, Read, ReadError};
 use super::attributes::{AttributeList, any_by_index};
+use super::choice::Choice;
 use super::layout::{self, AttributeTable, Layout, SampleFields};
 use super::sample::{Identity, Sample};
 use super::{damaged, field};
@@ -189,12 +190,13 @@ pub(crate) fn read(source: &mut Source, options: &mut Options) -> Result<Read, R
     let layout = t.layout()?;
     let profiles = typed(&t, layout)?;
     let asked = options.value.as_deref();
-    let unit = choose(&profiles, asked)?;
+    let values: Vec<(&str, &Unit)> = (profiles.iter()).map(|p| (&*p.name, &p.unit)).collect();
+    let choice = Choice::of(&values, asked)?;
     let mut to = Import::new(memory);
     let mut reader = Reader::new(&t, layout.sample(), &mut to)?;
     let (mut used, mut others) = (Vec::new(), Vec::new());
     for p in &profiles {
-        let wanted = asked.map_or(p.unit == unit, |a| a == p.name);
+        let wanted = choice.is_read(&p.name, &p.unit);
         let list = if wanted { &mut used } else { &mut others };
         if !list.contains(&p.name) {
             list.push(p.name.clone());
@@ -233,7 +235,7 @@ pub(crate) fn read(source: &mut Source, options: &mut Options) -> Result<Read, R
         }
         .to_string(),
         values: format!("samples of {}", used.join(", ")),
-        unit,
+        unit: choice.unit,
         limits: vec![Limit {
             what: "whether stacks are whole is not known".to_string(),
             remedy: String::new(),
@@ -260,24 +262,6 @@ fn typed<'a>(t: &Tables<'a>, layout: Layout) -> Result<Vec<Typed<'a>>, ReadError
     Ok(out)
 }
 
-/// The unit that is read: that of the profile asked for, else time, else the first one's.
-fn choose(profiles: &[Typed], asked: Option<&str>) -> Result<Unit, ReadError> {
-    let found = match asked {
-        Some(asked) => profiles.iter().find(|p| p.name == asked),
-        None => (profiles.iter().find(|p| p.unit.is_time())).or(profiles.first()),
-    };
-    found.map(|p| p.unit.clone()).ok_or_else(|| {
-        let have: Vec<_> = profiles.iter().map(|p| p.name.as_str()).collect();
-        match asked {
-            Some(asked) if !have.is_empty() => ReadError::NoSuchValue {
-                asked: asked.to_string(),
-                have: have.join(", "),
-            },
-            _ => ReadError::NoValues,
-        }
-    })
-}
-
 struct Reader {
     fields: SampleFields,
     attributes: AttributeList,
@@ -288,12 +272,17 @@ struct Reader {
 impl Reader {
     fn new(t: &Tables, fields: SampleFields, to: &mut Import) -> Result<Reader, ReadError> {
         let attributes = AttributeList::of(t, to)?;
-        let mut functions: Vec<FunctionId> = Vec::with_capacity(t.functions.len());
+        let mut functions: Vec<Option<FunctionId>> = Vec::with_capacity(t.functions.len());
         for bytes in &t.functions {
             let [name, system, file, line] = numbers(bytes)?;
             let line = u32::try_from(line).unwrap_or(0);
             let (name, system) = (t.string(name)?, t.string(system)?);
-            functions.push(to.function(&name, &system, &t.string(file)?, line)?);
+            // The human-readable name may be missing; the first function of a table is none.
+            let shown = if name.is_empty() { &system } else { &name };
+            functions.push(match shown.as_str() {
+                "" => None,
+                shown => Some(to.function(shown, &system, &t.string(file)?, line)?),
+            });
         }
         let mut modules = Vec::with_capacity(t.mappings.len());
         for bytes in &t.mappings {
@@ -428,7 +417,7 @@ impl Reader {
 fn location(
     bytes: &[u8],
     modules: &[Option<(wallscope_model::ModuleId, wallscope_model::ModuleKind)>],
-    functions: &[FunctionId],
+    functions: &[Option<FunctionId>],
     attributes: &AttributeList,
     to: &mut Import,
 ) -> Result<FrameId, ReadError> {
@@ -440,13 +429,14 @@ fn location(
             (2, v) => address = v.number(),
             (3, v) => {
                 let [function, line] = numbers(v.bytes())?;
-                let function = functions.get(function as usize).copied();
-                lines.push(Line {
-                    function: function.ok_or_else(|| {
-                        damaged("a location refers to a function that is not there")
-                    })?,
+                let function = functions
+                    .get(function as usize)
+                    .copied()
+                    .ok_or_else(|| damaged("a location refers to a function that is not there"))?;
+                lines.extend(function.map(|function| Line {
+                    function,
                     line: u32::try_from(line).unwrap_or(0),
-                });
+                }));
             }
             (4, v) => {
                 let mut indices = Vec::new();

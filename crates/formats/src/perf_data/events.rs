@@ -8,6 +8,9 @@ use super::attribute::{Attribute, Rate, flag, kind, reading, sample};
 use super::file::EventDescription;
 use super::order::Order;
 
+/// `config` of the software event that BPF programs write.
+const BPF_OUTPUT: u64 = 10;
+
 /// An event.
 pub(super) struct Event {
     pub name: String,
@@ -30,6 +33,9 @@ impl Event {
             // Without its length a tick of a clock is a count.
             (kind::SOFTWARE, 0 | 1) if is_weighed(&a) => Meaning::Clock,
             (kind::TRACEPOINT, _) => Meaning::of(&d.name),
+            (kind::SOFTWARE, BPF_OUTPUT) if Meaning::of(&d.name) == Meaning::OffCpu => {
+                Meaning::OffCpu
+            }
             _ => Meaning::Count,
         };
         Event {
@@ -88,13 +94,17 @@ impl Events {
         let mut list: Vec<Event> = descriptions.iter().map(Event::new).collect();
         let records = (list.iter()).any(|e| e.attribute.flags & flag::CONTEXT_SWITCH != 0);
         let timed = asked.is_none() && list.iter().any(|e| e.meaning != Meaning::Count);
+        let by_tracepoint = list.iter().any(|e| e.meaning == Meaning::Switch);
+        let by_length = list.iter().any(|e| e.meaning == Meaning::OffCpu);
         let mut added = None;
         match asked {
             Some("samples") => list.iter_mut().for_each(|e| e.used = true),
             Some(asked) => added = choose(&mut list, asked)?,
             None if timed => {
                 for e in &mut list {
-                    e.used = e.meaning != Meaning::Count;
+                    // Both switches and lengths tell all time off the CPU.
+                    let twice = e.meaning == Meaning::OffCpu && by_tracepoint;
+                    e.used = e.meaning != Meaning::Count && !twice;
                 }
             }
             None => {
@@ -104,13 +114,12 @@ impl Events {
                 }
             }
         }
-        let by_tracepoint = list.iter().any(|e| e.meaning == Meaning::Switch);
         Ok(Events {
             list,
             timed,
             counted: asked == Some("samples"),
             added,
-            by_records: records && timed && !by_tracepoint,
+            by_records: records && timed && !by_tracepoint && !by_length,
         })
     }
 
@@ -130,7 +139,7 @@ impl Events {
     /// Meaning of an event's samples.
     pub(super) fn meaning(&self, event: usize) -> Meaning {
         match self.list.get(event) {
-            Some(e) if self.timed || e.meaning == Meaning::Clock => e.meaning,
+            Some(e) if self.timed || e.meaning.is_length() => e.meaning,
             _ => Meaning::Count,
         }
     }
@@ -160,7 +169,7 @@ impl Events {
 
     /// Whether there is time off the CPU.
     pub(super) fn switched(&self) -> bool {
-        self.by_records || self.timed && self.used().any(|e| e.meaning == Meaning::Switch)
+        self.by_records || self.timed && self.used().any(|e| e.meaning.is_off_cpu())
     }
 
     pub(super) fn unit(&self) -> Unit {
@@ -170,7 +179,7 @@ impl Events {
         }
         match self.used().next() {
             _ if self.timed => Unit::Nanoseconds,
-            Some(e) if e.meaning == Meaning::Clock => Unit::Nanoseconds,
+            Some(e) if e.meaning.is_length() => Unit::Nanoseconds,
             Some(e) if !is_weighed(&e.attribute) => samples(),
             Some(e) => Unit::Count(self.added.clone().unwrap_or(e.name.clone())),
             None => samples(),

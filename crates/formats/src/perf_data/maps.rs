@@ -38,6 +38,15 @@ impl CpuMode {
         }
     }
 
+    /// The name of a guest's code, which the host's mappings say nothing about.
+    pub(super) fn guest(self) -> Option<&'static str> {
+        match self {
+            CpuMode::GuestKernel => Some("[guest.kernel]"),
+            CpuMode::GuestUser => Some("[guest]"),
+            _ => None,
+        }
+    }
+
     fn is_kernel(self) -> bool {
         matches!(self, CpuMode::Kernel | CpuMode::GuestKernel)
     }
@@ -167,6 +176,10 @@ impl Processes {
         build_id: Option<String>,
         mode: CpuMode,
     ) {
+        // A guest's addresses are not the host's.
+        if mode.guest().is_some() {
+            return;
+        }
         let end = start.saturating_add(length);
         let build_id: Arc<str> = match build_id {
             Some(id) => id.into(),

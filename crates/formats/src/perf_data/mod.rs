@@ -11,7 +11,8 @@
 //! that were copied whole (`--call-graph dwarf`) are unwound by the caller's [`super::Unwind`]; without
 //! one, they are their innermost frame and marked as truncated.
 //!
-//! Clocks and switches are time, every other event counts itself ([`super::perf_event`]). perf's own
+//! Clocks, switches and the waits of `perf record --off-cpu` are time, every other event counts itself
+//! ([`super::perf_event`]). perf's own
 //! context-switch records serve as switches where no `sched_switch` was recorded. Where samples hold
 //! counters (`-e '{a,b}:S'`), a sample's value is how far its counter went since the sample before, as
 //! in `perf report`.

@@ -200,7 +200,13 @@ impl<'u, 'f> Reader<'u, 'f> {
             return Ok(());
         };
         let attribute = &self.file.events[event].attribute;
-        let Some(s) = Sample::parse(r.body, self.order, attribute) else {
+        let off_cpu = self.events.meaning(event) == Meaning::OffCpu && attribute.has(sample::RAW);
+        let s = Sample::parse(r.body, self.order, attribute);
+        let s = match off_cpu {
+            true => s.and_then(|s| s.of_bpf(self.order)),
+            false => s,
+        };
+        let Some(s) = s else {
             self.left_out.damaged += 1;
             return Ok(());
         };
@@ -274,9 +280,15 @@ impl<'u, 'f> Reader<'u, 'f> {
             return self.switches.gets(switch.next, time, &mut self.to);
         }
         let on_cpu = meaning == Meaning::Clock || !self.events.is_tracepoint(event);
+        let state = match meaning {
+            Meaning::OffCpu => State::Blocked,
+            _ if on_cpu => State::OnCpu,
+            _ => State::Unknown,
+        };
+        let part = if kernel { Part::Kernel } else { Part::User };
         let kind = Kind {
-            part: on_cpu.then_some(if kernel { Part::Kernel } else { Part::User }),
-            ..Kind::of(if on_cpu { State::OnCpu } else { State::Unknown })
+            part: (state == State::OnCpu).then_some(part),
+            ..Kind::of(state)
         };
         self.to
             .sample(context, stack, kind, s.cpu, (1, value), s.time)
@@ -339,7 +351,7 @@ impl<'u, 'f> Reader<'u, 'f> {
             l.traces,
             "blocks of processor trace were left out: perf script --itrace=i reads them",
         );
-        warnings.extend(self.stacks.warning());
+        warnings.extend(self.stacks.warnings());
         warnings
     }
 }
@@ -365,7 +377,7 @@ fn about(events: &Events) -> About {
             .used()
             .map(|e| EventSource {
                 what: match e.meaning {
-                    Meaning::Switch => "time off the CPU",
+                    m if m.is_off_cpu() => "time off the CPU",
                     _ => "stacks",
                 }
                 .to_string(),

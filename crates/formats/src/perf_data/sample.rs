@@ -117,6 +117,23 @@ impl<'a> Sample<'a> {
         })
     }
 
+    /// A sample of `perf record --off-cpu`: since perf 6.15 the fields of the thread that was blocked
+    /// are those that its BPF program wrote, and the sample's own are of another thread.
+    pub(super) fn of_bpf(self, order: Order) -> Option<Sample<'a>> {
+        let mut f = Fields::new(self.raw, order);
+        let (pid, tid) = (f.int()?, f.int()?);
+        let period = f.long()?;
+        let chain = f.long().and_then(|n| f.words(n))?;
+        Some(Sample {
+            ip: None,
+            pid,
+            tid,
+            period: Some(period),
+            chain,
+            ..self
+        })
+    }
+
     /// The time of the sample with this body.
     pub(super) fn time(body: &[u8], order: Order, a: &Attribute) -> Option<u64> {
         let before = [sample::IDENTIFIER, sample::IP, sample::TID];

@@ -1,7 +1,7 @@
 //! Stacks of samples: call chains, branches that are call stacks, and copied memory.
 
 use rustc_hash::FxHashMap;
-use wallscope_model::{FrameId, StackEnd, StackId};
+use wallscope_model::{FrameId, FrameKind, StackEnd, StackId};
 
 use super::super::import::Import;
 use super::super::{RawStack, ReadError, Unwind};
@@ -31,6 +31,8 @@ pub(super) struct Stacks<'u, 'f> {
     frames: Vec<FrameId>,
     /// Stacks that were copied and not unwound.
     not_unwound: u64,
+    /// Samples of code in a virtual machine.
+    guests: u64,
     /// Copies without an instruction or stack pointer.
     pub damaged: u64,
 }
@@ -67,6 +69,7 @@ impl<'u, 'f> Stacks<'u, 'f> {
             deferred: deferred.collect(),
             frames: Vec::new(),
             not_unwound: 0,
+            guests: 0,
             damaged: 0,
         }
     }
@@ -86,6 +89,12 @@ impl<'u, 'f> Stacks<'u, 'f> {
             list: std::mem::take(&mut self.frames),
         };
         frames.list.clear();
+        if let Some(name) = CpuMode::of(misc).guest() {
+            self.guests += 1;
+            let frame = frames.to.named(FrameKind::Native, None, name, "", 0)?;
+            self.frames = frames.list;
+            return to.stack(&[frame], StackEnd::Unreadable);
+        }
         let in_kernel = CpuMode::of(misc) == CpuMode::Kernel;
         let (mut user, mut end) = self.chain(s.chain, in_kernel, &mut frames)?;
         if branches & branch::CALL_STACK != 0 && s.branches.len() > 0 {
@@ -201,8 +210,19 @@ impl<'u, 'f> Stacks<'u, 'f> {
         Ok(end)
     }
 
-    /// A sentence about stacks that were not unwound.
-    pub(super) fn warning(&self) -> Option<String> {
+    /// Sentences about stacks that were not read.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let guests = (self.guests > 0).then(|| {
+            format!(
+                "{} samples are of code in virtual machines, which has no names here: perf kvm report \
+                 finds them",
+                self.guests
+            )
+        });
+        self.not_unwound().into_iter().chain(guests).collect()
+    }
+
+    fn not_unwound(&self) -> Option<String> {
         let reason = match self.registers_known() {
             true if self.unwind.is_none() => "this reader was given no unwinder".to_string(),
             true => "they are of 32-bit programs".to_string(),

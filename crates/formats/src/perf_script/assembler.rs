@@ -11,7 +11,7 @@ use wallscope_model::{
 use super::super::import::{About, Import, Kind};
 use super::super::perf_event::{Meaning, base, is_tracepoint};
 use super::super::switches::Switches;
-use super::super::{Read, ReadError};
+use super::super::{Read, ReadError, UNTOLD};
 use super::frame;
 use super::worker::{Parsed, Record};
 
@@ -197,7 +197,7 @@ impl Assembler {
         let e = self.events[event as usize].get_or_insert_with(|| {
             let meaning = match Meaning::of(name) {
                 // Without its length a tick of a clock is a count.
-                Meaning::Clock if r.period.is_none() => Meaning::Count,
+                m if m.is_length() && r.period.is_none() => Meaning::Count,
                 m => m,
             };
             Event {
@@ -260,9 +260,15 @@ impl Assembler {
             Some("samples") => 1,
             _ => r.period.unwrap_or(1),
         };
+        let state = match e.meaning {
+            Meaning::OffCpu => State::Blocked,
+            _ if on_cpu => State::OnCpu,
+            _ => State::Unknown,
+        };
+        let part = if kernel { Part::Kernel } else { Part::User };
         let kind = Kind {
-            part: on_cpu.then_some(if kernel { Part::Kernel } else { Part::User }),
-            ..Kind::of(if on_cpu { State::OnCpu } else { State::Unknown })
+            part: (state == State::OnCpu).then_some(part),
+            ..Kind::of(state)
         };
         self.last = self.last.max(r.time.unwrap_or(0));
         self.to
@@ -324,7 +330,9 @@ impl Assembler {
         match first {
             _ if self.timed == Some(true) => Unit::Nanoseconds,
             _ if self.counts_samples() => samples(),
-            Some(e) if e.meaning == Meaning::Clock => Unit::Nanoseconds,
+            // Periods of an event without a name count something that is not told.
+            Some(e) if e.name.is_empty() && e.unweighed < e.seen => Unit::Count(UNTOLD.to_string()),
+            Some(e) if e.meaning.is_length() => Unit::Nanoseconds,
             // Without a period a sample is one sample, and no number of events.
             Some(e) if !e.name.is_empty() && e.unweighed < e.seen => {
                 let asked = self.asked.as_deref().filter(|_| self.used().count() > 1);
@@ -379,7 +387,7 @@ impl Assembler {
                 .to_string(),
             remedy: "give wallscope the perf.data itself".to_string(),
         }];
-        if self.used().any(|e| e.meaning == Meaning::Switch) {
+        if self.used().any(|e| e.meaning.is_off_cpu()) {
             limits.push(Limit {
                 what:
                     "blocked time includes the wait for a CPU after it, and why it was blocked is \
@@ -390,7 +398,7 @@ impl Assembler {
         }
         let source = |e: &Event| EventSource {
             what: match e.meaning {
-                Meaning::Switch => "time off the CPU",
+                m if m.is_off_cpu() => "time off the CPU",
                 _ => "stacks",
             }
             .to_string(),

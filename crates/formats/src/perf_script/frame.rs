@@ -12,6 +12,31 @@ pub(super) fn is_source_line(line: &[u8]) -> bool {
     is_path && !path.contains(&b' ') && !path.ends_with(b":") && is_line_number(digits)
 }
 
+/// Whether a text is of registers (`ABI:2 AX:0x1`), branches (`0x401136/0x401140/P/-/-/0`) or
+/// instructions, which perf prints behind a stack.
+pub(super) fn is_field(text: &[u8]) -> bool {
+    let word = text.split(|c| *c == b' ').next().unwrap_or_default();
+    let is_branch =
+        || memchr::memmem::find(word, b"/0x").is_some_and(|at| word[..at].starts_with(b"0x"));
+    word.starts_with(b"ABI:") || word == b"insn:" || word == b"ilen:" || is_branch()
+}
+
+/// A stack without the fields that perf prints behind it.
+///
+/// perf indents frames by a tab, and other fields by spaces.
+pub(super) fn without_fields(mut body: &[u8]) -> &[u8] {
+    let tabs = body.starts_with(b"\t");
+    loop {
+        let start = memchr::memrchr(b'\n', body.trim_ascii_end()).map_or(0, |at| at + 1);
+        let line = &body[start..];
+        let fields = tabs && line.starts_with(b" ") && !is_source_line(line);
+        if start == 0 || !(fields || is_field(line.trim_ascii())) {
+            return body;
+        }
+        body = &body[..start];
+    }
+}
+
 fn is_line_number(text: &[u8]) -> bool {
     !text.is_empty() && text.len() <= 9 && text.iter().all(u8::is_ascii_digit)
 }
@@ -138,6 +163,28 @@ mod tests {
         let mut short = Vec::new();
         without_place(b"\t  1179 leaf+0x10 (/tmp/w)", &mut short);
         assert_eq!(short, b"\tleaf (/tmp/w)");
+    }
+
+    #[test]
+    fn fields_behind_a_stack_are_no_frames() {
+        let stack = b"\t 11 leaf (/w)\n  leaf.c:3\n\t 12 main (/w)\n  main.c:3\n";
+        for field in [
+            " ABI:2    AX:0x289    BX:0x6b09bc98 \n",
+            " 0x401136/0x401140/P/-/-/0  0x1/0x2/P/-/-/0 \n",
+            "               0\n",
+            " ABI:2  AX:0x1\n insn: 48 89 e5\n",
+        ] {
+            let body = [&stack[..], field.as_bytes()].concat();
+            assert_eq!(without_fields(&body), stack, "{field}");
+        }
+        assert_eq!(
+            without_fields(b"  11 a (/w)\n  12 b\n"),
+            b"  11 a (/w)\n  12 b\n"
+        );
+        assert_eq!(
+            without_fields(b"  11 a (/w)\n ABI:2 AX:0x1\n"),
+            b"  11 a (/w)\n"
+        );
     }
 
     #[test]

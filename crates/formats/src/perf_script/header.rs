@@ -1,6 +1,7 @@
 //! The first line of a record: thread, CPU, time, period, event, and a tracepoint's fields.
 
 use super::super::import::{number, seconds};
+use super::frame;
 
 /// A record's first line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,7 +67,6 @@ pub(super) fn parse_any(line: &[u8]) -> Option<Header<'_>> {
 /// A number alone before the event is a process id or a period: perf prints ids to 5 columns and
 /// periods to 10.
 fn without_comm(line: &[u8]) -> Option<Header<'_>> {
-    const PERIOD_COLUMNS: usize = 10;
     let mut h = Header::default();
     let mut named = false;
     let mut rest = line;
@@ -89,7 +89,7 @@ fn without_comm(line: &[u8]) -> Option<Header<'_>> {
         if let Some((number, _)) = cpu(word) {
             h.cpu = Some(number);
         } else if let Some((pid, tid)) = ids(word) {
-            let is_period = named || h.time.is_some() || column >= PERIOD_COLUMNS;
+            let is_period = named || h.time.is_some() || column + 1 >= PERIOD_COLUMNS;
             match number(word).filter(|_| is_period) {
                 Some(n) => h.period = Some(n),
                 None => (h.pid, h.tid) = (pid, tid),
@@ -137,50 +137,160 @@ fn timed(line: &[u8]) -> Option<Header<'_>> {
     })
 }
 
-/// `text` without the letters that `-F misc` puts behind the CPU, `[000] U` and the like.
+/// `text` without the letters that `-F misc` puts behind the CPU or the id, `[000] U` and the like.
 fn without_mode(text: &[u8]) -> &[u8] {
+    let text = text.trim_ascii_end();
     let letters = text.iter().rev().take_while(|c| c.is_ascii_alphabetic());
     match letters.count() {
-        n @ 1..=4 => match text[..text.len() - n].trim_ascii_end() {
-            rest if rest.ends_with(b"]") => rest,
+        n @ 1..=4 => match text[..text.len() - n]
+            .strip_suffix(b" ")
+            .map(<[u8]>::trim_ascii_end)
+        {
+            Some(rest) if rest.ends_with(b"]") || rest.last().is_some_and(u8::is_ascii_digit) => {
+                rest
+            }
             _ => text,
         },
         _ => text,
     }
 }
 
+/// `text` behind those letters, where a number follows them.
+fn behind_mode(text: &[u8]) -> &[u8] {
+    let from = text.trim_ascii_start();
+    let letters = from.iter().take_while(|c| c.is_ascii_alphabetic()).count();
+    let rest = &from[letters..];
+    let word = rest.trim_ascii_start().split(|c| *c == b' ').next();
+    let is_number = word.is_some_and(|w| !w.is_empty() && w.iter().all(u8::is_ascii_hexdigit));
+    let padding = rest.len() - rest.trim_ascii_start().len();
+    match letters {
+        1..=4 if padding > 0 && is_number => &rest[(MODE_COLUMNS - letters - 1).min(padding - 1)..],
+        _ => text,
+    }
+}
+
+/// Columns of a thread's id and of a period, with the space before them: perf prints ids to 5 columns
+/// and periods to 10.
+const ID_COLUMNS: usize = 6;
+const PERIOD_COLUMNS: usize = 11;
+/// Columns of an address, with the space before it.
+const ADDRESS_COLUMNS: usize = 17;
+/// Columns of the letters of `-F misc`.
+const MODE_COLUMNS: usize = 8;
+/// The largest id of a thread that Linux gives.
+const MAX_ID: u64 = 1 << 22;
+
 /// `comm pid [cpu] period event:`, as printed where the time is left out.
+///
+/// Names of threads may end in numbers (`worker 3`) and have colons in them, so the fields are read
+/// from the event backwards, and an id of perf's own width is preferred.
 fn untimed(line: &[u8]) -> Option<Header<'_>> {
-    let mut at = 0;
     let line = line.trim_ascii();
-    loop {
-        let space = at + memchr::memchr(b' ', &line[at..])?;
-        let rest = line[space..].trim_ascii_start();
-        let end = memchr::memchr(b' ', rest).unwrap_or(rest.len());
-        if let Some((pid, tid)) = ids(&rest[..end])
-            && space > 0
-        {
-            let (cpu, rest) = match cpu(rest[end..].trim_ascii_start()) {
-                Some((cpu, rest)) => (Some(cpu), rest),
-                None => (None, &rest[end..]),
-            };
-            let (period, event, after) = event(rest);
-            return Some(Header {
-                comm: line[..space].trim_ascii(),
-                pid,
-                tid,
-                cpu,
-                time: None,
-                period,
-                event,
-                rest: after,
-            });
+    let mut narrow = None;
+    for colon in memchr::memchr_iter(b':', line) {
+        let start = memchr::memrchr(b' ', &line[..colon]).map_or(0, |at| at + 1);
+        let word = &line[start..colon];
+        let ends = line.get(colon + 1).is_none_or(|c| *c == b' ');
+        if !ends || !word.iter().any(u8::is_ascii_alphabetic) {
+            continue;
         }
-        at = line.len() - rest.len();
-        if at <= space {
-            return None;
+        if let Some((before, is_wide)) = before_event(&line[..start]) {
+            let h = Header {
+                event: word,
+                rest: line[colon + 1..].trim_ascii(),
+                ..before
+            };
+            if is_wide {
+                return Some(h);
+            }
+            narrow.get_or_insert(h);
         }
     }
+    narrow
+        .or_else(|| before_event(line).map(|(h, _)| h))
+        .or_else(|| eventless(line))
+}
+
+/// The last word of a text, its columns with the spaces before it, and the text before.
+fn last_word(text: &[u8]) -> (&[u8], usize, &[u8]) {
+    let text = text.trim_ascii_end();
+    let start = memchr::memrchr(b' ', text).map_or(0, |at| at + 1);
+    let before = text[..start].trim_ascii_end();
+    let letters = before.iter().rev().take_while(|c| c.is_ascii_alphabetic());
+    let padding = match without_mode(before).len() < before.len() {
+        true => MODE_COLUMNS.saturating_sub(letters.count() + 1),
+        false => 0,
+    };
+    let columns = (text.len() - before.len()).saturating_sub(padding);
+    (&text[start..], columns, before)
+}
+
+/// `comm pid [cpu] period`, of which the last two may be missing, and whether the id is as wide as
+/// perf prints it.
+fn before_event(text: &[u8]) -> Option<(Header<'_>, bool)> {
+    let mut h = Header::default();
+    let mut rest = text.trim_ascii_end();
+    let (word, columns, before) = last_word(rest);
+    // The address of `-F addr` follows the period where no event stands between them.
+    if columns >= ADDRESS_COLUMNS && word.iter().all(u8::is_ascii_hexdigit) {
+        rest = before;
+    }
+    let (word, columns, before) = last_word(rest);
+    if let Some(n) = number(word)
+        && (columns >= PERIOD_COLUMNS || n > MAX_ID || without_mode(before).ends_with(b"]"))
+        && before.contains(&b' ')
+    {
+        h.period = Some(n);
+        rest = before;
+    }
+    rest = without_mode(rest);
+    let (word, _, before) = last_word(rest);
+    if let Some((number, b"")) = cpu(word) {
+        h.cpu = Some(number);
+        rest = before;
+    }
+    let (word, columns, comm) = last_word(rest);
+    (h.pid, h.tid) = ids(word)?;
+    h.comm = comm.trim_ascii();
+    let is_wide = columns >= ID_COLUMNS || word.contains(&b'/');
+    (!h.comm.is_empty()).then_some((h, is_wide))
+}
+
+/// `comm pid [cpu] period frame`, where the event is left out too.
+fn eventless(line: &[u8]) -> Option<Header<'_>> {
+    let mut narrow = None;
+    for space in memchr::memchr_iter(b' ', line) {
+        let rest = line[space..].trim_ascii_start();
+        let end = memchr::memchr(b' ', rest).unwrap_or(rest.len());
+        let comm = line[..space].trim_ascii();
+        let Some((pid, tid)) = ids(&rest[..end]).filter(|_| !comm.is_empty()) else {
+            continue;
+        };
+        if line[space - 1] == b' ' {
+            continue;
+        }
+        let columns = line.len() - space - rest.len() + end;
+        let (cpu, rest) = match cpu(rest[end..].trim_ascii_start()) {
+            Some((cpu, rest)) => (Some(cpu), rest),
+            None => (None, &rest[end..]),
+        };
+        let (period, event, after) = event(behind_mode(rest));
+        let h = Header {
+            comm,
+            pid,
+            tid,
+            cpu,
+            time: None,
+            period,
+            event,
+            rest: after,
+        };
+        if columns >= ID_COLUMNS {
+            return Some(h);
+        }
+        narrow.get_or_insert(h);
+    }
+    narrow
 }
 
 /// `[003]`, and the rest.
@@ -201,12 +311,18 @@ fn ids(word: &[u8]) -> Option<(u32, u32)> {
 }
 
 /// `period event: rest`, of which the first and the last may be missing.
-fn event(rest: &[u8]) -> (Option<u64>, &[u8], &[u8]) {
-    let rest = rest.trim_ascii_start();
+fn event(text: &[u8]) -> (Option<u64>, &[u8], &[u8]) {
+    let rest = text.trim_ascii_start();
     let word = |r: &[u8]| memchr::memchr(b' ', r).unwrap_or(r.len());
     let first = word(rest);
-    let (period, rest) = match number(&rest[..first]) {
-        Some(n) => (Some(n), rest[first..].trim_ascii_start()),
+    let after = &rest[first..];
+    let next = &after.trim_ascii_start()[..word(after.trim_ascii_start())];
+    // Without an event, a number may be an address, which has more columns.
+    let is_narrow = text.len() - after.len() < ADDRESS_COLUMNS;
+    let is_followed = next.is_empty() || next_address(after).is_some();
+    let is_period = next.ends_with(b":") || is_narrow && is_followed;
+    let (period, rest) = match number(&rest[..first]).filter(|_| is_period) {
+        Some(n) => (Some(n), after.trim_ascii_start()),
         None => (None, rest),
     };
     let end = word(rest);
@@ -214,6 +330,24 @@ fn event(rest: &[u8]) -> (Option<u64>, &[u8], &[u8]) {
         Some(event) => (period, event, rest[end..].trim_ascii()),
         None => (period, b"", rest.trim_ascii()),
     }
+}
+
+/// The place behind the spaces of `text`, where its first word is an address in perf's columns.
+fn next_address(text: &[u8]) -> Option<usize> {
+    let at = text.len() - text.trim_ascii_start().len();
+    let end = at + memchr::memchr(b' ', &text[at..]).unwrap_or(text.len() - at);
+    let is_hex = end > at && text[at..end].iter().all(u8::is_ascii_hexdigit);
+    (is_hex && end >= ADDRESS_COLUMNS).then_some(at)
+}
+
+/// The frame on a record's own line: perf prints it behind the fields that were asked for
+/// (`-F +addr,weight,data_src`), and registers and branches behind it.
+pub(super) fn own_frame(rest: &[u8]) -> &[u8] {
+    let spaces = memchr::memchr_iter(b' ', rest).filter(|at| *at > 0 && rest[at - 1] != b' ');
+    let mut addresses = spaces.filter_map(|at| Some(at + next_address(&rest[at..])?));
+    let frame = &rest[addresses.next_back().unwrap_or(0)..];
+    let ends = memchr::memchr_iter(b' ', frame).find(|at| frame::is_field(&frame[at + 1..]));
+    frame[..ends.unwrap_or(frame.len())].trim_ascii()
 }
 
 /// A `sched_switch`.
@@ -307,6 +441,39 @@ mod tests {
             (1323, 1324, Some(1), Some(100))
         );
         assert_eq!(parse_any(b"V8 Worker ").unwrap().comm, b"V8 Worker");
+        for (line, comm, period) in [
+            (
+                &b"worker 3  1234     250000 cycles: "[..],
+                &b"worker 3"[..],
+                Some(250_000),
+            ),
+            (b"worker 3  1234 cycles: ", b"worker 3", None),
+            (b"worker 3: a  1234 cycles: ", b"worker 3: a", None),
+            (
+                b"[ET_NET 0]  1234 [001]     250000 cycles: ",
+                b"[ET_NET 0]",
+                Some(250_000),
+            ),
+            (
+                b"worker 3  1234          401136 main+0x4 (/bin/w)",
+                b"worker 3",
+                None,
+            ),
+            (
+                b"w  1234     250000           401136 main (/bin/w)",
+                b"w",
+                Some(250_000),
+            ),
+            (
+                b"Hashed wheel timer #1  1234 ",
+                b"Hashed wheel timer #1",
+                None,
+            ),
+        ] {
+            let h = parse(line).unwrap();
+            let text = String::from_utf8_lossy(line);
+            assert_eq!((h.comm, h.tid, h.period), (comm, 1234, period), "{text}");
+        }
         assert_eq!(parse(b"no numbers here"), None);
         assert_eq!(parse(b""), None);
     }

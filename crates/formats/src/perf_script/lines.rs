@@ -28,7 +28,9 @@ pub(in super::super) fn detect(head: &[u8]) -> bool {
     // Without a time and an event it may be anything that has a word and a number.
     let known = header.pid > 0 || header.tid > 0 || !header.comm.is_empty();
     let sure = header.time.is_some() && !header.event.is_empty() && known;
-    let own_frame = !header.event.is_empty() && is_named(header.rest);
+    let framed = |h: &header::Header| is_named(header::own_frame(h.rest));
+    let alike = || known && header::parse(second).is_some_and(|h| framed(&h));
+    let own_frame = framed(&header) && (!header.event.is_empty() || alike());
     sure || own_frame || is_frame(second) && frame::parse(second).is_some()
 }
 
@@ -39,7 +41,7 @@ pub(super) fn holds_time(head: &[u8]) -> bool {
         .filter(|l| !l.is_empty() && !l.starts_with(b"#") && !is_frame(l))
         .filter_map(header::parse);
     headers.any(|h| match Meaning::of(&String::from_utf8_lossy(h.event)) {
-        Meaning::Clock => h.period.is_some(),
+        Meaning::Clock | Meaning::OffCpu => h.period.is_some(),
         Meaning::Switch => h.time.is_some(),
         Meaning::Count => false,
     })

@@ -5,7 +5,8 @@
 //!
 //! A record is a header (thread, CPU, time, period, event) and a line a frame, leaf first. Software
 //! clocks (`cpu-clock`, `task-clock`) count nanoseconds on a CPU; `sched:sched_switch` gives the time
-//! from a thread's switch out to its next switch in ([`super::switches`]). All other events count
+//! from a thread's switch out to its next switch in ([`super::switches`]), `offcpu-time` that of a wait.
+//! All other events count
 //! themselves and are read one event at a time: the first one, unless events that are time are among
 //! the first. Samples without a period are counted.
 //!

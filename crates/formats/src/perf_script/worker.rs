@@ -258,11 +258,12 @@ impl Worker {
                 None
             };
             let alone = body.is_empty() && switch.is_none();
-            let stack = if alone && frame::parse(h.rest).is_some_and(|f| f.address.is_some()) {
-                // A record without a stack has its one frame on the same line.
-                self.stack(&[b"\t", h.rest].concat(), &mut to)
-            } else {
-                self.stack(body, &mut to)
+            // A record without a stack has its one frame on the same line.
+            let own = alone.then(|| header::own_frame(h.rest));
+            let own = own.filter(|f| frame::parse(f).is_some_and(|f| f.address.is_some()));
+            let stack = match own {
+                Some(frame) => self.stack(&[b"\t", frame].concat(), &mut to),
+                None => self.stack(frame::without_fields(body), &mut to),
             };
             let comm = self.name(h.comm, &mut to);
             let event = self.name(h.event, &mut to);

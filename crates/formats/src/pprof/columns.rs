@@ -6,7 +6,7 @@ use wallscope_model::{State, Unit};
 pub(in super::super) fn unit(name: &str, unit: &str) -> (Unit, u64) {
     match unit {
         "nanoseconds" | "nanosecond" | "ns" => (Unit::Nanoseconds, 1),
-        "microseconds" | "microsecond" | "us" | "µs" => (Unit::Nanoseconds, 1_000),
+        "microseconds" | "microsecond" | "us" | "µs" | "μs" => (Unit::Nanoseconds, 1_000),
         "milliseconds" | "millisecond" | "ms" => (Unit::Nanoseconds, 1_000_000),
         "seconds" | "second" | "s" => (Unit::Nanoseconds, 1_000_000_000),
         "bytes" | "byte" | "B" => (Unit::Bytes, 1),

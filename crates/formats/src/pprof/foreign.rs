@@ -1,15 +1,16 @@
 //! A pprof file of another tool → a recording that says no more than the file does.
 //!
 //! One column is used: the one asked for; else the default one or the last, of those in a unit of
-//! time if there are any. Its name tells the state (`cpu` is on-CPU, `delay` blocked; anything
-//! else is not known). Labels `pid`, `tid`, `thread`, `process` make contexts, `state` and `reason`
-//! are believed, all others are kept as they are. Profiles of memory and of counts are read too; their
-//! values are no time, and the domain names their unit. Addresses become offsets in their files, by
-//! which those without a name can be looked up on this machine.
+//! time if there are any. Counts of samples with a told period can be read in the period's unit:
+//! `--value cpu` of samples each 10 ms. A column's name tells the state (`cpu` is on-CPU, `delay`
+//! blocked; anything else is not known). Labels `pid`, `tid`, `thread`, `process` make contexts,
+//! `state` and `reason` are believed, all others are kept as they are. Profiles of memory and of counts
+//! are read too; their values are no time, and the domain names their unit. Addresses become offsets in
+//! their files, by which those without a name can be looked up on this machine.
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use wallscope_model::{
     BlockReason, ContextId, EventSource, Frame, FrameId, FrameKind, FunctionId, Label, LabelValue,
     LabelsId, Limit, Line, ModuleId, ModuleKind, Part, StackEnd, State, Unit, Window,
@@ -18,25 +19,10 @@ use wallscope_model::{
 use super::super::import::{About, Import, Kind};
 use super::super::wire::Fields;
 use super::super::{Bounds, Options, Read, ReadError, Unnamed};
-use super::columns;
+use super::chosen::Chosen;
 use super::field;
 use super::prune::Prune;
 use super::read::{Mapping, Tables, damaged};
-
-/// The column that is used.
-struct Chosen {
-    index: usize,
-    /// The column that counts samples, if there is one.
-    count: Option<usize>,
-    /// The unit of a value, and how many of it the number 1 is.
-    unit: Unit,
-    factor: u64,
-    /// Its state, where no label tells.
-    state: State,
-    name: String,
-    /// The other columns.
-    others: Vec<String>,
-}
 
 /// Reads the profile's own tables.
 pub(super) fn read(
@@ -46,7 +32,7 @@ pub(super) fn read(
     mut warnings: Vec<String>,
 ) -> Result<Read, ReadError> {
     t.check_strings()?;
-    let chosen = choose(t, options.value.as_deref())?;
+    let chosen = Chosen::of(t, options.value.as_deref())?;
     let mut to = Import::new(bounds.memory);
     to.window(Window {
         start_ns: 0,
@@ -79,50 +65,6 @@ pub(super) fn read(
     })
 }
 
-fn choose(t: &Tables, asked: Option<&str>) -> Result<Chosen, ReadError> {
-    let types: Vec<(String, String)> = t
-        .sample_types
-        .iter()
-        .take(64)
-        .map(|(name, unit)| (t.string(*name).into_owned(), t.string(*unit).into_owned()))
-        .collect();
-    let names = || -> Vec<String> { types.iter().map(|(n, _)| n.clone()).collect() };
-    let default = t.string(t.default_sample_type);
-    let timed = |i: usize| columns::unit(&types[i].0, &types[i].1).0.is_time();
-    let named = |name: &str| types.iter().position(|(n, _)| n == name);
-    let index = match asked {
-        Some(name) => Some(named(name).ok_or_else(|| ReadError::NoSuchValue {
-            asked: name.to_string(),
-            have: names().join(", "),
-        })?),
-        None => named(&default)
-            .filter(|i| timed(*i))
-            .or_else(|| (0..types.len()).rfind(|i| timed(*i)))
-            .or_else(|| named(&default))
-            .or(types.len().checked_sub(1)),
-    };
-    let Some(index) = index else {
-        return Err(ReadError::NoValues);
-    };
-    let name = types[index].0.clone();
-    let (unit, factor) = columns::unit(&name, &types[index].1);
-    let state = columns::state(&name, &unit);
-    // Values of memory have their own counts; any other column of counts is that of samples.
-    let twin = name
-        .strip_suffix("_space")
-        .and_then(|kind| named(&format!("{kind}_objects")));
-    let counts = |i: &usize| types[*i].1 == "count" && *i != index;
-    Ok(Chosen {
-        index,
-        count: twin.or_else(|| (0..types.len()).find(counts)),
-        unit,
-        factor,
-        state,
-        others: names().into_iter().filter(|n| *n != name).collect(),
-        name,
-    })
-}
-
 fn about(t: &Tables, chosen: &Chosen) -> About {
     let mut notes: Vec<String> = t
         .comments
@@ -148,10 +90,12 @@ fn about(t: &Tables, chosen: &Chosen) -> About {
         });
     }
     let mut events = Vec::new();
-    if t.period > 0 && t.string(t.period_type.0) == chosen.name {
+    let sampled = t.string(t.period_type.0);
+    let counts = chosen.name == "samples" && !chosen.unit.is_time();
+    if t.period > 0 && (sampled == chosen.name || counts) {
         events.push(EventSource {
             what: "stacks".to_string(),
-            event: chosen.name.clone(),
+            event: sampled.into_owned(),
             rate: format!("every {} {}", t.period, t.string(t.period_type.1)),
         });
     }
@@ -198,11 +142,22 @@ impl Code {
             modules.insert(m.id, (id, kind, *m));
         }
         let mut functions: FxHashMap<u64, FunctionId> = FxHashMap::default();
+        let mut nameless: FxHashSet<u64> = FxHashSet::default();
         let mut missing: FxHashMap<FunctionId, StackEnd> = FxHashMap::default();
         for f in &t.functions {
-            let name = t.string(f.name);
+            let (name, system) = (t.string(f.name), t.string(f.system_name));
+            // Some writers leave the name to the reader; one without any is known by its address.
+            let name = if name.is_empty() {
+                system.clone()
+            } else {
+                name
+            };
+            if name.is_empty() {
+                nameless.insert(f.id);
+                continue;
+            }
             let start_line = u32::try_from(f.start_line).unwrap_or(0);
-            let (system, file) = (t.string(f.system_name), t.string(f.file));
+            let file = t.string(f.file);
             let id = to.function(&name, &system, &file, start_line)?;
             functions.insert(f.id, id);
             if let Some(end) = truncated(&name) {
@@ -231,7 +186,7 @@ impl Code {
                         line: u32::try_from(*line).unwrap_or(0),
                     }),
                     // 0 is no function.
-                    None if *function == 0 || t.cut => {}
+                    None if *function == 0 || t.cut || nameless.contains(function) => {}
                     None => {
                         return Err(damaged("a location refers to a function that is not there"));
                     }

@@ -11,6 +11,7 @@
 //! that would overflow are refused.
 
 mod budget;
+mod chosen;
 pub(super) mod columns;
 mod convert;
 mod extension;

@@ -3,7 +3,7 @@
 //!
 //! Known are the array form and the object form, and in them:
 //! - events with a length: complete (`X`), or begin and end (`B`, `E`), nested by time on each thread
-//!   (`spans`). The time of an event that no inner one covers is its own. They are instrumented:
+//!   (`spans`); an end with a name ends the innermost event of that name. The time of an event that no inner one covers is its own. They are instrumented:
 //!   exact, and only instrumented code is there;
 //! - V8's CPU profiles (`cpu_profile`). Their stacks lie within the events that are open at the
 //!   time, so that no time counts twice;
@@ -108,7 +108,10 @@ impl LeftOut {
             "events end after the event around them on their thread (asynchronous work?): the part \
              that sticks out was left out",
         );
-        say(self.unpaired, "ends have no beginning, and were left out");
+        say(
+            self.unpaired,
+            "ends have no beginning of their name, and were left out",
+        );
         say(
             self.unended,
             "beginnings have no end: they were ended with the file",
@@ -257,7 +260,13 @@ impl Contents {
         self.last = self.last.max(start);
         let name = if e.name.is_empty() { NO_NAME } else { &e.name };
         match e.ph.as_str() {
-            "E" => self.threads.entry(of).or_default().end(start),
+            "E" => {
+                let frame = match e.name.as_str() {
+                    "" => None,
+                    name => Some(to.named(FrameKind::Native, None, name, "", 0)?),
+                };
+                self.threads.entry(of).or_default().end(start, frame);
+            }
             "B" => {
                 let frame = to.named(FrameKind::Native, None, name, "", 0)?;
                 self.threads.entry(of).or_default().begin(start, frame);

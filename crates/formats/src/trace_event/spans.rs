@@ -1,5 +1,6 @@
 //! Events with a length → which of them are open at each time.
 
+use rustc_hash::FxHashSet;
 use wallscope_model::FrameId;
 
 /// An event with its length, ns.
@@ -9,12 +10,19 @@ struct Span {
     frame: FrameId,
 }
 
+/// Begin or end of an event that is written in two parts.
+#[derive(Clone, Copy)]
+enum Edge {
+    Begin(FrameId),
+    /// The name may be missing.
+    End(Option<FrameId>),
+}
+
 /// The events of a thread.
 #[derive(Default)]
 pub(super) struct ThreadEvents {
     spans: Vec<Span>,
-    /// Begin (with the frame) and end of events that are written in two parts.
-    edges: Vec<(u64, Option<FrameId>)>,
+    edges: Vec<(u64, Edge)>,
 }
 
 /// An open event and the one around it.
@@ -57,12 +65,23 @@ impl ThreadEvents {
 
     /// An event begins.
     pub(super) fn begin(&mut self, at: u64, frame: FrameId) {
-        self.edges.push((at, Some(frame)));
+        self.edges.push((at, Edge::Begin(frame)));
     }
 
-    /// The innermost event that was begun ends.
-    pub(super) fn end(&mut self, at: u64) {
-        self.edges.push((at, None));
+    /// The innermost event of that name ends; without a name, the innermost of all.
+    pub(super) fn end(&mut self, at: u64, frame: Option<FrameId>) {
+        self.edges.push((at, Edge::End(frame)));
+    }
+
+    /// Whether the names of ends are those of beginnings. Some writers give all ends another one.
+    fn names_ends(&self) -> bool {
+        let begun = self.edges.iter().filter_map(|(_, e)| match e {
+            Edge::Begin(frame) => Some(*frame),
+            Edge::End(_) => None,
+        });
+        let begun: FxHashSet<FrameId> = begun.collect();
+        let known = |e: &Edge| matches!(e, Edge::End(Some(frame)) if begun.contains(frame));
+        self.edges.iter().any(|(_, e)| known(e))
     }
 
     /// Makes spans of beginnings and ends; one without an end ends at `last`. Returns how many ends had
@@ -70,21 +89,28 @@ impl ThreadEvents {
     fn pair(&mut self, last: u64) -> (u64, u64) {
         // In the order of time; at one time, in the order of the file.
         self.edges.sort_by_key(|(at, _)| *at);
+        let by_name = self.names_ends();
         let mut open: Vec<usize> = Vec::new();
         let mut unpaired = 0;
-        for (at, frame) in std::mem::take(&mut self.edges) {
-            match (frame, open.pop()) {
-                (Some(frame), outer) => {
-                    open.extend(outer);
+        for (at, edge) in std::mem::take(&mut self.edges) {
+            let ended = match edge {
+                Edge::Begin(frame) => {
                     open.push(self.spans.len());
                     self.spans.push(Span {
                         start: at,
                         end: last.max(at),
                         frame,
                     });
+                    continue;
                 }
-                (None, Some(begun)) => self.spans[begun].end = at,
-                (None, None) => unpaired += 1,
+                Edge::End(Some(frame)) if by_name => {
+                    open.iter().rposition(|i| self.spans[*i].frame == frame)
+                }
+                Edge::End(_) => open.len().checked_sub(1),
+            };
+            match ended {
+                Some(place) => self.spans[open.remove(place)].end = at,
+                None => unpaired += 1,
             }
         }
         (unpaired, open.len() as u64)

@@ -37,6 +37,24 @@ struct File {
     time_deltas: Option<Vec<f64>>,
 }
 
+/// The inspector's answer to `Profiler.stop`, whole or its result alone.
+#[derive(Deserialize)]
+struct Answer {
+    result: Option<Stopped>,
+    profile: Option<File>,
+}
+
+#[derive(Deserialize)]
+struct Stopped {
+    profile: Option<File>,
+}
+
+impl Answer {
+    fn profile(self) -> Option<File> {
+        self.result.and_then(|r| r.profile).or(self.profile)
+    }
+}
+
 /// A file with a tree under `head`, without the tree.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -222,7 +240,12 @@ impl Profile {
     /// The list of nodes of the inspector protocol.
     fn flat(source: &mut Source) -> Result<Profile, ReadError> {
         let memory = source.bounds().memory;
-        let (file, warnings): (File, _) = json::parse(source)?;
+        let bytes = source.bytes()?;
+        let (mut file, warnings): (File, _) = json::parse_bytes(&bytes, source)?;
+        if file.nodes.is_empty() {
+            let (answer, _): (Answer, _) = json::parse_bytes(&bytes, source)?;
+            file = answer.profile().unwrap_or(file);
+        }
         let mut p = Profile::new(memory, "V8's .cpuprofile")?;
         p.warnings = warnings;
         for node in &file.nodes {

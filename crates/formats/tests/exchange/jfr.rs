@@ -72,6 +72,37 @@ fn samples_by_cpu_time_have_their_own_period() {
     assert!(left.contains("jdk.ExecutionSample (71)"), "{left}");
 }
 
+/// `jfr configure allocation-profiling=maximum` records both kinds of events.
+#[test]
+fn allocations_that_two_kinds_of_events_count_are_read_once() {
+    let file = |buffers: &[u64]| {
+        let mut w = ChunkWriter::new(&mut Random(3), 1_000_000 * MS);
+        for bytes in [500, 1500] {
+            w.event("jdk.ObjectAllocationSample", 1, 0, &[("weight", bytes)]);
+        }
+        for bytes in buffers {
+            w.event(
+                "jdk.ObjectAllocationInNewTLAB",
+                2,
+                0,
+                &[("tlabSize", *bytes)],
+            );
+        }
+        read_value(&w.finish(), "allocation").unwrap()
+    };
+    let sampled = file(&[]);
+    assert_eq!(fold(&sampled.recording)["main_[j];run_[j];leaf_[j]"], 2000);
+    assert_eq!(sampled.warnings, [""; 0]);
+    let both = file(&[2048]);
+    assert_eq!(
+        fold(&both.recording),
+        [("main_[j];run_[j]".to_string(), 2048)].into()
+    );
+    let left =
+        "left out, as other events count the same allocations: jdk.ObjectAllocationSample (2)";
+    assert_eq!(both.warnings, [left]);
+}
+
 #[test]
 fn unknown_versions_are_refused() {
     let whole = plain(WALL);

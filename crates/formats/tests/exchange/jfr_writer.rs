@@ -152,6 +152,14 @@ fn event_types() -> Vec<EventType> {
             &[start, span("duration", "NANOSECONDS"), thread, stack],
         ),
         t(
+            "jdk.ObjectAllocationSample",
+            &[start, thread, stack, plain_field("weight", LONG)],
+        ),
+        t(
+            "jdk.ObjectAllocationInNewTLAB",
+            &[start, thread, stack, plain_field("tlabSize", LONG)],
+        ),
+        t(
             "jdk.Compilation",
             &[start, span("duration", "TICKS"), thread],
         ),

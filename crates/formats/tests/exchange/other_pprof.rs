@@ -12,11 +12,11 @@ fn varint(mut v: u64) -> Vec<u8> {
     out
 }
 
-fn number(field: u64, v: u64) -> Vec<u8> {
+pub fn number(field: u64, v: u64) -> Vec<u8> {
     [varint(field << 3), varint(v)].concat()
 }
 
-fn bytes(field: u64, of: &[u8]) -> Vec<u8> {
+pub fn bytes(field: u64, of: &[u8]) -> Vec<u8> {
     [varint(field << 3 | 2), varint(of.len() as u64), of.to_vec()].concat()
 }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use crate::perf_writer::*;
 use crate::support::{fold, read, read_value, try_read};
 use wallscope_formats::ReadError;
-use wallscope_model::Unit;
+use wallscope_model::{StackEnd, State, Unit};
 use wallscope_synthetic::Random;
 
 #[test]
@@ -181,4 +181,92 @@ fn deferred_chains_join_their_samples() {
     let cut = sums.keys().find(|k| k.starts_with("[truncated:"));
     assert!(cut.is_some(), "{sums:?}");
     assert_eq!(sums.values().sum::<u64>(), 2000);
+}
+
+/// A guest's addresses are in no file of the host.
+#[test]
+fn code_of_a_virtual_machine_has_no_name_of_the_host() {
+    let layout = plain(IP | TID | TIME | PERIOD | IDENTIFIER | CALLCHAIN);
+    let mut random = Random(5);
+    let mut events = vec![event("cycles", (0, 0), 5)];
+    let mut records = records(&layout, &mut random, &mut events);
+    let host: u64 = events[0].expected.values().sum();
+    const GUEST_KERNEL: u16 = 4;
+    const GUEST_USER: u16 = 5;
+    for (misc, period, address) in [
+        (GUEST_USER, 7, BASE + 0x100),
+        (GUEST_KERNEL, 11, 0xffff_ffff_9c4d_5392),
+    ] {
+        let body = layout.sample(&mut random, &events, (0, period, 900), &[address]);
+        records.record(9, misc, &body);
+    }
+    let read = read(&with_header(&layout, &records, &events));
+    let sums = fold(&read.recording);
+    assert_eq!(sums["[truncated:unreadable];[guest]"], 7);
+    assert_eq!(sums["[truncated:unreadable];[guest.kernel]"], 11);
+    assert_eq!(sums.values().sum::<u64>(), host + 18);
+    let stacks = &read.recording.stacks;
+    assert!(stacks.iter().any(|s| s.end == StackEnd::Unreadable));
+    let warnings = read.warnings.join("; ");
+    assert!(
+        warnings.contains("2 samples are of code in virtual machines"),
+        "{warnings}"
+    );
+}
+
+/// `perf record --off-cpu`: the length of a wait and its stack are in the fields that BPF wrote, since
+/// perf 6.15; the sample's own are of the thread that gets the CPU.
+#[test]
+fn waits_that_perf_measures_by_bpf_have_their_own_thread_and_length() {
+    const CONTEXT_USER: u64 = -512i64 as u64;
+    let layout = plain(IP | TID | TIME | PERIOD | IDENTIFIER | RAW);
+    let mut events = [event("cpu-clock", (1, 0), 5)];
+    let mut records = records(&layout, &mut Random(5), &mut events);
+    let on_cpu: u64 = events[0].expected.values().sum();
+    let [clock] = events;
+    let mut body = Out::new(false);
+    for long in [6, 0] {
+        body.long(long);
+    }
+    // Another thread ran.
+    body.int(900);
+    body.int(901);
+    body.long(1000);
+    body.long(1);
+    let chain = [CONTEXT_USER, BASE + 0x100, BASE + 0x201];
+    body.int(8 * (4 + chain.len() as u32 + 1) - 8 + 4);
+    body.int(7);
+    body.int(12);
+    body.long(3_000_000);
+    body.long(chain.len() as u64);
+    chain.iter().for_each(|address| body.long(*address));
+    body.long(77);
+    body.int(0);
+    records.record(9, 1, &body);
+    let file = with_header(
+        &layout,
+        &records,
+        &[clock, event("offcpu-time", (1, 10), 6)],
+    );
+    let rec = read(&file).recording;
+    let of = |state| -> u64 { rec.contexts.iter().map(|c| c.ledger.state_ns(state)).sum() };
+    assert_eq!((of(State::OnCpu), of(State::Blocked)), (on_cpu, 3_000_000));
+    assert_eq!(fold(&rec)["x+0x200;x+0x100"], 3_000_000);
+    let waiter = rec.contexts.iter().find(|c| c.tid == 12).unwrap();
+    assert_eq!(waiter.ledger.state_ns(State::Blocked), 3_000_000);
+    let alone = read_value(&file, "offcpu-time").unwrap().recording;
+    assert!(alone.domain.unit.is_time());
+    assert_eq!(fold(&alone).values().sum::<u64>(), 3_000_000);
+    let text = "\
+w    12   100.000001:       1000   cpu-clock:
+\t          401136 leaf (/tmp/w)
+
+w    12   100.000002:       2000   offcpu-time:
+\t          401200 wait (/tmp/w)
+
+";
+    let rec = read(text.as_bytes()).recording;
+    let ledger = &rec.contexts[0].ledger;
+    let times = [State::OnCpu, State::Blocked].map(|s| ledger.state_ns(s));
+    assert_eq!(times, [1000, 2000]);
 }

@@ -258,3 +258,100 @@ w 12 1.000002:        300 cpu_atom/cycles/P:
     let said = "cycles is the sum of cpu_core/cycles/P (1 samples, 1000 in all)";
     assert!(read.warnings[0].starts_with(said), "{:?}", read.warnings);
 }
+
+/// Fields of a record as perf prints them, one bit each.
+mod field {
+    pub const PID: u32 = 1;
+    pub const CPU: u32 = 2;
+    pub const MISC: u32 = 4;
+    pub const TIME: u32 = 8;
+    pub const PERIOD: u32 = 16;
+    pub const EVENT: u32 = 32;
+    pub const ADDR: u32 = 64;
+    pub const ALL: u32 = 127;
+}
+
+/// A record of the thread, in perf's columns.
+fn record(fields: u32, (name, tid): (&str, u32), has_stack: bool) -> String {
+    let has = |bit: u32| fields & bit != 0;
+    let mut text = match has_stack {
+        true => format!("{name} "),
+        false => format!("{name:>16} "),
+    };
+    match has(field::PID) {
+        true => text += &format!("{:>5}/{tid:<5} ", tid / 10),
+        false => text += &format!("{tid:>5} "),
+    }
+    if has(field::CPU) {
+        text += "[003] ";
+    }
+    if has(field::MISC) {
+        text += "U       ";
+    }
+    if has(field::TIME) {
+        text += "29549.252125: ";
+    }
+    if has(field::PERIOD) {
+        text += &format!("{:>10} ", 250_000 + tid);
+    }
+    if has(field::EVENT) {
+        text += "      cycles: ";
+    }
+    if has(field::ADDR) {
+        text += &format!("{:>16x} ", 0x4011 * (tid % 2));
+    }
+    let frame = |address: u64, name: &str| format!("{address:>16x} {name}+0x4 (/tmp/w)\n");
+    match has_stack {
+        false => text + &frame(0x40_1136, "leaf"),
+        true => {
+            let callers = format!("\t{}", frame(0x40_1200, "main"));
+            format!("{text}\n\t{}{callers}\n", frame(0x40_1136, "leaf"))
+        }
+    }
+}
+
+/// Threads have names with numbers, colons and brackets, as programs give them.
+#[test]
+fn every_set_of_fields_gives_the_same_threads_and_weights() {
+    let threads = [
+        ("worker 3", 22_870),
+        ("[ET_NET 0]", 22_871),
+        ("V8 Worker: 1", 922_872),
+        ("a 12 34", 7),
+        ("tick #1", 1_022_875),
+        ("e:f g: h", 22_876),
+        ("java", 22_877),
+    ];
+    for fields in 0..=field::ALL {
+        for has_stack in [false, true] {
+            let texts = threads.map(|t| record(fields, t, has_stack));
+            let text = texts.concat();
+            let read = crate::support::try_read(text.as_bytes());
+            if !has_stack && fields & (field::TIME | field::EVENT) == 0 {
+                // Nothing tells such a record from a frame.
+                assert!(read.is_err(), "{text}");
+                continue;
+            }
+            let read = read.unwrap_or_else(|e| panic!("{e}: {text}"));
+            let rec = read.recording;
+            let weight = |tid: u32| match fields & field::PERIOD {
+                0 => 1,
+                _ => 250_000 + u64::from(tid),
+            };
+            let found: Vec<(&str, u32, u64)> = (rec.contexts.iter())
+                .map(|c| (&*c.name, c.tid, c.ledger.wall_ns))
+                .collect();
+            let expected = threads.map(|(name, tid)| (name, tid, weight(tid)));
+            assert_eq!(found, expected, "{text}");
+            let stack = if has_stack { "main;leaf" } else { "leaf" };
+            let sum: u64 = threads.iter().map(|(_, tid)| weight(*tid)).sum();
+            assert_eq!(fold(&rec), [(stack.to_string(), sum)].into(), "{text}");
+            let unit = match fields & (field::PERIOD | field::EVENT) {
+                field::PERIOD => "counts",
+                0 | field::EVENT => "samples",
+                _ => "cycles",
+            };
+            assert_eq!(rec.domain.unit, Unit::Count(unit.into()), "{text}");
+        }
+    }
+}

@@ -18,7 +18,7 @@ mod domain;
 mod sums;
 mod threads;
 
-use crate::{Domain, Recording, Slices, Window};
+use crate::{Domain, Recording, Slices, UNTOLD, Unit, Window};
 
 use threads::Threads;
 
@@ -198,9 +198,27 @@ pub fn compatible(a: &Domain, b: &Domain) -> Result<(), MergeError> {
     if a.unit != b.unit {
         return differ(format!("{} and {}", a.unit.name(), b.unit.name()));
     }
+    // A sample stands for as much as its period.
+    if let (Some(a), Some(b)) = (sampling_periods(a), sampling_periods(b))
+        && a != b
+    {
+        return differ(format!(
+            "samples {} and samples {}",
+            a.join(", "),
+            b.join(", ")
+        ));
+    }
     let exact = |d: &Domain| -> Vec<_> { d.columns.iter().map(|c| (c.state, c.exact)).collect() };
     if exact(a) != exact(b) {
         return differ("a state is counted in one and estimated in another".to_string());
     }
     Ok(())
+}
+
+/// The periods of a domain that counts samples, in words; `None`: it counts something else, or does
+/// not tell them.
+fn sampling_periods(d: &Domain) -> Option<Vec<&str>> {
+    let counts = matches!(&d.unit, Unit::Count(name) if name == "samples" || name == UNTOLD);
+    let rates: Vec<&str> = d.events.iter().map(|e| e.rate.as_str()).collect();
+    (counts && !rates.is_empty()).then_some(rates)
 }

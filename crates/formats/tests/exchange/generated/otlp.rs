@@ -226,6 +226,42 @@ fn both_layouts_with_strings_inline_and_by_index_are_read() {
     }
 }
 
+/// A file with a profile of nanoseconds for each name, of one sample each.
+fn profiles(names: &[(&str, u64)]) -> Vec<u8> {
+    let tree = Profile::random(&mut Random(1));
+    let mut scope = m();
+    let mut dictionary = tree.dictionary(false);
+    let first = STRINGS.len() + tree.tree.names.len();
+    for (i, (name, value)) in names.iter().enumerate() {
+        let kind = m().number(1, (first + i) as u64).number(2, 2);
+        let sample = m().number(1, 1).packed(4, &[*value]);
+        scope = scope.message(2, m().message(1, kind).message(2, sample));
+        dictionary = dictionary.bytes(5, name.as_bytes());
+    }
+    m().message(1, m().message(2, scope))
+        .message(2, dictionary)
+        .0
+}
+
+/// The OpenTelemetry specification lists `cpu` and `wall`, both in nanoseconds.
+#[test]
+fn profiles_of_one_time_are_not_added_up() {
+    let total = |bytes: &[u8], value| {
+        let read = read_as(bytes, value).unwrap();
+        sums(&read).values().sum::<u64>()
+    };
+    let both = profiles(&[("cpu", 3), ("wall", 10)]);
+    assert_eq!(total(&both, None), 3);
+    assert_eq!(total(&both, Some("wall")), 10);
+    let read = read_as(&both, None).unwrap();
+    let notes = read.recording.domain.notes.join("; ");
+    assert!(notes.contains("also holds wall"), "{notes}");
+    // States are parts of one time: on and off the CPU.
+    assert_eq!(total(&profiles(&[("cpu", 3), ("off_cpu", 10)]), None), 13);
+    assert_eq!(total(&profiles(&[("cpu", 3), ("on_cpu", 10)]), None), 3);
+    assert_eq!(total(&profiles(&[("cpu", 3), ("cpu", 10)]), None), 13);
+}
+
 #[test]
 fn earlier_layouts_are_refused_by_name_and_none_is_guessed() {
     let sample_type = m().number(1, 1).number(2, 2);
