@@ -1,6 +1,7 @@
 //! Node.js: JavaScript functions as V8's heap tells them, and stacks through V8's own code, on every
 //! version that is found.
 
+use crate::folded::Line;
 use crate::node::{Node, installed};
 use crate::score::share::MANAGED;
 use crate::score::{Estimate, chance, stacks};
@@ -110,24 +111,16 @@ fn judge(run: &Run) -> Result<Scorecard, Error> {
             estimate(truth / all, *seen, measured),
         );
     }
-    card.at_least(
-        "on-cpu the six, of it under turn",
-        100.0 * measured / under("turn"),
-        97.0,
-        "%",
-    );
-    let main = run.stacks.iter().filter(|l| l.state == "on_cpu");
+    let is_under_turn = |l: &Line| l.contains("turn");
+    let is_of_six = |l: &Line| six.iter().any(|(name, ..)| l.contains(name));
+    let what = "on-cpu the six, of it under turn";
+    let named = evidence.named(what, 97.0, is_under_turn, is_of_six);
+    card.rows.extend(named.rows);
     // Node.js 24 gives its main thread a name; before, it has its file's.
-    let main: f64 = main
-        .filter(|l| l.thread.starts_with("node") || l.thread == "MainThread")
-        .map(|l| l.ns as f64)
-        .sum();
-    card.at_least(
-        "on-cpu under turn, of the main thread's",
-        100.0 * under("turn") / main,
-        90.0,
-        "%",
-    );
+    let is_main = |l: &Line| l.thread.starts_with("node") || l.thread == "MainThread";
+    let what = "on-cpu under turn, of the main thread's";
+    let named = evidence.named(what, 90.0, is_main, is_under_turn);
+    card.rows.extend(named.rows);
     Ok(card)
 }
 
