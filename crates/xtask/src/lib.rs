@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `bench` | costs of measuring, beside the bare program and other tools |
 //! | `verify` | every promised number at full length; writes `docs/verification.md` |
+//! | `dist` | packages that people install |
 //! | `kernels` | experiments under other kernels |
 //! | `prove_diff` | the promises of `wallscope diff`, by live recordings |
 //! | `tidy` | dependencies, import cycles, sizes, prose |
@@ -15,6 +16,7 @@
 //! The tasks use the `wallscope` binary of the release profile, as a script would.
 
 pub mod bench;
+pub mod dist;
 pub mod kernels;
 pub mod machine;
 pub mod prove_diff;

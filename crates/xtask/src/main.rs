@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use xtask::prove_diff::{self, Length};
-use xtask::{Outcome, bench, kernels, same_code, same_output, tidy, verify, web};
+use xtask::{Outcome, bench, dist, kernels, same_code, same_output, tidy, verify, web};
 
 const HELP: &str = "\
 usage: cargo xtask TASK
@@ -23,12 +23,18 @@ usage: cargo xtask TASK
   verify [--quick] [--no-write] [--without NAME]
                        every promised number at full length; writes docs/verification.md, which
                        says what was left out
+  verify --dist [--suite NAME] [--system DIR] [--deb FILE]
+                       the Debian package in a fresh Debian (bookworm unless told; debootstrap, root):
+                       installed, used and purged; writes nothing
   verify --only NAME [--quick]
                        one experiment of it, as `ladder`; writes nothing
   prove-diff [--quick | PAIRS TRIALS]
                        one program against itself, and one function made dearer, live: 20 trials of
                        5 runs against 5, of which 80 pairs of equals, and 20 further pairs unless
                        told; 20 minutes of recordings on two CPUs, and the comparisons
+  dist [--binary PATH] [--static-binary PATH] [--output DIR]
+                       the packages that people install, into target/dist: .deb, static archive, OCI
+                       image, Kubernetes manifests, checksums
   kernels VMLINUZ… [EXPERIMENT…]
                        experiments under other kernels, in an emulator
   same-code [BASE] [PATHS…]
@@ -78,6 +84,7 @@ fn run(arguments: &[&str]) -> Outcome<bool> {
             };
             bench::run(effort, what)
         }
+        ["verify", "--dist", rest @ ..] => dist::verify(rest),
         ["verify", "--only", name] => verify::only(name, false),
         ["verify", "--only", name, "--quick"] => verify::only(name, true),
         ["verify", flags @ .., "--without", name] if flags.iter().all(known) => {
@@ -91,6 +98,7 @@ fn run(arguments: &[&str]) -> Outcome<bool> {
             trials: trials.parse()?,
             ..Length::FULL
         }),
+        ["dist", arguments @ ..] => dist::run(&dist::Options::parse(arguments)?),
         ["kernels", arguments @ ..] => kernels::run(arguments),
         ["inside", names @ ..] => kernels::inside(names),
         ["same-code", arguments @ ..] => same_code::run(arguments),

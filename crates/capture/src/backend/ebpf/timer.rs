@@ -53,7 +53,9 @@ impl Timer {
             io::ErrorKind::PermissionDenied => Error::NotPermitted {
                 what: "on-CPU timer (perf_event_open, cpu-clock on every CPU)".into(),
                 why: source.to_string(),
-                remedy: "run as root, or with CAP_PERFMON".into(),
+                remedy:
+                    "run as root, or with CAP_PERFMON and kernel.perf_event_paranoid at 2 or below"
+                        .into(),
             },
             _ => Error::io("cannot open the on-CPU timer", source),
         })?;

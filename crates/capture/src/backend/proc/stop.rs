@@ -360,7 +360,13 @@ fn let_go(tid: u32, signal: i32) {
     let _ = trace(libc::PTRACE_DETACH, tid, signal as usize);
 }
 
-fn trace(request: libc::c_uint, tid: u32, data: usize) -> io::Result<()> {
+/// Number of a ptrace request: signed in musl's headers, unsigned in glibc's.
+#[cfg(target_env = "musl")]
+type Request = libc::c_int;
+#[cfg(not(target_env = "musl"))]
+type Request = libc::c_uint;
+
+fn trace(request: Request, tid: u32, data: usize) -> io::Result<()> {
     // SAFETY: none of these requests takes an address in our memory.
     match unsafe { libc::ptrace(request, tid as libc::pid_t, 0usize, data) } {
         -1 => Err(io::Error::last_os_error()),
