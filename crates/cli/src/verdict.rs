@@ -160,7 +160,11 @@ fn evidence(recording: &Recording, verdict: &Verdict) -> Option<Choice> {
     // main place among others.
     let only = verdict.state == Some(State::OnCpu)
         && Choice::share_of_state(recording, samples) >= HOT_SPOT;
-    Some(choice.through(verdict.function.as_deref(), only))
+    let function = verdict.function.as_deref();
+    Some(match only {
+        true => choice.through(function),
+        false => choice.marking(function),
+    })
 }
 
 /// The roots of the waits, each with its own time where the recording has it.
@@ -195,5 +199,5 @@ fn time_of(recording: &Recording, root: &RootShare) -> Option<Choice> {
         idle: true,
         ..Choice::of_state(Some(root.state), reason)
     };
-    Some(choice.through(Some(&root.function), false))
+    Some(choice.marking(Some(&root.function)))
 }

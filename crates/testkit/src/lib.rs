@@ -26,6 +26,7 @@ pub mod java;
 pub mod known;
 pub mod live;
 pub mod node;
+mod options;
 pub mod php;
 pub mod probing;
 pub mod program;

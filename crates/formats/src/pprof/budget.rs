@@ -3,7 +3,7 @@
 
 use super::super::wire::Fields;
 use super::super::{Bounds, ReadError};
-use super::read::Tables;
+use super::tables::Tables;
 
 /// Bytes that a context, a process or a moment of the host takes, generously.
 const RECORD: u64 = 1024;

@@ -4,7 +4,7 @@ use wallscope_model::{State, Unit};
 
 use super::super::ReadError;
 use super::columns;
-use super::read::Tables;
+use super::tables::Tables;
 
 /// The column that is used.
 pub(super) struct Chosen {

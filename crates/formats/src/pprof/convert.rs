@@ -3,36 +3,12 @@
 use prost::Message;
 use wallscope_model as model;
 use wallscope_model::scale::Scaled;
-use wallscope_model::{BlockReason, FrameKind, ModuleKind, Part, StackEnd, State, UnknownCause};
+use wallscope_model::{BlockReason, Part, StackEnd, State, UnknownCause};
 
+use super::checks::index;
 use super::extension as ext;
+use super::names::{FRAME_KINDS, MODULE_KINDS};
 use super::{host, labels, peers, shapes, tasks, timeline, waits};
-
-/// Names of the frame kinds, in the order of their numbers.
-pub(super) const FRAME_KINDS: [(FrameKind, &str); 8] = [
-    (FrameKind::Native, "native"),
-    (FrameKind::Kernel, "kernel"),
-    (FrameKind::Jit, "jit"),
-    (FrameKind::Python, "python"),
-    (FrameKind::Java, "java"),
-    (FrameKind::JavaScript, "javascript"),
-    (FrameKind::Php, "php"),
-    (FrameKind::Ruby, "ruby"),
-];
-
-/// Names of the module kinds, in the order of their numbers.
-pub(super) const MODULE_KINDS: [(ModuleKind, &str); 5] = [
-    (ModuleKind::Elf, "elf"),
-    (ModuleKind::Kernel, "kernel"),
-    (ModuleKind::Vdso, "vdso"),
-    (ModuleKind::Jit, "jit"),
-    (ModuleKind::Source, "source"),
-];
-
-/// Index of `value` in a list that has it.
-pub(super) fn index<T: PartialEq>(list: &[T], value: &T) -> u32 {
-    list.iter().position(|v| v == value).unwrap_or(0) as u32
-}
 
 fn kind<T: PartialEq, N>(list: &[(T, N)], value: &T) -> u32 {
     list.iter().position(|(v, _)| v == value).unwrap_or(0) as u32

@@ -19,10 +19,11 @@ use wallscope_model::{
 use super::super::import::{About, Import, Kind};
 use super::super::wire::Fields;
 use super::super::{Bounds, Options, Read, ReadError, Unnamed};
+use super::checks::damaged;
 use super::chosen::Chosen;
 use super::field;
 use super::prune::Prune;
-use super::read::{Mapping, Tables, damaged};
+use super::tables::{Mapping, Tables};
 
 /// Reads the profile's own tables.
 pub(super) fn read(

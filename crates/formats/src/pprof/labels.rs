@@ -6,9 +6,8 @@ use std::sync::Arc;
 use wallscope_model::{self as model, Label, LabelValue, LabelsId};
 
 use super::super::ReadError;
+use super::checks::{below, damaged, same};
 use super::extension::LabelSets;
-use super::read::damaged;
-use super::restore::{below, same};
 
 /// The sets as columns.
 pub(super) fn to_message(sets: &[Vec<Label>]) -> LabelSets {

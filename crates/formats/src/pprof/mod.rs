@@ -11,6 +11,7 @@
 //! that would overflow are refused.
 
 mod budget;
+mod checks;
 mod chosen;
 pub(super) mod columns;
 mod convert;
@@ -25,6 +26,7 @@ mod read;
 mod restore;
 mod shapes;
 mod sums;
+mod tables;
 mod tasks;
 mod timeline;
 mod waits;

@@ -3,8 +3,28 @@
 
 use wallscope_model::{BlockReason, FrameKind, ModuleKind, Part, StackEnd, State, UnknownCause};
 
-use super::convert::{FRAME_KINDS, MODULE_KINDS};
 use super::extension as ext;
+
+/// Names of the frame kinds, in the order of their numbers.
+pub(super) const FRAME_KINDS: [(FrameKind, &str); 8] = [
+    (FrameKind::Native, "native"),
+    (FrameKind::Kernel, "kernel"),
+    (FrameKind::Jit, "jit"),
+    (FrameKind::Python, "python"),
+    (FrameKind::Java, "java"),
+    (FrameKind::JavaScript, "javascript"),
+    (FrameKind::Php, "php"),
+    (FrameKind::Ruby, "ruby"),
+];
+
+/// Names of the module kinds, in the order of their numbers.
+pub(super) const MODULE_KINDS: [(ModuleKind, &str); 5] = [
+    (ModuleKind::Elf, "elf"),
+    (ModuleKind::Kernel, "kernel"),
+    (ModuleKind::Vdso, "vdso"),
+    (ModuleKind::Jit, "jit"),
+    (ModuleKind::Source, "source"),
+];
 
 /// The meaning of numbers in columns; an unknown name has none.
 pub(super) struct Names {

@@ -6,8 +6,8 @@ use wallscope_model as model;
 use wallscope_model::{ContextId, PeerStack, StackId};
 
 use super::super::ReadError;
+use super::checks::{below, same};
 use super::extension as ext;
-use super::restore::{below, same};
 
 pub(super) fn to_message(p: &model::Peer) -> ext::Peer {
     ext::Peer {

@@ -5,7 +5,7 @@
 use regex::Regex;
 use rustc_hash::FxHashSet;
 
-use super::read::Tables;
+use super::tables::Tables;
 
 /// The functions that are dropped, by their ids.
 #[derive(Default)]

@@ -9,9 +9,10 @@ use wallscope_model::{
 };
 
 use super::super::{Read, ReadError};
+use super::checks::{below, damaged, same};
 use super::extension as ext;
 use super::names::{Names, pick};
-use super::read::{Tables, damaged};
+use super::tables::Tables;
 use super::{host, labels, peers, shapes, sums, tasks, timeline, waits};
 
 /// Rebuilds the recording.
@@ -195,25 +196,6 @@ fn process(p: ext::Process) -> model::Process {
         unattributed_on_cpu_ns: p.unattributed_on_cpu_ns,
         user: (p.uid.zip(p.gid)).map(|(uid, gid)| model::FileUser { uid, gid }),
     }
-}
-
-/// A column that must have `len` entries.
-pub(super) fn same<T>(column: &[T], len: usize, what: &str) -> Result<(), ReadError> {
-    if column.len() == len {
-        return Ok(());
-    }
-    Err(damaged(format!(
-        "{what} has {} entries and should have {len}",
-        column.len()
-    )))
-}
-
-/// An index that must be below `len`.
-pub(super) fn below(index: u32, len: usize, what: &str) -> Result<u32, ReadError> {
-    if (index as usize) < len {
-        return Ok(index);
-    }
-    Err(damaged(format!("it refers to {what} {index} of {len}")))
 }
 
 fn modules(t: &Tables, m: &ext::Modules, names: &Names) -> Result<Vec<model::Module>, ReadError> {

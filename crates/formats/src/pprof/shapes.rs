@@ -5,11 +5,9 @@ use wallscope_model::histogram::{BUCKETS, FINE, Histogram, HistogramRow};
 use wallscope_model::{BlockReason, ContextId, Part, StackId, State};
 
 use super::super::ReadError;
-use super::convert::index;
+use super::checks::{below, damaged, index, same};
 use super::extension as ext;
 use super::names::Names;
-use super::read::damaged;
-use super::restore::{below, same};
 
 /// Counts are kept in parts of an interval, as those of stacks are estimates.
 const PARTS: f64 = 1000.0;

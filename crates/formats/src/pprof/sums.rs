@@ -3,7 +3,7 @@
 use wallscope_model as model;
 
 use super::super::ReadError;
-use super::read::damaged;
+use super::checks::damaged;
 
 /// Refuses times with sums that would overflow: any figure computed from a recording that passes
 /// stays far below the limits of its types.

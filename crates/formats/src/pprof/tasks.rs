@@ -6,10 +6,9 @@ use wallscope_model as model;
 use wallscope_model::{LabelsId, StackId, State, TaskTime};
 
 use super::super::ReadError;
-use super::convert::index;
+use super::checks::{below, index, same};
 use super::extension as ext;
 use super::names::Names;
-use super::restore::{below, same};
 
 fn optional(id: Option<u32>) -> u32 {
     id.map_or(0, |id| id + 1)

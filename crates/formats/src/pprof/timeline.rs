@@ -3,11 +3,9 @@
 use wallscope_model::{BlockReason, ContextId, Interval, Lane, Part, Recording, State, Timeline};
 
 use super::super::ReadError;
-use super::convert::index;
+use super::checks::{below, damaged, index, same};
 use super::extension as ext;
 use super::names::Names;
-use super::read::damaged;
-use super::restore::{below, same};
 
 pub(super) fn to_message(rec: &Recording) -> Option<ext::Timeline> {
     let t = rec.timeline.as_ref()?;

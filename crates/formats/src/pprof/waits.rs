@@ -6,9 +6,8 @@ use wallscope_model::{
 };
 
 use super::super::ReadError;
+use super::checks::{below, damaged, same};
 use super::extension as ext;
-use super::read::damaged;
-use super::restore::{below, same};
 
 pub(super) fn actors(rec: &Recording) -> Vec<ext::Actor> {
     let message = |a: &Actor| match a {

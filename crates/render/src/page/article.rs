@@ -4,7 +4,8 @@
 use std::fmt::Write as _;
 use std::io;
 
-use super::{STYLE, escape, hash};
+use super::html::escape;
+use super::{STYLE, hash};
 
 /// What is read.
 #[derive(Clone, Debug, Default)]

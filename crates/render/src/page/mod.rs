@@ -17,6 +17,7 @@
 pub mod article;
 mod columns;
 pub(crate) mod entries;
+mod html;
 mod lengths;
 mod meta;
 mod payload;
@@ -33,7 +34,6 @@ use flate2::Compression;
 use flate2::write::DeflateEncoder;
 use sha2::{Digest, Sha256};
 use wallscope_model::Recording;
-use wallscope_model::printable::is_obeyed;
 
 use wallscope_analysis::view::Idle;
 
@@ -165,23 +165,7 @@ fn hash(text: &str) -> String {
 }
 
 fn title_text(title: &str) -> String {
-    escape(&title.chars().take(300).collect::<String>())
-}
-
-/// Text in which no character means anything in HTML.
-fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            c if is_obeyed(c) => out.push(' '),
-            c => out.push(c),
-        }
-    }
-    out
+    html::escape(&title.chars().take(300).collect::<String>())
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use wallscope_model::{Recording, Sample, State, View};
 
-use super::escape;
+use super::html::escape;
 
 /// Most letters of one statement: a name in it may be as long as the target likes.
 const MAX_LETTERS: usize = 600;
@@ -112,13 +112,19 @@ impl Choice {
         chosen.iter().map(|s| s.ns).sum::<u64>() as f64 / whole.max(1) as f64
     }
 
-    /// Stacks that lead through `function`, or with `only` false all, with these marked.
-    pub fn through(mut self, function: Option<&str>, only: bool) -> Choice {
+    /// All stacks, with those marked that lead through `function`.
+    pub fn marking(mut self, function: Option<&str>) -> Choice {
         // A marker in brackets is no function to look for.
         let named = function.filter(|f| !f.is_empty() && !f.starts_with('['));
         self.function = named.map(str::to_owned);
-        self.only = only && self.function.is_some();
         self
+    }
+
+    /// Only stacks that lead through `function`.
+    pub fn through(self, function: Option<&str>) -> Choice {
+        let marked = self.marking(function);
+        let only = marked.function.is_some();
+        Choice { only, ..marked }
     }
 }
 

@@ -100,9 +100,9 @@ fn time_outside_the_main_part_may_be_small() {
 fn a_marker_is_no_function_to_look_for() {
     let choice = Choice::of_state(Some(State::OnCpu), Some("user"));
     assert!(choice.reasons.is_empty());
-    let marked = choice.clone().through(Some("[not sampled]"), true);
+    let marked = choice.clone().through(Some("[not sampled]"));
     assert_eq!((marked.function, marked.only), (None, false));
-    let named = choice.through(Some("hash"), true);
+    let named = choice.through(Some("hash"));
     assert_eq!(
         (named.function.as_deref(), named.only),
         (Some("hash"), true)

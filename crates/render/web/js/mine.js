@@ -189,7 +189,7 @@ export function ownBelow(selection, mine, nodes, same) {
     // No frames are below it: it holds rows and no node.
     if (prefix[to] > prefix[from]) put(next, entry, { from, to, at: -1 }, prefix[to] - prefix[from]);
   };
-  // Nodes whose children are to be placed, each with the foreign entry that holds time outside own code;
+  // Nodes with children to be placed, each with the foreign entry that holds time outside own code;
   // −1: none yet, −2: the nodes themselves do.
   /** @type {[number, number][]} */
   const open = nodes.map((n) => [n, n > 0 && !mine.entry[p.entry[n]] ? -2 : -1]);

@@ -164,9 +164,7 @@ export function drawScene(scene, painter, width, top, bottom, y) {
     } else {
       drawParts(node, x0, w, yy);
     }
-    if (entry >= 0 && profile.kind[entry] === KIND.kernel && w > 6) {
-      painter.over(x0, yy, 3, ROW - 1, '#5a4a42');
-    }
+    if (entry >= 0 && profile.kind[entry] === KIND.kernel && w > 6) painter.over(x0, yy, 3, ROW - 1, '#5a4a42');
     if (entry >= 0 && entry === scene.picked) painter.frame(x0, yy, w, ROW - 1, css('--pick') || '#000');
     else if (lit) painter.frame(x0, yy, w, ROW - 1, accent);
     const room = Math.floor((w - 8) / painter.letter);

@@ -179,7 +179,7 @@ test('own code follows from place, source and name', () => {
     'github.com/lib/pq.(*conn).query': { module: '/srv/shop', file: '/root/go/pkg/mod/github.com/lib/pq/conn.go' },
     'shop::run': { module: '/srv/rust', file: 'src/main.rs' },
     '<alloc::boxed::Box<F> as core::ops::FnOnce<A>>::call_once': { module: '/srv/rust' },
-    'serde_json::from_str': { module: '/srv/rust', file: '/home/u/.cargo/registry/src/x/serde_json/src/de.rs' },
+    'serde_json::from_str': { module: '/srv/rust', file: '/srv/u/.cargo/registry/src/x/serde_json/src/de.rs' },
     handler: { module: '/srv/app/views.py', kind: KIND.managed },
     get: { module: '/usr/lib/python3.11/queue.py', kind: KIND.managed },
     wsgi: { module: '/opt/venv/lib/python3.11/site-packages/flask/app.py', kind: KIND.managed },
