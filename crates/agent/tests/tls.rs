@@ -100,12 +100,17 @@ fn a_proxy_is_asked() {
     let proxy = format!("http://{}", listener.local_addr().unwrap());
     let asked = std::thread::spawn(move || {
         let mut stream = listener.accept().unwrap().0;
+        let mut request = Vec::new();
         let mut buffer = [0; 4096];
-        let n = stream.read(&mut buffer).unwrap();
+        while !request.ends_with(b"\r\n\r\n") {
+            let n = stream.read(&mut buffer).unwrap();
+            assert!(n > 0, "the request ends early");
+            request.extend_from_slice(&buffer[..n]);
+        }
         let _ = stream.write_all(
             b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
         );
-        String::from_utf8_lossy(&buffer[..n]).into_owned()
+        String::from_utf8_lossy(&request).into_owned()
     });
     let options = ClientOptions {
         proxy: Some(proxy),

@@ -218,7 +218,7 @@ pub fn with_tool(name: &str, attempt: impl Fn(&Tool) -> Result<(), Error>) {
     test(name, || {
         let held = |()| "held".to_string();
         Tool::find()
-            .and_then(|tool| attempt(&tool.replayed()).map(held))
+            .and_then(|tool| attempt(&tool).map(held))
             .into()
     });
 }
