@@ -32,7 +32,7 @@ if [ "$(id -u)" = 0 ]; then
     calibrate env || status=$?
 elif command -v sudo >/dev/null 2>&1; then
     calibrate sudo || status=$?
-    # Where root wrote it, it is given to who asked.
+    # Root wrote the recording: give it to the user.
     [ $status = 0 ] && sudo chown "$(id -u):$(id -g)" "$recording"
 else
     echo "not root and no sudo: measuring with what an ordinary user may, which sees less and says so"

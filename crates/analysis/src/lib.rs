@@ -2,7 +2,7 @@
 //!
 //! * [`blame`]: each wait charged to the activity of the thread that ended it.
 //! * [`view`]: rows of a report: the ledger, functions with intervals, hottest stacks, waits, locks.
-//! * [`select`]: a part of a recording, as a recording whose time still adds up.
+//! * [`select`]: a part of a recording, as a recording; its time still adds up.
 //! * [`diff`]: two sides compared, and whether a difference is real.
 //! * [`queueing`]: arrivals and service times to waits, as pure mathematics.
 //! * [`queues`]: the queues of a recording, and what-if.

@@ -122,7 +122,7 @@ extern "C" fn on_bus_error(
     info: *mut libc::siginfo_t,
     context: *mut libc::c_void,
 ) {
-    // SAFETY: the kernel passes a valid siginfo, whose address field is set for SIGBUS.
+    // SAFETY: the kernel passes a valid siginfo, and sets its address field for SIGBUS.
     let address = unsafe { (*info).si_addr() } as usize;
     let page = PAGE_SIZE.load(Ordering::SeqCst);
     let ours = GUARDED.iter().any(|slot| {
@@ -153,7 +153,7 @@ extern "C" fn on_bus_error(
     pass_on(signal, info, context);
 }
 
-/// Hands a SIGBUS that is not ours to whoever handled it before.
+/// Passes a SIGBUS that is not ours to the handler that was installed before ours.
 fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     if let Some(old) = PREVIOUS.get()
         && old.sa_sigaction != libc::SIG_DFL

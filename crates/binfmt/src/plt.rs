@@ -27,8 +27,8 @@ const JUMP_INDIRECT: [u8; 2] = [0xff, 0x25];
 const ENDBR64: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 
 impl Elf<'_> {
-    /// The stubs of this file whose target is known, in ascending order. Empty where there are
-    /// none or the machine is not x86-64.
+    /// The stubs of this file with a known target, in ascending order. Empty if there are none or the
+    /// machine is not x86-64.
     pub fn plt_entries(&self) -> Vec<PltEntry> {
         let mut entries = Vec::new();
         if !self.is_x86_64() {

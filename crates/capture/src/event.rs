@@ -1,4 +1,4 @@
-//! What crosses from the kernel programs: the mirror of `bpf/event.h`, field by field.
+//! Records that the kernel programs send: the mirror of `bpf/event.h`, field by field.
 
 use wallscope_model::BlockReason;
 use wallscope_unwind::runtime::hotspot::Parking;
@@ -40,21 +40,21 @@ pub mod kind {
     pub const MANAGED: u32 = 0x10007;
     /// A native stack and the managed frames that belong to it.
     pub const JOIN: u32 = 0x10008;
-    /// How long a thread's intervals were.
+    /// Histogram of a thread's interval lengths.
     pub const SHAPE: u32 = 0x10020;
     /// What a thread waited for.
     pub const RESOURCE: u32 = 0x10009;
-    /// Who ended a wait.
+    /// End of a wait, with its waker.
     pub const WAKE: u32 = 0x1000a;
     /// The owner of a Java monitor.
     pub const OWNER: u32 = 0x1000b;
-    /// Who had an interpreter's lock.
+    /// Holders of an interpreter's lock.
     pub const HOLDS: u32 = 0x1000c;
-    /// What lay around a lock.
+    /// Words of memory around a lock.
     pub const WORDS: u32 = 0x1000d;
     /// A connection is gone.
     pub const SOCKET: u32 = 0x10021;
-    /// A request whose sender was sampled is over.
+    /// End of a request that has a sample of its sender.
     pub const ANSWER: u32 = 0x10022;
 }
 
@@ -82,7 +82,7 @@ pub struct Account {
     pub runnable: [u64; PARTS],
     /// By reason, in the order of the model.
     pub blocked: [u64; BlockReason::COUNT],
-    /// Seen, but never told apart.
+    /// Time that was seen, but not attributed to a state.
     pub limbo: u64,
     /// Corrected from the kernel's counters.
     pub repaired: u64,
@@ -153,7 +153,7 @@ pub struct Dump {
     pub detail: u8,
     /// [`FLAG_KERNEL_THREAD`] and others.
     pub flags: u8,
-    /// What for it was blocked in the turn under way.
+    /// Block reason of the turn under way.
     pub block_reason: u8,
     /// CPU it last ran on.
     pub cpu: u32,
@@ -165,7 +165,7 @@ pub struct Dump {
     pub acc: Account,
     /// Growth of the kernel's on-CPU counter since birth.
     pub kernel_exec: u64,
-    /// Growth of the kernel's run-queue counter, likewise.
+    /// Growth of the kernel's run-queue counter since birth.
     pub kernel_run_delay: u64,
     /// Growth of the kernel's switch counters since birth.
     pub kernel_switches: u64,
@@ -198,7 +198,7 @@ pub struct Turn {
     pub waited: u64,
     /// Id of the record.
     pub id: u32,
-    /// The record of who ended the block; 0: not known.
+    /// Record of the waker; 0: not known.
     pub waker: u32,
     /// Why it was blocked.
     pub reason: u8,
@@ -254,7 +254,7 @@ pub const SAMPLE_DEFERRED: u32 = 1;
 pub const SAMPLE_NO_USER: u32 = 2;
 /// A request of the thread was in flight when it began to wait.
 pub const SAMPLE_IN_FLIGHT: u32 = 0x100;
-/// `WS_S_AWAITS`: one that the thread awaits.
+/// `WS_S_AWAITS`: the thread itself awaits the answer to a request in flight.
 pub const SAMPLE_AWAITS: u32 = 0x400;
 /// The thread has sent or received on stream sockets.
 pub const SAMPLE_TALKS: u32 = 0x200;
@@ -276,7 +276,8 @@ pub struct Resolve {
     pub ticket: u64,
     /// Hash of the user stack it stands for.
     pub ustack: u64,
-    /// Of a stack read ahead: the futex that its thread waits for with a time limit, 0: none.
+    /// For a stack read before its wake-up: the futex that the thread waits for with a time limit; 0: none,
+    /// or not known.
     pub futex: u64,
 }
 
@@ -300,9 +301,9 @@ pub mod what {
     pub const FAULT: u32 = 8;
     /// A Java monitor.
     pub const MONITOR: u32 = 10;
-    /// The end of a process, by the id that we know.
+    /// The end of a process, by its id in our PID namespace.
     pub const PROCESS: u32 = 11;
-    /// The end of a child, by the id that who waits knows.
+    /// The end of a child, by its id in the waiter's PID namespace.
     pub const OWN_CHILD: u32 = 12;
 }
 
@@ -337,7 +338,7 @@ pub struct ResourceEvent {
     pub local_port: u16,
     /// Port of the other end, in network order.
     pub peer_port: u16,
-    /// 1: UDP, and bound by nothing but its first datagram: what comes back is an answer.
+    /// 1: a UDP socket bound only by its first datagram, so that a datagram which arrives is an answer.
     pub asks: u16,
     /// Own address.
     pub local: [u8; 16],
@@ -357,7 +358,7 @@ pub struct ResourceEvent {
 pub struct Step {
     /// When.
     pub time: u64,
-    /// Of a wake-up: the waker's record, 0: none.
+    /// For a wake-up: the waker's record; 0: none.
     pub waker: u32,
     /// One of [`state`], from then on.
     pub state: u8,
@@ -384,9 +385,9 @@ pub struct WakeEvent {
     pub time: u64,
     /// Record of the waker, 0: not measured.
     pub waker: u64,
-    /// The waker's stack, as in [`SampleEvent`].
+    /// The waker's kernel stack, as in [`SampleEvent`].
     pub kstack: u64,
-    /// Likewise.
+    /// The waker's user stack, as in [`SampleEvent`].
     pub ustack: u64,
     /// The waker's process.
     pub pid: u32,
@@ -411,20 +412,22 @@ pub struct MonitorPlace {
     pub pending: u64,
     /// Offset of the owner in a monitor.
     pub owner: u64,
-    /// Where the pointer to its object is, and where to look there for what it is parked for.
+    /// Place of the pointer to the thread's Java object, and of the word there that says what the thread is
+    /// parked for.
     pub parked: Option<(u64, Parking)>,
 }
 
-/// Of what a parked thread waits for the class is told, in four bytes, and this.
+/// Flag in a monitor's address: its low four bytes are then the class of the object that a thread is parked
+/// for.
 pub const PARKED: u64 = 1 << 63;
 
-/// `struct ws_owner`: whose the Java monitor was that a thread began to wait for.
+/// `struct ws_owner`: the owner of a Java monitor when a thread began to wait for it.
 #[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct OwnerEvent {
     /// Kind and size.
     pub head: Head,
-    /// Record of who waited.
+    /// Record of the waiter.
     pub id: u64,
     /// Begin of its wait, as in its sample.
     pub begin: u64,
@@ -439,37 +442,38 @@ pub struct OwnerEvent {
 /// The futex among the words of a [`WordsEvent`].
 pub const WORDS_BEFORE: usize = 3;
 
-/// `struct ws_words`: what lay around a lock's futex when a thread began to wait for it with a time limit.
+/// `struct ws_words`: the words around a lock's futex, read when a thread began to wait for it with a time
+/// limit.
 #[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct WordsEvent {
     /// Kind and size.
     pub head: Head,
-    /// Record of who waited.
+    /// Record of the waiter.
     pub id: u64,
     /// Begin of its wait, as in its sample.
     pub begin: u64,
-    /// Of the futex.
+    /// Address of the futex.
     pub address: u64,
-    /// Process of who waited.
+    /// Process of the waiter.
     pub pid: u32,
     /// Thread.
     pub tid: u32,
     /// The second argument of its call.
     pub op: u32,
-    /// The third: what the futex had to be.
+    /// The third argument of its call: the value that the futex had to have.
     pub value: u32,
     /// Four bytes each; number [`WORDS_BEFORE`] is the futex.
     pub word: [u32; 8],
 }
 
-/// `struct ws_hold`: from when on a thread has had an interpreter's lock.
+/// `struct ws_hold`: a change of the holder of an interpreter's lock.
 #[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Hold {
     /// When.
     pub since: u64,
-    /// Its record, 0: it has none.
+    /// Record of the new holder; 0: it has none.
     pub id: u64,
 }
 
@@ -576,7 +580,7 @@ pub struct ShapeHead {
     pub max: [u64; 3],
     /// Of the turn under way: a stretch on the CPU that is over but in no bucket yet, ns.
     pub stretch: u64,
-    /// Likewise a block.
+    /// Of the turn under way: a block that is over but in no bucket yet, ns.
     pub block: u64,
     /// Buckets that follow.
     pub n: u32,
@@ -596,7 +600,7 @@ pub struct SocketRecord {
     pub first: u64,
     /// Time with a request in flight, without the open one, ns.
     pub in_flight: u64,
-    /// Id of the thread whose stack was taken for the open request.
+    /// Record of the sender of the open request, if its stack was taken.
     pub asker: u64,
     /// Requests.
     pub requests: u32,
@@ -604,7 +608,7 @@ pub struct SocketRecord {
     pub unanswered: u32,
     /// Process.
     pub pid: u32,
-    /// Who counts the open request: a thread, or with [`SOCKET_OF_PROCESS`] a process.
+    /// Thread that counts the open request, or with [`SOCKET_OF_PROCESS`] the process.
     pub owner: u32,
     /// Process at the other end of a unix socket, 0 where not known.
     pub peer_pid: u32,
@@ -620,7 +624,8 @@ pub struct SocketRecord {
     pub answered: u8,
     /// The open request's sender was sampled.
     pub sampled: u8,
-    /// There may have been more requests: looks came too seldom to tell them apart. The kernel programs count all.
+    /// Requests may be undercounted: polls were too far apart to tell them apart. The kernel programs count
+    /// all.
     pub at_least: u8,
     /// Unused.
     pub pad0: [u8; 2],
@@ -646,7 +651,7 @@ pub struct OpenRequests {
     pub owed: u32,
     /// Those that are awaited from others.
     pub awaited: u32,
-    /// Of the last requests that the thread got, so many were answered by others.
+    /// Number of requests, among the last that the thread got, that other threads answered.
     pub passes_on: u32,
     /// Unused.
     pub pad0: u32,

@@ -12,8 +12,8 @@
 //! clock.rs, slices.rs    stamps, and the grid of time slices
 //! ```
 //!
-//! The result is a [`wallscope_model::Recording`] whose frames have addresses but no names yet, and
-//! the open files that a symboliser needs to name them.
+//! The result is a [`wallscope_model::Recording`] with addresses of frames but no names yet, and the
+//! open files that a symboliser needs to name them.
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 

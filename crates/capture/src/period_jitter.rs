@@ -1,7 +1,7 @@
-//! Distances in time that are not all the same, so that nothing periodic stays in step with them.
+//! Period jitter: distances in time that vary, so that nothing periodic stays in step with them.
 //!
-//! A program whose rounds take as long as samples are apart shows the same place of each round again and
-//! again: each sample says the same, and the intervals, made from what samples say, are narrow and wrong.
+//! If the period of a program equals the sampling period, each sample meets the same place of the program.
+//! Then all samples agree, and the 95 % intervals computed from them are narrow and wrong.
 
 /// By how much distances between samples differ from their mean at most: a quarter of it.
 pub const SAMPLE_JITTER_DIVISOR: u64 = 4;

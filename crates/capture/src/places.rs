@@ -1,4 +1,4 @@
-//! Kernel functions whose name tells what a thread that stands in them waits for.
+//! Kernel functions by the block reason of a thread that sleeps in them, as their names tell it.
 //!
 //! The kernel programs compare a sleeper's kernel stack, innermost function first, with the address
 //! ranges made here (`bpf/place.h`). Functions that only say *that* somebody sleeps (`schedule`,
@@ -286,7 +286,7 @@ pub struct Place {
     pub start: u64,
     /// Bytes.
     pub size: u32,
-    /// What a thread waits for that stands in it.
+    /// Block reason of a thread that sleeps in it.
     pub reason: BlockReason,
 }
 
@@ -300,7 +300,7 @@ pub struct Places {
 }
 
 impl Places {
-    /// Those of the kernel whose symbols (`/proc/kallsyms`) are `text`; none where it hides them.
+    /// The ranges of a kernel by `text`, its symbols (`/proc/kallsyms`); none if it hides them.
     pub fn parse(text: &str) -> Places {
         let mut places = Places::default();
         if kallsyms::is_hidden(text) {
@@ -417,7 +417,7 @@ pub struct Interrupts {
 }
 
 impl Interrupts {
-    /// Those of the kernel whose symbols (`/proc/kallsyms`) are `text`; none where it hides them.
+    /// The interrupt code of a kernel by `text`, its symbols (`/proc/kallsyms`); none if it hides them.
     pub fn parse(text: &str) -> Interrupts {
         let served = SERVED.iter().map(|(what, names)| (*what, *names));
         let meanings = Meanings::new(served.chain([("", ENTRIES)]));

@@ -71,7 +71,7 @@ pub struct Made {
     pub bytes: u64,
     /// Perf maps and jitdumps that name it, in words.
     pub named_by: Vec<String>,
-    /// Who makes it, if that is known, and how to have it named.
+    /// The runtime that makes it, if known, and how to have it named.
     pub maker: Option<(&'static str, &'static str)>,
 }
 

@@ -55,7 +55,7 @@ impl Target {
         }
     }
 
-    /// The same without processes that have ended; `None`: all that were named have.
+    /// This target without processes that have ended. `None`: all named processes have.
     pub fn alive(&self) -> Option<Target> {
         let Target::Pids(pids) = self else {
             return Some(self.clone());
@@ -133,7 +133,7 @@ impl Held {
             if pid == 0 {
                 libc::close(go.as_raw_fd());
                 let mut byte = 0u8;
-                // End of file: whoever held us is gone, or has given up.
+                // End of file: the parent that holds us is gone, or has given up.
                 if libc::read(wait.as_raw_fd(), (&raw mut byte).cast(), 1) != 1 {
                     libc::_exit(125);
                 }
@@ -302,7 +302,7 @@ pub fn with_descendants(pids: &[u32]) -> Vec<u32> {
 /// 32-bit programs have other system calls and another unwinder.
 ///
 /// # Errors
-/// One that `target` names is such a program.
+/// `target` names a 32-bit program.
 pub(crate) fn refuse_32_bit(target: &Target) -> Result<(), Error> {
     let (what, path) = match target {
         Target::Pids(pids) => {
@@ -324,7 +324,7 @@ pub(crate) fn refuse_32_bit(target: &Target) -> Result<(), Error> {
                 None => return Ok(()),
             }
         }
-        // Who of many is one is measured by what the scheduler tells.
+        // A 32-bit program among many is still measured by the scheduler's figures.
         Target::Cgroup(_) | Target::All => return Ok(()),
     };
     let target = fs::read_link(&path).unwrap_or(path);

@@ -22,17 +22,17 @@ use wallscope_symbolize::{Sources, demangle_from, name_origin, resolve, without_
 
 use crate::failure::Failure;
 
-/// Lines and instructions around one that has time.
+/// Lines and instructions shown before and after one that has time.
 const AROUND: usize = 3;
-/// Below this share of the function's time, a line or instruction is not worth surroundings.
+/// Share of the function's time from which on a line or instruction is shown with those around it.
 const LEAST: f64 = 0.005;
-/// Longest source that is shown and longest function that is disassembled, bytes.
+/// Longest source shown and longest function disassembled, bytes.
 const LONGEST: u64 = 16 << 20;
-/// Functions of the same name, in other files or modules, that are shown.
+/// Most functions of one name, in different files or modules, that are shown.
 const MOST: usize = 4;
 
-/// The function called `name`, or the only one that is so without its arguments, whose name ends so, or
-/// holds it.
+/// The one function that matches `name`. Tried in this order: the full name, the name without arguments,
+/// the end of a path, any part of the name.
 pub fn find(analysis: &Analysis<'_>, name: &str) -> Result<Arc<str>, Failure> {
     let like = analysis.functions_like(name);
     let is = |test: &dyn Fn(&str) -> bool| -> Vec<Arc<str>> {

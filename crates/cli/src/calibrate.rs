@@ -58,8 +58,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
         args.source.recording("calibrate", BRIEFLY)?
     };
     let recording = args.select.of(recording)?;
-    // Of the service only who serves: its upstream and its load are processes of their own, and its
-    // main thread sleeps until the end.
+    // Only the service's workers count. Its upstream and its load generator are separate processes, and
+    // its main thread sleeps until the end.
     let wanted =
         |c: &Context| service_pid.is_none_or(|pid| c.pid == pid && c.name.starts_with("worker-"));
     let calibration = Analysis::new(&recording, Idle::Hide).calibration(wanted);
@@ -78,7 +78,7 @@ struct Service {
 
 /// Its program, installed beside this one.
 const SERVICE: &str = "wallscope-demo";
-/// How much longer it lives than is measured: preparing takes a moment.
+/// Time that the service lives beyond the measurement, since preparing takes a moment.
 const MARGIN: Duration = Duration::from_secs(60);
 
 impl Service {
@@ -100,7 +100,7 @@ impl Service {
         let service = Service { child };
         let mut line = String::new();
         if let Some(said) = said {
-            // Its own end closes the pipe, so this returns in any case.
+            // This returns in any case: the pipe closes when the service ends.
             let _ = BufReader::new(said).read_line(&mut line);
         }
         if !line.starts_with("READY") {
@@ -117,7 +117,7 @@ impl Service {
 
 impl Drop for Service {
     fn drop(&mut self) {
-        // Both without effect on one that has ended; its other processes end with it.
+        // Both have no effect if the service has ended. Its other processes end with it.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -10,7 +10,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A use of the command line that clap cannot see is wrong: exit code 2.
+    /// A wrong command line that clap does not detect: exit code 2.
     pub fn usage(message: impl Into<String>) -> Failure {
         Failure {
             code: 2,
@@ -34,13 +34,13 @@ impl Failure {
         }
     }
 
-    /// There is nothing to say, or it was said: the measured command failed, whose status is ours, or a
-    /// warning told of a file that is not whole.
+    /// A failure without a message. Either the measured command failed and `code` is its exit status, or a
+    /// warning about an incomplete file was already printed.
     pub fn told(code: u8) -> Failure {
         Failure { code, error: None }
     }
 
-    /// The reader of our output has gone away: no failure of ours, and nothing to say.
+    /// The reader of our output closed it: exit code 0, no message.
     pub fn reader_gone() -> Failure {
         Failure {
             code: 0,
@@ -57,7 +57,7 @@ impl Failure {
     }
 }
 
-/// Whatever else goes wrong: exit code 1.
+/// All other errors: exit code 1.
 impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Failure {
         Failure {
@@ -67,7 +67,7 @@ impl From<anyhow::Error> for Failure {
     }
 }
 
-/// What to do about a cause that the same message everywhere would not tell.
+/// The remedy for a cause that may occur with any message: a file over the size limit.
 fn remedy(error: &anyhow::Error) -> &'static str {
     let too_large = |cause: &(dyn std::error::Error + 'static)| {
         let io = cause.downcast_ref::<io::Error>();

@@ -24,14 +24,14 @@ pub struct Reading {
     windows: Choice,
 }
 
-/// Whether standard input has been read: then there is nothing left in it.
+/// Whether standard input has been read; it cannot be read twice.
 static STDIN_READ: AtomicBool = AtomicBool::new(false);
 
 /// Whether a file that was read ended in the middle.
 static CUT: AtomicBool = AtomicBool::new(false);
 
-/// Whether a part was missing of any file read so far. What there was is shown, and the exit code says
-/// that it is not all.
+/// Whether any file read so far was incomplete. Its readable part is shown, and the exit code says that
+/// the rest is missing.
 pub fn was_cut() -> bool {
     CUT.load(Ordering::Relaxed)
 }
@@ -140,8 +140,8 @@ fn file_recording(path: &Path, reading: &Reading) -> Result<Recording, Failure> 
     Ok(recording)
 }
 
-/// The rights with which files are opened that the profile in `path` names: those of its owner. Of a
-/// profile from standard input, that is the owner of the file or pipe; nobody owns one from the web.
+/// The rights with which files named by the profile in `path` are opened: those of the profile's owner.
+/// For standard input that is the owner of the file or pipe. A profile from the web has no owner.
 pub fn owner(path: &Path) -> Rights {
     let meta = match path == Path::new("-") {
         true => std::fs::metadata("/proc/self/fd/0"),
@@ -150,15 +150,15 @@ pub fn owner(path: &Path) -> Rights {
     meta.map_or_else(|_| Rights::of_nobody(), |meta| Rights::of_owner(&meta))
 }
 
-/// Whether a FILE argument is an address of the web.
+/// Whether a FILE argument is an HTTP or HTTPS address.
 pub fn is_address(path: &Path) -> bool {
     path.to_str()
         .is_some_and(|p| p.starts_with("http://") || p.starts_with("https://"))
 }
 
-/// What is served at `address`, as Go's and other programs serve their profiles under
-/// `/debug/pprof/`. How long the answer takes is the profile's length, so nothing limits it. Whom to
-/// trust is the machine's to say (`SSL_CERT_FILE` names further authorities).
+/// Fetches `address`: Go programs and others serve profiles under `/debug/pprof/`. The server answers
+/// after the profile's length, so there is no timeout for the answer. Certificates are checked against
+/// the machine's trusted authorities (`SSL_CERT_FILE` names further ones).
 fn fetch(address: &str) -> anyhow::Result<impl std::io::Read + Send + 'static> {
     let tls = ureq::tls::TlsConfig::builder()
         .root_certs(ureq::tls::RootCerts::PlatformVerifier)

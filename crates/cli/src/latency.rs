@@ -94,27 +94,27 @@ pub fn run(args: Args) -> Result<(), Failure> {
     })
 }
 
-/// What `count` and `latency` have in common.
+/// The arguments that `count` and `latency` share.
 pub struct Asked {
-    /// Who asks.
+    /// The verb, for messages.
     pub verb: &'static str,
-    /// What.
+    /// Functions to probe.
     pub functions: Vec<Spec>,
-    /// Whom.
+    /// Processes to measure.
     pub target: TargetArgs,
-    /// How long.
+    /// Length of the measurement; `None`: until the target ends.
     pub duration: Option<Duration>,
-    /// Percent of one CPU.
+    /// Most overhead of the probes, percent of one CPU.
     pub max_overhead: f64,
-    /// Lengths too.
+    /// Whether calls are timed, not only counted.
     pub timed: bool,
-    /// As JSON.
+    /// Whether the output is JSON.
     pub json: bool,
-    /// HdrHistogram's log.
+    /// File for a log in HdrHistogram's format.
     pub hlog: Option<PathBuf>,
-    /// Stacks of calls beyond this quantile, and where they go.
+    /// Quantile from which on stacks of calls are recorded, and the page's file.
     pub slow: Option<(f64, Option<PathBuf>)>,
-    /// How to look at it.
+    /// Options of the output.
     pub look: Look,
 }
 
@@ -189,7 +189,7 @@ fn failed(error: wallscope_capture::Error) -> Failure {
     Failure::of(error.exit_code(), anyhow::Error::new(error))
 }
 
-/// Functions whose cost is printed one by one.
+/// Most functions with a printed cost of their own.
 const MOST_ANNOUNCED: usize = 8;
 
 /// Says on standard error what is going to be done, and how it goes.

@@ -59,11 +59,11 @@ impl Source {
         self.live.target.target()
     }
 
-    /// The recording and its file: read, or made now with the defaults of `record`, for `usual`
-    /// unless a time was given. `verb`: who asks.
+    /// The recording and its file. A live target is measured now with the defaults of `record`, for
+    /// `usual` unless a time was given. `verb` is named in messages.
     ///
     /// # Errors
-    /// Nothing named, unreadable, or not to be measured.
+    /// Neither file nor target is named, the file is unreadable, or the target cannot be measured.
     pub fn recording(self, verb: &str, usual: Duration) -> Result<Found, Failure> {
         match (&self.file, self.live.target.target()) {
             (Some(file), _) => Ok(Found {

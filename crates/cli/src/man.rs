@@ -25,7 +25,7 @@ pub struct Args {
     output: Option<PathBuf>,
 }
 
-/// Runs the verb, whose pages are those of `command`.
+/// Runs the verb; `command` is the command line that the pages describe.
 pub fn run(args: Args, mut command: Command) -> Result<(), Failure> {
     command = command.disable_help_subcommand(true);
     command.build();
@@ -71,7 +71,7 @@ fn write(command: &Command, out: &mut dyn Write) -> io::Result<()> {
     if command.has_subcommands() {
         man.render_subcommands_section(out)?;
     }
-    // The renderer's own section for these would fill the lines, and examples are lines.
+    // The renderer would join lines here, and examples need their line breaks.
     let after = command.get_after_help().map(ToString::to_string);
     let (mut examples, mut notes) = (Vec::new(), Vec::new());
     let mut inside = false;
@@ -93,7 +93,7 @@ fn write(command: &Command, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// A section whose lines stay lines.
+/// A section in which line breaks are kept.
 fn lines(title: &str, text: &str, out: &mut dyn Write) -> io::Result<()> {
     let mut section = Roff::new();
     section.control("SH", [title]).control("nf", []);

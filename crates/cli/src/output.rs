@@ -1,4 +1,4 @@
-//! Where results go: standard output, or a file that is there whole or not at all.
+//! Output of results: standard output, or a file that appears complete or not at all.
 
 use std::fs::File;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Seek as _, SeekFrom, Write};
@@ -11,20 +11,20 @@ use tempfile::{NamedTempFile, TempPath};
 
 use crate::failure::Failure;
 
-/// Beginning of the names of recordings that nobody chose.
+/// Prefix of default names of recordings.
 pub const UNASKED: &str = "wallscope-";
 
-/// A file without a name in the folder of its final one: whatever ends this process, it leaves
-/// nothing there before [`Output::finish`]. Where the file system has none of these, it has a
-/// temporary name, which goes with a process that ends in order. A device or a FIFO cannot be
-/// replaced and is written to as it is; `-` is standard output.
+/// An output file that has no name before [`Output::finish`] (`O_TMPFILE`), in the folder of its final
+/// name. However this process ends, it leaves no incomplete file there. On file systems without
+/// `O_TMPFILE` the file has a temporary name, which an orderly exit removes. A device or a FIFO is
+/// written in place; `-` is standard output.
 pub struct Output {
     file: BufWriter<Sink>,
-    /// As it was asked for.
+    /// The path as given by the user.
     path: PathBuf,
-    /// The file that gets the contents: another one where `path` is a link.
+    /// The file that gets the contents: the target of `path` if `path` is a symbolic link.
     place: PathBuf,
-    /// Another file that has the name by then keeps it, and this one gets a number.
+    /// Whether a file that has the name at the end keeps it; this one then gets a number.
     yields: bool,
     readers: Readers,
 }
@@ -80,8 +80,8 @@ impl Write for Sink {
 }
 
 impl Output {
-    /// Opens a file that `readers` may read: a folder that is missing or read-only shows here, before
-    /// any work is done.
+    /// Opens a file that `readers` may read. A missing or read-only folder is an error here, before any work
+    /// is done.
     #[expect(
         clippy::disallowed_methods,
         reason = "the user names the file, to be written"
@@ -99,7 +99,7 @@ impl Output {
             let own = own.context("standard output is closed")?;
             return Ok(output(Sink::Itself(own.into()), path));
         }
-        // A link stays one, and what it leads to is written.
+        // A symbolic link is followed: its target is written, and the link stays.
         let followed = path.is_symlink().then(|| path.canonicalize().ok());
         let place = &followed.flatten().unwrap_or_else(|| path.to_path_buf());
         if place.metadata().is_ok_and(|m| !m.is_file() && !m.is_dir()) {
@@ -129,8 +129,8 @@ impl Output {
         Ok(output(sink, place))
     }
 
-    /// Opens a file whose name nobody asked for. A file that has the name when this one is finished
-    /// keeps it, and this one gets a number.
+    /// Opens a file under a default name. If another file has the name when this one is finished, that
+    /// file keeps it and this one gets a number.
     pub fn create_beside(path: &Path, readers: Readers) -> anyhow::Result<Output> {
         Ok(Output {
             yields: true,
@@ -143,7 +143,7 @@ impl Output {
         !matches!(self.file.get_ref(), Sink::Itself(_))
     }
 
-    /// Whether it leaves its name to another file that has it, as nobody asked for the name.
+    /// Whether it has a default name, which it leaves to another file that already has it.
     pub fn yields(&self) -> bool {
         self.yields
     }
@@ -191,7 +191,7 @@ impl Output {
     }
 }
 
-/// That what is to go to `path` did not: what to do next.
+/// Message for a failed write to `path`, with the next step.
 pub fn unwritable(path: &Path) -> String {
     format!(
         "cannot write '{}'; make room, or choose another place with -o",
@@ -231,8 +231,8 @@ pub fn give_to_caller(file: &File) -> io::Result<()> {
     }
 }
 
-/// A file in `folder` that has no name yet; fails on file systems that have no such files, or where
-/// it could not be given one later.
+/// A file in `folder` without a name (`O_TMPFILE`). Fails on file systems without such files, and if the
+/// file could not be named later.
 #[expect(clippy::disallowed_methods, reason = "makes a file")]
 fn nameless(folder: &Path, readers: Readers) -> io::Result<File> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
@@ -242,7 +242,7 @@ fn nameless(folder: &Path, readers: Readers) -> io::Result<File> {
     Ok(file)
 }
 
-/// The same file under a temporary name in `folder`. A copy of it, where a file cannot be linked to.
+/// Links `file` under a temporary name in `folder`; if it cannot be linked, the name gets a copy.
 fn named(mut file: File, folder: &Path, readers: Readers) -> io::Result<TempPath> {
     let own = by_number(&file);
     let link = |name: &Path| {
@@ -261,12 +261,12 @@ fn named(mut file: File, folder: &Path, readers: Readers) -> io::Result<TempPath
     Ok(copy.into_temp_path())
 }
 
-/// The path by which the kernel finds a file that has no name.
+/// The path in `/proc` of a file without a name.
 fn by_number(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
-/// `path`, from 2 on with a number before its endings.
+/// `path` with `number` before its endings; 1 is left out.
 fn numbered(path: &Path, number: u32) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let (stem, endings) = name.split_at(name.find('.').unwrap_or(name.len()));
@@ -298,7 +298,7 @@ pub fn to_stdout(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result
     }
 }
 
-/// The file that results go to; `None`: standard output, by `-` or as nothing was asked for.
+/// The file that results go to; `None`: standard output, for `-` or without an argument.
 pub fn file(asked: Option<&Path>) -> Option<&Path> {
     asked.filter(|path| *path != Path::new("-"))
 }
@@ -324,7 +324,7 @@ mod tests {
     fn a_name_that_nobody_asked_for_takes_nobodys_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("wallscope-1.pb.gz");
-        // Both begin before either is there.
+        // Both are opened before either is finished.
         let mut both = [(); 2].map(|()| Output::create_beside(&path, Readers::Owner).unwrap());
         for (output, text) in both.iter_mut().zip(["first", "second"]) {
             output.write_all(text.as_bytes()).unwrap();
@@ -334,7 +334,7 @@ mod tests {
         assert_eq!(second, folder.path().join("wallscope-1-2.pb.gz"));
         assert_eq!(std::fs::read(first).unwrap(), b"first");
         assert_eq!(std::fs::read(second).unwrap(), b"second");
-        // One that was asked for replaces what is there.
+        // A file under a name given by the user replaces the existing one.
         let mut output = Output::create(&path, Readers::Owner).unwrap();
         output.write_all(b"third").unwrap();
         assert_eq!(output.finish().unwrap(), path);

@@ -40,7 +40,7 @@ pub fn quantile(text: &str) -> Result<f64, String> {
     }
 }
 
-/// The files for what comes of it, and the recording beside the probes once it is under way.
+/// The output files, and the recording beside the probes once it is under way.
 pub struct Slow {
     quantile: f64,
     page: (PathBuf, Output),
@@ -55,12 +55,12 @@ struct Recorder {
     thread: JoinHandle<Result<Captured, Error>>,
 }
 
-/// Hands over what stops the recording once it is live.
+/// Sends the recording's control to the caller once the recording is live.
 struct Waiter(mpsc::Sender<Control>);
 
 impl Observer for Waiter {
     fn live(&mut self, facts: &Live) {
-        // Whoever asked has gone: nobody wants to stop it.
+        // On an error the receiver is gone, and no caller will stop the recording.
         let _ = self.0.send(facts.control.clone());
     }
 

@@ -26,12 +26,12 @@ fn write(dir: &Path, name: &str, rec: &Recording) -> PathBuf {
     path
 }
 
-/// The same service whose journal takes half of all disk time more.
+/// The synthetic service with 50 % more disk time.
 fn slower(workers: u32) -> Recording {
     waiting_longer(synthetic::recording(workers), BlockReason::Disk)
 }
 
-/// Half of all waits for `reason` more.
+/// Makes all waits for `reason` 50 % longer.
 fn waiting_longer(mut rec: Recording, reason: BlockReason) -> Recording {
     let more = |ns: u64| ns + ns / 2;
     for c in &mut rec.contexts {
@@ -54,7 +54,7 @@ fn waiting_longer(mut rec: Recording, reason: BlockReason) -> Recording {
     rec
 }
 
-/// The service with who held its locks nine tenths of the time: a worker, in its journal.
+/// Adds a waker to the service's lock waits: a worker in its journal ends 90 % of their time.
 fn with_holders(mut rec: Recording) -> Recording {
     let on_disk = |s: &&Sample| s.reason == Some(BlockReason::Disk);
     let writes = rec.samples.iter().find(on_disk).unwrap();

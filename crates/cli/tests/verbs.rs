@@ -463,7 +463,7 @@ fn what_is_no_process_to_measure_is_refused_with_what_to_do() {
     fails(&out, 4, &["it is this wallscope itself"]);
 }
 
-/// A recording one of whose threads is idle while it waits, and how long.
+/// A recording with one thread that is idle while it waits; returns its path and the idle time, ns.
 fn with_idle(dir: &Path, name: &str) -> (PathBuf, u64) {
     let mut rec = synthetic::recording(3);
     let waits = |s: &wallscope_model::Sample| s.reason.is_some();

@@ -1,4 +1,4 @@
-//! What is written is read back equal, whatever it is; and what others read of it is right.
+//! Every recording is read back equal to what was written, and other tools read it right.
 
 use std::io::{Read as _, Write as _};
 use std::process::{Command, Stdio};
@@ -313,7 +313,7 @@ fn go_tool_pprof_opens_the_file() {
     assert!(names.contains(&NOT_SAMPLED), "{names:?}");
 }
 
-/// The schema in the repository describes every field that is written.
+/// Hits of an event are a value of their own, for readers of the extension and of the pprof part alone.
 #[test]
 fn an_event_is_a_value_of_its_own() {
     let mut rec = synthetic::recording(2);
@@ -335,7 +335,7 @@ fn an_event_is_a_value_of_its_own() {
         EventHits {
             name: "page-faults".into(),
             counted: true,
-            // A third more than there are stacks for.
+            // A third of the hits have no stack.
             hits: vec![(rec.samples[0].context, 600)],
             samples,
         },
@@ -365,7 +365,7 @@ fn an_event_is_a_value_of_its_own() {
         "{none}"
     );
 
-    // The same for those who read the pprof part alone.
+    // A reader of the pprof part alone sees equal totals.
     let (others, _) = apart(&gunzip(&file));
     let read = by("page-faults", &others).unwrap();
     assert_eq!(read.samples.iter().map(|s| s.ns).sum::<u64>(), 600);
@@ -380,6 +380,7 @@ fn an_event_is_a_value_of_its_own() {
     assert_eq!(read_back(&bytes(&both)), both);
 }
 
+/// The schema in the repository describes every field that is written.
 #[test]
 fn the_schema_decodes_the_extension() {
     let (_, own) = apart(&gunzip(&bytes(&random(11))));

@@ -1,7 +1,7 @@
-//! Locks on files: who holds which, as `/proc/locks` tells.
+//! Locks on files and their holders, from `/proc/locks`.
 //!
-//! Those of threads and processes (`fcntl`, `flock`), of open files (`F_OFD_SETLK`, without a holder), not
-//! leases.
+//! Includes locks of threads and processes (`fcntl`, `flock`) and of open files (`F_OFD_SETLK`, without a
+//! holder), not leases.
 
 /// A file, as the kernel counts: device (major, minor) and inode.
 pub type FileId = (u32, u32, u64);
@@ -17,13 +17,12 @@ pub struct Held {
     pub exclusive: bool,
 }
 
-/// The locks that a text like `/proc/locks` tells of; lines about who waits, and what is malformed, are
-/// left out.
+/// The held locks in a text like `/proc/locks`. Lines of waiters and malformed lines are left out.
 pub fn parse(text: &str) -> Vec<Held> {
     text.lines().filter_map(line).collect()
 }
 
-/// `1: POSIX  ADVISORY  WRITE 1234 fe:00:262146 0 EOF`; of one that waits the second word is `->`.
+/// `1: POSIX  ADVISORY  WRITE 1234 fe:00:262146 0 EOF`; the second word of a waiter's line is `->`.
 fn line(line: &str) -> Option<Held> {
     let mut words = line.split_ascii_whitespace().skip(1);
     if !matches!(words.next()?, "POSIX" | "FLOCK" | "OFDLCK") {

@@ -178,7 +178,7 @@ impl Rights {
         }
     }
 
-    /// Rights of a user of whom nothing is known: files that everybody may read.
+    /// Rights of an unknown user: files that everybody may read.
     pub fn of_nobody() -> Rights {
         Rights::of_user(NOBODY, NOBODY)
     }

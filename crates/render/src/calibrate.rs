@@ -11,7 +11,7 @@ use wallscope_model::units::{count, ns, share, share_of};
 
 /// Rows of the table; the others become one.
 const MOST_ROWS: usize = 10;
-/// From this share of computing on, a CPU profile is the right first picture.
+/// Share of on-CPU time from which on a CPU profile is the right first picture.
 const CPU_FIRST: f64 = 0.5;
 
 /// What the two pictures say, in sentences.
@@ -127,7 +127,7 @@ pub fn text(recording: &Recording, c: &Calibration, style: &Style) -> String {
 fn table(page: &mut String, c: &Calibration, style: &Style) {
     let wall = c.wall_ns();
     let on_cpu = c.state_ns(State::OnCpu);
-    // What either picture puts on top, in the order of wall time.
+    // The top functions of either picture, in the order of wall time.
     let mut shown: Vec<&CalibrationRow> = c.rows.iter().take(MOST_ROWS - 3).collect();
     for row in c.by_cpu() {
         if shown.len() < MOST_ROWS && !shown.contains(&row) {
@@ -210,7 +210,7 @@ struct JsonRow<'a> {
     unknown_ns: u64,
 }
 
-/// The same as JSON, schema `wallscope.calibrate/1`; all functions, most wall time first.
+/// Both pictures as JSON, schema `wallscope.calibrate/1`; all functions, most wall time first.
 pub fn json(recording: &Recording, c: &Calibration) -> String {
     let wall = c.wall_ns();
     let fraction = |ns: u64| ns as f64 / wall.max(1) as f64;

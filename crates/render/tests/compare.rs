@@ -138,7 +138,7 @@ fn resampled(from: &Recording, count: u32, dearer: Option<&str>, r: &mut Random)
     rec
 }
 
-/// The sample with most time whose innermost function is `name`.
+/// The sample with most time among those with `name` as innermost function.
 fn leaf_sample(rec: &Recording, name: &str) -> usize {
     let is = |i: &usize| {
         let stack = &rec.stacks[rec.samples[*i].stack.0 as usize];

@@ -441,7 +441,7 @@ fn nothing_selected_refers_to_what_was_left_out() {
     }
 }
 
-/// Whoever waits is woken by the first thread for 6 tenths of it, which computed for half of that.
+/// Adds wakers: the first thread ends 60 % of each sample's blocked time, and computes for half of that.
 fn with_wakers(mut rec: Recording) -> Recording {
     let mut waiter = rec.contexts.iter().skip(1);
     let waiter = waiter.position(|c| c.ledger.state_ns(State::Blocked) > 0);
@@ -514,13 +514,13 @@ fn who_ended_waits_stays_with_the_waits_that_are_selected() {
         );
     }
     assert!(want.iter().any(|l| l.contains("[woken by ")), "{want:?}");
-    // A lock may have been waited for by other reasons too.
+    // Waits for one lock may have other reasons too.
     let of_locks = |n: &String| n.contains("exact waits by lock are kept");
     assert!(selected.locks.is_empty() && selected.domain.notes.iter().any(of_locks));
     let below = |h: &Hop| matches!(h.above, Above::Hop(_)).then_some(h.ns);
     assert!(selected.hops.iter().filter_map(below).sum::<u64>() > 0);
 
-    // Of another thread alone: who woke it is known by name, and is not in the recording.
+    // With only another thread selected, its waker is known by name and is not in the recording.
     let woken = rec
         .contexts
         .iter()

@@ -103,8 +103,7 @@ fn folded_lines_follow_the_grammar() {
     assert_eq!(lines["resolver;[not sampled];on_cpu"], 700_000);
 }
 
-/// One thread whose only sample has the given frames, each frame a list of functions, innermost
-/// first.
+/// One thread with one sample of the given frames; each frame is a list of functions, innermost first.
 fn one(frames: &[&[&str]], kind: FrameKind, end: StackEnd) -> Recording {
     let mut rec = Recording::default();
     for lines in frames {

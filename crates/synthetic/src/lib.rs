@@ -1,9 +1,9 @@
 //! Made-up recordings, for tests and examples.
 //!
-//! [`recording`] is as a real one would be: a service whose workers queue on a lock, with kernel and
-//! inlined frames, a stack cut short, a thread too short to be sampled, and a library without
-//! symbols. [`any::random`] is any recording at all. [`chains`] are threads that
-//! wait for each other, with the true root of each wait. All are seeded: equal each time.
+//! [`recording`] is realistic: a service with workers that queue on a lock, with kernel and inlined
+//! frames, a truncated stack, a thread too short to be sampled, and a library without symbols.
+//! [`any::random`] is an arbitrary valid recording. [`chains`] makes threads that wait for each other,
+//! with the true root of each wait. All are seeded, so each run gives equal recordings.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // Computing and sleeping in shares that the program itself measures; an injected delay; a fixed
-// amount of work whose time tells how much a measurement slows it down.
+// amount of work, which takes longer under a measurement by the measurement's overhead.
 #include "truth.h"
 
 #include <stdio.h>

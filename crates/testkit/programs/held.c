@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Locks that were taken before any recording and are not given up in it: a circle, and locks of every kind that
-// keeps its owner. Some are waited for with a time limit again and again. Beside them what looks alike and keeps
-// none, and waits for the end of a process.
+// Locks that are taken before any recording and never released: a deadlock, and every kind of lock that
+// stores its owner. Some are waited for with a time limit again and again. Beside them are locks that look
+// alike and store no owner, and waits for the end of a process.
 #include "truth.h"
 
 #include <errno.h>
@@ -24,7 +24,7 @@ pthread_rwlock_t held_third = PTHREAD_RWLOCK_INITIALIZER;
 pthread_mutex_t held_limit_mutex = PTHREAD_MUTEX_INITIALIZER, held_limit_pi;
 pthread_rwlock_t held_limit_rw = PTHREAD_RWLOCK_INITIALIZER;
 sem_t held_semaphore;
-// As a mutex lies in memory that somebody has; but whoever waits here comes from elsewhere.
+// Memory laid out like a held mutex. It is none: its waiter calls futex directly.
 struct { int word, count, owner; unsigned users; int kind, more[8]; } held_alike = {.word = 2, .users = 1};
 
 static int taken, child, child_fd = -1;
@@ -57,7 +57,7 @@ static void *keeper(void *argument) {
     return NULL;
 }
 
-// Each takes its own before anybody asks for the other's.
+// Each thread takes its own lock before it waits for the other's.
 NAMED void held_cross(pthread_mutex_t *first, pthread_mutex_t *second, bool alone) {
     pthread_mutex_lock(first);
     took();
@@ -148,7 +148,7 @@ static void *begin(void *argument) {
     return of->run(NULL);
 }
 
-// Until the thread stands in the call that it is to stay in.
+// Waits until the thread is in the call in which it is to stay.
 static void await_call(struct one *of) {
     char path[64], text[256];
     int tid, number;
@@ -192,5 +192,5 @@ void program_held(void) {
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) await_call(&all[i]);
     ready_and_wait(NULL, 0);
     wait_for_end(false);
-    extra_truth_set("child", child); // which ends with us
+    extra_truth_set("child", child); // it ends with us
 }

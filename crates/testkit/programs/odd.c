@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Deep and odd stacks. Each case runs in a thread of its own and goes down the same way twice a
-// round, once to compute and once to block at the deepest point. What a whole stack looks like is
-// told by glibc's backtrace() from that point. Cases that need x86-64 are left out elsewhere.
+// Deep and odd stacks. Each case runs in a thread of its own and takes its call path twice a round,
+// once to compute and once to block at the deepest point. The true stack is glibc's backtrace() from
+// that point. Cases that need x86-64 are left out elsewhere.
 #include "odd.h"
 
 #include <alloca.h>
@@ -30,13 +30,13 @@ NAMED void odd_deep_recurse(int depth, odd_leaf leaf) {
 }
 static void case_deep(bool block) { odd_deep_recurse(620, block ? odd_deep_block : odd_deep_spin); }
 
-// ---- deeper than anyone has to follow: truncated, and said to be ----
+// ---- deeper than the limit of frames: truncated, and marked so ----
 LEAVES(abyss)
 static void case_abyss(bool block) {
     odd_deep_recurse(1300, block ? odd_abyss_block : odd_abyss_spin);
 }
 
-// ---- a frame whose size is known only when it runs ----
+// ---- a frame of a size that is known only at run time ----
 LEAVES(alloca)
 NAMED void odd_alloca_frame(size_t bytes, odd_leaf leaf) {
     volatile char *memory = alloca(bytes);
@@ -117,7 +117,7 @@ static __thread odd_leaf qsort_leaf;
 NAMED int odd_qsort_compare(const void *a, const void *b) {
     if (qsort_leaf) {
         odd_leaf leaf = qsort_leaf;
-        qsort_leaf = NULL; // only the first comparison, whose way is always the same
+        qsort_leaf = NULL; // only in the first comparison: its call path is always the same
         leaf();
     }
     return *(const int *)a - *(const int *)b;
@@ -177,7 +177,7 @@ static void async_set_timer(void) {
 NAMED void odd_async_handler(int number) {
     (void)number;
     if (!async_inside) {
-        // The thread was put off its CPU before it got there: again.
+        // The thread was preempted before it got there: again.
         async_set_timer();
         return;
     }
@@ -427,7 +427,7 @@ static void odd_run(struct worker *self) {
     }
 }
 
-// The same in the main thread, whose root is another.
+// A case for the main thread: its stacks have another root.
 LEAVES(main)
 static void case_main(bool block) {
     (block ? odd_main_block : odd_main_spin)();

@@ -21,7 +21,7 @@ NAMED void crowd_spin(u64 units) { SPIN(units); }
 static void crowd_run(struct worker *self) {
     pin_to_cpu((int)option_long("cpu", 0));
     struct function_truth *spin = function_truth_new("crowd_spin", "");
-    // Long turns: a thread is put off its CPU inside them and hardly ever at the clocks between.
+    // Long turns: a thread is preempted inside them, and hardly ever between the reads of the clocks.
     u64 units = 20000 * units_per_us();
     while (!stopping()) {
         MEASURE(spin, crowd_spin(jitter(&self->random, units)));
@@ -95,7 +95,7 @@ static bool cgroup_enter(long quota, long period) {
             if (access(controllers, R_OK)) continue;
             write_file(PARENTS[i], "cgroup.subtree_control", "+cpu", 0, 0);
         }
-        // One that was killed may have left it, and had our number.
+        // A killed run with our process id may have left the folder.
         rmdir(cgroup_folder);
         if (mkdir(cgroup_folder, 0755)) {
             in_trouble(cgroup_folder);
@@ -116,7 +116,8 @@ static bool cgroup_enter(long quota, long period) {
 
 NAMED void throttled_spin(u64 units) { SPIN(units); }
 
-// Somebody of no group who computes on the same CPU: who has a new quota still has to wait for its turn.
+// A process outside the cgroup that computes on the same CPU: with a new quota, the throttled thread still
+// waits for its turn.
 static int rival_start(void) {
     int rival = fork();
     CHECK(rival >= 0, "fork failed");

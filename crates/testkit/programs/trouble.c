@@ -86,7 +86,7 @@ static const struct trouble *find(const char *name) {
 
 static int victim;
 
-// After whoever measures it has seen it to the end.
+// Runs at exit, so that the victim lives until the measurement is over.
 static void victim_ends(void) {
     kill(victim, SIGKILL);
     waitpid(victim, NULL, 0);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Processes with one trouble each, and healthy ones: what a verdict is judged by. The victim is a
-// process of its own, so that whatever else plays a part (a server, a neighbour, a slow reader) can
-// lie outside of what is measured.
+// Processes with one trouble each, and healthy ones, to test verdicts. The victim is a separate process,
+// so that the other parties (a server, a neighbour, a slow reader) can stay outside the measurement.
 #pragma once
 #include "truth.h"
 
@@ -22,17 +21,17 @@ extern const struct trouble TROUBLE_COMPUTING[], TROUBLE_WAITING[], TROUBLE_HEAL
 
 // Starts `count` threads that run `run` with their number, named `name`.
 void crew(const char *name, int count, void *(*run)(void *));
-// Listens on the loopback; its port.
+// Listens on the loopback; returns the port.
 int trouble_listen(int backlog, int *fd);
 int trouble_connect(int port);
-// Answers one byte for each after `ns`, in a process of its own for each connection.
+// Answers each byte with one byte after `ns`, in a separate process for each connection.
 void trouble_serve(int listener, u64 ns);
-// Asks with one byte and waits for the answer; false at the end. A part of whoever calls it.
+// Sends one byte and waits for the answer; false at the end. Inlined into its caller.
 static inline __attribute__((always_inline)) bool trouble_ask(int fd) {
     char byte = 'q';
     return send(fd, &byte, 1, MSG_NOSIGNAL) == 1 && recv(fd, &byte, 1, 0) == 1;
 }
-// Sleeps; a part of whoever calls it.
+// Sleeps. Inlined into its caller.
 static inline __attribute__((always_inline)) void pause_ms(double ms) {
     struct timespec left = {(time_t)(ms / 1e3), (long)((u64)(ms * 1e6) % 1000000000ull)};
     while (nanosleep(&left, &left)) {

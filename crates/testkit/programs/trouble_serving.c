@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Who waits for whom, where it is easily taken for something else: requests that go from thread to thread,
-// connections on which nobody answers, answers that are held back, work that others bring.
+// Services with waits that are easily misread: requests that go from thread to thread, connections without
+// answers, answers that are held back, work that another process brings.
 #include "trouble.h"
 
 #include <arpa/inet.h>
@@ -18,7 +18,7 @@ static int port, listener;
 
 static void listen_64(void) { port = trouble_listen(64, &listener); }
 
-// Asks every `ms`, each of four on a connection of its own.
+// Four clients, each with a connection of its own, ask every `ms`.
 static double asks_after_ms;
 static void *asker_run(void *argument) {
     int fd = trouble_connect(port);
@@ -241,7 +241,7 @@ NAMED bool order_next(void) {
 }
 static void orders_victim(void) {
     while (order_next()) SPIN(300 * units_per_us());
-    // The semaphore goes with whoever feeds it.
+    // The feeder removes the semaphore when it ends.
     for (;;) pause();
 }
 

@@ -325,7 +325,7 @@ static void reads_victim(void) {
     for (;;) pause();
 }
 
-// ---- a log whose reader is slow ----
+// ---- a log with a slow reader ----
 
 static int log_pipe[2];
 
@@ -352,7 +352,7 @@ static void log_victim(void) {
     for (;;) pause();
 }
 
-// ---- a download whose reader is slow ----
+// ---- a download with a slow reader ----
 
 static void *download_reader(void *argument) {
     int fd = trouble_connect(row_port);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Pages that a thread of the program itself brings in, by userfaultfd. Right above that thread's stack lies
-// memory that nobody but it can bring in: who reads beyond the stack in its name waits for ever.
+// Pages that a thread of the program itself brings in, by userfaultfd. The memory right above that thread's
+// stack is such pages, and only that thread can bring them in. A profiler that reads beyond the stack in the
+// context of that thread therefore waits for ever.
 #include "truth.h"
 
 #include <fcntl.h>

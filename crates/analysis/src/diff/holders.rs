@@ -1,7 +1,7 @@
-//! Who held the locks that functions came to wait for longer.
+//! Holders of the locks that functions wait for longer than before.
 //!
-//! Below a sampled wait stand those who ended it: the function that let a lock go is the one that held
-//! it. What it did meanwhile, and whom it waited for itself, is for `wallscope why`.
+//! The hops below a sampled wait name its wakers. The function that released the lock is taken as its
+//! holder. `wallscope why` shows what the holder did meanwhile, and what it waited for itself.
 
 use std::sync::Arc;
 
@@ -11,30 +11,30 @@ use wallscope_model::{Actor, BlockReason};
 use super::Sides;
 use crate::view::{Analysis, Waits};
 
-/// Code of some thread.
+/// A function of a thread that held a lock.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Holder {
     function: Arc<str>,
     thread: Arc<str>,
 }
 
-/// Who held what a function waits for.
+/// The holder of the locks that a function waits for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HeldBy {
-    /// The function that let go.
+    /// The function that released the lock.
     pub function: Arc<str>,
     /// The holder's thread name.
     pub thread: Arc<str>,
-    /// Its part of what the function waits longer for locks, 0..=1.
+    /// Its share of the function's additional lock waiting, 0..=1.
     pub share: f64,
 }
 
-/// Whether a wait is one for a lock, which has a holder.
+/// Whether a wait is for a lock, so that it has a holder.
 pub(super) fn is_held(reason: Option<BlockReason>) -> bool {
     reason.is_some_and(|r| r.facts().is_lock)
 }
 
-/// Who ended the waits of one sample, and how long these were, ns.
+/// Wakers of one sample's waits, each with the length of the waits that it ended, ns.
 pub(super) fn of_sample(a: &Analysis, waits: &Waits, sample: usize) -> Vec<(Holder, f64)> {
     let rec = a.recording;
     let ended = |hop: &u32| {
@@ -52,7 +52,7 @@ pub(super) fn of_sample(a: &Analysis, waits: &Waits, sample: usize) -> Vec<(Hold
         .collect()
 }
 
-/// By function, who holds more of what it waits for than before, in the comparison's unit.
+/// By waiting function: the change of its lock waiting by holder, in the comparison's unit.
 pub(super) fn by_function(sides: &Sides) -> FxHashMap<u32, FxHashMap<Holder, f64>> {
     let mut all: FxHashMap<u32, FxHashMap<Holder, f64>> = FxHashMap::default();
     for (side, sign) in [(&sides.0, -1.0), (&sides.1, 1.0)] {
@@ -67,7 +67,7 @@ pub(super) fn by_function(sides: &Sides) -> FxHashMap<u32, FxHashMap<Holder, f64
     all
 }
 
-/// The holder of most of what is waited for longer, by `delta` in all.
+/// The holder with most of the additional waiting; `delta`: all additional waiting.
 pub(super) fn most(of: &FxHashMap<Holder, f64>, delta: f64) -> Option<HeldBy> {
     let (holder, ns) = of.iter().max_by(|a, b| {
         let name = |h: &Holder| (h.function.clone(), h.thread.clone());

@@ -1,9 +1,9 @@
-//! What one run says of each function and state, by block of time.
+//! Time of one run by function, state and block of time.
 //!
 //! A function's time in a state is its share of the state's samples times the state's exact total.
-//! By block that is written as `(x − p·y) + p·T`: what sampling did not hit in proportion, and what
-//! the function's share of the exactly counted time is. Both have their own variation, and neither
-//! is mistaken for the other.
+//! In a block, this is `(x − p·y) + p·T`. The first term is the sampling deviation from the function's
+//! share; the second is the function's share of the exactly counted time. The two terms vary
+//! independently, so the estimate of the error keeps them apart.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use super::{Metric, Normal};
 use crate::view::{Analysis, FunctionName, Idle};
 use wallscope_model::name;
 
-/// The states that are compared. Time in none that is known is what most files of other tools hold.
+/// The states that are compared. Unknown is one of them, since most files of other tools have no states.
 pub const STATES: [State; 4] = [
     State::OnCpu,
     State::Runnable,
@@ -30,7 +30,7 @@ pub const STATES: [State; 4] = [
 /// A value for each of [`STATES`].
 type ByState<T> = [T; STATES.len()];
 
-/// Functions by number, the same in all runs.
+/// Functions by number; a number means one function in all runs.
 #[derive(Default)]
 pub(super) struct Names {
     pub(super) all: Vec<FunctionName>,
@@ -48,8 +48,8 @@ impl Names {
         id
     }
 
-    /// The functions of a frame, innermost first. Addresses differ from build to build: what has no
-    /// name goes by its module.
+    /// The functions of a frame, innermost first. A function without a name is named by its module, since
+    /// addresses differ from build to build.
     pub(super) fn of_frame(&mut self, rec: &Recording, frame: &Frame) -> Vec<u32> {
         let module = frame.module.map(|m| &rec.modules[m.0 as usize]);
         let module: Arc<str> = Arc::from(module.map_or("", |m| m.name()));
@@ -87,24 +87,24 @@ pub(super) type Blocks = Vec<f64>;
 pub(super) struct Run {
     /// Time by function and state, one value a block, sampled and scaled.
     pub(super) functions: FxHashMap<(u32, usize), Blocks>,
-    /// Blocked time by reason and runnable time by part, likewise.
+    /// Blocked time by reason and runnable time by part, one value a block, sampled and scaled.
     pub(super) reasons: FxHashMap<(&'static str, usize), Blocks>,
     /// Time by function and reason, ns.
     pub(super) why: FxHashMap<(u32, &'static str), f64>,
-    /// Time that a function waited for locks, by who held them, ns.
+    /// Time that a function waited for locks, by holder, ns.
     pub(super) held: FxHashMap<(u32, Holder), f64>,
     /// Sampled time of each state by block.
     sampled: ByState<Blocks>,
-    /// The same time as it was counted.
+    /// Time of each state by block, as counted.
     counted: ByState<Blocks>,
-    /// Whether all there is of a state are samples: then its whole has their error.
+    /// Whether a state is known from samples alone: then its total has their error.
     only_sampled: ByState<bool>,
     /// Time in which threads waited for a CPU, as counted.
     contention: Blocks,
     /// Samples behind each state (Kish's number where they weigh differently).
     pub(super) samples: ByState<f64>,
-    /// How many waits there were, by function and state, where that is known. However long a wait is, it
-    /// shows its stack once.
+    /// Number of waits by function and state, where it is known. A wait shows its stack once, however
+    /// long it is.
     waits: FxHashMap<(u32, usize), f64>,
     /// What values are divided by, by block.
     normal: Blocks,
@@ -230,7 +230,7 @@ impl Run {
             }
         }
         for (i, ledger) in ledger.iter().enumerate() {
-            // What slices count cannot be had without the idle part of it.
+            // Slices count idle time too, so they are no use if idle time is left out.
             let all: f64 = ledger.iter().sum();
             let sampled: f64 = run.sampled[i].iter().sum();
             run.counted[i] = if all > 0.0 && sampled > 0.0 && !idle_left_out[i] {
@@ -244,8 +244,8 @@ impl Run {
         run
     }
 
-    /// The whole of some states, and its error. Sampling has a part in it only where samples are all
-    /// there is: that many of them is as much chance as any count (Poisson's variance).
+    /// The total of some states, and its error. A total has a sampling error only if it is known from
+    /// samples alone: then their number is random as any count is (Poisson's variance).
     pub(super) fn whole(&self, states: &[usize]) -> Estimate {
         let x: Blocks = (0..self.normal.len())
             .map(|b| states.iter().map(|s| self.counted[*s][b]).sum())
@@ -255,7 +255,7 @@ impl Run {
         let floor: f64 = of_samples
             .map(|s| self.sampled_ns(*s).powi(2) / self.samples[*s].max(1.0))
             .sum();
-        // All of what is divided by itself is 1, however often it was sampled.
+        // A total divided by itself is 1 and has no error.
         let share_of_itself = x.iter().zip(&self.normal).all(|(x, n)| x == n);
         let floor = if share_of_itself { 0.0 } else { floor };
         estimate(
@@ -281,11 +281,11 @@ impl Run {
                 let sampled = part.map_or(0.0, |p| p[b]);
                 *x += (sampled - share * y[b]) + share * counted[b];
             }
-            // One success and one failure more (Agresti and Caffo, The American Statistician 54,
-            // 2000): what was never seen is not certain to be nothing.
+            // One success and one failure are added (Agresti and Caffo, The American Statistician 54,
+            // 2000): a function without samples may still have time.
             let n = self.samples[*state].max(1.0);
             let p = (share * n + 1.0) / (n + 2.0);
-            // Where samples are all there is, how many they are in all is chance too.
+            // If the total is known from samples alone, it is random too.
             let of_all = self.only_sampled[*state] && !self.shares;
             let variance = if of_all { p } else { p * (1.0 - p) };
             floor += variance / (n + 2.0) * whole * whole;
@@ -298,7 +298,7 @@ impl Run {
         }
     }
 
-    /// Samples of a function in a state; of waits, no more than there were.
+    /// Samples of a function in a state; for waits, at most the number of waits.
     pub(super) fn samples_of(&self, function: u32, state: usize) -> f64 {
         let Some(own) = self.functions.get(&(function, state)) else {
             return 0.0;
@@ -316,7 +316,7 @@ impl Run {
         self.sampled[state].iter().sum()
     }
 
-    /// What a time of the run is in the comparison's unit.
+    /// Factor from a time of the run, ns, to the comparison's unit.
     pub(super) fn scale(&self) -> f64 {
         let normal: f64 = self.normal.iter().sum();
         if normal > 0.0 { 1.0 / normal } else { 0.0 }
@@ -362,7 +362,7 @@ fn normal(
     }
 }
 
-/// The functions that a stack's time is given to.
+/// The functions to which a stack's time is attributed.
 fn blamed(
     rec: &Recording,
     stack: usize,
@@ -400,9 +400,9 @@ fn blamed(
     }
 }
 
-/// The states that a view compares functions in. Waiting for a CPU is the machine's doing and not
-/// that of the function which happened to stand there: it is compared for functions only where it
-/// is asked for, and as a whole always.
+/// The states in which a view compares functions. Run-queue latency is caused by the machine, not by the
+/// function that happened to wait. It is therefore compared by function only in its own view, and as a
+/// total in every view that includes it.
 pub(super) fn states_of(view: View) -> Vec<usize> {
     match view {
         View::OnCpu => vec![0],

@@ -49,11 +49,11 @@ pub enum Normal {
     Raw,
 }
 
-/// Whom a stack's time is given to.
+/// Attribution of a stack's time to functions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Metric {
-    /// The innermost function of the program: what happens in the kernel, the C library and the
-    /// language's runtime counts for who called it. Each nanosecond counts once.
+    /// The innermost function of the program. Time in the kernel, the C library and the language's
+    /// runtime counts for the program's function that called them. Each nanosecond counts once.
     #[default]
     Program,
     /// The innermost function, whatever it is. Each nanosecond counts once.
@@ -71,7 +71,7 @@ pub struct Options {
     pub idle: Idle,
     /// What values are divided by.
     pub normal: Normal,
-    /// Whom time is given to.
+    /// Attribution of time to functions.
     pub metric: Metric,
     /// Requests of each base run, for [`Normal::Request`].
     pub base_requests: Vec<f64>,
@@ -79,7 +79,7 @@ pub struct Options {
     pub new_requests: Vec<f64>,
     /// Whether these were counted while recording ([`served`]), and not by the user.
     pub requests_served: bool,
-    /// The false discovery rate: which share of the reported functions may be none.
+    /// The false discovery rate: the accepted share of reported functions that did not change.
     pub fdr: f64,
 }
 
@@ -140,14 +140,16 @@ pub struct FunctionRow {
     pub q: Option<f64>,
     /// Whether it is reported.
     pub changed: bool,
-    /// Of one that waits longer for a lock: who holds it most of that time.
+    /// The thread and function that hold the locks for most of the additional waiting; `None` if the
+    /// function does not wait longer for locks.
     pub held_by: Option<HeldBy>,
 }
 
 /// The result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
-    /// How it was made: as was asked, but for what the recordings do not allow (see the notes).
+    /// The options in effect: those asked for, except where the recordings do not allow them (see the
+    /// notes).
     pub options: Options,
     /// What was measured: time, bytes, or things counted.
     pub measured: wallscope_model::Unit,
@@ -159,11 +161,11 @@ pub struct Comparison {
     pub seconds: (f64, f64),
     /// The whole: all, then states, each followed by its reasons.
     pub whole: Vec<WholeRow>,
-    /// Functions: what changed first, by size of the change.
+    /// Functions: changed ones first, by size of the change.
     pub functions: Vec<FunctionRow>,
     /// How much more runs differ than sampling explains, over all states.
     pub prior: Prior,
-    /// The same in each state; by these its tests are made.
+    /// [`Comparison::prior`] for each state alone; the state's tests use it.
     pub priors: Vec<(State, Prior)>,
     /// Sentences on what limits the comparison.
     pub notes: Vec<String>,
@@ -172,16 +174,16 @@ pub struct Comparison {
 /// Why recordings cannot be compared.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CompareError {
-    /// A side has none, or they measured differently: such figures have no difference.
+    /// A side has no recording, or the recordings measured in different ways.
     #[error(transparent)]
     Domains(#[from] MergeError),
-    /// Per second on a CPU, and a side has none.
+    /// Values per on-CPU second were asked for, and a side has no on-CPU time.
     #[error("a side has no on-CPU time to divide by; use --per total, second or raw")]
     NoCpuTime,
 }
 
-/// Compares recordings. Where some do not say how long they are, values are those of a run instead of
-/// those of a second, and a note says so.
+/// Compares recordings. If the length of one is unknown, values are per run instead of per second, and a
+/// note says so.
 ///
 /// # Errors
 /// [`CompareError`].
@@ -296,7 +298,8 @@ fn whole(sides: &Sides, options: &Options, imported: bool) -> Vec<WholeRow> {
     rows.push((None, None, of(&|r| r.whole(&shown))));
     for s in &shown {
         let runs = || sides.0.iter().chain(&sides.1);
-        // Time that was not seen is rare. Most files of other tools tell no states: that is no row of its own.
+        // A row of unknown time is shown only if there is some. Most files of other tools have no states:
+        // all their time is unknown, and a row beside the total would repeat it.
         let none = |s: &usize| runs().all(|r| r.sampled_ns(*s) <= 0.0);
         let unknown = STATES[*s] == State::Unknown;
         let all = unknown && shown.iter().all(|o| o == s || none(o));
@@ -317,7 +320,7 @@ fn whole(sides: &Sides, options: &Options, imported: bool) -> Vec<WholeRow> {
         }
     }
     let differences: Vec<Difference> = (rows.iter())
-        // Exact totals have no sampling error that the runs' spread could be set against.
+        // Exact totals have no sampling error to compare the runs' spread with.
         .map(|(.., [b, n])| wallscope_model::compare::compare_spread(b, n))
         .collect();
     let q = adjust(&differences.iter().map(|d| d.p).collect::<Vec<_>>());

@@ -1,8 +1,8 @@
-//! Who ended the waits that are selected, and what those did meanwhile.
+//! Chains of the selected waits: their wakers and holders, and what those threads did meanwhile.
 //!
-//! Hops hang below samples, whose time a selection divides and joins: each copy of a hop gets the part of its time
-//! that its sample's time got. Whoever ended a wait stays as they were seen, whatever was selected: a selection says
-//! whose time it is, and not who is to blame for it.
+//! Hops hang below samples. A selection divides and joins the time of samples: each copy of a hop gets the
+//! same share of time as its sample. Wakers and holders stay as recorded, whatever is selected. A selection
+//! restricts the waiting threads; it does not restrict the threads that they waited for.
 
 use rustc_hash::FxHashMap;
 use wallscope_model::{
@@ -20,7 +20,7 @@ pub(super) struct Went {
     pub ns: u64,
 }
 
-/// Where a copy of a hop hangs: below what, and how much it has of how much.
+/// A copy of a hop: its parent, and the share `part / of` of the old hop's time.
 #[derive(Clone, Copy)]
 struct Copied {
     place: Above,
@@ -28,7 +28,7 @@ struct Copied {
     of: u64,
 }
 
-/// What makes two hops below the same the same.
+/// Key of a hop: two hops with one key are joined.
 type Like = (
     (bool, u32),
     Role,
@@ -104,7 +104,7 @@ pub(super) fn hops(rec: &Recording, went: &[Vec<Went>], stacks: &mut Stacks<'_>)
     out
 }
 
-/// Whether waits by lock, which are exact, are known of what is selected by itself.
+/// Whether the exact waits by lock are known for the selection alone.
 pub(super) fn knows_locks(selection: &Selection) -> bool {
     !selection.is_estimated()
         && selection.time.is_none()
@@ -112,7 +112,7 @@ pub(super) fn knows_locks(selection: &Selection) -> bool {
         && (selection.states.is_empty() || selection.states.contains(&State::Blocked))
 }
 
-/// Those whose time is not selected are in it by name only.
+/// Turns actors without selected time into strangers: only their names stay.
 pub(super) fn leave_out(rec: &mut Recording, wanted: &[bool]) {
     let contexts = &rec.contexts;
     for actor in &mut rec.actors {

@@ -15,10 +15,10 @@ use super::Selection;
 #[derive(Clone, Default)]
 struct Sums {
     on_cpu: [u64; 4],
-    /// On-CPU time whose part is not known.
+    /// On-CPU time without a known part.
     on_cpu_whole: u64,
     runnable: [u64; 3],
-    /// Runnable time whose part is not known.
+    /// Runnable time without a known part.
     runnable_whole: u64,
     blocked: [u64; BlockReason::COUNT],
     unknown: [u64; UnknownCause::COUNT],
@@ -50,7 +50,7 @@ impl Sums {
         }
     }
 
-    /// The ledger of these sums; what they do not divide is divided as `whole` is.
+    /// The ledger of these sums. Time without a known part is divided in the proportions of `whole`.
     fn ledger(&self, whole: &Ledger) -> Ledger {
         let c = whole.on_cpu;
         let rest = split(self.on_cpu_whole, [c.user, c.kernel, c.irq, c.stolen]);

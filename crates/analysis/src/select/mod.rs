@@ -1,5 +1,6 @@
-//! A part of a recording, as a recording: filters by whose time it is and where it was spent, and
-//! changes of what stacks show. Every verb selects before it looks, so all of them mean the same.
+//! A part of a recording, as a recording: filters by thread, process, state, reason, label, time and
+//! stack, and changes of what stacks show. Every verb applies the selection first, so a filter means the
+//! same in all of them.
 //!
 //! **Exactness.** Whole threads, states and reasons are cut out of the ledger and stay exact. Stacks
 //! and labels are sampled, so what they select is an estimate: samples are scaled to the *whole*
@@ -8,13 +9,13 @@
 //! time is exact to the slice: its ends are moved to the ends of slices.
 //!
 //! **Stacks.** `focus`, `ignore`, `hide` and `show_from` mean what they mean in pprof: regular
-//! expressions, found anywhere in a function's name, its source file or its module's path; `ignore`
-//! wins over `focus`; a stack of which `hide` leaves nothing is dropped; `show_from` cuts callers
-//! above the match nearest to the root and drops stacks without one.
+//! expressions, found anywhere in a function's name, its source file or its module's path. `ignore` wins
+//! over `focus`. A stack is dropped if `hide` leaves none of its frames. `show_from` cuts callers above
+//! the match nearest to the root and drops stacks without a match.
 //!
-//! What it does not do: it keeps no switch counts, audit or repair of threads of which only a part
-//! is selected, since they are not known for the part. Requests are those of the processes that are left,
-//! whichever of their threads, states or stacks are selected. Who ended waits is not known by time.
+//! What it does not do: it keeps no switch counts, audit or repair of partly selected threads, since
+//! they are not known for the part. Requests are kept for all processes that are left, whichever of their
+//! threads, states or stacks are selected. A selection of time loses the wakers: they are not kept by time.
 
 mod chains;
 mod compact;
@@ -148,7 +149,7 @@ impl Selection {
 
     /// Whether only stacks can tell what is selected.
     fn by_stack(&self) -> bool {
-        // Hiding frames drops stacks too: those of which nothing is left.
+        // Hiding frames also drops stacks: those without a frame left.
         self.patterns().iter().any(|(_, p)| p.is_some())
     }
 
@@ -306,7 +307,7 @@ impl Selection {
         })
     }
 
-    /// How long the intervals were that are selected, as far as that was counted for them by themselves.
+    /// Histograms of the selected intervals, as far as they were counted for the selection alone.
     fn shapes(
         &self,
         rec: &Recording,

@@ -1,4 +1,4 @@
-//! Which stacks are kept, and what is left of them.
+//! Selection of stacks, and of the frames within them.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use wallscope_model::{Frame, FrameId, ModuleId, Recording, Stack, StackEnd, Stac
 use super::Selection;
 use wallscope_model::name;
 
-/// What a call meets, one bit for each pattern in the order of [`Selection::patterns`].
+/// The patterns that a call matches, one bit for each in the order of [`Selection::patterns`].
 type Met = u8;
 
 const FUNCTION: Met = 1;
@@ -20,7 +20,7 @@ const IGNORE: Met = 8;
 const HIDE: Met = 16;
 const SHOW_FROM: Met = 32;
 
-/// One function at one address, of which inlining may make several.
+/// One function at one address; an address with inlined functions has several calls.
 #[derive(Clone, Copy)]
 struct Call {
     frame: FrameId,
@@ -31,8 +31,8 @@ struct Call {
     function: u32,
 }
 
-/// Stacks after the selection: computed when asked for, each once. Calls that take a recording want the one
-/// that this was made for.
+/// Stacks after the selection, each computed once and on demand. Every `rec` argument must be the recording
+/// given to [`Stacks::new`].
 pub(super) struct Stacks<'s> {
     selection: &'s Selection,
     calls: Vec<Call>,
@@ -40,12 +40,12 @@ pub(super) struct Stacks<'s> {
     ends: Vec<u32>,
     /// Frames that show a part of an old one; their numbers follow those of the recording's.
     frames: Vec<Frame>,
-    /// The same by old frame and which lines are left.
+    /// Numbers of `frames` by old frame and the lines that are left of it.
     parts: FxHashMap<(FrameId, Vec<u32>), FrameId>,
     places: FxHashMap<Stack, StackId>,
-    /// What became of each old stack.
+    /// The new stack of each old one; `None`: not computed yet, `Some(None)`: dropped.
     became: Vec<Option<Option<StackId>>>,
-    /// What anything at all meets.
+    /// The patterns that match any call or mark.
     ever: Met,
 }
 
@@ -102,7 +102,7 @@ impl<'s> Stacks<'s> {
         }
     }
 
-    /// Patterns that meet no frame of the recording.
+    /// Patterns that match no frame of the recording.
     pub(super) fn unmet(&self) -> Vec<&'static str> {
         let patterns = self.selection.patterns().into_iter().enumerate();
         patterns
@@ -111,7 +111,7 @@ impl<'s> Stacks<'s> {
             .collect()
     }
 
-    /// Whether a stack whose frames meet `met` is kept.
+    /// Whether a stack is kept; `met`: the patterns that its frames match.
     fn keeps(&self, met: Met) -> bool {
         let s = self.selection;
         let needs = |p: &Option<Regex>, bit: Met| p.is_none() || met & bit != 0;
@@ -128,7 +128,7 @@ impl<'s> Stacks<'s> {
         met & HIDE == 0 && self.keeps(met)
     }
 
-    /// What `stack` becomes; `None` where it is not selected.
+    /// `stack` after the selection; `None` if it is not selected.
     pub(super) fn changed(&mut self, rec: &Recording, stack: StackId) -> Option<StackId> {
         let i = stack.0 as usize;
         if let Some(known) = self.became[i] {
@@ -162,7 +162,7 @@ impl<'s> Stacks<'s> {
         if self.selection.show_from.is_some() {
             let last = calls.iter().rposition(|c| c.met & SHOW_FROM != 0)?;
             if last + 1 < calls.len() {
-                // Nothing that was asked for is missing at its root.
+                // The new root was asked for, so nothing is missing above it.
                 new_end = StackEnd::Root;
             }
             calls.truncate(last + 1);
@@ -186,7 +186,7 @@ impl<'s> Stacks<'s> {
         Some(self.place(stack))
     }
 
-    /// `stack` as it was, whatever is selected.
+    /// `stack` unchanged, whatever is selected.
     pub(super) fn kept(&mut self, rec: &Recording, stack: StackId) -> StackId {
         self.place(rec.stacks[stack.0 as usize].clone())
     }
@@ -231,7 +231,7 @@ impl<'s> Stacks<'s> {
     }
 }
 
-/// What a call meets.
+/// The patterns that a call matches.
 fn met(selection: &Selection, name: &str, file: &str, module: &str) -> Met {
     let any = |r: &Regex| r.is_match(name) || r.is_match(file) || r.is_match(module);
     let patterns = selection.patterns().into_iter().enumerate();

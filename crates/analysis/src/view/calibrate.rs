@@ -1,10 +1,11 @@
-//! What a CPU profile shows beside what there is: the same window by the program's own functions,
-//! once by computing alone and once by all of wall time.
+//! A CPU profile beside a wall-clock profile: one window by the program's own functions, once by on-CPU
+//! time alone and once by all of wall time.
 //!
-//! A function here is the innermost of the program's own on a stack ([`Analysis::place`]), so that
-//! waiting counts for who waits and not for the kernel's scheduler. Idle time is set apart, as the
-//! analysis says. Blocked time in which the thread that was waited for computed, or queued for a
-//! CPU, is told from the rest: work on CPU time would shorten that, of the rest it would not.
+//! A function here is the innermost of the program's own on a stack ([`Analysis::place`]). Waiting
+//! therefore counts for the function that waits, and not for the kernel's scheduler. Idle time is kept
+//! apart, as the analysis says. Blocked time is split by what the thread at the other end did. Faster
+//! code shortens the blocked time in which that thread computed or was runnable. It does not shorten the
+//! rest.
 
 use std::collections::HashMap;
 
@@ -39,12 +40,12 @@ impl CalibrationRow {
 pub struct Calibration {
     /// Time by state without idle time, ns, indexed by `State as usize`; the rows sum to it.
     pub ns: [u64; State::COUNT],
-    /// Idle time, set apart, ns.
+    /// Idle time, which `ns` leaves out, ns.
     pub idle_ns: u64,
-    /// The part of blocked time in which the thread that was waited for was on a CPU or waited for
-    /// one, ns; as far as chains of waits are known.
+    /// Blocked time in which the thread waited for was on a CPU or runnable, ns; as far as chains of
+    /// waits are known.
     pub behind_cpu_ns: u64,
-    /// Whether who ended waits is known at all.
+    /// Whether the recording has any wakers or holders.
     pub has_chains: bool,
     /// Samples of computing.
     pub on_cpu_samples: u64,
@@ -65,7 +66,8 @@ impl Calibration {
         self.ns[state as usize]
     }
 
-    /// Time that no work on CPU time can shorten, ns: blocked, and not for somebody who computed.
+    /// Time that faster code cannot shorten, ns: blocked, and not behind a thread that computed or was
+    /// runnable.
     pub fn untouchable_ns(&self) -> u64 {
         let blocked = self.state_ns(State::Blocked);
         blocked.saturating_sub(self.behind_cpu_ns)

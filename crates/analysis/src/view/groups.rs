@@ -1,4 +1,4 @@
-//! Time by the value of a label: whose it was, in which state.
+//! Time by the value of a label and by state.
 
 use std::collections::BTreeMap;
 

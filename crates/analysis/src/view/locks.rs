@@ -1,4 +1,4 @@
-//! Locks: who waited for them how long, where, and what their holders did meanwhile.
+//! Locks: their waiters, waiting time and wait sites, and what their holders did meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,19 +16,19 @@ pub struct Share {
     pub ns: u64,
 }
 
-/// Who released a lock into a waiter, or had it while others waited.
+/// A thread and function that released a lock to a waiter, or held it while others waited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// Thread name.
     pub who: String,
-    /// The function that released it, or what it ran meanwhile.
+    /// The function that released the lock, or the function that the holder ran meanwhile.
     pub place: String,
-    /// Whether it is known to have had the lock, not only to have ended waits.
+    /// Whether it is known to have held the lock, not only to have ended waits.
     pub had_it: bool,
-    /// In words to be put behind its name: how it ended waits, where that was not by giving what was waited
-    /// for, or by what it is known to have had the lock, where that is not what happened; else empty.
+    /// Remark to be put behind its name, else empty: how it ended waits without giving what was waited
+    /// for, or that the holder is read from the lock's memory.
     pub how: &'static str,
-    /// By what it is known to have had the lock, where that is not what happened: the lock's kind.
+    /// The kind of lock, if the holder is read from the lock's memory and not from a release.
     pub told_by: Option<String>,
     /// Waits that it ended, ns.
     pub ns: u64,
@@ -57,22 +57,22 @@ pub struct LockRow {
     pub waits: Vec<Share>,
     /// The functions that were called there to wait, which tell what kind of lock it is, most first.
     pub through: Vec<Share>,
-    /// Who ended the waits, most first.
+    /// Threads and functions that held it or ended the waits, most first.
     pub holders: Vec<Holder>,
 }
 
 impl LockRow {
-    /// Whether it was mostly waited for by threads without work.
+    /// Whether more than half of its waiting time is idle.
     pub fn is_idle(&self) -> bool {
         self.idle_ns > self.total_ns / 2
     }
 
-    /// Time waited for it in earnest, ns.
+    /// Time waited for it that was not idle, ns.
     pub fn in_earnest_ns(&self) -> u64 {
         self.total_ns - self.idle_ns
     }
 
-    /// Whether it is something that one thread has while others wait: not a condition, nor a thread's end.
+    /// Whether a thread holds it while others wait: it is neither a condition nor the end of a thread.
     pub fn is_lock(&self) -> bool {
         !self.is_join() && !self.name.starts_with(attribution::CONDITION)
     }
@@ -82,8 +82,8 @@ impl LockRow {
     }
 }
 
-/// A holder: thread, function, whether it is known to have had the lock, how it ended waits, by what that is
-/// known.
+/// Key of a holder: thread, function, and the values of [`Holder::had_it`], [`Holder::how`] and
+/// [`Holder::told_by`].
 type Of = (String, String, bool, &'static str, Option<String>);
 
 #[derive(Default)]
@@ -177,7 +177,7 @@ impl Analysis<'_> {
                         _ => hop_line(self, b).to_string(),
                     };
                     let ns = waits.ns[*below as usize];
-                    // Of who had it, what it ran is known part by part.
+                    // A holder has a place for each hop that it ran; a waker has one, the place it woke from.
                     let holder = sum
                         .holders
                         .entry(of(if had_it { b } else { h }))
@@ -229,7 +229,8 @@ impl Analysis<'_> {
             })
             .filter(|r| r.total_ns > 0)
             .collect();
-        // A pool that waits for work is no contention: what was waited for in earnest first. Nor is a join.
+        // Waiting for work or for the end of a thread is no contention: joins come last, and locks are
+        // ordered by time that was not idle.
         rows.sort_by(|a, b| {
             let joins = a.is_join().cmp(&b.is_join());
             let in_earnest = b.in_earnest_ns().cmp(&a.in_earnest_ns());
@@ -242,8 +243,8 @@ impl Analysis<'_> {
         rows
     }
 
-    /// Words that threads park on ([`attribution::parks`]), and where they did. Each is one thread's and stands
-    /// for whatever it waits for, so waits are told apart by their places.
+    /// Words that threads park on ([`attribution::parks`]), with the wait sites of each. A thread parks on
+    /// one word of its own for whatever it waits for, so only the wait sites tell its waits apart.
     fn parked(&self, sample_ns: &[u64]) -> BTreeMap<Arc<str>, Vec<Arc<str>>> {
         let rec = self.recording;
         let mut parked: BTreeMap<Arc<str>, Vec<Arc<str>>> = BTreeMap::new();

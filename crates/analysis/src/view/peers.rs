@@ -1,4 +1,4 @@
-//! Whom the processes talk to, and what of their request time waits for whom.
+//! Peers of the processes, and the share of request time that waits for each.
 
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ pub struct PeerRow {
     pub peer: Peer,
     /// Name of the process that talks to it.
     pub process: Arc<str>,
-    /// Of a peer that is asked: the share of the process's request time (requests in flight that
-    /// it was asked) that is spent waiting for it; may exceed 1 where it asks several at once.
-    /// `None` where it is asked nothing itself.
+    /// The share of the process's request time (time with requests in flight that the process was
+    /// asked) that it waits for this peer. It exceeds 1 if the process asks several peers at once.
+    /// `None` for a peer that is not asked, and for a process that was asked nothing itself.
     pub share: Option<f64>,
     /// Where its requests are sent, most time first: frames (leaf first), sampled requests, ns.
     pub stacks: Vec<(Vec<StackFrame>, u64, u64)>,
@@ -37,7 +37,7 @@ impl Analysis<'_> {
             .map(|peer| {
                 let process = rec.processes.iter().find(|p| p.pid == peer.pid);
                 let owed = owed(rec, peer.pid);
-                // Looked at by code, not by thread.
+                // Stacks of all threads are joined by their frames.
                 let mut stacks: Vec<(Vec<StackFrame>, u64, u64)> = Vec::new();
                 for s in &peer.stacks {
                     let frames = self.frames(&rec.stacks[s.stack.0 as usize]);

@@ -28,7 +28,7 @@ impl Analysis<'_> {
         })
     }
 
-    /// Who a hop is about, in words.
+    /// Name of a hop's actor: a thread, an idle CPU or an interrupt.
     pub fn actor(&self, hop: &Hop) -> String {
         match &self.recording.actors[hop.actor.0 as usize] {
             Actor::Context(c) => self.recording.contexts[c.0 as usize].name.to_string(),
@@ -40,8 +40,8 @@ impl Analysis<'_> {
         }
     }
 
-    /// How who ended a wait did so, where that was not by giving what was waited for, or by what it is known
-    /// that who had it did; else empty.
+    /// Remark behind the name of a waker or holder, else empty: how the waker ended the wait without giving
+    /// what was waited for, or that the holder is read from the lock's memory.
     pub(super) fn how_ended(&self, hop: &Hop) -> &'static str {
         match self.told_by(hop) {
             Some(told) if told.ends_with(told_by::THEN) => {
@@ -58,7 +58,7 @@ impl Analysis<'_> {
         }
     }
 
-    /// By what it is known that who a hop is about had the lock, where that is not what happened
+    /// Source that names a hop's actor as holder of the lock, if no release was seen
     /// ([`wallscope_model::told_by`]).
     pub fn told_by(&self, hop: &Hop) -> Option<&str> {
         let set = self.recording.label_sets.get(hop.labels?.0 as usize)?;
@@ -71,7 +71,8 @@ impl Analysis<'_> {
         }
     }
 
-    /// Where who ended a wait stood. The kernel's own ways of waking are no place, nor is an interrupt's.
+    /// The function from which the waker ended the wait. The kernel's own wake-up functions do not count,
+    /// nor does the function that an interrupt met.
     pub(super) fn waker_place(&self, hop: &Hop) -> Option<String> {
         let actor = &self.recording.actors[hop.actor.0 as usize];
         if hop.role == Role::Woke && !matches!(actor, Actor::Context(_)) {
@@ -100,7 +101,7 @@ impl Analysis<'_> {
             .collect()
     }
 
-    /// The frame that stands for who ended a wait, or had what was waited for.
+    /// The frame that stands for the waker of a wait, or for the holder of what was waited for.
     pub fn ender(&self, hop: &Hop) -> String {
         let how = match hop.role {
             Role::Held => "held",
@@ -116,14 +117,14 @@ impl Analysis<'_> {
         Some(self.code.functions[function as usize].name.to_string())
     }
 
-    /// What the function that people would name called to wait, where that has a name.
+    /// The function that [`Analysis::place`] called to wait, if it has a name.
     pub(super) fn through(&self, stack: StackId) -> Option<String> {
         let stack = &self.recording.stacks[stack.0 as usize];
         let function = self.code.through(self.recording, stack)?;
         Some(self.code.functions[function as usize].name.to_string())
     }
 
-    /// What somebody does in a hop, as one line of a tree.
+    /// What a hop's actor does, as one line of a tree.
     pub fn hop_line(&self, hop: &Hop) -> String {
         hop_line(self, hop).to_string()
     }
@@ -137,7 +138,7 @@ impl Analysis<'_> {
     }
 }
 
-/// What a runnable thread waits for: a quota of its cgroup's holds it back whatever CPUs are free.
+/// What a runnable thread waits for: the CPU quota of its cgroup, even if CPUs are free, or a CPU.
 pub fn queues(part: Option<Part>) -> &'static str {
     match part {
         Some(Part::Throttled) => "is held back by its CPU quota",
@@ -145,9 +146,9 @@ pub fn queues(part: Option<Part>) -> &'static str {
     }
 }
 
-/// How a waker that stood in these functions of the kernel ended a wait, where that says more than that it
-/// did: who is killed with its process was given nothing, nor was whom a signal interrupts. An interrupt does
-/// nothing of what it came in the midst of.
+/// Remark on how a waker ended a wait, by the kernel functions on its stack; else empty. A waiter that is
+/// killed with its process, or interrupted by a signal, was given nothing. An interrupt gets no remark: its
+/// stack shows the code that it interrupted.
 fn how_it_woke(waker: &Actor, kernel: &[&str]) -> &'static str {
     if matches!(waker, Actor::Interrupt(_)) {
         return "";
@@ -164,7 +165,7 @@ fn how_it_woke(waker: &Actor, kernel: &[&str]) -> &'static str {
     }
 }
 
-/// Whether a function of the kernel does nothing but wake.
+/// Whether a kernel function only wakes.
 fn only_wakes(name: &str) -> bool {
     const WAYS: [&str; 13] = [
         "__traceiter_",

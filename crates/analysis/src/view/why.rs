@@ -19,8 +19,8 @@ pub enum Subject {
     Function(String),
 }
 
-/// A line of the tree in words; of a wait for something that has a name, in three parts, so that waits for
-/// different things of one kind can be put together.
+/// A line of the tree in words. A wait for something with a name has three parts, so that waits for
+/// different things of one kind can be joined.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Line {
     before: String,
@@ -29,7 +29,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// A wait: "`who`blocked (disk: /some/file)`place`".
+    /// A wait, as "worker-1 is blocked (disk: /some/file) in read_page".
     pub(super) fn blocked(who: &str, reason: &str, name: Option<&str>, place: &str) -> Line {
         let colon = if name.is_some() { ": " } else { "" };
         Line {
@@ -82,15 +82,15 @@ pub struct Why {
     pub tree: WhyNode,
     /// What the time was spent on in the end, most first; sums to the asked time.
     pub ends: Vec<(Line, u64)>,
-    /// Of that, time whose chain was cut: not followed further.
+    /// Time in chains that were not followed to their end, ns; a part of `ends`.
     pub cut_ns: u64,
     /// Samples that match.
     pub samples: u64,
 }
 
 impl Why {
-    /// The same, with waits shorter than `least` together put together where they differ by nothing but what
-    /// was waited for: a program that reads a thousand files waits for the disk, and for no file much.
+    /// Joins lines shorter than `least` that differ only in the name of what was waited for. A program
+    /// that reads a thousand files waits for the disk, and not long for any one file.
     pub fn gathered(mut self, least: u64) -> Why {
         self.tree.parts = gathered(self.tree.parts, least);
         let ends = self.ends.into_iter().map(|(what, ns)| WhyNode {
@@ -136,7 +136,7 @@ fn gathered(parts: Vec<WhyNode>, least: u64) -> Vec<WhyNode> {
     most_first(out)
 }
 
-/// Parts that say the same are one, and so are theirs.
+/// Joins parts with equal lines, at every level.
 fn joined(parts: Vec<WhyNode>) -> Vec<WhyNode> {
     let mut by_line: BTreeMap<Line, WhyNode> = BTreeMap::new();
     for mut part in parts {
@@ -273,7 +273,7 @@ struct Walk<'w, 'r> {
 }
 
 impl Walk<'_, '_> {
-    /// Adds `hops` below `to`, which holds `ns` and is an end called `end` where nothing follows.
+    /// Adds `hops` below `to`, which holds `ns`. Time that no hop explains ends the chain at `end`.
     fn below(&mut self, to: &mut Building, hops: &[u32], ns: u64, end: &Line) {
         let mut inside = 0;
         for id in hops {
@@ -286,7 +286,7 @@ impl Walk<'_, '_> {
             let line = hop_line(self.a, hop);
             let part = to.part(line.clone(), part_ns);
             let next = &self.waits.below[*id as usize];
-            // A waker of whom nothing more is known leaves the wait itself as the end.
+            // A waker or holder without hops of its own leaves the wait as the end of the chain.
             let end = match hop.role {
                 Role::Woke | Role::Held => end,
                 _ => &line,

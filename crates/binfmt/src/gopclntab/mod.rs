@@ -1,13 +1,13 @@
 //! `.gopclntab`: what a Go program keeps for its own tracebacks, and `strip` leaves in place.
 //!
 //! For every function its name and extent; for every instruction the stack pointer's distance from
-//! where it was at entry, file and line, and the calls that were inlined there. Written by the Go
-//! linker, described by `runtime/symtab.go` and `debug/gosym`; the four layouts are those of Go
+//! where it was at entry, file and line, and the calls that were inlined there. The Go linker writes
+//! the table; `runtime/symtab.go` and `debug/gosym` describe it. The four layouts are those of Go
 //! 1.2, 1.16, 1.18 and 1.20. Inlined calls are read from 1.18 on. From 1.26 on the table does not say where
-//! the code begins; that stands in the program's description of itself (`moduledata`).
+//! the code begins: the program's description of itself (`moduledata`) does.
 //!
-//! Works on bytes that may be truncated or hostile: every read is bounded, what makes no sense is
-//! `None`. Only 64-bit little-endian programs are read.
+//! The bytes may be truncated or hostile: every read is bounded, and a malformed entry is `None`. Only
+//! 64-bit little-endian programs are read.
 
 mod function;
 mod relocations;
@@ -87,7 +87,7 @@ impl<'d> Pclntab<'d> {
         Some(table)
     }
 
-    /// The table whose bytes ([`Pclntab::bytes`]) and [`Pclntab::text`] were kept. Without inlined calls.
+    /// Rebuilds a table from its kept [`Pclntab::bytes`] and [`Pclntab::text`]. It reads no inlined calls.
     pub fn over(data: &'d [u8], text: u64) -> Option<Pclntab<'d>> {
         Some(Pclntab {
             text,
@@ -229,8 +229,8 @@ impl<'d> Pclntab<'d> {
         text_at(self.data, self.names.checked_add(offset as usize)?)
     }
 
-    /// Finds what inlined calls are described in: a section of constants, or a part of the table, whose
-    /// address stands in the program's description of itself.
+    /// Finds the bytes that describe inlined calls: a section of constants, or a part of the table. The
+    /// program's description of itself (`moduledata`) holds their address.
     fn find_descriptions(&mut self, file: &impl GoFile<'d>, address: u64, module: &Module<'_, 'd>) {
         let end = address.wrapping_add(self.data.len() as u64);
         let base = match self.layout {

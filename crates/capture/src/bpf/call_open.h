@@ -194,7 +194,7 @@ static long drop_one(u32 i, struct ws_dropping *d)
 	o = &d->c->open[top];
 	if (o->sp > d->sp)
 		return 1;
-	/* Called by a jump, it returns for the one that jumped, whose call is under way. */
+	/* A tail call: this function returns to the caller of the function that jumped; that call is open. */
 	jumps = o->function << 16 | d->function;
 	if (o->sp == d->sp && bpf_map_lookup_elem(&tail_calls, &jumps))
 		return 1;

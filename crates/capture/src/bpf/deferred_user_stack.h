@@ -33,9 +33,10 @@ struct {
 } later SEC(".maps");
 
 /*
- * The kfunc of Linux 7.0, whose last argument the verifier adds, and that of 6.18, which is given it.
- * Weak, so that older kernels load the rest; libbpf leaves out what has other arguments here. 7.0
- * also has the second name, for itself alone: kernel_features.rs tells which kernels have one to be called.
+ * The kfuncs of Linux 7.0 and of 6.18. The verifier adds the last argument on 7.0; we pass it on 6.18.
+ * They are weak, so that older kernels load the rest; libbpf leaves out a kfunc with other arguments.
+ * 7.0 also has the second name, but programs may not call it. kernel_features.rs tells which kernels have
+ * a kfunc that programs can call.
  */
 typedef int (*bpf_task_work_callback_t)(struct bpf_map *map, void *key, void *value);
 extern int bpf_task_work_schedule_resume(struct task_struct *task, struct bpf_task_work *tw,
@@ -97,7 +98,7 @@ static int read_own_stack(struct bpf_map *map, void *key, void *value)
 	return 0;
 }
 
-/* By whichever of the two names there is: not 0 where it cannot be, as where there is neither. */
+/* Schedules it by the name that the kernel has; not 0 if that fails, or the kernel has neither. */
 static __always_inline int schedule_own_stack(struct task_struct *p, struct ws_later *l)
 {
 	if (bpf_ksym_exists(bpf_task_work_schedule_resume))
@@ -108,7 +109,7 @@ static __always_inline int schedule_own_stack(struct task_struct *p, struct ws_l
 	return -1;
 }
 
-/* An event a CPU, whose ring overwrites itself (irq_work.rs). */
+/* One event per CPU; its ring overwrites itself (irq_work.rs). */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY);
 	__type(key, u32);

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * Answers by where they are waited for. One thread sends, another waits for the answer: in a read of the same
- * socket, whose request that is, or in epoll_wait. So the answers that are awaited on the sockets of an
- * epoll instance are counted for it too, and whoever waits at that instance has a request in flight
- * while one of them is.
+ * Awaited answers by epoll instance. One thread sends a request, and another one waits for the answer, in
+ * epoll_wait. (A thread that reads the same socket already counts by the socket.) So the answers that
+ * are awaited on the sockets of an epoll instance are counted for the instance too. A thread that waits at
+ * the instance has a request in flight while an answer is awaited on one of its sockets.
  *
- * A socket that is in several instances counts for one of them, and one that is put into an instance only
- * after the request was sent for none: then the request is its sender's alone, as on a socket that
- * nobody polls.
+ * A socket in several instances counts for one of them. A socket that joins an instance only after the
+ * request was sent counts for none: the request is its sender's alone, as on a socket that no thread polls.
  */
 #pragma once
 
@@ -58,7 +57,7 @@ static __always_inline u64 loop_of_socket(struct sock *sk)
 
 /*
  * Where `p`, which begins to wait for `reason`, waits: an epoll instance's address, a socket's cookie, or 0. Also
- * 0 on the socket that it talked on last, if others ask on that: there no answer is awaited.
+ * 0 on the socket that it talked on last, if that one is inbound: there no answer is awaited.
  */
 static __always_inline u64 place_of_wait(struct ws_thread *t, struct task_struct *p, u8 reason)
 {

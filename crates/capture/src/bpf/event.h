@@ -90,12 +90,12 @@ enum ws_kind {
 	WS_EV_JOIN,             /* struct ws_join */
 	WS_EV_RESOURCE,         /* struct ws_resource */
 	WS_EV_WAKE,             /* struct ws_wake */
-	WS_EV_OWNER,            /* struct ws_owner: who had a Java monitor */
-	WS_EV_HOLDS,            /* struct ws_holds: who had an interpreter's lock */
+	WS_EV_OWNER,            /* struct ws_owner: the owner of a Java monitor */
+	WS_EV_HOLDS,            /* struct ws_holds: the holders of an interpreter's lock */
 	WS_EV_WORDS,            /* struct ws_words: what lay around a lock */
 	WS_EV_SHAPE = 0x10020,  /* struct ws_shape_event: how long a thread's intervals were */
 	WS_EV_SOCKET,           /* struct ws_socket_event: a connection is gone */
-	WS_EV_ANSWER,           /* struct ws_answer: a request whose sender was sampled is over */
+	WS_EV_ANSWER,           /* struct ws_answer: a request is over; its sender was sampled */
 };
 
 struct ws_head {
@@ -141,7 +141,7 @@ struct ws_turn {
 	u64 time;
 	u64 stretch, block, waited;
 	u32 id;    /* the record's */
-	u32 waker; /* record of who ended the block, 0: not measured, or an interrupt */
+	u32 waker; /* the waker's record, 0: not measured, or an interrupt */
 	u8 reason, part;
 	u8 asking; /* a request was in flight when the block began */
 	u8 pad0[5];
@@ -176,9 +176,9 @@ struct ws_resolve {
 };
 
 /*
- * A stack that met code whose table was not loaded yet (a program that has just begun, a library
- * that has just been opened): registers and memory as they are, to be unwound when measuring is
- * over. Stands for `ticket`, like a resolve.
+ * A stack with code that has no unwind table loaded yet (a program that has just begun, a library
+ * that has just been opened). It holds registers and memory, which user space unwinds when measuring
+ * is over. Stands for `ticket`, like a resolve.
  */
 #define WS_RAW_BYTES 28672 /* with the head less than 32 KiB, the most of a per-CPU value */
 struct ws_raw {
@@ -228,7 +228,7 @@ enum ws_what {
 	WS_W_CALL,      /* nothing but the call; address: for poll, how many descriptors */
 	WS_W_MONITOR,   /* address: of the Java monitor */
 	WS_W_PROCESS,   /* address: its id, as the kernel knows it */
-	WS_W_OWN_CHILD, /* address: its id, as the one who waits knows it */
+	WS_W_OWN_CHILD, /* address: its id, as the waiter knows it */
 };
 #define WS_NAMES 10
 #define WS_NAME 64
@@ -273,10 +273,10 @@ struct ws_wake {
 	struct ws_step step[WS_STEPS]; /* number n at n % WS_STEPS */
 };
 
-/* Whose the Java monitor was that a thread began to wait for. */
+/* The owner of a Java monitor when a thread began to wait for it. */
 struct ws_owner {
 	struct ws_head head;
-	u64 id;    /* who waited, since */
+	u64 id;    /* the waiter, since */
 	u64 begin;
 	u64 owner; /* as the VM has it */
 	u32 pid, pad0;
@@ -287,7 +287,7 @@ struct ws_owner {
 #define WS_WORDS_BEFORE 3 /* the futex itself is the fourth */
 struct ws_words {
 	struct ws_head head;
-	u64 id;      /* who waited, since */
+	u64 id;      /* the waiter, since */
 	u64 begin;
 	u64 address; /* of the futex */
 	u32 pid, tid;
@@ -315,12 +315,12 @@ struct ws_socket {
 	u64 since;      /* a request is in flight since then; 0: none */
 	u64 first;      /* the first of the messages that nothing answered */
 	u64 in_flight;  /* time with a request in flight, without the open one */
-	u64 asker;      /* id of the thread whose stack was taken for the open request */
+	u64 asker;      /* id of the thread that sent the open request and was sampled for it */
 	u32 requests;
 	u32 unanswered; /* messages since the last answer */
 	u32 pid;
-	u32 owner;      /* who counts the open request: a key of in_flight */
-	u32 peer_pid;   /* of a unix socket: who made the other end; 0: not known */
+	u32 owner;      /* thread or process that counts the open request: a key of in_flight */
+	u32 peer_pid;   /* of a unix socket: process that made the other end; 0: not known */
 	u16 family, peer_port, local_port;
 	u8 inbound;     /* accepted: the other side asks */
 	u8 answered;    /* ever */
@@ -395,13 +395,13 @@ enum ws_loss {
 	WS_L_MANAGED,       /* no managed frame could be read of a stack that has some */
 	WS_L_NO_SHAPE,      /* no room for a thread's histogram */
 	WS_L_RING_SHAPE,    /* ring full: a thread's histogram */
-	WS_L_RING_WAKE,     /* ring full: who ended a wait */
+	WS_L_RING_WAKE,     /* ring full: the waker of a wait, or the owner of a lock */
 	WS_L_LOCKS_FULL,    /* table of lock waits full */
 	WS_L_SOCKETS,       /* no room for a connection */
 	WS_L_UNDATED,       /* on-CPU sample very late, or not telling when it was due */
 	WS_L_RING_TURN,     /* ring full: a turn of the timeline */
 	WS_L_MONITOR,       /* the Java monitor that was waited for could not be read */
-	WS_L_GIL,           /* who had an interpreter's lock could not be read */
+	WS_L_GIL,           /* the holder of an interpreter's lock could not be read */
 	WS_L_HITS_FULL,     /* table of event hits full */
 	WS_L_LIMITED,       /* what lies around a lock could not be read */
 	WS_L_LATE_IN,       /* switch-in not seen: dated from the kernel's record */

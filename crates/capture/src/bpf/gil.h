@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * Who has an interpreter's lock.
+ * The holder of an interpreter's lock.
  *
  * A thread that waits for the GIL is mostly woken by its own time limit, not by the holder, so the
- * waker does not tell. The interpreter remembers who took the lock last; that is read whenever one of
- * its threads begins to wait for something: for the lock, right after each forced handover, or for
- * anything else, after it gave the lock back. Who had been waiting for the lock before has it since it
- * got the CPU.
+ * waker does not identify the holder. The interpreter remembers the thread that took the lock last. That is
+ * read whenever one of its threads begins to wait: for the lock, right after each forced hand-off, or for
+ * anything else, after it released the lock. A thread that had waited for the lock before has held it since
+ * it got the CPU.
  *
- * The last changes are kept by process, and sent with the ends of waits that are charged to stacks, or
+ * The last changes are kept by process. They are sent with the ends of waits that are charged to stacks, or
  * before they are overwritten.
  */
 #pragma once
@@ -16,18 +16,18 @@
 /* Where every version from 3.8 to 3.13 keeps the thread that took the lock last; for Ruby `gil` is told so. */
 #define GIL_HOLDER 8
 #define GIL_COMERS 8
-/* Changes that no charged wait asks for are sent no more often, ns. */
+/* Shortest time between sending changes that no charged wait asks for, ns. */
 #define GIL_TOLD_EVERY 200000
 
 struct ws_gil {
-	u64 holder;  /* the interpreter's own address of that thread; 0: nobody yet */
+	u64 holder;  /* the interpreter's own address of that thread; 0: none yet */
 	u32 changes; /* ever; number n is at n % WS_HOLDS */
 	u32 told;
 	u32 comers;
-	u32 free; /* Ruby: when somebody looked last, nobody had it */
+	u32 free; /* Ruby: at the last look no thread had it */
 	u64 told_at;
 	struct ws_hold hold[WS_HOLDS];
-	struct ws_hold comer[GIL_COMERS]; /* who got the CPU after a wait for the lock, and when */
+	struct ws_hold comer[GIL_COMERS]; /* threads that got the CPU after a wait for the lock, and when */
 };
 
 struct {
@@ -98,7 +98,7 @@ static __noinline int gil_changes(struct ws_gil *g, u32 tgid, u64 since, u64 id,
 
 	if (!g)
 		return 0;
-	/* Threads that let it go for each call of the system pass it on many times between two waits that count. */
+	/* Threads that release it for each system call pass it on many times between two charged waits. */
 	if (g->changes - g->told >= WS_HOLDS && now - g->told_at >= GIL_TOLD_EVERY)
 		gil_send(g, tgid, now);
 	h = &g->hold[g->changes & (WS_HOLDS - 1)];
@@ -118,7 +118,7 @@ static __always_inline void gil_look(struct ws_thread *t, struct task_struct *p,
 	struct ws_gil *g;
 
 	g = bpf_map_lookup_elem(&gils, &tgid);
-	/* Where nobody has waited for the lock, nobody asks who has it. */
+	/* While no thread has waited for the lock, its holder does not matter. */
 	if (!g && t->detail != WS_GIL)
 		return;
 	proc = bpf_map_lookup_elem(&py_procs, &tgid);
@@ -141,7 +141,7 @@ static __always_inline void gil_look(struct ws_thread *t, struct task_struct *p,
 		lost(WS_L_GIL);
 		return;
 	}
-	/* From 3.2 on Ruby's threads have it further on. */
+	/* From Ruby 3.2 on the pointer is one dereference further. */
 	if (proc->kind == PY_KIND_RUBY && proc->cframe &&
 	    bpf_probe_read_user(&self.pointer, sizeof(self.pointer),
 				(void *)self.pointer + proc->cframe_frame)) {
@@ -152,7 +152,7 @@ static __always_inline void gil_look(struct ws_thread *t, struct task_struct *p,
 	for (int i = 0; i < GIL_COMERS; i++)
 		if (id && g->comer[i].id == *id && g->comer[i].since > since)
 			since = g->comer[i].since;
-	/* One that came before the last change took the lock some other time. */
+	/* A thread that came before the last change took the lock at another time. */
 	last = g->changes - 1;
 	if (!g->holder && id && g->changes && g->hold[last & (WS_HOLDS - 1)].id == *id) {
 		g->holder = holder; /* as was told when it came */
@@ -179,7 +179,7 @@ static __always_inline void gil_comes(struct ws_thread *t, u64 now)
 	g->comers++;
 	if (!g->free)
 		return;
-	/* Ruby's lock was given up, and this is who takes it; if not, whoever looks next sees who did. */
+	/* Ruby's lock was released: `t` takes it. If not, the next look finds the holder. */
 	gil_changes(g, tgid, now, t->id, now);
 	g->holder = 0;
 	g->free = 0;

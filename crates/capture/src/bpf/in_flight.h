@@ -7,14 +7,15 @@
 
 #include "epoll.h"
 
-/* Set in a key of in_flight: the process, not a thread; and its requests that go from hand to hand. */
+/* Bits of a key of in_flight: the process, not a thread; and its requests that threads pass on. */
 #define WS_OF_PROCESS (1u << 31)
 #define WS_PASSED_ON (1u << 30)
 
 /*
  * Open requests by thread, or by process where the thread is not known. Those that a thread begins and ends
- * itself are counted in its record alone, so that nothing is looked up for them. The map has an entry for each
- * thread that talks, with the ends of its requests that came otherwise: sums of both are the open ones.
+ * itself are counted in its record alone, so that no map lookup is needed. The map has an entry for each
+ * thread that talks, with the requests that other threads ended. The sum of record and map is the number of
+ * open requests.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -53,7 +54,7 @@ static __always_inline void talks(struct ws_thread *t)
 		lost(WS_L_SOCKETS);
 }
 
-/* `t`, the current thread, has one more request open; of `key`, if that is not the thread. */
+/* The current thread, `t`, opens a request, which counts for `key`: the thread itself or its process. */
 static __always_inline void request_counts(struct ws_thread *t, u32 key, bool owed)
 {
 	struct ws_requests *r, one = {};
@@ -80,7 +81,7 @@ static __always_inline void request_counts_no_more(struct ws_thread *t, u32 key,
 	struct ws_requests *r;
 
 	if (t && key == t->tid) {
-		/* One that had this id before may have left the request. */
+		/* An earlier thread with this id may have left the request. */
 		t->own.owed -= owed && t->own.owed;
 		t->own.awaited -= !owed && t->own.awaited;
 		t->own.until = now;
@@ -124,7 +125,7 @@ __noinline u64 ws_process_until(u32 pid, u32 reason, u32 answers, u64 until)
 {
 	u64 more;
 
-	/* Whose an old request is is not known: only waits that may be for one count. */
+	/* The thread of an old request is not known: only waits that may be for one count. */
 	if (set_old_requests &&
 	    (reason == WS_NETWORK || reason == WS_POLL || reason == WS_PIPE)) {
 		more = process_until(pid | WS_OF_PROCESS, reason);
@@ -167,7 +168,7 @@ static __always_inline bool awaits(struct ws_thread *t)
 	return r && r->awaited;
 }
 
-/* The thread, `p`, begins to wait for `reason`: is a request in flight, and whose? */
+/* `p` begins to wait for `reason`: whether a request is in flight for it, and whether it awaits an answer. */
 static __always_inline u8 has_in_flight(struct ws_thread *t, struct task_struct *p, u8 reason)
 {
 	t->waits_at = place_of_wait(t, p, reason);
@@ -176,7 +177,8 @@ static __always_inline u8 has_in_flight(struct ws_thread *t, struct task_struct 
 	return awaited_at(t->waits_at, t->block_begin, t->block_begin) ? WS_ASKING | WS_AWAITS : 0;
 }
 
-/* Its wait ends now: was one in flight for most of it? Others may have answered, or asked meanwhile. */
+/* Whether a request was in flight for most of the wait that ends now. Other threads may have answered or
+ * asked meanwhile. */
 static __always_inline u8 was_in_flight(struct ws_thread *t, u64 now)
 {
 	u64 until;

@@ -2,9 +2,9 @@
 /*
  * Managed frames beside native ones.
  *
- * A user stack of a process with a runtime is sent in parts: the native one as ever, the managed
- * one as it was read right after, and a join of the two whose hash stands for both. User space
- * names the managed frames while the process is there, so it is woken for stacks that are new.
+ * A user stack of a process with a runtime is sent in three parts: the native stack, the managed stack
+ * as it was read right after, and a join. The hash of the join stands for both stacks. User space names
+ * the managed frames while the process exists, so new stacks wake it.
  */
 #pragma once
 #include "user_unwind.h"
@@ -33,8 +33,8 @@ static __always_inline void publish_managed(struct py_stack *s)
 	publish(s->hash, s, offsetof(struct py_stack, words) + n * 16, 1);
 }
 
-/* The hash that stands for the user stack in `out` with the managed frames of its thread `p`, whose
- * stack pointer is `sp`. */
+/* The hash that stands for the user stack in `out` with the managed frames of its thread `p`. `sp`: the
+ * stack pointer of `p`. */
 static __always_inline u64 managed_hash(struct uw_stack *out, struct py_work *w,
 					struct task_struct *p, u64 sp, int how)
 {

@@ -124,7 +124,7 @@ struct {
 	__type(value, u8);
 } targets SEC(".maps");
 
-/* Ids of the cgroups whose tasks are measured. */
+/* Ids of the cgroups that are measured. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 16384);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * Which monitor a Java thread waits to enter, and whose that is; of what class it is parked for.
+ * The monitor that a Java thread waits to enter, and its owner; the class of the object it is parked for.
  *
- * To the kernel such a wait is one at a futex of the thread's own, which says nothing. The VM's record of
- * the thread says more; user space tells where that is, and what comes of the owner's word.
+ * The kernel sees such a wait at a futex of the thread's own, which identifies no lock. The VM's record of
+ * the thread identifies the monitor. User space tells where to read it, and resolves the word that
+ * names the owner.
  */
 #pragma once
 
@@ -31,7 +32,7 @@ struct {
 	__type(value, struct ws_java_thread);
 } java_threads SEC(".maps");
 
-/* How many there are, so that where there is none nobody pays for a look. User space sets it. */
+/* Number of entries: with 0 no thread pays for a lookup. User space sets it. */
 u32 java_known;
 
 /* The class of what a thread is parked for, 0: it is not parked, or that is not known. */
@@ -40,7 +41,7 @@ static __always_inline u64 parked_for(struct ws_java_thread *java)
 	u32 bytes = java->whole ? 8 : 4, class = 0;
 	u64 thread = 0, blocker = 0;
 
-	/* Where the collector works these may be gone: then it is one wait like any other. */
+	/* While the garbage collector runs the objects may be gone: then the wait counts like any other. */
 	if (!java->object ||
 	    bpf_probe_read_user(&thread, sizeof(thread), (void *)java->object) || !thread ||
 	    bpf_probe_read_user(&blocker, bytes, (void *)(thread + java->blocker)) || !blocker ||
@@ -83,8 +84,8 @@ static __always_inline void monitor_waits(struct ws_thread *t, struct task_struc
 }
 
 /*
- * The same of one who has waited since before its record was made: its memory was not at hand then. From the
- * iterator at the end.
+ * Finds the monitor of a thread that began to wait before its record was made: its memory was not at hand
+ * then. The task iterator calls this at the end.
  */
 static __always_inline void monitor_awaited(struct ws_thread *t, struct task_struct *p)
 {
@@ -109,7 +110,7 @@ static __always_inline void monitor_awaited(struct ws_thread *t, struct task_str
 static __always_inline void monitor_tell(struct ws_thread *t)
 {
 	if (t->monitor & WS_PARKED)
-		return; /* nobody says whose it is */
+		return; /* its owner is not known */
 	struct ws_owner e = {
 		.head = { WS_EV_OWNER, sizeof(e) }, .id = t->id, .begin = t->block_begin,
 		.owner = t->owner, .pid = t->pid,

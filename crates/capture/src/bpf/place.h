@@ -7,8 +7,8 @@
  * kernel. Such sleeps are nearly all uninterruptible, so that only they, and calls of which the
  * number tells nothing, pay for a walk of the kernel stack.
  *
- * User space hands over the address ranges of functions whose name tells a reason (places.rs). Where
- * kernel symbols are hidden there are none, and the system call decides alone.
+ * User space passes the address ranges of functions with names that tell a reason (places.rs). If kernel
+ * symbols are hidden there are none, and the system call decides alone.
  */
 #pragma once
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * Stacks that met code whose table was not loaded yet: sent as they are, with registers and memory, to
- * be unwound by user space (session/deferred_unwind.rs). Rationed.
+ * Stacks with code that has no unwind table loaded yet. They are sent with registers and memory, for user
+ * space to unwind later (session/deferred_unwind.rs). Their number is limited.
  */
 #pragma once
 #include "user_unwind.h"
@@ -10,9 +10,9 @@
 enum { WS_BELOW = 128 };
 
 /*
- * Whether a stack of process `tgid` that ended so might be whole once the tables have caught up. Not
- * where it has come by the interpreter: what Python runs can be read now only, and the stack of a
- * greenlet ends in what others have left behind.
+ * Whether a stack of process `tgid` that ended so might be complete once its unwind tables are loaded. Not
+ * if it passes an interpreter: Python's frames can be read only now, and the stack of a greenlet ends in
+ * remains of other greenlets.
  */
 static __always_inline bool too_early(struct ws_unwind *u, u32 tgid)
 {
@@ -23,10 +23,10 @@ static __always_inline bool too_early(struct ws_unwind *u, u32 tgid)
 }
 
 /*
- * Sends the stack as it is. READ is the helper that this context may use; FAULTS: it brings pages in. Page by
- * page, as a read that crosses the end of the stack fails whole. Where nothing is brought in, a page may be
- * missing in the middle (a large array that was never written to), and what lies above still counts; what was
- * brought in is a page after the other, and one that cannot be ends the stack.
+ * Sends the stack as it is. READ is the helper that this context may use; FAULTS: it faults pages in. It
+ * reads page by page, because a read that crosses the end of the stack fails as a whole. If READ does not
+ * fault pages in, a page in the middle may be missing (a large array that was never written to), and the
+ * pages above still count. If it does, the first page that cannot be read ends the stack.
  */
 #define SEND_RAW(u, raw, of_id, of_ticket, of_pid, READ, FAULTS)                        \
 	({                                                                              \

@@ -4,7 +4,7 @@
  * system call and, for calls on a descriptor, what is behind it. Where that may be wrong or tells
  * nothing, the kernel functions it stands in decide (place.h).
  *
- * Whoever includes this says by py_lock() which locks are an interpreter's own (unwind/bpf/python.h).
+ * A file that includes this defines py_lock(), which tells the locks of interpreters (unwind/bpf/python.h).
  */
 #pragma once
 #include "place.h"
@@ -21,8 +21,9 @@ enum {
 };
 enum { AF_UNIX = 1, AF_INET6 = 10 };
 /*
- * Not a reason yet: a file. Who waits for a disk sleeps so that no signal ends it, or in a function that tells; of a
- * file that others fill (a tracer's pipe, the kernel's log) it is their news.
+ * A wait for a file, which is not a reason yet. A thread that waits for a disk sleeps uninterruptibly, or in
+ * a function that tells so. Else other threads fill the file (a tracer's pipe, the kernel's log), and the
+ * thread waits for new data.
  */
 enum { WS_FILE = 39 };
 /* Commands of fcntl(2) that wait for a lock. */
@@ -56,7 +57,7 @@ static __always_inline u16 family_of(struct sock *sk)
 	return FOLLOW(sock, sk, __sk_common.skc_family, __sk_common.skc_family);
 }
 
-/* The function that reads from it: all files of one make have the same. */
+/* The function that reads from a file: it is the same for all files of one kind. */
 static __always_inline u64 file_reader(struct file *file)
 {
 	u64 reader = FOLLOW(file, file, f_op->read_iter, f_op, read_iter);
@@ -101,7 +102,7 @@ struct {
 	__type(value, u8);
 } sleeps SEC(".maps");
 
-/* How many there are, so that where there is none nobody pays for a look. User space sets it. */
+/* Number of entries: with 0 no thread pays for a lookup. User space sets it. */
 u32 sleeps_known;
 
 /* Only what ends by itself is a sleep. */
@@ -141,16 +142,16 @@ static __always_inline u64 call_of(struct pt_regs *regs)
 	return regs->orig_ax < WS_SYSCALLS ? regs->orig_ax : WS_SYSCALLS;
 }
 
-/* poll(2), whose limit is a number, -1 for none; ppoll's is a pointer. */
+/* poll(2): its timeout is a number, -1 for none. That of ppoll is a pointer. */
 enum { CALL_POLL = 7 };
 
-/* Whether a call of the poll kind looks at nothing: then it is a sleep, as long as its limit. */
+/* Whether poll or ppoll has no descriptors but a timeout: then it is a sleep. */
 static __always_inline bool polls_nothing(struct pt_regs *regs)
 {
 	return !regs->si && (regs->orig_ax == CALL_POLL ? (s32)regs->dx >= 0 : regs->dx != 0);
 }
 
-/* The same of select and pselect6. */
+/* Whether select or pselect6 has no descriptors but a timeout: then it is a sleep. */
 static __always_inline bool selects_nothing(struct pt_regs *regs)
 {
 	return !regs->di && regs->r8;

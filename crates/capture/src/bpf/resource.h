@@ -199,7 +199,7 @@ static __always_inline struct dentry *identify(struct ws_resource *r, struct ws_
 	if (!file)
 		return NULL;
 	named = identify_file(r, file);
-	/* Of a pair that was made before a fork the kernel names who made it, at both ends. */
+	/* A pair made before a fork: the kernel names the process that made it as the peer of both ends. */
 	if (r->what == WS_W_UNIX && r->peer_pid == t->pid)
 		r->peer_pid = 0;
 	return named;

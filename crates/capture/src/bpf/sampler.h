@@ -1,26 +1,25 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * Whose is an on-CPU sample?
+ * The thread that an on-CPU sample belongs to.
  *
- * A software timer fires late: some microseconds on bare metal, 10 to 30 in a virtual machine,
- * whose host must first take notice. As long as the CPU is busy that does not matter, as what is
- * lost at the end of one stretch is won at the end of the one before. Next to an idle task it
- * does: the interrupt that wakes a thread wakes the CPU too, and a sample that was due just before
- * is delivered together with it, after the thread was woken; but one that was due just before the
- * thread left finds the CPU idle, and of the idle task there are no samples. Threads that run for
- * tens of microseconds between two waits would seem to compute up to a third less than they do, or
- * half as much again.
+ * A software timer fires late: some microseconds on bare metal, 10 to 30 µs in a virtual machine, because
+ * the host must act first. While the CPU is busy that does not matter: a sample lost at the end of one
+ * stretch is won at the end of the stretch before. Next to the idle task it does matter. The interrupt
+ * that wakes a thread wakes the CPU too, and a sample that was due just before is delivered with it, after
+ * the thread was woken. A sample that was due just before the thread left finds the CPU idle, and the idle
+ * task has no samples. Threads that run for tens of microseconds between two waits would seem to compute
+ * up to a third less than they do, or half as much again.
  *
- * So a sample belongs to the thread that was on the CPU when it was *due*. What is due and not
- * delivered as that thread leaves is charged, at its next switch-in, to the stack with which it
- * left; so is what came beside the idle task since the thread was woken.
+ * So a sample belongs to the thread that was on the CPU when the sample was *due*. If it is not delivered
+ * by the time that thread leaves, it is charged, at the next switch-in, to the stack with which the thread
+ * left. So is a sample that the idle task got after the thread was woken.
  *
- * And no such timer can show how long it takes to set one. To set the timer that is due first on its
- * CPU is to tell the hardware, for which a virtual machine leaves to its host: 8 µs where this was
- * written, a third of what a thread does that sleeps some thousand times a second. But where a sample
- * is due in these microseconds, it is the first itself, and they do not pass. So from when a thread
- * sets the timer by which it sleeps, until it leaves, nothing is sampled: this time is measured, and
- * charged to its stack whenever it has come to a period.
+ * Nor can such a timer show how long it takes to set one. Setting the timer that is due first on its CPU
+ * programs the hardware, for which a virtual machine exits to its host: 8 µs where this was written, a
+ * third of the work of a thread that sleeps some thousand times a second. But if a sample is due in these
+ * microseconds, its own timer is the first, and the cost does not occur. So nothing is sampled from the
+ * moment when a thread sets the timer by which it sleeps until it leaves. This time is measured, and is
+ * charged to its stack each time it adds up to a period.
  */
 #pragma once
 
@@ -34,7 +33,7 @@ extern void *bpf_cast_to_kern_ctx(void *obj) __weak __ksym;
 #define WS_LATE 1000000	 /* ns: of what comes later than this after it was due, nothing is concluded */
 
 /*
- * When the sample was due; `now` for cycles, whose interrupts wait for nothing, and where the kernel
+ * When the sample was due. `now` for cycles, because their interrupts are not delayed, and if the kernel
  * does not tell.
  */
 static __always_inline u64 sample_due(struct bpf_perf_event_data *ctx, struct ws_cpu *c,
@@ -50,7 +49,7 @@ static __always_inline u64 sample_due(struct bpf_perf_event_data *ctx, struct ws
 		due = kern->event->hw.hrtimer.node.expires;
 		if (now - due < WS_LATE) {
 			c->timer = (u64)kern->event;
-			/* Who was woken since may be its owner: it is looked up when that one comes. */
+			/* It may belong to a thread woken since: the switch-in of that thread looks it up. */
 			c->next = measured ? due + kern->event->hw.sample_period : due;
 			return due;
 		}
@@ -59,7 +58,7 @@ static __always_inline u64 sample_due(struct bpf_perf_event_data *ctx, struct ws
 	return now;
 }
 
-/* From the setting of a timer until its thread has left is less than this, in ns; or it did not leave for that. */
+/* Longest time from setting a timer until the thread leaves, ns; if longer, it leaves for another reason. */
 #define WS_ARMED 100000
 
 /* A timer is being set, in the current task or in an interrupt of it. */
@@ -69,19 +68,19 @@ static __always_inline void sampler_armed(struct ws_thread *t, struct task_struc
 		t->armed = bpf_ktime_get_ns();
 }
 
-/* Whether what is due at `due` is due while `t` goes to sleep by a timer. */
+/* Whether a sample due at `due` falls into the time in which `t` goes to sleep by a timer. */
 static __always_inline bool due_armed(struct ws_thread *t, u64 due)
 {
 	return t->armed && due - t->armed < WS_ARMED;
 }
 
-/* Whether the sample is to be taken in the current task `p`, whose record is `t`. */
+/* Whether the sample is to be taken in the current task `p`, with record `t`. */
 static __always_inline bool sample_is_its(struct ws_cpu *c, struct ws_thread *t, struct task_struct *p, u64 due)
 {
 	return t && (s64)(due - c->came) >= 0 && due != c->charged && !(p->__state && due_armed(t, due));
 }
 
-/* `t` has left at `now`: how it came to that is charged, if it sleeps by a timer. */
+/* `t` has left at `now`: charges the time since it set the timer, if it sleeps by one. */
 static __always_inline void charge_armed(struct ws_thread *t, u64 now)
 {
 	u64 length = now - t->armed, period = set_cpu_period;

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * Who owes whom a reply: on every stream socket that measured threads talk on, whether a request is
- * in flight. On a connection that was made by the process, from its message to the next answer; on
- * one that it accepted, from the message it got to its own answer.
+ * Requests in flight on every stream socket that measured threads use. If the process made the connection,
+ * a request is in flight from a message of the process to the next answer. If it accepted the connection, a
+ * request is in flight from a message of the client to the answer of the process.
  *
- * Messages are told by sock_send_length and sock_recv_length (6.3), in the thread that sends or
- * receives. An open request belongs to that thread, which answers the question at a switch-out:
- * has this thread a request in flight? Connections that exist at the start are put into the map by
- * user space, with what the kernel knows of them; their open requests belong to the process.
+ * The tracepoints sock_send_length and sock_recv_length (6.3) report messages, in the thread that sends or
+ * receives. An open request belongs to that thread. At a switch-out this tells whether the thread has a
+ * request in flight. User space puts connections that exist at the start into the map, with what the kernel
+ * knows of them; their open requests belong to the process.
  *
- * Where one thread takes requests and others answer them (a reactor before a pool of workers), none of
- * them is the first one's: it is free for the next. They are the process's then, and count for a thread
- * that answers such requests while it sleeps. What a thread has asked itself never makes its sleep a
- * delay: only who is asked lets somebody wait by sleeping.
+ * If one thread takes requests and others answer them (a reactor with a pool of workers), the requests
+ * belong to the process, because the first thread is free for the next one. They count for a thread that
+ * answers such requests while it sleeps. A client's own request never makes its sleep a delay: only a server
+ * that sleeps keeps its client waiting.
  *
- * A connection on which eight messages in three seconds and more were never answered is no dialogue
- * (a log, say), and has nothing in flight. Nor has a pair of sockets that the process made itself before an
- * answer came on it: a loop is woken by a byte that nobody answers.
+ * A connection with eight or more unanswered messages over more than three seconds is no dialogue but, say,
+ * a log: it has no request in flight. Nor has a pair of sockets that the process made itself, until an
+ * answer comes on it: a byte that needs no answer wakes an event loop.
  */
 #pragma once
 
@@ -32,7 +32,7 @@ enum { NOT_NOW = -11, INTERRUPTED = -4, RESTARTED = -512 };
 
 #define WS_ONE_WAY_MESSAGES 8
 #define WS_ONE_WAY_NS 3000000000ull
-/* A thread whose last requests, so many, others have answered takes requests for others. */
+/* A thread takes requests for others once others answered this many of its requests in a row. */
 #define WS_PASSES_ON 4
 /* At most one stack of a sender in this time from each thread, */
 #define WS_ASK_STACK_NS 20000000ull
@@ -49,7 +49,7 @@ static __always_inline void tell_answer(struct ws_socket *s, u64 id, u64 ns)
 		lost(WS_L_RING_SAMPLE);
 }
 
-/* The request in flight is over; `t`: who answered it, if it was. */
+/* The request in flight is over. `t`: the thread that answered it, if one did. */
 static __always_inline void request_ends(struct ws_socket *s, struct ws_thread *t, u64 now)
 {
 	struct ws_requests *r;
@@ -82,7 +82,7 @@ static __always_inline void request_ends(struct ws_socket *s, struct ws_thread *
 	s->sampled = 0;
 }
 
-/* The thread that is about to wait reads its own stack: it is the one that asked. */
+/* Samples the sender of a request: the current thread, which is about to wait and reads its own stack. */
 static __always_inline void sample_asker(void *ctx, struct ws_socket *s, struct ws_thread *t,
 					 struct task_struct *p, u64 now)
 {
@@ -112,16 +112,16 @@ static __always_inline void sample_asker(void *ctx, struct ws_socket *s, struct 
 	s->sampled = 1;
 }
 
-/* Both ends of a pair were made by this process: threads wake their event loop so. Its other end may also lie
- * with a child by now, which answers then. */
+/* Whether this process made both ends of a pair: threads wake their event loop with such a pair. A child may
+ * have inherited the other end; then it answers. */
 static __always_inline bool is_own_pair(struct ws_socket *s)
 {
 	return s->family == AF_UNIX && !s->path[0] && s->peer_pid == s->pid;
 }
 
 /*
- * `inbound` is what the socket says, known to the compiler: what is received never makes an asker, and
- * its program need not carry all that reads stacks.
+ * `inbound` is that of the socket, as a constant for the compiler: a thread that receives is never sampled as
+ * a sender, so the program for received messages need not contain the code that reads stacks.
  */
 static __always_inline void request_begins(void *ctx, struct ws_socket *s, struct sock *sk,
 					   struct ws_thread *t, struct task_struct *p, bool inbound,
@@ -142,7 +142,7 @@ static __always_inline void request_begins(void *ctx, struct ws_socket *s, struc
 	s->since = now;
 	s->requests++;
 	if (!inbound)
-		s->pid = t->pid; /* who has it may have it from a parent */
+		s->pid = t->pid; /* the process may have inherited the socket from its parent */
 	s->owner = s->reader = t->tid;
 	if (inbound) {
 		r = said_elsewhere(t->tid) ? requests_of(t->tid) : NULL;
@@ -169,7 +169,7 @@ static __always_inline bool unix_name(struct sock *sk, char *path)
 	return true;
 }
 
-/* First sight of a connection. Connections that we make are met when they are made. */
+/* A connection that is seen for the first time. One that the process makes is seen when it is made. */
 static __always_inline struct ws_socket *meet(struct sock *sk, u64 cookie, struct ws_thread *t,
 					      bool sent, bool made)
 {
@@ -185,7 +185,7 @@ static __always_inline struct ws_socket *meet(struct sock *sk, u64 cookie, struc
 		if (unix_name(sk, s.path))
 			s.inbound = 1; /* an accepted socket has its listener's name */
 		else if (!peer || !unix_name(peer, s.path))
-			s.inbound = !sent; /* a pair: who speaks first, asks */
+			s.inbound = !sent; /* a pair: the end that sends first is the client */
 		pid = BPF_CORE_READ(sk, sk_peer_pid);
 		if (pid)
 			s.peer_pid = BPF_CORE_READ(pid, numbers[0].nr);
@@ -238,7 +238,7 @@ static __always_inline void converse(const struct ws_talk *k)
 	talks(t);
 	s = bpf_map_lookup_elem(&sockets, &cookie);
 	if (!s) {
-		/* What is left to be read when a connection is gone already asks nobody. */
+		/* Data left to be read from a closed connection is no request. */
 		if (k->ret <= 0 || (sk->__sk_common.skc_family != AF_UNIX &&
 				    sk->__sk_common.skc_state == TCP_CLOSE_STATE))
 			return;

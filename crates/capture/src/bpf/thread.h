@@ -194,7 +194,7 @@ static __always_inline void thread_gone(struct ws_thread *t, struct task_struct 
 	stack_thread_gone(t);
 }
 
-/* A thread whose books are being copied. */
+/* A copy of a thread's books in progress. */
 struct ws_copy {
 	struct ws_dump *d;
 	struct ws_thread *t;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * What a lock's memory says of who has it, for waits with a time limit.
+ * The holder of a lock by the lock's memory, for waits with a time limit.
  *
- * Whoever gives a lock up into a waiter wakes it, and so is known. Of a wait that runs out nobody tells. But the C
- * library keeps in or beside a lock's word who has it, and when a thread begins to wait, its memory is at hand:
- * what lies around the word is kept, and sent if the wait is charged to a stack. What it means, and whether it is
- * believed, user space says (session/owners.rs).
+ * A holder that unlocks wakes the waiter, and so is known as its waker. A wait that times out has no such
+ * waker. But the C library stores the holder in the lock's word or beside it, and the memory is at hand when
+ * a thread begins to wait. The words around it are kept, and sent if the wait is charged to a stack. User
+ * space interprets them and decides whether to believe them (session/lock_owner.rs).
  */
 #pragma once
 
@@ -18,7 +18,7 @@ enum {
 	FUTEX_HOW = 128 | 256,
 };
 enum { CALL_FUTEX = 202 };
-/* Words of mutexes and of read-write locks that are had, and waited for; of others the id, and that bit. */
+/* Words of held mutexes and read-write locks with waiters; other locks hold the owner's id and that bit. */
 enum { MUTEX_AWAITED = 2, RWLOCK_AWAITED = 3, WAITERS_BIT = 0x80000000 };
 
 struct {
@@ -30,7 +30,7 @@ struct {
 
 static const struct ws_words words_none;
 
-/* Whether such a call may be one for a lock that keeps who has it. */
+/* Whether the call has a time limit and may wait for a lock that stores its holder. */
 static __always_inline bool waits_limited(struct pt_regs *regs)
 {
 	u32 op = (u32)regs->si & ~FUTEX_HOW, value = regs->dx;
@@ -66,7 +66,7 @@ static __always_inline void limited_waits(struct ws_thread *t, struct task_struc
 	w->tid = t->tid;
 	w->op = regs->si;
 	w->value = regs->dx;
-	/* What lies before it may be on a page that is not there, and is no part of a mutex. */
+	/* The words before it may be on a page that is not mapped: then they are no part of a mutex. */
 	if (bpf_probe_read_user(w->word, sizeof(w->word), (void *)(regs->di - 4 * WS_WORDS_BEFORE)) &&
 	    bpf_probe_read_user(w->word + WS_WORDS_BEFORE, sizeof(w->word) - 4 * WS_WORDS_BEFORE,
 				(void *)regs->di)) {
@@ -83,7 +83,7 @@ static __always_inline void limited_tell(struct ws_thread *t)
 	struct ws_words *w = bpf_map_lookup_elem(&limited, &id);
 
 	if (!w || w->begin != t->block_begin)
-		return; /* there are too many of them: then it is one wait like any other */
+		return; /* evicted from the full table: then the wait counts like any other */
 	w->head.kind = WS_EV_WORDS;
 	w->head.size = sizeof(*w);
 	if (bpf_ringbuf_output(&events, w, sizeof(*w), ring_flags()))

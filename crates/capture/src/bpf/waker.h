@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * Who ended a wait, and what that one did meanwhile.
+ * The waker of a wait, and what the waker did meanwhile.
  *
- * At a wake-up the waker is the current task, and the sleeper's record tells whether its wait will
- * be charged to a stack: then the waker's stack is taken too, by the same periods and so with the
- * same weight, and with it the waker's last changes of state, so that user space can divide the
- * wait among what its waker did in it.
+ * At a wake-up the waker is the current task. The sleeper's record tells whether its wait will be charged
+ * to a stack. If so, the waker's stack is taken too, by the same periods and so with the same weight. The
+ * waker's last changes of state are sent with it: user space divides the wait among the waker's activities.
  *
- * An interrupt wakes in the name of whoever it interrupts; the kernel stack tells, in user space.
+ * A wake-up by an interrupt names the interrupted task as the waker. User space detects that by the kernel
+ * stack.
  */
 #pragma once
 

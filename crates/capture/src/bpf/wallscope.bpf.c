@@ -8,7 +8,7 @@
  *   events by name          stacks where the user wants them (event_sampling.h)
  *   fork, exec, exit        threads come, change and go
  *   irq, softirq, timer     interrupt time, where the kernel does not count it by itself
- *   sockets                 requests in flight: who owes whom a reply (sockets.h)
+ *   sockets                 requests in flight on stream sockets (sockets.h)
  *   task iterator           makes the first records, copies the books, reads threads that stay
  *                           blocked
  *

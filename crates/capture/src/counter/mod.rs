@@ -1,9 +1,9 @@
 //! Counters: how often something happened to a target, exactly, without a stack.
 //!
 //! One perf event for each task (with what it will start), or for each CPU where a cgroup or the
-//! machine is meant. Where the CPU has fewer counters than events, the kernel takes turns; what a
-//! counter then says is scaled by the share of time it had, and that share is told. Who may count
-//! user mode only counts that, and it is told too.
+//! machine is meant. If the CPU has fewer counters than events, the kernel takes turns. The value of a
+//! counter is then scaled by the fraction of time in which it counted, and that fraction is reported. A
+//! user that may count user mode only gets user mode; that is reported too.
 //!
 //! Not here: samples and stacks (`record -e`), and times by state, which are the ledger's.
 

@@ -15,7 +15,7 @@ use wallscope_model::{
 
 use crate::event::{self, Dump, ThreadEvent, how, state};
 
-/// Time in each place up to some moment, open interval included.
+/// Time in each state up to some moment, open interval included.
 #[derive(Clone, Copy, Default)]
 struct Sums {
     on_cpu: u64,
@@ -33,9 +33,9 @@ impl Sums {
         sums
     }
 
-    /// Of the time in which `thread` was held, all of it asleep at our pipe, what a repair took for a wait
-    /// for the CPU: the kernel's figure, which a hypervisor's pauses disturb, may say that it was woken
-    /// before it was let go.
+    /// Part of `thread`'s time held at our pipe that a repair counted as runnable. The thread slept for all
+    /// of that time. The kernel's figure, which pauses by the hypervisor disturb, may date its wake-up before
+    /// its release.
     fn queued_while_held(&self, thread: &Thread) -> u64 {
         let asleep = self.blocked[BlockReason::Pipe as usize];
         thread.held.saturating_sub(asleep)
@@ -100,7 +100,7 @@ pub struct StillBlocked {
     pub since: u64,
 }
 
-/// So many processes are still cheaper looked at one by one than among all of the machine.
+/// Up to this many processes, reading each is cheaper than reading all of the machine's.
 const FEW: usize = 4;
 
 /// All threads of the recording, by the order in which they were met.
@@ -114,7 +114,7 @@ pub struct Accounts {
     grid: Slices,
     /// When slices were closed last.
     ticked: u64,
-    /// The end of the window, once it is over: who comes later was never in it.
+    /// End of the window, once it is over. A thread born later is left out.
     end_ns: u64,
 }
 
@@ -137,7 +137,7 @@ impl Accounts {
         }
     }
 
-    /// The window is over at `end_ns`: whoever is born later is not met any more.
+    /// Ends the window at `end_ns`: threads born later are left out.
     pub fn close(&mut self, end_ns: u64) {
         self.end_ns = end_ns;
     }
@@ -151,7 +151,7 @@ impl Accounts {
         self.grid
     }
 
-    /// Rows that the slices have so far: of every thread one for every slice in which it lived.
+    /// Rows that the slices have so far: one for each thread and slice in which the thread lived.
     pub fn rows(&self) -> usize {
         self.slices.len()
     }
@@ -237,8 +237,8 @@ impl Accounts {
         self.threads[index as usize].pid
     }
 
-    /// Thread `index`, which seemed to wait for a lock, sleeps. What slices have of it already stays there until
-    /// they are settled.
+    /// Notes that thread `index`, which seemed to wait for a lock, sleeps. Its time already in slices stays
+    /// there until they are settled.
     pub fn sleeps(&mut self, index: u32) {
         let t = &mut self.threads[index as usize];
         let Some(d) = (t.last.as_mut())
@@ -338,8 +338,8 @@ impl Accounts {
         self.slices = slices.sorted(|context, slice| (context, slice / 2));
     }
 
-    /// What was added to each thread's ledger since the last look, up to `now`, by index; threads
-    /// that ended before it are left out, and slices are forgotten.
+    /// Returns what was added to each thread's ledger since the last snapshot, up to `now`, by index. Threads
+    /// that ended before that snapshot are left out, and slices are forgotten.
     pub fn look(&mut self, now: u64) -> Vec<(u32, Context)> {
         self.slices = Default::default();
         let ticks = Ticks::of(&self.threads);
@@ -349,7 +349,7 @@ impl Accounts {
                 continue;
             }
             t.told = t.done;
-            // One without news has stayed as it was.
+            // A thread without news has stayed as it was.
             let stayed = t.last.filter(|d| !t.done && d.now < now);
             let whole = match stayed {
                 Some(d) => {
@@ -421,9 +421,9 @@ impl Accounts {
     }
 }
 
-/// Slices of which each thread's sum to its ledger. Between two reports of a thread they were given what it
-/// was last known to do; where the next one says that it did something else meanwhile, its last slices
-/// are put right.
+/// Returns the slices, which sum to each thread's ledger. Between two reports of a thread, its slices get the
+/// state that was last known. If the next report shows another state meanwhile, the last slices are
+/// corrected.
 fn settled(rows: &LedgerSlices, contexts: &[Context], grid: Slices) -> LedgerSlices {
     fn places(row: &mut LedgerSlice) -> impl Iterator<Item = &mut u64> {
         [&mut row.on_cpu_ns, &mut row.runnable_ns]
@@ -451,7 +451,7 @@ fn settled(rows: &LedgerSlices, contexts: &[Context], grid: Slices) -> LedgerSli
             runnable_ns: l.runnable.total(),
             blocked: l.blocked,
         };
-        // Too much is in the last ones.
+        // The last slices have too much.
         for row in &mut own {
             for (given, lacks) in places(row).zip(places(&mut lacks)) {
                 *given = (*given).min(*lacks);
@@ -504,7 +504,7 @@ fn give(rows: &mut LedgerSlices, grid: Slices, context: u32, thread: &mut Thread
         done = upto;
         rows.add(row);
     }
-    // What was given too much of is not given again when it comes true.
+    // Time that was given too early is not given again when it is reported.
     thread.given.on_cpu = thread.given.on_cpu.max(now.on_cpu);
     thread.given.runnable = thread.given.runnable.max(now.runnable);
     for (given, now) in thread.given.blocked.iter_mut().zip(now.blocked) {
@@ -572,7 +572,7 @@ fn context(t: &Thread, ticks: &Ticks) -> Context {
     }
 }
 
-/// What the kernel's ticks met of all threads that have a user mode.
+/// Sums of the kernel's ticks over all threads that have a user mode.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ticks {
     user: u64,
@@ -780,7 +780,7 @@ mod tests {
         assert_eq!(parts(&long), (275, 825, 0));
         assert_eq!(parts(&short), (250, 750, 100));
         assert_eq!(parts(&kernel), (0, 1100, 0));
-        // Nobody met a tick: nothing is known, and user is what most programs compute in.
+        // No thread met a tick, so the time counts as user, where most programs compute.
         let on_cpu = divide_on_cpu(&short, 1100, &Ticks::default());
         assert_eq!((on_cpu.user, on_cpu.kernel), (1000, 0));
     }

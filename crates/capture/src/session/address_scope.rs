@@ -1,11 +1,11 @@
-//! In which process, and when, an address has its meaning.
+//! Scope of an address: a process, and the version of its run-time code.
 
-/// In whose memory addresses mean something, and when.
+/// Process, and version of its run-time code, that give an address its meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct AddressScope {
     /// The process.
     pub pid: u32,
-    /// The version of what addresses of code made at run time mean there (see `jit.rs`).
+    /// The version of the meaning of addresses of run-time code there (see `jit.rs`).
     pub code: u64,
 }
 

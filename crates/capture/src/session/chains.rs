@@ -1,26 +1,24 @@
-//! Chains of waits: who ended each charged wait, what that one did in it, and so on.
+//! Chains of waits: the waker of each charged wait, what the waker did in it, and so on.
 //!
-//! The kernel programs send, with each wait that is charged to a stack, its waker and the waker's
-//! last changes of state. From these the wait is divided among what its waker did meanwhile; where
-//! the waker itself was blocked in a wait that was charged too, that part is divided again. A part
-//! carries its share of the sample's weight, so that the parts of a wait sum to it and no time is
-//! counted twice.
+//! The kernel programs send the waker of each charged wait, and the waker's last changes of state. The wait
+//! is divided among what the waker did meanwhile. If the waker was itself blocked in a charged wait, that
+//! part is divided again. A part carries its share of the sample's weight. So the parts of a wait sum to it,
+//! and no time is counted twice.
 //!
-//! A wait for an interpreter's lock is divided first among those who had the lock in it (`gil.rs`): who
-//! waits for it is mostly woken by its own time limit.
+//! A wait for an interpreter's lock is first divided among the holders of the lock in it (`gil.rs`): such a
+//! waiter is mostly woken by its own time limit.
 //!
-//! While a thread waits for a lock it may pass through several hands: whoever lets another waiter in had it until then. So
-//! such a wait is cut at these moments, and where another wait began of which the lock's owner is known, and each
-//! piece given to who had the lock at its end (`chains/lock_handoff.rs`).
+//! A lock may have several holders while a thread waits for it. A thread that hands a lock off held it until
+//! then. So the wait is cut at each hand-off, and where another thread's wait began with the lock's owner
+//! known. Each piece goes to the holder at its end (`chains/lock_handoff.rs`).
 //!
-//! A wait that is not over at the end was ended by nobody. Where its lock itself says who has it
-//! (`lock_owner.rs`), the wait is given to that one, from when a waiter was last seen to be let in. So is one that
-//! ended by a time limit of its own, to who had the lock when it began.
+//! A wait that is not over at the end has no waker. If its lock names the owner (`lock_owner.rs`), the wait
+//! goes to that owner, from the last hand-off on. A wait that ended by its own time limit goes to the lock's
+//! owner when it began.
 //!
-//! This is done some ticks after the wait, when the stacks of its chain have been read, so that
-//! nothing has to be kept for longer. What ends a chain: an interrupt, a thread that is not
-//! measured, a circle, [`MOST_HOPS`], waits too short to have been charged, and forgetting
-//! ([`MOST_KEPT`]).
+//! A wait is followed some ticks after its end, when the stacks of its chain have been read. So nothing has
+//! to be kept for longer. A chain ends at an interrupt, a thread that is not measured, a cycle, [`MOST_HOPS`]
+//! or a wait too short to have been charged. It also ends where a wait was forgotten ([`MOST_KEPT`]).
 
 use std::{cell::Cell, collections::VecDeque, rc::Rc};
 
@@ -51,12 +49,12 @@ use lock_handoff::{HolderEvidence, LockHandoffs};
 pub const MOST_HOPS: usize = 8;
 /// Waits and on-CPU samples that are remembered.
 const MOST_KEPT: usize = 200_000;
-/// Waits that are remembered until their locks' owners have done something.
+/// Waits that are kept until activity of the lock's owner after the wait is known.
 const MOST_POSTPONED: usize = 20_000;
-/// How long after its end a wait is followed, ns: the stacks of its chain are known by then.
+/// Delay from the end of a wait to following it, ns: the stacks of its chain are known by then.
 const DELAY: u64 = 100_000_000;
 
-/// Who had a lock, and by what that is known; `None`: a runtime tells.
+/// Owner of a lock, and the evidence for it; `None`: a runtime names the owner.
 type Owned = (ActorKey, Option<OwnerEvidence>);
 
 /// A charged wait.
@@ -71,11 +69,11 @@ struct Block {
     user: UserPart,
     detail: u8,
     resource: u64,
-    /// Who had the lock when the wait began, where a runtime or the lock tells.
+    /// Owner of the lock when the wait began, if a runtime or the lock names it.
     owner: Option<Owned>,
     /// `None`: it is not over.
     wake: Option<Rc<Wake>>,
-    /// Who has the lock then, and by what that is known.
+    /// Owner of the lock at the end of the recording, and the evidence for it.
     has: Option<(ActorKey, OwnerEvidence)>,
 }
 
@@ -100,33 +98,33 @@ struct Past {
 /// All chains so far.
 #[derive(Default)]
 pub struct Chains {
-    /// Ends of waits whose sample has not come yet, by sleeper and begin.
+    /// Ends of waits that have no sample yet, by sleeper and begin.
     wakes: FxHashMap<(u64, u64), Rc<Wake>>,
     tickets: FxHashMap<u64, Vec<Rc<Wake>>>,
     past: FxHashMap<u64, Past>,
     kept: usize,
     pending: VecDeque<(u32, u64, Block)>,
-    /// Those whose locks' owners are not known to have done anything since.
+    /// Waits for which no activity of the lock's owner after the wait is known yet.
     postponed: VecDeque<(u32, u64, Block)>,
     /// Keys of the samples at the roots.
     roots: Vec<SampleKey>,
     root_ids: FxHashMap<SampleKey, u32>,
-    /// What waits were divided into.
+    /// Parts of the waits.
     pub parts: WaitTree,
-    /// Who had the lock that a thread waited for from some time on.
+    /// Owner of the lock when a wait began, by record and begin of the wait.
     owners: FxHashMap<(u64, u64), Owned>,
-    /// Who has the lock that a thread still waits for, by record and begin of the wait.
+    /// Owner of the lock that a thread still waits for, by record and begin of the wait.
     has: FxHashMap<(u64, u64), (ActorKey, OwnerEvidence)>,
-    /// Who had locks when.
+    /// Known holders of locks, by time.
     handed: LockHandoffs,
-    /// Who had interpreters' locks.
+    /// Holders of interpreters' locks.
     pub holders: Holders,
     interrupts: Interrupts,
     served: FxHashMap<u64, Option<&'static str>>,
 }
 
 impl Chains {
-    /// None yet; `interrupts` tells interrupts by their code.
+    /// An empty set; `interrupts` recognises interrupts by their code.
     pub fn new(interrupts: Interrupts) -> Chains {
         Chains {
             interrupts,
@@ -134,7 +132,7 @@ impl Chains {
         }
     }
 
-    /// A wait has ended.
+    /// Notes the end of a wait.
     pub fn wake(&mut self, e: &WakeEvent) {
         let count = e.steps as usize;
         let first = count.saturating_sub(STEPS);
@@ -164,18 +162,18 @@ impl Chains {
         self.wakes.insert((e.id, e.begin), wake);
     }
 
-    /// What is called `resource` is not one lock but several of a kind.
+    /// Notes that `resource` names several locks of a kind, not one.
     pub fn is_a_kind(&mut self, resource: u64) {
         self.handed.leave_out(resource);
     }
 
-    /// `resource` is what another process calls `lock`.
+    /// Notes that `resource` is another process's name for `lock`.
     pub fn is_same(&mut self, resource: u64, lock: u64) {
         self.handed.is_same(resource, lock);
     }
 
-    /// When the thread with record `id` began to wait at `begin`, `owner` had the lock; `told`: by what that is
-    /// known, where not from a runtime.
+    /// Notes that `owner` had the lock when the thread with record `id` began to wait at `begin`. `told` is
+    /// the evidence; `None`: a runtime names the owner.
     pub fn owned(&mut self, id: u64, begin: u64, owner: ActorKey, told: Option<OwnerEvidence>) {
         if self.owners.len() >= MOST_KEPT {
             self.owners.clear();
@@ -183,19 +181,20 @@ impl Chains {
         self.owners.insert((id, begin), (owner, told));
     }
 
-    /// At the end the thread with record `id`, which has waited since `begin`, waits for a lock that `who` has.
+    /// Notes, at the end of the recording, the owner of the lock that the thread with record `id` has waited
+    /// for since `begin`.
     pub fn has_lock(&mut self, id: u64, begin: u64, who: ActorKey, told: OwnerEvidence) {
         self.has.insert((id, begin), (who, told));
     }
 
-    /// A wait that is not over at the end.
+    /// Adds a wait that is not over at the end.
     pub fn still(&mut self, key: SampleKey, s: &SampleEvent) {
         let has = self.has.remove(&(s.id, s.begin));
         self.block(key, s, None, has);
         self.kept += 1;
     }
 
-    /// A wait of which the stack is known.
+    /// Adds a wait with a known stack.
     fn block(
         &mut self,
         key: SampleKey,
@@ -236,7 +235,7 @@ impl Chains {
         self.pending.push_back((root, s.id, block));
     }
 
-    /// A ticket's stack is known.
+    /// Sets the stack of the wakers that have this ticket.
     pub fn resolve(&mut self, r: &Resolve) {
         for wake in self.tickets.remove(&r.ticket).unwrap_or_default() {
             if r.ustack != 0 {
@@ -245,11 +244,11 @@ impl Chains {
         }
     }
 
-    /// A sample whose stack is known.
+    /// Adds a sample with a known stack.
     pub fn sample(&mut self, key: SampleKey, s: &SampleEvent) {
         match key.state {
             state::BLOCKED => {
-                // Its end was lost: nothing hangs below such a wait.
+                // The end of this wait was lost, so it has no parts.
                 let Some(wake) = self.wakes.remove(&(s.id, s.begin)) else {
                     return;
                 };
@@ -280,7 +279,7 @@ impl Chains {
         self.kept += 1;
     }
 
-    /// Follows what ended long enough ago. `kernel`: kernel stacks by hash.
+    /// Follows the waits that ended long enough ago. `kernel`: kernel stacks by hash.
     pub fn settle(&mut self, now: u64, kernel: &FxHashMap<u64, Box<[u64]>>) {
         while self
             .pending
@@ -310,7 +309,7 @@ impl Chains {
         if self.kept > MOST_KEPT {
             self.forget();
         }
-        // Tickets and waits whose samples never came.
+        // Drops tickets and waits for which no sample came.
         self.wakes
             .retain(|_, w| w.time.saturating_add(50 * DELAY) > now);
         self.tickets
@@ -330,8 +329,8 @@ impl Chains {
         self.ended(follow, block, kernel, &mut vec![id]);
     }
 
-    /// Whether `block`, which ran out, is over before what the owner of its lock did in it is told: that is not
-    /// known to have done anything since, and may still be in a wait of its own.
+    /// Whether `block` ended by its time limit and no activity of the lock's owner after it is known yet. The
+    /// owner may still be in a wait of its own, which is known only at its end.
     fn owner_is_behind(&mut self, block: &Block, kernel: &FxHashMap<u64, Box<[u64]>>) -> bool {
         let (Some((ActorKey::Record(owner), _)), Some(wake)) = (&block.owner, &block.wake) else {
             return false;
@@ -342,7 +341,7 @@ impl Chains {
         !self.has_done_since(*owner, block.end)
     }
 
-    /// Whether anything is known of what thread `id` did at or after `time`.
+    /// Whether any activity of thread `id` at or after `time` is known.
     fn has_done_since(&self, id: u64, time: u64) -> bool {
         self.past.get(&id).is_some_and(|past| {
             let blocked = past.blocks.back().is_some_and(|b| b.end >= time);
@@ -350,14 +349,14 @@ impl Chains {
         })
     }
 
-    /// All parts, parents before children. What has not been followed yet is followed first.
+    /// Follows the remaining waits and returns all parts, parents before children.
     pub fn finish(&mut self, kernel: &FxHashMap<u64, Box<[u64]>>) -> (Vec<SampleKey>, Vec<Node>) {
         self.settle(u64::MAX, kernel);
         self.parts.place_computing();
         (std::mem::take(&mut self.roots), self.parts.take())
     }
 
-    /// Halves what is remembered of each thread.
+    /// Forgets the older half of what is known of each thread.
     fn forget(&mut self) {
         self.kept = 0;
         self.past.retain(|_, past| {
@@ -371,7 +370,7 @@ impl Chains {
         self.handed.forget();
     }
 
-    /// What the interrupt served in whose name a wake-up with this kernel stack came, if it was one.
+    /// Returns what the interrupt served, if a wake-up with this kernel stack came from an interrupt.
     fn interrupt(
         &mut self,
         hash: u64,

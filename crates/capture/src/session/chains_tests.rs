@@ -1,4 +1,4 @@
-//! Waits with known wakers: what hangs below them, and that it sums.
+//! Tests of waits with known wakers: their parts, and that these sum to the wait.
 
 use wallscope_model::{BlockReason, Role};
 use zerocopy::FromZeros;
@@ -193,7 +193,7 @@ fn strangers_are_ends() {
     c.wake(&e);
     sample(&mut c, 2, 0, 5 * MS, state::BLOCKED);
     let (_, nodes) = c.finish(&FxHashMap::default());
-    // Of the first nothing is known: it stays without parts.
+    // Nothing is known of the first wait, so it has no parts.
     assert_eq!(nodes.len(), 1);
     let cron = ActorKey::Stranger(7, 8, "cron".into());
     assert!(nodes.iter().any(|n| n.part.who == cron && n.ns == 5 * MS));
@@ -219,7 +219,7 @@ fn locks_that_nobody_gives_up_are_their_owners_and_a_circle_is_told() {
         c.has_lock(id, begin, ActorKey::Record(owner), OwnerEvidence::Mutex);
         still(&mut c, id, begin, resource);
     }
-    // Of a lock that says nothing nothing is made up.
+    // A lock that names no owner is given none.
     still(&mut c, 4, 0, 73);
     let (roots, nodes) = c.finish(&FxHashMap::default());
     assert_eq!(roots.len(), 4);
@@ -236,7 +236,7 @@ fn locks_that_nobody_gives_up_are_their_owners_and_a_circle_is_told() {
         assert_eq!(of(id, Role::Circle, id), ns);
         assert_eq!(of(id, Role::OnCpu, owner), 0, "nobody computes");
     }
-    // Who stands behind the circle sees it close.
+    // Thread 3 waits behind the cycle, so its chain shows the cycle close.
     assert_eq!(of(3, Role::Held, 1), 2 * whole[2]);
     assert_eq!(of(3, Role::Held, 2), whole[2]);
     assert!(!nodes.iter().any(|n| roots[n.root as usize].id == 4));
@@ -247,7 +247,7 @@ fn locks_that_nobody_gives_up_are_their_owners_and_a_circle_is_told() {
 #[test]
 fn who_has_a_lock_at_the_end_has_had_it_since_somebody_was_let_in_last() {
     let mut c = Chains::default();
-    // 2 waited for it too, and got it after 40 ms.
+    // Thread 2 waited for the lock too, and got it after 40 ms.
     c.wake(&wake(2, 0, 40 * MS, 5, &[(0, state::ON_CPU, 0)]));
     let mut s = SampleEvent::new_zeroed();
     (s.id, s.end, s.ns, s.state, s.count) = (2, 40 * MS, 40 * MS, state::BLOCKED, 1);
@@ -273,7 +273,8 @@ fn a_wait_for_a_lock_that_ran_out_is_given_to_who_had_it_when_it_began() {
     const TIMER: u64 = 0xffff_ffff_8100_0000;
     let names = "ffffffff81000000 T sysvec_apic_timer_interrupt\nffffffff81000100 T other\n";
     let kernel: FxHashMap<u64, Box<[u64]>> = [(77, Box::from([TIMER + 8]))].into_iter().collect();
-    // The first runs out; 2, who has the lock, waits for a disk all the time. The other is let in by 3.
+    // In the first case the wait ends by its time limit while the owner, 2, waits for a disk. In the second,
+    // 3 hands the lock off.
     for (stack, holder) in [(77, 2), (0, 3)] {
         let mut c = Chains::new(Interrupts::parse(names));
         let mut e = wake(1, 0, 20 * MS, 3, &[(0, state::ON_CPU, 0)]);
@@ -288,7 +289,7 @@ fn a_wait_for_a_lock_that_ran_out_is_given_to_who_had_it_when_it_began() {
             ..key(1, state::BLOCKED)
         };
         c.sample(lock, &s);
-        // What 2 does is told when it has done it.
+        // The wait of thread 2 is reported only when it is over.
         c.settle(200 * MS, &kernel);
         c.wake(&wake(2, 0, 300 * MS, 9, &[(0, state::ON_CPU, 0)]));
         sample(&mut c, 2, 0, 300 * MS, state::BLOCKED);
@@ -363,11 +364,12 @@ fn a_wait_for_a_lock_is_given_to_each_who_had_it_meanwhile() {
     lock(&mut c, 7, 2 * MS, 11 * MS, 6, 72);
     lock(&mut c, 3, 2 * MS, 13 * MS, 2, 71);
     lock(&mut c, 1, 4 * MS, 20 * MS, 5, 71);
-    // When 12 began to wait 13 had the lock, says its runtime.
+    // The runtime says that 13 had the lock when 12 began to wait.
     c.owned(12, 12 * MS, ActorKey::Record(13), None);
     lock(&mut c, 12, 12 * MS, 22 * MS, 5, 74);
     lock(&mut c, 14, 8 * MS, 18 * MS, 5, 74);
-    // Another process calls the first lock 75, as is known before some of its waits and after others: 15 lets 16 in.
+    // The first lock is 75 in another process. This is known before some of its waits and after others: 15
+    // lets 16 in.
     lock(&mut c, 16, 11 * MS, 15 * MS, 15, 75);
     c.is_same(75, 71);
     lock(&mut c, 17, 16 * MS, 18 * MS, 16, 75);

@@ -1,10 +1,10 @@
-//! Stacks that the kernel programs could not unwind, because the code they ran through was too new:
-//! a program that has just begun, a library that has just been opened.
+//! Stacks that the kernel programs could not unwind, because the code they ran through was too new: a program
+//! that has just begun, a library that has just been opened.
 //!
-//! Their registers and up to 28 KiB of stack were copied as they were. Once measuring is over they
-//! are unwound by the same steps in user space, with the mappings that there were when the copy was
-//! taken. Those of processes with a Java VM are not put off that long: what the VM keeps about its
-//! code goes with it. So that no program can fill our memory, copies are rationed.
+//! Their registers and up to 28 KiB of stack were copied as they were. Once measuring is over, the same steps
+//! unwind them in user space, with the mappings at the time of the copy. Copies from processes with a Java VM
+//! are unwound earlier: what the VM keeps about its code disappears with it. Copies are rationed, so that no
+//! program can fill our memory.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -32,7 +32,7 @@ pub const RATION: u64 = 256;
 /// Which of the copies are to be unwound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// Those of processes with a VM, whose knowledge of its code goes with it.
+    /// Copies from processes with a VM: what the VM knows of its code disappears with the process.
     CannotWait,
     /// All: measuring is over.
     All,
@@ -76,8 +76,8 @@ impl DeferredUnwinder {
         })
     }
 
-    /// Unwinds a copy, and makes the tables that it turns out to need; with it, whether it led beyond what was
-    /// copied.
+    /// Unwinds a copy and makes the tables that it turns out to need. Also returns whether the stack led
+    /// beyond the copied memory.
     fn unwind_one<S: TableSink>(
         &mut self,
         copy: &CopiedStack,
@@ -112,7 +112,7 @@ impl DeferredUnwinder {
                     beyond |= n == 0 && copy.is_beyond(address);
                     n
                 },
-                // A VM's books, if it still runs.
+                // A VM's own data, if it still runs.
                 |address, to| read_memory(copy.pid(), address, to),
                 |address, to| read_memory(copy.pid(), address, to),
             );

@@ -1,8 +1,8 @@
-//! What a descriptor of a process stands for, looked up from outside: the other end of a connection, those of an epoll
-//! set, the process whose end is waited for.
+//! What a descriptor of a process stands for, looked up from outside: the other end of a connection, the
+//! connections of an epoll set, the process that a pidfd refers to.
 //!
-//! It is looked up while the process is there and its descriptors are open, which may be a little after the wait
-//! that named one.
+//! It is looked up while the process is there and its descriptors are open, which may be a little after the
+//! wait that named one.
 
 use std::{
     collections::BTreeSet,
@@ -23,8 +23,9 @@ use crate::{
 /// Most peers that an epoll set's name lists.
 const MOST_PEERS: usize = 3;
 
-/// What a call of `pid` with these first two arguments waits for, named as kernel programs have it, where that takes
-/// no more than a look at a descriptor: files and locks on them, and the ends of processes. `reason`: by the call.
+/// Names what a call of `pid` with these first two arguments waits for, in the kernel programs' form. It
+/// covers what one descriptor tells: files, locks on files, and the ends of processes. `reason` is the call's
+/// block reason.
 pub fn awaited(
     pid: u32,
     call: u32,
@@ -180,7 +181,7 @@ fn peers_of(pid: u32, inodes: &BTreeSet<String>) -> BTreeSet<String> {
     peers
 }
 
-/// `0100007F:1538` of `/proc/net/tcp`, whose words are in the machine's order.
+/// Parses an address of `/proc/net/tcp` such as `0100007F:1538`. Its words are in the machine's byte order.
 fn parse_peer(field: &str) -> Option<String> {
     let (address, port) = field.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;

@@ -232,7 +232,7 @@ fn limits(f: &Facts<'_>) -> Vec<Limit> {
     limits
 }
 
-/// By what right this process measures.
+/// Privileges with which this process measures.
 pub(crate) fn privilege() -> String {
     let uid = rustix::process::geteuid();
     if uid.is_root() {

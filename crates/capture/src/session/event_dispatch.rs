@@ -41,21 +41,21 @@ pub struct EventDispatcher {
     pub log: Option<LogWriter>,
     /// What was waited for.
     pub resources: Resources,
-    /// Hashes of managed stacks that nobody has named yet.
+    /// Hashes of managed stacks that have no names yet.
     pub unnamed: Vec<u64>,
-    /// Hashes of user stacks with frames of a VM, HotSpot or V8, likewise.
+    /// Hashes of user stacks with frames of a VM, HotSpot or V8, that have no names yet.
     pub unnamed_vm: Vec<u64>,
     /// Owners of Java monitors that were waited for, as their VMs write them.
     owners: Vec<OwnerEvent>,
-    /// What lay around locks that were waited for with a time limit.
+    /// Words around locks that were waited for with a time limit.
     around: Vec<WordsEvent>,
-    /// Stacks read ahead of waits for a futex with a time limit.
+    /// Stacks read before the wake-up, of waits for a futex with a time limit.
     read_ahead: Vec<Resolve>,
     /// Records of threads, by process and thread.
     records: FxHashMap<(u32, u32), u64>,
     /// Futexes by the hash that samples refer to: (process, address).
     futexes: FxHashMap<u64, (u32, u64)>,
-    /// Java monitors, likewise.
+    /// Java monitors by the hash that samples refer to: (process, address).
     monitors: FxHashMap<u64, (u32, u64)>,
     /// How many of the finished samples have been looked at for Java's waits.
     looked: usize,
@@ -65,7 +65,7 @@ pub struct EventDispatcher {
     pub copied: Vec<CopiedStack>,
     /// Thread events that the session has not looked at yet.
     pub news: Vec<ThreadEvent>,
-    /// Threads that ended, likewise: when, and of which process.
+    /// Ends of threads that the session has not looked at yet: when, and of which process.
     pub gone: Vec<(u64, u32)>,
 }
 
@@ -113,7 +113,7 @@ impl EventDispatcher {
             }
             return;
         }
-        // What the estimator cannot read either it counts.
+        // The estimator counts what it cannot read either.
         let _ = self.put_aside(bytes);
         self.observe(Observation::Event(bytes));
     }
@@ -184,13 +184,13 @@ impl EventDispatcher {
         }
     }
 
-    /// All changed threads have told their books up to `time`.
+    /// Notes that all changed threads have reported their figures up to `time`.
     pub fn tick(&mut self, time: u64) {
         self.observe(Observation::Mark(Mark::Tick { time }));
         self.looked = 0;
     }
 
-    /// A ticket's stack is known.
+    /// Notes the stack of a ticket.
     pub fn resolve(&mut self, r: &Resolve) {
         self.take(r.as_bytes());
     }
@@ -209,7 +209,7 @@ impl EventDispatcher {
         }
     }
 
-    /// Names what came first of what is new; `false`: nothing is.
+    /// Names the oldest new resource; `false`: there is none.
     pub fn settle_resource(&mut self, locks: &dyn Locks) -> bool {
         let any = self.resources.settle_one(locks);
         self.take_resource_news();
@@ -262,7 +262,8 @@ impl EventDispatcher {
         }
     }
 
-    /// Finds out whose the locks were that threads began to wait for; `java` knows whose its monitors were.
+    /// Looks up the owners of the locks that threads began to wait for; `java` knows the owners of its
+    /// monitors.
     pub fn tell_owners(&mut self, java: &Java) {
         for e in std::mem::take(&mut self.owners) {
             if let Some(tid) = java.owner(e.pid, e.owner)
@@ -299,8 +300,8 @@ impl EventDispatcher {
         }
     }
 
-    /// Finds out who has the locks that threads still wait for, as the locks say. To be called at the end,
-    /// while they wait.
+    /// Reads the owners of the locks that threads still wait for from the locks' memory. To be called at the
+    /// end, while the threads wait.
     pub fn read_owners(&mut self, java: &Java) {
         let mut reader = lock_owner::Reader::default();
         let mut all = Vec::new();

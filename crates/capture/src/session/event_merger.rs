@@ -1,13 +1,12 @@
-//! Births, programs, mappings, copied stacks and ends, from two rings, in the order in which they came
-//! to pass.
+//! Births, programs, mappings, copied stacks and ends, from two rings, in the order of their times.
 //!
-//! A child has the mappings that its parent had when it forked, and a stack that could not be unwound
-//! at once the mappings of the moment at which it was copied, no earlier and no later ones: a server
-//! that starts and at once forks its workers is known whole only if its own new mappings are taken in
-//! before its children's births, and what a shell did before it became another program only if its
-//! stacks are looked at before that. Both rings tell times of one clock, so their records are merged.
-//! What is younger than the moment at which taking began may be missing in one of the rings still, and
-//! waits for the next turn.
+//! A child has the mappings that its parent had when it forked. So a server's own new mappings are taken in
+//! before the births of its children: it may fork its workers as it starts. A stack that could not be unwound
+//! at once has the mappings at the moment of its copy. So stacks of a shell are looked at before it becomes
+//! another program.
+//!
+//! Both rings use one clock, so their records are merged by time. A record younger than the begin of the turn
+//! may still be missing in one of the rings, and waits for the next turn.
 
 use std::{
     cell::RefCell,
@@ -33,19 +32,19 @@ use crate::{
     event::ThreadEvent,
 };
 
-/// Turns in a row, at most: what is left after them waits for the next event.
+/// Most turns in a row: what is left after them waits for the next event.
 const TURNS: usize = 3;
 
-/// How soon new stacks of managed code are named: while what they run was not known before, and at
-/// the latest. What is not known yet may be gone with its process, or be replaced by other code. Where
-/// a thread is born or runs another program, the kernel programs go back to the first by themselves.
+/// Delay until new stacks of managed code are named: while they run code that was not known before, and the
+/// longest one. Unknown code may go with its process, or be replaced by other code. Where a thread is born or
+/// runs another program, the kernel programs go back to the first delay by themselves.
 const NAMED_SOON: Duration = Duration::from_millis(10);
 const NAMED_LATE: Duration = Duration::from_millis(160);
 
-/// Longest that events may wait for something that takes time: their ring would overflow.
+/// Longest time that events may wait for other work: their ring would overflow.
 const LONGEST: Duration = Duration::from_millis(5);
 
-/// What came to pass. Of one moment, in this order.
+/// An event. Events of one time are taken in this order.
 enum Step {
     Change(Change),
     Thread(ThreadEvent),
@@ -65,13 +64,13 @@ impl Step {
     }
 }
 
-/// What was taken and waits for its turn.
+/// Events that were taken and wait for their turn.
 #[derive(Default)]
 pub struct EventMerger {
     steps: Vec<(u64, Step)>,
-    /// Threads that ended, by process: what their stacks need is kept until these have been looked at.
+    /// Threads that ended, by process: what their stacks need is kept until the ends have been taken.
     ended: FxHashMap<u32, u32>,
-    /// How often stacks of managed code came in a row that only ran what was known.
+    /// Times in a row that new stacks of managed code ran only known code.
     known: u32,
 }
 
@@ -94,7 +93,7 @@ impl EventMerger {
             for changes in jit.take_news() {
                 (intake.borrow_mut()).observe(Observation::CodeChanges(changes));
             }
-            // In this order: a mapping that is seen belongs to a process whose birth is seen then.
+            // Mappings before births: the ring then has the birth of every process with a mapping seen here.
             let changes = sideband.drain().into_iter();
             self.steps
                 .extend(changes.map(|(time, change)| (time, Step::Change(change))));
@@ -165,7 +164,7 @@ impl EventMerger {
             .extend(gone.map(|(time, pid)| (time, Step::Gone(pid))));
     }
 
-    /// Tells what came to pass until `upto`, in order.
+    /// Passes on the events until `upto`, in order.
     fn tell(&mut self, upto: u64, processes: &mut Processes, intake: &mut EventDispatcher) {
         self.steps.sort_by_key(|(time, step)| (*time, step.rank()));
         let until = self.steps.partition_point(|(time, _)| *time <= upto);

@@ -1,9 +1,9 @@
 //! The files behind executable mappings: open handles, unwind tables, names of modules.
 //!
-//! A file is known by device, inode and path, and opened when it is first met. Memory with a name is one only if
-//! it begins as a program does: some are started from there. The unwinder gives
-//! ids to files (the same build in two places gets one), the recording gives ids to modules; this
-//! is where the two meet.
+//! A file is known by device, inode and path, and opened when it is first met. Named memory counts as a file
+//! only if it begins as a program does: some programs are started from memory. The unwinder gives ids to
+//! files (the same build in two places gets one), the recording gives ids to modules; this is where the two
+//! meet.
 
 use std::{collections::BTreeMap, fs::File, os::unix::fs::FileExt as _, path::Path, sync::Arc};
 
@@ -41,7 +41,7 @@ struct Entry {
     bytes: Option<Vec<u8>>,
     pid: u32,
     root: Option<Arc<TargetRoot>>,
-    /// The runtime it holds; the outer `None`: nobody has looked yet.
+    /// The runtime it holds; the outer `None`: not looked for yet.
     runtime: Option<Option<FoundRuntime>>,
 }
 
@@ -53,7 +53,7 @@ pub struct Files<S = KernelTables> {
     known: FxHashMap<(u64, u64, String), Option<u16>>,
     /// From the unwinder's file ids to entries.
     by_unwinder: FxHashMap<u16, u16>,
-    /// The same for stacks that are unwound after the recording.
+    /// From the file ids of the unwinder used after the recording to entries.
     by_late: FxHashMap<u16, u16>,
     /// Entries, and numbers of unwinders, that have been told.
     told: usize,
@@ -153,7 +153,7 @@ impl<S: TableSink> Files<S> {
             Some(file) => FileKey::of_file(file).ok(),
             None => None,
         };
-        // Without the file the key only has to be one of a kind.
+        // Without the file the key only has to be unique.
         let key = key.unwrap_or(FileKey::Inode {
             dev: m.device,
             ino: m.inode,
@@ -275,7 +275,8 @@ impl<S: TableSink> Files<S> {
         self.refused += u64::from(!installed);
     }
 
-    /// The same for unwinding after the recording: only the files `wanted` get tables, by their ids in `store`.
+    /// Installs a process's mappings for unwinding after the recording. Only the files `wanted` get tables,
+    /// by their ids in `store`.
     pub fn install_late(
         &mut self,
         store: &mut TableStore<MemoryTables>,
@@ -305,7 +306,7 @@ impl<S: TableSink> Files<S> {
         self.vms
     }
 
-    /// Processes of which the kernel programs have found that something else is mapped than they were told.
+    /// Processes in which the kernel programs have found other mappings than they were told.
     pub fn outdated(&self) -> Vec<u32> {
         self.store.outdated().unwrap_or_default()
     }
@@ -384,7 +385,7 @@ impl<S: TableSink> Files<S> {
         ids.find_map(|(id, _)| self.store.file_problem(*id))
     }
 
-    /// What to say of the files whose code nothing describes.
+    /// Notes for the user on files without unwind information.
     pub fn notes(&self) -> Vec<String> {
         let names = |how: FallbackMethod| {
             let ids = (self.by_unwinder.iter())
@@ -496,8 +497,8 @@ impl<S: TableSink> Files<S> {
     }
 }
 
-/// Sets a process's mappings in `store` and learns the ids that its files got there. Where it is said which are `wanted`,
-/// others get no tables if they have none yet.
+/// Sets a process's mappings in `store` and learns the ids that its files got there. If `wanted` is given,
+/// other files get no new tables.
 fn install<S: TableSink>(
     store: &mut TableStore<S>,
     entries: &[Entry],

@@ -1,8 +1,8 @@
-//! Who had an interpreter's lock, and when.
+//! Holders of an interpreter's lock over time.
 //!
-//! The kernel programs send the last changes of each interpreter now and then, and before they overwrite
-//! them, as far as these are not too many. A change that was overwritten before it was sent leaves a gap, in
-//! which nobody is known.
+//! The kernel programs send the last changes of holder of each interpreter now and then. Unless there are too
+//! many, they also send changes before they overwrite them. A change that was overwritten unsent leaves a gap
+//! without a known holder.
 
 use std::collections::VecDeque;
 
@@ -18,7 +18,7 @@ const MOST: usize = 16_384;
 struct Lock {
     /// Changes seen, ever.
     changes: u32,
-    /// From when on which record had it; `None`: not known.
+    /// Records of the holders, by the time at which they took the lock; `None`: not known.
     holders: VecDeque<(u64, Option<u64>)>,
 }
 
@@ -35,7 +35,7 @@ pub struct Stretch {
     pub from: u64,
     /// End, ns.
     pub to: u64,
-    /// Record of who had it.
+    /// Record of the holder; `None`: not known.
     pub who: Option<u64>,
 }
 
@@ -51,7 +51,7 @@ impl Holders {
         if let Some((_, who)) = lock.holders.back_mut()
             && oldest > lock.changes
         {
-            // When its time ended is among what is gone.
+            // The end of its hold is among the changes that are lost.
             *who = None;
         }
         for n in oldest.max(lock.changes)..e.changes {
@@ -65,7 +65,7 @@ impl Holders {
         lock.holders.drain(..many);
     }
 
-    /// Who had the lock of `pid` between `from` and `to`; the stretches fill it.
+    /// Returns the holders of the lock of `pid` between `from` and `to`; the stretches fill that time.
     pub fn between(&self, pid: u32, from: u64, to: u64) -> Vec<Stretch> {
         let mut all = vec![Stretch {
             from,

@@ -1,29 +1,30 @@
-//! Who else used the CPUs: of all processes of the machine, how much each computed between two looks.
+//! Competition for the CPUs: how much CPU time each process of the machine used between two polls.
 //!
-//! Processes that came and went between are not seen, nor is anything where `/proc` shows only one's own.
+//! Processes that began and ended between the polls are not seen. Nor are processes that `/proc` hides from
+//! us.
 
 use rustc_hash::FxHashMap;
 use wallscope_model::Neighbour;
 use wallscope_procfs::process::{self, Stat};
 
-/// More processes than these are not looked at: it would take too long.
+/// With more processes than these, none is polled: it would take too long.
 const MOST_LOOKED_AT: usize = 4096;
-/// So many are kept.
+/// Most processes that are kept beside the targets.
 const MOST: usize = 8;
-/// Who computed less of the time between the looks is nobody's trouble.
+/// Smallest share of the time between the polls for which a process counts as competition.
 const LEAST: f64 = 0.01;
-/// Of [`Stat`]'s ticks.
+/// Length of a tick of [`Stat`], ns.
 const NS_PER_TICK: u64 = 10_000_000;
 
-/// The first look.
+/// The first poll.
 pub(crate) struct HostContention {
-    /// Ticks so far, by process and when that began.
+    /// Ticks so far, by process and its start time.
     before: FxHashMap<(u32, u64), u64>,
     at_ns: u64,
 }
 
 impl HostContention {
-    /// Looks the first time, at `now` ns.
+    /// Polls the first time, at `now` ns.
     pub fn begin(now: u64) -> HostContention {
         let ticks = |s: Stat| ((s.pid, s.start_ticks), s.user_ticks + s.system_ticks);
         HostContention {
@@ -32,11 +33,12 @@ impl HostContention {
         }
     }
 
-    /// Looks again: those that computed most meanwhile, most first, and those of `targets`.
+    /// Polls again. Returns the processes that used most CPU time meanwhile, most first, and all of
+    /// `targets`.
     pub fn end(&self, now: u64, targets: &[u32]) -> Vec<Neighbour> {
         let window = now.saturating_sub(self.at_ns);
         let grown = |s: Stat| {
-            // Who was not there before has computed all of it since.
+            // A process that was not there before has used all of its CPU time since.
             let before = self.before.get(&(s.pid, s.start_ticks)).copied();
             let ticks = (s.user_ticks + s.system_ticks).saturating_sub(before.unwrap_or(0));
             let ns = ticks * NS_PER_TICK;
@@ -65,8 +67,9 @@ impl HostContention {
     }
 }
 
-/// Where sessions are scheduled as groups (`group_of`), nice values count among processes of one session only, and
-/// between sessions those of the groups.
+/// Takes the group's nice value for a process that shares its group with no process of the other side
+/// (targets, and the rest). Where sessions are scheduled as groups (`group_of`), a process's own nice value
+/// counts only within its session.
 fn weigh(all: &mut [Neighbour], targets: &[u32], group_of: impl Fn(u32) -> Option<(u64, i32)>) {
     let groups: Vec<Option<(u64, i32)>> = all.iter().map(|n| group_of(n.pid)).collect();
     let sides: Vec<(bool, Option<u64>)> = (all.iter().zip(&groups))
@@ -119,7 +122,7 @@ mod tests {
         let now = |since: Instant| since.elapsed().as_nanos() as u64;
         let since = Instant::now();
         let first = HostContention::begin(now(since));
-        // Ticks are of 10 ms: computes until the books have some.
+        // A tick is 10 ms: use the CPU until some are counted.
         let own = || {
             let all = first.end(now(since).max(1), &[]).into_iter();
             all.map(|n| (n.pid, n.cpu_ns)).collect::<Vec<_>>()

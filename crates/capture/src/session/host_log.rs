@@ -11,18 +11,18 @@ use wallscope_procfs::{host::HostReader, process};
 use super::host_contention::HostContention;
 use crate::clock::now;
 
-/// From one reading to the next, ns.
+/// Interval between readings, ns.
 const EVERY: u64 = 1_000_000_000;
-/// Whoever comes so little before it is time comes for it, ns: slices end a little before or after the
-/// second, and the next one's end is far.
+/// A reading is taken up to this much before it is due, ns: slices end a little before or after the second,
+/// and the next slice's end is far.
 const EARLY: u64 = 50_000_000;
-/// Processes whose limits are read.
+/// Most processes for which limits are read.
 const MOST: usize = 16;
-/// Targets that listen nowhere are asked again whether they do after so many seconds.
+/// Interval at which targets without a listening socket are checked for one again, s.
 const ASK_AGAIN: usize = 5;
 /// Rows of connections, and listening sockets, that are kept.
 const MOST_CONNECTIONS: usize = 24;
-/// Locks on files that are kept of one look.
+/// Locks on files that are kept of one reading.
 const MOST_LOCKS: usize = 64;
 
 /// The facts so far.
@@ -76,7 +76,7 @@ impl HostLog {
         if now + EARLY < self.next_ns {
             return false;
         }
-        // From when it should have been, so that being late does not add up.
+        // Counted from when the reading was due, so that delays do not add up.
         self.next_ns = (self.next_ns + EVERY).max(now + EVERY / 2);
         let listen = self.listeners.values().any(|own| *own);
         let readings = self.taken + self.facts.len();
@@ -122,11 +122,12 @@ impl HostLog {
         self.pids.iter().flat_map(of).collect()
     }
 
-    /// Locks on files that targets have open, but for those that only the holder has open: nobody waits
-    /// for a daemon's own mark. Not each second: the kernel holds up everybody who locks while it lists them.
+    /// Locks on files that targets have open. It leaves out a lock on a file that only the holder has open:
+    /// no thread waits for a daemon's lock on its own file. It is not read each second: while the kernel
+    /// lists file locks, threads that take one have to wait.
     fn file_locks(&mut self) -> Vec<FileLock> {
         let held = self.reader.locks();
-        // Of each file its path, and who has it open.
+        // Path of each file, and the processes that have it open.
         let mut open: FxHashMap<FileId, (String, Vec<u32>)> = FxHashMap::default();
         for pid in self.pids.iter().filter(|_| !held.is_empty()) {
             for (file, path) in open_files(*pid) {

@@ -16,7 +16,7 @@ use crate::{
 /// What to record and how.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Whom to measure.
+    /// What to measure.
     pub target: Target,
     /// How long; `None`: until the target ends or a signal comes.
     pub duration: Option<Duration>,
@@ -24,7 +24,7 @@ pub struct Options {
     pub hz: u32,
     /// Blocked or runnable time per stack.
     pub off_cpu_period: Duration,
-    /// Most CPU that measuring may cost, in percent of one CPU.
+    /// Limit for the overhead, in percent of one CPU.
     pub max_overhead: f64,
     /// The mechanism for stacks of blocked threads; `None`: the better one.
     pub mechanism: Option<Mechanism>,
@@ -38,9 +38,9 @@ pub struct Options {
     pub timeline: Option<u64>,
     /// Events at which stacks are taken too.
     pub events: Vec<EventSpec>,
-    /// Hits of them a stack; `None`: as many stacks as `max_overhead` allows.
+    /// Number of these events a stack; `None`: as many stacks as `max_overhead` allows.
     pub event_period: Option<u64>,
-    /// Where a command's output goes, which then has no input; `None`: all as it is here.
+    /// File for a command's output; the command then has no input. `None`: it has our input and output.
     pub command_output: Option<Arc<File>>,
     /// Whether each sample's moment is wanted (see [`Captured::moments`]).
     pub moments: bool,
@@ -112,7 +112,7 @@ pub enum Log {
     Spool(Spool),
 }
 
-/// Told what is going on.
+/// Observer of a running session.
 pub trait Observer {
     /// Measuring is live: from now on nothing is missed.
     fn live(&mut self, facts: &Live);
@@ -145,7 +145,7 @@ pub struct Live {
     pub control: Control,
 }
 
-/// How it goes.
+/// Progress of a running session.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     /// Time since the start.

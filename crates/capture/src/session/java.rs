@@ -35,7 +35,7 @@ const TRIES: u8 = 3;
 const MOST_SLEEPS: usize = 65536;
 /// A VM that is just starting is looked at again after this, ns.
 const WAIT: u64 = 2_000_000;
-/// What its tables lack after this, ns, they will never have: by then its file has been loaded.
+/// Time after which a VM's tables will never have what they still lack, ns: by then its file has been loaded.
 const LOADED: u64 = 3_000_000_000;
 
 /// A VM that is not ready to be read.
@@ -62,7 +62,7 @@ pub enum Meaning<'a> {
     Methods(&'a [Scope]),
     /// Code of the VM's own, by its name.
     Stub(&'a str),
-    /// Java, but of what name is not known.
+    /// Java code of unknown name.
     Unnamed,
 }
 
@@ -78,11 +78,11 @@ pub struct Java {
     pauses: BTreeMap<u32, (Pauses, Pauses)>,
     /// What threads sleep on: (process, address of a futex).
     sleeps: FxHashSet<(u32, u64)>,
-    /// Those that the kernel programs have not been told of yet.
+    /// Those of `sleeps` that the kernel programs have not been told of yet.
     new_sleeps: Vec<(u32, u64)>,
-    /// Threads by process and the id that the process itself knows them by, where that is another.
+    /// Threads by process and their id in the process's own PID namespace, where that differs from ours.
     inner: FxHashMap<(u32, u32), u32>,
-    /// Threads whose monitors the kernel programs have not been told of yet.
+    /// Threads that the kernel programs have not been told of yet, with the place of their monitor.
     new_threads: Vec<MonitorPlace>,
     versions: BTreeMap<String, u64>,
     refused: BTreeMap<String, u64>,
@@ -109,7 +109,7 @@ impl Java {
         self.look();
     }
 
-    /// Looks at the VMs that were not ready, where it is time to.
+    /// Polls the VMs that were not ready, if it is time to.
     pub fn look(&mut self) {
         if self.starting.is_empty() {
             return;
@@ -158,7 +158,7 @@ impl Java {
         });
     }
 
-    /// Looks at what the VMs count.
+    /// Reads the VMs' counters of pauses.
     pub fn count(&mut self) {
         for (pid, (_, vm)) in &mut self.vms {
             if let Some(pauses) = vm.pauses(&mut reader(*pid)) {
@@ -167,8 +167,9 @@ impl Java {
         }
     }
 
-    /// A thread of `pid` waited at a futex with the stack `words`, which has been named. To the
-    /// kernel a sleep is like any wait for a condition; but each thread sleeps on one of its own.
+    /// Notes that `futex` is slept on if `words`, the named stack of a thread of `pid` that waited there,
+    /// puts its thread to sleep. To the kernel such a sleep is a wait for a condition variable, but each
+    /// thread has its own.
     pub fn waited(&mut self, pid: u32, futex: u64, words: &[u64]) {
         let key = (pid, futex & !7);
         if self.sleeps.len() < MOST_SLEEPS
@@ -207,7 +208,7 @@ impl Java {
             let Some(threads) = vm.new_threads(&mut reader(*pid)) else {
                 continue;
             };
-            // In a namespace of its own a process knows its threads by other ids.
+            // A process in a PID namespace of its own knows its threads by other ids.
             let apart = process::inner_tid(*pid).is_ok_and(|inner| inner != *pid);
             if apart {
                 for tid in process::threads(*pid).unwrap_or_default() {
@@ -237,27 +238,28 @@ impl Java {
         }
     }
 
-    /// Threads whose monitors are to be told to the kernel programs.
+    /// Returns new threads, with the place of their monitor, for the kernel programs.
     pub fn take_threads(&mut self) -> Vec<MonitorPlace> {
         std::mem::take(&mut self.new_threads)
     }
 
-    /// The thread of `pid` that has a monitor whose owner is written as `owner`.
+    /// Returns the thread of `pid` that the VM's owner word `owner` stands for.
     pub fn owner(&self, pid: u32, owner: u64) -> Option<u32> {
         let tid = self.vms.get(&pid)?.1.owner(owner)?;
         Some(self.inner.get(&(pid, tid)).copied().unwrap_or(tid))
     }
 
-    /// The thread of `pid` that has the monitor at `monitor` now.
+    /// Returns the thread of `pid` that owns the monitor at `monitor` now.
     pub fn has_monitor(&self, pid: u32, monitor: u64) -> Option<u32> {
         if monitor & PARKED != 0 {
-            return None; // nobody says whose it is
+            return None; // its owner is not known
         }
         let tid = (self.vms.get(&pid)?.1).monitor_owner(monitor, &mut reader(pid))?;
         Some(self.inner.get(&(pid, tid)).copied().unwrap_or(tid))
     }
 
-    /// The class of the object whose monitor is at `monitor` in `pid`, or that a thread is parked for.
+    /// Returns the class of the object that the monitor at `monitor` in `pid` belongs to, or that a thread is
+    /// parked for.
     pub fn monitor_class(&self, pid: u32, monitor: u64) -> Option<String> {
         let (_, vm) = self.vms.get(&pid)?;
         match monitor & PARKED {
@@ -266,7 +268,7 @@ impl Java {
         }
     }
 
-    /// What is to be told of the VMs, for people.
+    /// Notes on the VMs for the user.
     pub fn notes(&self) -> Vec<String> {
         let ms = |ns: u64| ns as f64 / 1e6;
         let runs = |s: &Scope| s.method.name.starts_with("java.lang.VirtualThread.run");
@@ -317,8 +319,8 @@ impl Java {
         self.vms.get(&pid).map(|(_, vm)| vm.proc)
     }
 
-    /// Reads what the frames of a stack stand for, if they are of a VM. `pid`: whose; else that is
-    /// told by the words. Whether anything had to be read from the process for it.
+    /// Reads what a VM's frames in a stack stand for. `pid` is the stack's process; `None`: the process that
+    /// the words name. Returns whether anything had to be read from the process.
     pub fn name(&mut self, words: impl IntoIterator<Item = u64>, pid: Option<u32>) -> bool {
         let words: Vec<u64> = words.into_iter().collect();
         let (told, items) = hotspot::items(&words);
@@ -362,7 +364,7 @@ impl Java {
         new
     }
 
-    /// What frames of process `pid` stand for, as somebody else has read it.
+    /// Takes over what another reader found frames of process `pid` to stand for.
     pub fn adopt(&mut self, pid: u32, frames: impl IntoIterator<Item = (Item, FrameName)>) {
         for (item, told) in frames {
             let named = match told {
@@ -377,7 +379,7 @@ impl Java {
         }
     }
 
-    /// What a frame of process `pid` stands for; `None`: it is none of a VM's.
+    /// Returns what a frame of process `pid` stands for; `None`: it is not a VM's.
     pub fn meaning(&self, pid: u32, item: Item) -> Option<Meaning<'_>> {
         match (self.names.get(&(pid, item)), item) {
             (Some(Named::Methods(scopes)), _) => Some(Meaning::Methods(scopes)),
@@ -387,7 +389,7 @@ impl Java {
         }
     }
 
-    /// Whether a VM is there that was not ready to be read when it was looked at last.
+    /// Whether some VM was not ready to be read at the last poll.
     pub fn is_starting(&self) -> bool {
         !self.starting.is_empty()
     }

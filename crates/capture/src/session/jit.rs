@@ -20,18 +20,18 @@ use crate::clock::{now, unix_now};
 /// What is read of one file at a time, bytes or records, while samples wait.
 const BYTES: usize = 1 << 20;
 const RECORDS: usize = 1 << 13;
-/// The same before measuring begins, where a map may have grown for days.
+/// Limits for one file before measuring begins, where a map may have grown for days.
 const FIRST_BYTES: usize = 32 << 20;
 const FIRST_RECORDS: usize = 1 << 18;
-/// Time between two looks at all files where nothing else happens, ns: what is between them is dated by
+/// Interval between two polls of all files where nothing else happens, ns. Changes between polls are dated by
 /// interpolation.
 pub const LOOK_EVERY: u64 = 20_000_000;
-/// Shortest time between two looks at all files, ns.
+/// Shortest interval between two polls of all files, ns.
 const SPACING: u64 = 1_000_000;
-/// Between two searches for a perf map that was not there, ns; and for one that is not there for long.
+/// Interval between searches for a missing perf map, ns; and for one that has been missing for long.
 const SOON: u64 = 50_000_000;
 const LATER: u64 = 1_000_000_000;
-/// Searches after which there is none for long.
+/// Number of searches before the longer interval.
 const SEARCHES: u32 = 20;
 /// Forks in a row that are followed to where code was made.
 const GENERATIONS: u32 = 8;
@@ -46,7 +46,7 @@ enum Reader {
 
 /// A file of a process, and what it said.
 struct Source {
-    /// When the program began that writes it; 0: before the recording.
+    /// Start of the program that writes it; 0: before the recording.
     since: u64,
     /// The inode, by which it is known again.
     inode: u64,
@@ -66,19 +66,19 @@ struct Process {
     begins: Vec<u64>,
     /// The process that its code came from, and when.
     parent: Option<(u32, u64)>,
-    /// Who makes its code, if that is known.
+    /// Runtime that makes its code, if known.
     maker: Option<&'static JitRuntime>,
-    /// Whether its perf map is still looked for, when next, and how often that was in vain.
+    /// Whether its perf map is still looked for, when next, and the number of failed searches.
     wants_map: bool,
     next: u64,
     searches: u32,
     /// Changes that have been told.
     told: Vec<u64>,
-    /// So has the maker of its code.
+    /// Whether the maker of its code has been told.
     told_maker: bool,
 }
 
-/// All of them.
+/// All processes with code outside all files.
 #[derive(Default)]
 pub struct Jit {
     processes: FxHashMap<u32, Process>,
@@ -92,7 +92,7 @@ pub struct Jit {
 }
 
 impl Jit {
-    /// None yet.
+    /// An empty set.
     pub fn new() -> Jit {
         Jit {
             began: now(),
@@ -100,7 +100,8 @@ impl Jit {
         }
     }
 
-    /// Process `pid`, which sees its files in `root`, has code outside all files mapped; `maker`: whose.
+    /// Notes that process `pid` has code outside all files mapped. `root` is where the process sees its
+    /// files; `maker` is the runtime that makes the code.
     pub fn runs(
         &mut self,
         pid: u32,
@@ -119,7 +120,7 @@ impl Jit {
         }
     }
 
-    /// Process `pid` has the jitdump `file` mapped.
+    /// Notes that process `pid` has the jitdump `file` mapped.
     pub fn dump(&mut self, pid: u32, file: File) {
         let Ok(meta) = file.metadata() else { return };
         let inode = meta.ino();
@@ -293,19 +294,19 @@ impl Jit {
             if let Some(place) = process.at(address, version) {
                 return Some(place);
             }
-            // What it began with was gone with the next program.
+            // The code that a process inherits at its start is gone with the next program.
             let (parent, time) = process.parent.filter(|p| process.began(version) == p.1)?;
             (pid, version) = (parent, version.min(time));
         }
         None
     }
 
-    /// Who makes the code of `pid`, if that is known.
+    /// Returns the runtime that makes the code of `pid`, if known.
     pub fn maker(&self, pid: u32) -> Option<&'static JitRuntime> {
         self.processes.get(&pid)?.maker
     }
 
-    /// Runtimes that make code, of processes of which this has not told before.
+    /// Returns the runtimes that make code, for processes not returned before.
     pub fn take_makers(&mut self) -> Vec<CodeMaker> {
         let mut all = Vec::new();
         for (pid, process) in &mut self.processes {
@@ -333,7 +334,7 @@ impl Jit {
         named.map(told).collect()
     }
 
-    /// What is to be told, for people.
+    /// Notes for the user.
     pub fn notes(&self) -> Vec<String> {
         let mut told: Vec<(u32, String)> = Vec::new();
         let mut unwinding = 0;

@@ -1,20 +1,21 @@
-//! What makes code that was made at run time known by name: the flag of the runtime that is really there.
+//! Flags with which a runtime names the code that it makes at run time.
 //!
-//! Told only where such code was on a stack and nothing named it.
+//! The flag of the runtime in the process is shown, and only if such code was on a stack and nothing named
+//! it.
 
 use wallscope_model::Limit;
 
-/// A runtime that makes code, and how it can be made to tell what.
+/// A runtime that makes code, and the way to get names of it.
 pub struct JitRuntime {
-    /// How names of its files begin.
+    /// Prefixes of the names of its files.
     files: &'static [&'static str],
-    /// For people.
+    /// Name for the user.
     name: &'static str,
-    /// What to do.
+    /// The way to get names of its code.
     remedy: &'static str,
 }
 
-/// Those whose ways are known. The first one that fits counts.
+/// Runtimes with a known way. The first one that fits counts.
 const MAKERS: &[JitRuntime] = &[
     JitRuntime {
         files: &["libcoreclr.so"],
@@ -74,12 +75,12 @@ const MAKERS: &[JitRuntime] = &[
 ];
 
 impl JitRuntime {
-    /// For people: the runtime, and how it can be made to tell names.
+    /// Returns, for the user, the name of the runtime and the way to get names of its code.
     pub fn told(&self) -> (&'static str, &'static str) {
         (self.name, self.remedy)
     }
 
-    /// The one that a process runs which has these files mapped.
+    /// Returns the runtime of a process with these files mapped.
     pub fn among<'p>(paths: impl Iterator<Item = &'p str> + Clone) -> Option<&'static JitRuntime> {
         let name = |path: &'p str| path.rsplit('/').next().unwrap_or(path);
         let fits = |m: &&JitRuntime| {
@@ -90,8 +91,8 @@ impl JitRuntime {
     }
 }
 
-/// What is to be told of code that nothing named. `unnamed`: processes, and how many addresses of such code are on their
-/// stacks; `maker`: the runtime that made it and the flag that makes it tell names, if these are known.
+/// Limits for code that nothing named. `unnamed`: processes, and the number of addresses of such code on
+/// their stacks. `maker`: the runtime that made it and the flag that makes it write names, if known.
 pub fn unnamed_code(
     unnamed: Vec<(u32, u64)>,
     maker: impl Fn(u32) -> Option<(String, String)>,

@@ -1,15 +1,18 @@
-//! Who has a lock of the C library's, as the lock's own memory says: of a wait that is not over at the end
-//! of a recording, and of one that ends by a time limit of its own, nobody was seen to let the lock go.
+//! Owner of a lock of the C library, read from the lock's own memory. Two kinds of wait need it: a wait that
+//! is not over at the end of a recording, and a wait that ends by its own time limit. For these, no thread
+//! was seen to release the lock.
 //!
-//! glibc keeps beside a mutex's word the id of the thread that has it, in the word itself for mutexes that are
-//! robust or hand on priorities; a read-write lock keeps its writer's. To the kernel each is a word of memory, as is
-//! much that keeps no id. So only what agrees is believed: the thread still waits at that word by the call
-//! and with the value that such a lock waits with, the word says that somebody waits, what lies around it is
-//! as in such a lock, and the id is that of a thread alive, of the same process or of one that maps the same
-//! memory. The names of the functions that it waits in, which are known later, have to agree too
-//! (`wallscope_diagnose::lock_names`).
-//!
-//! Semaphores, and the locks of Rust, Go, C++20 and Python's `threading`, keep no id: of those it says nothing.
+//! glibc keeps the owner's thread id beside a mutex's word. Robust mutexes and those with priority
+//! inheritance keep it in the word itself. A read-write lock keeps its writer's id. To the kernel each is a
+//! word of memory, like many words that keep no id. So an owner is believed only if all of these agree:
+//! - The thread still waits at that word, by the call and with the value that such a lock waits with.
+//! - The word says that a thread waits.
+//! - The memory around the word is as in such a lock.
+//! - The id is that of a live thread, of the same process or of one that maps the same memory.
+//! - The names of the functions on the waiter's stack, which are known later
+//!   (`wallscope_diagnose::lock_names`).
+//! Semaphores, and the locks of Rust, Go, C++20 and Python's `threading`, keep no id, so no owner is found
+//! for them.
 
 use rustc_hash::FxHashMap;
 use wallscope_model::told_by;
@@ -23,17 +26,17 @@ use crate::{
     target::read_memory,
 };
 
-/// Most waits that are looked into: a look takes some 20 µs.
+/// Most waits that are examined: each takes some 20 µs.
 const MOST: usize = 4096;
 
-/// Of a futex's word: somebody waits; the id of who has it.
+/// Bits of a futex's word: a thread waits; the id of the owner.
 const WAITERS: u32 = 0x8000_0000;
 const ID: u32 = 0x3fff_ffff;
-/// What a plain mutex's word is while somebody waits for it, and a read-write lock's.
+/// Value of a plain mutex's word while a thread waits for it, and of a read-write lock's.
 const MUTEX_AWAITED: u32 = 2;
 const RWLOCK_AWAITED: u32 = 3;
-/// Kinds of mutex that are locked by that word: normal to adaptive, shared between processes or not, with
-/// what is noted of transactional memory.
+/// Kinds of mutex that are locked by that word: normal to adaptive, shared between processes or not, and the
+/// flags for lock elision.
 const PLAIN_KINDS: u32 = 3 | 128 | 256 | 512;
 /// Bits of a read-write lock's first word: a writer has it, and it is the writers' turn.
 const WRITERS_TURN: u32 = 1;
@@ -41,14 +44,14 @@ const WRITE_LOCKED: u32 = 2;
 /// What musl writes into plain mutexes instead of an id (`EBUSY`).
 const NO_ID: u32 = 16;
 
-/// By what it is known who has a lock.
+/// Evidence for a lock's owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnerEvidence {
     /// A mutex.
     Mutex = 1,
     /// A read-write lock.
     RwLock = 2,
-    /// A futex that the kernel itself takes and gives: its word is the id.
+    /// A futex with priority inheritance, which the kernel locks and hands off: its word is the owner's id.
     Futex = 3,
     /// A Java monitor.
     Monitor = 4,
@@ -56,12 +59,12 @@ pub enum OwnerEvidence {
     MutexThen = 5,
     /// A read-write lock, when the wait began.
     RwLockThen = 6,
-    /// A futex of the kernel's, when the wait began.
+    /// A futex with priority inheritance, when the wait began.
     FutexThen = 7,
 }
 
 impl OwnerEvidence {
-    /// How a recording calls what this number stands for.
+    /// Returns the name, in a recording, of the evidence with this number.
     pub fn name(number: u8) -> Option<&'static str> {
         [
             told_by::MUTEX,
@@ -76,7 +79,7 @@ impl OwnerEvidence {
         .copied()
     }
 
-    /// What this number stands for; `None`: nothing.
+    /// Returns the evidence with this number; `None`: there is none.
     pub fn from_number(number: u8) -> Option<OwnerEvidence> {
         [
             OwnerEvidence::Mutex,
@@ -91,7 +94,7 @@ impl OwnerEvidence {
         .copied()
     }
 
-    /// The same, of when the wait began.
+    /// Returns the evidence that stands for this lock when the wait began.
     pub fn then(self) -> OwnerEvidence {
         match self {
             OwnerEvidence::Mutex => OwnerEvidence::MutexThen,
@@ -101,7 +104,7 @@ impl OwnerEvidence {
         }
     }
 
-    /// Whether it is of when the wait began.
+    /// Whether the evidence is from when the wait began.
     pub fn was_then(self) -> bool {
         matches!(
             self,
@@ -110,34 +113,35 @@ impl OwnerEvidence {
     }
 }
 
-/// Who has a lock.
+/// Owner of a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockOwner {
-    /// By what that is known.
+    /// Evidence for it.
     pub told: OwnerEvidence,
-    /// Its process.
+    /// The owner's process.
     pub pid: u32,
-    /// The thread.
+    /// The owner's thread.
     pub tid: u32,
 }
 
-/// Reads whose locks are.
+/// Reads the owners of locks.
 #[derive(Default)]
 pub struct Reader {
-    /// Threads of processes: as they call themselves, and as we do.
+    /// Threads by process: id in the process's own PID namespace, id in ours.
     threads: FxHashMap<u32, Vec<(u32, u32)>>,
     looked_into: usize,
 }
 
 impl Reader {
-    /// Who has the lock with its word at `address` that thread `tid` of process `pid` waits for now.
+    /// Returns the owner of the lock with its word at `address` that thread `tid` of process `pid` waits for
+    /// now.
     pub fn owner(&mut self, pid: u32, tid: u32, address: u64) -> Option<LockOwner> {
         let word = |offset: i64| {
             let mut bytes = [0; 4];
             let at = address.checked_add_signed(offset)?;
             (read_memory(tid, at, &mut bytes) == bytes.len()).then(|| u32::from_ne_bytes(bytes))
         };
-        // Most waits are for something else: that is known soon.
+        // Most waits are for something else: one read of the word shows that.
         let now = word(0)?;
         if !matches!(now, MUTEX_AWAITED | RWLOCK_AWAITED) && now & WAITERS == 0 {
             return None;
@@ -152,15 +156,15 @@ impl Reader {
         }
         let [_, op, value, ..] = before.arguments;
         let candidates = owners(op as u32, value as u32, word);
-        // It may have got the lock meanwhile.
+        // The thread may have got the lock meanwhile.
         if word(0)? != now || call(pid, tid)? != before {
             return None;
         }
         self.one(pid, address, candidates, |_| false)
     }
 
-    /// Who had the lock that a thread began to wait for with a time limit, as what lay around its word said.
-    /// `measured`: whether that process has or had a thread of this id.
+    /// Returns the owner of the lock that a thread began to wait for with a time limit, from the words around
+    /// its futex. `measured`: whether that process has or had a thread of this id.
     pub fn had(&mut self, e: &WordsEvent, measured: impl Fn(u32) -> bool) -> Option<LockOwner> {
         let word = |offset: i64| {
             let index = usize::try_from(offset / 4 + WORDS_BEFORE as i64).ok()?;
@@ -174,7 +178,7 @@ impl Reader {
         self.one(e.pid, e.address, candidates, measured)
     }
 
-    /// The one thread that is meant by those of `candidates` that there are.
+    /// Returns the thread that `candidates` name, if all that can be found are the same one.
     fn one(
         &mut self,
         pid: u32,
@@ -194,7 +198,7 @@ impl Reader {
         alive.all(|other| other == owner).then_some(owner)
     }
 
-    /// The thread of `pid` that calls itself `id`.
+    /// Returns the thread of `pid` that has `id` in the process's own PID namespace.
     fn thread(&mut self, pid: u32, id: u32) -> Option<u32> {
         let known = self.threads.entry(pid).or_insert_with(|| {
             let all = process::threads(pid).unwrap_or_default();
@@ -212,7 +216,7 @@ impl Reader {
     }
 }
 
-/// What a waiting thread's call is.
+/// Returns the system call that a thread waits in.
 pub(super) fn call(pid: u32, tid: u32) -> Option<Call> {
     let text = kernel_file::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).ok()?;
     match Where::parse(&text)? {
@@ -221,8 +225,8 @@ pub(super) fn call(pid: u32, tid: u32) -> Option<Call> {
     }
 }
 
-/// By which ids the memory around a futex says that somebody has the lock that a call with this operation and
-/// value waits for. `word`: the four bytes so far from the futex.
+/// Returns the owners that the memory around a futex names, for a call with this operation and value. `word`:
+/// the four bytes at this offset from the futex.
 fn owners(
     op: u32,
     value: u32,
@@ -246,8 +250,8 @@ fn owners(
                     None,
                 ]
             }
-            // struct __pthread_rwlock_arch_t: readers, writers, turn, writers' turn, two words, writer. Readers wait
-            // at the third of them, writers at the fourth.
+            // struct __pthread_rwlock_arch_t: readers, writers, turn, writers' turn, two words, writer.
+            // Readers wait at the turn, writers at the writers' turn.
             RWLOCK_AWAITED if now == Some(value) => {
                 let both = WRITERS_TURN | WRITE_LOCKED;
                 let of_reader = word(-8).filter(|readers| readers & both == both);
@@ -264,12 +268,12 @@ fn owners(
     }
 }
 
-/// The process of thread `tid`, if it maps what `pid` shares at `address`.
+/// Returns the process of thread `tid`, if it maps what `pid` shares at `address`.
 fn sharer(pid: u32, address: u64, tid: u32) -> Option<u32> {
     let all = maps::read(pid).ok()?;
     let inside = |m: &&maps::Mapping| (m.start..m.end).contains(&address);
     let ours = all.iter().find(inside).filter(|m| m.shared)?;
-    // Ids mean the same to both only where both call themselves what we do.
+    // An id means the same to both processes only if both are in our PID namespace.
     let status = process::status(tid).ok()?;
     if status.ns_pids.last() != Some(&tid) || process::inner_pid(pid).ok()? != pid {
         return None;
@@ -279,7 +283,7 @@ fn sharer(pid: u32, address: u64, tid: u32) -> Option<u32> {
     theirs.iter().any(same).then_some(status.tgid)
 }
 
-/// The holder, if its thread is not measured.
+/// Returns the owner as a thread that is not measured.
 pub fn stranger(owner: &LockOwner) -> LockHolder {
     LockHolder::Stranger {
         pid: owner.pid,
@@ -294,7 +298,7 @@ pub fn stranger(owner: &LockOwner) -> LockHolder {
 mod tests {
     use super::*;
 
-    /// What the words of a lock, of which the futex is number `at`, say to who waits with `value` in it.
+    /// Owners that the words of a lock name to a waiter with `value`; the futex is word number `at`.
     fn say(words: &[u32], at: i64, op: i32, value: u32) -> Vec<(OwnerEvidence, u32)> {
         let word = |offset: i64| {
             let index = usize::try_from(at + offset / 4).ok()?;
@@ -312,7 +316,7 @@ mod tests {
         assert_eq!(say(&held, 0, WAIT, 2), [(OwnerEvidence::Mutex, 77)]);
         let until = libc::FUTEX_WAIT_BITSET | libc::FUTEX_CLOCK_REALTIME;
         assert_eq!(say(&held, 0, until, 2), [(OwnerEvidence::Mutex, 77)]);
-        // Nobody has it, nobody waits, it is none, or another kind of wait.
+        // No owner, no waiter, not a mutex, or another kind of wait.
         assert_eq!(say(&[2, 0, 0, 1, 0], 0, WAIT, 2), []);
         assert_eq!(say(&[1, 0, 77, 1, 0], 0, WAIT, 2), []);
         assert_eq!(say(&[2, 0, 77, 0, 0], 0, WAIT, 2), []);
@@ -364,7 +368,7 @@ mod tests {
             Some((OwnerEvidence::Mutex, u32::MAX >> 2))
         );
         assert_eq!(tid(reader.had(&e, |_| false)), None);
-        // As a reader of a read-write lock sees it, and a writer.
+        // A reader that waits for a read-write lock, then a writer.
         e.value = 3;
         e.word = [0, 3, 0, 3, 3, 0, 0, own];
         assert_eq!(
@@ -378,7 +382,7 @@ mod tests {
         );
     }
 
-    /// The C library's own lock, held by this thread, and another that waits for it.
+    /// A lock of the C library, held by this thread while another waits for it.
     #[test]
     fn the_owner_of_a_true_mutex_is_found_while_another_waits() {
         use std::sync::mpsc;
@@ -394,7 +398,7 @@ mod tests {
             // SAFETY: takes nothing.
             let id = unsafe { libc::gettid() } as u32;
             tell.send(id).unwrap();
-            // SAFETY: as above; unlocked by who has locked it.
+            // SAFETY: as above; the thread that locks it unlocks it.
             unsafe {
                 libc::pthread_mutex_lock(address as *mut _);
                 libc::pthread_mutex_unlock(address as *mut _);

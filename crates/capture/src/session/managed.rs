@@ -76,7 +76,7 @@ impl Word {
     }
 }
 
-/// What a module's body is told as that was gone too soon to be read.
+/// Placeholder for a module body that disappeared before we could read it.
 struct ModuleBody(Code);
 
 impl Default for ModuleBody {
@@ -90,10 +90,10 @@ impl Default for ModuleBody {
 pub struct Managed {
     spaces: FxHashMap<u32, Space>,
     codes: FxHashMap<(u32, u64, u32), Named>,
-    /// Of each process what the walk sees of any module's body.
+    /// What a walk sees of a module's body, by process.
     bodies: FxHashSet<(u32, u32)>,
     body: ModuleBody,
-    /// Where the kernel programs look; `None` where there are none.
+    /// Map that the kernel programs read; `None`: there are no kernel programs.
     kernel: Option<MapHandle>,
     /// Processes in `kernel`.
     known: usize,
@@ -104,21 +104,21 @@ pub struct Managed {
     refused: BTreeMap<String, u64>,
     /// Java, which has names of another kind.
     pub java: Java,
-    /// JavaScript, likewise.
+    /// JavaScript, which has names of another kind, too.
     pub scripts: Scripts,
-    /// Who looks at tasks; `None` where nobody does.
+    /// Poller of tasks; `None`: tasks are not polled.
     tasks: Option<Tasks>,
-    /// Processes whose tasks are looked at, and where their program is.
+    /// Processes with polled tasks, and where their program is.
     looked_at: FxHashMap<u32, (FoundRuntime, u64)>,
 }
 
 impl Managed {
-    /// Looks at tasks from now on, within their part of `limit` percent of a CPU.
+    /// Polls tasks from now on, within their part of `limit` percent of a CPU.
     pub fn look_at_tasks(&mut self, limit: f64) {
         self.tasks = Some(Tasks::start(limit));
     }
 
-    /// Ends that; what was seen. Keeps the names of the functions in it.
+    /// Ends the polling of tasks and returns what was seen. Keeps the names of the functions in it.
     pub fn finish_tasks(&mut self) -> Vec<tasks::Seen> {
         let tasks = self.tasks.take();
         let mut all = tasks.map(|mut t| t.finish()).unwrap_or_default();
@@ -141,7 +141,7 @@ impl Managed {
         let Some(tasks) = &self.tasks else { return };
         if let Some((old, at)) = self.looked_at.get(&pid) {
             let kind = |f: &FoundRuntime| (**f).as_ref().ok().map(std::mem::discriminant);
-            // Of several runtimes in a process the tasks of the first one are looked at.
+            // With several runtimes in a process, only the tasks of the first one are polled.
             if kind(old) != kind(found) || (Arc::ptr_eq(old, found) && *at == bias) {
                 return;
             }
@@ -274,7 +274,7 @@ impl Managed {
         new
     }
 
-    /// What the native unwinder is to know of process `pid`'s VM, if it has one whose frames it walks.
+    /// Returns the VM of process `pid` for the native unwinder, if the unwinder walks frames of that VM.
     pub fn walked(&self, pid: u32) -> Option<hotspot::abi::Proc> {
         self.java.proc(pid).or_else(|| self.scripts.proc(pid))
     }
@@ -285,8 +285,8 @@ impl Managed {
         self.java.name(words.iter().copied(), Some(pid));
     }
 
-    /// Whether the innermost method of a stack of Ruby that has been named puts its thread to sleep. To the system
-    /// it waits at a condition of its own with a time limit, as one does for a lock.
+    /// Whether the innermost method of a named Ruby stack puts its thread to sleep. The kernel sees a timed
+    /// wait for a condition variable, as in a wait for a lock.
     pub fn ruby_sleeps(&self, pid: u32, words: &[u64]) -> bool {
         let innermost = Word::all(words).next();
         self.kind(pid) == FrameKind::Ruby
@@ -313,7 +313,7 @@ impl Managed {
         }
     }
 
-    /// What the frames of a native stack of `pid` are to its runtime.
+    /// Returns the roles that the frames of a native stack of `pid` have for its runtime.
     pub fn roles(&self, pid: u32, frames: &[FrameWord]) -> Vec<Role> {
         let space = self.spaces.get(&pid);
         let facts = space.and_then(|s| Some((s, s.found.as_ref().as_ref().ok()?)));
@@ -323,8 +323,8 @@ impl Managed {
         };
         let mut roles: Vec<Role> = frames.iter().map(role).collect();
         if facts.is_some() {
-            // Code in no file that calls the interpreter: a perf trampoline (`-X perf`), of which the
-            // function has one each, or what PHP's compiler made of a function that is told itself.
+            // Code outside all files that calls the interpreter. It is a perf trampoline (`-X perf`; each
+            // function has one), or PHP's JIT code of a function that has a frame of its own.
             for i in 1..roles.len() {
                 if roles[i - 1] == Role::Interpreter && frames[i].file() == 0 {
                     roles[i] = Role::Glue;
@@ -345,7 +345,7 @@ impl Managed {
             .map(|s| &s.found)
             .chain(self.looked_at.values().map(|l| &l.0))
             .filter_map(|f| f.as_ref().as_ref().ok())
-            // Those tell their version themselves.
+            // These report their version themselves.
             .filter(|f| !matches!(f, Facts::HotSpot(_)))
             .map(Facts::describe)
             .chain(self.java.describe())
@@ -408,7 +408,7 @@ impl Locks for Managed {
     }
 }
 
-/// Where the GIL of process `pid` is, whose interpreter `proc` describes.
+/// Finds the GIL of process `pid`; `proc` describes the process's interpreter.
 fn find_gil(found: &FoundRuntime, proc: &abi::Proc, pid: u32) -> Option<u64> {
     match &**found {
         Ok(Facts::Python(facts)) => facts.find_gil(proc.runtime, reader(pid)),
@@ -432,8 +432,8 @@ fn role(proc: &abi::Proc, glue: &[(u64, u64)], word: FrameWord) -> Role {
     Role::Other
 }
 
-/// Of Ruby a call of the interpreter is a function of its own, which calls the loop, or code that was made of
-/// methods: neither that function nor such code is shown beside the methods.
+/// Marks frames that Ruby shows twice. A call of Ruby's interpreter is a function of its own, which calls the
+/// loop, or code that was made of methods. Neither that function nor such code is shown beside the methods.
 fn of_ruby(proc: &abi::Proc, frames: &[FrameWord], roles: &mut [Role]) {
     let exec = proc.eval[1];
     let mut inside = false;

@@ -22,7 +22,7 @@
 //! managed.rs         runtimes of managed code, and names of its functions; java.rs, scripts.rs;
 //!                    remote_interpreter.rs: frames read from outside the process
 //! jit.rs             perf maps and jitdumps as they are written; jit_hints.rs: flags that help
-//! deferred_unwind.rs stacks whose code was too new to be unwound at once
+//! deferred_unwind.rs stacks in code that was too new to be unwound at once
 //! tasks/             goroutines, asyncio's tasks and virtual threads, polled by a thread of its own
 //! chains.rs          wakers, and what each did in the wait; wait_tree.rs: the parts of each wait;
 //!                    lock_owner.rs, gil.rs: owners of locks; resources.rs: what was waited for

@@ -1,9 +1,9 @@
-//! Who owes whom a reply: the kernel's map of connections as peers of the recording.
+//! Requests between processes: the kernel's map of connections as peers of the recording.
 //!
-//! At the start, connections that exist already are put into the map with what `sock_diag` knows of
-//! them (who has sent last); at the end, what the map holds and what was told of connections that
-//! have gone is added up by process and peer, and the other end's process is looked for: on this
-//! machine, by the socket that has the same ends the other way round.
+//! At the start, existing connections are put into the map with what `sock_diag` knows of them (which side
+//! sent last). At the end, connections in the map and those that have gone are summed by process and peer.
+//! The process at the other end is looked up on this machine: its socket has the same ends the other way
+//! round.
 
 use std::collections::{BTreeMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -27,10 +27,10 @@ use crate::{
 
 mod preexisting_connections;
 
-/// A request that went unanswered before the recording began is believed for so long, ms.
+/// Maximum age of a request from before the recording that still counts as unanswered, ms.
 const BELIEVED_MS: u32 = 60_000;
-/// Messages that a connection without any answer has had when the recording begins: one more, and
-/// it is no dialogue (`WS_ONE_WAY_MESSAGES`).
+/// Messages counted on a connection without any answer when the recording begins. One more, and the
+/// connection is one-way (`WS_ONE_WAY_MESSAGES`).
 const UNANSWERED: u32 = 7;
 
 /// What is known of connections so far.
@@ -38,17 +38,17 @@ const UNANSWERED: u32 = 7;
 pub struct Peers {
     /// Connections that have gone.
     gone: Vec<SocketRecord>,
-    /// By connection: the last of its senders whose stack was taken.
+    /// Last sender with a sampled stack, by connection.
     asked: FxHashMap<u64, (u64, UserPart)>,
-    /// Sampled requests that were answered: by connection, thread and stack, how many and how long.
+    /// Number and total time of the answered sampled requests, by connection, thread and stack.
     answered: FxHashMap<(u64, u64, UserPart), (u64, u64)>,
     /// Processes that have a stream socket.
     talkers: HashSet<u32>,
-    /// Who was at the other end of each connection at the start, by cookie.
+    /// Process at the other end of each connection at the start, by cookie.
     others: FxHashMap<u64, (u32, String)>,
     /// Connections in the map, as they were last, by cookie.
     open: BTreeMap<u64, SocketRecord>,
-    /// The kernel tells who sends and receives.
+    /// Whether the kernel reports each send and receive.
     followed: bool,
 }
 
@@ -65,7 +65,7 @@ pub struct Before {
 
 impl Before {
     /// Puts the connections that `pids` have into the kernel's map; before the first record is made.
-    /// `followed`: the kernel tells each send and receive.
+    /// `followed`: the kernel reports each send and receive.
     pub fn find(programs: &mut Programs, pids: &[u32], followed: bool, now: u64) -> Before {
         let mut found = Before::default();
         found.connected.followed = followed;
@@ -129,24 +129,24 @@ impl Before {
 }
 
 impl Peers {
-    /// Processes talk.
+    /// Takes over the processes that have stream sockets.
     pub fn connected(&mut self, connected: &Connected) {
         self.followed = connected.followed;
         self.talkers.extend(&connected.talkers);
     }
 
-    /// A connection is open, and this is how it stands.
+    /// Notes the state of an open connection.
     pub fn open(&mut self, record: SocketRecord) {
         self.open.insert(record.cookie, record);
     }
 
-    /// A connection has gone.
+    /// Notes that a connection has gone.
     pub fn gone(&mut self, record: SocketRecord) {
         self.open.remove(&record.cookie);
         self.gone.push(record);
     }
 
-    /// A process was at the other end of a connection before the recording.
+    /// Notes the process at the other end of a connection before the recording.
     pub fn other_end(&mut self, end: &OtherEnd) {
         self.others
             .extend(end.process.clone().map(|process| (end.cookie, process)));
@@ -161,12 +161,12 @@ impl Peers {
         }
     }
 
-    /// A sampled sender's stack is known.
+    /// Notes the stack of a sampled sender.
     pub fn asked(&mut self, cookie: u64, id: u64, user: UserPart) {
         self.asked.insert(cookie, (id, user));
     }
 
-    /// A sampled request was answered after `ns`.
+    /// Notes that a sampled request was answered after `ns`.
     pub fn answered(&mut self, cookie: u64, id: u64, ns: u64) {
         if let Some((_, user)) = self.asked.get(&cookie).filter(|(asker, _)| *asker == id) {
             let sum = self.answered.entry((cookie, id, *user)).or_default();
@@ -175,8 +175,8 @@ impl Peers {
         }
     }
 
-    /// The peers. `now`: the end of the window; `stack` makes a stack of the recording of a
-    /// sender's.
+    /// Returns the peers. `now`: the end of the window. `stack` makes a sender's stack a stack of the
+    /// recording.
     pub fn finish(
         self,
         now: u64,
@@ -224,8 +224,8 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// Those of `all` that carried a request. `others`: who was at the other end earlier, by cookie;
-    /// `other_end` looks for the rest. `now`: up to when open requests count.
+    /// Adds up the connections in `all` that carried a request. `others`: the processes at the other ends at
+    /// the start, by cookie; `other_end` looks up the rest. `now`: the time up to which open requests count.
     pub fn new(
         all: &[SocketRecord],
         others: &FxHashMap<u64, (u32, String)>,
@@ -259,7 +259,7 @@ impl Found {
             peer.in_flight_ns += s.in_flight + running;
             if peer.peer_pid == 0
                 && let Some((pid, name)) = (others.get(&s.cookie).cloned())
-                    // Who had it at the start may have handed it on, and speaks from elsewhere now.
+                    // A process that had both ends at the start may have handed one on.
                     .filter(|(pid, _)| *pid != s.pid)
                     .or_else(|| other_end(s))
             {
@@ -282,7 +282,7 @@ impl Found {
     }
 }
 
-/// Ends that connections are accepted at.
+/// Ends at which connections are accepted.
 pub(crate) struct Listening {
     ports: HashSet<u16>,
     paths: HashSet<String>,
@@ -291,7 +291,7 @@ pub(crate) struct Listening {
 }
 
 impl Listening {
-    /// Those of all sockets of the machine.
+    /// Collects the listening ends among `all`, the sockets of the machine.
     pub fn of(all: &[Socket]) -> Listening {
         let mut found = Listening {
             ports: HashSet::new(),
@@ -315,8 +315,8 @@ impl Listening {
         found
     }
 
-    /// Whether the other end of a connection, which the process made, may owe it an answer from before, however
-    /// long ago: who spoke last on a unix socket nobody tells.
+    /// Whether the other end of a connection that the process made may owe it an answer from before, however
+    /// old the request is. Nothing tells which side sent last on a unix socket.
     fn may_be_asked(&self, s: &Socket, record: &SocketRecord) -> bool {
         let asked = match &s.ends {
             Ends::Unix { peer_inode, .. } => self.accepted.contains(peer_inode),
@@ -326,8 +326,8 @@ impl Listening {
     }
 }
 
-/// A connection of `pid` as the kernel programs keep it, with a request in flight if the data that
-/// was sent last says so.
+/// Makes the kernel programs' record of a connection of `pid`. It has a request in flight if the last data on
+/// the connection was one.
 pub(crate) fn record(
     s: &Socket,
     pid: u32,
@@ -383,7 +383,7 @@ pub(crate) fn record(
     };
     if pending && asked_ms < BELIEVED_MS {
         r.since = now.saturating_sub(u64::from(asked_ms) * 1_000_000);
-        // Who sends on although nothing ever came back does not wait for it.
+        // A sender that goes on without ever getting an answer does not wait for one.
         r.first = if r.answered == 0 { 1 } else { r.since };
         r.unanswered = if r.answered == 0 { UNANSWERED } else { 1 };
         r.requests = 1;
@@ -391,8 +391,9 @@ pub(crate) fn record(
     Some(r)
 }
 
-/// Whether what was sent on a TCP connection came after all that was received. Within a tick of the kernel's: whether
-/// it was acknowledged later than that came, as what answers it is an acknowledgement too.
+/// Whether the last data on a TCP connection was sent, not received. If both fall within one tick of the
+/// kernel, the last acknowledgement decides. An answer is an acknowledgement too, so data acknowledged after
+/// the last receipt is unanswered.
 fn asked_last(s: &Socket) -> bool {
     let Some(((sent, received, acknowledged), (acked, got))) = s.last_ms.zip(s.bytes) else {
         return false;
@@ -418,7 +419,7 @@ fn path(s: &SocketRecord) -> String {
     String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
-/// What people call the peer: whom the process asks, or where it is asked.
+/// Returns the peer's address for the user, or the process's own port if the peer asks.
 fn address(s: &SocketRecord) -> String {
     if i32::from(s.family) == libc::AF_UNIX {
         let path = path(s);
@@ -433,7 +434,7 @@ fn address(s: &SocketRecord) -> String {
     SocketAddr::new(ip(s), s.peer_port).to_string()
 }
 
-/// Who is at the other end, as far as this machine tells.
+/// Finds the process at the other end of a connection, if it is on this machine.
 pub(crate) struct Lookup<'a> {
     /// All sockets of the machine.
     pub sockets: &'a [Socket],
@@ -446,7 +447,7 @@ impl Lookup<'_> {
     pub fn other_end(&self, s: &SocketRecord) -> Option<(u32, String)> {
         let pid = match s.peer_pid {
             0 => self.tcp(s).or_else(|| self.unix(s))?,
-            // Of a pair the kernel knows who made it: its other end may be with a child by now.
+            // For a socket pair the kernel knows only its maker; a child may have the other end by now.
             pid if pid == s.pid => self.unix(s).unwrap_or(pid),
             pid => pid,
         };
@@ -466,7 +467,7 @@ impl Lookup<'_> {
             }
             Ends::Unix { .. } => false,
         });
-        // A connection that is gone: who listens there, if it is here.
+        // For a connection that is gone: the listener at its other end, if that is on this machine.
         let local = ip(s).is_loopback();
         let listener = || {
             all().find(|o| match &o.ends {
@@ -564,7 +565,8 @@ mod tests {
         let hour = 3_600_000;
         let tcp = |last_ms| tcp(4000, 5432, last_ms, (10, 10));
         assert!(asks(&tcp((hour, hour + 9, hour))));
-        // The question was sent at once when the answer came, and acknowledged late; or it was answered so soon.
+        // Sent in the tick of the last receipt: acknowledged later, so unanswered; then answered within the
+        // tick.
         assert!(asks(&tcp((hour, hour, hour - 40))));
         assert!(!asks(&tcp((hour, hour, hour))));
         assert!(!asks(&tcp((hour + 9, hour, hour))));

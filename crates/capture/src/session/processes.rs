@@ -1,4 +1,4 @@
-//! Who runs what: processes, their executable mappings, and the files behind them.
+//! Programs of processes: executable mappings, and the files behind them.
 //!
 //! A file is opened once, while some process has it mapped, and stays open to the end: for the
 //! unwind table now and for its names later, whatever becomes of the file or the process. Mappings
@@ -51,18 +51,18 @@ fn is_greenlet(path: &str) -> bool {
     name.trim_start_matches('_').starts_with("greenlet.") && name.ends_with(".so")
 }
 
-/// Reading every process again, because a record was lost that nobody knows the process of.
+/// State of rereading all processes after a lost record of an unknown process.
 #[derive(Default)]
 struct Again {
-    /// When the last such record was lost, ns; 0: since the last reading none was.
+    /// When the last such record was lost, ns; 0: none since the last rereading.
     lost_ns: u64,
-    /// When that reading began: what was lost before is no loss any more.
+    /// When that rereading began: it makes up for records lost before.
     read_ns: u64,
-    /// Not before this time: reading them all may be what makes records be lost.
+    /// Earliest time of the next rereading: rereading may itself make records get lost.
     due_ns: u64,
 }
 
-/// A reading of all processes may take this part of the time.
+/// Rereading may take one part in this many of the time.
 const AGAIN_SHARE: u64 = 20;
 
 /// All processes of the recording.
@@ -84,8 +84,8 @@ pub struct Processes<S = KernelTables> {
     late: Option<DeferredUnwinder>,
     lost_mappings: u64,
     again: Again,
-    /// Processes in which anonymous code took the place of a file's: its file, if it was moved there,
-    /// is known by the neighbours.
+    /// Processes in which anonymous code took the place of a file's. If a file's code was moved there, the
+    /// neighbouring mappings tell the file.
     replaced: FxHashSet<u32>,
     /// No stack will be read: what processes have mapped is of no interest.
     facts_only: bool,
@@ -312,7 +312,8 @@ impl<S: TableSink> Processes<S> {
         self.again.due_ns = end + AGAIN_SHARE * (end - begin);
     }
 
-    /// Reads those again of which the kernel programs have found that what they were told holds no more.
+    /// Reads those processes again in which the kernel programs have found other mappings than they were
+    /// told.
     pub fn read_outdated(&mut self) {
         for pid in self.files.outdated() {
             if self.spaces.get(&pid).is_some_and(|space| !space.ended) {
@@ -481,14 +482,14 @@ impl<S: TableSink> Processes<S> {
         self.spaces.get(&pid)
     }
 
-    /// What is known of the processes of which something new is known since this was called last.
+    /// Returns what is known of the processes with news since the last call.
     pub fn take_facts(&mut self) -> Vec<Process> {
         let pids = std::mem::take(&mut self.untold).into_iter();
         pids.filter_map(|pid| Some(self.spaces.get(&pid)?.facts.clone()))
             .collect()
     }
 
-    /// Programs of the processes that have become another one since this was called last: the one that
+    /// Returns the programs of the processes that have become another one since the last call: the one that
     /// each left, and the one that it runs.
     pub fn take_programs(&mut self) -> Vec<ProgramName> {
         let mut all = Vec::new();
@@ -550,7 +551,7 @@ impl<S: TableSink> Processes<S> {
         })
     }
 
-    /// What to say of code that nothing describes.
+    /// Notes for the user on code without unwind information.
     pub fn undescribed(&self) -> Vec<String> {
         self.files.notes()
     }
@@ -567,14 +568,14 @@ impl<S: TableSink> Processes<S> {
         losses
     }
 
-    /// What a symboliser needs. `jit`: modules of code made at run time, whose names are in files
-    /// that their processes wrote.
+    /// Returns what a symboliser needs. `jit`: modules of code made at run time, which have their names in
+    /// files that their processes wrote.
     pub fn into_sources(self, jit: &[(ModuleId, u32)]) -> Sources {
         let Processes { files, spaces, .. } = self;
         with_jit(files.into_sources(), &spaces, jit)
     }
 
-    /// The same while measuring goes on, of `modules` alone.
+    /// Returns what a symboliser needs for `modules` alone, while measuring goes on.
     pub fn sources_of(&self, modules: &[ModuleId], jit: &[(ModuleId, u32)]) -> Sources {
         with_jit(self.files.sources_of(modules), &self.spaces, jit)
     }

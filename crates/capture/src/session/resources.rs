@@ -34,38 +34,38 @@ use crate::{
 
 use self::interprocess::Shared;
 
-/// What processes with a runtime call their locks.
+/// Names of the locks of processes with a runtime.
 pub trait Locks {
     /// Whether a lock at an address of a process belongs to its interpreter's own.
     fn is_gil(&self, pid: u32, address: u64) -> bool;
-    /// The class of the object whose monitor is there.
+    /// The class of the object that the monitor at an address belongs to.
     fn monitor_class(&self, pid: u32, address: u64) -> Option<String>;
 }
 
 /// Everything that was waited for.
 #[derive(Default)]
 pub struct Resources {
-    /// How long the names are that were told, by hash.
+    /// Lengths of the names told so far, by hash.
     names: FxHashMap<u64, usize>,
     fresh: VecDeque<ResourceEvent>,
     maps: FxHashMap<u32, Vec<Mapping>>,
     symbols: FxHashMap<String, Vec<DataSymbol>>,
     mounts: FxHashMap<u32, String>,
     locks: FxHashMap<(u32, u64), Arc<str>>,
-    /// Names of locks on files, by inode and system call: their sums know them by these.
+    /// Names of locks on files, by inode and system call, as their sums have them.
     file_locks: FxHashMap<(u64, u32), Arc<str>>,
-    /// What processes were called last that are, or were, measured: who waits for their end is told of it
-    /// when they are gone.
+    /// Last names of processes that are or were measured: a wait for the end of a process is named after the
+    /// process has gone.
     processes: FxHashMap<u32, String>,
-    /// Epoll sets, to be looked at again at the end.
+    /// Epoll sets, to be read again at the end.
     sets: Vec<(u64, ResourceEvent)>,
-    /// What processes share, by the hash that the first of them knows it by.
+    /// Hash of each shared resource in the first process that waited for it.
     shared: FxHashMap<Shared, u64>,
-    /// What was found out since that was asked for last.
+    /// Findings since the last call for them.
     news: Vec<News>,
 }
 
-/// What was found out of a resource.
+/// A finding about a resource.
 pub enum News {
     /// Its name.
     Name(ResourceName),
@@ -103,8 +103,8 @@ impl Resources {
         )
     }
 
-    /// Names what came first of what is new; `false`: nothing is. To be called soon after it came,
-    /// while its process is alive.
+    /// Names the oldest new resource; `false`: there is none. To be called soon after it came, while its
+    /// process is alive.
     pub fn settle_one(&mut self, locks: &dyn Locks) -> bool {
         let Some(e) = self.fresh.pop_front() else {
             return false;
@@ -220,7 +220,7 @@ impl Resources {
         } else if syscalls::is_futex(call) {
             format!("futex {}", self.place(pid, address)).into()
         } else if syscalls::locks_file(call as u32) {
-            // Its path was told by the first wait that was charged to a stack; else none was.
+            // The first wait that was charged to a stack told the path; without one, it is not known.
             return match self.file_locks.get(&(address, call as u32)) {
                 Some(name) => name.clone(),
                 None => format!("{} of inode {address}", syscalls::name(call as u32)).into(),
@@ -248,14 +248,14 @@ impl Resources {
         })
     }
 
-    /// The name of a Java monitor. Its sums have it too: they know it by its address.
+    /// The name of a Java monitor. Its sums, which know it by its address, have the name too.
     fn monitor(&mut self, pid: u32, address: u64, locks: &dyn Locks) -> Arc<str> {
         let name = self.locks.entry((pid, address)).or_insert_with(|| {
             let class = locks.monitor_class(pid, address);
             let class = class.unwrap_or_else(|| "an unknown class".into());
             match address & PARKED {
                 0 => format!("monitor {address:#x} of {class} (process {pid})").into(),
-                // Objects move: those of a class are one.
+                // Objects move, so all objects of a class count as one.
                 _ => format!("a {class} (process {pid})").into(),
             }
         });
@@ -278,10 +278,10 @@ impl Resources {
         };
         let m = &all[at];
         if m.shared {
-            // The same for everybody who maps it.
+            // The offset in the file is equal for all processes that map it.
             let offset = address - m.start + m.offset;
-            // Memory that is shared without a file, or by a System V key, has a file in the kernel only, of
-            // which the number tells it from others.
+            // Memory that is shared without a file, or by a System V key, has a file in the kernel only. Its
+            // inode number tells it from others.
             let path = match m.path.as_str() {
                 "/dev/zero" => format!("shared memory {}", m.inode),
                 path if path.starts_with("/SYSV") => format!("shared memory {}", m.inode),
@@ -466,7 +466,7 @@ mod tests {
         assert!(other.starts_with("the GIL of "), "{other}");
         let monitor = all.monitor(own, on_heap + 8, &Gil(0));
         assert!(monitor.contains("of java.lang.Object"), "{monitor}");
-        // Under this name it has its sums, too.
+        // Its sums have this name, too.
         assert_eq!(all.lock(own, on_heap + 8, call, &Gil(0)), monitor);
     }
 
@@ -494,7 +494,7 @@ mod tests {
         let of_waits = of_waits.unwrap();
         assert!(of_waits.ends_with("/data"), "{of_waits}");
         assert_eq!(all.lock(1, 77, u64::from(call), &Gil(0)), of_waits);
-        // Of one that was never charged to a stack nothing but its number is known.
+        // Only the inode is known of a file with no wait charged to a stack.
         let other = all.lock(1, 78, u64::from(call), &Gil(0));
         assert_eq!(&*other, "flock of inode 78");
         let semaphores = all.lock(1, 3, libc::SYS_semtimedop as u64, &Gil(0));

@@ -1,8 +1,8 @@
 //! Samples on their way from the ring to the recording.
 //!
-//! A sample of blocked time may carry a *ticket* instead of a user stack: the thread reads its own
-//! stack a moment later, and a resolve event names it. Until then the sample waits here. What never
-//! gets resolved keeps its time and says why its stack is missing.
+//! A sample of blocked time may carry a *ticket* instead of a user stack: the thread reads its own stack a
+//! moment later, and a resolve event names it. Until then the sample waits here. A sample that is never
+//! resolved keeps its time and the reason for its missing stack.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use wallscope_model::histogram::FINE;
@@ -26,7 +26,7 @@ pub struct Samples {
     left: FxHashMap<u32, u32>,
     /// User stacks with code outside all files.
     unfiled: FxHashSet<u64>,
-    /// By process, when addresses changed their meaning.
+    /// Times at which addresses changed their meaning, by process.
     changes: FxHashMap<u32, Vec<u64>>,
     /// Samples by the ticket of their stack, with the number of programs left before.
     waiting: FxHashMap<u64, Vec<(SampleEvent, u32)>>,
@@ -35,11 +35,11 @@ pub struct Samples {
     grid: Slices,
     /// Values by slice of all samples.
     rows: usize,
-    /// Connections, and who asked on them.
+    /// Connections, and the senders of the requests on them.
     pub peers: Peers,
-    /// Samples whose stack was never named.
+    /// Samples with a ticket that was never resolved.
     pub unresolved: u64,
-    /// Samples with their stacks, since somebody last took them.
+    /// Samples with their stacks, since they were last taken.
     pub done: Vec<(SampleKey, SampleEvent)>,
     /// Waits that are not over at the end.
     pub open: Vec<(SampleKey, SampleEvent)>,
@@ -87,7 +87,7 @@ impl Samples {
         self.unfiled.insert(hash);
     }
 
-    /// Whether it does.
+    /// Whether the stack with this hash runs through code outside all files.
     pub fn is_unfiled(&self, hash: u64) -> bool {
         self.unfiled.contains(&hash)
     }
@@ -148,7 +148,7 @@ impl Samples {
         }
     }
 
-    /// A thread is gone: what still waits for its stack gets the one read ahead, or none.
+    /// Notes that a thread is gone: its samples without a stack get the stack read ahead, or none.
     pub fn thread_gone(&mut self, id: u64) {
         if let Some((ticket, hash)) = self.ahead.remove(&id) {
             for (s, former) in &self.waiting.remove(&ticket).unwrap_or_default() {
@@ -178,7 +178,7 @@ impl Samples {
             awaits: s.flags & SAMPLE_AWAITS != 0,
             talks: s.flags & SAMPLE_TALKS != 0,
         };
-        // What is not over was ended by nobody.
+        // A wait that is not over has no waker.
         let told = matches!(s.state, state::ON_CPU | state::BLOCKED | state::RUNNABLE);
         if told && s.flags & SAMPLE_OPEN == 0 {
             self.done.push((key, *s));
@@ -220,21 +220,21 @@ impl Samples {
         }
     }
 
-    /// What came since the last time, and is forgotten here: for looks at a session under way. Samples
-    /// that still wait for their stacks come the next time.
+    /// Takes out the samples since the last call, for snapshots of a running session. Samples that still wait
+    /// for their stacks come the next time.
     pub fn take(&mut self) -> Vec<(SampleKey, SampleSum)> {
         self.done.clear();
         self.rows = 0;
         std::mem::take(&mut self.sums).into_iter().collect()
     }
 
-    /// The stack that was read of a thread that is still blocked, if one was.
+    /// The stack that was read of a thread which is still blocked, if one was.
     pub fn read_ahead(&self, id: u64) -> Option<UserPart> {
         let (_, hash) = self.ahead.get(&id)?;
         Some(UserPart::Hash(*hash)).filter(|_| *hash != 0)
     }
 
-    /// Everything, sorted, with what never got its stack counted in `unresolved`.
+    /// Returns everything, sorted. Samples that never got their stack are counted in `unresolved`.
     pub fn finish(&mut self, last_slice: u32) -> Vec<(SampleKey, SampleSum)> {
         let mut ids: Vec<u64> = self.ahead.keys().copied().collect();
         ids.sort_unstable();
@@ -270,7 +270,7 @@ fn spread(slices: &mut Vec<SliceValue>, grid: Slices, s: &SampleEvent) {
     let length = s.end.saturating_sub(begin).max(1);
     let mut given = 0;
     if slices.is_empty() {
-        // Of ten thousand threads that sleep all have as many, and no more will come.
+        // Exact: ten thousand sleeping threads all have the same number of slices, and no more will come.
         slices.reserve_exact((last - first) as usize + 1);
     }
     for slice in first..=last {

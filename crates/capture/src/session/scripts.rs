@@ -43,9 +43,9 @@ pub struct Scripts {
     /// Processes that the unwinder has not been told of yet.
     news: Vec<(u32, Proc)>,
     versions: BTreeMap<String, u64>,
-    /// Of one of them it is not known which code functions have.
+    /// Whether the code of functions is unknown for one of them.
     hidden: bool,
-    /// One of them does not say what its middle compiler inlined.
+    /// Whether one of them does not say what its middle compiler inlined.
     maglev: bool,
     /// Processes that the unwinder could not be told of.
     pub unheard: u64,
@@ -77,7 +77,7 @@ impl Scripts {
         self.spaces.remove(&pid);
     }
 
-    /// What the unwinder is to know of process `pid`'s V8, if it has one.
+    /// Returns the V8 of process `pid` for the unwinder, if the process has one.
     pub fn proc(&self, pid: u32) -> Option<Proc> {
         match &*self.spaces.get(&pid)?.found {
             Ok(Facts::V8(facts)) => Some(facts.process()),
@@ -90,8 +90,8 @@ impl Scripts {
         std::mem::take(&mut self.news)
     }
 
-    /// Reads what the frames of a stack are called, if V8 has made them. `pid`: whose; else that is
-    /// told by the words. Whether there was one to read.
+    /// Reads the names of V8's frames in a stack. `pid` is the stack's process; `None`: the process that the
+    /// words name. Returns whether there was a frame to read.
     pub fn name(&mut self, words: &[u64], pid: Option<u32>) -> bool {
         let (told, items) = hotspot::items(words);
         let Some(pid) = told.and(pid).or(told) else {
@@ -152,7 +152,7 @@ impl Scripts {
             .map(|version| format!("V8 {version}").trim_end().to_owned())
     }
 
-    /// What is to be told of it, for people.
+    /// Notes on it for the user.
     pub fn notes(&self) -> Option<String> {
         (!self.versions.is_empty()).then(|| {
             if self.hidden {

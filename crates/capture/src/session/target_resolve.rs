@@ -1,4 +1,4 @@
-//! Whom a target means at the moment at which measuring begins.
+//! Processes and cgroups that a target means when measuring begins.
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -11,19 +11,19 @@ use crate::{
     target::{Held, Target, cgroup_members, has_ended, watch, with_descendants},
 };
 
-/// Whom the target means, now.
+/// Processes and cgroups that the target means now.
 pub(crate) struct ResolvedTarget {
     /// Processes.
     pub pids: Vec<u32>,
-    /// Cgroups, by id: whoever comes into them is meant too.
+    /// Cgroups, by id: a process that joins one later is measured too.
     pub cgroups: Vec<u64>,
-    /// Processes whose end ends the recording.
+    /// Processes that end the recording when they end.
     pub watch: Vec<OwnedFd>,
 }
 
 impl ResolvedTarget {
-    /// That all processes which `target` names by their ids have ended, where they have: what fails then
-    /// fails for that.
+    /// Returns an error if `target` names processes by their ids and all of them have ended: a failure then
+    /// has that cause.
     pub fn gone(&self, target: &Target) -> Option<Error> {
         let Target::Pids(pids) = target else {
             return None;
@@ -33,7 +33,7 @@ impl ResolvedTarget {
     }
 }
 
-/// What to note where a target ended before the time that was asked for was over.
+/// Note for a target that ended before the requested time was over.
 pub(crate) fn ended_early(target: &Target, asked: Option<Duration>, ns: u64) -> Option<String> {
     let (Target::Pids(_), Some(asked)) = (target, asked) else {
         return None;
@@ -64,7 +64,7 @@ fn only_others(pid: u32) -> Result<(), Error> {
     }
 }
 
-/// Looks up whom `target` means; `held`: the command, if it is one.
+/// Looks up the processes and cgroups that `target` means; `held`: the command, if it is one.
 ///
 /// # Errors
 /// There is no such process or cgroup, or it may not be watched.

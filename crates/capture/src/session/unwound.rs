@@ -26,7 +26,8 @@ pub struct ManagedStack {
 }
 
 impl ManagedStack {
-    /// How a stack ended whose native frames ended so: frames that these lack are missing in it, too.
+    /// Returns the end of the whole stack; `native` is the end of its native frames. Managed frames that were
+    /// not read are missing in the stack, too.
     pub fn end_with(&self, native: StackEnd) -> StackEnd {
         use python::abi::End;
         match End::from_raw(self.end) {

@@ -1,4 +1,4 @@
-//! The parts that waits are divided into: a tree below each sample, whose times sum to its own.
+//! Parts of waits: a tree below each sample. The times of its parts sum to the sample's own.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use wallscope_model::{Role, StackEnd};
 
 use super::sample_key::UserPart;
 
-/// Parts that are told apart; further ones stay with what they hang below.
+/// Most parts that are told apart; the time of further ones stays with their parent.
 const MOST_NODES: usize = 400_000;
 
-/// Who did something.
+/// Thread or interrupt that a part is charged to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ActorKey {
     /// The thread with this record.
@@ -21,26 +21,26 @@ pub enum ActorKey {
     Interrupt(&'static str),
 }
 
-/// What tells one part from another below the same parent.
+/// Key of a part among those with one parent.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Part {
     /// What it stands for.
     pub role: Role,
-    /// Who.
+    /// Thread or interrupt that it is charged to.
     pub who: ActorKey,
     /// Kernel stack, 0: none.
     pub kernel: u64,
     /// User stack.
     pub user: UserPart,
-    /// Block reason, part of runnable time, or by what it is known who had a lock (`Told`; 0: by what
-    /// happened).
+    /// Block reason, part of runnable time, or number of the evidence for a lock's holder (`OwnerEvidence`;
+    /// 0: a hand-off or a runtime).
     pub detail: u8,
     /// What was waited for, 0: not known.
     pub resource: u64,
 }
 
 impl Part {
-    /// One of which nothing else is known.
+    /// A part with nothing else known.
     pub fn of(role: Role, who: &ActorKey) -> Part {
         Part {
             role,
@@ -53,7 +53,7 @@ impl Part {
     }
 }
 
-/// A part of somebody's wait.
+/// A part of a wait.
 pub struct Node {
     /// Index of the node above; `None`: it hangs below a sample.
     pub parent: Option<u32>,
@@ -91,7 +91,7 @@ pub struct Follow {
 pub struct WaitTree {
     nodes: Vec<Node>,
     ids: FxHashMap<(u32, Option<u32>, Part), u32>,
-    /// Samples whose parts were not told apart for want of room.
+    /// Samples with parts that were not told apart for want of room.
     pub crowded: u64,
 }
 

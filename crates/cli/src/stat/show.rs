@@ -25,15 +25,15 @@ pub struct Show {
     lines: usize,
 }
 
-/// Lines of intervals after which the heads of their columns are told again.
+/// Lines of intervals after which the column heads are printed again.
 const HEADS_EVERY: usize = 20;
 
-/// What nobody can say without hardware counters.
+/// The question that only hardware counters answer.
 const UNANSWERED: &str = "whether computing is bound by memory or by instructions (instructions per \
                           cycle, cache, branch and TLB misses, top-down)";
 
 impl Show {
-    /// To `out`, whose lines have `width` cells if it is a terminal.
+    /// Writes to `out`; `width`: cells of a line if `out` is a terminal.
     pub fn new(json: bool, out: Box<dyn Write>, width: Option<usize>) -> Show {
         Show {
             json,
@@ -43,7 +43,7 @@ impl Show {
         }
     }
 
-    /// What a stretch that ended `elapsed` after the start came to.
+    /// Prints the figures of an interval that ended `elapsed` after the start.
     pub fn interval(&mut self, elapsed: Duration, f: &Figures) -> Result<(), Failure> {
         let text = if self.json {
             let mut values = serde_json::Map::new();

@@ -132,7 +132,7 @@ pub struct App {
     pub selected: usize,
     /// The first line on the screen.
     pub first: usize,
-    /// Whom the selection follows.
+    /// The thread or function that the selection follows.
     follows: Option<LineOf>,
     newest: Option<Arc<Frame>>,
 }
@@ -195,7 +195,7 @@ impl App {
                 .then_with(|| a.id.cmp(&b.id))
         });
         self.lines = lines;
-        // The selection stays with whom it is on, not with the place.
+        // The selection stays on its thread or function when that moves to another line.
         if let Some(at) = self
             .follows
             .as_ref()

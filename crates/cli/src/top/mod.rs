@@ -193,7 +193,7 @@ impl Feeder {
         if let (Some(looks), Stop::TargetEnded, false) = (&self.looks, captured.stop, self.looked) {
             let window = &captured.recording.window;
             let elapsed = Duration::from_nanos(window.length_ns());
-            // Whoever has quit meanwhile misses nothing.
+            // On an error the user has quit, and nothing is left to show.
             let _ = looks.send(Look {
                 elapsed,
                 recording: captured.recording,

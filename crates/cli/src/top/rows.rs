@@ -6,7 +6,7 @@ use wallscope_analysis::view::{Analysis, Idle};
 use wallscope_model::units;
 use wallscope_model::{BlockReason, Recording, StackId, State};
 
-/// Whom a line is about.
+/// The thread or function of a line.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum LineOf {
     /// A thread by process and thread id.
@@ -18,7 +18,7 @@ pub enum LineOf {
 /// A line.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// Whom it is about.
+    /// The line's thread or function.
     pub of: LineOf,
     /// Its name.
     pub name: String,
@@ -49,7 +49,7 @@ pub struct Rows {
     pub rows: Vec<Row>,
     /// Idle time that is hidden, ns.
     pub hidden_ns: u64,
-    /// Lines of which nothing is left without idle time.
+    /// Lines with idle time only, which are hidden.
     pub hidden: usize,
 }
 

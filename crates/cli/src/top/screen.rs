@@ -264,7 +264,7 @@ fn head(app: &App, cost: Option<f64>, width: usize) -> Vec<Line<'static>> {
     ]
 }
 
-/// A bar whose whole length is `whole` ns.
+/// A bar of `cells` cells; its full length stands for `whole` ns.
 fn bar(ns: &[u64; State::COUNT], whole: u64, cells: usize) -> Vec<Span<'static>> {
     let (mut sum, mut given) = (0u64, 0usize);
     let mut out = Vec::new();

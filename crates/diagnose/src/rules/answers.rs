@@ -83,8 +83,9 @@ pub(super) fn fed(e: &Evidence<'_>) -> Found {
     Found { looked_at, verdict }
 }
 
-/// A hint that waits for answers may be for work: nobody asked the process for anything, it hardly
-/// computes, and answers take long. Only an engineer who knows the service can tell which it is.
+/// A hint that the process may be waiting for work, not for answers. It is given if nobody asked the
+/// process for anything, it hardly computes, and answers take long. Only an engineer with knowledge of
+/// the service can tell the two apart.
 fn may_be_work(e: &Evidence<'_>) -> Option<String> {
     let late = (e.requests.upstream.as_ref())
         .and_then(Upstream::mean_ns)

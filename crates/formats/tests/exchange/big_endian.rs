@@ -1,10 +1,10 @@
-//! A `perf.data` file as a machine would have written it whose numbers begin with their high end.
+//! Conversion of a `perf.data` file to big-endian byte order.
 //!
-//! Every field of the header, of the descriptions of events, and of the records that samples need is
-//! turned by its size; the flags of events are bits of a C structure and turn as such. What else there
-//! is (kernel symbols, BPF programs) is left out of records and features.
+//! Every field of the header, of the event attributes, and of the records that samples need is
+//! byte-swapped by its size. The flags of an event are a C bit field, so their bits are reversed in each
+//! byte. All other records and features (kernel symbols, BPF programs) are left out.
 
-/// Fields one after the other, each turned.
+/// Byte-swaps fields one after the other.
 struct Turner {
     bytes: Vec<u8>,
     at: usize,
@@ -33,11 +33,11 @@ impl Turner {
         usize::from(u16::from_le_bytes(b))
     }
 
-    /// The description of an event that ends at `end`.
+    /// The attributes of an event, which end at `end`.
     fn event(&mut self, end: usize) {
         self.turn(&[4, 4, 8, 8, 8, 8]);
         for b in &mut self.bytes[self.at..self.at + 8] {
-            // Of the first byte, the first bit: the high one.
+            // A big-endian bit field begins at the high bit of its first byte.
             *b = b.reverse_bits();
         }
         self.at += 8;
@@ -50,7 +50,7 @@ impl Turner {
         self.at = end;
     }
 
-    /// A text with its length before it.
+    /// A string after its length.
     fn text(&mut self) {
         let length = self.int(self.at);
         self.turn(&[4]);
@@ -60,7 +60,7 @@ impl Turner {
 
 const IDENTIFIER: usize = 1 << 16;
 
-/// The sizes of what stands behind every record but samples, by what samples hold.
+/// Sizes of the fields that end every record except samples (`sample_id`); `kind`: the `sample_type`.
 fn identity(kind: usize) -> Vec<usize> {
     let fields: [(usize, &[usize]); 6] = [
         (1 << 1, &[4, 4]),
@@ -76,7 +76,7 @@ fn identity(kind: usize) -> Vec<usize> {
         .collect()
 }
 
-/// The same file from a big-endian machine.
+/// `file` as a big-endian machine would write it.
 pub fn turned(file: &[u8]) -> Vec<u8> {
     let mut t = Turner {
         bytes: file.to_vec(),

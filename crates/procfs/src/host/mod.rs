@@ -349,7 +349,8 @@ impl CpuFiles {
     }
 }
 
-/// The files of the group whose quota binds `group` tightest; its own where there is no quota.
+/// The files of the group that limits `group` most, by its quota: itself or an ancestor. Its own files if
+/// there is no quota.
 fn cpu_files(group: &Group) -> CpuFiles {
     let mut buffer = vec![0; 8192];
     let share = |dir: &Path, buffer: &mut Vec<u8>| -> Option<f64> {

@@ -1,5 +1,5 @@
 //! Stream sockets of the machine as `sock_diag` shows them, to anyone, without tracing: addresses,
-//! and when data was last sent and received. And whose they are, by `/proc/PID/fd`.
+//! and when data was last sent and received. `/proc/PID/fd` tells the processes that own them.
 
 mod talk;
 
@@ -133,7 +133,7 @@ pub fn list() -> io::Result<Vec<Socket>> {
     list_all().map_err(told)
 }
 
-/// The same error, with what helps where the kernel has the parts that list sockets as modules that it does not find.
+/// Adds the remedy to an error that means that the kernel cannot load the modules that list sockets.
 fn told(e: io::Error) -> io::Error {
     let missing = [libc::EOPNOTSUPP, libc::ENOENT, libc::EPROTONOSUPPORT];
     if !e.raw_os_error().is_some_and(|code| missing.contains(&code)) {

@@ -1,4 +1,4 @@
-//! One connection asked for by itself: who sent last, and how much. A few microseconds, however many
+//! Queries one connection: which end sent last, and how much. Takes a few microseconds, however many
 //! connections there are.
 
 use std::io;

@@ -181,12 +181,12 @@ pub(super) struct Stack {
     pub(super) intervals: Option<Quantiles>,
 }
 
-/// Whom a process talks to.
+/// A peer of a process.
 #[derive(Serialize)]
 pub(super) struct Peer {
     pub(super) pid: u32,
     pub(super) process: String,
-    /// It asks there and awaits answers; else it is asked there and owes them.
+    /// Whether the process sends requests to this peer; else it answers the peer's.
     pub(super) asks: bool,
     pub(super) address: String,
     /// 0 and empty where not known.
@@ -197,7 +197,7 @@ pub(super) struct Peer {
     /// There may have been more.
     pub(super) requests_at_least: bool,
     pub(super) in_flight_ns: u64,
-    /// Of the time of requests that the process was asked; null where it was asked none.
+    /// Share of the time with requests to the process in flight; null if the process was asked nothing.
     pub(super) share_of_request_time: Option<f64>,
     pub(super) stacks: Vec<PeerStack>,
 }

@@ -1,11 +1,11 @@
-//! What a timeline holds, in sums: the intervals themselves are for `export --format perfetto`.
+//! Sums of a timeline. The intervals themselves are exported by `export --format perfetto`.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 use wallscope_model::{ContextId, Recording, State};
 
-/// All of it.
+/// The timeline of all threads.
 #[derive(Serialize)]
 pub(super) struct Timeline {
     intervals: usize,
@@ -27,9 +27,9 @@ pub(super) struct Lane {
     blocks: BTreeMap<&'static str, u64>,
     /// Blocked time in intervals that are marked idle.
     idle_ns: u64,
-    /// Of the blocks, those that began with a request in flight.
+    /// Blocked intervals that began with a request in flight.
     requests: u64,
-    /// Of the blocks, those whose waker is known.
+    /// Blocked intervals with a known waker.
     woken: u64,
     /// Time of the thread that is in no interval.
     gaps_ns: u64,

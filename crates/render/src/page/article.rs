@@ -1,5 +1,5 @@
-//! A page of words and tables, in the style of the others: for verbs whose answer is read, not
-//! explored. It has no script; dark or light is what the reader's system prefers.
+//! A page of words and tables, in the style of the other pages, for verbs with a short answer. It has no
+//! script. Its theme, dark or light, follows the reader's system.
 
 use std::fmt::Write as _;
 use std::io;

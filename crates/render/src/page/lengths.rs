@@ -1,4 +1,4 @@
-//! How long the single intervals were, as columns: over all threads, by thread, and by row.
+//! Histograms of the lengths of single intervals, as columns: over all threads, by thread, and by row.
 
 use rustc_hash::FxHashMap;
 use wallscope_model::Recording;
@@ -7,11 +7,11 @@ use wallscope_model::histogram::HistogramRow;
 use super::columns::Columns;
 use super::payload::{Row, tag_of};
 
-/// Counts are kept in parts of an interval, as those of stacks are estimates.
+/// Parts of an interval in which counts are kept: counts of stacks are estimates, with fractions.
 const PARTS: f64 = 1000.0;
 
-/// Puts them, where there are any. Of each: whose (0: all threads; 1 + 2 * context; 2 + 2 * row), tag,
-/// bits of sub-division, the longest, and its buckets with their counts.
+/// Puts the histograms, if there are any. Columns of each: its owner (0: all threads; 1 + 2 * context;
+/// 2 + 2 * row), tag, bits of sub-division, longest interval, and buckets with their counts.
 pub(super) fn put(columns: &mut Columns, recording: &Recording, rows: &[Row]) {
     if recording.shapes.is_empty() {
         return;
@@ -20,7 +20,7 @@ pub(super) fn put(columns: &mut Columns, recording: &Recording, rows: &[Row]) {
         let part = r.part.map(|p| p.name());
         tag_of(r.state, r.reason.map(|r| r.name()).or(part), false)
     };
-    // Idle or not is not told of intervals.
+    // Intervals carry no idle flag, so the tag is compared without it.
     let mut places: FxHashMap<(u32, u32, u8), u64> = FxHashMap::default();
     for (i, row) in (0u64..).zip(rows) {
         if let Some(stack) = row.stack {

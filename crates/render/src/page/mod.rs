@@ -6,9 +6,9 @@
 //! from these, so one file answers every question that the recording can. The code lies in `web/`;
 //! `cargo xtask web` bundles it into `web/dist`.
 //!
-//! Why so: whoever gets the file has nothing else. It makes no request (its content-security policy
-//! forbids all of them and admits only its own script and style, by hash), and the data lies in
-//! an inert block of base64, so no name in a recording can become markup.
+//! Why one file: its recipient has nothing else. The page makes no request: its content-security policy
+//! forbids all of them and admits only the page's own script and style, by hash. The data lies in an
+//! inert block of base64, so no name in a recording can become markup.
 //!
 //! What it does not do: it keeps no addresses below the function, no CPU numbers and no unscaled
 //! values; above a million and a half source lines along stacks it keeps those of the leaves only.

@@ -1,11 +1,11 @@
-//! The single intervals as columns, lane by lane: gap before, length, tag, and who ended a wait.
+//! The single intervals as columns, lane by lane: gap before, length, tag, and the waker of a wait.
 
 use wallscope_model::{Interval, Recording, State};
 
 use super::columns::Columns;
 use super::payload::tag_of;
 
-/// Puts them, where there are any.
+/// Puts the intervals, if there are any.
 pub(super) fn put(columns: &mut Columns, recording: &Recording) {
     let Some(timeline) = recording.timeline.as_ref().filter(|t| !t.is_empty()) else {
         return;
@@ -15,7 +15,7 @@ pub(super) fn put(columns: &mut Columns, recording: &Recording) {
     columns.put("lane.size", lanes.iter().map(|l| l.intervals.len() as u64));
     let all = || lanes.iter().flat_map(|l| &l.intervals);
     let gaps = lanes.iter().flat_map(|l| {
-        // The first one's begin is told from the begin of the window.
+        // The first interval's gap counts from the begin of the window.
         let mut end = recording.window.start_ns;
         l.intervals.iter().map(move |i| {
             let gap = i.start_ns.saturating_sub(end);

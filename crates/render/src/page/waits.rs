@@ -1,8 +1,8 @@
-//! Why it waited, for the page: locks and peers as words; chains of waits as columns that hang below
-//! rows; and the tree of blocked stacks with their wakers' on top.
+//! Waits for the page: locks and peers as words, chains of waits as columns that hang below rows, and the
+//! tree of blocked stacks with their wakers' stacks on top.
 //!
-//! Chains are kept as a tree of lines in words, made here, so that the page merges them by any choice
-//! of threads, functions and times without knowing who is called what.
+//! Chains are stored as a tree of ready lines of text. The page can therefore merge them for any choice of
+//! threads, functions and times, and needs no names of threads for it.
 
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};

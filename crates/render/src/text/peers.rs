@@ -1,4 +1,4 @@
-//! Whom the processes talk to, at a terminal.
+//! Peers of the processes and the requests to them, for a terminal.
 
 use super::layout::{Ink, cells, clean, pad, shorten};
 use super::{MOST_ROWS, Page};
@@ -6,7 +6,7 @@ use wallscope_analysis::view::Analysis;
 use wallscope_model::units::{ns, requests, share};
 
 impl Page<'_> {
-    /// Who owes whom a reply.
+    /// Prints the peers with their requests.
     pub(super) fn peers(&mut self, a: &Analysis) {
         let rows = a.peers();
         if rows.is_empty() {

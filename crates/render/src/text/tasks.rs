@@ -5,11 +5,11 @@ use super::{MOST_ROWS, MOST_STACKS, Page};
 use wallscope_analysis::view::{Analysis, TaskRow, TaskWait};
 use wallscope_model::units::{count, ns, share};
 
-/// Frames shown of where a task waits, from the leaf; the runtime's own are passed over.
+/// Most frames shown of a task's wait site, from the leaf; the runtime's own frames are left out.
 const FRAMES: usize = 6;
-/// Most places that are told apart.
+/// Most wait sites that are told apart.
 const MOST_PLACES: usize = 256;
-/// The kind of task whose library is deep.
+/// The kind of task with many frames of the library on its stacks.
 const VIRTUAL_THREAD: &str = "virtual thread";
 const LIBRARY: [&str; 7] = [
     "java.",
@@ -20,7 +20,7 @@ const LIBRARY: [&str; 7] = [
     "StubRoutines",
     "C2 Runtime",
 ];
-/// Functions of runtimes by which any task waits, and begins.
+/// Functions of runtimes by which every task waits or begins.
 const MACHINERY: [&str; 14] = [
     // Go's.
     "runtime.",
@@ -110,7 +110,7 @@ impl Page<'_> {
             let place = format!("{}: {}", what(wait, &first.kind), place(wait, &first.kind));
             match places.iter().position(|(p, _)| *p == place) {
                 Some(i) => places[i].1 += wait.ns,
-                // Those that come later have less time, each and, mostly, together.
+                // Waits are sorted: the ones left out have less time, each and mostly together.
                 None if places.len() < MOST_PLACES => places.push((place, wait.ns)),
                 None => {}
             }
@@ -136,18 +136,18 @@ fn what(wait: &TaskWait, kind: &str) -> String {
     match (&*wait.detail, &*wait.reason) {
         ("", "") => wait.state.name().to_string(),
         ("", reason) => reason.to_string(),
-        // There the word is a class, which says what kind of lock, not that it is one.
+        // Here the detail is a class name, which does not say that the wait is for a lock.
         (detail, reason) if kind == VIRTUAL_THREAD => format!("{reason} ({})", clean(detail)),
         (detail, _) => clean(detail),
     }
 }
 
-/// Where a wait is, leaf first, without what any task waits and begins by.
+/// A wait site, leaf first, without the functions by which every task waits and begins.
 fn place(wait: &TaskWait, kind: &str) -> String {
     let all = wait.frames.iter().map(|f| &*f.function.name);
     let mut names: Vec<&str> = all.collect();
     if kind == VIRTUAL_THREAD {
-        // Of the library, what the program called says enough.
+        // Of the library's frames, only the function that the program called is kept.
         let of_library = |n: &&str| LIBRARY.iter().any(|l| n.starts_with(l));
         let own = names.iter().position(|n| !of_library(n));
         names.drain(..own.map_or(0, |i| i.saturating_sub(1)));
@@ -155,7 +155,7 @@ fn place(wait: &TaskWait, kind: &str) -> String {
     names.retain(|n| !MACHINERY.iter().any(|m| n.starts_with(m)));
     let mut names: Vec<String> = names.into_iter().map(clean).collect();
     if names.len() > FRAMES {
-        // The function that they began with says whose wait it is.
+        // The task's first function is kept: it says which task waits.
         names.drain(FRAMES - 1..names.len() - 1);
         names.insert(FRAMES - 1, "…".into());
     }

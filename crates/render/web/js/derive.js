@@ -126,7 +126,7 @@ export function mergeUp(selection, nodes, options) {
 }
 
 /**
- * The whole selection leaf first: what time was spent in, and who called it.
+ * The whole selection leaf first: the functions in which time was spent, with their callers below.
  * @param {import('./selection.js').Selection} selection
  * @param {Options} options
  */

@@ -88,7 +88,7 @@ function neighbours(selection, nodes, callers) {
 }
 
 /**
- * Who ended the waits of stacks with a function: marks of the tree of wakers, with their time.
+ * Wakers of the waits of stacks with a function: marks of the tree of wakers, with their time.
  * @param {import('./selection.js').Selection} selection
  * @param {import('./filter.js').Look} look
  * @param {number} entry

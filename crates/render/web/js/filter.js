@@ -25,7 +25,7 @@ import { Selection } from './selection.js';
  * @property {boolean} mine whether only the program's own code is shown
  * @property {string[]} flip base names of modules that are own against the rules, or foreign
  * @property {string} colour `''`: what suits the view
- * @property {number} focus entry whose callers and callees are shown; −1: none
+ * @property {number} focus entry shown with its callers and callees; −1: none
  * @property {number} pick selected entry; −1: none
  * @property {string} sort column of the table; `-` before it: the other way
  * @property {string} heat what the heat map shows
@@ -35,7 +35,7 @@ import { Selection } from './selection.js';
 /** What becomes of idle time where an address does not say. */
 let usualIdle = 'hide';
 
-/** Makes that another one. @param {string | undefined} idle */
+/** Sets what becomes of idle time where an address does not say. @param {string | undefined} idle */
 export function setUsualIdle(idle) {
   if (idle === 'show' || idle === 'only' || idle === 'hide') usualIdle = idle;
 }
@@ -155,7 +155,7 @@ function timeWithin(profile, mask) {
   const scale = new Float64Array(rows).fill(1);
   const exact = new Map();
   const l = profile.ledger;
-  // Blocked time is exact by reason; not for threads some of whose samples name none.
+  // Blocked time is exact by reason, except for threads with samples that name no reason.
   const coarse = new Uint8Array(profile.meta.threads.length);
   for (let r = 0; r < rows; r += 1) if ((rowTag[r] & 127) === 2) coarse[rowContext[r]] = 1;
   const reasons = l.blocked.length / Math.max(1, l.rows);
@@ -249,8 +249,8 @@ export function hiddenIdle(profile, look) {
 }
 
 /**
- * A search: entries whose name matches. A pattern that is no regular expression is taken
- * literally; capitals matter only if there are any.
+ * Entries with a name that matches the query. A query that is no regular expression is taken
+ * literally. Case matters only if the query has capitals.
  * @param {Profile} profile
  * @param {string} query
  * @returns {{entries: Uint8Array, problem: string} | null}
@@ -268,7 +268,7 @@ export function search(profile, query) {
   }
   const entries = new Uint8Array(profile.names.length);
   for (let i = 0; i < entries.length; i += 1) {
-    // A name is as long as the recording likes; a pattern need not read all of it.
+    // Names have no limit in a recording; the search reads the first 4096 characters.
     const name = profile.names[i];
     entries[i] = pattern.test(name.length > 4096 ? name.slice(0, 4096) : name) ? 1 : 0;
   }
@@ -295,7 +295,7 @@ export function matchedTime(selection, entries) {
 }
 
 /**
- * Runs of rows whose stacks have a matching function.
+ * Runs of rows with a matching function on their stacks.
  * @param {Profile} profile
  * @param {Uint8Array} entries
  * @returns {[number, number][]}

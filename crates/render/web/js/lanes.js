@@ -1,6 +1,6 @@
-// The timeline: a lane for each thread, its single intervals coloured by what they were. What is drawn
-// is a column of pixels at a time: one that lies in a single interval has its colour, one that holds
-// many is divided as their time is. So a picture costs the same for a hundred intervals as for millions.
+// The timeline: a lane for each thread, its single intervals coloured by state or reason. It is drawn by
+// columns of pixels. A column within one interval has the interval's colour. A column with many intervals
+// is divided in proportion to their time. So a hundred intervals cost as much to draw as millions.
 
 import { css, el, fill, name, sharp } from './dom.js';
 import { threadMask } from './filter.js';
@@ -25,7 +25,7 @@ export function hasLanes(p) {
   return p.columns.has('lane.size');
 }
 
-/** The lanes; where nothing is known stands an interval of that. @param {import('./profile.js').Profile} p @returns {Lane[]} */
+/** The lanes; a gap becomes an interval of unknown time. @param {import('./profile.js').Profile} p @returns {Lane[]} */
 export function lanesOf(p) {
   const { columns } = p;
   const [contexts, sizes, tags, wakers] = ['context', 'size', 'tag', 'waker'].map((c) => columns.u32(`lane.${c}`));
@@ -334,7 +334,7 @@ export class Timeline {
     }
   }
 
-  /** Who ended the wait that is pointed at. @param {CanvasRenderingContext2D} c @param {number} top */
+  /** Draws an arrow from the waker to the wait under the pointer. @param {CanvasRenderingContext2D} c @param {number} top */
   arrow(c, top) {
     if (!this.hot) return;
     const { lane, i } = this.hot;
@@ -379,7 +379,7 @@ export class Timeline {
     else this.point({ lane, i: intervalAt(lane.edge, 0, t) }, t);
   }
 
-  /** Says what lies at a place, and points at who ended it. @param {{lane: Lane, i: number} | null} hot @param {number} [t] */
+  /** Describes the interval under the pointer, and points at its waker. @param {{lane: Lane, i: number} | null} hot @param {number} [t] */
   point(hot, t = 0) {
     if (hot || this.hot) this.request();
     this.hot = hot;

@@ -1,6 +1,6 @@
-// Colours. Chosen to stay apart for people who do not see all of them (after Okabe and Ito, and
-// Tol); all are light enough for dark letters, in the dark theme too. Wherever colour means
-// something, words beside it say the same.
+// Colours, chosen to stay apart for people with a colour vision deficiency (after Okabe and Ito, and
+// Tol). All are light enough for dark letters, in the dark theme too. Wherever a colour means something,
+// words beside it say it too.
 
 import { BLOCK_REASONS, KIND, STATE_TITLES } from './profile.js';
 import { REASONS } from './reasons.js';
@@ -44,7 +44,7 @@ export function colouringFor(view) {
   return view === 'on-cpu' ? 'kind' : 'reason';
 }
 
-/** Whose code an entry is. @param {import('./profile.js').Profile} p @param {number} entry */
+/** Kind of code of an entry: own, library, kernel, … @param {import('./profile.js').Profile} p @param {number} entry */
 export function codeKind(p, entry) {
   if (entry < 0) return 'mark';
   const kind = p.kind[entry];

@@ -82,7 +82,7 @@ export class Profile {
   rowCount = new Uint32Array();
   /** @type {Float64Array} */
   rowNs = new Float64Array();
-  /** @type {Uint32Array} the entry whose self time a row is */
+  /** @type {Uint32Array} by row, the entry that has its time as self time */
   rowBlame = new Uint32Array();
   /** @type {Uint32Array} by row, where its slices begin */
   sliceStart = new Uint32Array();
@@ -260,9 +260,10 @@ export class Profile {
   }
 
   /**
-   * Whose self time each row is: the innermost function's; while it waits, the innermost one
-   * outside of the kernel, because all waiting ends in the same few kernel functions. A waker's
-   * stack hangs upside down: there it is the last such one on the way to who woke.
+   * The entry that has each row's time as self time: the innermost function. For a wait it is the
+   * innermost function outside of the kernel, because all waiting ends in the same few kernel
+   * functions. A waker's stack stands upside down on its mark, so its innermost function is the one
+   * nearest to the mark.
    * @param {boolean} wakers whether stacks of wakers stand on top
    */
   blame(wakers) {

@@ -42,7 +42,7 @@ export const INK = '#1b1b1b';
 
 /** A strip of nodes too narrow to be drawn. @typedef {{x0: number, x1: number, level: number, from: number, to: number}} Hidden */
 
-/** The first index in `lo..hi` of `order` whose node ends right of `x`. */
+/** The first index in `lo..hi` of `order` with a node that ends right of `x`. */
 export function firstEndingAfter(/** @type {import('./shape.js').Shape} */ shape, /** @type {number} */ lo, /** @type {number} */ hi, /** @type {number} */ x) {
   while (lo < hi) {
     const mid = (lo + hi) >>> 1;
@@ -52,7 +52,7 @@ export function firstEndingAfter(/** @type {import('./shape.js').Shape} */ shape
   return lo;
 }
 
-/** The same, looked for near `lo` first: the next one is seldom far. */
+/** [`firstEndingAfter`] by galloping search from `lo`: the next such node is seldom far. */
 function nextEndingAfter(/** @type {import('./shape.js').Shape} */ shape, /** @type {number} */ lo, /** @type {number} */ hi, /** @type {number} */ x) {
   let step = 1;
   while (lo + step < hi && shape.right(shape.order[lo + step]) <= x) {

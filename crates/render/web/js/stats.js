@@ -1,6 +1,5 @@
-// Intervals for shares, from time blocks. The same arithmetic as the recorder's (crates/model,
-// stats.rs), so that a share that is filtered in the page has an interval too; a unit test holds
-// the two together.
+// Intervals for shares, from time blocks, so that a share that is filtered in the page has one too. The
+// arithmetic is that of the recorder (crates/model, stats.rs). A unit test compares the two.
 
 const Z = 1.959963985;
 const MIN_BLOCKS = 4;
@@ -43,7 +42,7 @@ export function shareInterval(part, whole, samples) {
 }
 
 /**
- * The interval of a share over several states whose totals are exact.
+ * The interval of a share over several states with exact totals.
  * @param {{weight: number, share: number, interval: Interval}[]} states weights sum to at most 1
  * @returns {Interval}
  */

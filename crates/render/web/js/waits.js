@@ -1,5 +1,4 @@
-// What was waited for: how long single intervals were, locks with who held them, and who owes whom an
-// answer.
+// Waits: lengths of single intervals, locks with their holders, and peers with their requests.
 
 import { el, fill, name } from './dom.js';
 import { threadMask, viewOf } from './filter.js';

@@ -1,5 +1,5 @@
-// Chains of waits: what the chosen time was really spent on. Below each wait stands who ended it, below
-// that one what it did meanwhile, and so on; the same lines below the same line are one.
+// Chains of waits: the root causes of the chosen time. Below each wait stands its waker, below the waker
+// what it did meanwhile, and so on. Equal lines below one line are joined.
 
 import { el, fill, name } from './dom.js';
 import { FlameGraph } from './flame.js';
@@ -12,7 +12,7 @@ const LINE_COLOURS = [...STATE_COLOURS.slice(0, 3), '#c9c4bb', '#9a9a9a', '#d8d8
 const LINE_TITLES = ['computes', 'waits for a CPU', 'is blocked', 'woken by', 'not followed further', ''];
 const WOKEN = 3;
 
-/** Whether the recording knows who ended waits. @param {import('./profile.js').Profile} p */
+/** Whether the recording has chains of waits. @param {import('./profile.js').Profile} p */
 export function hasChains(p) {
   return p.columns.has('hop.above');
 }
@@ -31,7 +31,7 @@ function chains(p) {
 }
 
 /**
- * The tree of lines, laid out, and its ends: what time was spent on where no chain goes on.
+ * The tree of lines, laid out, and its ends: the last line of each chain, with its time.
  * @param {import('./selection.js').Selection} selection of the recording's own tree
  * @param {ArrayLike<number>} ranges rows that are asked about
  */
@@ -99,7 +99,7 @@ export function chainTree(selection, ranges) {
     open.push(...next.reverse());
     const own = times[node] - (left - start);
     shape.selfs[placed] = own;
-    // A waker of whom nothing more is known leaves the wait itself as the end.
+    // A waker without lines of its own leaves the wait as the end of the chain.
     let end = node;
     while (end > 0 && c.kinds[lines[end]] === WOKEN) end = parents[end];
     if (end > 0 && own > 0) ends.set(c.lines[lines[end]], (ends.get(c.lines[lines[end]]) ?? 0) + own);

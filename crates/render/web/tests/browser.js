@@ -120,7 +120,7 @@ export const place = (page, pattern) =>
     return null;
   }, pattern);
 
-/** The longest wait for a lock whose waker is known: how long, by whom it ended, and where it lies in the lanes. */
+/** The longest wait for a lock with a known waker: its length, its waker, and its position in the lanes. */
 export const longestLock = (page) =>
   page.evaluate(() => {
     const { lanes, profile } = globalThis.wallscope;

@@ -210,7 +210,7 @@ func (w *worker) measure(name, reason string, function func(*worker)) {
 	of.RunDelayNs += after - delay
 }
 
-// chain writes down who called the caller, once.
+// chain records the caller's stack, once for each function.
 func (w *worker) chain(state string) {
 	var addresses [256]uintptr
 	n := runtime.Callers(2, addresses[:])

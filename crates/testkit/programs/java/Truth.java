@@ -120,8 +120,8 @@ public final class Truth {
         void measure(String name, String reason, Work function) throws Exception {
             Measured m = functions.computeIfAbsent("Truth." + name, n -> new Measured(reason));
             long delayed = delayed();
-            // Wall time innermost: each of the other clocks is a system call, where a thread may
-            // well be put off its CPU for long.
+            // Wall time innermost: each of the other clocks is a system call, in which a thread may be
+            // preempted for long.
             long cpu = THREADS.getCurrentThreadCpuTime(), began = System.nanoTime();
             function.run(this);
             long wall = System.nanoTime() - began;
@@ -131,7 +131,7 @@ public final class Truth {
             m.calls++;
         }
 
-        /** Writes down who called the caller, once. */
+        /** Records the caller's stack, once for each function. */
         void chain() {
             StackTraceElement[] trace = new Throwable().getStackTrace();
             List<String> names = new ArrayList<>();
@@ -141,7 +141,7 @@ public final class Truth {
             chains.putIfAbsent(names.get(0), names);
         }
 
-        /** Around `mean`, never the same. */
+        /** A random value around `mean`. */
         double some(double mean) {
             return mean * (0.5 + random.nextDouble());
         }

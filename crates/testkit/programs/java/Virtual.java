@@ -18,14 +18,14 @@ import java.util.concurrent.locks.LockSupport;
 import java.util.concurrent.locks.ReentrantLock;
 
 /**
- * A Java program whose virtual threads measure by the clock how long they wait, and for what.
+ * A Java program with virtual threads that measure by the clock how long they wait, and for what.
  *
  * <pre>
  * Virtual [--seconds S] [--garbage]   --garbage: a thread makes garbage meanwhile, so that objects move
  * </pre>
  *
- * Half of the threads are of an executor's, half are started by themselves. Those that park for good write down
- * their own stacks, as the library tells them. Says READY and its process, waits for a line, works, tells
+ * Half of the threads belong to an executor, half are started alone. Threads that park for good record
+ * their own stacks, as the library reports them. Says READY and its process, waits for a line, works, tells
  * its truth, stays until its input ends. Runs on Java 21 and later, straight from this file.
  */
 public final class Virtual {

@@ -59,7 +59,7 @@ function measure($function, $reason)
     $truth[4] += $after[1] - $delay;
 }
 
-/** Writes down who called the caller, once. */
+/** Records the caller's stack, once for each function. */
 function chain($state)
 {
     global $chains;

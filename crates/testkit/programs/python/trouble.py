@@ -436,7 +436,7 @@ def main():
     os.write(go[1], b"g")
     time.sleep(float(option("seconds", "3")))
     print("{}", flush=True)
-    # Whoever measures it has then seen it to the end.
+    # The input ends after the measurement; the victim stays until then.
     sys.stdin.read()
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)

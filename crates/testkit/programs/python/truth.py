@@ -70,8 +70,8 @@ class Worker:
     def measure(self, function, reason, *arguments):
         truth = self.functions.setdefault(function.__name__, [reason, 0, 0, 0, 0])
         delay = self.schedstat()[1]
-        # Wall time innermost: each of the other clocks is a system call, where a thread may well be
-        # put off its CPU for long.
+        # Wall time innermost: each of the other clocks is a system call, in which a thread may be
+        # preempted for long.
         cpu = time.thread_time_ns()
         wall = time.monotonic_ns()
         function(self, *arguments)

@@ -88,7 +88,7 @@ class Worker
     truth[4] += after[1] - delay
   end
 
-  # Writes down who called the caller, once.
+  # Records the caller's stack, once for each function.
   def chain(state)
     names = caller_locations.map { |l| l.label.sub(/\A(block (?:\(\d+ levels\) )?in |)[A-Z][\w:]*[#.]/, '\1') }
     @chains[names[0]] ||= [state, names]

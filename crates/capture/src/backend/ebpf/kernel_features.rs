@@ -201,9 +201,9 @@ fn arguments_of(btf: &Btf<'_>, name: &str) -> Option<usize> {
 /// Whether programs can schedule task work, by one of the two calls that `bpf/deferred_user_stack.h` knows.
 ///
 /// In Linux 6.18 the function has five arguments and a name that ends in `_impl`. From 7.0 on the
-/// verifier adds the fifth to the function without that end; the other is there, but not for
-/// programs. Kernels of 7.0 whose type information was written by older tools have the one without
-/// and its five arguments: they refuse each way to call it.
+/// verifier adds the fifth argument to the function without that suffix; the `_impl` function exists,
+/// but programs may not call it. Older tools write the type information of some 7.0 kernels with five
+/// arguments for the function without the suffix: these kernels refuse both ways to call it.
 fn can_schedule_task_work(arguments_of: impl Fn(&str) -> Option<usize>) -> bool {
     match arguments_of("bpf_task_work_schedule_resume") {
         Some(arguments) => arguments == 4,

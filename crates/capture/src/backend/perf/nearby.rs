@@ -1,20 +1,20 @@
-//! On which CPU this thread runs: where those are that it reads from.
+//! Moves this thread to the CPU of the threads that it reads from.
 //!
-//! A sample wakes us on the CPU that it is on. If another one sleeps, the scheduler has that wake up for us,
-//! which on a virtual machine takes a tenth of a millisecond and often more, and the thread goes on
-//! meanwhile. On its own CPU it is put off for us, at once, and stands still while its frames are read.
-//! That pays where one CPU has most of what must be read at once, as with an interpreter that has one lock.
+//! A sample wakes us on the CPU where it is taken. If another CPU is idle, the scheduler wakes us there: on
+//! a virtual machine that takes 0.1 ms and often more, and the sampled thread runs on meanwhile. On its own
+//! CPU that thread is preempted for us at once, and does not run while its frames are read. That pays if
+//! most urgent reads are of one CPU, as with an interpreter that has one lock.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// So many more reads on one CPU than on all others, of late, take us there.
+/// We move to a CPU when its recent reads exceed those of all other CPUs by this number.
 const MOST: u32 = 8;
-/// So late no look comes on a CPU that is shared fairly, ns.
+/// Delay of a poll, ns, that does not occur on a CPU that is shared fairly.
 const FORSAKEN: u64 = 20_000_000;
-/// After a look that came late because we were put there we stay away for so long, ns.
+/// How long we stay away after a poll that came late because we were pinned there, ns.
 const AWAY: u64 = 10_000_000_000;
 
-/// Where what is read at once was sampled lately.
+/// The CPU of the recent samples that had to be read at once.
 #[derive(Debug, Default)]
 pub struct Nearby {
     /// The CPU that leads.
@@ -64,8 +64,8 @@ impl Nearby {
         }
     }
 
-    /// At `now` a look that was due at `due` begins. If it comes too late, whoever has that CPU may not let
-    /// us have it.
+    /// A poll that was due at `due` begins at `now`. If it is too late, the thread that runs on that CPU may
+    /// be keeping us off it: we leave.
     pub fn look(&mut self, now: u64, due: u64) {
         if now > due + FORSAKEN && self.elsewhere.is_some() {
             self.leave();

@@ -1,20 +1,21 @@
-//! Stacks of threads at the moment they are put off their CPU, where the kernel may be sampled.
+//! Stacks of threads at the moment they are preempted, where the kernel may be sampled.
 //!
-//! Where a thread is put off is mostly not where it computes: it has woken another one that takes its CPU, or
-//! has given it up (`sched_yield`). A clock hardly ever meets that moment. So each thread has a second event
-//! for each CPU, which counts its switches and copies the stack at some of them; the record of the switch
-//! itself, right behind it in the same ring, tells whether the thread was put off or waits by its own
-//! will. Those who wait are looked at while they do, so such copies are dropped at once.
+//! A thread is mostly not preempted where it computes: it has woken another thread that takes its CPU, or
+//! has called `sched_yield`. A clock hardly ever meets that moment. So each thread has a second event
+//! for each CPU, which counts its switches and copies the stack at some of them. The record of the switch
+//! itself follows in the same ring, and tells whether the thread was preempted or switched voluntarily.
+//! Blocked threads are polled while they wait, so copies at voluntary switches are dropped at once.
 //!
-//! The kernel adapts by itself how many switches one copy stands for, as threads that inherit these events
-//! cannot be told. Of what comes in spite of that, so many are left out that for all threads together there are
-//! no more stacks than half of those by the clock if all CPUs are busy.
+//! The kernel adapts the number of switches that one copy stands for, because we cannot set it for threads
+//! that inherit these events. If too many copies still come, we drop some: all threads together keep at most
+//! half as many stacks as the clock takes when all CPUs are busy.
 //!
-//! Who switches often and is hardly ever put off loses that event again: of fifty threads that wake a hundred times a
-//! second each switch would be copied for nothing. Where threads are many, those that nobody met computing do not have
-//! it at all ([`CROWD`]). Their time off a CPU stands where they were sampled on it.
+//! A thread that switches often and is hardly ever preempted loses the event again: fifty threads that wake a
+//! hundred times a second would each have every switch copied for nothing. If there are many threads, those
+//! that no sample found on a CPU do not get it ([`CROWD`]). Run-queue latency of a thread without the event
+//! is attributed to where the thread was sampled on a CPU.
 //!
-//! Who may not measure the kernel is refused copies at switches, which happen there.
+//! The kernel refuses copies at switches to users that may not measure the kernel: a switch is in the kernel.
 
 use std::os::fd::OwnedFd;
 
@@ -25,8 +26,9 @@ use super::{
     perf_attr::{ask_for_stack, attributes, open},
 };
 
-/// Beyond so many threads each must have been met computing before it has these events: who hardly runs is hardly
-/// put off, and of a thousand that only wake now and then each switch would be copied.
+/// Above this number of threads, a thread gets these events only after a sample found it on a CPU. A thread
+/// that hardly runs is hardly ever preempted: of a thousand that wake now and then, each switch would be
+/// copied.
 pub const CROWD: usize = 64;
 /// For how long copies are counted before it is judged anew how many to leave out, ns.
 const JUDGED: u64 = 100_000_000;
@@ -36,9 +38,9 @@ const JUDGED: u64 = 100_000_000;
 pub struct PreemptSampling {
     /// No thread was refused these events.
     pub complete: bool,
-    /// There are so many threads that only those have them that were met computing.
+    /// There are so many threads that only those found on a CPU by a sample have these events.
     pub crowd: bool,
-    /// Threads that are hardly ever put off have none any more.
+    /// Threads that are hardly ever preempted have lost these events.
     pub selective: bool,
     /// Copies a second of one thread on one CPU that the kernel aims at.
     pub hz: u64,
@@ -52,7 +54,7 @@ pub struct PreemptSampling {
 }
 
 impl PreemptSampling {
-    /// Half as often as running threads are sampled at `hz`: most are put off for longer than they have run.
+    /// Half of `hz`, the rate for running threads: most are preempted for longer than they have run.
     pub fn new(hz: u32) -> PreemptSampling {
         PreemptSampling {
             complete: true,
@@ -81,8 +83,8 @@ impl PreemptSampling {
         open(&mut a, tid as i32, cpu)
     }
 
-    /// A copy of a thread that is put off its CPU has come, for `of` switches: for how many it stands, if it is
-    /// to be taken. `most`: so many a second.
+    /// Decides on the copy of a preempted thread that stands for `of` switches. Returns the switches that it
+    /// is to stand for; `None`: it is to be dropped. `most`: copies to take a second.
     fn judge(&mut self, time: u64, most: u64, of: u64) -> Option<u64> {
         self.counted += 1;
         let passed = time.saturating_sub(self.since);
@@ -92,7 +94,7 @@ impl PreemptSampling {
             self.every = self.counted.div_ceil(allowed).max(1);
             (self.counted, self.since) = (0, time);
         } else if self.counted > 2 * allowed(JUDGED) * self.every {
-            // More than was to be expected: not only from the next stretch on.
+            // More than expected: thin out now, not only from the next stretch on.
             self.every *= 2;
         }
         self.met += 1;
@@ -100,8 +102,9 @@ impl PreemptSampling {
     }
 }
 
-/// A record was put behind the others in `held`. If it tells of a switch, the copy made at that is right before
-/// it: it is dropped, or now stands for the switches of those that are. `most`: so many a second are taken.
+/// Settles the copy at a switch when the record of the switch is the last one in `held`. The copy is right
+/// before that record. It is dropped, or stands for the switches of the dropped copies too. `most`: copies
+/// to take a second.
 pub fn settle(held: &mut Vec<(u64, Record)>, leaving: &mut PreemptSampling, most: u64) {
     let [
         ..,

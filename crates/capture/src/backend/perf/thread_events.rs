@@ -210,8 +210,8 @@ impl ThreadEvents {
         }
     }
 
-    /// A thread is hardly ever put off its CPU: it is sampled at switches no longer, unless others are who inherited
-    /// that from it.
+    /// Stops sampling a thread at switches, because it is hardly ever preempted. The events stay if other
+    /// threads inherited them.
     pub fn stays(&mut self, tid: u32) {
         let own = |j: &&mut Joined| !j.inherited && !j.leaving.is_empty();
         if let Some(joined) = self.events.get_mut(&tid).filter(own) {
@@ -254,18 +254,18 @@ impl ThreadEvents {
         self.leaving.complete
     }
 
-    /// The same of one thread, which has events of its own.
+    /// Whether thread `tid` is sampled when it is preempted: it has events of its own for that.
     pub fn tells_leaving_of(&self, tid: u32) -> bool {
         let has = |j: &Joined| !j.leaving.is_empty();
         self.leaving.complete && self.events.get(&tid).is_some_and(has)
     }
 
-    /// Whether only those are that are put off often.
+    /// Whether only threads that are preempted often are sampled at preemptions.
     pub fn is_selective(&self) -> bool {
         self.leaving.selective || self.leaving.crowd
     }
 
-    /// How often at most one thread is then on one CPU, Hz.
+    /// Highest rate of these samples for one thread on one CPU, Hz.
     pub fn leaving_hz(&self) -> u64 {
         self.leaving.hz
     }

@@ -374,7 +374,7 @@ pub fn describe(f: Facts<'_>) -> Domain {
     domain
 }
 
-/// Whose stacks queueing time has. `told`: threads are sampled when they are put off their CPU.
+/// Note on the stacks that run-queue latency is attributed to. `told`: threads are sampled when preempted.
 fn queueing(told: bool) -> &'static str {
     match told {
         true => {
@@ -386,7 +386,7 @@ fn queueing(told: bool) -> &'static str {
     }
 }
 
-/// What is not known of threads whose switches were recorded for a part of the time.
+/// Limit for threads with switch records for a part of the time only.
 fn rationed(threads: &[Thread], start_ns: u64) -> Option<String> {
     let rations = || {
         let own = |t: &Thread| Some((t.ration?.unrecorded_ns, t.book.seen_ns));

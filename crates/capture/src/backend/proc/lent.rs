@@ -1,8 +1,8 @@
-//! What threads were blocked for that lived too short, or waited too briefly, for any look to fall into their waits.
+//! Imputes block reasons to threads that lived or waited too briefly for a poll to fall into their waits.
 //!
-//! Of a server that makes a thread for each request most are never looked at. What was seen of other
-//! threads of the same program and name stands for them: of waits as long, where lengths are
-//! recorded, as a longer wait is the likelier to be seen.
+//! Most threads of a server that makes one for each request are never polled. Their reasons are estimated
+//! from other threads of the same program and name. If lengths of waits are recorded, only waits about as
+//! long are compared, because a poll is likelier to meet a longer wait.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -13,15 +13,15 @@ use super::{thread::Thread, time_kind::ANY};
 use crate::backend::perf::waits::Waits;
 
 type Weights = [u64; BlockReason::COUNT];
-/// The program, the name, and whether it was there for most of the time: a server's first thread has the name of those
-/// that it makes, and waits for other things.
+/// Program, name, and whether the thread existed for most of the time: the first thread of a server has the
+/// name of the threads that it makes, but waits for other things.
 type Like = (Arc<str>, String, bool);
 
-/// What was seen of the threads of one program and name: by class of length, and reason.
+/// Blocked time seen in the threads of one program and name: by class of length, and reason.
 #[derive(Default)]
 struct Seen(BTreeMap<u8, Weights>);
 
-/// What was seen, by program and name.
+/// Blocked time seen, by program and name of threads.
 pub struct Lenders {
     programs: FxHashMap<u32, Arc<str>>,
     seen: FxHashMap<Like, Seen>,
@@ -32,7 +32,7 @@ pub struct Lenders {
 }
 
 impl Lenders {
-    /// Of `threads`, whose processes run `programs`.
+    /// Collects the reasons seen in the waits of `threads`. `programs`: the program of each process.
     pub fn new(threads: &[Thread], programs: FxHashMap<u32, Arc<str>>) -> Lenders {
         let longest = threads.iter().map(life).max();
         let mut all = Lenders {
@@ -41,7 +41,7 @@ impl Lenders {
             most_ns: longest.unwrap_or(0) / 2,
             borrowers: (0, 0),
         };
-        // Most recordings have looked at everybody.
+        // In most recordings a poll fell into the waits of each thread.
         if threads.iter().all(was_seen) {
             return all;
         }
@@ -62,7 +62,8 @@ impl Lenders {
         Some((program, t.name.clone(), life(t) > self.most_ns))
     }
 
-    /// Weights of reasons for a thread in whose waits no look fell; `None`: there was one, or nobody is like it.
+    /// Weights of reasons for a thread if no poll fell into its waits. `None`: a poll did, or no other thread
+    /// has its program and name.
     pub fn lend(&self, t: &Thread) -> Option<Weights> {
         if was_seen(t) {
             return None;
@@ -73,13 +74,13 @@ impl Lenders {
         weights.iter().any(|ns| *ns > 0).then_some(weights)
     }
 
-    /// A thread that was lent its reasons was blocked for `ns`.
+    /// Counts a thread with imputed reasons, blocked for `ns`.
     pub fn lent(&mut self, ns: u64) {
         self.borrowers.0 += 1;
         self.borrowers.1 += ns;
     }
 
-    /// What the domain says of it.
+    /// Note for the recording's domain.
     pub fn note(&self) -> Option<String> {
         let (threads, ns) = self.borrowers;
         (ns > 0).then(|| {
@@ -92,18 +93,18 @@ impl Lenders {
     }
 }
 
-/// Whether a look fell into a wait of the thread.
+/// Whether a poll fell into a wait of the thread.
 fn was_seen(t: &Thread) -> bool {
     t.book.seen().next().is_some()
 }
 
-/// How long a thread was there, ns.
+/// How long a thread existed, ns.
 fn life(t: &Thread) -> u64 {
     t.book.seen_ns.saturating_sub(t.book.start_ns)
 }
 
 impl Seen {
-    /// What waits as long as these were for.
+    /// Weights of reasons for `waits`, by the reasons seen in waits as long.
     fn weigh(&self, waits: &Waits) -> Weights {
         let mut sum = Weights::default();
         let classes: Vec<u8> = self.0.keys().copied().filter(|c| *c != ANY).collect();

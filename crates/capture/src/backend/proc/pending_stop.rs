@@ -1,30 +1,31 @@
-//! A poll whose stack is still to come.
+//! A poll of a thread that still lacks its stack: the thread has been asked to stop for it.
 
 use wallscope_model::{BlockReason, State};
 use wallscope_procfs::process::SchedStat;
 
 use super::stop::{Asleep, Halted};
 
-/// A thread that begins to wait for a CPU so soon after a look was due, ns, was woken by the very
-/// interrupt that woke us: the kernel lets timers go off together. Where it is not known to the microsecond when that
-/// was, it may as well seem to have been so long before.
+/// A thread that becomes runnable within this time after a poll was due, ns, was woken by the interrupt that
+/// woke us: the kernel expires timers together. If the wake-up is not timed to the microsecond, it may also
+/// appear this long before the poll.
 const TOGETHER: u64 = 50_000;
 
-/// A thread that waited behind us on our CPU, for no longer than this by its next poll, waited because of us. ns.
+/// Longest run-queue latency, ns, that counts as our doing if a thread was behind us on our CPU at its last
+/// poll.
 pub const BECAUSE_OF_US: u64 = 500_000;
 
-/// A look at a thread that runs or wants to, for which its stack is still to come.
+/// A poll of a running or runnable thread that still lacks its stack.
 #[derive(Clone, Copy, Debug)]
 pub struct PendingStopSample {
     /// Index of the thread.
     pub index: usize,
-    /// When the look was due, ns on the recording's clock.
+    /// When the poll was due, ns on the recording's clock.
     pub due: u64,
     /// When it was made.
     pub looked: u64,
     /// The scheduler's books of the thread then.
     pub books: SchedStat,
-    /// For how long it had waited for a CPU since the look before, ns.
+    /// Its run-queue latency since the poll before, ns.
     pub queued: u64,
     /// Whether it had waited for other things since then.
     pub waits: bool,
@@ -32,19 +33,19 @@ pub struct PendingStopSample {
     pub stood: Option<u32>,
     /// Whether it was on, or waited for, the CPU that we were on.
     pub behind: bool,
-    /// The stretch that the look stands for.
+    /// Begin of the stretch that the poll stands for.
     pub begin: u64,
     /// Its end.
     pub end: u64,
 }
 
 impl PendingStopSample {
-    /// Since when the thread had waited for a CPU when it was looked at, if it had.
+    /// Since when the thread had waited for a CPU at the poll, if it had.
     fn queued_since(&self, halted: &Halted) -> Option<u64> {
         let (then, now) = (&self.books, &halted.books);
         let computed = now.on_cpu_ns.saturating_sub(then.on_cpu_ns);
         let waited = now.run_delay_ns.saturating_sub(then.run_delay_ns);
-        // More than there was time for: the counter lagged, as it does while a thread has a CPU.
+        // More than the elapsed time: the counter lagged, as it does while a thread is on a CPU.
         let lagged = computed > halted.at.saturating_sub(self.looked);
         if now.timeslices == then.timeslices || lagged {
             return None;
@@ -53,8 +54,9 @@ impl PendingStopSample {
         (since < self.looked).then_some(since)
     }
 
-    /// Whether a thread that has waited for a CPU `since` then, and for `reason` before that, waits only because of us.
-    /// The kernel's counter may have the end of a sleep in it (Linux 6.12 and later), so that it seems to be longer.
+    /// Whether only we keep a thread from its CPU. It has waited for a CPU `since` then, and for `reason`
+    /// before. The kernel's counter may include the end of a sleep (Linux 6.12 and later): then the latency
+    /// seems longer.
     fn woken_with_us(&self, since: u64, reason: BlockReason) -> bool {
         let slept = self.behind && reason == BlockReason::Timer;
         let since_due = since >= self.due || (slept && since + BECAUSE_OF_US >= self.due);
@@ -82,12 +84,12 @@ impl PendingStopSample {
             (Some(since), Some(reason)) if !self.woken_with_us(since, reason) => {
                 (State::Runnable, None)
             }
-            // A waker makes way for the thread that it wakes rather than for us.
+            // A waker is preempted by the thread that it wakes rather than by us.
             (Some(since), None) if since < self.due || halted.call.is_some() => {
                 (State::Runnable, None)
             }
             (_, Some(reason)) => (State::Blocked, Some(reason)),
-            // It made way for us, if for anybody.
+            // If any thread preempted it, we did.
             (_, None) => (State::OnCpu, None),
         }
     }
@@ -107,7 +109,7 @@ mod tests {
         did_where(false, timeslices, computed, waited, waits)
     }
 
-    /// The same of one that stands `behind` us.
+    /// What a thread did at such a poll if it waited `behind` us for our CPU.
     fn did_where(
         behind: bool,
         timeslices: u64,

@@ -1,24 +1,25 @@
 //! Asks the scheduler to run this thread soon after it wakes.
 //!
-//! A look that has to wait for a CPU comes when some thread has just blocked, which is no random moment
-//! of that thread: what follows computing is seen too often. Who asks for short turns is given them
-//! soon (Linux 6.12), at nobody's cost: turns are sooner, not more. Anybody may ask for that.
+//! A poll that has to wait for a CPU runs when some thread has just blocked. That is no random moment of that
+//! thread: the waits that follow computing are seen too often. The scheduler runs a thread with a short
+//! slice sooner (Linux 6.12). Other threads lose nothing by it: such a thread runs sooner, not more. Any user
+//! may ask for that.
 //!
-//! Not every look that comes late waited for a CPU: one that sleeps takes up to half a millisecond to wake on
-//! some virtual machines, whatever threads do meanwhile. There the looks in time are the ones that are no random
-//! moments, as a CPU that something has just run on wakes sooner. The scheduler's counter of our own waiting
-//! tells the two apart.
+//! Not every late poll waited for a CPU: on some virtual machines an idle CPU takes up to half a millisecond
+//! to wake, whatever the threads do meanwhile. There the polls in time are not at random moments, because a
+//! CPU wakes sooner if it was busy just before. The scheduler's counter of our own run-queue latency tells
+//! the two apart.
 
 use std::{fs::File, mem, os::unix::fs::FileExt as _};
 use wallscope_procfs::kernel_file;
 
 use wallscope_procfs::process::SchedStat;
 
-/// The length of turn asked for, ns: the shortest that the kernel grants.
+/// The scheduler slice that we ask for, ns: the shortest that the kernel grants.
 const TURN: u64 = 100_000;
 
-/// Asks for the calling thread, and those that it will make. Older kernels and other policies than the
-/// usual one are left as they are.
+/// Asks for a short slice for the calling thread and the threads that it will make. Does nothing on older
+/// kernels and under other scheduling policies than the usual one.
 pub fn ask_for_short_turns() {
     // SAFETY: all zeroes is a valid value, and the kernel writes one such structure into it, then reads
     // it; both calls are about the calling thread.
@@ -33,12 +34,12 @@ pub fn ask_for_short_turns() {
             return;
         }
         (wanted.size, wanted.sched_runtime) = (size, TURN);
-        // Refused: looks come as late as they did.
+        // Refused: polls come as late as before.
         libc::syscall(libc::SYS_sched_setattr, own, &raw const wanted, flags);
     }
 }
 
-/// How long the thread that made it has stood in line for a CPU.
+/// Run-queue latency of the thread that made it.
 pub struct InLine(Option<File>);
 
 impl InLine {
@@ -62,7 +63,7 @@ mod tests {
 
     #[test]
     fn standing_in_line_is_told_from_sleeping() {
-        // Two on one CPU: whoever does not have it stands in line.
+        // Two threads share one CPU: the one that does not run is queued.
         let busy = std::thread::spawn(|| {
             on_first_cpu();
             let begun = std::time::Instant::now();

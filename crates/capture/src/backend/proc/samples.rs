@@ -1,14 +1,15 @@
-//! Stacks as they were seen, and the time they stand for.
+//! Stacks seen by polls, and the time that they stand for.
 //!
-//! Where switches are recorded, a wait that was seen stands for all of its thread that were about as
-//! long ([`crate::backend::perf::waits`]). A look that came late, because no CPU was free, came just when some
-//! thread had blocked: it would favour some waits, and is used only where there are too few others of that length.
+//! If switches are recorded, a polled wait stands for all waits of its thread that were about as
+//! long ([`crate::backend::perf::waits`]). A poll that is late for want of a CPU runs just when some thread
+//! has blocked. It would favour some waits, and is used only if there are too few other polls of waits of
+//! that length.
 //!
-//! A thread that waits for a CPU shows no stack. One that was woken still stands where it blocked, and one
-//! that was put off the CPU where it computed: their time is given to those stacks ([`woken`]). Many a
-//! thread is put off where it wakes another one, and hardly ever elsewhere. So time on a CPU that was
-//! sampled and ended so stands for what followed it, by how likely it was to be sampled: the more there
-//! is of such, the less is taken from where the thread computes at all.
+//! A runnable thread shows no stack. A woken thread is still where it blocked, a preempted thread where it
+//! computed: their run-queue latency is attributed to those stacks ([`woken`]). Many a thread is preempted
+//! where it wakes another thread, and hardly ever elsewhere. So a sample of on-CPU time that ended in a
+//! preemption stands for the latency after it, weighted by how likely it was to be sampled. The more such
+//! samples there are, the less latency is attributed to where the thread computes in general.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -35,7 +36,8 @@ use callers::give_to_callers;
 pub use weight::{Known, Meant, Weight};
 use woken::{Lengths, Queueing, divide_woken};
 
-/// A stack: whose, which frames, which managed ones (two words each), how it ended, and what is waited for there.
+/// A stack: its address scope, its frames, its managed frames (two words each), its end, and what the thread
+/// waits for there.
 type Seen = (
     AddressScope,
     Box<[u64]>,
@@ -43,7 +45,8 @@ type Seen = (
     StackEnd,
     Option<Arc<str>>,
 );
-/// What tells stacks apart: whose where it matters, words of both kinds of frames, end, what is waited for.
+/// What tells stacks apart: the address scope where it matters, words of both kinds of frames, the end, and
+/// what the thread waits for.
 type StackKey = (
     Option<AddressScope>,
     Box<[u64]>,
@@ -52,7 +55,7 @@ type StackKey = (
     Option<Arc<str>>,
 );
 
-/// All of it.
+/// The stacks of a recording, and the time of each by thread and state.
 #[derive(Default)]
 pub struct Samples {
     stacks: Vec<Seen>,
@@ -62,13 +65,13 @@ pub struct Samples {
     begin: FxHashMap<(u32, u32), u64>,
     /// The keys of each thread, once nothing more is added.
     keys: FxHashMap<u32, Vec<Key>>,
-    /// What was seen of threads that wait for a CPU since being woken.
+    /// What polls saw of runnable threads after wake-ups.
     pub queueing: Queueing,
     /// What that says, then.
     lengths: Lengths,
 }
 
-/// One look at one thread.
+/// One poll of one thread.
 pub struct Look {
     /// Index of the thread.
     pub thread: u32,
@@ -80,13 +83,13 @@ pub struct Look {
     pub reason: Option<BlockReason>,
     /// For other time.
     pub part: Option<Part>,
-    /// The stretch that the look stands for, ns on the recording's clock.
+    /// Begin of the stretch that the poll stands for, ns on the recording's clock.
     pub begin: u64,
     /// Its end.
     pub end: u64,
     /// The time that it stands for, ns.
     pub ns: u64,
-    /// How that was come by.
+    /// What that time stands for.
     pub weight: Weight,
     /// For blocked time: the connections that it waits for.
     pub seen: WaitSeen,
@@ -114,7 +117,7 @@ impl Samples {
         self.wait(scope, frames, managed, end, None)
     }
 
-    /// The same of a thread that waits there for `what`, where that has a name.
+    /// The index of the stack of a thread that waits there for `what`, if that has a name.
     pub fn wait(
         &mut self,
         scope: AddressScope,
@@ -158,7 +161,7 @@ impl Samples {
         self.stacks.len()
     }
 
-    /// Adds one look.
+    /// Adds one poll.
     pub fn add(&mut self, grid: Slices, l: &Look) {
         let sum = self
             .sums
@@ -183,7 +186,7 @@ impl Samples {
         }
     }
 
-    /// What was seen so far counts no more.
+    /// Discards all polls so far.
     pub fn forget(&mut self) {
         self.sums.clear();
         self.queueing = Queueing::default();
@@ -238,7 +241,7 @@ impl Samples {
         self.sums.insert(key, all);
     }
 
-    /// Gives what is known of thread number `thread` to what was sampled of it.
+    /// Divides the known times of thread number `thread` among its samples.
     pub fn settle(&mut self, thread: u32, known: Known<'_>) {
         let own = self.keys.remove(&thread).unwrap_or_default();
         let stacks = &self.stacks;

@@ -1,15 +1,17 @@
 //! Stacks of running threads by short stops, where these are permitted.
 //!
-//! A stop shows where a thread is a moment after the look, once it has a CPU. What it did at the look the
-//! scheduler's books tell: whether it has been put on a CPU since, and for how long it had waited for
-//! that. A wait that began with the look itself is our own doing: looks take CPUs from others, and their
-//! timers wake sleepers a little early.
+//! A stop shows where a thread is a moment after the poll, once it has a CPU. The scheduler's counters tell
+//! what it did at the poll: whether it has got a CPU since, and how long it had waited for it. Run-queue
+//! latency that began with the poll itself is our own doing: polls take CPUs from other threads, and the
+//! timers of polls wake sleepers a little early.
 //!
-//! Who ran at the look only because it had just been woken waits again by the time that it is to halt, and is not
-//! stopped. To leave such looks out would take them from short waits. What it waited in before is still on its stack
-//! when it is looked at ([`ProcPoller::stack_of_queued`]), and the books tell that it has not computed for longer. Who was
-//! woken by a timer and stands behind us on our CPU is not stopped at all, nor is anybody without permission: the books
-//! at its next look tell whether it had to wait for anybody but us.
+//! A thread that ran at the poll only because it had just been woken is blocked again before we can stop it.
+//! We leave it alone. Its poll still counts: without such polls, short waits would come out too small. Its
+//! wait before the wake-up is still on its stack at the poll ([`ProcPoller::stack_of_queued`]), and the
+//! counters confirm that it was woken only about when the poll was due.
+//!
+//! Without permission no thread is stopped. A thread that a timer woke and that waits for our CPU behind us
+//! is not stopped either. The counters at its next poll tell whether it had to wait for any thread but us.
 
 use std::collections::hash_map::Entry;
 
@@ -40,8 +42,8 @@ impl ProcPoller {
         let t = &self.watch.threads[owed.index];
         let place = owed.stood.and_then(|stack| t.places.with(stack));
         let reason = place.and_then(|p| p.reason);
-        // Other interrupts than that of a timer do not come with ours; and of a thread that often waits for a CPU the
-        // books at its next look tell nothing.
+        // Only the interrupt of a timer comes together with ours. For a thread that often waits for a CPU the
+        // counters at its next poll tell nothing.
         let told = match self.stopper {
             Some(_) => reason == Some(BlockReason::Timer) && owed.queued <= BECAUSE_OF_US,
             None => reason.is_some(),
@@ -65,7 +67,7 @@ impl ProcPoller {
         }
     }
 
-    /// Those that have halted since, or wait again: what was owed of them, and came.
+    /// The pending polls of threads that have halted since or are blocked again, with what was found.
     pub fn have_halted(&mut self) -> Vec<(PendingStopSample, Found)> {
         let all = self.stopper.as_mut().map_or_else(Vec::new, Stopper::take);
         let came = |(tid, found)| Some((self.owed.remove(&tid), found?));
@@ -84,8 +86,8 @@ impl ProcPoller {
         }
     }
 
-    /// A thread is looked at again, and has these `books` now: what it did at its last look, if it stood behind us then,
-    /// woken, and has run since.
+    /// Decides from the `books` of the next poll what a thread did at its last poll, if it was woken then and
+    /// waited behind us, and has run since.
     pub fn was_woken(&mut self, index: usize, books: SchedStat) {
         let t = &self.watch.threads[index];
         let Some(owed) = self.woken.remove(&t.tid) else {
@@ -102,7 +104,7 @@ impl ProcPoller {
         }
     }
 
-    /// A thread that waits again was only woken by the time of its look: that stands for what it waited in before.
+    /// A thread that is blocked again had just been woken at its poll: the poll counts for the wait before.
     fn slept_before(&mut self, owed: &PendingStopSample, asleep: &Asleep) {
         let t = &self.watch.threads[owed.index];
         let Some(place) = owed.stood.and_then(|stack| t.places.with(stack)) else {
@@ -119,7 +121,7 @@ impl ProcPoller {
         self.stood_for(owed, place.stack, (state, reason, part));
     }
 
-    /// What the system call waits for that a thread has halted at the end of, if it is one to wait in.
+    /// Block reason of the system call at the end of which a thread has halted, if that call waits.
     fn waits_in(&self, halted: &Halted) -> Option<BlockReason> {
         const WAITS: [BlockReason; 4] = [
             BlockReason::Lock,
@@ -135,7 +137,7 @@ impl ProcPoller {
         WAITS.into_iter().find(|wait| *wait as u8 == reason)
     }
 
-    /// The stack of a thread that was stopped stands for the stretch of its look.
+    /// Attributes the stretch of a poll to the stack of the stopped thread.
     fn halted(&mut self, owed: &PendingStopSample, halted: Halted) {
         let PendingStopSample { index, end, .. } = *owed;
         let waits = self.waits_in(&halted);
@@ -154,10 +156,10 @@ impl ProcPoller {
             late: false,
             moved: None,
         };
-        // What was copied is all there is: it goes on.
+        // All of the stack has been copied: the thread may run on.
         let stack = self.running(&running, end, end);
         let stack = match (state, owed.stood) {
-            // It stood there, and has gone on since.
+            // The thread was there at the poll, and has run on since.
             (State::Runnable, Some(stood)) => stood,
             (State::Runnable, None) if halted.call.is_some() => {
                 let place = Place {
@@ -182,7 +184,7 @@ impl ProcPoller {
         self.stood_for(owed, stack, (state, reason, part));
     }
 
-    /// What a look saw with a stack stands for the stretch of that look.
+    /// Attributes the stretch of a poll to the stack that it saw.
     fn stood_for(
         &mut self,
         owed: &PendingStopSample,

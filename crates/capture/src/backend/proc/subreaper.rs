@@ -1,27 +1,27 @@
-//! Processes whose parent ends before they are found, as daemons and what shells leave in the background.
+//! Finds processes after their parents have ended, such as daemons and background jobs of shells.
 //!
-//! A search goes from parents to their children, and by `/proc` nobody else tells of these. Of a command that we
-//! have started we are the parent: a process may ask that what its descendants leave behind becomes its own
-//! children (`PR_SET_CHILD_SUBREAPER`, any user may), so that it finds them there. When we end they are
-//! the first process's children, as they would have been.
+//! The search goes from parents to their children; `/proc` has no other way to find descendants. We are the
+//! parent of a command that we start. A process may ask to become the parent of all orphans among its
+//! descendants (`PR_SET_CHILD_SUBREAPER`; any user may), and finds them among its children. When we end they
+//! become children of the first process, as they would have without us.
 
 use wallscope_procfs::process;
 
 use super::target_tracker::children_of;
 
-/// The children that fall to us, as long as this lives.
+/// Makes orphans our children for as long as this lives.
 pub struct Subreaper {
-    /// The command itself, of which others ask how it ended.
+    /// The command itself: other code waits for it.
     command: u32,
 }
 
 impl Subreaper {
-    /// From now on, of a command that has been started; `None`: that is refused.
+    /// Begins with `command`, which has been started; `None`: the kernel refuses.
     pub fn of(command: u32) -> Option<Subreaper> {
         ask(true).ok().map(|()| Subreaper { command })
     }
 
-    /// Processes that exist.
+    /// The orphans that are alive.
     pub fn living(&self) -> Vec<u32> {
         let own = std::process::id();
         let threads = process::threads(own).unwrap_or_default();
@@ -45,7 +45,7 @@ fn ask(wanted: bool) -> rustix::io::Result<()> {
     rustix::process::set_child_subreaper(wanted.then(rustix::process::getpid))
 }
 
-/// Whether a child has ended, which is asked for here, as nobody else does.
+/// Whether a child has ended. Reaps it if so: no other code waits for it.
 fn is_over(pid: u32) -> bool {
     let over = process::stat(pid).is_ok_and(|s| s.state == 'Z');
     if let (true, Some(pid)) = (over, rustix::process::Pid::from_raw(pid as i32)) {

@@ -1,11 +1,11 @@
-//! One look at one thread: what it does, and the stack of one that waits.
+//! One poll of one thread: what it does, and the stack if it waits.
 //!
-//! Waits shorter than a tenth of a millisecond end while they are looked at, and whoever leaves those out sees
-//! what else the thread waits for only. So first comes what has to be of one moment: the call, the stack,
-//! the place in the kernel. Where switches are recorded, the records tell afterwards whether the wait lasted
-//! until then, to the microsecond. Without them the thread's call is read again, and one that has gone on
-//! keeps its reason, which the call alone tells, and the function it waited in. Its callers are those that were
-//! copied right after where these prove to be ([`super::call_site_check`]), else they are lost.
+//! Waits shorter than 0.1 ms end while they are polled. A poller that dropped them would see only the longer
+//! waits of the thread. So the call, the stack and the place in the kernel are read first: they must be of
+//! one moment. If switches are recorded, the records tell afterwards, to the microsecond, whether the wait
+//! lasted until then. Without them the thread's call is read again. A thread that has run on keeps its block
+//! reason, which the call alone tells, and the function that it waited in. The callers copied right after are
+//! kept if they prove to be those of the wait ([`super::call_site_check`]), else they are lost.
 
 use std::io;
 
@@ -67,7 +67,7 @@ impl ProcPoller {
                 t.stack = Some(self.samples.none(pid, StackEnd::Gone));
                 return Some(Doing::Blocked(BlockReason::Other));
             }
-            // What it does next says nothing of the moment of the look.
+            // What the thread does next says nothing about the moment of the poll.
             if glimpse.as_ref().is_some_and(|g| (g.sp, g.pc) != (sp, pc)) {
                 break;
             }
@@ -109,7 +109,7 @@ impl ProcPoller {
             let t = &mut self.watch.threads[index];
             let managed = self.processes.managed();
             let interprets = managed.interprets(pid, &stack.frames);
-            // What does not reach its root was written over further up: its caller is gone, if not its callee.
+            // A truncated stack was overwritten further up: the caller is gone, if not the callee.
             let called = !interprets && stack.end.is_whole() && {
                 let tables = self.processes.files().tables();
                 let (calls, unwinder) = (&mut self.calls, &mut self.unwinder);
@@ -169,7 +169,7 @@ impl ProcPoller {
             return Some(Doing::Blocked(reasons.by_place));
         }
         if readable {
-            // It runs and waits in turn, faster than it can be read.
+            // The thread alternates between running and waiting, faster than we can read.
             let t = &mut self.watch.threads[index];
             let Some(g) = glimpse else {
                 t.stood_ns = clock::now();
@@ -211,7 +211,7 @@ impl ProcPoller {
         Some(Doing::Blocked(reason))
     }
 
-    /// The stack of a wait that ended before it was known: the innermost frame. Counted.
+    /// The stack of a wait that ended before its stack was read: the innermost frame. Counted.
     pub fn innermost(&mut self, index: usize, g: PartialObservation) -> u32 {
         let t = &self.watch.threads[index];
         let mut pages = Pages::none(t.pid, t.tid, g.sp, g.pc);

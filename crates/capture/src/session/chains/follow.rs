@@ -1,5 +1,5 @@
-//! What a wait was spent on: it is given to who ended it or had the lock, divided among what that one did
-//! in it, and so on down the chain. Whom to ask comes from [`Chains`]' memory; nothing is kept here.
+//! Attribution of a wait: to its waker or the lock's holder, then to what that thread did in it, and so on
+//! down the chain. [`Chains`] remembers wakers and holders; this module keeps no state.
 
 use std::rc::Rc;
 
@@ -21,7 +21,7 @@ use crate::{
 };
 
 impl Chains {
-    /// What `block`, or the part of it that `at` is, was really spent on.
+    /// Attributes `at`, which is `block` or a part of it, to the threads that it depended on.
     pub(super) fn ended(
         &mut self,
         at: Follow,
@@ -33,7 +33,7 @@ impl Chains {
             return self.still_held(at, block, kernel, path);
         };
         if block.detail != BlockReason::Gil as u8 {
-            // Who is woken by its own time limit tells by that nothing of who had the lock.
+            // A wake-up by the waiter's own time limit says nothing about the lock's holder.
             let by_itself = block.owner.is_some() && self.interrupt(wake.kernel, kernel).is_some();
             let itself =
                 |who: &ActorKey| matches!(who, ActorKey::Record(id) if path.last() == Some(id));
@@ -60,7 +60,7 @@ impl Chains {
                 ..at
             };
             match s.who {
-                // Who waits cannot have it; it had it before, and nobody has taken it yet.
+                // The waiter cannot be the holder: it held the lock before, and no thread has taken it since.
                 Some(holder) if path.last() != Some(&holder) => {
                     self.held(part, &ActorKey::Record(holder), None, kernel, path);
                 }
@@ -69,8 +69,8 @@ impl Chains {
         }
     }
 
-    /// `block`, or the part of it that `at` is, is not over. Who has its lock then has had it since a waiter
-    /// was let in last: nobody else got it meanwhile.
+    /// Charges `at`, a wait that is not over or a part of it, to the lock's owner, from the last hand-off on:
+    /// no other thread got the lock after that.
     fn still_held(
         &mut self,
         at: Follow,
@@ -93,8 +93,7 @@ impl Chains {
         }
     }
 
-    /// `block`, or the part of it that `at` is, is over: somebody let it have the lock, and others were let in
-    /// before.
+    /// Divides `at`, a wait that ended by a hand-off or a part of it, at the lock's earlier hand-offs.
     fn let_in(
         &mut self,
         at: Follow,
@@ -104,7 +103,7 @@ impl Chains {
     ) {
         let Some(last) = &block.wake else { return };
         for (piece, by) in self.handed.pieces(at, block.resource, last.time) {
-            // Who waits did not have it, and an interrupt never does.
+            // Neither the waiter nor an interrupt can be the holder.
             let waits = |id: u64| path.last() == Some(&id);
             match by {
                 Some(HolderEvidence::Wake(wake))
@@ -121,8 +120,8 @@ impl Chains {
         }
     }
 
-    /// All through `at`, `who` had the lock that is waited for; `told`: by what that is known, where not by
-    /// what happened.
+    /// Charges all of `at` to the holder of the lock. `told` is the evidence; `None`: a hand-off or a runtime
+    /// showed the holder.
     fn held(
         &mut self,
         at: Follow,
@@ -158,7 +157,7 @@ impl Chains {
         path.push(holder);
         let blocked = self.earlier(&below, holder, who, to, at.ns, kernel, path);
         let rest = self.queued(&below, holder, who, at.ns - blocked);
-        // It may be in a wait that is not over: then nobody knows yet what it does.
+        // The holder may be in a wait that is not over: then its activity is not known yet.
         let known =
             !told.is_some_and(OwnerEvidence::was_then) || self.has_done_since(holder, at.to);
         let left = match known {
@@ -173,8 +172,8 @@ impl Chains {
         path.pop();
     }
 
-    /// The stretch `at` without its edges, where `holder` waits all through it: at the start and the end
-    /// threads are visited one after the other.
+    /// Trims the edges off `at` if `holder` waits throughout it. Threads are read one after the other at the
+    /// start and the end, so their waits do not begin and end together.
     fn still_there(&self, at: &Follow, holder: u64) -> (u64, u64) {
         const EDGES: u64 = 1_000;
         let blocks = self.past.get(&holder).map(|past| &past.blocks);
@@ -189,7 +188,7 @@ impl Chains {
         }
     }
 
-    /// Whether to follow `waker` below `at`; if not, that is said there.
+    /// Whether to follow `waker` below `at`. If not, a part there states the reason.
     fn may_go_on(&mut self, at: &Follow, waker: u64, who: &ActorKey, path: &[u64]) -> bool {
         let role = match () {
             () if path.contains(&waker) => Role::Circle,
@@ -200,8 +199,8 @@ impl Chains {
         false
     }
 
-    /// Adds what of `at`, with `ns` to give away, its samples say that `id` waited for a CPU; returns
-    /// what is left.
+    /// Charges the run-queue latency that samples of `id` show in `at`, at most `ns`. Returns the rest of
+    /// `ns`.
     fn queued(&mut self, at: &Follow, id: u64, who: &ActorKey, ns: u64) -> u64 {
         let waits: Vec<(u64, u8)> = self.past.get(&id).map_or(Vec::new(), |past| {
             let inside = past.queued.iter().filter(|q| q.0 < at.to && q.1 > at.from);
@@ -269,7 +268,7 @@ impl Chains {
         path.pop();
     }
 
-    /// Divides `at` among what the waker did in it.
+    /// Divides `at` among the waker's states in it.
     fn meanwhile(
         &mut self,
         at: Follow,
@@ -300,7 +299,7 @@ impl Chains {
             }
         }
         for (i, step) in wake.steps.iter().enumerate() {
-            // The last stretch is the one in which it woke the sleeper.
+            // In the last stretch the waker woke the sleeper.
             let next = wake.steps.get(i + 1);
             let end = next.map_or(at.to, |n| n.time).min(at.to);
             let begin = step.time.max(at.from);
@@ -335,8 +334,7 @@ impl Chains {
         }
     }
 
-    /// Adds what of `at`, with `ns` to give away, its samples say that `id` computed; returns what is
-    /// left.
+    /// Charges the on-CPU time that samples of `id` show in `at`, at most `ns`. Returns the rest of `ns`.
     fn computed(&mut self, at: &Follow, id: u64, who: &ActorKey, ns: u64) -> u64 {
         let sampled: u64 = self.past.get(&id).map_or(0, |past| {
             let inside = past
@@ -354,8 +352,8 @@ impl Chains {
         ns - part
     }
 
-    /// The waker was on a CPU. Where, the on-CPU samples that fell into such stretches tell: they are
-    /// counted here, and the time is divided by them at the end, when there are enough.
+    /// Charges `at` as on-CPU time of the waker. The on-CPU samples in `at` are only counted here. The time
+    /// is divided among their stacks at the end, when there are enough samples.
     fn computing(&mut self, at: &Follow, waker: u64, who: &ActorKey) {
         self.parts.add(at, Part::of(Role::OnCpu, who), at.ns, 0);
         let seen: Vec<(u64, UserPart)> = self.past.get(&waker).map_or(Vec::new(), |past| {
@@ -367,7 +365,7 @@ impl Chains {
                 .map(|s| (s.kernel, s.user))
                 .collect()
         });
-        // A wait that stands for more time than its own makes its samples do so too.
+        // A wait that stands for more time than its length gives its samples more weight, too.
         let hits = (at.ns * 16 / (at.to - at.from).max(1)).max(1);
         for (kernel, user) in seen {
             let part = Part {
@@ -381,7 +379,8 @@ impl Chains {
         }
     }
 
-    /// The waker was blocked itself; if that was charged, who ended it is known too.
+    /// Charges `at` as blocked time of the waker. If that wait was charged to a stack, its own waker is known
+    /// and followed.
     #[allow(clippy::too_many_arguments)]
     fn blocked(
         &mut self,
@@ -419,7 +418,7 @@ impl Chains {
         };
         match charged {
             Some(block) => self.ended(below, &block, kernel, path),
-            // Of waits that interrupts end only the thread is known that the interrupt met.
+            // For a wait ended by an interrupt we know only which thread was interrupted.
             None if woken_by != 0 && !ends_by_interrupt(step.detail) => {
                 let who = ActorKey::Record(woken_by);
                 let woke = self.parts.add(&below, Part::of(Role::Woke, &who), at.ns, 0);
@@ -432,8 +431,8 @@ impl Chains {
         }
     }
 
-    /// `at` is a wait for a lock that was too short to be charged, which `id` ended: what that one did in it, as far as
-    /// its samples tell.
+    /// Divides `at`, a lock wait too short to be charged to a stack, among what the samples of its waker `id`
+    /// show in it.
     fn let_go(
         &mut self,
         at: &Follow,
@@ -442,7 +441,7 @@ impl Chains {
         kernel: &FxHashMap<u64, Box<[u64]>>,
         path: &mut Vec<u64>,
     ) {
-        // Where it ends in a circle that is no news: they take the lock in turn.
+        // A cycle here is no deadlock: the threads take the lock in turn.
         if path.contains(&id) || path.len() >= MOST_HOPS {
             return;
         }
@@ -453,8 +452,8 @@ impl Chains {
         path.pop();
     }
 
-    /// Where `id` was blocked up to `until`, of which `ns` are to be given away, as far as its samples
-    /// tell; returns how much that was.
+    /// Charges the waits of `id` in `at` up to `until`, as far as its samples show them, at most `ns`.
+    /// Returns the time charged.
     #[allow(clippy::too_many_arguments)]
     fn earlier(
         &mut self,
@@ -474,7 +473,7 @@ impl Chains {
                 .collect()
         });
         let gap = until - at.from;
-        // A wait stands for the time it was charged with, but no more than fits.
+        // A wait counts with its charged time, scaled to the part of it that lies in the gap.
         let weight = |b: &Block| {
             let inside = b.end.min(until) - b.begin.max(at.from);
             if b.wake.is_none() {

@@ -1,5 +1,5 @@
-//! Who had a lock while a thread waited for it: whoever let a waiter in had it up to then, and whoever the lock
-//! itself named when another began to wait.
+//! Holders of a lock while a thread waited for it. A thread that woke the next waiter held the lock until
+//! then. A runtime may also have named the owner when another wait began.
 
 use std::{collections::VecDeque, rc::Rc};
 
@@ -10,33 +10,34 @@ use super::{
     wake::Wake,
 };
 
-/// Moments that are remembered of a lock.
+/// Times with a known holder that are remembered of one lock.
 const MOST: usize = 4096;
-/// Pieces that one wait is cut into at most: what lies before them is given to who ended the wait.
+/// Most pieces of one wait; the first piece then covers the earlier hand-offs too.
 const MOST_PIECES: usize = 256;
 
-/// By what it is known who had a lock.
+/// Evidence that a thread held a lock.
 #[derive(Clone)]
 pub(super) enum HolderEvidence {
-    /// It let somebody in.
+    /// The thread woke the next waiter.
     Wake(Rc<Wake>),
-    /// A runtime said so.
+    /// A runtime named the owner.
     Owner(ActorKey),
 }
 
-/// Who had locks.
+/// Known holders of locks over time.
 #[derive(Default)]
 pub(super) struct LockHandoffs {
-    /// Moments at which it is known, by lock, by time.
+    /// Times with a known holder, ascending, by lock.
     known: FxHashMap<u64, VecDeque<(u64, HolderEvidence)>>,
-    /// What stands for more than one lock.
+    /// Resources that stand for more than one lock.
     kinds: FxHashSet<u64>,
-    /// Further names of locks that several processes share, and the one that they are known by here.
+    /// Further names of locks that several processes share, each with the name used here.
     same: FxHashMap<u64, u64>,
 }
 
 impl LockHandoffs {
-    /// At `time` it is known who had `resource`. 0 stands for any lock.
+    /// Notes the evidence `by` for the holder of `resource` at `time`. Resource 0 stands for any lock and is
+    /// ignored.
     pub fn add(&mut self, resource: u64, time: u64, by: HolderEvidence) {
         if resource == 0 || self.kinds.contains(&resource) {
             return;
@@ -50,13 +51,13 @@ impl LockHandoffs {
         }
     }
 
-    /// `resource` is the name of several locks.
+    /// Ignores `resource` from now on: it is the name of several locks.
     pub fn leave_out(&mut self, resource: u64) {
         self.kinds.insert(resource);
         self.known.remove(&resource);
     }
 
-    /// `resource` is another process's name for `lock`.
+    /// Merges `resource`, another process's name for `lock`, into `lock`.
     pub fn is_same(&mut self, resource: u64, lock: u64) {
         self.same.insert(resource, lock);
         for (time, by) in self.known.remove(&resource).unwrap_or_default() {
@@ -64,12 +65,12 @@ impl LockHandoffs {
         }
     }
 
-    /// The one name of the lock that `resource` is a name of.
+    /// Returns the name under which the lock `resource` is kept here.
     fn lock(&self, resource: u64) -> u64 {
         *self.same.get(&resource).unwrap_or(&resource)
     }
 
-    /// When somebody was let in last, 0: it is not known that anybody ever was.
+    /// Returns the time of the last known hand-off; 0: none is known.
     pub fn last(&self, resource: u64) -> u64 {
         let known = self.known.get(&self.lock(resource)).into_iter().flatten();
         let last = known
@@ -78,9 +79,10 @@ impl LockHandoffs {
         last.map_or(0, |(time, _)| *time)
     }
 
-    /// `at`, a part of a wait for `resource`, in pieces, each with who had the lock at its end, or at the next moment
-    /// after it and before `until` at which that is known; what comes after all of these is last, with nobody. The times
-    /// of pieces sum to that of `at`, and the last one counts.
+    /// Cuts `at`, a part of a wait for `resource`, at the times with a known holder. Each piece comes with
+    /// the holder at its end. If none is known there, the piece has the next holder known before `until`.
+    /// Time after all of these is the last piece, without a holder. The times of the pieces sum to that of
+    /// `at`, and only the last piece carries its count.
     pub fn pieces(
         &self,
         at: Follow,
@@ -133,7 +135,7 @@ impl LockHandoffs {
         pieces
     }
 
-    /// Halves what is remembered.
+    /// Forgets the older half of what is known.
     pub fn forget(&mut self) {
         self.known.retain(|_, known| {
             known.drain(..known.len().div_ceil(2));

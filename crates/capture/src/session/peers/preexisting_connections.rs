@@ -1,9 +1,9 @@
-//! Who waits, as a recording begins, for the answer to what it asked before.
+//! Threads that wait for the answer to an earlier request as a recording begins.
 //!
-//! What the kernel knows of a connection from before tells little: of a unix socket nothing, and that the last word
-//! of a TCP connection was a question says, when it was long ago, perhaps only that it was forgotten. But a thread
-//! that reads a connection which it made, or polls it alone, waits for its answer: a program that hangs so has to
-//! be seen, however long it has hung.
+//! The kernel tells little about a connection from before: nothing for a unix socket. On a TCP connection the
+//! last data may be a request from long ago to which no answer is expected any more. But a thread that reads
+//! a connection which its process made, or polls it alone, does wait for an answer. A program that hangs like
+//! this has to be seen, however long it has hung.
 
 use rustc_hash::FxHashMap;
 use wallscope_procfs::{process, sockets};
@@ -22,13 +22,13 @@ pub(super) struct Readers {
 }
 
 impl Readers {
-    /// Of `pid`, looked for when they are first asked for.
+    /// The readers of `pid`, looked up when they are first needed.
     pub fn of(pid: u32) -> Readers {
         Readers { pid, found: None }
     }
 
-    /// Makes an answer on the connection `inode`, for which somebody may wait, that thread's to wait for; the
-    /// question is as old as the recording where it is not known.
+    /// Puts a request in flight on the connection `inode`, if a thread waits there for an answer; that thread
+    /// awaits it. A request of unknown age begins with the recording.
     pub fn asked(
         &mut self,
         inode: u32,

@@ -1,4 +1,4 @@
-//! One process whose tasks are looked at: its looks, and what they sum to.
+//! Polls of the tasks of one process, and their sums.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,29 +22,29 @@ use crate::{
     target::{read_memory, read_pieces},
 };
 
-/// Shortest and longest mean distance of two looks at one process. More often than threads are sampled
-/// by default, looks would tell little more.
+/// Shortest and longest mean interval between two polls of one process. Polls more frequent than the default
+/// sampling of threads would tell little more.
 const SHORTEST: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(5);
-/// Distance of the first two looks where there are no tasks yet; then it doubles, up to the other one.
+/// Interval between the first two polls where there are no tasks yet; it doubles up to [`NO_TASKS`].
 const FIRST: Duration = Duration::from_millis(1);
 const NO_TASKS: Duration = Duration::from_millis(200);
-/// To the next look where there will never be tasks.
+/// Interval to the next poll where there will never be tasks.
 const NEVER: Duration = Duration::from_secs(1 << 20);
 /// Most labels of tasks that are remembered.
 const MOST_KNOWN: usize = 1 << 16;
 
-/// A process to look at.
+/// A process to poll.
 pub struct Subject {
     pub pid: u32,
     pub found: FoundRuntime,
-    /// How far its addresses are moved.
+    /// Difference between its addresses and those in its file.
     pub bias: u64,
     /// The unwinder's id of its file.
     pub file: u16,
 }
 
-/// Who looks, by runtime.
+/// Reader of tasks, by runtime.
 pub enum Eye {
     Go(Goroutines),
     Python(Box<asyncio::Tasks>),
@@ -70,7 +70,7 @@ impl Eye {
     }
 }
 
-/// What a task was seen doing: that, stack, labels.
+/// What a task was seen doing: status, stack, labels.
 type Did = (TaskStatus, Option<u32>, u32);
 
 /// Everything seen of one process.
@@ -78,11 +78,11 @@ pub struct Seen {
     pub subject: Subject,
     pub eye: Eye,
     pub looks: u64,
-    /// The same stacks, each once, in the runtime's words.
+    /// Stacks of tasks, each once, in the runtime's words.
     pub stacks: Vec<Vec<u64>>,
     /// Sets of labels; the first one is empty.
     pub labels: Vec<Vec<Label>>,
-    /// By function that they began with: what they did, how often and for how long.
+    /// What tasks did, how often and for how long, by the function that they began with.
     pub groups: BTreeMap<u64, Group>,
     pub broken: u64,
     /// Whether there was no list of tasks where there should be one.
@@ -112,34 +112,34 @@ impl Memory for Other {
     }
 
     fn sleeps(&mut self, tid: u32) -> Option<bool> {
-        // In a namespace of its own it knows its threads by other ids.
+        // A process in a PID namespace of its own knows its threads by other ids.
         (process::inner_tid(self.0).ok()? == self.0).then_some(())?;
         let state = process::stat(tid).ok()?.state;
         Some(matches!(state, 'S' | 'D'))
     }
 }
 
-/// A process that is being looked at.
+/// A process that is being polled.
 pub struct Watch {
     seen: Seen,
-    /// When to look again.
+    /// Time of the next poll.
     pub next: Instant,
-    /// The last look: when, and what was seen.
+    /// Time of the last poll, and what it saw.
     last: Option<(u64, Vec<(u64, Did)>)>,
-    /// When it was looked at for the time before the last one, or began.
+    /// Time of the poll before the last one, or of the start.
     before: u64,
     /// Labels by task and where they are.
     known: FxHashMap<(u64, u64), u32>,
     stacks: FxHashMap<Vec<u64>, u32>,
-    /// CPU time of looks but the first one, with waking up for them, and their number.
+    /// CPU time of all polls but the first, wake-ups included, and their number.
     spent: (Duration, u32),
     chance: u64,
-    /// To the next look while there are no tasks.
+    /// Interval to the next poll while there are no tasks.
     rest: Duration,
 }
 
 impl Watch {
-    /// Of a process whose runtime has tasks.
+    /// Watches the tasks of a process; `None`: its runtime has none.
     pub fn new(subject: Subject) -> Option<Watch> {
         let eye = Eye::of(&subject)?;
         Some(Watch {
@@ -174,14 +174,14 @@ impl Watch {
         self.seen.looks > 0
     }
 
-    /// Looks, and decides when to look again: so that looks take `limit` percent of a CPU. `before`:
-    /// the thread's CPU time when it went to sleep, since waking up costs as much as a short look;
-    /// returns what it is now.
+    /// Polls, and sets the next poll so that polls take `limit` percent of a CPU. `before`: the thread's CPU
+    /// time when it went to sleep, since a wake-up costs as much as a short poll. Returns the thread's CPU
+    /// time now.
     pub fn look(&mut self, limit: f64, before: Duration) -> Duration {
         let there = self.look_now();
         let spent = own_cpu();
         let mean = if there {
-            // The first one, which finds everything, says nothing about the others.
+            // The first poll, which finds everything, says nothing about the others.
             if self.seen.looks > 1 {
                 self.spent.0 += spent.saturating_sub(before);
                 self.spent.1 += 1;
@@ -190,7 +190,7 @@ impl Watch {
             cost.mul_f64(100.0 / limit.max(0.001))
                 .clamp(SHORTEST, LONGEST)
         } else {
-            // It may just be beginning, and not live long.
+            // The process may have just begun, and not live long.
             let rest = self.rest;
             self.rest = (2 * rest).min(NO_TASKS);
             rest
@@ -207,7 +207,7 @@ impl Watch {
         spent
     }
 
-    /// Whether there were tasks to look at.
+    /// Whether there were tasks to poll.
     fn look_now(&mut self) -> bool {
         let mut memory = Other(self.seen.subject.pid);
         let found = Arc::clone(&self.seen.subject.found);
@@ -223,7 +223,7 @@ impl Watch {
                 self.seen.lost = true;
                 return false;
             }
-            // The last look stands for this time, too.
+            // The last poll stands for this time, too.
             TaskSnapshot::Missed => return self.is_served(),
         };
         let time = now();
@@ -279,7 +279,7 @@ impl Watch {
         index as u32
     }
 
-    /// What the last look saw went on until `until`.
+    /// Charges the time until `until` to what the last poll saw.
     fn account(&mut self, until: u64) {
         let Some((_, list)) = self.last.take() else {
             self.before = until;
@@ -296,13 +296,13 @@ impl Watch {
         }
     }
 
-    /// Ends; what was seen.
+    /// Ends the polling and returns what was seen.
     pub fn finish(mut self) -> Seen {
         self.account(now());
         self.seen.gone = process::stat(self.pid()).is_err();
         self.seen.broken = self.seen.eye.reader().broken();
         if let Ok(facts) = &*self.seen.subject.found {
-            // More may be known of them than when they were seen first.
+            // More may be known of the functions now than when they were first seen.
             for (start, group) in &mut self.seen.groups {
                 group.name = self.seen.eye.reader().name(facts, *start);
             }

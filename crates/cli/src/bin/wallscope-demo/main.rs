@@ -32,8 +32,8 @@ example: wallscope-demo --seconds 20 &
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// Starts this program in another role, with a pipe whose end ends it, and returns the address it
-/// prints.
+/// Starts this program in another role and returns the address that the child prints. The child exits
+/// when its input pipe closes.
 fn start_role(role: &str, address: &str) -> Outcome<(Child, String)> {
     let mut child = Command::new(std::env::current_exe()?)
         .args(["--role", role, address])
@@ -46,11 +46,11 @@ fn start_role(role: &str, address: &str) -> Outcome<(Child, String)> {
     Ok((child, line.trim().to_string()))
 }
 
-/// Ends this process when the one that started it is gone.
+/// Ends this process when its parent is gone.
 fn end_with_parent() {
     thread::spawn(|| {
         let mut rest = Vec::new();
-        // Whether it ends or fails, nobody is there any more.
+        // End of input and a read error both mean that the parent is gone.
         let _ = stdin().read_to_end(&mut rest);
         std::process::exit(0);
     });

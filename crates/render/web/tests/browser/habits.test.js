@@ -1,5 +1,5 @@
-// One file that asks for nothing, keyboard, pictures, dark, phone, paper, names for who does not
-// see, and hostile names.
+// One file without requests, keyboard, pictures, dark theme, phone, paper, names for screen readers, and
+// hostile names.
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';

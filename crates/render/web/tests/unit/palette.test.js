@@ -1,4 +1,4 @@
-// Colours stay apart for people who do not see all of them.
+// Colours stay apart for people with a colour vision deficiency.
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';

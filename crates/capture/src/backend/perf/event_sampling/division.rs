@@ -1,9 +1,9 @@
 //! How often an event happened to each of the threads that share a counter.
 //!
-//! A descriptor tells the hits of its thread together with those of all that inherited from it. The
-//! kernel tells each heir's own when that ends (some from Linux 5.13 on do not). What is left is that
-//! of the threads that live, or were never told of: one of them has all of it, among several it is divided as
-//! the samples are, each of which stands for the gap of the very event that made it.
+//! A descriptor counts the hits of its thread and of all threads that inherited it. The kernel reports
+//! the hits of an heir when the heir ends (some kernels from Linux 5.13 on do not). The rest belongs to
+//! the threads that live or were never reported. A single such thread gets all of it; several share it in
+//! proportion to their samples. A sample stands for the hits between it and the one before on its own event.
 
 use rustc_hash::FxHashMap;
 use wallscope_model::{ContextId, EventHits};
@@ -67,8 +67,8 @@ enum Member {
     Sampled(u64),
 }
 
-/// `sum` among `members`, to the last one; what nobody has a sample of is the first one's of whom the
-/// kernel has not told.
+/// Divides `sum` among `members` without a remainder. If no member has samples, the first member without
+/// a figure from the kernel gets all that the kernel did not report.
 fn divide(sum: u64, members: &[Member]) -> Vec<u64> {
     let told = members.iter().map(|m| match m {
         Member::Told(hits) => *hits,

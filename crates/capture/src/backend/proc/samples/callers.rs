@@ -1,19 +1,19 @@
-//! Waits of which only the innermost frame was seen, and who called.
+//! Infers the callers of waits of which only the innermost frame was seen.
 //!
-//! A wait of some microseconds is over before the memory of its thread is copied. What is known of it is its
-//! call, the program counter and the stack pointer. Where the same thread was seen at the same place with the
-//! stack pointer at the same address, and its callers were read, those are the callers: another way there
-//! leaves another depth, but for chance.
+//! A wait of some microseconds is over before the memory of its thread is copied. Its call, the program
+//! counter and the stack pointer are known. If a stack with callers was read of the same thread, at the same
+//! place with the same stack pointer, those are the callers: another call path leaves another depth, but for
+//! chance.
 
 use rustc_hash::FxHashMap;
 use wallscope_model::State;
 
 use super::weight::{Key, Sum, Weight};
 
-/// Gives waits of which only the innermost frame was seen to the whole stacks that were seen in the same
-/// place of the same thread for the same reason, in waits as long or else about as long. Where there are
-/// none they stay as they are. Returns the keys of the thread then. `own`: its keys; `begins`: stack pointers of whole
-/// stacks, by thread and stack; `innermost`: a stack's innermost frame.
+/// Moves the time of waits with only an innermost frame to whole stacks of the same thread, place and reason,
+/// from waits as long or, failing these, about as long. Without such a stack a wait stays as it is. Returns
+/// the keys of the thread afterwards. `own`: its keys; `begins`: stack pointers of whole stacks, by thread
+/// and stack; `innermost`: a stack's innermost frame.
 pub(super) fn give_to_callers(
     own: Vec<Key>,
     sums: &mut FxHashMap<Key, Sum>,

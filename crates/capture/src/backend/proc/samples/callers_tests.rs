@@ -78,7 +78,7 @@ fn callers_are_those_of_the_same_place_and_depth() {
             .sum::<u64>()
     };
     assert_eq!(time(one, BlockReason::Disk), 400);
-    // What was long stays with who was long, and is not shared.
+    // The time of a long wait goes to the stack that was seen in long waits, and is not shared.
     assert_eq!(time(other, BlockReason::Disk), 5_000_000 + 40);
     assert_eq!(time(alone, BlockReason::Disk), 5);
     assert_eq!(time(alone, BlockReason::Pipe), 6);

@@ -15,39 +15,40 @@ pub(super) type Key = (
     WaitSeen,
 );
 
-/// How a look's time was come by.
+/// What the time of a poll stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Weight {
-    /// It is the time that is meant, or a period of it.
+    /// The time itself, or a period of it.
     Own,
-    /// It stands for the thread's waits of its class.
+    /// The thread's waits of its class.
     Wait {
         /// By length.
         class: u8,
         /// The look came late.
         late: bool,
     },
-    /// It stands for what the thread waited since being put off the CPU, of time on it like this.
+    /// Run-queue latency after preemptions; the poll itself is of time on the CPU that ended so.
     PutOff,
-    /// It stands for what the thread waited to get a CPU once it was woken from waits of its class.
+    /// Run-queue latency of the thread after wake-ups from waits of its class.
     Wakeup {
         /// By length.
         class: u8,
     },
     /// Of a wait that was over before its callers were read.
     Innermost {
-        /// Its stack pointer: who waits there again comes from the same callers.
+        /// Its stack pointer: a later wait at this place with the same stack pointer has the same callers.
         sp: u64,
         /// How the time was come by.
         of: Meant,
     },
 }
 
-/// Fewest looks in time that are enough for a thread's waits of a class.
+/// Fewest polls in time that are enough for a thread's waits of a class.
 pub(super) const ENOUGH: u64 = 20;
 
-/// Samples of time that ended with being put off the CPU say as much of where that happens as all
-/// samples of computing do if there are so many; and looks at waiting for a CPU as much as numbers of wake-ups.
+/// Number of samples of on-CPU time that ended in a preemption: so many tell as much about the places of
+/// preemptions as all on-CPU samples do. So many polls of runnable threads tell as much as the numbers of
+/// wake-ups.
 pub(super) const AS_MUCH: u64 = 4;
 
 /// What one stack in one state adds up to.
@@ -57,12 +58,12 @@ pub(super) struct Sum {
     pub count: u64,
     /// Time, ns.
     pub ns: u64,
-    /// The same by slice.
+    /// Time by slice.
     pub slices: Vec<SliceValue>,
 }
 
 impl Sum {
-    /// The same looks for `share` of `whole` ns.
+    /// Scales the time to `share` of `whole` ns; the number of polls stays.
     pub fn times(&self, share: u64, whole: u64) -> Sum {
         let part = |n: u64| (u128::from(n) * u128::from(share) / u128::from(whole.max(1))) as u64;
         let slices: Vec<SliceValue> = self
@@ -80,7 +81,7 @@ impl Sum {
         }
     }
 
-    /// Adds what another one adds up to.
+    /// Adds another sum.
     pub fn add(&mut self, other: Sum) {
         self.count += other.count;
         self.ns += other.ns;
@@ -97,18 +98,18 @@ impl Sum {
     }
 }
 
-/// What is known of a thread's time exactly and is to be given to what was sampled of it, ns.
+/// Exact times of a thread that are to be divided among its samples, ns.
 #[derive(Clone, Copy, Debug)]
 pub struct Known<'a> {
     /// Waits.
     pub waits: &'a Waits,
-    /// Waiting for a CPU since being woken.
+    /// Run-queue latency after wake-ups.
     pub woken: u64,
-    /// Waiting for a CPU since being put off it.
+    /// Run-queue latency after preemptions.
     pub preempted: u64,
 }
 
-/// What the time of a wait is of which the innermost frame was seen: the same as in [`Weight`].
+/// What the time of a wait with only an innermost frame stands for; see [`Weight`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Meant {
     /// Its own.

@@ -1,9 +1,9 @@
-//! For how long a thread waits for a CPU once it is woken, by where it was woken from.
+//! Run-queue latency after a wake-up, by the wait site that the thread is woken from.
 //!
-//! Each wake-up does not wait as long as any other: who is handed a lock by a thread that goes on waits for that
-//! one's CPU, who wakes of a timer mostly for none. Looks that saw threads wait so
-//! ([`crate::backend::perf`], `queued.rs`) tell how it is divided. They are few, so those of all threads
-//! are put together: whoever is woken in the same place waits for about as long.
+//! It differs by wake-up: a waiter that gets a lock from a thread that runs on waits for the CPU of that
+//! thread; a thread woken by a timer mostly gets a CPU at once. Polls that saw runnable threads
+//! ([`crate::backend::perf`], `queued.rs`) tell how the time is divided. They are few, so the polls of all
+//! threads are added up: threads woken at the same wait site have about the same latency.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use super::weight::{AS_MUCH, ENOUGH, Key, Known, Sum, Weight};
 struct Seen {
     /// How many there were, by the waits that were seen.
     wakeups: f64,
-    /// Looks after them that saw the thread wait for a CPU.
+    /// Polls after them that saw the thread runnable.
     looks: u64,
     /// The time that these stand for, ns.
     ns: u64,
@@ -32,27 +32,27 @@ impl Seen {
     }
 }
 
-/// Of all stacks.
+/// What was seen of wake-ups, for all stacks.
 #[derive(Clone, Debug, Default)]
 pub struct Queueing {
-    /// By looks in time, and by late ones.
+    /// By polls in time, and by late ones.
     seen: [BTreeMap<u32, Seen>; 2],
-    /// Looks whose stack was not found.
+    /// Polls of runnable threads without a known wait site.
     unplaced: [u64; 2],
 }
 
-/// How long waiting for a CPU is after wake-ups from each stack, as a multiple of the mean.
+/// Run-queue latency after wake-ups from each stack, as a multiple of the mean.
 #[derive(Debug, Default)]
 pub struct Lengths(BTreeMap<u32, f64>);
 
 impl Queueing {
-    /// A wait with this stack was seen that stands for so many. `late`: by a look that came late.
+    /// Adds a wait seen with `stack`, which stands for `waits` waits. `late`: by a late poll.
     pub fn woke(&mut self, stack: u32, waits: f64, late: bool) {
         let seen = self.seen[usize::from(late)].entry(stack).or_default();
         seen.wakeups += waits;
     }
 
-    /// A look that stands for `ns` saw a thread wait for a CPU that had been woken there, if that is known.
+    /// Adds a poll that stands for `ns` and saw a runnable thread, woken from that stack if it is known.
     pub fn queued(&mut self, stack: Option<u32>, ns: u64, late: bool) {
         let late = usize::from(late);
         let Some(stack) = stack else {
@@ -64,13 +64,13 @@ impl Queueing {
         seen.ns += ns;
     }
 
-    /// What all that says. Of a stack with few looks it is near the mean: as if there were some more of it like
-    /// all others.
+    /// The relative latency of each stack. A stack with few polls is near the mean: it is counted with a few
+    /// more polls of mean length.
     pub fn lengths(&self) -> Lengths {
         let mut seen = self.seen[0].clone();
         let mut unplaced = self.unplaced[0];
         if seen.values().map(|s| s.looks).sum::<u64>() < ENOUGH {
-            // Late looks favour whoever is woken just then, but are better than none.
+            // Late polls favour the thread that is woken just then, but are better than none.
             unplaced += self.unplaced[1];
             for (stack, late) in &self.seen[1] {
                 let all = seen.entry(*stack).or_default();
@@ -86,7 +86,7 @@ impl Queueing {
             all.ns as f64 / all.looks as f64,
         );
         let more = AS_MUCH as f64 * look;
-        // Those that were not found may have been anywhere.
+        // Polls without a known wait site may belong to any.
         let placed = all.looks as f64 / (all.looks + unplaced) as f64;
         let length = |s: &Seen| (s.ns as f64 + more) / (s.wakeups * mean + more);
         let lengths = seen
@@ -97,14 +97,14 @@ impl Queueing {
 }
 
 impl Lengths {
-    /// After wake-ups from this stack.
+    /// The multiple for wake-ups from this stack.
     pub fn of(&self, stack: u32) -> f64 {
         self.0.get(&stack).copied().unwrap_or(1.0)
     }
 }
 
-/// Divides the time that a thread waited for a CPU once it was woken among its wake-ups, which are some of
-/// its keys: their numbers, by how long each of them waits.
+/// Divides the run-queue latency of a woken thread among its wake-ups, which are some of its keys. The weight
+/// of a key is its number of wake-ups times the relative latency of one.
 pub(super) fn divide_woken(
     own: &[Key],
     sums: &FxHashMap<Key, Sum>,
