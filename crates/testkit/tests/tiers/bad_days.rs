@@ -11,6 +11,7 @@ use std::{
 
 use wallscope_testkit::{
     Error, Program, program,
+    score::{chance, share},
     tool::{Tool, no_panic},
     truth::FunctionTruth,
 };
@@ -54,9 +55,17 @@ fn threads_that_live_a_millisecond() {
                 .sum()
         };
         let (timer, other) = (reason("timer"), reason("other"));
-        if timer * 100 < slept * 85 || timer * 100 > slept * 115 || other * 100 > slept {
+        let waits = o.report.views.get("off-cpu").copied().unwrap_or_default();
+        let percent = |ns: u64| 100.0 * ns as f64 / waits.total_ns as f64;
+        let limit = share::OFF_CPU + chance::binomial(percent(slept) / 100.0, waits.samples as f64);
+        let is_near = (percent(timer) - percent(slept)).abs() <= limit;
+        if !is_near || other * 100 > slept {
             return Err(Error::Output(format!(
-                "{timer} ns of sleep, {other} of no known reason; truth {slept}"
+                "{:.1} % of blocked time is sleep, {other} ns of no known reason; truth {:.1} % ± {limit:.1} \
+                 by {} looks",
+                percent(timer),
+                percent(slept),
+                waits.samples
             )));
         }
         Ok(format!("{seen} of {all} threads, with their whole lives"))
