@@ -229,8 +229,7 @@ impl Analysis<'_> {
             })
             .filter(|r| r.total_ns > 0)
             .collect();
-        // Waiting for work or for the end of a thread is no contention: joins come last, and locks are
-        // ordered by time that was not idle.
+        // Joins come last, then locks by time that was not idle: waiting for work is no contention.
         rows.sort_by(|a, b| {
             let joins = a.is_join().cmp(&b.is_join());
             let in_earnest = b.in_earnest_ns().cmp(&a.in_earnest_ns());

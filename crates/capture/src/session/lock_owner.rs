@@ -11,6 +11,7 @@
 //! - The id is that of a live thread, of the same process or of one that maps the same memory.
 //! - The names of the functions on the waiter's stack, which are known later
 //!   (`wallscope_diagnose::lock_names`).
+//!
 //! Semaphores, and the locks of Rust, Go, C++20 and Python's `threading`, keep no id, so no owner is found
 //! for them.
 
