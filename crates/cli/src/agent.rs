@@ -1,5 +1,6 @@
 //! `wallscope agent`: always on.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -48,7 +49,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
     }
 }
 
-fn read(file: &Path) -> Result<Config, Failure> {
+/// Reads an agent's configuration.
+pub fn read(file: &Path) -> Result<Config, Failure> {
     Config::read(file).map_err(|e| {
         let next = match &e {
             ConfigError::Unreadable { .. } => "; name another with --config FILE",
@@ -93,12 +95,15 @@ fn check(file: &Path, config: &Config) -> Result<(), Failure> {
 }
 
 fn status(config: &Config) -> Result<(), Failure> {
-    let status = ask_status(&config.agent.run_dir).map_err(|e| {
-        let place = config.agent.run_dir.display();
-        let text = format!("no agent answers in '{place}' ({e}); start one: wallscope agent");
-        Failure::of(4, anyhow::anyhow!(text))
-    })?;
+    let status = ask_status(&config.agent.run_dir).map_err(|e| silent(config, &e))?;
     output::to_stdout(|w| w.write_all(text(&status).as_bytes()))
+}
+
+/// No agent answers on its socket: exit code 4.
+pub fn silent(config: &Config, error: &io::Error) -> Failure {
+    let place = config.agent.run_dir.display();
+    let text = format!("no agent answers in '{place}' ({error}); start one: wallscope agent");
+    Failure::of(4, anyhow::anyhow!(text))
 }
 
 /// The status as lines for people.

@@ -4,12 +4,13 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::anyhow;
-use wallscope_agent::config::{Config, DEFAULT_FILE};
+use wallscope_agent::config::DEFAULT_FILE;
 use wallscope_agent::run::{Status, close_window};
 use wallscope_agent::store::{self, Selected, TimeRange};
 use wallscope_analysis::select::Selection;
 use wallscope_model::Recording;
 
+use crate::agent;
 use crate::failure::Failure;
 use crate::record;
 use crate::target_args::parse_duration;
@@ -44,16 +45,10 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: Args) -> Result<(), Failure> {
-    let config = Config::read(&args.config).map_err(|e| Failure::unreadable(e.to_string()))?;
+    let config = agent::read(&args.config)?;
     let output = record::output(args.output.as_deref())?;
     let asked_ns = now_unix_ns();
-    let status = close_window(&config.agent.run_dir).map_err(|e| {
-        let place = config.agent.run_dir.display();
-        Failure::of(
-            4,
-            anyhow!("no agent answers in '{place}' ({e}); start one: wallscope agent"),
-        )
-    })?;
+    let status = close_window(&config.agent.run_dir).map_err(|e| agent::silent(&config, &e))?;
     if let Some(text) = lateness(&status, asked_ns) {
         eprintln!("wallscope: warning: {text}");
     }

@@ -60,7 +60,8 @@ impl Control {
         let _ = rustix::io::write(&*self.stop, &1u64.to_ne_bytes());
     }
 
-    /// Closes the open window now ([`Options::windows`](super::Options)); the next one ends at a multiple again.
+    /// Closes the open window of a session in windows ([`Options::windows`](super::Options)); the next one ends at a
+    /// multiple of their length again.
     pub fn close_window(&self) {
         // The kernel takes every time of a clock that exists.
         let _ = set(&self.view, Timespec::default(), timespec(1), false);

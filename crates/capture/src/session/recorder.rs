@@ -138,6 +138,11 @@ impl<'o> Recorder<'o> {
         programs.add_cgroups(&chosen.cgroups)?;
 
         let host = HostLog::open(&chosen.pids);
+        // From here on signals end the recording and not this process: before there is a log.
+        let mut events = Events::new(&chosen.watch, options.duration)?;
+        for fd in sideband.descriptors() {
+            events.sideband(fd)?;
+        }
         let slice_ns = slices::first_width_ns(options.duration);
         let (log, no_log) = options.begin_log();
         let is_logged = log.is_some();
@@ -151,10 +156,6 @@ impl<'o> Recorder<'o> {
         }
         let ring = read_ring(&programs, &intake, options)?;
 
-        let mut events = Events::new(&chosen.watch, options.duration)?;
-        for fd in sideband.descriptors() {
-            events.sideband(fd)?;
-        }
         let looks = [
             options.timeline.map(|_| LOOK_EVERY),
             setup.timer.vary_every(),

@@ -222,7 +222,7 @@ export function showDetail(host, selection, look, stack, act) {
     woken > 0
       ? el(
           'section', {},
-          el('h4', {}, 'Who ended its waits'),
+          el('h4', {}, 'Wakers of its waits'),
           el('ul', { class: 'neighbours' }, ...wakers.slice(0, 6).map(([e, ns]) => el('li', {}, name(p.names[e].slice(1, -1)), el('span', { class: 'number' }, percent(ns / woken))))),
           el('button', { type: 'button', class: 'link', onclick: () => act.change({ view: 'off-wake', focus: entry, tab: 'flame', zoom: '' }) }, 'With their stacks'),
         )

@@ -63,7 +63,7 @@ export function showMenu(page, graph, node, x, y) {
   byId('tip').hidden = true;
   popUp(
     /** @type {any} */ (anchor),
-    page.profile.wake && page.look.view !== 'off-wake' ? item('Who ended its waits', () => page.change({ view: 'off-wake', focus: entry, pick: entry, tab: 'flame' })) : '',
+    page.profile.wake && page.look.view !== 'off-wake' ? item('Wakers of its waits', () => page.change({ view: 'off-wake', focus: entry, pick: entry, tab: 'flame' })) : '',
     item('Callers and callees', () => page.change({ focus: entry, pick: entry })),
     moduleItem(page, entry, item),
     item('Show in the table', () => page.change({ tab: 'table', query: '', pick: entry, sort: 'total' })),

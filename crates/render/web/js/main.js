@@ -330,7 +330,7 @@ export class Page {
       el(
         'span', { class: 'choices' },
         focused ? null : toggle('icicle', 'Root on top', 'icicle or flame (i)'),
-        focused ? null : toggle('leaf', 'Leaf first', 'what the time was spent in, then who called it (l)'),
+        focused ? null : toggle('leaf', 'Leaf first', 'what the time was spent in, then its callers (l)'),
         toggle('fold', 'Fold recursion', 'direct recursion as one frame (r)'),
         toggle('mine', 'My code', 'own code, and the calls it makes; the insides of libraries, runtimes and the kernel are folded (m)'),
       ),

@@ -139,7 +139,7 @@ export class Chains {
     fill(
       this.words,
       el('b', {}, duration(shape.total)), asked ? el('span', {}, ' of stacks with ', name(shorten(p.names[look.pick], 80))) : ' of all that is chosen',
-      ', and what it was really spent on: below a wait stands who ended it, below that what it did meanwhile. Choose a thread or a function to ask about it; a click zooms.',
+      ', and what it was really spent on: below a wait stands its waker, below that the waker’s time meanwhile. Choose a thread or a function to ask about it; a click zooms.',
     );
     this.graph.show(
       {

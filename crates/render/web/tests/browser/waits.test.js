@@ -96,7 +96,7 @@ test('the timeline zooms, moves, keeps its place in the address, and follows the
   });
 });
 
-test('pointing at a wait tells what it was, and an arrow comes from who ended it', async () => {
+test('pointing at a wait tells what it was, and an arrow comes from its waker', async () => {
   await on('waits', { look: 'tab=lanes' }, async (page) => {
     const spot = await longestLock(page);
     assert.ok(spot.ns > 50e6);
@@ -108,7 +108,7 @@ test('pointing at a wait tells what it was, and an arrow comes from who ended it
   });
 });
 
-test('the view of wakers has the same time as that of waits, with who ended them on top', async () => {
+test('the view of wakers has the same time as that of waits, with the wakers on top', async () => {
   await on('waits', { look: 'view=off-cpu' }, async (page) => {
     const waits = await total(page);
     await page.click('[data-view=off-wake]');
@@ -127,11 +127,11 @@ test('the view of wakers has the same time as that of waits, with who ended them
   });
 });
 
-test('one click leads from a function that waits to those who ended its waits', async () => {
+test('one click leads from a function that waits to the wakers', async () => {
   await on('waits', { look: 'view=off-cpu&tab=table&query=::cache_get' }, async (page) => {
     await page.locator('table.functions tbody tr', { hasText: '::cache_get' }).first().click();
     const panel = await page.locator('#detail').innerText();
-    assert.match(panel, /Who ended its waits[\s\S]*woken by compaction/i);
+    assert.match(panel, /Wakers of its waits[\s\S]*woken by compaction/i);
     assert.match(panel, /How long its single intervals were[\s\S]*blocked: about \d+, half up to [\d.]+ m?s, 99 % up to/i);
     assert.ok((await page.locator('#detail .histogram i').count()) > 3);
     await page.locator('#detail button', { hasText: 'With their stacks' }).click();
