@@ -54,28 +54,47 @@ fn by_ebpf(
     Ok(card)
 }
 
-/// Rows for functions that have a trampoline each (`-X perf`): the interpreter names them. Its last act frees the
-/// trampolines and all frames; a stack that waits there has only the trampolines' names.
+/// Rows for functions that have a trampoline each (`-X perf`): the interpreter names them.
+///
+/// A trampoline is left where its function has no frame: while a generator's frame is cleared, and after the
+/// interpreter has freed all frames at its end.
 fn of_trampolines(run: &Run) -> Scorecard {
     let mut card = Scorecard::default();
-    let is_trampoline = |f: &Frame| f.name.starts_with("py::");
-    // A trampoline as the leaf is a call without a frame in the interpreter yet.
-    let has_trampoline = |l: &Line| {
-        l.frames
-            .split_last()
-            .is_some_and(|(_, f)| f.iter().any(is_trampoline))
-    };
-    let is_named = |l: &Line| (l.frames.iter()).any(|f| f.name == "Thread._bootstrap");
     let time = |keep: &dyn Fn(&Line) -> bool| -> f64 {
         (run.stacks.iter().filter(|l| keep(l)))
             .map(|l| l.ns as f64)
             .sum()
     };
-    let twice = time(&|l| has_trampoline(l) && is_named(l));
+    let twice = time(&|l| shows_twice(&l.frames));
     card.at_most("functions shown twice", twice / 1e6, 0.0, "ms");
-    let share = 100.0 * time(&has_trampoline) / time(&|_| true);
+    // A trampoline as the leaf is a call without a frame in the interpreter yet.
+    let is_under = |l: &Line| {
+        let callers = l.frames.iter().rev().skip(1);
+        callers.map(in_trampoline).any(|f| f.is_some())
+    };
+    let share = 100.0 * time(&is_under) / time(&|_| true);
     card.at_most("under trampolines", share, 1.0, "%");
     card
+}
+
+/// The qualified name of the function of a trampoline: `f` of `py::f:/path`.
+fn in_trampoline(frame: &Frame) -> Option<&str> {
+    let name = frame.name.strip_prefix("py::")?;
+    Some(name.split_once(":/").map_or(name, |(name, _)| name))
+}
+
+/// Whether one call has both its trampoline's frame and the interpreter's, which lies between this trampoline
+/// and the next one. `frames`: from the root.
+fn shows_twice(frames: &[Frame]) -> bool {
+    let mut callees = frames.iter().enumerate();
+    callees.any(|(at, frame)| {
+        let Some(function) = in_trampoline(frame) else {
+            return false;
+        };
+        let own = frames[at + 1..].iter();
+        own.take_while(|f| in_trampoline(f).is_none())
+            .any(|f| f.name == function)
+    })
 }
 
 /// Rows of [`python`] by eBPF; in a short run on the oldest and the newest interpreter only, which differ most in
@@ -349,4 +368,30 @@ pub(super) fn python_cost(tool: &Tool, length: Length) -> Result<Scorecard, Erro
             .extend(fixed_work(&what, tool, length, start)?.rows);
     }
     Ok(card)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::folded::Kind;
+
+    fn frames(names: &[&str]) -> Vec<Frame> {
+        let frame = |name: &&str| Frame {
+            name: (*name).to_owned(),
+            kind: Kind::User,
+        };
+        names.iter().map(frame).collect()
+    }
+
+    #[test]
+    fn a_call_with_its_trampoline_and_its_frame_is_shown_twice() {
+        let both = ["main", "py::C.f:/a/b.py", "_PyEval_EvalFrameDefault", "C.f"];
+        assert!(shows_twice(&frames(&both)));
+        let cleared = ["C.f", "py::C.f.<genexpr>:/b.py", "tupledealloc"];
+        assert!(!shows_twice(&frames(&cleared)));
+        let recursive = ["C.f", "py::C.f:/b.py", "frame_dealloc"];
+        assert!(!shows_twice(&frames(&recursive)));
+        let next = ["py::a:/b.py", "py::C.f:/b.py", "C.f"];
+        assert!(shows_twice(&frames(&next)));
+    }
 }
