@@ -18,6 +18,9 @@ fn main() {
     ] {
         println!("cargo:rerun-if-changed=bpf/{file}");
     }
+    // For build scripts of other crates, with kernel programs that include `unwind.h`.
+    let crate_folder = std::env::var("CARGO_MANIFEST_DIR").expect("set by cargo");
+    println!("cargo:include={crate_folder}/bpf");
     // For the programs of tests/live.rs; a machine may lack the headers.
     let headers = std::env::var("DEP_BPF_INCLUDE").unwrap_or_default();
     println!("cargo:rustc-env=WALLSCOPE_BPF_HEADERS={headers}");

@@ -64,3 +64,8 @@ pub use state::{Part, State, UnknownCause, View};
 pub use task::{TaskGroup, TaskTime};
 pub use timeline::{Interval, Lane, Timeline};
 pub use wait::{Above, Actor, ActorId, Hop, LockWait, Role, told_by};
+
+/// The examples of README.md are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

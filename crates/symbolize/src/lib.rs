@@ -63,6 +63,42 @@ use table::Table;
 /// Fills the lines of all frames that have none. Returns the unresolved addresses by cause, to be
 /// appended to [`Recording::losses`]. The counts are of distinct addresses, unless the cause says
 /// otherwise.
+///
+/// ```
+/// use std::fs::File;
+/// use wallscope_model::{Frame, FrameKind, Module, ModuleId, ModuleKind, Recording};
+/// use wallscope_symbolize::{ModuleSource, Sources, resolve};
+///
+/// fn work() {}
+///
+/// // The offset in this program's file of the code of `work`.
+/// let maps = wallscope_procfs::maps::read(std::process::id())?;
+/// let address = work as fn() as usize as u64;
+/// let code = maps.iter().find(|m| (m.start..m.end).contains(&address)).expect("it is mapped");
+///
+/// let mut recording = Recording {
+///     modules: vec![Module {
+///         kind: ModuleKind::Elf,
+///         path: code.path.as_str().into(),
+///         build_id: "".into(),
+///         pid: 0,
+///     }],
+///     frames: vec![Frame {
+///         kind: FrameKind::Native,
+///         module: Some(ModuleId(0)),
+///         address: address - code.start + code.offset,
+///         lines: Vec::new(),
+///     }],
+///     ..Recording::default()
+/// };
+/// let mut sources = Sources::default();
+/// let file = File::open("/proc/self/exe")?;
+/// sources.modules.insert(ModuleId(0), ModuleSource::from_file(file, 0));
+/// assert!(resolve(&mut recording, sources).is_empty());
+/// let line = recording.frames[0].lines.last().expect("a name");
+/// assert!(recording.functions[line.function.0 as usize].name.ends_with("::work"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn resolve(recording: &mut Recording, mut sources: Sources) -> Vec<Loss> {
     let mut losses = Losses::default();
     let groups = group(&recording.frames, &recording.modules, &mut losses);
@@ -260,3 +296,8 @@ fn jit(
         })
         .collect()
 }
+
+/// The examples of README.md are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -147,6 +147,7 @@ pub struct FunctionRow {
 
 /// The result.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Comparison {
     /// The options in effect: those asked for, except where the recordings do not allow them (see the
     /// notes).
@@ -173,6 +174,7 @@ pub struct Comparison {
 
 /// Why recordings cannot be compared.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum CompareError {
     /// A side has no recording, or the recordings measured in different ways.
     #[error(transparent)]
@@ -184,6 +186,15 @@ pub enum CompareError {
 
 /// Compares recordings. If the length of one is unknown, values are per run instead of per second, and a
 /// note says so.
+///
+/// ```
+/// use wallscope_analysis::diff::{Options, compare};
+///
+/// let runs = [wallscope_synthetic::recording(4), wallscope_synthetic::recording(4)];
+/// let comparison = compare(&runs, &runs, &Options::default())?;
+/// assert_eq!(comparison.changed().count(), 0);
+/// # Ok::<(), wallscope_analysis::diff::CompareError>(())
+/// ```
 ///
 /// # Errors
 /// [`CompareError`].

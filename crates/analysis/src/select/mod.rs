@@ -74,6 +74,7 @@ pub struct Selection {
 
 /// A selected recording.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Selected {
     /// What was selected.
     pub recording: Recording,
@@ -83,6 +84,7 @@ pub struct Selected {
 
 /// Why nothing can be selected.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SelectError {
     /// A window of time was asked of a recording that does not keep time.
     #[error("it does not say when its time was spent, so no part of it can be selected by time")]
@@ -190,6 +192,19 @@ impl Selection {
     }
 
     /// The part of `rec` that is selected; all of it, untouched, where everything is.
+    ///
+    /// ```
+    /// use wallscope_analysis::select::Selection;
+    /// use wallscope_model::State;
+    ///
+    /// let recording = wallscope_synthetic::recording(4);
+    /// let blocked: u64 = recording.contexts.iter().map(|c| c.ledger.blocked_ns()).sum();
+    /// let selection = Selection { states: vec![State::Blocked], ..Selection::default() };
+    /// let selected = selection.apply(recording)?.recording;
+    /// let wall: u64 = selected.contexts.iter().map(|c| c.ledger.wall_ns).sum();
+    /// assert_eq!(wall, blocked);
+    /// # Ok::<(), wallscope_analysis::select::SelectError>(())
+    /// ```
     ///
     /// # Errors
     /// [`SelectError`] where a window of time cannot be cut out.

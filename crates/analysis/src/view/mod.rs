@@ -97,6 +97,21 @@ impl ViewTotal {
 
 impl<'r> Analysis<'r> {
     /// Prepares `recording`; its idle time is treated as `idle` says.
+    ///
+    /// ```
+    /// use wallscope_analysis::view::{Analysis, Idle};
+    /// use wallscope_model::View;
+    ///
+    /// let recording = wallscope_synthetic::recording(4);
+    /// let analysis = Analysis::new(&recording, Idle::Show);
+    /// // Stacks and the time without stacks sum to the ledgers, to the nanosecond.
+    /// let wall: u64 = recording.contexts.iter().map(|c| c.ledger.wall_ns).sum();
+    /// let residue: i64 = recording.contexts.iter().map(|c| c.ledger.residue_ns()).sum();
+    /// let shown = analysis.total(View::Wall).shown_ns();
+    /// assert_eq!(shown as i64 + residue, wall as i64);
+    /// let hottest = analysis.stacks(View::OffCpu, 3);
+    /// assert!(hottest[0].ns >= hottest[1].ns);
+    /// ```
     pub fn new(recording: &'r Recording, idle: Idle) -> Analysis<'r> {
         Analysis {
             recording,

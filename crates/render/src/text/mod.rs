@@ -55,6 +55,16 @@ const MOST_FRAMES: usize = 10;
 const LEAST_VIEW: f64 = 0.001;
 
 /// The whole report.
+///
+/// ```
+/// use wallscope_analysis::view::{Analysis, Idle};
+/// use wallscope_render::text::{Headline, Style, render};
+///
+/// let recording = wallscope_synthetic::recording(4);
+/// let style = Style { width: Some(100), colour: false, unicode: true };
+/// let report = render(&Analysis::new(&recording, Idle::Hide), &Headline::default(), &style);
+/// assert!(report.contains("Hottest stacks"), "{report}");
+/// ```
 pub fn render(analysis: &Analysis, headline: &Headline, style: &Style) -> String {
     let mut page = Page {
         style,

@@ -42,6 +42,13 @@ pub enum Origin {
 
 /// Returns the name to display for the symbol `raw`: demangled if it is mangled, without its symbol
 /// version (`@GLIBC_2.14`), at most 8 KiB.
+///
+/// ```
+/// use wallscope_symbolize::demangle;
+///
+/// assert_eq!(demangle(b"_ZNKSt6vectorIiSaIiEE4sizeEv"), "std::vector<int, std::allocator<int> >::size() const");
+/// assert_eq!(demangle(b"memcpy@@GLIBC_2.14"), "memcpy");
+/// ```
 pub fn demangle(raw: &[u8]) -> String {
     demangle_from(raw, Origin::Native)
 }

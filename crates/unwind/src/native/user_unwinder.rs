@@ -24,6 +24,7 @@ pub struct Registers {
 
 /// An unwound stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Unwound {
     /// Frames, innermost first.
     pub frames: Vec<FrameWord>,

@@ -129,6 +129,18 @@ pub const RUNTIMES: &[Runtime] = &[
 ];
 
 /// Returns the facts of the first runtime in `bytes`, an ELF file mapped from `path`.
+///
+/// ```
+/// use wallscope_unwind::runtime::{is_tried, recognise};
+///
+/// // This program runs no managed code.
+/// let program = std::fs::read("/proc/self/exe")?;
+/// assert!(recognise(&program, "/proc/self/exe").is_none());
+///
+/// assert_eq!(is_tried("CPython 3.12"), Some(true));
+/// assert_eq!(is_tried("CPython 2.7"), Some(false));
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub fn recognise(bytes: &[u8], path: &str) -> Option<Result<Facts, Refusal>> {
     let image = Image::parse(bytes, path)?;
     RUNTIMES.iter().find_map(|r| (r.recognise)(&image))

@@ -33,6 +33,8 @@ pub(super) struct Content {
     pub mit: String,
     /// The text of the Apache licence.
     pub apache: Vec<u8>,
+    /// The text of the GPL, version 2.
+    pub gpl: Vec<u8>,
 }
 
 impl Content {
@@ -57,6 +59,7 @@ impl Content {
             changelog: fs::read(root().join("CHANGELOG.md"))?,
             mit: fs::read_to_string(root().join("LICENSE-MIT"))?,
             apache: fs::read(root().join("LICENSE-APACHE"))?,
+            gpl: fs::read(root().join("LICENSE-GPL-2.0"))?,
         })
     }
 }

@@ -124,6 +124,8 @@ pub(super) fn package(
     );
     let apache = content.apache.as_slice();
     files.data("usr/share/licenses/wallscope/LICENSE-APACHE", apache);
+    let gpl = content.gpl.as_slice();
+    files.data("usr/share/licenses/wallscope/LICENSE-GPL-2.0", gpl);
     let label = |name: &str, value: &str| {
         let name = format!("org.opencontainers.image.{name}");
         (name, value.to_owned())
