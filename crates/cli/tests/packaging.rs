@@ -70,7 +70,7 @@ fn the_unit_starts_the_agent_with_flags_and_a_configuration_that_it_accepts() {
         panic!("ExecStart is empty");
     };
     assert_eq!(*program, "/usr/bin/wallscope");
-    check(arguments, &file("dist/agent.toml"));
+    check(arguments, &file("crates/agent/agent.toml"));
     assert_eq!(text("packaging/debian/conffiles").trim_end(), DEFAULT_FILE);
 }
 
@@ -89,23 +89,8 @@ fn the_manifest_starts_the_agent_with_flags_and_a_configuration_that_it_accepts(
 }
 
 #[test]
-fn the_example_is_the_defaults_and_its_comments_name_keys_of_the_configuration() {
-    let example = text("dist/agent.toml");
-    let parsed = Config::parse(Path::new("agent.toml"), &example).expect("a configuration");
-    assert_eq!(parsed, Config::default());
-    // With its comments taken away, every key of the example is a key of the configuration.
-    let all: String = example
-        .lines()
-        .map(|l| l.strip_prefix("#: ").unwrap_or(l).to_owned() + "\n")
-        .collect();
-    let parsed = Config::parse(Path::new("agent.toml"), &all).expect("a configuration");
-    assert_eq!((parsed.targets.len(), parsed.triggers.len()), (3, 5));
-    assert_eq!(parsed.services.rules.len(), 3);
-}
-
-#[test]
 fn folders_of_packages_are_those_of_the_configuration() {
-    let config = Config::read(&file("dist/agent.toml")).expect("a configuration");
+    let config = Config::read(&file("crates/agent/agent.toml")).expect("a configuration");
     let unit = unit();
     let below_var = Path::new("/var/lib").join(setting(&unit, "StateDirectory"));
     assert_eq!(below_var, config.store.dir);

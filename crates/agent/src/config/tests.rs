@@ -6,10 +6,29 @@ fn error(text: &str) -> String {
 }
 
 #[test]
-fn an_empty_file_is_the_defaults() {
+fn an_empty_file_is_the_defaults_and_so_is_the_example() {
     let empty = Config::parse(Path::new("a.toml"), "").unwrap();
-    assert_eq!(empty, Config::default());
     assert_eq!(empty.store.max_bytes, Size(2 << 30));
+    let example = include_str!("../../agent.toml");
+    let parsed = Config::parse(Path::new("agent.toml"), example).unwrap();
+    let plain = |c: &Config| {
+        (
+            c.store.clone(),
+            c.budget.clone(),
+            c.metrics.clone(),
+            c.commands.clone(),
+        )
+    };
+    assert_eq!(plain(&parsed), plain(&empty));
+    assert!(parsed.targets.is_empty() && parsed.triggers.is_empty());
+    // With its comments taken away, every key of the example is a key of the configuration.
+    let all: String = example
+        .lines()
+        .map(|l| l.strip_prefix("#: ").unwrap_or(l).to_owned() + "\n")
+        .collect();
+    let parsed = Config::parse(Path::new("agent.toml"), &all).unwrap();
+    assert_eq!((parsed.targets.len(), parsed.triggers.len()), (3, 5));
+    assert_eq!(parsed.services.rules.len(), 3);
 }
 
 #[test]
