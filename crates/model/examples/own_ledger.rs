@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("{:<9} {}", state.name(), units::ns(ledger.state_ns(*state)));
     }
     println!("{:<9} {}", "wall", units::ns(ledger.wall_ns));
-    // A sleep by the clock includes the way into it and the wait for a CPU, so the parts overlap a little.
+    // A sleep by the clock includes the wait for a CPU after it, so these parts overlap: a negative residue.
     println!("residue   {} ns", ledger.residue_ns());
     Ok(())
 }

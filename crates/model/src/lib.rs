@@ -9,6 +9,47 @@
 //! ```text
 //! wall = on_cpu + runnable + blocked + unknown + residue      (per execution context)
 //! ```
+//!
+//! Samples are estimates, and [`scale`] scales them to the ledgers:
+//!
+//! ```
+//! use wallscope_model::{
+//!     Context, ContextId, Ledger, Recording, Sample, Stack, StackEnd, StackId, State, scale,
+//! };
+//!
+//! let mut ledger = Ledger { wall_ns: 100, ..Ledger::default() };
+//! ledger.on_cpu.user = 100;
+//! let sample = Sample {
+//!     context: ContextId(0),
+//!     stack: StackId(0),
+//!     state: State::OnCpu,
+//!     reason: None,
+//!     part: None,
+//!     idle: false,
+//!     cpu: None,
+//!     labels: None,
+//!     count: 9,
+//!     ns: 90,
+//!     slices: Vec::new(),
+//! };
+//! let recording = Recording {
+//!     contexts: vec![Context {
+//!         pid: 1,
+//!         tid: 1,
+//!         name: "main".into(),
+//!         start_ns: 0,
+//!         end_ns: 100,
+//!         ledger,
+//!     }],
+//!     stacks: vec![Stack { frames: Vec::new(), end: StackEnd::Root }],
+//!     samples: vec![sample],
+//!     ..Recording::default()
+//! };
+//! // Nine samples of 10 ns stand for the 100 ns of the ledger.
+//! let scaled = scale::scale(&recording);
+//! assert_eq!(scaled.pieces[0].ns, 100);
+//! assert!(scaled.unsampled.is_empty());
+//! ```
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 

@@ -64,7 +64,7 @@ fn published() -> Vec<Crate> {
         .collect()
 }
 
-/// All files below `folder` whose names end with `.rs`, `.h` or `.c`.
+/// All files below `folder` of Rust and C.
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();

@@ -3,7 +3,7 @@
 use super::figures_of_threads::*;
 use super::*;
 
-/// Accounts with one thread, whose slices are not corrected at the end: a snapshot was taken at the start.
+/// Accounts with one thread. A snapshot at the start keeps `finish` from correcting its slices.
 fn uncorrected() -> Accounts {
     let mut a = accounts();
     a.dump(&figures(1, START), false);
@@ -164,7 +164,7 @@ fn slices_that_got_too_much_are_cut_from_the_end() {
 
 #[test]
 fn a_thread_without_slices_has_its_time_in_the_slice_of_its_end() {
-    for (until, expected) in [(2000, 4), (1300, 2)] {
+    for (end, until, expected) in [(1500, 2000, 4), (1501, 2000, 5), (1500, 1300, 2)] {
         let mut a = accounts();
         // Blocked for a reason that is not known: nothing is given.
         a.dump(
@@ -173,7 +173,7 @@ fn a_thread_without_slices_has_its_time_in_the_slice_of_its_end() {
         );
         a.tick(1600);
         assert_eq!(a.rows(), 0);
-        a.dump(&figures(1, 1500).on_cpu(400), true);
+        a.dump(&figures(1, end).on_cpu(400), true);
         let (.., rows) = a.finish(until);
         assert_eq!(on_cpu_by_slice(&rows), [(expected, 400)]);
     }
@@ -252,6 +252,28 @@ fn only_the_open_wait_for_a_lock_was_a_sleep() {
     let sum = |reason: usize| rows.iter().map(|r| r.blocked[reason]).sum::<u64>();
     // 50 of it were given as a lock before it was known.
     assert_eq!((sum(LOCK), sum(TIMER)), (130, 100));
+}
+
+#[test]
+fn slices_of_a_command_begin_when_it_is_let_go() {
+    let mut a = accounts();
+    let held = figures(1, 1100).since(1000, state::BLOCKED, PIPE as u8);
+    a.dump(&held.of(7, 1), false);
+    a.dump(&figures(2, 1100).on_cpu(100), false);
+    a.look(1100);
+    a.tick(1250);
+    a.begins(7, 1300);
+    // A repair dates its wake-up 10 ns before its release; it waited for a CPU for 2 ns after that.
+    let mut d = figures(1, 1500).since(1302, state::ON_CPU, 0);
+    d.acc.runnable[0] = 12;
+    a.dump(&d.blocked(PIPE, 290).of(7, 1), true);
+    let (.., rows) = a.finish(1500);
+    let own: Vec<_> = (rows.iter().filter(|r| r.context == 0))
+        .map(|r| (r.slice, r.on_cpu_ns, r.runnable_ns, r.blocked[PIPE]))
+        .collect();
+    assert_eq!(own, [(3, 99, 1, 0), (4, 99, 1, 0)]);
+    // The other thread keeps its slices.
+    assert!(rows.iter().any(|r| (r.context, r.slice) == (1, 1)));
 }
 
 #[test]

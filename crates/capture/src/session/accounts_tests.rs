@@ -178,13 +178,15 @@ fn an_open_interval_begins_no_earlier_than_the_threads_own_time() {
     a.dump(&figures(2, 1500).since(1450, state::RUNNABLE, 1), false);
     a.dump(&figures(3, 1500), false);
     a.thread(&born(4, 1500));
+    a.dump(&figures(5, 1500).since(1499, state::ON_CPU, 0), false);
     let open: Vec<_> = a.open().collect();
     let first = (0, state::BLOCKED, 4, 400);
-    assert_eq!(open, [first, (1, state::RUNNABLE, 1, 50)]);
+    let others = [(1, state::RUNNABLE, 1, 50), (4, state::ON_CPU, 0, 1)];
+    assert_eq!(open, [first, others[0], others[1]]);
     a.begins(7, 1300);
     assert_eq!(a.open().next(), Some((0, state::BLOCKED, 4, 200)));
     let last: Vec<_> = a.last().map(|(index, d)| (index, d.since)).collect();
-    assert_eq!(last, [(0, 1100), (1, 1450), (2, 1500)]);
+    assert_eq!(last, [(0, 1100), (1, 1450), (2, 1500), (4, 1499)]);
 }
 
 #[test]
@@ -271,6 +273,7 @@ fn older_figures_and_figures_after_the_last_are_ignored() {
 fn threads_are_counted_while_they_live() {
     let mut a = accounts();
     assert!(a.all_done());
+    assert_eq!(a.most_alive(), 0);
     for id in 1..=5 {
         a.dump(&figures(id, 1100).of(100 + id as u32, id as u32), false);
     }

@@ -11,7 +11,7 @@ const GRID: Slices = Slices {
     count: 0,
 };
 
-/// A sample of thread 1 of process 7 with user stack 99, whose weight is its length.
+/// A sample of thread 1 of process 7 with user stack 99. Its weight is its length.
 fn event(st: u8, begin: u64, end: u64) -> SampleEvent {
     let mut s = SampleEvent::new_zeroed();
     (s.id, s.pid, s.state, s.ustack) = (1, 7, st, 99);
@@ -212,6 +212,26 @@ fn stacks_read_ahead_serve_waits_that_are_open_at_the_end() {
     let sums = all.finish(9);
     assert_eq!((sums.len(), all.unresolved), (1, 0));
     assert_eq!(sums[0].0.user, UserPart::Hash(50));
+}
+
+#[test]
+fn stacks_read_ahead_are_given_in_one_order_whatever_came_first() {
+    let told = |ids: &mut dyn Iterator<Item = u64>| {
+        let mut all = Samples::new(GRID);
+        for id in ids {
+            all.resolve(&read(id, 1000 + id, 50));
+            all.sample(&SampleEvent {
+                id,
+                ..deferred(1000 + id, 1000, 1100)
+            });
+        }
+        all.finish(9);
+        let ids = all.done.iter().map(|(key, _)| key.id);
+        ids.collect::<Vec<_>>()
+    };
+    let ascending: Vec<_> = (1..=100).collect();
+    assert_eq!(told(&mut (1..=100)), ascending);
+    assert_eq!(told(&mut (1..=100).rev()), ascending);
 }
 
 #[test]
