@@ -364,6 +364,12 @@ fn a_weight_is_divided_over_slices_by_time_and_its_count_is_in_the_last() {
         let point = SampleEvent { begin, end, ..s };
         assert_eq!(parts(&point, GRID), [(1, 7, 1000)]);
     }
+    let at_edge = SampleEvent {
+        begin: 1200,
+        end: 1200,
+        ..s
+    };
+    assert_eq!(parts(&at_edge, GRID), [(2, 7, 1000)]);
     let before = SampleEvent {
         begin: 500,
         end: 600,
