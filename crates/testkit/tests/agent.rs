@@ -60,7 +60,7 @@ impl Agent {
             .args(["agent", "--config"])
             .arg(place("agent.toml"))
             .env("NOTIFY_SOCKET", place("notify"))
-            .env("WATCHDOG_USEC", "1000000")
+            .env("WATCHDOG_USEC", "4000000")
             .env_remove("WATCHDOG_PID")
             .stderr(Stdio::piped())
             .spawn()
