@@ -36,7 +36,7 @@ const CAPABILITIES: &str = "cap_bpf,cap_perfmon,cap_sys_ptrace,cap_syslog+ep";
 const DOCKER: &str = "\
 # eBPF in a container that measures itself and its neighbours. Docker's own seccomp profile permits
 # bpf, perf_event_open, ptrace and process_vm_readv to containers with these capabilities since Docker 23;
-# before that, and with other runtimes whose profile refuses them: --security-opt seccomp=unconfined
+# before that, and with runtimes of which the profile refuses them: --security-opt seccomp=unconfined
 # Where AppArmor is in force (Ubuntu, Debian) Docker's profile lets containers read each other's memory only:
 # to measure processes outside of containers add --security-opt apparmor=unconfined
 docker run --pid=host \\
@@ -119,7 +119,7 @@ fn sysctl(settings: &[Setting]) -> String {
 fn setcap(program: &str) -> String {
     format!(
         "\
-# eBPF without root, for whoever may run this file:
+# eBPF without root, for all users that may run this file:
 sudo setcap {CAPABILITIES} {}
 # cap_bpf and cap_perfmon alone measure, but neither read other users' memory nor name the kernel's
 # functions. Stacks of another user's process are truncated at a file that only that user may read.
