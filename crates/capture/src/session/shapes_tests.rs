@@ -131,6 +131,11 @@ fn a_turn_without_closed_intervals_adds_none() {
     assert!(shapes.pending.is_empty());
     assert!(shapes.own[&9].iter().all(|h| h.counts.is_empty()));
     assert!(shapes.finish(&threads(&[])).is_empty());
+    // The shortest are intervals like others.
+    let mut shapes = Shapes::default();
+    shapes.own(&record(9, [0; 3], (1, 1, 2), &[]));
+    let shortest = [(state::ON_CPU, 0, 1), (state::BLOCKED, 2, 1)];
+    assert_eq!(shapes.pending, shortest);
 }
 
 #[test]
