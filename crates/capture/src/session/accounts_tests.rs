@@ -146,7 +146,7 @@ fn a_commands_time_begins_when_it_is_let_go() {
     a.dump(&figures(3, 1200).of(7, 3), false);
     a.tick(1300);
     a.begins(7, 1300);
-    assert_eq!(a.life(0), 1300..1200);
+    assert_eq!(a.life(0).start, 1300);
     let mut d = figures(1, 1500).on_cpu(120);
     d.acc.blocked[PIPE] = 340;
     d.acc.blocked[DISK] = 40;
