@@ -113,7 +113,7 @@ fn lock(out: &mut String, row: &LockRow, all: u64) {
             out,
             "  {label:<10} {:>7}  {}{}{place}",
             units::share_of(h.ns, sampled),
-            printable(&h.who),
+            printable(&h.thread),
             printable(h.how)
         );
         part(out, "               ", "meanwhile", &h.did, h.ns);
@@ -192,7 +192,7 @@ pub fn locks_json(analysis: &Analysis<'_>) -> String {
                 .holders
                 .into_iter()
                 .map(|h| JsonHolder {
-                    thread: h.who,
+                    thread: h.thread,
                     function: h.place,
                     had_it: h.had_it,
                     told_by: h.told_by,

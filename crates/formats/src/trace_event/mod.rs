@@ -15,14 +15,13 @@
 mod cpu_profile;
 mod event;
 mod joined;
+mod names;
 mod samples;
 mod spans;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rustc_hash::FxHashMap;
-use serde_json::Value;
-use wallscope_model::{ContextId, FrameKind, Limit, Unit};
+use wallscope_model::{FrameKind, Limit, Unit};
 
 use super::import::{About, Import};
 use super::source::Source;
@@ -31,10 +30,8 @@ use super::{Options, Read, ReadError, json};
 use cpu_profile::{CpuProfile, CpuProfiles};
 use event::{Event, Ids, Trace};
 use joined::{Joined, sampled};
+use names::{NO_NAME, Names};
 use spans::ThreadEvents;
-
-/// The frame of an event without a name.
-const NO_NAME: &str = "[no name]";
 
 /// Whether they are trace events.
 pub(super) fn detect(head: &[u8]) -> bool {
@@ -45,30 +42,6 @@ pub(super) fn detect(head: &[u8]) -> bool {
         }
         Some(b'[') => json::has_key(head, "ph") && json::has_key(head, "ts"),
         _ => false,
-    }
-}
-
-/// Names of processes and threads.
-#[derive(Default)]
-struct Names {
-    of: FxHashMap<(u32, Option<u32>), String>,
-}
-
-impl Names {
-    fn add(&mut self, e: &Event, (pid, tid): (u32, u32)) {
-        let Some(name) = e.args.get("name").and_then(Value::as_str) else {
-            return;
-        };
-        match e.name.as_str() {
-            "process_name" => self.of.insert((pid, None), name.to_string()),
-            "thread_name" => self.of.insert((pid, Some(tid)), name.to_string()),
-            _ => None,
-        };
-    }
-
-    fn context(&self, (pid, tid): (u32, u32), to: &mut Import) -> Result<ContextId, ReadError> {
-        let of = |key| self.of.get(&key).map_or("", |n| n.as_str());
-        to.context(pid, tid, of((pid, Some(tid))), of((pid, None)))
     }
 }
 

@@ -8,8 +8,8 @@ use wallscope_model::{ContextId, FrameId, FrameKind, StackEnd, StackId, State, U
 
 use super::super::import::{Decimal, Import, Kind, Scale};
 use super::super::{ReadError, json};
-use super::Names;
 use super::event::{Ids, Trace, key};
+use super::names::{NO_NAME, Names};
 
 /// Unit and scale of the samples' values.
 pub(super) struct Given {
@@ -90,7 +90,7 @@ impl Stacks<'_> {
                 return Err(damaged(format!("stack frame {sf} is its own caller")));
             }
             let name = if frame.name.is_empty() {
-                super::NO_NAME
+                NO_NAME
             } else {
                 &frame.name
             };
