@@ -7,8 +7,23 @@ use iced_x86::{
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 
-use super::CodeRange;
 use super::state::{ENTRY, State};
+
+/// A range of code without unwind information.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CodeRange<'d> {
+    /// Its link-time address.
+    pub address: u64,
+    /// Its offset in the file.
+    pub offset: u32,
+    pub bytes: &'d [u8],
+}
+
+impl CodeRange<'_> {
+    pub(super) fn end(&self) -> u64 {
+        self.address + self.bytes.len() as u64
+    }
+}
 
 /// Maximum instructions walked in one function.
 const MAX_FUNCTION_STEPS: usize = 100_000;
