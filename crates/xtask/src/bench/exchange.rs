@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use wallscope_testkit::Tool;
 
-use super::own::Figure;
+use super::figure::Figure;
 use crate::{Outcome, installed, median};
 
 /// The inferno that is built: results are compared with this one's.
