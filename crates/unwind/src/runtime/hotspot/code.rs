@@ -13,6 +13,15 @@ use super::method::{Method, number};
 /// Maximum depth of inlining.
 const MAX_SCOPES: usize = 128;
 
+/// An address in compiled code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pc {
+    /// The instruction that runs.
+    Running(u64),
+    /// The instruction to which a call returns.
+    Return(u64),
+}
+
 /// The VM's debug data of a compiled method.
 pub(super) struct Compiled {
     pub(super) begin: u64,
@@ -33,10 +42,13 @@ impl Compiled {
     }
 
     /// The methods at `pc`, innermost first, each with its bytecode index.
-    pub(super) fn chain(&self, pc: u64, exact: bool, first: u8) -> Vec<(u64, Option<u32>)> {
-        let offset = pc.wrapping_sub(self.begin) as i64;
+    pub(super) fn chain(&self, pc: Pc, first: u8) -> Vec<(u64, Option<u32>)> {
+        let offset = |pc: u64| pc.wrapping_sub(self.begin) as i64;
         // Running code lies before the address of its record; a return address equals it.
-        let from = offset + i64::from(exact);
+        let from = match pc {
+            Pc::Running(pc) => offset(pc) + 1,
+            Pc::Return(pc) => offset(pc),
+        };
         let found = self.pcs.iter().filter(|(at, _)| i64::from(*at) >= from);
         let Some((_, scope)) = found.min_by_key(|(at, _)| *at) else {
             return Vec::new();
@@ -79,16 +91,16 @@ mod tests {
             scopes: vec![0, 0, 1, 8, 1, 2, 1],
             metadata: vec![0xa0, 0xb0],
         };
-        let at = |pc, exact| compiled.chain(pc, exact, 0);
+        let at = |pc| compiled.chain(pc, 0);
         let outer = vec![(0xa0, Some(7))];
         let both = vec![(0xb0, Some(0)), (0xa0, Some(7))];
-        assert_eq!(at(0x1020, false), outer);
-        assert_eq!(at(0x1010, true), outer);
+        assert_eq!(at(Pc::Return(0x1020)), outer);
+        assert_eq!(at(Pc::Running(0x1010)), outer);
         // The call that returns there is over.
-        assert_eq!(at(0x1020, true), both);
-        assert_eq!(at(0x1040, false), both);
-        assert_eq!(at(0x1050, true), vec![]);
-        assert_eq!(at(0xfff, true), outer);
+        assert_eq!(at(Pc::Running(0x1020)), both);
+        assert_eq!(at(Pc::Return(0x1040)), both);
+        assert_eq!(at(Pc::Running(0x1050)), vec![]);
+        assert_eq!(at(Pc::Running(0xfff)), outer);
     }
 
     #[test]
@@ -103,6 +115,6 @@ mod tests {
             scopes: vec![0, 0, 2, 1, 1, 2],
             metadata: vec![1],
         };
-        assert_eq!(compiled.chain(0, true, 0), [(1, Some(0))]);
+        assert_eq!(compiled.chain(Pc::Running(0), 0), [(1, Some(0))]);
     }
 }

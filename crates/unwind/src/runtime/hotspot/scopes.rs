@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use super::{
-    code::Compiled,
+    code::{Compiled, Pc},
     structs::{DebugData, Metadata},
     vm::{Miss, Scope, Vm},
 };
@@ -19,7 +19,10 @@ impl Vm {
         id: u32,
         memory: &mut Memory<'_>,
     ) -> Result<Vec<Scope>, Miss> {
-        let pc = word.offset();
+        let pc = match word.is_exact() {
+            true => Pc::Running(word.offset()),
+            false => Pc::Return(word.offset()),
+        };
         let address = word.lookup_offset();
         // A known compilation is not read again: its process may have ended.
         let known = self.compiled.get(&id);
@@ -33,7 +36,7 @@ impl Vm {
             }
         };
         let compiled = &self.compiled[&id][index];
-        let mut chain = compiled.chain(pc, word.is_exact(), self.first);
+        let mut chain = compiled.chain(pc, self.first);
         if chain.is_empty() {
             chain.push((compiled.method, None));
         }
