@@ -6,7 +6,7 @@ use wallscope_model::{
     StackEnd, StackId, Unit, Window,
 };
 
-use super::super::import::{About, Import};
+use super::super::import::{About, Amount, Import};
 use super::super::pprof::columns;
 use super::super::source::Source;
 use super::super::wire::{Fields, Malformed};
@@ -334,7 +334,12 @@ impl Reader {
                 (None, _) => 1,
             };
             let time = s.times.get(i).copied();
-            to.sample(context, stack, kind, of.cpu, (count, value), time)?;
+            to.sample(
+                context,
+                stack,
+                kind,
+                Amount::new((count, value), time).on(of.cpu),
+            )?;
         }
         Ok(())
     }

@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use wallscope_model::{FrameKind, Limit, Unit};
 
-use super::import::{About, Import};
+use super::import::{About, Called, Import};
 use super::source::Source;
 use super::v8;
 use super::{Options, Read, ReadError, json};
@@ -236,12 +236,12 @@ impl Contents {
             "E" => {
                 let frame = match e.name.as_str() {
                     "" => None,
-                    name => Some(to.named(FrameKind::Native, None, name, "", 0)?),
+                    name => Some(to.named(FrameKind::Native, Called::name(name))?),
                 };
                 self.threads.entry(of).or_default().end(start, frame);
             }
             "B" => {
-                let frame = to.named(FrameKind::Native, None, name, "", 0)?;
+                let frame = to.named(FrameKind::Native, Called::name(name))?;
                 self.threads.entry(of).or_default().begin(start, frame);
             }
             _ => {
@@ -249,7 +249,7 @@ impl Contents {
                     self.left_out.endless += 1;
                     return Ok(());
                 };
-                let frame = to.named(FrameKind::Native, None, name, "", 0)?;
+                let frame = to.named(FrameKind::Native, Called::name(name))?;
                 let end = start + json::whole(dur, 1e3);
                 self.last = self.last.max(end);
                 let thread = self.threads.entry(of).or_default();

@@ -6,7 +6,7 @@
 use rustc_hash::FxHashMap;
 use wallscope_model::{ContextId, FrameId, FrameKind, StackEnd, StackId, State, Unit};
 
-use super::super::import::{Decimal, Import, Kind, Scale};
+use super::super::import::{Amount, Called, Decimal, Import, Kind, Scale};
 use super::super::{ReadError, json};
 use super::event::{Ids, Trace, key};
 use super::names::{NO_NAME, Names};
@@ -50,7 +50,7 @@ pub(super) fn give(
         let value = scale.units(weight, to)?;
         let time = s.ts.map(|ts| json::whole(ts, 1e3));
         let kind = Kind::of(State::Unknown);
-        to.sample(context, stack, kind, None, (1, value), time)?;
+        to.sample(context, stack, kind, Amount::new((1, value), time))?;
     }
     let mut warnings = Vec::new();
     if negative > 0 {
@@ -94,7 +94,7 @@ impl Stacks<'_> {
             } else {
                 &frame.name
             };
-            frames.push(to.named(FrameKind::Native, None, name, "", 0)?);
+            frames.push(to.named(FrameKind::Native, Called::name(name))?);
             at = key(&frame.parent);
         }
         let id = to.stack(&frames, StackEnd::Root)?;
