@@ -79,7 +79,7 @@ impl Facts {
         read: impl FnMut(u64, &mut [u8]) -> bool,
     ) -> Result<python::Code, python::Miss> {
         match self {
-            Facts::Python(f) => python::Code::read(f, bias, address, check, read),
+            Facts::Python(f) => f.read_code(bias, address, check, read),
             Facts::Php(f) => f.read_code(address, check, read),
             Facts::Ruby(f) => f.read_code(bias, address, check, read),
             Facts::HotSpot(_) | Facts::Go(_) | Facts::V8(_) => Err(python::Miss::Unreadable),

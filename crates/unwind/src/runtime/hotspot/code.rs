@@ -9,18 +9,10 @@
 use std::{collections::HashMap, sync::Arc};
 
 use super::method::{Method, number};
+use crate::native::Pc;
 
 /// Maximum depth of inlining.
 const MAX_SCOPES: usize = 128;
-
-/// An address in compiled code.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pc {
-    /// The instruction that runs.
-    Running(u64),
-    /// The instruction to which a call returns.
-    Return(u64),
-}
 
 /// The VM's debug data of a compiled method.
 pub(super) struct Compiled {

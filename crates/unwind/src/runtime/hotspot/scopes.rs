@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use super::{
-    code::{Compiled, Pc},
+    code::Compiled,
     structs::{DebugData, Metadata},
     vm::{Miss, Scope, Vm},
 };
@@ -19,10 +19,7 @@ impl Vm {
         id: u32,
         memory: &mut Memory<'_>,
     ) -> Result<Vec<Scope>, Miss> {
-        let pc = match word.is_exact() {
-            true => Pc::Running(word.offset()),
-            false => Pc::Return(word.offset()),
-        };
+        let pc = word.pc();
         let address = word.lookup_offset();
         // A known compilation is not read again: its process may have ended.
         let known = self.compiled.get(&id);

@@ -197,7 +197,7 @@ impl SnapshotRun<'_> {
             return known.clone();
         }
         let read = |at, to: &mut [u8]| self.objects.read(at, to);
-        let code = Code::read(self.facts, self.bias, address, check, read);
+        let code = (self.facts).read_code(self.bias, address, check, read);
         let code = code.ok().map(Arc::new);
         self.known.codes.insert((address, check), code.clone());
         code
