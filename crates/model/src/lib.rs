@@ -24,7 +24,7 @@ mod peer;
 mod recording;
 mod sample;
 mod slices;
-mod special;
+mod special_functions;
 mod stack;
 mod state;
 mod task;
