@@ -175,7 +175,7 @@ fn read(
     }
 }
 
-/// Reads a coroutine whose frame lies in its own object.
+/// Reads a coroutine that holds its frame.
 fn read_within(mut notes: Notes<'_, '_>, facts: &Facts, at: u64) -> Option<Frame> {
     let Suspended::Within {
         state,
