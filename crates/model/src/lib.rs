@@ -54,13 +54,16 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod block_reason;
+mod context;
 mod domain;
 mod event;
 mod host;
 mod label;
 mod ledger;
+mod of_event;
 mod peer;
 mod recording;
+mod sample;
 mod slices;
 mod special_functions;
 mod stack;
@@ -84,6 +87,7 @@ pub mod stats;
 pub mod units;
 
 pub use block_reason::{BlockReason, EndedBy, ReasonFacts};
+pub use context::{Context, ContextId};
 pub use domain::{Column, Cost, Domain, EventSource, Limit, Loss, UNTOLD, Unit};
 pub use event::EventHits;
 pub use host::{
@@ -93,9 +97,8 @@ pub use host::{
 pub use label::{Label, LabelValue, LabelsId};
 pub use ledger::{Audit, Ledger, OnCpu, Runnable};
 pub use peer::{Peer, PeerStack, WaitSeen};
-pub use recording::{
-    Context, ContextId, FileUser, Process, Recording, Sample, SliceValue, Slices, Window,
-};
+pub use recording::{FileUser, Process, Recording, Slices, Window};
+pub use sample::{Sample, SliceValue};
 pub use slices::{LedgerSlice, LedgerSlices};
 pub use stack::{
     Frame, FrameId, FrameKind, Function, FunctionId, Line, Module, ModuleId, ModuleKind, Stack,

@@ -57,7 +57,7 @@ pub use source::{ModuleSource, Sources};
 
 use jit::{ClockReading, CodeHistory, PerfMap, SourcePosition};
 use losses::Losses;
-use module::ModuleAddresses;
+use module::{ModuleAddresses, ModuleFiles};
 use table::Table;
 
 /// Fills the lines of all frames that have none. Returns the unresolved addresses by cause, to be
@@ -122,13 +122,23 @@ pub fn resolve(recording: &mut Recording, mut sources: Sources) -> Vec<Loss> {
                 losses.add(cause, addresses.len() as u64);
                 continue;
             }
-            ModuleKind::Jit => jit(module, source, &addresses, &mut table, &mut losses),
+            ModuleKind::Jit => {
+                let wanted = JitAddresses {
+                    pid: module.pid,
+                    addresses: &addresses,
+                };
+                jit(&wanted, source, &mut table, &mut losses)
+            }
             _ => {
                 let wanted = ModuleAddresses {
                     module,
                     offsets: &addresses,
                 };
-                module::resolve(&wanted, &sources, source.as_ref(), &mut table, &mut losses)
+                let files = ModuleFiles {
+                    sources: &sources,
+                    kept: source.as_ref(),
+                };
+                module::resolve(&wanted, files, &mut table, &mut losses)
             }
         };
         for (frame, slot) in frames.iter().zip(slots) {
@@ -241,14 +251,20 @@ fn kernel_module(modules: &mut Vec<Module>, name: &str) -> ModuleId {
     ModuleId(u32::try_from(index).unwrap_or(u32::MAX))
 }
 
+/// Addresses of code that a process made at run time.
+struct JitAddresses<'a> {
+    pid: u32,
+    /// Ascending, without duplicates.
+    addresses: &'a [u64],
+}
+
 fn jit(
-    module: &Module,
+    wanted: &JitAddresses<'_>,
     source: Option<ModuleSource>,
-    addresses: &[u64],
     table: &mut Table<'_>,
     losses: &mut Losses,
 ) -> Vec<Vec<Line>> {
-    let pid = module.pid;
+    let JitAddresses { pid, addresses } = *wanted;
     let none = vec![Vec::new(); addresses.len()];
     let count = addresses.len() as u64;
     let source = source.unwrap_or_default();

@@ -17,6 +17,7 @@ mod peers;
 mod shapes;
 mod stacks;
 mod tasks;
+mod wait_line;
 mod waits;
 mod why;
 
@@ -37,8 +38,9 @@ pub use peers::PeerRow;
 pub use shapes::{ShapeLine, shape_lines, thread_shapes};
 pub use stacks::{StackFrame, StackRow};
 pub use tasks::{TaskRow, TaskWait, is_idle_task};
+pub use wait_line::Line;
 pub use waits::{RESOURCE, queues};
-pub use why::{Line, Subject, Why, WhyNode};
+pub use why::{Subject, Why, WhyNode};
 
 use code::Code;
 

@@ -16,6 +16,7 @@ mod store;
 pub mod table;
 mod user_unwinder;
 
+pub(crate) use abi::Pc;
 pub use abi::{End, FrameWord, MAX_FRAMES, Mapping, Proc, RawStack, Rule};
 pub use image::ImageError;
 #[cfg(feature = "bpf")]
