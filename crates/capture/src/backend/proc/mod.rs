@@ -299,6 +299,9 @@ pub(crate) fn record(
                     }
                 }
                 let cpu = thread_cpu_ns();
+                if let Some(clock) = &mut looker.clock {
+                    clock.sample_newborns(now);
+                }
                 looker.round(due, comes, pace.period_ns(), pace.stride(), false);
                 looks_ns += thread_cpu_ns() - cpu;
                 looker.ration(followed);

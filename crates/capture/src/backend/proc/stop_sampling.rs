@@ -155,6 +155,7 @@ impl ProcPoller {
             managed: halted.managed,
             late: false,
             moved: None,
+            first: None,
         };
         // All of the stack has been copied: the thread may run on.
         let stack = self.running(&running, end, end);

@@ -75,6 +75,8 @@ pub struct Thread {
     beyond_ns: u64,
     /// On-CPU time since its last sample, where samples are thinned out, ns.
     pub credit_ns: u64,
+    /// Time from its birth on that samples of newborn threads stand for, ns.
+    pub covered_ns: u64,
     /// The last sample of the present time on a CPU, as an index of the samples' stacks.
     pub sampled: Option<u32>,
     /// The stack at which it is put off the CPU next, as an index of the samples' stacks, and for how many switches
@@ -164,6 +166,7 @@ impl Thread {
             repaired_ns: 0,
             beyond_ns: 0,
             credit_ns: 0,
+            covered_ns: 0,
             sampled: None,
             leaves: None,
             put_off: None,
