@@ -60,6 +60,7 @@ pub(crate) mod event_dispatch;
 mod event_merger;
 mod event_sampling;
 pub(crate) mod events;
+mod fact_ration;
 pub(crate) mod files;
 pub(crate) mod found_runtime;
 mod gil;

@@ -334,6 +334,9 @@ impl<'o> Recorder<'o> {
             what: "wakers, holders, lengths of waits and time slices: this is a window of a session that goes on".into(),
             remedy: "`wallscope record`".into(),
         });
+        let intake = self.intake.borrow();
+        (window.domain.limits).extend(intake.estimator.accounts.folded_limit());
+        drop(intake);
         window.host = self.host.take();
         self.window_sums.take(&self.programs, window);
     }
@@ -344,10 +347,13 @@ impl<'o> Recorder<'o> {
         let time = now();
         let elapsed = time - self.start_ns;
         self.vary(time);
+        self.processes.read_late();
         self.processes.managed_mut().java.count();
         self.log_news(time);
         let mut intake = self.intake.borrow_mut();
         intake.tick(time);
+        let forgotten = intake.forget();
+        self.processes.forget(&forgotten);
         let grid = intake.estimator.accounts.grid();
         if grid.width_ns != std::mem::replace(&mut self.slice_ns, grid.width_ns) {
             let set = self.events.tick_every(grid.start_ns, grid.width_ns);
