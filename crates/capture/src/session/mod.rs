@@ -45,6 +45,7 @@ pub(crate) mod address_scope;
 pub(crate) mod address_space;
 mod answers;
 mod assemble;
+mod budget;
 pub(crate) mod build;
 mod chains;
 pub(crate) mod collected_names;
