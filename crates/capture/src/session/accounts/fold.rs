@@ -232,7 +232,7 @@ impl Folding {
         *numbers.entry(key).or_insert_with(|| {
             let mut number = number(&[program, parent]);
             while programs.iter().any(|(taken, _)| *taken == number) {
-                number = FIRST_NUMBER | (number + 1) % FIRST_NUMBER;
+                number = FIRST_NUMBER | ((number + 1) % FIRST_NUMBER);
             }
             programs.push((number, program.clone()));
             number
@@ -246,7 +246,7 @@ pub fn number(names: &[&str]) -> u32 {
     let hash = bytes.fold(0x811c_9dc5u32, |hash, b| {
         (hash ^ u32::from(b)).wrapping_mul(0x0100_0193)
     });
-    FIRST_NUMBER | hash % FIRST_NUMBER
+    FIRST_NUMBER | (hash % FIRST_NUMBER)
 }
 
 /// Threads that stand for themselves no more.
