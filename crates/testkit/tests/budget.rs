@@ -22,8 +22,8 @@ fn given_up_at(what: &str) -> Option<f64> {
 fn a_ping_pong_under_a_low_budget_is_given_up_step_by_step() {
     with_tool_alone("budget pingpong", |tool| {
         let options = Options::at(99).with(&["--max-total-overhead", "0.2"]);
-        // Some eight seconds.
-        let run = tool.measure("pingpong", &["--rounds", "1000000"], &options)?;
+        // Some ten seconds and more.
+        let run = tool.measure("pingpong", &["--rounds", "2000000"], &options)?;
         let card = closes(&run.report, &Limits::default());
         if let Some(row) = card.rows.iter().find(|row| !row.pass) {
             return Err(Error::Output(format!(

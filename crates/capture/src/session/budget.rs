@@ -12,8 +12,8 @@ use wallscope_model::{Domain, Limit, State};
 
 use crate::backend::ebpf::GivenUp;
 
-/// Shortest time over which a cost is judged, ns.
-const STRETCH: u64 = 1_000_000_000;
+/// Shortest time over which a cost is judged, ns: a time slice of a second may end a little early.
+const STRETCH: u64 = 900_000_000;
 /// Time with room in the budget until a step is taken back, ns.
 const CALM: u64 = 10_000_000_000;
 /// Longest such time, after steps up that did not hold, ns.
