@@ -48,6 +48,7 @@ experiments! {
     rpc "rpc";
     reasons "reasons";
     userfault "userfault";
+    uring "uring";
     chain "chain";
     hands "hands";
     held "held";

@@ -141,6 +141,7 @@ checks! {
     Truth "reasons" why::reasons: "what the system call alone does not tell of a wait";
     Truth "userfault" why::userfault: "pages that the program brings in itself: it is not stopped for ever, and told right";
     Truth "chain" why::chain: "a lock, its holder, and what that one waited for";
+    Truth "uring" why::uring: "waits in io_uring_enter: the kind of the request that ends each";
     Truth "hands" why::hands: "a lock that passes through many hands while others wait for it";
     Truth "held" why::held: "owners of locks that are never given up, by the locks' own memory";
     Truth "crowd" shares::crowd: "busy threads that share one CPU";
