@@ -84,6 +84,7 @@ experiments! {
     interrupt "interrupt";
     bare "bare";
     python "python";
+    thread_names "thread-names";
     gil "gil";
     asyncio "asyncio";
     java "java";

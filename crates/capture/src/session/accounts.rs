@@ -4,6 +4,8 @@
 //! the difference to the last sums belongs to the slices in between. A thread that did not change
 //! stayed in one state, so its time is known without asking.
 
+mod thread_names;
+
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -68,6 +70,10 @@ struct Thread {
     pid: u32,
     tid: u32,
     name: Arc<str>,
+    /// The name that it was met with.
+    first_name: Arc<str>,
+    /// The name that its runtime gave it.
+    runtime_name: Option<Arc<str>>,
     birth: u64,
     /// Time at the beginning that is not its own: it was held, blocked on our pipe.
     held: u64,
@@ -110,6 +116,8 @@ pub struct Accounts {
     live: Vec<u32>,
     most_alive: usize,
     by_id: FxHashMap<u64, u32>,
+    /// Names from runtimes, by process and thread, of threads that have not been met yet.
+    unmet: FxHashMap<(u32, u32), Arc<str>>,
     slices: LedgerSlices,
     grid: Slices,
     /// When slices were closed last.
@@ -126,6 +134,7 @@ impl Accounts {
             live: Vec::new(),
             most_alive: 0,
             by_id: FxHashMap::default(),
+            unmet: FxHashMap::default(),
             slices: LedgerSlices::default(),
             grid: Slices {
                 start_ns,
@@ -270,7 +279,10 @@ impl Accounts {
         let index = self.meet(e.id, e.pid, e.tid, e.time);
         let thread = &mut self.threads[index as usize];
         (thread.pid, thread.tid) = (e.pid, e.tid);
-        thread.name = event::text(&e.comm).into();
+        if e.how == how::EXEC {
+            thread.first_name = "".into();
+        }
+        thread.is_called(&event::text(&e.comm));
         if e.how != how::EXEC {
             thread.birth = thread.birth.min(e.time);
         }
@@ -282,6 +294,8 @@ impl Accounts {
                 pid,
                 tid,
                 name: "".into(),
+                first_name: "".into(),
+                runtime_name: self.unmet.remove(&(pid, tid)),
                 birth,
                 held: 0,
                 last: None,
@@ -311,7 +325,7 @@ impl Accounts {
         thread.birth = d.birth;
         thread.given_until = thread.given_until.max(d.birth);
         (thread.pid, thread.tid) = (d.pid, d.tid);
-        thread.name = event::text(&d.comm).into();
+        thread.is_called(&event::text(&d.comm));
         thread.last = Some(*d);
         thread.done = last;
         let until = d.now;
@@ -344,6 +358,7 @@ impl Accounts {
         self.slices = Default::default();
         let ticks = Ticks::of(&self.threads);
         let mut out = Vec::new();
+        let names: FxHashMap<usize, Arc<str>> = thread_names::of_runtimes(&self.threads).collect();
         for (index, t) in (0u32..).zip(&mut self.threads) {
             if t.told {
                 continue;
@@ -359,6 +374,13 @@ impl Accounts {
                     context
                 }
                 None => context(t, &ticks),
+            };
+            let whole = match names.get(&(index as usize)) {
+                Some(name) => Context {
+                    name: name.clone(),
+                    ..whole
+                },
+                None => whole,
             };
             let part = match &t.shown {
                 None => whole.clone(),
@@ -412,7 +434,10 @@ impl Accounts {
         let slices = self.slices;
         let mut slices = slices.sorted(|context, slice| (context, slice.min(most)));
         let ticks = Ticks::of(&self.threads);
-        let contexts: Vec<_> = self.threads.iter().map(|t| context(t, &ticks)).collect();
+        let mut contexts: Vec<_> = self.threads.iter().map(|t| context(t, &ticks)).collect();
+        for (index, name) in thread_names::of_runtimes(&self.threads) {
+            contexts[index].name = name;
+        }
         // Looks forget the slices that they have shown.
         if self.threads.iter().all(|t| t.shown.is_none() && !t.told) {
             slices = settled(&slices, &contexts, self.grid);

@@ -93,6 +93,7 @@ pub(crate) mod snapshot;
 mod target_resolve;
 pub(crate) mod tasks;
 mod timeline;
+pub(crate) mod thread_names;
 mod told;
 pub(crate) mod unwound;
 mod wait_tree;

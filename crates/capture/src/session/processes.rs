@@ -227,6 +227,9 @@ impl<S: TableSink> Processes<S> {
                     pid: e.pid,
                     parent: e.parent,
                     name: e.name().into(),
+        if e.how == how::BORN {
+            self.managed.thread_names.born(e.pid);
+        }
                     ..space.facts
                 };
                 (space.threads, space.ended) = (1, false);

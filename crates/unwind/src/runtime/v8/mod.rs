@@ -6,6 +6,7 @@
 //! function.rs  functions → names, files, lines
 //! code.rs      machine code → inlined functions and source positions
 //! table.rs     functions → machine code, where V8 keeps a table of it
+//! thread_names.rs  names of Node.js's threads
 //! ```
 //!
 //! The native unwinder unwinds V8's frames by frame pointer and emits the function of each
@@ -21,6 +22,7 @@ mod function;
 mod heap;
 mod layout;
 mod table;
+mod thread_names;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,13 +30,14 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::hotspot::{ScriptPosition, abi::Proc};
-use super::{Facts as AnyFacts, Image, Refusal, Runtime};
+use super::{Facts as AnyFacts, Image, Refusal, Runtime, tasks::Memory};
 use code::Code;
 pub use function::Function;
 use function::Shared;
 use heap::Heap;
 pub(crate) use layout::Layout;
 use table::CodeTable;
+pub use thread_names::Threads;
 
 /// The runtime's row in [`super::RUNTIMES`].
 pub const RUNTIME: Runtime = Runtime {
@@ -56,6 +59,7 @@ pub struct Facts {
     pub(crate) layout: Layout,
     /// Location of the table of code, for versions that have one; `None`: not found.
     pub(crate) table: Option<CodeTable>,
+    entries: thread_names::Entries,
 }
 
 fn recognise(image: &Image<'_>) -> Option<Result<AnyFacts, Refusal>> {
@@ -87,6 +91,7 @@ fn recognise(image: &Image<'_>) -> Option<Result<AnyFacts, Refusal>> {
             version: version_name,
             table: CodeTable::of(image).filter(|_| layout.by_table),
             layout,
+            entries: thread_names::Entries::of(image),
         }))),
         Err(why) => Err(Refusal {
             what: format!("V8 {version_name} in {}", image.name()),
@@ -96,6 +101,15 @@ fn recognise(image: &Image<'_>) -> Option<Result<AnyFacts, Refusal>> {
 }
 
 impl Facts {
+    /// Reads names of Node.js's threads, by their ids in the process's own PID namespace.
+    pub fn thread_names(
+        &self,
+        threads: Threads<'_>,
+        memory: &mut dyn Memory,
+    ) -> Vec<(u32, String)> {
+        thread_names::read(&self.entries, threads, memory)
+    }
+
     /// The unwinder's parameters for a process.
     pub fn process(&self) -> Proc {
         Proc {

@@ -19,8 +19,8 @@
 
 mod chain;
 mod list;
-mod objects;
-mod offsets;
+pub(super) mod objects;
+pub(super) mod offsets;
 mod reasons;
 mod task;
 #[cfg(test)]
