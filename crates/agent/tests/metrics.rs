@@ -168,13 +168,13 @@ fn promtool_accepts_the_metrics() {
     }
 }
 
-fn dist() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist")
+fn packaging() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging")
 }
 
 #[test]
 fn promtool_accepts_the_alert_rules() {
-    let rules = dist().join("prometheus/wallscope.rules.yml");
+    let rules = packaging().join("prometheus/wallscope.rules.yml");
     let path = rules.to_str().unwrap();
     if let Some((fine, told)) = promtool(&["check", "rules", path], "") {
         assert!(fine, "{told}");
@@ -199,13 +199,13 @@ fn dashboard_and_rules_use_metrics_that_exist() {
         .map(str::to_string)
         .collect();
     for file in ["grafana/wallscope.json", "prometheus/wallscope.rules.yml"] {
-        let text = std::fs::read_to_string(dist().join(file)).unwrap();
+        let text = std::fs::read_to_string(packaging().join(file)).unwrap();
         let used = names(&text);
         assert!(used.len() > 5, "{used:?}");
         let missing: Vec<_> = used.difference(&have).collect();
         assert!(missing.is_empty(), "{file} uses {missing:?}");
     }
-    let json = std::fs::read_to_string(dist().join("grafana/wallscope.json")).unwrap();
+    let json = std::fs::read_to_string(packaging().join("grafana/wallscope.json")).unwrap();
     let dashboard: serde_json::Value = serde_json::from_str(&json).unwrap();
     let panels = dashboard["panels"].as_array().unwrap();
     assert!(panels.len() >= 8);

@@ -75,7 +75,7 @@ pub struct How {
     /// Requests served in each new run
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = positive)]
     new_requests: Vec<f64>,
-    /// Whom a stack's time is given to
+    /// The unit that a stack's time is given to
     #[arg(long, value_enum, default_value_t = By::Program)]
     by: By,
     /// At most this share of reported functions may be chance, in percent

@@ -17,8 +17,9 @@ Examples:
   wallscope locks -p 1234 -d 10          measure ten seconds of a process first
   wallscope locks rec.pb.gz --json | jq '.locks[0].holders'
 
-Totals, longest waits and counts of user-space locks are exact, from every wait. Where it waited, who
-ended the wait, and what that one did meanwhile come from the waits that were charged to a stack.")]
+Totals, longest waits and counts of user-space locks are exact, from every wait. The
+place of a wait, the thread that ended it, and the work of that thread meanwhile come from the waits that were
+charged to a stack.")]
 pub struct Args {
     #[command(flatten)]
     source: Source,

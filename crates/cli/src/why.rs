@@ -11,8 +11,8 @@ use crate::{
     output,
 };
 
-/// What a thread's or a function's time was really spent on: its waits, who ended them, and what that
-/// one did meanwhile, hop by hop
+/// Follow the waits of a thread or a function to their root: the thread that ended each wait, and what it
+/// did meanwhile, hop by hop
 #[derive(clap::Args)]
 #[command(
     group = clap::ArgGroup::new("subject").required(true),

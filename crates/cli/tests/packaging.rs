@@ -70,7 +70,7 @@ fn the_unit_starts_the_agent_with_flags_and_a_configuration_that_it_accepts() {
         panic!("ExecStart is empty");
     };
     assert_eq!(*program, "/usr/bin/wallscope");
-    check(arguments, &file("dist/agent.toml"));
+    check(arguments, &file("crates/agent/agent.toml"));
     assert_eq!(text("packaging/debian/conffiles").trim_end(), DEFAULT_FILE);
 }
 
@@ -90,7 +90,7 @@ fn the_manifest_starts_the_agent_with_flags_and_a_configuration_that_it_accepts(
 
 #[test]
 fn folders_of_packages_are_those_of_the_configuration() {
-    let config = Config::read(&file("dist/agent.toml")).expect("a configuration");
+    let config = Config::read(&file("crates/agent/agent.toml")).expect("a configuration");
     let unit = unit();
     let below_var = Path::new("/var/lib").join(setting(&unit, "StateDirectory"));
     assert_eq!(below_var, config.store.dir);

@@ -169,7 +169,7 @@ fn wrong_times_and_directories_are_told() {
 
 #[test]
 fn agent_check_names_line_key_and_allowed_values() {
-    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist/agent.toml");
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../agent/agent.toml");
     let out = run(&["agent", "check", "--config", example.to_str().unwrap()]);
     assert!(out.status.success());
     assert!(

@@ -188,9 +188,7 @@ pub(super) fn write(
         &[
             "values of samples (each counts as one there) and exact totals",
             match intervals {
-                Some(_) => {
-                    "states and reasons of samples (the slices have them) and who ended waits"
-                }
+                Some(_) => "states and reasons of samples (the slices have them) and wakers",
                 None => "states and reasons",
             },
             "moments within a time slice (samples are spread evenly over it)",

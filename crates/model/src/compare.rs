@@ -27,7 +27,7 @@
 //! 100 live pairs of equals one had a report without it.
 
 use crate::contention::{Contention, Elasticity, accounts_for};
-use crate::special::{digamma, student_p, student_quantile, trigamma, trigamma_inverse};
+use crate::special_functions::{digamma, student_p, student_quantile, trigamma, trigamma_inverse};
 
 /// An estimate of a quantity in one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -21,7 +21,7 @@ mod ledger;
 mod peer;
 mod recording;
 mod slices;
-mod special;
+mod special_functions;
 mod stack;
 mod state;
 mod task;

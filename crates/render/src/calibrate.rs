@@ -70,7 +70,7 @@ pub fn sentences(c: &Calibration) -> Vec<String> {
             of_wall(c.behind_cpu_ns)
         );
     } else if !c.has_chains {
-        last += " (who was waited for is not known here: where that one computed, it is less)";
+        last += " (the thread waited for is not known here: where it computed, this is less)";
     }
     last += &match wall as f64 / untouchable as f64 {
         most if most < 1.005 => {

@@ -1,7 +1,7 @@
 //! The agent's configuration: one TOML file, read strictly.
 //!
 //! An unknown key, a value without its unit or a value out of range is an error that names line, key and
-//! the allowed values. Every key has a default; `dist/agent.toml` documents all of them.
+//! the allowed values. Every key has a default; `agent.toml` of this crate documents all of them.
 
 mod error;
 mod trigger;

@@ -9,7 +9,7 @@ fn error(text: &str) -> String {
 fn an_empty_file_is_the_defaults_and_so_is_the_example() {
     let empty = Config::parse(Path::new("a.toml"), "").unwrap();
     assert_eq!(empty.store.max_bytes, Size(2 << 30));
-    let example = include_str!("../../../../dist/agent.toml");
+    let example = include_str!("../../agent.toml");
     let parsed = Config::parse(Path::new("agent.toml"), example).unwrap();
     let plain = |c: &Config| {
         (

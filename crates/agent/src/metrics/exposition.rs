@@ -1,6 +1,9 @@
-//! Text forms of metrics: Prometheus 0.0.4 and OpenMetrics 1.0.0.
+//! Forms of metrics: Prometheus' text 0.0.4, OpenMetrics 1.0.0, and Prometheus' protobuf messages
+//! ([`super::protobuf`]), which alone can hold native histograms.
 
 use std::fmt::Write as _;
+
+use super::protobuf;
 
 /// Kind of a metric family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +17,7 @@ pub enum Kind {
 }
 
 /// A value.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// Nanoseconds, written as seconds.
     Ns(u64),
@@ -22,13 +25,28 @@ pub enum Value {
     Whole(u64),
     /// Any number.
     Number(f64),
+    /// Lengths of intervals.
+    Lengths(Box<Lengths>),
 }
 
-/// One line.
+/// Lengths of intervals, classic and native.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Lengths {
+    /// Upper bounds of classic buckets, ns, with the number of intervals up to there.
+    pub classic: Vec<(u64, f64)>,
+    /// Number of intervals.
+    pub count: f64,
+    /// Their sum, ns.
+    pub sum_ns: u64,
+    /// Native buckets have a factor of 2 to the power of 2^-schema between their bounds.
+    pub schema: i32,
+    /// Number of intervals by native bucket. Bucket i holds the seconds above factor^(i-1), up to factor^i.
+    pub native: std::collections::BTreeMap<i32, f64>,
+}
+
+/// One series.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// Ending of the family's name: `_bucket`, `_sum`, `_count`, or empty.
-    pub suffix: &'static str,
     /// Its labels.
     pub labels: Vec<(&'static str, String)>,
     /// Its value.
@@ -48,28 +66,55 @@ pub struct Family {
     pub samples: Vec<Sample>,
 }
 
-/// A text form.
+/// A form of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exposition {
     /// Prometheus' text form.
     Prometheus,
     /// OpenMetrics.
     OpenMetrics,
+    /// Prometheus' protobuf messages, each after its length.
+    Protobuf,
 }
 
+/// Parameters of the media type of [`Exposition::Protobuf`].
+const MESSAGES: [&str; 2] = [
+    "proto=io.prometheus.client.metricfamily",
+    "encoding=delimited",
+];
+
 impl Exposition {
-    /// The form that a scraper's `Accept` prefers.
+    /// The form that a scraper's `Accept` prefers: the highest quality; of equal ones the richer form.
     pub fn of_accept(accept: &str) -> Exposition {
-        let quality = |kind: &str| {
-            let part = accept.split(',').find(|p| p.trim().starts_with(kind))?;
-            let q = part.split(';').find_map(|p| p.trim().strip_prefix("q="));
-            q.map_or(Some(1.0), |q| q.trim().parse::<f64>().ok())
-        };
-        let text = quality("text/plain").or(quality("*/*")).unwrap_or(0.0);
-        match quality("application/openmetrics-text") {
-            Some(q) if q > 0.0 && q >= text => Exposition::OpenMetrics,
-            _ => Exposition::Prometheus,
+        let accept = accept.to_ascii_lowercase();
+        let ranges = accept.split(',').map(|range| {
+            let mut parts = range.split(';').map(str::trim);
+            let kind = parts.next().unwrap_or_default();
+            let parameters: Vec<&str> = parts.collect();
+            let quality = parameters.iter().find_map(|p| p.strip_prefix("q="));
+            let quality = quality.map_or(Some(1.0), |q| q.parse::<f64>().ok());
+            let form = match kind {
+                "text/plain" | "text/*" | "*/*" => Some(Exposition::Prometheus),
+                "application/openmetrics-text" => Some(Exposition::OpenMetrics),
+                "application/vnd.google.protobuf" => {
+                    (MESSAGES.iter().all(|m| parameters.contains(m)))
+                        .then_some(Exposition::Protobuf)
+                }
+                _ => None,
+            };
+            (form, quality.unwrap_or(0.0))
+        });
+        let mut best = (Exposition::Prometheus, 0.0);
+        for (form, quality) in ranges {
+            let Some(form) = form.filter(|_| quality > 0.0) else {
+                continue;
+            };
+            let is_richer = quality == best.1 && form as u8 > best.0 as u8;
+            if quality > best.1 || is_richer {
+                best = (form, quality);
+            }
         }
+        best.0
     }
 
     /// Its media type.
@@ -77,10 +122,21 @@ impl Exposition {
         match self {
             Exposition::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
             Exposition::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Exposition::Protobuf => {
+                "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited"
+            }
         }
     }
 
-    /// The families as text; those without samples are left out.
+    /// The families in this form; those without samples are left out.
+    pub fn bytes(self, families: &[Family]) -> Vec<u8> {
+        match self {
+            Exposition::Protobuf => protobuf::bytes(families),
+            Exposition::Prometheus | Exposition::OpenMetrics => self.text(families).into_bytes(),
+        }
+    }
+
+    /// The families as text, OpenMetrics or Prometheus; those without samples are left out.
     pub fn text(self, families: &[Family]) -> String {
         let mut out = String::new();
         for family in families.iter().filter(|f| !f.samples.is_empty()) {
@@ -98,47 +154,82 @@ impl Exposition {
             Kind::Gauge => "gauge",
             Kind::Histogram => "histogram",
         };
-        let total = match f.kind {
-            Kind::Counter => "_total",
-            _ => "",
-        };
+        let total = f.ending();
         // OpenMetrics names the family of a counter without `_total`.
         let in_head = match self {
-            Exposition::Prometheus => total,
             Exposition::OpenMetrics => "",
+            Exposition::Prometheus | Exposition::Protobuf => total,
         };
         let name = f.name;
         let _ = writeln!(out, "# HELP {name}{in_head} {}", f.help);
         let _ = writeln!(out, "# TYPE {name}{in_head} {kind}");
         for s in &f.samples {
-            let _ = write!(out, "{name}{total}{}", s.suffix);
-            for (i, (key, value)) in s.labels.iter().enumerate() {
-                let open = if i == 0 { '{' } else { ',' };
-                let _ = write!(out, "{open}{key}=\"{}\"", escaped(value));
+            match &s.value {
+                Value::Lengths(lengths) => histogram(name, &s.labels, lengths, out),
+                Value::Ns(ns) => line(name, total, &s.labels, &seconds(*ns), out),
+                Value::Whole(n) => line(name, total, &s.labels, &n.to_string(), out),
+                Value::Number(n) => line(name, total, &s.labels, &n.to_string(), out),
             }
-            let close = if s.labels.is_empty() { "" } else { "}" };
-            let _ = writeln!(out, "{close} {}", number(s.value));
         }
     }
 }
 
-fn number(value: Value) -> String {
-    match value {
-        Value::Ns(ns) => format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000),
-        Value::Whole(n) => n.to_string(),
-        Value::Number(n) => n.to_string(),
+impl Family {
+    /// What follows the family's name in those of its series.
+    pub(super) fn ending(&self) -> &'static str {
+        match self.kind {
+            Kind::Counter => "_total",
+            Kind::Gauge | Kind::Histogram => "",
+        }
     }
+}
+
+type Labels = [(&'static str, String)];
+
+/// Writes a line: a series and its value.
+fn line(name: &str, ending: &str, labels: &Labels, value: &str, out: &mut String) {
+    let _ = write!(out, "{name}{ending}");
+    for (i, (key, value)) in labels.iter().enumerate() {
+        let open = if i == 0 { '{' } else { ',' };
+        let _ = write!(out, "{open}{key}=\"{}\"", escaped(value));
+    }
+    let close = if labels.is_empty() { "" } else { "}" };
+    let _ = writeln!(out, "{close} {value}");
+}
+
+/// Writes the lines of a classic histogram.
+fn histogram(name: &str, labels: &Labels, lengths: &Lengths, out: &mut String) {
+    let bounds = (lengths.classic.iter()).map(|(le, n)| ((*le as f64 / 1e9).to_string(), *n));
+    let last = ("+Inf".to_string(), lengths.count);
+    for (le, count) in bounds.chain([last]) {
+        let labels = [labels, &[("le", le)]].concat();
+        line(name, "_bucket", &labels, &count.to_string(), out);
+    }
+    line(name, "_sum", labels, &seconds(lengths.sum_ns), out);
+    line(name, "_count", labels, &lengths.count.to_string(), out);
+}
+
+fn seconds(ns: u64) -> String {
+    format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000)
+}
+
+/// A label's value without characters that a terminal or a page may obey.
+pub(super) fn printable(value: &str) -> String {
+    let safe = |c: char| match c {
+        '\n' => c,
+        c if wallscope_model::printable::is_obeyed(c) => '\u{fffd}',
+        c => c,
+    };
+    value.chars().map(safe).collect()
 }
 
 fn escaped(value: &str) -> String {
     let mut out = String::with_capacity(value.len());
-    for c in value.chars() {
+    for c in printable(value).chars() {
         match c {
             '\\' => out.push_str("\\\\"),
             '"' => out.push_str("\\\""),
             '\n' => out.push_str("\\n"),
-            // A terminal or a page may obey it.
-            c if wallscope_model::printable::is_obeyed(c) => out.push('\u{fffd}'),
             c => out.push(c),
         }
     }
@@ -155,7 +246,6 @@ mod tests {
             kind,
             help: "Help.",
             samples: vec![Sample {
-                suffix: "",
                 labels: vec![
                     ("service", "a\"b\\c\nd\u{1b}".to_string()),
                     ("x", "y".to_string()),
@@ -183,11 +273,18 @@ mod tests {
     fn the_scraper_chooses() {
         let prometheus = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.1";
         assert_eq!(Exposition::of_accept(prometheus), Exposition::OpenMetrics);
+        let native = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited";
+        let accept = format!("{native};q=0.6,{prometheus}");
+        assert_eq!(Exposition::of_accept(&accept), Exposition::Protobuf);
+        let accept = format!("{native};q=0.2,{prometheus}");
+        assert_eq!(Exposition::of_accept(&accept), Exposition::OpenMetrics);
         for other in [
             "",
             "*/*",
             "text/plain",
             "application/openmetrics-text;q=0.1,text/plain;q=0.5",
+            "application/vnd.google.protobuf",
+            "application/vnd.google.protobuf;proto=other.Message;encoding=delimited,text/plain;q=0.1",
         ] {
             assert_eq!(
                 Exposition::of_accept(other),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use wallscope_model::histogram::Histogram;
 use wallscope_model::{BlockReason, UnknownCause};
 
-use super::exposition::{Family, Kind, Sample, Value};
+use super::exposition::{Family, Kind, Lengths, Sample, Value};
 use super::totals::{ServiceTotals, Totals};
 
 /// Upper bounds of classic buckets, ns: around a scheduler's slice, where run-queue latency matters.
@@ -300,11 +300,7 @@ fn gauge(name: &'static str, help: &'static str, samples: Vec<Labelled>) -> Fami
 }
 
 fn family(name: &'static str, help: &'static str, kind: Kind, samples: Vec<Labelled>) -> Family {
-    let sample = |(labels, value)| Sample {
-        suffix: "",
-        labels,
-        value,
-    };
+    let sample = |(labels, value)| Sample { labels, value };
     Family {
         name,
         kind,
@@ -330,45 +326,76 @@ fn by(
     samples
 }
 
-/// A classic histogram: buckets of unequal width, each a sum of the finer ones by their middle.
+/// A family of histograms, one a row: labels, lengths, and their exact sum, ns.
 fn histogram<'a>(
     name: &'static str,
     help: &'static str,
     rows: impl Iterator<Item = (Vec<(&'static str, String)>, &'a Histogram, u64)>,
 ) -> Family {
-    let mut samples = Vec::new();
-    for (labels, lengths, sum_ns) in rows {
-        let mut put = |suffix, le: Option<String>, value| {
-            let mut labels = labels.clone();
-            labels.extend(le.map(|le| ("le", le)));
-            samples.push(Sample {
-                suffix,
-                labels,
-                value,
-            });
-        };
-        let middle = |bucket: u16| {
-            let (low, high) = lengths.bounds(bucket);
-            low + (high - low) / 2
-        };
-        for le in BUCKETS {
-            let below = lengths.counts.iter().filter(|(b, _)| middle(*b) <= le);
-            let count: f64 = below.map(|(_, n)| n).sum();
-            put(
-                "_bucket",
-                Some((le as f64 / 1e9).to_string()),
-                Value::Number(count),
-            );
-        }
-        let count = Value::Number(lengths.count());
-        put("_bucket", Some("+Inf".to_string()), count);
-        put("_sum", None, Value::Ns(sum_ns));
-        put("_count", None, count);
-    }
+    let sample = |(labels, lengths, sum_ns)| Sample {
+        labels,
+        value: Value::Lengths(Box::new(self::lengths(lengths, sum_ns))),
+    };
     Family {
         name,
         kind: Kind::Histogram,
         help,
-        samples,
+        samples: rows.map(sample).collect(),
+    }
+}
+
+/// A histogram in classic and in native buckets. Each of its own buckets counts where its middle lies.
+///
+/// Native buckets are as fine as its own: Prometheus' schema n has 2^n of them in an octave.
+fn lengths(histogram: &Histogram, sum_ns: u64) -> Lengths {
+    let middle = |bucket: u16| {
+        let (low, high) = histogram.bounds(bucket);
+        low + (high - low) / 2
+    };
+    let up_to = |le: u64| {
+        let below = histogram.counts.iter().filter(|(b, _)| middle(*b) <= le);
+        (le, below.map(|(_, n)| n).sum())
+    };
+    let schema = histogram.bits as i32;
+    let mut native = BTreeMap::new();
+    for (bucket, count) in &histogram.counts {
+        let octaves = (middle(*bucket) as f64 / 1e9).log2();
+        let index = (octaves * f64::from(1 << schema)).ceil() as i32;
+        *native.entry(index).or_default() += count;
+    }
+    Lengths {
+        classic: BUCKETS.into_iter().map(up_to).collect(),
+        count: histogram.count(),
+        sum_ns,
+        schema,
+        native,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn native_buckets_hold_the_middles() {
+        for bits in [2, 5] {
+            let mut histogram = Histogram::new(bits);
+            for (i, ns) in [20, 4_000, 1_000_000, 1_100_000, 3_000_000_000]
+                .iter()
+                .enumerate()
+            {
+                histogram.add(*ns, (i + 1) as f64);
+            }
+            let made = lengths(&histogram, 0);
+            assert_eq!(made.native.values().sum::<f64>(), 15.0);
+            let factor = (1.0 / f64::from(1 << bits)).exp2();
+            let last = *made.native.keys().last().unwrap();
+            let upper = factor.powi(last);
+            // Two buckets wide at most: its own, and the native one.
+            assert!(
+                upper / factor.powi(2) <= 3.0 && 3.0 <= upper * factor,
+                "{upper}"
+            );
+        }
     }
 }

@@ -6,9 +6,10 @@
 
 mod exposition;
 mod families;
+mod protobuf;
 mod totals;
 
-pub use exposition::{Exposition, Family, Kind, Sample, Value};
+pub use exposition::{Exposition, Family, Kind, Lengths, Sample, Value};
 pub use families::{AgentFigures, TargetFigures, families};
 pub(crate) use totals::on_cpu_fraction;
 pub use totals::{ServiceTotals, Totals};

@@ -19,6 +19,7 @@ mod snaps;
 mod socket;
 mod source;
 mod status;
+mod supervisor;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -47,6 +48,7 @@ pub use status::{Status, TargetStatus};
 use lock::Lock;
 use pods::PodsThread;
 use socket::StatusSocket;
+use supervisor::Supervisor;
 
 /// Longest wait for a window before signals are looked at.
 const TICK: Duration = Duration::from_millis(200);
@@ -191,12 +193,15 @@ impl<S: WindowSource> Agent<S> {
     /// # Errors
     /// [`AgentError::Source`] if measuring ended by a fault; closed windows are kept.
     pub fn run(mut self, signals: &Signals, log: &mut dyn FnMut(&str)) -> Result<(), AgentError> {
+        let mut supervisor = Supervisor::ready();
         let ended = loop {
             if signals.stop.load(Ordering::Acquire) {
                 break Ok(());
             }
             if signals.reload.swap(false, Ordering::AcqRel) {
+                supervisor.reloading();
                 self.reload(log);
+                supervisor.reloaded();
             }
             match self.source.next(TICK) {
                 Ok(Next::Window(window)) => self.handle(*window, log),
@@ -209,7 +214,9 @@ impl<S: WindowSource> Agent<S> {
                 self.source.close_window();
             }
             self.publish();
+            supervisor.alive(|| self.published.silence().is_none());
         };
+        supervisor.stopping();
         match self.source.drain() {
             Ok(left) => left.into_iter().for_each(|w| self.handle(w, log)),
             Err(e) => log(&format!("the last window is lost: {e}")),

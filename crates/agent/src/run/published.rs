@@ -147,16 +147,20 @@ impl Published {
         Response {
             status: 200,
             content_type: form.content_type(),
-            body: form.text(&families).into_bytes(),
+            body: form.bytes(&families),
         }
     }
 
-    fn health(&self) -> Response {
+    /// Time since the last window, if that is too long for a recorder that works.
+    pub(super) fn silence(&self) -> Option<Duration> {
         let last = self.lock().last_window.unwrap_or(self.started);
-        let silent = last.elapsed();
-        match silent <= self.length * MISSED {
-            true => Response::text(200, "ok"),
-            false => Response::text(503, format!("no window for {} s", silent.as_secs())),
+        Some(last.elapsed()).filter(|silent| *silent > self.length * MISSED)
+    }
+
+    fn health(&self) -> Response {
+        match self.silence() {
+            None => Response::text(200, "ok"),
+            Some(silent) => Response::text(503, format!("no window for {} s", silent.as_secs())),
         }
     }
 

@@ -285,8 +285,8 @@ static long close_one(u32 i, struct ws_closing *n)
 }
 
 /*
- * The thread returns to what called at stack pointer `sp`: every call from there has ended. Global:
- * verified once.
+ * The thread returns through the return address at `sp`: every open call with its return address there or
+ * below has ended. Global: verified once.
  */
 __noinline int ws_call_ends(u64 cookie, u64 sp)
 {
@@ -306,7 +306,7 @@ __noinline int ws_call_ends(u64 cookie, u64 sp)
 	if (t && n.c) {
 		n.e.now = read_books(t, n.e.books);
 		n.e.charged = n.c->charged;
-		n.c->charged += set_cost[cold][n.e.site & 15];
+		n.c->charged += set_cost[cold][n.e.site & 15]; /* the mask is for the verifier */
 		if (n.c->depth)
 			bpf_loop(WS_DEPTH, close_one, &n, 0);
 	}
@@ -314,6 +314,7 @@ __noinline int ws_call_ends(u64 cookie, u64 sp)
 	if (n.closed || WS_COOKIE_FOLLOWED(cookie) ||
 	    (n.e.site != WS_AT_RETURN && n.e.site != WS_AT_RET))
 		return 0;
+	/* It had begun before the probes were there. */
 	tally = is_live() ? tally_of(n.function) : NULL;
 	if (tally)
 		ADD(tally->begun, 1);

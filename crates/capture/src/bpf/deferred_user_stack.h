@@ -68,7 +68,7 @@ static __always_inline void read_deferred(struct ws_thread *t, struct task_struc
 		uw_unwind_fault(&s->u.work, p->tgid, &s->u.regs, UW_MAX_FRAMES);
 	else
 		uw_unwind_probe(&s->u.work, p->tgid, &s->u.regs, UW_MAX_FRAMES);
-	if (!too_early(&s->u, p->tgid))
+	if (!lacks_tables(&s->u, p->tgid))
 		tell_resolved(t->id, t->ticket,
 			      managed_hash(&s->u.work.out, &s->python, p, s->u.regs.sp,
 					   sleeps ? READ_FAULT : READ_PROBE));

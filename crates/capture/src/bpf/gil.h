@@ -13,7 +13,7 @@
  */
 #pragma once
 
-/* Where every version from 3.8 to 3.13 keeps the thread that took the lock last; for Ruby `gil` is told so. */
+/* Where every version from 3.8 to 3.14 keeps the thread that took the lock last; for Ruby `gil` is told so. */
 #define GIL_HOLDER 8
 #define GIL_COMERS 8
 /* Shortest time between sending changes that no charged wait asks for, ns. */
@@ -152,12 +152,13 @@ static __always_inline void gil_look(struct ws_thread *t, struct task_struct *p,
 	for (int i = 0; i < GIL_COMERS; i++)
 		if (id && g->comer[i].id == *id && g->comer[i].since > since)
 			since = g->comer[i].since;
-	/* A thread that came before the last change took the lock at another time. */
 	last = g->changes - 1;
 	if (!g->holder && id && g->changes && g->hold[last & (WS_HOLDS - 1)].id == *id) {
-		g->holder = holder; /* as was told when it came */
+		/* `gil_comes` has told this already, when the lock did not name the thread yet. */
+		g->holder = holder;
 		return;
 	}
+	/* It came before the last change, so it took the lock at another time: now. */
 	if (!since || (g->changes && since <= g->hold[last & (WS_HOLDS - 1)].since))
 		since = now;
 	g->holder = holder;

@@ -10,11 +10,11 @@
 enum { WS_BELOW = 128 };
 
 /*
- * Whether a stack of process `tgid` that ended so might be complete once its unwind tables are loaded. Not
- * if it passes an interpreter: Python's frames can be read only now, and the stack of a greenlet ends in
+ * Whether a stack of process `tgid` ended for want of a mapping or a table, and may be complete once its tables
+ * are loaded; no, when no raw stack may be sent any more. Not if it passes an interpreter: Python's frames can be read only now, and the stack of a greenlet ends in
  * remains of other greenlets.
  */
-static __always_inline bool too_early(struct ws_unwind *u, u32 tgid)
+static __always_inline bool lacks_tables(struct ws_unwind *u, u32 tgid)
 {
 	u32 end = u->work.out.end;
 

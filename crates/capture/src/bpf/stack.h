@@ -155,7 +155,7 @@ static __always_inline void sample_here(struct ws_sample *s, struct ws_thread *t
 			defer(ctx, t, p);
 			s->flags |= WS_S_DEFERRED;
 			s->ustack = t->ticket;
-		} else if (too_early(u, p->tgid) && (slot = take_slot())) {
+		} else if (lacks_tables(u, p->tgid) && (slot = take_slot())) {
 			s->flags |= WS_S_DEFERRED;
 			s->ustack = 1ull << 63 | __sync_fetch_and_add(&raw_tickets, 1);
 			SEND_RAW(u, &slot->raw, t->id, s->ustack, p->tgid, bpf_probe_read_user, 0);

@@ -237,19 +237,19 @@ impl Programs {
         self.skel.maps.bss_data.as_deref().map_or(0, |d| d.execed)
     }
 
-    /// Attaches the hooks of the kernel that go with probes.
+    /// Attaches the kernel's hooks (switches, births, system calls) and the tracepoints that the user named.
     ///
     /// # Errors
     /// The kernel refuses one.
     pub fn attach_hooks(&mut self, plan: &Plan) -> Result<(), Error> {
         let mut links = Vec::new();
         let progs = &mut self.skel.progs;
-        // Ends first: what is seen to begin should be seen to end.
         let hooks: [&ProgramMut<'_>; 6] = [
             &progs.ws_calls_switch,
             &progs.ws_calls_wakeup,
             &progs.ws_calls_fork,
             &progs.ws_calls_exec,
+            // In this order: a system call that is seen to begin is seen to end.
             &progs.ws_call_exits,
             &progs.ws_call_enters,
         ];

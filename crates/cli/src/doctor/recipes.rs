@@ -36,11 +36,11 @@ const CAPABILITIES: &str = "cap_bpf,cap_perfmon,cap_sys_ptrace,cap_syslog+ep";
 const DOCKER: &str = "\
 # eBPF in a container that measures itself and its neighbours. Docker's own seccomp profile permits
 # bpf, perf_event_open, ptrace and process_vm_readv to containers with these capabilities since Docker 23;
-# before that, and with other runtimes whose profile refuses them: --security-opt seccomp=unconfined
+# before that, and with runtimes of which the profile refuses them: --security-opt seccomp=unconfined
 # Where AppArmor is in force (Ubuntu, Debian) Docker's profile lets containers read each other's memory only:
 # to measure processes outside of containers add --security-opt apparmor=unconfined
 docker run --pid=host \\
-  --cap-add BPF --cap-add PERFMON --cap-add SYS_PTRACE --cap-add SYSLOG \\
+  --cap-add BPF --cap-add PERFMON --cap-add SYS_PTRACE --cap-add SYSLOG --cap-add CHECKPOINT_RESTORE \\
   -v /sys/kernel/btf:/sys/kernel/btf:ro IMAGE wallscope record -p PID
 
 # Without any capability: measure what the container starts itself.
@@ -51,6 +51,8 @@ const K8S: &str = "\
 # eBPF, for the pod's processes and the node's: eBPF programs see the node's process ids, so the pod has to
 # use them (hostPID). Where nodes have a seccomp profile that refuses these calls in spite of the capabilities,
 # add seccompProfile: {type: Unconfined}; where AppArmor is in force, appArmorProfile: {type: Unconfined}.
+# SETUID, SETGID, CHECKPOINT_RESTORE: a file that only its owner may read is read with the rights of the process
+# that maps it. Without them, stacks through such a file are truncated.
 spec:
   hostPID: true
   containers:
@@ -61,7 +63,7 @@ spec:
         allowPrivilegeEscalation: false
         capabilities:
           drop: [ALL]
-          add: [BPF, PERFMON, SYS_PTRACE, SYSLOG]
+          add: [BPF, PERFMON, SYS_PTRACE, SYSLOG, SETUID, SETGID, CHECKPOINT_RESTORE]
 ---
 # Where hostPID is not permitted, the perf backend, for the pod's other containers only. A pod cannot have both
 # hostPID and shareProcessNamespace.
@@ -75,7 +77,7 @@ spec:
         allowPrivilegeEscalation: false
         capabilities:
           drop: [ALL]
-          add: [PERFMON, SYS_PTRACE, SYSLOG]
+          add: [PERFMON, SYS_PTRACE, SYSLOG, SETUID, SETGID, CHECKPOINT_RESTORE]
 ";
 
 /// The highest value of `perf_event_paranoid` at which users may measure their own processes.
@@ -117,10 +119,11 @@ fn sysctl(settings: &[Setting]) -> String {
 fn setcap(program: &str) -> String {
     format!(
         "\
-# eBPF without root, for whoever may run this file:
+# eBPF without root, for all users that may run this file:
 sudo setcap {CAPABILITIES} {}
 # cap_bpf and cap_perfmon alone measure, but neither read other users' memory nor name the kernel's
-# functions. Files on file systems mounted with nosuid keep no capabilities. Undo: sudo setcap -r FILE
+# functions. Stacks of another user's process are truncated at a file that only that user may read.
+# Files on file systems mounted with nosuid keep no capabilities. Undo: sudo setcap -r FILE
 ",
         quoted(program)
     )

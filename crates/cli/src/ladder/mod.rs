@@ -61,7 +61,7 @@ pub struct Args {
     #[arg(long)]
     explain: bool,
     /// Climb on: count the named functions and time the verdict's in the live process (-p, --cgroup,
-    /// -a) with probes, whose cost is printed first
+    /// -a) with probes; their cost is printed first
     #[arg(long)]
     go: bool,
     /// The most of one CPU that those probes may cost, in percent

@@ -44,7 +44,7 @@ Examples:
   wallscope top -p 1234             a process, its threads and children
   wallscope top -a --by functions   the machine, by function
   wallscope top -p 1234 --once      one interval as plain text, for scripts
-  wallscope top -- ./bench          a command, whose output goes to a file that is named at the end
+  wallscope top -- ./bench          a command; its output goes to a file that is named at the end
 
 Keys: t threads, f functions, Enter stacks of the selected line, Esc back, s what to sort by, / filter,
 Space pause, i idle time, ? help, q quit. Idle time (no request in flight) is hidden unless asked for,
@@ -61,7 +61,7 @@ pub struct Args {
     /// What comes first
     #[arg(long, value_enum, default_value_t = Sort::Wall)]
     sort: Sort,
-    /// Only lines whose name holds this
+    /// Only lines with this text in the name
     #[arg(long, value_name = "TEXT", default_value = "")]
     filter: String,
     /// What to do with idle time (blocked while no request is in flight)

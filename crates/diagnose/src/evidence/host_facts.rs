@@ -214,7 +214,7 @@ pub(crate) fn file_locks(recording: &Recording) -> Option<(String, String)> {
     let ((path, pid), (times, name)) = met.into_iter().max_by_key(|(_, (times, _))| *times)?;
     let own = recording.processes.iter().any(|p| p.pid == pid);
     let holder = match (pid, own) {
-        (0, _) => "somebody (by an open file, whose process the kernel does not tell)".to_string(),
+        (0, _) => "somebody (by an open file; the kernel does not tell its process)".to_string(),
         (_, true) => format!("{name} (pid {pid})"),
         (_, false) => format!("{name} (pid {pid}, not measured)"),
     };

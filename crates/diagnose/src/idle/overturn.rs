@@ -35,7 +35,7 @@ fn overturn_shared(recording: &Recording, chains: &WakeChains, verdicts: &mut [J
     for samples in places.into_values() {
         if shared_part(recording, chains, &samples) >= SHARED_PART {
             for i in samples {
-                verdicts[i as usize] = Some((false, "shared with those who hold it"));
+                verdicts[i as usize] = Some((false, "shared with its holders"));
             }
         }
     }

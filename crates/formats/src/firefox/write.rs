@@ -177,7 +177,7 @@ pub(in super::super) fn write(
         rec,
         &[
             match intervals {
-                Some(_) => "reasons of samples (the markers have them) and who ended waits",
+                Some(_) => "reasons of samples (the markers have them) and wakers",
                 None => "reasons",
             },
             "the order of stacks within a time slice",

@@ -12,10 +12,7 @@ impl Page<'_> {
         if rows.is_empty() {
             return;
         }
-        self.heading(
-            "Requests",
-            "who owes whom a reply, each connection followed",
-        );
+        self.heading("Requests", "replies owed, each connection followed");
         let head = format!(
             "  {} {} {} {}  with",
             pad("in flight", -9),

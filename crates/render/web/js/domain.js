@@ -124,6 +124,6 @@ function sharper(p, samples) {
   const cmd = /^command: (.+)$/.exec(target);
   const seconds = Math.min(600, Math.ceil((p.duration / 1e9) * 4));
   const period = samples[2] < 2000 ? ' --off-cpu-period 250us' : '';
-  const whom = pid ? ` -p ${pid[1].replace(/\s/g, '')} -d ${seconds}` : cmd ? ` -- ${cmd[1]}` : ` -p PID -d ${seconds}`;
-  return `wallscope record -F 499${period}${whom}`;
+  const measured = pid ? ` -p ${pid[1].replace(/\s/g, '')} -d ${seconds}` : cmd ? ` -- ${cmd[1]}` : ` -p PID -d ${seconds}`;
+  return `wallscope record -F 499${period}${measured}`;
 }

@@ -79,14 +79,14 @@ export function sentence(sum, threads, profile) {
   for (let k = 7; k < 7 + BLOCK_REASONS; k += 1) if (top < 0 || sum.parts[k] > sum.parts[top]) top = k;
   const share = (/** @type {number} */ ns) => percent(ns / sum.wall);
   const most = blocked > 0 ? `, most of that on ${partTitle(profile, top)} (${share(sum.parts[top])})` : '';
-  const who = threads === 1 ? 'One thread' : `${count(threads)} threads`;
-  if (!isTime()) return `${who}: ${duration(sum.wall)} in all.`;
+  const subject = threads === 1 ? 'One thread' : `${count(threads)} threads`;
+  if (!isTime()) return `${subject}: ${duration(sum.wall)} in all.`;
   const unseen = unknown > sum.wall / 1000 ? `, ${share(unknown)} not seen` : '';
   const saving =
     onCpu < sum.wall / 2
       ? ` No work on the code's speed alone could save more than the ${share(onCpu)} spent computing.`
       : '';
-  return `${who} lived ${duration(sum.wall)}: ${share(onCpu)} on a CPU, ${share(runnable)} waiting for one, ${share(blocked)} blocked${most}${unseen}.${saving}`;
+  return `${subject} lived ${duration(sum.wall)}: ${share(onCpu)} on a CPU, ${share(runnable)} waiting for one, ${share(blocked)} blocked${most}${unseen}.${saving}`;
 }
 
 /**

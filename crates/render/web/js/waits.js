@@ -68,7 +68,7 @@ export function showWaits(host, selection, look) {
           'details', {},
           el('summary', { class: 'mono' }, name(shorten(l.name, 200))),
           shares(l.waits, 'waited in'),
-          ...l.holders.map((/** @type {any} */ [who, place, ns, did, how]) => el('div', {}, el('p', { class: 'small' }, `${duration(ns)} ${how} `, el('b', {}, name(who)), place ? ' in ' : '', name(shorten(place, 200)), did[0] > 0 ? ', meanwhile:' : ''), shares(did, ''))),
+          ...l.holders.map((/** @type {any} */ [holder, place, ns, did, how]) => el('div', {}, el('p', { class: 'small' }, `${duration(ns)} ${how} `, el('b', {}, name(holder)), place ? ' in ' : '', name(shorten(place, 200)), did[0] > 0 ? ', meanwhile:' : ''), shares(did, ''))),
         ),
       ),
     );

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""An asyncio program whose tasks measure by the clock how long they await, and for what.
+"""An asyncio program with tasks that measure by the clock how long they await, and for what.
 
 tasks.py [--seconds S] [--plain]     --plain: asyncio without its part in C
 

@@ -234,7 +234,7 @@ def executor():
 
 
 class Offloaded:
-    """A web service whose event loop has a worker do what a request needs, as frameworks with functions that
+    """A web service with an event loop that has a worker do what a request needs, as frameworks with functions that
     may block do."""
     def __init__(self):
         self.jobs = queue.Queue()
@@ -297,7 +297,7 @@ GONE.bind(("127.0.0.1", 0))
 
 
 def charge(_):
-    """Asks somebody who is not there, and again after a while."""
+    """Asks a host that is not there, and again after a while."""
     for _ in range(3):
         try:
             socket.create_connection(GONE.getsockname()).close()
@@ -363,7 +363,7 @@ LOCKED = folder_file("locked")
 
 
 def hold_database():
-    """A writer, outside, whose transactions are long."""
+    """A writer, outside, with long transactions."""
     import sqlite3
     other = sqlite3.connect(LOCKED, isolation_level=None)
     while True:

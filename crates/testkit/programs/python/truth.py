@@ -83,7 +83,7 @@ class Worker:
         truth[4] += self.schedstat()[1] - delay
 
     def chain(self, state):
-        """Writes down who called the caller, once."""
+        """Writes down the caller's caller, once."""
         frame = sys._getframe(1)
         leaf = frame.f_code.co_name
         if leaf in self.chains:

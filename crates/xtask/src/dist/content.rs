@@ -29,6 +29,8 @@ pub(super) struct Content {
     pub config: Vec<u8>,
     /// The changelog.
     pub changelog: Vec<u8>,
+    /// Licences of the program and of the libraries in the static binary.
+    pub notice: Vec<u8>,
     /// The text of the MIT licence.
     pub mit: String,
     /// The text of the Apache licence.
@@ -42,7 +44,7 @@ impl Content {
     /// The binary does not run here, is another version, or refuses the packaged configuration.
     pub(super) fn collect(binary: &Binary, release: &Release) -> Outcome<Content> {
         check_version(binary, release)?;
-        let config = root().join("dist/agent.toml");
+        let config = root().join("crates/agent/agent.toml");
         let named = config
             .to_str()
             .ok_or("the repository's path is not UTF-8")?;
@@ -55,6 +57,7 @@ impl Content {
             completions: completions.collect::<Outcome<_>>()?,
             config: fs::read(config)?,
             changelog: fs::read(root().join("CHANGELOG.md"))?,
+            notice: fs::read(root().join("packaging/NOTICE"))?,
             mit: fs::read_to_string(root().join("LICENSE-MIT"))?,
             apache: fs::read(root().join("LICENSE-APACHE"))?,
         })

@@ -76,7 +76,7 @@ fn files(binary: &Binary, content: &Content, release: &Release) -> Outcome<Tree>
         tree.data(path, content.completions[i].as_slice());
     }
     for shared in ["grafana", "prometheus"] {
-        for (name, file) in content::folder(&format!("dist/{shared}"))? {
+        for (name, file) in content::folder(&format!("packaging/{shared}"))? {
             tree.data(format!("usr/share/wallscope/{shared}/{name}"), file);
         }
     }

@@ -118,12 +118,14 @@ pub(super) fn package(
     let mut files = Tree::default();
     files.program("usr/bin/wallscope", binary.content.as_slice());
     files.data("etc/wallscope/agent.toml", content.config.as_slice());
-    files.data(
-        "usr/share/licenses/wallscope/LICENSE-MIT",
-        content.mit.as_str(),
-    );
-    let apache = content.apache.as_slice();
-    files.data("usr/share/licenses/wallscope/LICENSE-APACHE", apache);
+    let licences = [
+        ("NOTICE", content.notice.as_slice()),
+        ("LICENSE-MIT", content.mit.as_bytes()),
+        ("LICENSE-APACHE", content.apache.as_slice()),
+    ];
+    for (name, text) in licences {
+        files.data(format!("usr/share/licenses/wallscope/{name}"), text);
+    }
     let label = |name: &str, value: &str| {
         let name = format!("org.opencontainers.image.{name}");
         (name, value.to_owned())

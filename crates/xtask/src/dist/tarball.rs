@@ -23,9 +23,7 @@ lib/systemd/system/wallscope-agent.service to /etc/systemd/system/. The unit run
 /usr/bin/wallscope as the user `wallscope`: adapt the path, and make the user with
 `useradd --system wallscope`. The agent needs kernel.perf_event_paranoid at 2 or below; Debian sets 3.
 
-Licence: MIT or Apache-2.0; the kernel programs are MIT OR GPL-2.0-only. Linked in: musl (MIT),
-libbpf (BSD-2-Clause), zlib (Zlib) and libelf of elfutils (GPL-2.0-or-later or LGPL-3.0-or-later). To link
-another libelf, build the sources again: https://github.com/wallscope/wallscope
+NOTICE has the licences.
 ";
 
 /// Writes the archive of the static binary into `folder`; its path.
@@ -55,6 +53,7 @@ pub(super) fn binary(
     }
     data("README", README.as_bytes());
     data("CHANGELOG.md", &content.changelog);
+    data("NOTICE", &content.notice);
     data("LICENSE-MIT", content.mit.as_bytes());
     data("LICENSE-APACHE", &content.apache);
     write(&tree, release, folder.join(format!("{name}.tar.gz")))

@@ -158,7 +158,7 @@ test('dark and light, on a phone, and on paper', async () => {
   });
 });
 
-test('what is drawn has names for those who do not see it', async () => {
+test('what is drawn has names for a screen reader', async () => {
   await on('demo', {}, async (page) => {
     const nameless = await page.evaluate(() =>
       [...document.querySelectorAll('button, input, canvas')].filter((e) => e.checkVisibility() && !(e.getAttribute('aria-label') || e.textContent.trim() || e.closest('label'))).map((e) => e.outerHTML.slice(0, 80)),

@@ -27,6 +27,10 @@ const MAX_STEPS: usize = 4 << 20;
 /// Builtins begin at multiples of it, behind at least one byte of [`FILL`].
 const ALIGNMENT: usize = 64;
 const FILL: u8 = 0xcc;
+/// DWARF's number of rsp.
+const DWARF_RSP: u8 = 7;
+/// All callee-saved registers but rbp, as a set.
+const ALL_BUT_RBP: u8 = !(1 << RBP) & 0x3f;
 
 /// State before an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -108,11 +112,12 @@ impl BuiltinState {
         *self != before
     }
 
+    /// The rule by which the caller is found in this state.
     fn row(&self) -> Row {
         let by_stack = Rule {
             kind: KIND_FP,
-            reg: 7,
-            lost: !(1 << RBP) & 0x3f,
+            reg: DWARF_RSP,
+            lost: ALL_BUT_RBP,
             ..Rule::default()
         };
         let kept = self.state.saved[RBP];
@@ -129,7 +134,7 @@ impl BuiltinState {
                 cfa_off: cfa_offset,
                 ..by_stack
             }),
-            // Pushed; about to be set or popped.
+            // rbp is saved on the stack, but is not yet this frame's pointer, or no longer.
             (Some(cfa_offset), None) if cfa_offset >= 16 && kept > 0 => {
                 let mut rule = Rule {
                     cfa_off: cfa_offset,

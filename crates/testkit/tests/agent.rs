@@ -1,0 +1,202 @@
+//! The agent on this machine: its windows hold what a recorder beside it measures, it tells the service manager
+//! how it is, and it ends in order.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    os::unix::net::UnixDatagram,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use wallscope_testkit::{Error, Program, Tool, report::Report, tool::Options, with_tool};
+
+/// Longest wait for something that the agent does in a second.
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn wrong(what: impl Into<String>) -> Error {
+    Error::Output(what.into())
+}
+
+fn check(is: bool, what: impl FnOnce() -> String) -> Result<(), Error> {
+    match is {
+        true => Ok(()),
+        false => Err(wrong(what())),
+    }
+}
+
+/// A running agent with a folder and a service manager of its own.
+struct Agent {
+    child: Child,
+    folder: tempfile::TempDir,
+    manager: UnixDatagram,
+    said: std::thread::JoinHandle<String>,
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Agent {
+    /// Starts one with windows of a second; returns when it has said that it is ready.
+    fn start(tool: &Tool) -> Result<Agent, Error> {
+        let folder = tempfile::tempdir().map_err(|e| wrong(e.to_string()))?;
+        let place = |name: &str| folder.path().join(name);
+        let config = format!(
+            "agent.run_dir = {:?}\nstore.dir = {:?}\nwindows.length = \"1s\"\nmetrics.enabled = false\n",
+            place("run"),
+            place("store")
+        );
+        let system = |e: std::io::Error| wrong(e.to_string());
+        fs::write(place("agent.toml"), config).map_err(system)?;
+        let manager = UnixDatagram::bind(place("notify")).map_err(system)?;
+        manager.set_read_timeout(Some(LIMIT)).map_err(system)?;
+        let mut child = Command::new(tool.path())
+            .args(["agent", "--config"])
+            .arg(place("agent.toml"))
+            .env("NOTIFY_SOCKET", place("notify"))
+            .env("WATCHDOG_USEC", "4000000")
+            .env_remove("WATCHDOG_PID")
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(system)?;
+        let stderr = child.stderr.take().ok_or_else(|| wrong("no stderr"))?;
+        let said = std::thread::spawn(move || {
+            let lines = BufReader::new(stderr).lines().map_while(Result::ok);
+            lines.collect::<Vec<_>>().join("\n")
+        });
+        let mut agent = Agent {
+            child,
+            folder,
+            manager,
+            said,
+        };
+        agent.told("READY=1")?;
+        Ok(agent)
+    }
+
+    /// Waits until it tells the service manager `news`.
+    fn told(&mut self, news: &str) -> Result<(), Error> {
+        let started = Instant::now();
+        let mut buffer = [0; 4096];
+        while started.elapsed() < LIMIT {
+            self.manager
+                .set_read_timeout(Some(Duration::from_millis(200)))
+                .map_err(|e| wrong(e.to_string()))?;
+            if let Ok(n) = self.manager.recv(&mut buffer) {
+                let text = String::from_utf8_lossy(&buffer[..n]);
+                if text.lines().any(|line| line == news) {
+                    return Ok(());
+                }
+            }
+            let ended = self.child.try_wait().ok().flatten();
+            if let Some(status) = ended {
+                let text = format!("the agent ended before {news}: {status}");
+                return Err(match status.code() {
+                    Some(3) => Error::CannotRunHere(text),
+                    _ => wrong(text),
+                });
+            }
+        }
+        Err(wrong(format!("no {news}")))
+    }
+
+    fn signal(&self, signal: Signal) -> Result<(), Error> {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, signal).map_err(|e| wrong(e.to_string()))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// `snap` of process `pid`, as a report.
+    fn snap(&self, tool: &Tool, pid: u32) -> Result<Report, Error> {
+        let file = self.path("snap.pb.gz");
+        let text = |path: &Path| path.display().to_string();
+        let pid = pid.to_string();
+        let config = text(&self.path("agent.toml"));
+        let (file, flags) = (text(&file), ["--last", "10m", "--pid"]);
+        let verb = [
+            &["snap"][..],
+            &flags,
+            &[&pid, "--config", &config, "-o", &file],
+        ];
+        ask(tool, &verb.concat())?;
+        let json = ask(tool, &["report", &file, "--json"])?;
+        serde_json::from_str(&json).map_err(|e| wrong(format!("report --json: {e}")))
+    }
+
+    /// Ends it by SIGTERM; what it said.
+    fn end(mut self) -> Result<String, Error> {
+        self.signal(Signal::TERM)?;
+        self.told("STOPPING=1")?;
+        let status = self.child.wait().map_err(|e| wrong(e.to_string()))?;
+        let said = std::mem::replace(&mut self.said, std::thread::spawn(String::new));
+        let said = said.join().map_err(|_| wrong("its output"))?;
+        wallscope_testkit::tool::no_panic(&said);
+        check(status.success(), || format!("{status}: {said}"))?;
+        Ok(said)
+    }
+}
+
+fn ask(tool: &Tool, verb: &[&str]) -> Result<String, Error> {
+    let output = tool.run(verb)?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    check(output.status.success(), || {
+        format!("{}: {}: {said}", verb[0], output.status)
+    })?;
+    String::from_utf8(output.stdout).map_err(|e| wrong(e.to_string()))
+}
+
+/// The ledgers of the program's threads, by the agent and by the recorder beside it.
+fn compare(truth: &wallscope_testkit::Truth, agent: &Report, beside: &Report) -> Result<(), Error> {
+    check(!truth.threads.is_empty(), || "no threads".into())?;
+    for known in &truth.threads {
+        let of = |report: &Report, name: &str| {
+            let thread = report.thread(known.pid, known.tid).cloned();
+            thread.ok_or_else(|| wrong(format!("{} is not in {name}", known.name)))
+        };
+        let (a, b) = (of(agent, "the snap")?, of(beside, "the recording")?);
+        check(a.residue_ns == 0, || format!("residue of {a:?}"))?;
+        // Before the release and after the end it is blocked: in the windows of both recorders, and at no cost.
+        let pairs = [
+            ("on-CPU", a.on_cpu_ns, b.on_cpu_ns),
+            ("runnable", a.runnable_ns, b.runnable_ns),
+        ];
+        for (state, agent_ns, beside_ns) in pairs {
+            // The kernel's own work at the gate before and after, once a thread.
+            let edge = 2_000_000 + beside_ns / 10_000;
+            check(agent_ns.abs_diff(beside_ns) <= edge, || {
+                format!("{state} of {}: {agent_ns} and {beside_ns} ns", known.name)
+            })?;
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn windows_hold_what_a_recorder_beside_the_agent_measures() {
+    with_tool("an agent's windows", |tool| {
+        let mut agent = Agent::start(tool)?;
+        let mut program = Program::start("mix", &["--seconds", "3", "--linger"])?;
+        let recorder = tool.attach(program.pids(), &Options::at(49))?;
+        program.release()?;
+        let truth = program.truth(LIMIT)?;
+        let recorded = recorder.stop()?;
+        let snap = agent.snap(tool, truth.pid)?;
+        compare(&truth, &snap, &recorded.report()?)?;
+        agent.told("WATCHDOG=1")?;
+        agent.signal(Signal::HUP)?;
+        agent.told("RELOADING=1")?;
+        agent.told("READY=1")?;
+        program.finish()?;
+        let said = agent.end()?;
+        check(said.contains("read again"), || said.clone())
+    });
+}
