@@ -7,9 +7,9 @@
  * reason for each wait, no request is followed from its submission, and a ring that was set up before the
  * recording is no exception. Each request costs nothing; each wait costs two look-ups in the ring.
  *
- * Until the wake-up the reason is that of a request that the ring holds as not yet ready (ring_waits()). The
- * reason stands where no request ends the wait: a signal, a time limit, the end of the recording. Of block
- * I/O and of workers' requests no such list exists; such a wait is then one for events (poll).
+ * Until the wake-up the reason is that of a request that the ring holds as not yet ready (ws_ring_waits()).
+ * It stands where no request ends the wait: a signal, a time limit, the end of the recording. The ring has no
+ * list of block I/O and of workers' requests; such a wait is then one for events (poll).
  *
  * Threads that wait for a ring by other means (poll on its descriptor, an eventfd) wait for events, too.
  * Linux 6.1 to 6.18 have equal names for all that is read here. Where one is missing, the reason is poll.
@@ -111,7 +111,7 @@ enum {
 };
 
 /*
- * What a request is for, WS_OTHER where it does not tell. A poll through a ring waits for events, as poll(2)
+ * The reason of a wait for a request, WS_OTHER where it does not tell. A poll through a ring waits for events, as poll(2)
  * does. A linked time limit tells nothing: the thread waits for the request that it limits.
  */
 static __always_inline u32 reason_by_request(struct io_kiocb *request)
@@ -173,7 +173,7 @@ static __always_inline u64 ring_of(struct task_struct *p, struct pt_regs *regs)
 
 /* A search for a request that waits to become ready. */
 struct ws_armed {
-	u64 bucket; /* the next one to look at */
+	u64 bucket; /* the next one */
 	u64 request; /* 0: none yet */
 };
 
@@ -199,8 +199,8 @@ static __always_inline u64 armed_in(struct io_hash_bucket *first, u32 bits)
 }
 
 /*
- * What the requests that the ring at `address` holds as not yet ready are for. Polled sockets and pipes come
- * first: a time limit beside them is mostly theirs. Global: verified once.
+ * The reason of a wait for a request that the ring at `address` holds as not yet ready. Polled sockets and pipes
+ * come first: a time limit beside them is mostly theirs. Global: verified once.
  */
 __noinline u32 ws_ring_waits(u64 address)
 {
@@ -270,7 +270,7 @@ static __always_inline struct io_kiocb *request_done(struct io_ring_ctx *ring, s
 	return request;
 }
 
-/* What the request is for that wakes a thread at a ring, WS_OTHER where none tells. Global: verified once. */
+/* The reason by the request that wakes a thread at a ring, WS_OTHER where none tells. Global: verified once. */
 __noinline u32 ws_ring_wakes(u64 ring, u64 own)
 {
 	struct io_kiocb *request;
@@ -292,7 +292,7 @@ static __always_inline u8 reason_at_ring(struct task_struct *p, struct pt_regs *
 }
 
 /*
- * What the wait of `p`, which is being woken, was for, by the request that ends it; else `reason`. A sleep on the
+ * The reason of the wait of `p`, which is being woken, by the request that ends it; else `reason`. A sleep on the
  * way to the wait (a lock of the kernel, memory) keeps its own reason.
  */
 static __always_inline u32 told_by_request(struct task_struct *p, u32 reason)

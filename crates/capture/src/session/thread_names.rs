@@ -44,7 +44,7 @@ enum Reader {
     V8,
 }
 
-/// All processes whose runtimes name threads.
+/// All processes with a runtime that names threads.
 #[derive(Default)]
 pub struct ThreadNames {
     processes: FxHashMap<u32, Named>,

@@ -13,7 +13,7 @@ const TIERS: &[(&str, &[&str])] = &[
     ("perf events", &["--backend", "perf"]),
     ("/proc", &["--backend", "proc"]),
 ];
-/// Threads of Node.js's pools: what they are called, the setting of their number, and the number.
+/// Threads of Node.js's pools: their name and number.
 const POOLS: [(&str, u32); 2] = [("libuv-worker", 3), ("V8Worker", 2)];
 
 pub(super) fn thread_names(tool: &Tool, length: Length) -> Result<Scorecard, Error> {

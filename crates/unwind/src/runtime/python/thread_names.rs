@@ -15,7 +15,7 @@ use super::{
 };
 use crate::runtime::tasks::Memory;
 
-/// Maximum threads of a process whose names are read.
+/// Maximum threads of a process of which names are read.
 const MAX_THREADS: usize = 4096;
 /// Maximum characters of a name.
 const MAX_NAME_CHARS: usize = 128;

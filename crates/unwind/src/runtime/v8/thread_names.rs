@@ -8,7 +8,7 @@
 //! address, and has the thread's id. Nothing is taken on trust: a record counts if its id is one of the process's
 //! threads, a title if it reads as one.
 //!
-//! Not read: threads on musl, whose records are others; pools of builds without their symbol table.
+//! Not read: threads on musl, which has other records; pools of builds without their symbol table.
 
 use std::ops::Range;
 
@@ -25,7 +25,7 @@ const ENTRIES: &[(&str, &str)] = &[
 /// The function of libuv's pool, a whole symbol, and the name of its threads.
 const POOL: (&str, &str) = ("worker", "libuv-worker");
 
-/// Bytes at the end of a stack that hold the record, and stacks whose ends are read at once.
+/// Bytes at the end of a stack that hold the record, and number of stacks that are read at once.
 const PAGE: usize = 4096;
 const AT_ONCE: usize = 64;
 /// Bytes below the record that hold the frame of a worker's main function.
