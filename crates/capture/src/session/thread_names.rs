@@ -21,6 +21,8 @@ use crate::clock::now;
 /// Delays after a thread's birth until its runtime is asked, ns. A runtime notes the name once the new thread
 /// runs, which may have to wait for the interpreter's lock.
 const AFTER_BIRTH: [u64; 3] = [5_000_000, 50_000_000, 500_000_000];
+/// Longest time that events wait for names, ns: their ring would overflow.
+const LONGEST: u64 = 5_000_000;
 /// Most processes that are read for names.
 const MAX_PROCESSES: usize = 4096;
 /// Sizes of memory that may be a thread's stack, bytes, and most such ranges of a process.
@@ -100,13 +102,19 @@ impl ThreadNames {
         self.met = all;
     }
 
-    /// Reads the processes that are due.
+    /// Reads the processes that are due, the longest due first, as long as events may wait.
     pub fn read_due(&mut self) {
         let time = now();
-        let due = |n: &Named| n.due.is_some_and(|(at, _)| at <= time);
-        let all = self.processes.iter().filter(|(_, n)| due(n));
-        let pids: Vec<u32> = all.map(|(pid, _)| *pid).collect();
-        pids.into_iter().for_each(|pid| self.read(pid));
+        let all = self.processes.iter();
+        let due = all.filter_map(|(pid, n)| Some((n.due.filter(|(at, _)| *at <= time)?, *pid)));
+        let mut due: Vec<_> = due.collect();
+        due.sort_unstable();
+        for (_, pid) in due {
+            self.read(pid);
+            if now() - time > LONGEST {
+                break;
+            }
+        }
     }
 
     /// Reads all processes, as their threads may have been renamed.
@@ -159,6 +167,9 @@ impl ThreadNames {
             Some((at + delay, reads + 1))
         });
         let threads = Threads::of(pid);
+        if threads.outer.len() < 2 {
+            return;
+        }
         let mut memory = TargetMemory(pid);
         let names = match (&mut named.reader, named.found.as_ref()) {
             (Reader::Python(reader), Ok(Facts::Python(facts))) => {
