@@ -56,7 +56,7 @@ mod tests {
 
     fn event(id: u64, tid: u32, name: &str) -> ThreadEvent {
         let mut e = ThreadEvent::new_zeroed();
-        (e.id, e.pid, e.tid, e.time, e.how) = (id, 1, tid, 2000, how::FOUND);
+        (e.id, e.pid, e.tid, e.time, e.how) = (id, 1, tid, 2000, how::BORN);
         e.comm[..name.len()].copy_from_slice(name.as_bytes());
         e
     }
