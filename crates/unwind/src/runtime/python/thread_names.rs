@@ -13,7 +13,7 @@ use super::{
         offsets::Offsets,
     },
 };
-use crate::runtime::tasks::Memory;
+use crate::runtime::process_memory::Memory;
 
 /// Maximum threads of a process of which names are read.
 const MAX_THREADS: usize = 4096;

@@ -30,7 +30,8 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::hotspot::{ScriptPosition, abi::Proc};
-use super::{Facts as AnyFacts, Image, Refusal, Runtime, tasks::Memory};
+use super::image::{Image, Refusal};
+use super::process_memory::Memory;
 use code::Code;
 pub use function::Function;
 use function::Shared;
@@ -38,13 +39,6 @@ use heap::Heap;
 pub(crate) use layout::Layout;
 use table::CodeTable;
 pub use thread_names::Threads;
-
-/// The runtime's row in [`super::RUNTIMES`].
-pub const RUNTIME: Runtime = Runtime {
-    name: "V8",
-    tried: &["10.2", "11.3", "12.4", "13.6"],
-    recognise,
-};
 
 /// Prefix of the names under which the build describes itself.
 const PREFIX: &str = "v8dbg_";
@@ -62,7 +56,8 @@ pub struct Facts {
     entries: thread_names::Entries,
 }
 
-fn recognise(image: &Image<'_>) -> Option<Result<AnyFacts, Refusal>> {
+/// The facts of a file that contains the runtime.
+pub(super) fn recognise(image: &Image<'_>) -> Option<Result<Facts, Refusal>> {
     let places = image.exported_with(PREFIX);
     if places.is_empty() {
         return None;
@@ -87,12 +82,12 @@ fn recognise(image: &Image<'_>) -> Option<Result<AnyFacts, Refusal>> {
         _ => String::new(),
     };
     Some(match Layout::of(&values, version) {
-        Ok(layout) => Ok(AnyFacts::V8(Box::new(Facts {
+        Ok(layout) => Ok(Facts {
             version: version_name,
             table: CodeTable::of(image).filter(|_| layout.by_table),
             layout,
             entries: thread_names::Entries::of(image),
-        }))),
+        }),
         Err(why) => Err(Refusal {
             what: format!("V8 {version_name} in {}", image.name()),
             why,

@@ -12,7 +12,7 @@
 
 use std::ops::Range;
 
-use super::super::{Image, tasks::Memory};
+use super::super::{image::Image, process_memory::Memory};
 
 /// Functions that threads begin with, by a part of the symbol; and the names of such threads from libuv 1.50 and
 /// Node.js 23 on.

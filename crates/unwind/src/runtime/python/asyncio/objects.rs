@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::super::{Facts, code, layout::Objects as Texts};
 use super::offsets::{Attributes, Offsets};
-use crate::runtime::tasks::Memory;
+use crate::runtime::process_memory::Memory;
 
 /// Maximum entries of a dict, and of a set.
 const MAX_KEYS: u64 = 1 << 16;
