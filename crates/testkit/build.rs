@@ -14,6 +14,7 @@ const C_FILES: &[&str] = &[
     "reasons",
     "reclaim",
     "userfault",
+    "uring",
     "chain",
     "hands",
     "held",

@@ -77,7 +77,7 @@ block_reasons! {
     Pipe { "pipe", "pipes", "#21bb86", lock: false, Others }
     /// A sleep that the context asked for.
     Timer { "timer", "timers (it sleeps)", "#e7c8b0", lock: false, Choice }
-    /// `poll`, `select`, `epoll_wait`, `io_uring` waits.
+    /// `poll`, `select`, `epoll_wait`; waits in `io_uring_enter` that no request explains.
     Poll { "poll", "events (it polls)", "#d9e6ff", lock: false, Choice }
     /// A child process.
     Child { "child", "child processes", "#b5cdff", lock: false, Others }

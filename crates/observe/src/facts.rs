@@ -417,6 +417,17 @@ pub struct ProgramName {
     pub name: Option<Arc<str>>,
 }
 
+/// The name that a runtime gave a thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThreadName {
+    /// The process.
+    pub pid: u32,
+    /// The thread.
+    pub tid: u32,
+    /// The name.
+    pub name: Arc<str>,
+}
+
 /// The function of the kernel that a stack waits in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelFunction {
@@ -497,6 +508,7 @@ fields! {
     ManagedName { key, frame, coroutine }
     FrameRoles { pid, frames, roles }
     ProgramName { pid, former, name }
+    ThreadName { pid, tid, name }
     KernelFunction { stack, name }
     CodeMaker { pid, maker }
     Symbol { kind, module, address, moved_to, lines }

@@ -9,7 +9,8 @@ use crate::{
         Begin, CodeChanges, CodeMaker, Connected, CountedEvent, CountedLoss, DescribedDomain,
         EventHits, FrameName, FrameRoles, Histogram, KernelFunction, LockOwner, LockWaits,
         ManagedName, Mark, ObservedTaskTime, ObservedTasks, OtherEnd, ProgramName, ResourceName,
-        SameLock, SleepingThread, Symbol, TaskStack, TaskWords, UnwinderFile, UnwoundStack,
+        SameLock, SleepingThread, Symbol, TaskStack, TaskWords, ThreadName, UnwinderFile,
+        UnwoundStack,
     },
     wire::{Input, Malformed, Wire},
     words::Words,
@@ -161,6 +162,8 @@ observations! {
         39 TaskWords(TaskWords),
         /// The unwinder's number of a file.
         40 UnwinderFile(UnwinderFile),
+        /// A runtime gave a thread a name. A later one of its thread replaces it.
+        41 ThreadName(ThreadName),
         /// A user frame has a name.
         48 FrameName(FrameName),
         /// An interpreter's frame has a name.

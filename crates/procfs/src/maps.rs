@@ -44,6 +44,13 @@ impl Mapping {
         self.path == "[vdso]"
     }
 
+    /// Whether it is code in anonymous memory that the process does not write to any more.
+    pub fn is_anonymous_code(&self) -> bool {
+        let no_file = self.inode == 0 && self.path.is_empty();
+        let large_pages = self.path.starts_with("/anon_hugepage");
+        self.execute && !self.write && (no_file || large_pages)
+    }
+
     /// Name under `/proc/PID/map_files/` that opens the mapped file even after its deletion.
     pub fn map_file_name(&self) -> String {
         format!("{:x}-{:x}", self.start, self.end)
@@ -118,7 +125,7 @@ pub fn parse(text: &str) -> Vec<Mapping> {
 fn name_moved_code(mappings: &mut [Mapping]) {
     let mut before = 0;
     for next in 1..mappings.len() {
-        if is_anonymous_code(&mappings[next]) && mappings[next - 1].end == mappings[next].start {
+        if mappings[next].is_anonymous_code() && mappings[next - 1].end == mappings[next].start {
             continue;
         }
         let (gap, file) = (before + 1..next, &mappings[before]);
@@ -135,12 +142,6 @@ fn name_moved_code(mappings: &mut [Mapping]) {
         }
         before = next;
     }
-}
-
-fn is_anonymous_code(m: &Mapping) -> bool {
-    let no_file = m.inode == 0 && m.path.is_empty();
-    let large_pages = m.path.starts_with("/anon_hugepage");
-    m.execute && !m.write && (no_file || large_pages)
 }
 
 /// Whether `before` and `after` are parts of one file with just the bytes of `gap` missing between.

@@ -69,6 +69,7 @@ static const struct program PROGRAMS[] = {
     {"calls", "hot forking", "functions entered and left in every way, with their lengths", program_calls},
     {"jit", "form phase-us link-to", "code made at run time, at one address, under many names", program_jit},
     {"userfault", "", "pages that a thread of the program itself brings in", program_userfault},
+    {"uring", "dir", "waits in io_uring_enter for a disk, the network and a timer", program_uring},
     {"odd", "case spin-us block-us", "deep and odd stacks, computing and blocked", program_odd},
 };
 #define PROGRAM_COUNT (sizeof PROGRAMS / sizeof *PROGRAMS)

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // One thread for each thing to wait for that the system call alone does not tell: each wait in a
 // function of its own, so that the reason of all its blocked time is known.
-#include "truth.h"
+#include "uring.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/io_uring.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
@@ -346,62 +345,24 @@ static void udp_peer_run(struct worker *self) {
 
 // ---- a completion of io_uring ----
 
-static struct {
-    int fd;
-    struct io_uring_params params;
-    char *ring;
-    struct io_uring_sqe *entries;
-} uring;
-
-static bool uring_open(void) {
-    uring.fd = (int)syscall(SYS_io_uring_setup, 4, &uring.params);
-    if (uring.fd < 0) {
-        fprintf(stderr, "wallscope-truth: left out io_uring: %s\n", strerror(errno));
-        return false;
-    }
-    CHECK(uring.params.features & IORING_FEAT_SINGLE_MMAP, "io_uring is older than Linux 5.4");
-    size_t completions = uring.params.cq_off.cqes + uring.params.cq_entries * sizeof(struct io_uring_cqe);
-    size_t requests = uring.params.sq_off.array + uring.params.sq_entries * sizeof(unsigned);
-    uring.ring = mmap(NULL, completions > requests ? completions : requests, PROT_READ | PROT_WRITE,
-                      MAP_SHARED | MAP_POPULATE, uring.fd, IORING_OFF_SQ_RING);
-    uring.entries = mmap(NULL, uring.params.sq_entries * sizeof *uring.entries,
-                         PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, uring.fd, IORING_OFF_SQES);
-    CHECK(uring.ring != MAP_FAILED && uring.entries != MAP_FAILED, "no rings");
-    return true;
-}
-
+static struct uring uring;
 static int uring_file;
-
-static unsigned *uring_word(unsigned offset) { return (unsigned *)(uring.ring + offset); }
-
-// Hands a request to the ring and waits for its completion.
-static inline __attribute__((always_inline)) void uring_complete(struct io_uring_sqe request) {
-    unsigned *tail = uring_word(uring.params.sq_off.tail);
-    unsigned at = *tail & *uring_word(uring.params.sq_off.ring_mask);
-    uring.entries[at] = request;
-    uring_word(uring.params.sq_off.array)[at] = at;
-    __atomic_store_n(tail, *tail + 1, __ATOMIC_RELEASE);
-    long taken = syscall(SYS_io_uring_enter, uring.fd, 1, 1, IORING_ENTER_GETEVENTS, NULL, 0);
-    CHECK(taken == 1, "io_uring_enter failed");
-    unsigned *head = uring_word(uring.params.cq_off.head);
-    __atomic_store_n(head, __atomic_load_n(uring_word(uring.params.cq_off.tail), __ATOMIC_ACQUIRE),
-                     __ATOMIC_RELEASE);
-}
 
 NAMED void reason_uring(u64 ns) {
     struct __kernel_timespec pause = {.tv_nsec = (long long)ns};
-    uring_complete((struct io_uring_sqe){.opcode = IORING_OP_TIMEOUT, .addr = (u64)&pause, .len = 1});
+    uring_complete(&uring, (struct io_uring_sqe){.opcode = IORING_OP_TIMEOUT, .addr = (u64)&pause, .len = 1});
+    KEEP_FRAME();
 }
 
 // Done by a thread that the kernel makes for it in this process.
 NAMED void reason_uring_sync(int fd) {
-    uring_complete((struct io_uring_sqe){.opcode = IORING_OP_FSYNC, .fd = fd});
+    uring_complete(&uring, (struct io_uring_sqe){.opcode = IORING_OP_FSYNC, .fd = fd});
     KEEP_FRAME();
 }
 
 static void uring_run(struct worker *self) {
-    struct function_truth *truth = function_truth_new("reason_uring", "poll");
-    struct function_truth *sync = function_truth_new("reason_uring_sync", "poll");
+    struct function_truth *truth = function_truth_new("reason_uring", "timer");
+    struct function_truth *sync = function_truth_new("reason_uring_sync", "disk");
     extra_truth_set("uring", 1);
     while (!stopping()) {
         MEASURE(truth, reason_uring(jitter(&self->random, PAUSE_NS)));
@@ -528,7 +489,7 @@ void program_reasons(void) {
     uring_file = open(path, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
     unlink(path);
     CHECK(uring_file >= 0, "no file can be made in %s; choose another with --dir", option_text("dir", "."));
-    if (uring_open()) worker_start("r-uring", uring_run, NULL);
+    if (uring_open(&uring)) worker_start("r-uring", uring_run, NULL);
     worker_start("r-fifo", fifo_run, NULL);
     worker_start("r-fifopeer", fifo_peer_run, NULL);
     worker_start("r-udp", udp_run, NULL);

@@ -198,6 +198,7 @@ void program_veil(void);
 void program_parked(void);
 void program_execs(void);
 void program_userfault(void);
+void program_uring(void);
 void program_odd(void);
 void program_lengths(void);
 void program_plugins(void);

@@ -7,6 +7,8 @@ use std::process::Command;
 use crate::{Error, Program};
 
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/node/truth.js");
+/// The program with workers that have names.
+const NAMES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/node/names.js");
 /// The versions that wallscope supports.
 const SUPPORTED: std::ops::RangeInclusive<u32> = 18..=24;
 
@@ -74,6 +76,19 @@ fn about(path: &Path) -> Option<Node> {
 }
 
 impl Node {
+    /// Starts the program with workers that have names, and so many threads in libuv's pool and in V8's, up to its
+    /// READY.
+    ///
+    /// # Errors
+    /// As [`Program::start_command`].
+    pub fn start_names(&self, pools: (u32, u32), flags: &[&str]) -> Result<Program, Error> {
+        let mut command = Command::new(&self.path);
+        command.env("UV_THREADPOOL_SIZE", pools.0.to_string());
+        command.arg(format!("--v8-pool-size={}", pools.1));
+        command.arg(NAMES).args(flags);
+        Program::start_command("names.js", command)
+    }
+
     /// Starts the truth program, with `options` for Node.js and `flags` of its own, up to its READY.
     ///
     /// # Errors

@@ -11,6 +11,9 @@ const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/python/trut
 /// The program with tasks that know what they await.
 const TASKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/python/tasks.py");
 
+/// The program with threads that Python names.
+const NAMES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/python/names.py");
+
 /// The program with a process of one trouble per case.
 pub(crate) const TROUBLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/python/trouble.py");
 
@@ -90,6 +93,16 @@ impl Interpreter {
         let mut command = Command::new(&self.path);
         command.arg(TASKS).args(flags);
         Program::start_command("tasks.py", command)
+    }
+
+    /// Starts the program with threads that Python names, up to its READY.
+    ///
+    /// # Errors
+    /// As [`Program::start_command`].
+    pub fn start_names(&self, flags: &[&str]) -> Result<Program, Error> {
+        let mut command = Command::new(&self.path);
+        command.arg(NAMES).args(flags);
+        Program::start_command("names.py", command)
     }
 
     /// Starts the truth program with `flags`, up to its READY.

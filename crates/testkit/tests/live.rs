@@ -48,6 +48,7 @@ experiments! {
     rpc "rpc";
     reasons "reasons";
     userfault "userfault";
+    uring "uring";
     chain "chain";
     hands "hands";
     held "held";
@@ -83,6 +84,7 @@ experiments! {
     interrupt "interrupt";
     bare "bare";
     python "python";
+    thread_names "thread-names";
     gil "gil";
     asyncio "asyncio";
     java "java";

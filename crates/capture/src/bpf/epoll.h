@@ -81,7 +81,7 @@ static __always_inline u64 place_of_wait(struct ws_thread *t, struct task_struct
 		return file ? FOLLOW(file, file, private_data, private_data) : 0;
 	}
 	entry = bpf_map_lookup_elem(&syscall_reason, &key);
-	if (!entry || entry->argument != WS_FIRST_IS_FD)
+	if (!entry || entry->argument != WS_FIRST_IS_FD || !has_descriptor(call, regs))
 		return 0;
 	file = file_of(p, regs->di);
 	if (!file || (FOLLOW(file, file, f_inode->i_mode, f_inode, i_mode) & S_IFMT) != S_IFSOCK)

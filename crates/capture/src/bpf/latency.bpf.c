@@ -227,8 +227,11 @@ int BPF_PROG(ws_calls_wakeup, struct task_struct *p)
 	struct ws_thread *t = bpf_task_storage_get(&threads, p, 0, 0);
 	struct ws_cpu *c = this_cpu();
 
-	if (t && c)
-		wake(t, p, event_time(c, p), is_throttled(p) ? WS_THROTTLED : WS_WOKEN);
+	if (!t || !c)
+		return 0;
+	if (t->state == WS_BLOCKED)
+		waits_for(t, told_by_request(p, t->detail));
+	wake(t, p, event_time(c, p), is_throttled(p) ? WS_THROTTLED : WS_WOKEN);
 	return 0;
 }
 

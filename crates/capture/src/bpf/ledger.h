@@ -183,6 +183,17 @@ static __always_inline void step(struct ws_thread *t, u64 now, u32 waker)
 	t->steps++;
 }
 
+/* The wait under way, the last of the changes, turns out to be for `reason`. */
+static __always_inline void waits_for(struct ws_thread *t, u32 reason)
+{
+	if (reason == t->detail)
+		return;
+	begin_change(t);
+	t->detail = t->block_reason = reason;
+	t->step[(t->steps - 1) & (WS_STEPS - 1)].detail = reason;
+	end_change(t);
+}
+
 /*
  * An index of one of the sums, tested before. Older verifiers (6.1) lose what a test told about a value
  * that had to leave its register, so the bound stands where they see it.

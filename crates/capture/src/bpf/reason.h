@@ -65,13 +65,10 @@ static __always_inline u64 file_reader(struct file *file)
 	return reader ?: FOLLOW(file, file, f_op->read, f_op, read);
 }
 
-static __always_inline u8 reason_by_fd(struct task_struct *p, u64 fd, u8 otherwise)
+static __always_inline u8 reason_by_file(struct file *file)
 {
-	struct file *file = file_of(p, fd);
 	struct sock *sk;
 
-	if (!file)
-		return otherwise;
 	switch (FOLLOW(file, file, f_inode->i_mode, f_inode, i_mode) & S_IFMT) {
 	case S_IFSOCK:
 		sk = sock_of(file);
@@ -86,6 +83,13 @@ static __always_inline u8 reason_by_fd(struct task_struct *p, u64 fd, u8 otherwi
 	default:
 		return WS_PIPE; /* pipe, FIFO, terminal */
 	}
+}
+
+static __always_inline u8 reason_by_fd(struct task_struct *p, u64 fd, u8 otherwise)
+{
+	struct file *file = file_of(p, fd);
+
+	return file ? reason_by_file(file) : otherwise;
 }
 
 /* Futexes that Java threads sleep on: a wait for a condition like any other, but for its place. User
@@ -142,6 +146,24 @@ static __always_inline u64 call_of(struct pt_regs *regs)
 	return regs->orig_ax < WS_SYSCALLS ? regs->orig_ax : WS_SYSCALLS;
 }
 
+/* Whether a wait of this kind sleeps interruptibly and its call says all. */
+static __always_inline bool call_says_all(u8 reason)
+{
+	switch (reason) {
+	case WS_LOCK:
+	case WS_GIL:
+	case WS_NETWORK:
+	case WS_PIPE:
+	case WS_TIMER:
+	case WS_POLL:
+	case WS_CHILD:
+		return true;
+	}
+	return false;
+}
+
+#include "ring.h"
+
 /* poll(2): its timeout is a number, -1 for none. That of ppoll is a pointer. */
 enum { CALL_POLL = 7 };
 
@@ -192,22 +214,6 @@ static __always_inline u8 reason_by_call(struct task_struct *task, struct pt_reg
 		return selects_nothing(regs) ? WS_TIMER : WS_POLL;
 	}
 	return reason;
-}
-
-/* Whether a wait of this kind sleeps interruptibly and its call says all. */
-static __always_inline bool call_says_all(u8 reason)
-{
-	switch (reason) {
-	case WS_LOCK:
-	case WS_GIL:
-	case WS_NETWORK:
-	case WS_PIPE:
-	case WS_TIMER:
-	case WS_POLL:
-	case WS_CHILD:
-		return true;
-	}
-	return false;
 }
 
 /* Paths that threads wait with, by record. */
@@ -290,6 +296,8 @@ static __always_inline u8 block_reason(void *ctx, struct task_struct *task, u32 
 	} else {
 		regs = (struct pt_regs *)bpf_task_pt_regs(task);
 		call = call_of(regs);
+		if (call == CALL_IO_URING_ENTER && !hard)
+			return reason_at_ring(task, regs);
 		if (call < WS_SYSCALLS)
 			reason = reason_by_call(task, regs, previous, ctx != NULL);
 		else if (call == WS_SYSCALLS && (io || hard)) /* not a system call: it came here by an exception */

@@ -163,6 +163,8 @@ static __always_inline struct dentry *identify(struct ws_resource *r, struct ws_
 			r->address = mix(r->address, r->name[0][i]);
 		return NULL;
 	case WS_FIRST_IS_FD:
+		if (!has_descriptor(call, regs))
+			return NULL;
 		r->fd = regs->di;
 		break;
 	case WS_FIRST_IS_PROCESS:

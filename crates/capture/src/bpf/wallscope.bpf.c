@@ -156,19 +156,13 @@ static __always_inline void waking(void *ctx, struct ws_thread *t, struct task_s
 	struct task_struct *waker;
 	u64 now, period = set_period;
 	struct ws_thread *w;
-	u32 reason;
 
 	now = bpf_ktime_get_ns();
 	t->woken = now;
 	t->woken_to = is_throttled(p) ? WS_THROTTLED : WS_WOKEN;
 	if (cfg_ledger_only)
 		return;
-	reason = told_since(p, t->detail);
-	if (reason != t->detail) {
-		begin_change(t);
-		t->detail = t->block_reason = reason;
-		end_change(t);
-	}
+	waits_for(t, told_by_request(p, told_since(p, t->detail)));
 	waker = bpf_get_current_task_btf();
 	w = record_of(waker);
 	t->waker = w ? w->id : 0;

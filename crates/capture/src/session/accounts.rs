@@ -4,6 +4,8 @@
 //! the difference to the last sums belongs to the slices in between. A thread that did not change
 //! stayed in one state, so its time is known without asking.
 
+mod thread_names;
+
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -76,6 +78,10 @@ struct Thread {
     pid: u32,
     tid: u32,
     name: Arc<str>,
+    /// The name that it was met with.
+    first_name: Arc<str>,
+    /// The name that its runtime gave it.
+    runtime_name: Option<Arc<str>>,
     birth: u64,
     /// Time at the beginning that is not its own: it was held, blocked on our pipe.
     held: u64,
@@ -118,6 +124,8 @@ pub struct Accounts {
     live: Vec<u32>,
     most_alive: usize,
     by_id: FxHashMap<u64, u32>,
+    /// Names from runtimes, by process and thread, of threads that have not been met yet.
+    unmet: FxHashMap<(u32, u32), Arc<str>>,
     slices: LedgerSlices,
     grid: Slices,
     /// When slices were closed last.
@@ -135,6 +143,7 @@ impl Accounts {
             live: Vec::new(),
             most_alive: 0,
             by_id: FxHashMap::default(),
+            unmet: FxHashMap::default(),
             slices: LedgerSlices::default(),
             grid: Slices {
                 start_ns,
@@ -289,7 +298,10 @@ impl Accounts {
         }
         self.folding.moves(thread.pid, e.pid);
         (thread.pid, thread.tid) = (e.pid, e.tid);
-        thread.name = event::text(&e.comm).into();
+        if e.how == how::EXEC {
+            thread.first_name = "".into();
+        }
+        thread.is_called(&event::text(&e.comm));
         if e.pid == e.tid {
             self.folding.called(e.pid, &thread.name, Some(e.parent));
         }
@@ -307,6 +319,8 @@ impl Accounts {
                 pid,
                 tid,
                 name: "".into(),
+                first_name: "".into(),
+                runtime_name: self.unmet.remove(&(pid, tid)),
                 birth,
                 held: 0,
                 last: None,
@@ -337,7 +351,7 @@ impl Accounts {
         thread.birth = d.birth;
         thread.given_until = thread.given_until.max(d.birth);
         (thread.pid, thread.tid) = (d.pid, d.tid);
-        thread.name = event::text(&d.comm).into();
+        thread.is_called(&event::text(&d.comm));
         if d.pid == d.tid {
             self.folding.called(d.pid, &thread.name, None);
         }
@@ -379,6 +393,7 @@ impl Accounts {
         self.slices = Default::default();
         let ticks = self.ticks();
         let mut out = Vec::new();
+        let names: FxHashMap<usize, Arc<str>> = thread_names::of_runtimes(&self.threads).collect();
         for (index, t) in (0u32..).zip(&mut self.threads) {
             if let Role::Group(group) = &mut t.role {
                 out.extend(
@@ -402,6 +417,13 @@ impl Accounts {
                     context
                 }
                 None => context(t, &ticks),
+            };
+            let whole = match names.get(&(index as usize)) {
+                Some(name) => Context {
+                    name: name.clone(),
+                    ..whole
+                },
+                None => whole,
             };
             let part = match &t.shown {
                 None => whole.clone(),
@@ -456,7 +478,10 @@ impl Accounts {
         let slices = std::mem::take(&mut self.slices);
         let mut slices = slices.sorted(|context, slice| (context, slice.min(most)));
         let ticks = self.ticks();
-        let contexts: Vec<_> = self.threads.iter().map(|t| context(t, &ticks)).collect();
+        let mut contexts: Vec<_> = self.threads.iter().map(|t| context(t, &ticks)).collect();
+        for (index, name) in thread_names::of_runtimes(&self.threads) {
+            contexts[index].name = name;
+        }
         // Looks forget the slices that they have shown.
         if self.threads.iter().all(|t| t.shown.is_none() && !t.told) {
             slices = settled(&slices, &contexts, self.grid);

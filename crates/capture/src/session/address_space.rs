@@ -10,6 +10,7 @@ use wallscope_unwind::native::TableSink;
 use super::{
     files::Files,
     mappings::{Mapped, MappingSnapshot},
+    moved_code::MovedCode,
 };
 use crate::backend::ebpf::sideband::Mapping;
 
@@ -28,6 +29,8 @@ pub struct AddressSpace {
     pub ended: bool,
     /// The mappings as they are, once somebody asked; void when they change.
     pub(super) snapshot: Option<MappingSnapshot>,
+    /// Files' code in anonymous memory, at any time.
+    pub moved: Vec<MovedCode>,
     /// Addresses at which code without a file was seen at any time.
     pub jit: Vec<(u64, u64)>,
 }
@@ -63,6 +66,49 @@ impl AddressSpace {
                 file,
             },
         );
+    }
+
+    /// The code of a file that is mapped at `start` was moved there by the process.
+    pub fn is_moved(&mut self, start: u64) {
+        if let Some(m) = self.mappings.get(&start)
+            && let Some(file) = m.file
+        {
+            let moved = MovedCode {
+                range: start..m.end,
+                file,
+                offset: m.offset,
+            };
+            if !self.moved.contains(&moved) {
+                self.moved.push(moved);
+            }
+        }
+    }
+
+    /// Finds the file of the anonymous code mapped at `start`, among those with moved code.
+    pub fn name_copy<S: TableSink>(&mut self, pid: u32, start: u64, files: &Files<S>) {
+        let Some(range) = self.mappings.get(&start).map(|m| start..m.end) else {
+            return;
+        };
+        let mut tried = Vec::new();
+        for at in 0..self.moved.len() {
+            let file = self.moved[at].file;
+            if tried.contains(&file) {
+                continue;
+            }
+            tried.push(file);
+            if let Some(offset) = files.copied_from(file, pid, range.clone())
+                && let Some(m) = self.mappings.get_mut(&start)
+            {
+                (m.file, m.offset) = (Some(file), offset);
+                return self.is_moved(start);
+            }
+        }
+    }
+
+    /// The file, and the offset in it, of the code at `address` if that was moved there.
+    pub fn moved_from(&self, address: u64) -> Option<(u16, u64)> {
+        let part = self.moved.iter().find(|m| m.range.contains(&address))?;
+        Some((part.file, part.offset + (address - part.range.start)))
     }
 
     /// Whether all of `start..end` was mapped from a file.

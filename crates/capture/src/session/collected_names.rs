@@ -101,6 +101,12 @@ impl<S: TableSink> Processes<S> {
     fn native(&self, word: FrameWord, late: bool, scope: AddressScope) -> NamedFrame {
         let address = word.lookup_offset();
         let AddressScope { pid, code } = scope;
+        let moved = (word.file() == 0)
+            .then(|| self.moved_from(pid, address))
+            .flatten();
+        if let Some((module, offset)) = moved {
+            return unnamed(FrameKind::Native, CodeModule::File(module.0), offset);
+        }
         match self.module_of(word.file(), late) {
             Some(module) => unnamed(FrameKind::Native, CodeModule::File(module.0), address),
             None if self.is_jit(pid, address) => {

@@ -233,6 +233,7 @@ impl Estimator {
                     self.accounts.sleeps(index);
                 }
             }
+            Observation::ThreadName(named) => self.accounts.named(named),
             Observation::LockOwner(owner) => self.lock_owner(owner),
             Observation::ResourceName(named) => {
                 self.resources.insert(named.hash, named.name.clone());

@@ -134,6 +134,11 @@ impl EventMerger {
             let every = NAMED_SOON * 2u32.saturating_pow(self.known);
             programs.set_managed_every(every.min(NAMED_LATE));
         }
+        let thread_names = &mut processes.managed_mut().thread_names;
+        thread_names.read_due();
+        for named in thread_names.take_news() {
+            intake.observe(Observation::ThreadName(named));
+        }
         let java = &mut processes.managed_mut().java;
         intake.tell_java(java);
         programs.add_sleeps(&java.take_sleeps());

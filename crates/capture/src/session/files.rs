@@ -5,7 +5,9 @@
 //! files (the same build in two places gets one), the recording gives ids to modules; this is where the two
 //! meet.
 
-use std::{collections::BTreeMap, fs::File, os::unix::fs::FileExt as _, path::Path, sync::Arc};
+use std::{
+    collections::BTreeMap, fs::File, ops::Range, os::unix::fs::FileExt as _, path::Path, sync::Arc,
+};
 
 use libbpf_rs::{MapHandle, MapMut};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -23,7 +25,7 @@ use wallscope_unwind::native::{
 };
 use wallscope_unwind::runtime::{self, hotspot};
 
-use super::{found_runtime::FoundRuntime, mappings::Mapped};
+use super::{found_runtime::FoundRuntime, mappings::Mapped, moved_code};
 use crate::{
     Error,
     backend::ebpf::{Programs, sideband::Mapping},
@@ -245,6 +247,12 @@ impl<S: TableSink> Files<S> {
             e.runtime = Some(found.map(Arc::new));
         }
         e.runtime.clone().flatten()
+    }
+
+    /// The offset in file `index` of the code at `range` of process `pid`, if it is a copy of that file's.
+    pub fn copied_from(&self, index: u16, pid: u32, range: Range<u64>) -> Option<u64> {
+        let mapped = MappedFile::map(self.entries[index as usize].file.as_ref()?).ok()?;
+        moved_code::copied_from(&mapped, pid, range)
     }
 
     /// How far the addresses of file `index` are moved where its code at `offset` is mapped at

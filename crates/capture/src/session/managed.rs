@@ -30,6 +30,7 @@ use super::{
     resources::Locks,
     scripts::Scripts,
     tasks::{self, Eye, Subject, Tasks},
+    thread_names::ThreadNames,
     unwound::ManagedStack,
 };
 use crate::target::read_memory;
@@ -106,6 +107,8 @@ pub struct Managed {
     pub java: Java,
     /// JavaScript, which has names of another kind, too.
     pub scripts: Scripts,
+    /// Names of threads that runtimes keep.
+    pub thread_names: ThreadNames,
     /// Poller of tasks; `None`: tasks are not polled.
     tasks: Option<Tasks>,
     /// Processes with polled tasks, and where their program is.
@@ -169,6 +172,7 @@ impl Managed {
     /// Process `pid` has the runtime `found` mapped, its addresses moved by `bias`; `file` is the
     /// unwinder's id of the file.
     pub fn mapped(&mut self, pid: u32, found: &FoundRuntime, bias: u64, file: u16) {
+        self.thread_names.mapped(pid, found, bias);
         let facts = match &**found {
             Ok(Facts::Python(_)) => {
                 self.begin_tasks(pid, found, bias, file);
@@ -218,6 +222,7 @@ impl Managed {
     pub fn forget(&mut self, pid: u32) {
         self.java.forget(pid);
         self.scripts.forget(pid);
+        self.thread_names.forget(pid);
         if self.looked_at.remove(&pid).is_some()
             && let Some(tasks) = &self.tasks
         {
@@ -387,6 +392,7 @@ impl Managed {
         ];
         losses.extend(self.java.losses());
         losses.extend(self.scripts.losses());
+        losses.extend(self.thread_names.losses());
         losses.extend(self.cut.iter().map(|(cause, n)| ((*cause).to_owned(), *n)));
         losses.extend(
             self.refused

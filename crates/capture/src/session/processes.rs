@@ -63,6 +63,16 @@ struct Again {
     due_ns: u64,
 }
 
+/// Delays of the further readings of a process in which anonymous code took the place of a file's, ns.
+const REPLACED_AGAIN: [u64; 6] = [
+    2_000_000,
+    8_000_000,
+    30_000_000,
+    100_000_000,
+    400_000_000,
+    2_000_000_000,
+];
+
 /// Rereading may take one part in this many of the time.
 const AGAIN_SHARE: u64 = 20;
 
@@ -87,7 +97,9 @@ pub struct Processes<S = KernelTables> {
     again: Again,
     /// Processes in which anonymous code took the place of a file's. If a file's code was moved there, the
     /// neighbouring mappings tell the file.
-    replaced: FxHashSet<u32>,
+    /// Until the process has copied it, it may still be written to: so they are read again at growing distances.
+    /// By process: time of the next reading, ns, and readings so far.
+    replaced: FxHashMap<u32, (u64, usize)>,
     /// Programs that may be looked up now.
     ration: FactRation,
     /// Processes whose program has not been looked up.
@@ -126,7 +138,7 @@ impl<S: TableSink> Processes<S> {
             late: None,
             lost_mappings: 0,
             again: Again::default(),
-            replaced: FxHashSet::default(),
+            replaced: FxHashMap::default(),
             ration: FactRation::default(),
             unread: BTreeSet::new(),
             never_read: 0,
@@ -149,6 +161,7 @@ impl<S: TableSink> Processes<S> {
             // Read again, it is still the process that it was.
             threads: known.threads,
             jit: known.jit,
+            moved: known.moved,
             ..AddressSpace::default()
         };
         if self.facts_only {
@@ -163,7 +176,9 @@ impl<S: TableSink> Processes<S> {
             .find(|(_, mapped)| !mapped.is_empty())
             .unwrap_or((pid, Vec::new()));
         space.root = TargetRoot::of_process(living).ok().map(Arc::new);
+        let mut copies = Vec::new();
         for m in mapped.into_iter().filter(|m| m.execute) {
+            let (is_moved, may_be_copy) = (m.moved, m.is_anonymous_code());
             let mapping = Mapping {
                 pid,
                 start: m.start,
@@ -174,7 +189,15 @@ impl<S: TableSink> Processes<S> {
                 path: m.path,
             };
             space.map(&mapping, &mut self.files);
+            if is_moved {
+                space.is_moved(mapping.start);
+            } else if may_be_copy {
+                copies.push(mapping.start);
+            }
             self.jit_file(&mapping, space.root.as_ref());
+        }
+        for start in copies {
+            space.name_copy(pid, start, &self.files);
         }
         self.spaces.insert(pid, space);
         self.changed.insert(pid);
@@ -214,6 +237,9 @@ impl<S: TableSink> Processes<S> {
 
     /// A thread was born, found, or runs a new program.
     pub fn news(&mut self, e: &ThreadEvent) {
+        if e.how == how::BORN {
+            self.managed.thread_names.born(e.pid);
+        }
         match e.how {
             how::EXEC => {
                 // The mappings themselves follow the kernel's mapping records.
@@ -340,7 +366,7 @@ impl<S: TableSink> Processes<S> {
                         space.facts.exe = m.path.as_str().into();
                     }
                     if maps::is_memory(&m.path) && space.is_code_of_a_file(m.start, m.end) {
-                        self.replaced.insert(m.pid);
+                        self.replaced.insert(m.pid, (0, 0));
                         return;
                     }
                     space.map(&m, &mut self.files);
@@ -354,6 +380,7 @@ impl<S: TableSink> Processes<S> {
                     space.clear();
                     space.jit.clear();
                     space.facts.exe = "".into();
+                    space.moved.clear();
                     self.managed.forget(pid);
                     self.changed.insert(pid);
                 }
@@ -397,7 +424,20 @@ impl<S: TableSink> Processes<S> {
 
     /// Reads the processes again in which anonymous code took the place of a file's.
     fn read_replaced(&mut self) {
-        for pid in std::mem::take(&mut self.replaced) {
+        if self.replaced.is_empty() {
+            return;
+        }
+        let time = now();
+        let due = self.replaced.iter().filter(|(_, (at, _))| *at <= time);
+        let due: Vec<u32> = due.map(|(pid, _)| *pid).collect();
+        for pid in due {
+            let readings = self
+                .replaced
+                .remove(&pid)
+                .map_or(0, |(_, readings)| readings);
+            if let Some(after) = REPLACED_AGAIN.get(readings) {
+                self.replaced.insert(pid, (time + after, readings + 1));
+            }
             if self.spaces.get(&pid).is_some_and(|space| !space.ended) {
                 self.found(pid);
             }
@@ -422,6 +462,10 @@ impl<S: TableSink> Processes<S> {
                 for (start, m) in &space.mappings {
                     let Some(index) = m.file else { continue };
                     if !kinds.is_empty() && !is_embedded(self.files.path(index)) {
+                        continue;
+                    }
+                    // A copy lies elsewhere than the file's data.
+                    if space.moved_from(*start).is_some() {
                         continue;
                     }
                     if let Some(found) = self.files.runtime(index)
@@ -489,6 +533,12 @@ impl<S: TableSink> Processes<S> {
                 .iter()
                 .any(|(start, end)| (*start..*end).contains(&address))
         })
+    }
+
+    /// The module, and the offset in it, of the code at `address` of `pid` if that was moved there from a file.
+    pub fn moved_from(&self, pid: u32, address: u64) -> Option<(ModuleId, u64)> {
+        let (file, offset) = self.spaces.get(&pid)?.moved_from(address)?;
+        Some((ModuleId(file.into()), offset))
     }
 
     /// The module of an unwinder's file id; `late`: of a stack unwound after the recording.

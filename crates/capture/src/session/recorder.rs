@@ -405,7 +405,13 @@ impl<'o> Recorder<'o> {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
+        let thread_names = &mut self.processes.managed_mut().thread_names;
+        thread_names.read_all();
+        let names = thread_names.take_news();
         let mut intake = self.intake.borrow_mut();
+        for named in names {
+            intake.observe(Observation::ThreadName(named));
+        }
         intake.read_owners(&self.processes.managed().java);
     }
 

@@ -13,6 +13,7 @@ mod jit;
 mod length;
 mod lengths;
 mod lives;
+mod names;
 mod node;
 mod php;
 mod python;
@@ -83,6 +84,7 @@ checks! {
     Truth "rpc" shares::rpc: "a client waiting for a slow server, two processes";
     Truth "reasons" why::reasons: "what the system call alone does not tell of a wait";
     Truth "userfault" why::userfault: "pages that the program brings in itself: it is not stopped for ever, and told right";
+    Truth "uring" why::uring: "waits in io_uring_enter: the kind of the request that ends each";
     Truth "chain" why::chain: "a lock, its holder, and what that one waited for";
     Truth "hands" why::hands: "a lock that passes through many hands while others wait for it";
     Truth "held" why::held: "owners of locks that are never given up, by the locks' own memory";
@@ -118,6 +120,7 @@ checks! {
     Truth "interrupt" stacks::by_interrupt: "stacks that threads read in an interrupt, as before Linux 6.18";
     Truth "bare" shares::bare: "code without unwind information: ledger, shares, whole stacks";
     Truth "python" python::python: "Python functions, stacks and the GIL, on each interpreter found";
+    Truth "thread-names" names::thread_names: "names of threads that Python and Node.js know and the kernel does not";
     Truth "gil" python::gil: "the holder of Python's lock while others waited, and the function it ran";
     Truth "asyncio" asyncio::asyncio: "what asyncio's tasks await and how long, on each interpreter found";
     Truth "virtual-threads" virtual_threads::virtual_threads: "what Java's virtual threads wait for and how long, and their stacks, from JDK 21 on";

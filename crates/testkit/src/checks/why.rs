@@ -100,6 +100,14 @@ fn waited_for(
     Ok(())
 }
 
+/// Waits in `io_uring_enter`. Every ring of the program waits for requests of known kinds.
+pub(super) fn uring(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+    let (seconds, folder) = (length.text(), disk_folder(tool));
+    let flags = ["--seconds", &seconds, "--dir", &folder];
+    let run = tool.measure("uring", &flags, &Options::at(99))?;
+    reasons_right(&run)
+}
+
 /// A thread that is held up until memory has been freed: the reason, and how long it was.
 /// That it ends at all is what is asked first: the program waits for itself where its thread is made to touch
 /// memory that it alone brings in.

@@ -70,6 +70,20 @@ impl<'d> Image<'d> {
             .collect()
     }
 
+    /// All code symbols with a name that `named` knows, from both tables, with the answer.
+    pub(crate) fn all_named<T>(&self, named: impl Fn(&str) -> Option<T>) -> Vec<(T, SymbolRange)> {
+        let all = self.file.dynamic_symbols().chain(self.file.symbols());
+        let code = all.filter(|s| s.kind() == object::SymbolKind::Text && s.size() != 0);
+        code.filter_map(|s| {
+            let place = SymbolRange {
+                address: s.address(),
+                size: s.size(),
+            };
+            Some((named(s.name().ok()?)?, place))
+        })
+        .collect()
+    }
+
     /// The file's bytes at virtual address `address`.
     pub(crate) fn at(&self, address: u64, len: usize) -> Option<&'d [u8]> {
         let from = self.offset(address)? as usize;

@@ -14,6 +14,7 @@ pub mod hotspot;
 mod image;
 mod memory;
 pub mod php;
+pub mod process_memory;
 mod pypy;
 pub mod python;
 pub mod ruby;

@@ -97,6 +97,11 @@ pub fn assemble(looker: &mut ProcPoller, recording: &mut Recording, last: bool) 
         .processes
         .values_mut()
         .for_each(TrackedProcess::shown);
+    let thread_names = &mut looker.processes.managed_mut().thread_names;
+    if last {
+        thread_names.read_all();
+    }
+    thread_names.name_threads(&mut recording.contexts);
     recording.domain.notes.extend(lenders.note());
     let window = recording.window.end_ns - recording.window.start_ns;
     let count = window.div_ceil(grid.width_ns.max(1)) as u32;

@@ -74,6 +74,9 @@ impl ProcPoller {
             connections.follow(self.watch.living.iter().copied(), now);
             connections.look(now);
         }
+        let thread_names = &mut self.processes.managed_mut().thread_names;
+        thread_names.births(self.watch.threads.iter().map(|t| t.pid));
+        thread_names.read_due();
         self.watch.leave_out_dead();
         if all {
             self.watch.wake_all();

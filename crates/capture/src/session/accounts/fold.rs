@@ -269,6 +269,29 @@ pub enum Fate {
     Grouped,
 }
 
+impl Thread {
+    /// A row without a thread of its own.
+    fn without_books(id: u64, role: Role) -> Thread {
+        Thread {
+            id,
+            role,
+            pid: 0,
+            tid: 0,
+            name: "".into(),
+            first_name: "".into(),
+            runtime_name: None,
+            birth: 0,
+            held: 0,
+            last: None,
+            given: Default::default(),
+            given_until: 0,
+            done: true,
+            shown: None,
+            told: false,
+        }
+    }
+}
+
 impl Accounts {
     /// Sums of ticks over all threads so far.
     pub(super) fn ticks(&self) -> Ticks {
@@ -319,22 +342,13 @@ impl Accounts {
         if let Some(index) = self.folding.groups.get(&key) {
             return *index;
         }
+        let id = FIRST_RECORD + self.folding.groups.len() as u64;
         let thread = Thread {
-            id: FIRST_RECORD + self.folding.groups.len() as u64,
-            role: Role::Group(Box::default()),
             pid: self.folding.process(&key.program, &key.parent),
             tid: number(&[&key.program, &key.name, &key.parent]),
             name: key.name.clone(),
-            birth: 0,
-            held: 0,
-            last: None,
-            given: Default::default(),
-            given_until: 0,
-            done: true,
-            shown: None,
-            told: false,
+            ..Thread::without_books(id, Role::Group(Box::default()))
         };
-        let id = thread.id;
         let index = self.folding.place(&mut self.threads, thread);
         self.by_id.insert(id, index);
         self.folding.groups.insert(key, index);
@@ -413,19 +427,8 @@ impl Accounts {
     /// Leaves the place of a thread to others.
     fn vacate(&mut self, index: u32) -> Thread {
         let nothing = Thread {
-            id: 0,
-            role: Role::Vacant,
-            pid: 0,
-            tid: 0,
-            name: "".into(),
-            birth: 0,
-            held: 0,
-            last: None,
-            given: Default::default(),
-            given_until: 0,
-            done: true,
-            shown: None,
             told: true,
+            ..Thread::without_books(0, Role::Vacant)
         };
         let thread = std::mem::replace(&mut self.threads[index as usize], nothing);
         if let Some(dump) = &thread.last {

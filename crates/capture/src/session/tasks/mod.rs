@@ -23,7 +23,7 @@ use std::{
 };
 
 use watch::Watch;
-pub use watch::{Eye, Seen, Subject};
+pub use watch::{Eye, Seen, Subject, TargetMemory};
 
 /// Of what measuring may cost, percent of a CPU, the part for looks, with waking up for them.
 const SHARE: f64 = 0.25;

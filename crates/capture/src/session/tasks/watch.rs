@@ -99,10 +99,10 @@ pub struct Group {
     pub times: BTreeMap<Did, (u64, u64)>,
 }
 
-/// Memory of process `pid`.
-struct Other(u32);
+/// Memory of a process.
+pub struct TargetMemory(pub u32);
 
-impl Memory for Other {
+impl Memory for TargetMemory {
     fn read(&mut self, at: u64, to: &mut [u8]) -> bool {
         read_memory(self.0, at, to) == to.len()
     }
@@ -209,7 +209,7 @@ impl Watch {
 
     /// Whether there were tasks to poll.
     fn look_now(&mut self) -> bool {
-        let mut memory = Other(self.seen.subject.pid);
+        let mut memory = TargetMemory(self.seen.subject.pid);
         let found = Arc::clone(&self.seen.subject.found);
         let Ok(facts) = &*found else { return false };
         let all = match self.seen.eye.reader().snapshot(facts, &mut memory) {
@@ -258,7 +258,7 @@ impl Watch {
         true
     }
 
-    fn labels(&mut self, facts: &Facts, memory: &mut Other, task: &Task) -> u32 {
+    fn labels(&mut self, facts: &Facts, memory: &mut TargetMemory, task: &Task) -> u32 {
         if task.labels == 0 {
             return 0;
         }

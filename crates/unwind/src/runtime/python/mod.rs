@@ -7,6 +7,7 @@
 //! code.rs              code objects → names; lines.rs: instructions → lines
 //! eval_loop_finder.rs  finds the eval loop's cold part
 //! asyncio/             tasks and the coroutines they await
+//! thread_names.rs      names of threads, by `threading`
 //! ```
 //!
 //! Not read: free-threaded builds (refused with a message, as PyPy is by `runtime/pypy.rs`), and
@@ -20,12 +21,14 @@ mod code;
 mod eval_loop_finder;
 mod layout;
 mod lines;
+mod thread_names;
 mod walk;
 
 use super::image::{Image, Refusal};
 pub(super) use code::check;
 pub use code::{Code, Miss};
 pub use layout::{Gil, Layout};
+pub use thread_names::{ThreadNames, ThreadNamesRead};
 pub use walk::{ListedThread, Stack, Walker, threads};
 
 /// The walk's parameters for CPython 3.`minor`, without addresses, if a table has them. For saved

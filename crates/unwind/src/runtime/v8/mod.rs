@@ -6,6 +6,7 @@
 //! function.rs  functions → names, files, lines
 //! code.rs      machine code → inlined functions and source positions
 //! table.rs     functions → machine code, where V8 keeps a table of it
+//! thread_names.rs  names of Node.js's threads
 //! ```
 //!
 //! The native unwinder unwinds V8's frames by frame pointer and emits the function of each
@@ -21,6 +22,7 @@ mod function;
 mod heap;
 mod layout;
 mod table;
+mod thread_names;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,12 +31,14 @@ use rustc_hash::FxHashMap;
 
 use super::hotspot::{ScriptPosition, abi::Proc};
 use super::image::{Image, Refusal};
+use super::process_memory::Memory;
 use code::Code;
 pub use function::Function;
 use function::Shared;
 use heap::Heap;
 pub(crate) use layout::Layout;
 use table::CodeTable;
+pub use thread_names::Threads;
 
 /// Prefix of the names under which the build describes itself.
 const PREFIX: &str = "v8dbg_";
@@ -49,6 +53,7 @@ pub struct Facts {
     pub(crate) layout: Layout,
     /// Location of the table of code, for versions that have one; `None`: not found.
     pub(crate) table: Option<CodeTable>,
+    entries: thread_names::Entries,
 }
 
 /// The facts of a file that contains the runtime.
@@ -81,6 +86,7 @@ pub(super) fn recognise(image: &Image<'_>) -> Option<Result<Facts, Refusal>> {
             version: version_name,
             table: CodeTable::of(image).filter(|_| layout.by_table),
             layout,
+            entries: thread_names::Entries::of(image),
         }),
         Err(why) => Err(Refusal {
             what: format!("V8 {version_name} in {}", image.name()),
@@ -90,6 +96,15 @@ pub(super) fn recognise(image: &Image<'_>) -> Option<Result<Facts, Refusal>> {
 }
 
 impl Facts {
+    /// Reads names of Node.js's threads, by their ids in the process's own PID namespace.
+    pub fn thread_names(
+        &self,
+        threads: Threads<'_>,
+        memory: &mut dyn Memory,
+    ) -> Vec<(u32, String)> {
+        thread_names::read(&self.entries, threads, memory)
+    }
+
     /// The unwinder's parameters for a process.
     pub fn process(&self) -> Proc {
         Proc {

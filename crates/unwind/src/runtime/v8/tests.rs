@@ -132,6 +132,7 @@ fn facts() -> Facts {
         version: "11.3.244".into(),
         layout: Layout::of(&values, [11, 3, 244]).expect("all that is needed"),
         table: None,
+        entries: Default::default(),
     }
 }
 
@@ -277,6 +278,7 @@ fn newer_versions_keep_things_elsewhere() {
             version: String::new(),
             layout,
             table: None,
+            entries: Default::default(),
         };
         assert!(facts.hides_code());
     }

@@ -4,12 +4,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{Holder, SnapshotRun, TrackedTask};
 
-/// Maximum tasks, interpreters, and threads of one interpreter.
+/// Maximum tasks, and threads of one interpreter.
 const MAX_TASKS: usize = 1 << 16;
-const MAX_INTERPRETERS: usize = 64;
 const MAX_THREADS: usize = 4096;
-/// Offset of the dict in a module, and of the referent in a weak reference.
-const MODULE_DICT: u64 = 16;
+/// Offset of the referent in a weak reference.
 const REFERENT: u64 = 16;
 /// Words at most this far apart are read in one piece, bytes.
 const MAX_JOINED_DISTANCE: u64 = 512;
@@ -19,29 +17,14 @@ const MAX_ATTEMPTS: usize = 3;
 impl SnapshotRun<'_> {
     /// Returns each interpreter's state, and its `sys.modules`.
     pub(super) fn interpreters(&mut self) -> Vec<(u64, u64)> {
-        let walk = &self.facts.layout.walk;
-        let (head, next) = (u64::from(walk.interp_head), u64::from(walk.interp_next));
-        let modules = u64::from(self.objects.offsets.modules);
-        let runtime = self.facts.runtime.wrapping_add(self.bias);
-        let mut at = self.objects.pointer(runtime.wrapping_add(head));
-        let mut found = Vec::new();
-        for _ in 0..MAX_INTERPRETERS {
-            let Some(interpreter) = at.filter(|at| *at != 0) else {
-                break;
-            };
-            if let Some(modules) = self.objects.pointer(interpreter + modules) {
-                found.push((interpreter, modules));
-            }
-            at = self.objects.pointer(interpreter + next);
-        }
-        found
+        self.objects.interpreters(self.facts, self.bias)
     }
 
     /// Returns the containers of this interpreter's tasks.
     pub(super) fn holders(&mut self, (interpreter, modules): (u64, u64)) -> Vec<Holder> {
-        let module = self.objects.item(modules, "asyncio.tasks");
-        let dict = module.and_then(|m| self.objects.pointer(m.checked_add(MODULE_DICT)?));
-        let Some(dict) = dict else { return Vec::new() };
+        let Some(dict) = self.objects.module_dict(modules, "asyncio.tasks") else {
+            return Vec::new();
+        };
         let offsets = self.objects.offsets;
         let holder = |name: &&str| {
             let object = self.objects.item(dict, name)?;

@@ -21,8 +21,8 @@
 mod chain;
 mod class_role;
 mod list;
-mod objects;
-mod offsets;
+pub(super) mod objects;
+pub(super) mod offsets;
 mod reasons;
 mod task;
 #[cfg(test)]

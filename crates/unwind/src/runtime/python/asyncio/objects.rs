@@ -5,19 +5,26 @@
 
 use rustc_hash::FxHashMap;
 
-use super::super::{code, layout::Objects as Texts};
+use super::super::{Facts, code, layout::Objects as Texts};
 use super::offsets::{Attributes, Offsets};
-use crate::runtime::tasks::Memory;
+use crate::runtime::process_memory::Memory;
 
 /// Maximum entries of a dict, and of a set.
 const MAX_KEYS: u64 = 1 << 16;
 const MAX_MEMBERS: u64 = 1 << 20;
+/// Maximum interpreters of a process.
+const MAX_INTERPRETERS: usize = 64;
 /// Maximum cached attribute names.
 const MAX_NAMES: usize = 1 << 12;
 /// Maximum cached pages, 4 KiB each.
 const MAX_PAGES: usize = 1 << 14;
 const PAGE: u64 = 4096;
 
+/// Offset of the dict in a module.
+const MODULE_DICT: u64 = 16;
+/// Offsets in an integer: its size, and its lowest digit. From 3.12 on the size follows three bits.
+const INTEGER_SIZE: u64 = 16;
+const INTEGER_DIGIT: u64 = 24;
 /// Offsets in a type: name, bytes of an instance, flags, base type, offset of the instances' dict.
 const TYPE_NAME: u64 = 24;
 const TYPE_BYTES: u64 = 32;
@@ -32,7 +39,7 @@ pub(super) const HEAP_TYPE: u64 = 1 << 9;
 
 /// Page cache of a process's memory.
 #[derive(Default)]
-pub(super) struct PageCache {
+pub(in super::super) struct PageCache {
     /// Index of a page in `bytes` if it could be read, and whether it was used.
     offsets: FxHashMap<u64, (Option<usize>, bool)>,
     bytes: Vec<u8>,
@@ -42,7 +49,7 @@ pub(super) struct PageCache {
 
 impl PageCache {
     /// Drops all cached pages.
-    pub(super) fn clear(&mut self) {
+    pub(in super::super) fn clear(&mut self) {
         self.offsets.clear();
         self.bytes.clear();
     }
@@ -87,11 +94,11 @@ impl PageCache {
 }
 
 /// Reader of the Python objects of a process.
-pub(super) struct Objects<'l> {
-    pub(super) memory: &'l mut dyn Memory,
-    pub(super) pages: &'l mut PageCache,
-    pub(super) offsets: &'l Offsets,
-    pub(super) texts: &'l Texts,
+pub(in super::super) struct Objects<'l> {
+    pub(in super::super) memory: &'l mut dyn Memory,
+    pub(in super::super) pages: &'l mut PageCache,
+    pub(in super::super) offsets: &'l Offsets,
+    pub(in super::super) texts: &'l Texts,
 }
 
 /// Keys of a dict, and the layout of its entries.
@@ -119,7 +126,7 @@ impl Objects<'_> {
     }
 
     /// Reads the words from `at` on.
-    pub(super) fn words<const N: usize>(&mut self, at: u64) -> Option<[u64; N]> {
+    pub(in super::super) fn words<const N: usize>(&mut self, at: u64) -> Option<[u64; N]> {
         let mut words = [0u64; N];
         for (i, word) in words.iter_mut().enumerate() {
             let mut bytes = [0u8; 8];
@@ -132,12 +139,12 @@ impl Objects<'_> {
         Some(words)
     }
 
-    pub(super) fn word(&mut self, at: u64) -> Option<u64> {
+    pub(in super::super) fn word(&mut self, at: u64) -> Option<u64> {
         self.words(at).map(|[word]| word)
     }
 
     /// Reads the word at `at` if it can be an address, so that offsets can be added safely.
-    pub(super) fn pointer(&mut self, at: u64) -> Option<u64> {
+    pub(in super::super) fn pointer(&mut self, at: u64) -> Option<u64> {
         self.word(at).filter(|to| to >> 47 == 0)
     }
 
@@ -153,12 +160,12 @@ impl Objects<'_> {
     }
 
     /// Reads the type of an object.
-    pub(super) fn type_of(&mut self, object: u64) -> Option<u64> {
+    pub(in super::super) fn type_of(&mut self, object: u64) -> Option<u64> {
         self.pointer(object.checked_add(8)?)
     }
 
     /// Reads the name of a type; for C types with the module.
-    pub(super) fn type_name(&mut self, class: u64) -> Option<String> {
+    pub(in super::super) fn type_name(&mut self, class: u64) -> Option<String> {
         let at = self.word(class.checked_add(TYPE_NAME)?)?;
         let mut name = Vec::new();
         for i in 0..128 {
@@ -185,7 +192,7 @@ impl Objects<'_> {
     }
 
     /// Reads the content of a `str` object.
-    pub(super) fn text(&mut self, object: u64) -> Option<String> {
+    pub(in super::super) fn text(&mut self, object: u64) -> Option<String> {
         let texts = self.texts;
         code::text(texts, object, &mut |at, to: &mut [u8]| self.read(at, to)).ok()
     }
@@ -229,14 +236,60 @@ impl Objects<'_> {
         Some(all.filter(|key| *key != 0 && key % 8 == 0).collect())
     }
 
+    /// Returns each interpreter's state, and its `sys.modules`, in a process with load bias `bias`.
+    pub(in super::super) fn interpreters(&mut self, facts: &Facts, bias: u64) -> Vec<(u64, u64)> {
+        let walk = &facts.layout.walk;
+        let (head, next) = (u64::from(walk.interp_head), u64::from(walk.interp_next));
+        let modules = u64::from(self.offsets.modules);
+        let runtime = facts.runtime.wrapping_add(bias);
+        let mut at = self.pointer(runtime.wrapping_add(head));
+        let mut found = Vec::new();
+        for _ in 0..MAX_INTERPRETERS {
+            let Some(interpreter) = at.filter(|at| *at != 0) else {
+                break;
+            };
+            if let Some(modules) = self.pointer(interpreter + modules) {
+                found.push((interpreter, modules));
+            }
+            at = self.pointer(interpreter + next);
+        }
+        found
+    }
+
+    /// Reads the dict of module `name`, as `sys.modules` has it.
+    pub(in super::super) fn module_dict(&mut self, modules: u64, name: &str) -> Option<u64> {
+        let module = self.item(modules, name)?;
+        self.pointer(module.checked_add(MODULE_DICT)?)
+    }
+
+    /// Reads all values of a dict.
+    pub(in super::super) fn dict_values(&mut self, dict: u64) -> Option<Vec<u64>> {
+        let [keys, values] = self.words(dict.checked_add(32)?)?;
+        let keys = self.keys(keys)?;
+        let all = (0..keys.n).filter_map(|i| self.value(&keys, values, i));
+        Some(all.collect())
+    }
+
+    /// Reads an integer of one digit, 30 bits, that is not negative.
+    pub(in super::super) fn small_integer(&mut self, object: u64) -> Option<u32> {
+        let size = self.word(object.checked_add(INTEGER_SIZE)?)?;
+        let digits = match self.offsets.attributes {
+            Attributes::Dict | Attributes::Before => size,
+            Attributes::Tagged | Attributes::Inline if size & 3 == 2 => return None,
+            Attributes::Tagged | Attributes::Inline => size >> 3,
+        };
+        let digit = self.half(object.checked_add(INTEGER_DIGIT)?)?;
+        (digits == 1).then_some(digit.try_into().ok()).flatten()
+    }
+
     /// The number of entries of a dict and its keys' address, which change with its content.
-    pub(super) fn dict_version(&mut self, dict: u64) -> Option<[u64; 2]> {
+    pub(in super::super) fn dict_version(&mut self, dict: u64) -> Option<[u64; 2]> {
         let [used, _, keys] = self.words(dict.checked_add(16)?)?;
         Some([used, keys])
     }
 
     /// Reads the value of `name` in a dict.
-    pub(super) fn item(&mut self, dict: u64, name: &str) -> Option<u64> {
+    pub(in super::super) fn item(&mut self, dict: u64, name: &str) -> Option<u64> {
         let [keys, values] = self.words(dict.checked_add(32)?)?;
         let keys = self.keys(keys)?;
         let i = (0..keys.n).find(|i| {
@@ -322,7 +375,7 @@ impl Objects<'_> {
 
     /// Reads attribute `name` of an instance of a Python class, or of a class derived from a C
     /// class that gives its instances a dict.
-    pub(super) fn attribute(&mut self, object: u64, name: &str) -> Option<u64> {
+    pub(in super::super) fn attribute(&mut self, object: u64, name: &str) -> Option<u64> {
         let class = self.type_of(object)?;
         let flags = self.type_flags(class)?;
         let before = |words: u64| object.checked_sub(8 * words);

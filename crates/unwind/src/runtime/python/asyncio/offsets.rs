@@ -5,7 +5,7 @@
 
 /// Storage of the attributes of instances of Python classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Attributes {
+pub(in super::super) enum Attributes {
     /// Up to 3.10: a dict, at an offset that the type gives.
     Dict,
     /// 3.11: values before the object, or a dict there.
@@ -18,7 +18,7 @@ pub(super) enum Attributes {
 
 /// Storage of a suspended coroutine's frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Suspended {
+pub(in super::super) enum Suspended {
     /// 3.8, 3.9: a frame object, with a pointer to the end of its stack.
     Pointer,
     /// 3.10: a frame object, with the depth of its stack.
@@ -43,7 +43,7 @@ pub(super) enum Suspended {
 
 /// Offsets of the circular lists of C tasks, from 3.14 on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Lists {
+pub(in super::super) struct Lists {
     /// In an interpreter's state: the head of a list.
     pub interpreter: u64,
     /// In a thread's state: the head of a list.
@@ -54,7 +54,7 @@ pub(super) struct Lists {
 
 /// All offsets of one version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Offsets {
+pub(in super::super) struct Offsets {
     /// In an interpreter's state: `sys.modules`.
     pub modules: u32,
     /// In a class: the keys shared by its instances.
@@ -76,7 +76,7 @@ const TWO: &[&str] = &["_scheduled_tasks", "_eager_tasks"];
 
 impl Offsets {
     /// The offsets of CPython 3.`minor`. `modules`: the runtime's own offset of `sys.modules`.
-    pub(super) fn of(minor: u32, modules: Option<u32>) -> Option<Offsets> {
+    pub(in super::super) fn of(minor: u32, modules: Option<u32>) -> Option<Offsets> {
         let within = |state, frame, created, awaits| Suspended::Within {
             state,
             frame,
