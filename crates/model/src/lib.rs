@@ -18,6 +18,7 @@ mod event;
 mod host;
 mod label;
 mod ledger;
+mod pause;
 mod peer;
 mod recording;
 mod slices;
@@ -49,8 +50,9 @@ pub use host::{
     CgroupFacts, Connections, DiskFacts, FileLock, HostFacts, HostSample, Limits, Listener,
     Neighbour, NetFacts, Pressure,
 };
-pub use label::{Label, LabelValue, LabelsId};
+pub use label::{GC_KEY, Label, LabelValue, LabelsId};
 pub use ledger::{Audit, Ledger, OnCpu, Runnable};
+pub use pause::{MAX_LONGEST, Pause, PauseGroup};
 pub use peer::{Peer, PeerStack, WaitSeen};
 pub use recording::{
     Context, ContextId, FileUser, Process, Recording, Sample, SliceValue, Slices, Window,

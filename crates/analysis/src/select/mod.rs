@@ -255,6 +255,12 @@ impl Selection {
             out.domain.notes.push(note.into());
             out.peers.clear();
         }
+        if self.time.is_some() && !out.pauses.is_empty() {
+            let note =
+                "pauses are not kept in a selection of time: they were counted over all of it";
+            out.domain.notes.push(note.into());
+            out.pauses.clear();
+        }
         ledger::cut(self, &mut out, &samples, &unsampled, slices.as_ref());
         out.samples = samples;
         if let Some(range) = slices {

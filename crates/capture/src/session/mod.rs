@@ -77,6 +77,7 @@ pub(crate) mod managed;
 pub(crate) mod mappings;
 pub(crate) mod naming;
 mod pace;
+mod pauses;
 pub(crate) mod peers;
 mod plausible;
 pub(crate) mod processes;

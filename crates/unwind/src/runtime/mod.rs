@@ -201,6 +201,15 @@ impl<'d> Image<'d> {
             .or_else(|| find(self.file.symbols(), name))
     }
 
+    /// Names and addresses of all variables of `.symtab`, which may be stripped.
+    pub(crate) fn variables(&self) -> impl Iterator<Item = (&str, u64)> {
+        let all = self
+            .file
+            .symbols()
+            .filter(|s| s.kind() == object::SymbolKind::Data && s.address() != 0 && s.size() != 0);
+        all.filter_map(|s| Some((s.name().ok()?, s.address())))
+    }
+
     /// All code symbols with a name that satisfies `wanted`, from both tables.
     pub(crate) fn all(&self, wanted: impl Fn(&str) -> bool) -> Vec<SymbolRange> {
         self.file

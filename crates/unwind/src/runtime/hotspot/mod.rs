@@ -10,7 +10,8 @@
 //! parking.rs  objects that threads are parked for
 //! vthreads/   virtual threads: their list, wait reasons, and the stacks of unmounted ones
 //! flags.rs    flags of the VM
-//! counters.rs number and duration of VM pauses
+//! counters.rs number and duration of VM pauses; causes and numbers of collections
+//! safepoints.rs places at which collectors stop threads
 //! ```
 //!
 //! The native unwinder walks the frames when it reaches the VM's code, so their words stand among
@@ -27,6 +28,7 @@ mod flags;
 mod locks;
 mod method;
 mod parking;
+mod safepoints;
 mod structs;
 mod vm;
 mod vthreads;
@@ -38,6 +40,7 @@ pub use counters::Pauses;
 pub use locks::JavaThread;
 pub use method::Method;
 pub use parking::Parking;
+pub use safepoints::{Operation, SafepointPlaces, collection};
 pub use vm::{Miss, Opening, Scope, Vm};
 pub use vthreads::{FrameName, STACK_TRUNCATED, VirtualThreads, reason};
 
@@ -63,6 +66,15 @@ pub(crate) struct Table {
 pub struct Facts {
     pub(crate) structs: Table,
     pub(crate) types: Table,
+    /// `None`: the file does not name them.
+    pub(crate) safepoints: Option<std::sync::Arc<safepoints::Symbols>>,
+}
+
+impl Facts {
+    /// The classes of VM operations that the file names.
+    pub fn operations(&self) -> &[Operation] {
+        self.safepoints.as_ref().map_or(&[], |s| s.operations())
+    }
 }
 
 /// Names of the fields of a `gHotSpotVMStructs` entry, in the order of [`Table::fields`].
@@ -91,7 +103,11 @@ fn recognise(image: &Image<'_>) -> Option<Result<AnyFacts, Refusal>> {
         .exported("gHotSpotVMTypes")
         .and_then(|p| table(p.address, "gHotSpotVMTypeEntry", &TYPE_FIELDS));
     Some(match (structs, types) {
-        (Some(structs), Some(types)) => Ok(AnyFacts::HotSpot(Box::new(Facts { structs, types }))),
+        (Some(structs), Some(types)) => Ok(AnyFacts::HotSpot(Box::new(Facts {
+            structs,
+            types,
+            safepoints: safepoints::Symbols::of(image).map(std::sync::Arc::new),
+        }))),
         _ => Err(Refusal {
             what: format!("HotSpot in {}", image.name()),
             why: "it does not export the tables that describe it".into(),
