@@ -12,8 +12,12 @@
  */
 #pragma once
 
-/* A VM's objects of a lock are no larger, bytes; of the barrier. */
+/*
+ * A VM's objects of a lock are no larger, bytes; the mutex in front of their condition; the barrier. At the condition of
+ * the heap's lock the VM's own threads wait for work.
+ */
 #define WS_VM_LOCK 128
+#define WS_VM_MUTEX 48
 #define WS_VM_BARRIER 16
 
 struct ws_vm {
@@ -67,7 +71,7 @@ static __always_inline u32 stop_at(struct ws_vm *vm, u64 futex)
 		return WS_AT_BARRIER;
 	if (futex - vm->operation_lock < WS_VM_LOCK)
 		return WS_ASKED_FOR_IT;
-	return futex - vm->heap_lock < WS_VM_LOCK ? WS_WANTS_HEAP : WS_NO_STOP;
+	return futex - vm->heap_lock < WS_VM_MUTEX ? WS_WANTS_HEAP : WS_NO_STOP;
 }
 
 /* Offset of the virtual table of the VM's operation, 0: there is none. */

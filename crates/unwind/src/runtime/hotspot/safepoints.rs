@@ -166,8 +166,10 @@ impl Vm {
     }
 }
 
-/// Most bytes of a lock's object and of the barrier's, as in `bpf/safepoint.h` of the capture crate.
+/// Most bytes of a lock's object, of the mutex in front of its condition, and of the barrier, as in
+/// `bpf/safepoint.h` of the capture crate.
 const LOCK_BYTES: u64 = 128;
+const MUTEX_BYTES: u64 = 48;
 const BARRIER_BYTES: u64 = 16;
 
 impl Vm {
@@ -181,7 +183,7 @@ impl Vm {
     ) -> bool {
         let within = |at: u64, bytes| futex.wrapping_sub(at) < bytes;
         let asks =
-            within(places.operation_lock, LOCK_BYTES) || within(places.heap_lock, LOCK_BYTES);
+            within(places.operation_lock, LOCK_BYTES) || within(places.heap_lock, MUTEX_BYTES);
         if !asks && !within(places.barrier, BARRIER_BYTES) {
             return false;
         }
