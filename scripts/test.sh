@@ -107,6 +107,9 @@ page() (
 
 step "page" page
 
+# Testkit and xtask are not published, and xtask needs testkit.
+step "packages" cargo package --quiet --workspace --exclude xtask --no-verify --allow-dirty --offline
+
 # Offline, the advisories that are at hand are checked.
 if cargo deny --version >/dev/null 2>&1; then
     step "dependencies" cargo deny --locked check

@@ -20,3 +20,8 @@ pub mod queueing;
 pub mod queues;
 pub mod select;
 pub mod view;
+
+/// The examples of README.md are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

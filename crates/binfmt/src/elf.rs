@@ -19,6 +19,7 @@ pub const MAX_MINI_DEBUG_BYTES: u64 = 64 << 20;
 
 /// Why bytes could not be read as ELF.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ElfError {
     /// Another kind of file.
     #[error("not an ELF file: it begins with {0:02x?}")]
@@ -124,6 +125,18 @@ pub struct Elf<'d> {
 
 impl<'d> Elf<'d> {
     /// Parses the headers; sections and symbols are read when asked for.
+    ///
+    /// ```
+    /// use wallscope_binfmt::elf::{Elf, ElfError, SymbolTable};
+    ///
+    /// let bytes = std::fs::read("/proc/self/exe")?;
+    /// let elf = Elf::parse(&bytes)?;
+    /// let main = elf.symbols(SymbolTable::Static).find(|s| s.name == b"main");
+    /// let main = main.expect("an unstripped program has it");
+    /// assert!(main.function && elf.is_executable(main.address));
+    /// assert!(matches!(Elf::parse(b"#!/bin/sh"), Err(ElfError::NotElf(_))));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// [`ElfError::NotElf`] or [`ElfError::Malformed`].

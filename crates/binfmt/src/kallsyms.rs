@@ -31,6 +31,15 @@ impl KernelSymbol<'_> {
 }
 
 /// Parses one line: `ADDRESS TYPE NAME[\t[MODULE]]`.
+///
+/// ```
+/// use wallscope_binfmt::kallsyms::parse_line;
+///
+/// let symbol = parse_line("ffffffffc0a01000 t nf_hook\t[nf_tables]").expect("a symbol");
+/// assert_eq!((symbol.name, symbol.module), ("nf_hook", "nf_tables"));
+/// assert!(symbol.is_code() && !symbol.is_global());
+/// assert_eq!(parse_line("no symbol"), None);
+/// ```
 pub fn parse_line(line: &str) -> Option<KernelSymbol<'_>> {
     let (address, rest) = line.split_once(' ')?;
     let (kind, rest) = rest.split_once(' ')?;

@@ -21,3 +21,8 @@ pub mod kallsyms;
 pub mod mapped;
 pub mod perf_map;
 pub mod plt;
+
+/// The examples of README.md are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

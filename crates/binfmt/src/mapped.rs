@@ -48,6 +48,14 @@ pub struct MappedFile {
 impl MappedFile {
     /// Maps all of `file`.
     ///
+    /// ```
+    /// use wallscope_binfmt::mapped::MappedFile;
+    ///
+    /// let map = MappedFile::map(&std::fs::File::open("/proc/self/exe")?)?;
+    /// assert!(map.starts_with(b"\x7fELF"));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// `InvalidInput` where it is not a regular file or is empty; otherwise what `mmap` says.
     pub fn map(file: &File) -> io::Result<MappedFile> {

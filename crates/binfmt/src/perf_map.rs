@@ -27,6 +27,14 @@ pub enum Line<'a> {
 }
 
 /// Parses one line, with or without its line break.
+///
+/// ```
+/// use wallscope_binfmt::perf_map::{Entry, Line, parse_line};
+///
+/// let entry = Entry { start: 0x7f00_1000, size: 0x40, name: b"LazyCompile:~f app.js:1" };
+/// assert_eq!(parse_line(b"7f001000 40 LazyCompile:~f app.js:1\n"), Line::Entry(entry));
+/// assert_eq!(parse_line(b"7f001000 zz f"), Line::Junk);
+/// ```
 pub fn parse_line(line: &[u8]) -> Line<'_> {
     let line = line.trim_ascii();
     if line.is_empty() || line[0] == b'#' {

@@ -50,7 +50,12 @@ impl Elf<'_> {
             } else {
                 widths[0]
             };
-            collect(span, &code, width, &slots, &mut entries);
+            let stubs = Stubs {
+                span,
+                code: &code,
+                width,
+            };
+            stubs.collect(&slots, &mut entries);
         }
         entries.sort_by_key(|e| e.start);
         entries
@@ -78,28 +83,33 @@ impl Elf<'_> {
     }
 }
 
-fn collect(
+/// Stubs of one section.
+struct Stubs<'a> {
     span: SectionSpan,
-    code: &[u8],
+    code: &'a [u8],
+    /// Bytes of a stub.
     width: usize,
-    slots: &[(u64, Vec<u8>)],
-    entries: &mut Vec<PltEntry>,
-) {
-    for (i, stub) in code.chunks_exact(width).enumerate() {
-        let Some(start) = span.start.checked_add((i * width) as u64) else {
-            return;
-        };
-        let Some(slot) = jump_slot(stub, start) else {
-            continue;
-        };
-        let Ok(found) = slots.binary_search_by_key(&slot, |s| s.0) else {
-            continue;
-        };
-        entries.push(PltEntry {
-            start,
-            end: start + width as u64,
-            name: slots[found].1.clone(),
-        });
+}
+
+impl Stubs<'_> {
+    /// Adds the stubs that jump through one of `slots`.
+    fn collect(&self, slots: &[(u64, Vec<u8>)], entries: &mut Vec<PltEntry>) {
+        for (i, stub) in self.code.chunks_exact(self.width).enumerate() {
+            let Some(start) = self.span.start.checked_add((i * self.width) as u64) else {
+                return;
+            };
+            let Some(slot) = jump_slot(stub, start) else {
+                continue;
+            };
+            let Ok(found) = slots.binary_search_by_key(&slot, |s| s.0) else {
+                continue;
+            };
+            entries.push(PltEntry {
+                start,
+                end: start + self.width as u64,
+                name: slots[found].1.clone(),
+            });
+        }
     }
 }
 

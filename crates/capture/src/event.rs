@@ -187,7 +187,7 @@ pub const FLAG_IRQ_OUT: u8 = 4;
 pub const FLAG_ASKING: u8 = 8;
 
 /// `struct ws_turn`: a thread was on a CPU, then blocked, then waited for a CPU; all up to `time`.
-#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Turn {
     /// When it got the CPU again, or ended.
@@ -213,7 +213,7 @@ pub struct Turn {
 }
 
 /// `struct ws_sample`.
-#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct SampleEvent {
     /// Kind and size.

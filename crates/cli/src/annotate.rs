@@ -72,7 +72,10 @@ pub fn text(
 ) -> Result<String, Failure> {
     let name = find(analysis, name)?;
     let all = analysis.annotations(&name, view);
-    let whole = analysis.total(view).shown_ns();
+    let shown = ViewTotal {
+        view,
+        ns: analysis.total(view).shown_ns(),
+    };
     let mut out = String::new();
     if all.is_empty() {
         let _ = writeln!(
@@ -82,7 +85,7 @@ pub fn text(
         return Ok(out);
     }
     for a in all.iter().take(MOST) {
-        head(&mut out, analysis.recording, a, view, whole);
+        head(&mut out, analysis.recording, a, &shown);
         let files = Files::of(analysis.recording, a, owner);
         source(&mut out, a, &files);
         instructions(&mut out, analysis.recording, a, &files);
@@ -100,12 +103,19 @@ pub fn text(
     Ok(out)
 }
 
-fn head(out: &mut String, rec: &Recording, a: &Annotation, view: View, whole: u64) {
+/// All time of a view.
+struct ViewTotal {
+    view: View,
+    ns: u64,
+}
+
+fn head(out: &mut String, rec: &Recording, a: &Annotation, shown: &ViewTotal) {
+    let whole = shown.ns;
     let module = a.module.map_or("", |m| rec.modules[m.0 as usize].name());
     let _ = writeln!(out, "{}  {module}", a.function);
     let unit = &rec.domain.unit;
     let what = match unit.is_time() {
-        true => format!("view {view}"),
+        true => format!("view {}", shown.view),
         false => unit.name().to_string(),
     };
     let _ = writeln!(

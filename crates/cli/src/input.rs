@@ -103,6 +103,7 @@ fn file_recording(path: &Path, reading: &Reading) -> Result<Recording, Failure> 
         warnings,
         unnamed,
         cut,
+        ..
     } = read.map_err(|e| {
         let next = match &e {
             ReadError::Empty => {
@@ -116,7 +117,6 @@ fn file_recording(path: &Path, reading: &Reading) -> Result<Recording, Failure> 
                 )
             }
             ReadError::Truncated => "copy it again, or record again".to_string(),
-            ReadError::Damaged { .. } => "copy it again, or make it again".to_string(),
             ReadError::TooLarge { .. } => {
                 "is it a profile at all? If so, record for less time".to_string()
             }
@@ -127,6 +127,8 @@ fn file_recording(path: &Path, reading: &Reading) -> Result<Recording, Failure> 
             ReadError::Ambiguous { choose, .. } => choose.clone(),
             ReadError::NoValues => "was anything running while it was made?".to_string(),
             ReadError::NoSuchValue { .. } => "choose one of them with --value".to_string(),
+            // `Damaged`, and causes that a later version of the reader adds.
+            _ => "copy it again, or make it again".to_string(),
         };
         Failure::unreadable(format!("cannot use {name}: {e}; {next}"))
     })?;

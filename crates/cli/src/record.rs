@@ -118,33 +118,36 @@ enum OffCpuStacks {
     Interrupt,
 }
 
+impl Args {
+    /// The session's options. Those that the verb has no flag for stay as [`Options::new`] has them, and the
+    /// log is opened later.
+    fn options(&self) -> Result<Options, Failure> {
+        let target = self.target.target().ok_or_else(|| {
+            Failure::usage("record needs a target: -p PID, --cgroup PATH, -a, or -- CMD ARGS…")
+        })?;
+        Ok(Options {
+            duration: self.duration,
+            hz: self.frequency,
+            off_cpu_period: self.off_cpu_period,
+            max_overhead: self.max_overhead,
+            mechanism: self.off_cpu_stacks.map(|how| match how {
+                OffCpuStacks::TaskWork => Mechanism::TaskWork,
+                OffCpuStacks::Interrupt => Mechanism::Interrupt,
+            }),
+            backend: self.backend.map(Backend::of_capture),
+            interpreter_frames: self.interpreter_frames,
+            allow_stop: self.allow_stop,
+            timeline: self.timeline.then_some(self.timeline_memory << 20),
+            events: events(&self.events)?,
+            event_period: self.event_period,
+            ..Options::new(target)
+        })
+    }
+}
+
 /// Runs the verb.
 pub fn run(args: Args) -> Result<(), Failure> {
-    let mut options = Options {
-        target: args.target.target().ok_or_else(|| {
-            Failure::usage("record needs a target: -p PID, --cgroup PATH, -a, or -- CMD ARGS…")
-        })?,
-        duration: args.duration,
-        hz: args.frequency,
-        off_cpu_period: args.off_cpu_period,
-        max_overhead: args.max_overhead,
-        mechanism: args.off_cpu_stacks.map(|how| match how {
-            OffCpuStacks::TaskWork => Mechanism::TaskWork,
-            OffCpuStacks::Interrupt => Mechanism::Interrupt,
-        }),
-        backend: args.backend.map(Backend::of_capture),
-        interpreter_frames: args.interpreter_frames,
-        allow_stop: args.allow_stop,
-        timeline: args.timeline.then_some(args.timeline_memory << 20),
-        events: events(&args.events)?,
-        event_period: args.event_period,
-        command_output: None,
-        moments: false,
-        stacks: true,
-        log: None,
-        looks: None,
-        windows: false,
-    };
+    let mut options = args.options()?;
     warn_of_aliasing(args.frequency);
     if args.output.as_deref() == Some(Path::new("-")) {
         if matches!(options.target, Target::Command(_)) {
@@ -532,5 +535,23 @@ mod tests {
         let clocks = [100, 100, 250, 250, 1000, 1000, 1000, 100];
         assert_eq!(told, clocks.map(Some));
         assert_eq!([99, 49, 997, 333].map(in_step_with), [None; 4]);
+    }
+
+    #[test]
+    fn the_verb_s_defaults_are_those_of_a_session() {
+        #[derive(clap::Parser)]
+        struct Verb {
+            #[command(flatten)]
+            args: Args,
+        }
+        let verb = <Verb as clap::Parser>::parse_from(["record", "-a"]);
+        let Ok(options) = verb.args.options() else {
+            panic!("-a is a target");
+        };
+        let session = Options::new(Target::All);
+        assert_eq!(options.hz, session.hz);
+        assert_eq!(options.off_cpu_period, session.off_cpu_period);
+        assert_eq!(options.max_overhead, session.max_overhead);
+        assert_eq!(options.timeline, session.timeline);
     }
 }

@@ -94,10 +94,19 @@ fn asked(module: &str, function: &Function) -> Option<(Spec, String)> {
     Some((spec, text))
 }
 
-/// The commands that climb them by hand; `next`: of the target's next run, as this one has ended.
-pub fn commands(recording: &Recording, ladder: &Ladder, next: bool) -> Vec<String> {
+/// A run of the target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TargetRun {
+    /// The recorded one, which still runs.
+    Recorded,
+    /// The next one: the recorded one has ended.
+    Next,
+}
+
+/// The commands that climb them by hand, on that run of the target.
+pub fn commands(recording: &Recording, ladder: &Ladder, run: TargetRun) -> Vec<String> {
     let pid = recording.domain.target.strip_prefix("pid ");
-    let pid = pid.filter(|_| !next);
+    let pid = pid.filter(|_| run == TargetRun::Recorded);
     let target = pid.map_or("-p PID".to_owned(), |p| {
         format!("-p {}", p.replace(", ", ","))
     });

@@ -20,6 +20,7 @@ use crate::evidence::Evidence;
 use crate::rules;
 
 /// The answer that a recording gives.
+#[non_exhaustive]
 pub struct Ladder {
     /// Rung 1: times of the threads that work.
     pub bottleneck: Bottleneck,
@@ -41,6 +42,15 @@ pub struct Ladder {
 
 impl Ladder {
     /// Climbs as far as a recording goes.
+    ///
+    /// ```
+    /// use wallscope_diagnose::ladder::Ladder;
+    ///
+    /// let ladder = Ladder::new(&wallscope_synthetic::recording(8));
+    /// // Rules are tried in order until one speaks; all of them are kept with their figures.
+    /// assert!(ladder.tried.iter().any(|rule| rule.spoke));
+    /// assert!(ladder.causes.windows(2).all(|pair| pair[0].ns >= pair[1].ns));
+    /// ```
     pub fn new(recording: &Recording) -> Ladder {
         let evidence = Evidence::new(recording);
         let judgement = rules::judge(&evidence);

@@ -35,3 +35,8 @@ mod wake_chain;
 mod words;
 
 pub use sentence::{Finding, finding};
+
+/// The examples of README.md are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

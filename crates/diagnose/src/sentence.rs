@@ -13,6 +13,7 @@ use crate::words;
 
 /// A recording in one sentence, with its basis.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Finding {
     /// Where the wall time went, and the part that faster code cannot reduce.
     pub sentence: String,
@@ -31,6 +32,13 @@ pub struct Finding {
 }
 
 /// The finding on a recording.
+///
+/// ```
+/// let recording = wallscope_synthetic::recording(8);
+/// let finding = wallscope_diagnose::finding(&recording);
+/// assert!(!finding.sentence.is_empty());
+/// assert!(finding.verdict.is_some(), "{finding:?}");
+/// ```
 pub fn finding(recording: &Recording) -> Finding {
     if recording.domain.is_import() {
         return of_import(recording);

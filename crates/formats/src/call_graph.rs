@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use wallscope_model::{ContextId, FrameId, FrameKind, ModuleKind, StackEnd, State};
 
 use super::ReadError;
-use super::import::{Import, Kind};
+use super::import::{Amount, Called, Import, Kind};
 
 /// A function.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -116,7 +116,15 @@ impl CallGraph {
                 (FrameKind::Native, ModuleKind::Kernel) if module.is_some() => FrameKind::Kernel,
                 (own, _) => own,
             };
-            frames.push(to.named(kind, module, &node.name, &node.file, node.line)?);
+            frames.push(to.named(
+                kind,
+                Called {
+                    module,
+                    name: &node.name,
+                    file: &node.file,
+                    line: node.line,
+                },
+            )?);
         }
         let mut callees: Vec<Vec<(u32, u64)>> = vec![Vec::new(); n];
         let mut incoming = vec![0u64; n];
@@ -236,7 +244,7 @@ impl Walk<'_> {
             .collect();
         let stack = to.stack(&frames, StackEnd::Root)?;
         let kind = Kind::of(State::Unknown);
-        to.sample(self.context, stack, kind, None, (count, value), None)
+        to.sample(self.context, stack, kind, Amount::new((count, value), None))
     }
 
     /// The rest from rounding and short paths goes to the first path of each function.

@@ -20,7 +20,7 @@ use super::call_graph::{CallGraph, Node};
 use super::import::{About, Import, number};
 use super::pprof::columns;
 use super::source::{Source, lines, pieces};
-use super::written::{Rows, left_out};
+use super::written::{FunctionInfo, Row, Rows, left_out};
 use super::{Options, Read, ReadError, WriteOptions};
 
 /// Creator of our own files. They never mark levels of recursion.
@@ -376,51 +376,56 @@ fn without_recursion(name: &str) -> &str {
     }
 }
 
-/// Writes one view: costs of functions and of the calls between them.
-pub(super) fn write(
-    rec: &Recording,
-    options: &WriteOptions,
-    out: &mut dyn Write,
-) -> io::Result<Vec<String>> {
-    let rows = Rows::new(rec, options.view);
-    let functions: Vec<_> = rows.functions().collect();
-    let mut own: FxHashMap<(u32, u32), u64> = FxHashMap::default();
-    let mut calls: FxHashMap<(u32, u32, u32), (u64, u64)> = FxHashMap::default();
-    let mut total = 0u64;
-    for (_, rows) in rows.by_context() {
-        for r in rows {
-            total += r.value;
-            let Some(leaf) = r.path.last() else { continue };
-            *own.entry((leaf.function, leaf.line)).or_default() += r.value;
-            let mut met: Vec<(u32, u32, u32)> = Vec::new();
-            for pair in r.path.windows(2) {
-                let key = (pair[0].function, pair[0].line, pair[1].function);
-                // A recursive pair's inclusive cost counts once a stack.
-                if !met.contains(&key) {
-                    met.push(key);
-                    let c = calls.entry(key).or_default();
-                    c.0 += r.count;
-                    c.1 += r.value;
-                }
+/// Costs of functions and of the calls between them.
+#[derive(Default)]
+struct Costs {
+    /// Value of each function's own lines: function, line.
+    own: FxHashMap<(u32, u32), u64>,
+    /// Samples and value of calls: caller, its line, called function.
+    calls: FxHashMap<(u32, u32, u32), (u64, u64)>,
+    total: u64,
+}
+
+impl Costs {
+    fn of(rows: &Rows) -> Costs {
+        let mut costs = Costs::default();
+        for (_, rows) in rows.by_context() {
+            for r in &rows {
+                costs.add(r);
+            }
+        }
+        costs
+    }
+
+    fn add(&mut self, r: &Row<'_>) {
+        self.total += r.value;
+        let Some(leaf) = r.path.last() else { return };
+        *self.own.entry((leaf.function, leaf.line)).or_default() += r.value;
+        let mut met: Vec<(u32, u32, u32)> = Vec::new();
+        for pair in r.path.windows(2) {
+            let key = (pair[0].function, pair[0].line, pair[1].function);
+            // A recursive pair's inclusive cost counts once a stack.
+            if !met.contains(&key) {
+                met.push(key);
+                let c = self.calls.entry(key).or_default();
+                c.0 += r.count;
+                c.1 += r.value;
             }
         }
     }
-    let event = match &rec.domain.unit {
-        Unit::Nanoseconds => "ns".to_string(),
-        other => other.name().replace(char::is_whitespace, "_"),
-    };
-    writeln!(out, "# callgrind format\nversion: 1")?;
-    writeln!(out, "creator: wallscope {}", env!("CARGO_PKG_VERSION"))?;
-    writeln!(out, "positions: line\nevents: {event}\nsummary: {total}\n")?;
-    let mut own: Vec<_> = own.into_iter().collect();
-    let mut calls: Vec<_> = calls.into_iter().collect();
-    own.sort_unstable();
-    calls.sort_unstable();
-    let (mut own, mut calls) = (own.into_iter().peekable(), calls.into_iter().peekable());
-    let clean = |t: &str| t.replace(wallscope_model::printable::is_obeyed, " ");
-    let mut said = vec![false; functions.len()];
-    let mut name = |f: u32, prefix: &str, out: &mut dyn Write| -> io::Result<()> {
-        let info = functions[f as usize];
+}
+
+/// Functions by number. A name is said once, then referred to by its number.
+struct FunctionNames<'a> {
+    functions: Vec<&'a FunctionInfo>,
+    said: Vec<bool>,
+}
+
+impl FunctionNames<'_> {
+    /// Names the function; `prefix`: `c` for one that is called.
+    fn put(&mut self, f: u32, prefix: &str, out: &mut dyn Write) -> io::Result<()> {
+        let clean = |t: &str| t.replace(wallscope_model::printable::is_obeyed, " ");
+        let info = self.functions[f as usize];
         let or = |t: &str| {
             if t.is_empty() {
                 "???".to_string()
@@ -431,8 +436,7 @@ pub(super) fn write(
         writeln!(out, "{prefix}ob={}", or(&info.module))?;
         let file = if prefix.is_empty() { "fl" } else { "cfi" };
         writeln!(out, "{file}={}", or(&info.file))?;
-        // A name is said once, then referred to by its number.
-        if std::mem::replace(&mut said[f as usize], true) {
+        if std::mem::replace(&mut self.said[f as usize], true) {
             writeln!(out, "{prefix}fn=({})", f + 1)
         } else {
             writeln!(
@@ -443,32 +447,26 @@ pub(super) fn write(
                 info.suffix
             )
         }
-    };
-    for f in 0..functions.len() as u32 {
-        let mut begun = false;
-        while let Some(((_, line), value)) = own.next_if(|((g, _), _)| *g == f) {
-            if !std::mem::replace(&mut begun, true) {
-                name(f, "", out)?;
-            }
-            writeln!(out, "{line} {value}")?;
-        }
-        while let Some(((_, line, to), (count, value))) = calls.next_if(|((g, ..), _)| *g == f) {
-            if !std::mem::replace(&mut begun, true) {
-                name(f, "", out)?;
-            }
-            name(to, "c", out)?;
-            // How often it was called is not known from samples; the format wants a number.
-            writeln!(
-                out,
-                "calls={} {}\n{line} {value}",
-                count.max(1),
-                functions[to as usize].line
-            )?;
-        }
-        if begun {
-            writeln!(out)?;
-        }
     }
+}
+
+/// Writes one view: costs of functions and of the calls between them.
+pub(super) fn write(
+    rec: &Recording,
+    options: &WriteOptions,
+    out: &mut dyn Write,
+) -> io::Result<Vec<String>> {
+    let rows = Rows::new(rec, options.view);
+    let costs = Costs::of(&rows);
+    let event = match &rec.domain.unit {
+        Unit::Nanoseconds => "ns".to_string(),
+        other => other.name().replace(char::is_whitespace, "_"),
+    };
+    let total = costs.total;
+    writeln!(out, "# callgrind format\nversion: 1")?;
+    writeln!(out, "creator: wallscope {}", env!("CARGO_PKG_VERSION"))?;
+    writeln!(out, "positions: line\nevents: {event}\nsummary: {total}\n")?;
+    write_functions(&rows, costs, out)?;
     writeln!(out, "totals: {total}")?;
     out.flush()?;
     Ok(left_out(
@@ -480,4 +478,40 @@ pub(super) fn write(
             "call counts (what stands there are samples)",
         ],
     ))
+}
+
+/// Writes each function with costs: its lines, then its calls.
+fn write_functions(rows: &Rows, costs: Costs, out: &mut dyn Write) -> io::Result<()> {
+    let functions: Vec<_> = rows.functions().collect();
+    let mut names = FunctionNames {
+        said: vec![false; functions.len()],
+        functions,
+    };
+    let mut own: Vec<_> = costs.own.into_iter().collect();
+    let mut calls: Vec<_> = costs.calls.into_iter().collect();
+    own.sort_unstable();
+    calls.sort_unstable();
+    let (mut own, mut calls) = (own.into_iter().peekable(), calls.into_iter().peekable());
+    for f in 0..names.functions.len() as u32 {
+        let mut begun = false;
+        while let Some(((_, line), value)) = own.next_if(|((g, _), _)| *g == f) {
+            if !std::mem::replace(&mut begun, true) {
+                names.put(f, "", out)?;
+            }
+            writeln!(out, "{line} {value}")?;
+        }
+        while let Some(((_, line, to), (count, value))) = calls.next_if(|((g, ..), _)| *g == f) {
+            if !std::mem::replace(&mut begun, true) {
+                names.put(f, "", out)?;
+            }
+            names.put(to, "c", out)?;
+            // How often it was called is not known from samples; the format wants a number.
+            let declared = names.functions[to as usize].line;
+            writeln!(out, "calls={} {declared}\n{line} {value}", count.max(1))?;
+        }
+        if begun {
+            writeln!(out)?;
+        }
+    }
+    Ok(())
 }

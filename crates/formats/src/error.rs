@@ -2,6 +2,7 @@
 
 /// Why a file could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ReadError {
     /// There are no bytes.
     #[error("it is empty")]

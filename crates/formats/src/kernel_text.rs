@@ -12,7 +12,7 @@ use std::collections::HashSet;
 
 use wallscope_model::{ContextId, Frame, FrameId, FrameKind, Limit, StackEnd, State, Unit};
 
-use super::import::{About, Import, Kind, number};
+use super::import::{About, Amount, Called, Import, Kind, number};
 use super::source::Source;
 use super::{Options, Read, ReadError};
 
@@ -263,7 +263,14 @@ impl Reader {
             "" | "[unknown]" => None,
             path => Some(self.to.module(Import::module_kind(path), path, "", 0)?),
         };
-        self.to.named(kind, module, name, "", 0)
+        self.to.named(
+            kind,
+            Called {
+                module,
+                name,
+                ..Called::default()
+            },
+        )
     }
 
     fn add(&mut self, context: ContextId, value: u64) -> Result<(), ReadError> {
@@ -274,7 +281,7 @@ impl Reader {
         let value = value.saturating_mul(self.factor);
         let count = if self.samples { value } else { 1 };
         self.to
-            .sample(context, stack, kind, None, (count, value), None)
+            .sample(context, stack, kind, Amount::new((count, value), None))
     }
 
     /// `@name[` frames `,` frames `, comm]: value`; kernel and user stacks are apart by a comma.

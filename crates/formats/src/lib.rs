@@ -52,6 +52,15 @@ use options::instrumented;
 
 /// Reads a file of any known format, told from its content.
 ///
+/// ```
+/// use wallscope_formats::{Options, open};
+///
+/// let file = open("main;work 3\nmain;wait 1\n".as_bytes(), Options::default())?;
+/// assert_eq!(file.recording.functions.len(), 3);
+/// assert!(!file.cut);
+/// # Ok::<(), wallscope_formats::ReadError>(())
+/// ```
+///
 /// # Errors
 /// See [`ReadError`].
 pub fn open(input: impl io::Read + Send, mut options: Options) -> Result<Read, ReadError> {
@@ -78,6 +87,24 @@ pub fn open(input: impl io::Read + Send, mut options: Options) -> Result<Read, R
 
 /// Reads bytes of any known format.
 ///
+/// ```
+/// use wallscope_formats::{Bounds, Format, ReadError, WriteOptions, read};
+///
+/// let folded = b"shop;handle;reserve 700\nshop;handle;render 300\n";
+/// let file = read(folded, Bounds::default())?;
+/// assert_eq!(file.recording.stacks.len(), 2);
+/// assert_eq!(file.recording.samples.iter().map(|s| s.count).sum::<u64>(), 1_000);
+///
+/// let pprof = Format::named("pprof").expect("a row of the table");
+/// let mut bytes = Vec::new();
+/// pprof.write(&file.recording, &WriteOptions::default(), &mut bytes)?;
+/// assert!(bytes.starts_with(&[0x1f, 0x8b]));
+///
+/// let unknown = read(b"<html>", Bounds::default());
+/// assert!(matches!(unknown, Err(ReadError::Unrecognised { .. })));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// See [`ReadError`].
 pub fn read(bytes: &[u8], bounds: Bounds) -> Result<Read, ReadError> {
@@ -87,3 +114,8 @@ pub fn read(bytes: &[u8], bounds: Bounds) -> Result<Read, ReadError> {
     };
     open(bytes, options)
 }
+
+/// The examples of README.md are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -95,6 +95,7 @@ pub(crate) fn instrumented(tool: &str, times: &str) -> Limit {
 
 /// A file that was read.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Read {
     /// The recording.
     pub recording: Recording,

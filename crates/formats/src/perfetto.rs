@@ -7,12 +7,12 @@
 use std::io::{self, Write};
 
 use rustc_hash::FxHashMap;
-use wallscope_model::{ContextId, Recording, State};
+use wallscope_model::{ContextId, Recording, Sample, State};
 
 use super::WriteOptions;
 use super::intervals::{Intervals, What};
 use super::wire::Writer;
-use super::written::{Rows, left_out};
+use super::written::{Row, RowThread, Rows, left_out};
 
 /// The one sequence of packets that interned names belong to.
 const SEQUENCE: u64 = 1;
@@ -92,87 +92,16 @@ pub(super) fn write(
     let kinds = intervals.as_ref().map(Intervals::kinds).unwrap_or_default();
     let titles = kinds.keys().map(|what| what.title());
     interned(&rows, titles, &mut out)?;
-    let names: FxHashMap<u32, &str> = rec.processes.iter().map(|p| (p.pid, &*p.name)).collect();
-    for (i, c) in rec.contexts.iter().enumerate() {
-        let mut thread = Writer::default();
-        thread.number(1, u64::from(c.pid));
-        thread.number(2, u64::from(c.tid));
-        thread.bytes(5, c.name.as_bytes());
-        let mut process = Writer::default();
-        process.number(1, u64::from(c.pid));
-        process.bytes(6, names.get(&c.pid).unwrap_or(&"").as_bytes());
-        for (id, kind, of) in [(2 * i + 1, 3, &process), (2 * i + 2, 4, &thread)] {
-            let mut descriptor = Writer::default();
-            descriptor.number(1, id as u64);
-            descriptor.bytes(kind, &of.bytes);
-            let mut p = Writer::default();
-            p.number(field::packet::SEQUENCE, SEQUENCE);
-            p.bytes(field::packet::DESCRIPTOR, &descriptor.bytes);
-            out.packet(&p)?;
-        }
-    }
+    threads(rec, &mut out)?;
     let total: u64 = rec.samples.iter().map(|s| s.count).sum();
-    let thin = total.div_ceil(MAX_SAMPLES).max(1);
-    let mut written = 0u64;
-    let mut skip = 0u64;
-    for (thread, rows) in rows.by_context() {
-        for r in rows {
-            let Some(sample) = r.sample.and_then(|s| rec.samples.get(s as usize)) else {
-                continue;
-            };
-            let slices = &rec.slices;
-            let mut put = |start: u64, width: u64, count: u64| -> io::Result<()> {
-                for i in 0..count {
-                    skip += 1;
-                    if !skip.is_multiple_of(thin) {
-                        continue;
-                    }
-                    let at = u128::from(width) * u128::from(2 * i + 1) / u128::from(2 * count);
-                    let mut s = Writer::default();
-                    if let Some(cpu) = sample.cpu {
-                        s.number(1, u64::from(cpu));
-                    }
-                    s.number(2, u64::from(thread.context.pid));
-                    s.number(3, u64::from(thread.context.tid));
-                    s.number(4, u64::from(r.path_id) + 1);
-                    // Kernel or user, where the part says it.
-                    s.number(
-                        5,
-                        match r.reason {
-                            Some("kernel") => 1,
-                            Some("user") => 2,
-                            _ if r.state == State::OnCpu => 0,
-                            _ => 1,
-                        },
-                    );
-                    let mut p = Writer::default();
-                    p.number(field::packet::TIMESTAMP, start + at as u64);
-                    p.number(field::packet::SEQUENCE, SEQUENCE);
-                    // Needs the interned names.
-                    p.number(field::packet::FLAGS, 2);
-                    p.bytes(field::packet::PERF_SAMPLE, &s.bytes);
-                    out.packet(&p)?;
-                    written += 1;
-                }
-                Ok(())
-            };
-            if r.count == 0 {
-                continue;
-            }
-            if sample.slices.is_empty() {
-                let w = &rec.window;
-                put(
-                    w.start_ns,
-                    w.end_ns.saturating_sub(w.start_ns),
-                    sample.count,
-                )?;
-            }
-            for v in &sample.slices {
-                let start = slices.start_ns + u64::from(v.slice) * slices.width_ns;
-                put(start, slices.width_ns, v.count)?;
-            }
-        }
-    }
+    let mut samples = Samples {
+        thin: total.div_ceil(MAX_SAMPLES).max(1),
+        skip: 0,
+        written: 0,
+        out: &mut out,
+    };
+    samples.put_all(rec, &rows)?;
+    let (thin, written) = (samples.thin, samples.written);
     if let Some(intervals) = &intervals {
         for c in 0..rec.contexts.len() {
             let track = 2 * c as u64 + 2;
@@ -201,6 +130,123 @@ pub(super) fn write(
         ));
     }
     Ok(lost)
+}
+
+/// Threads and their processes, as tracks.
+fn threads(rec: &Recording, out: &mut Out) -> io::Result<()> {
+    let names: FxHashMap<u32, &str> = rec.processes.iter().map(|p| (p.pid, &*p.name)).collect();
+    for (i, c) in rec.contexts.iter().enumerate() {
+        let mut thread = Writer::default();
+        thread.number(1, u64::from(c.pid));
+        thread.number(2, u64::from(c.tid));
+        thread.bytes(5, c.name.as_bytes());
+        let mut process = Writer::default();
+        process.number(1, u64::from(c.pid));
+        process.bytes(6, names.get(&c.pid).unwrap_or(&"").as_bytes());
+        for (id, kind, of) in [(2 * i + 1, 3, &process), (2 * i + 2, 4, &thread)] {
+            let mut descriptor = Writer::default();
+            descriptor.number(1, id as u64);
+            descriptor.bytes(kind, &of.bytes);
+            let mut p = Writer::default();
+            p.number(field::packet::SEQUENCE, SEQUENCE);
+            p.bytes(field::packet::DESCRIPTOR, &descriptor.bytes);
+            out.packet(&p)?;
+        }
+    }
+    Ok(())
+}
+
+/// Samples of a row within a stretch of time.
+struct Stretch {
+    start: u64,
+    width: u64,
+    count: u64,
+}
+
+/// Samples while they are written.
+struct Samples<'o, 'w> {
+    /// One in so many is written.
+    thin: u64,
+    /// Samples so far.
+    skip: u64,
+    /// Samples written so far.
+    written: u64,
+    out: &'o mut Out<'w>,
+}
+
+impl Samples<'_, '_> {
+    fn put_all(&mut self, rec: &Recording, rows: &Rows) -> io::Result<()> {
+        for (thread, rows) in rows.by_context() {
+            for r in rows {
+                let Some(sample) = r.sample.and_then(|s| rec.samples.get(s as usize)) else {
+                    continue;
+                };
+                if r.count == 0 {
+                    continue;
+                }
+                let packet = packet_of(&thread, &r, sample);
+                if sample.slices.is_empty() {
+                    let w = &rec.window;
+                    let whole = Stretch {
+                        start: w.start_ns,
+                        width: w.end_ns.saturating_sub(w.start_ns),
+                        count: sample.count,
+                    };
+                    self.put(&packet, &whole)?;
+                }
+                let slices = &rec.slices;
+                for v in &sample.slices {
+                    let slice = Stretch {
+                        start: slices.start_ns + u64::from(v.slice) * slices.width_ns,
+                        width: slices.width_ns,
+                        count: v.count,
+                    };
+                    self.put(&packet, &slice)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the samples of a stretch, evenly spread over it.
+    fn put(&mut self, sample: &Writer, s: &Stretch) -> io::Result<()> {
+        for i in 0..s.count {
+            self.skip += 1;
+            if !self.skip.is_multiple_of(self.thin) {
+                continue;
+            }
+            let at = u128::from(s.width) * u128::from(2 * i + 1) / u128::from(2 * s.count);
+            let mut p = Writer::default();
+            p.number(field::packet::TIMESTAMP, s.start + at as u64);
+            p.number(field::packet::SEQUENCE, SEQUENCE);
+            // Needs the interned names.
+            p.number(field::packet::FLAGS, 2);
+            p.bytes(field::packet::PERF_SAMPLE, &sample.bytes);
+            self.out.packet(&p)?;
+            self.written += 1;
+        }
+        Ok(())
+    }
+}
+
+/// The part of a sample's packet that does not depend on its time.
+fn packet_of(thread: &RowThread<'_>, r: &Row<'_>, sample: &Sample) -> Writer {
+    let mut s = Writer::default();
+    if let Some(cpu) = sample.cpu {
+        s.number(1, u64::from(cpu));
+    }
+    s.number(2, u64::from(thread.context.pid));
+    s.number(3, u64::from(thread.context.tid));
+    s.number(4, u64::from(r.path_id) + 1);
+    // Kernel or user, where the part says it.
+    let mode = match r.reason {
+        Some("kernel") => 1,
+        Some("user") => 2,
+        _ if r.state == State::OnCpu => 0,
+        _ => 1,
+    };
+    s.number(5, mode);
+    s
 }
 
 /// Names, frames and stacks, by number from 1.

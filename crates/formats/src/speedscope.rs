@@ -17,7 +17,7 @@ use wallscope_model::printable::escape_json;
 use serde::{Deserialize, Serialize};
 use wallscope_model::{ContextId, FrameId, FrameKind, Limit, Recording, StackEnd, State, Unit};
 
-use super::import::{About, Decimal, Import, Kind, Scale};
+use super::import::{About, Amount, Called, Decimal, Import, Kind, Scale};
 use super::source::Source;
 use super::written::{Rows, left_out};
 use super::{Options, Read, ReadError, UNTOLD, WriteOptions, json};
@@ -126,7 +126,15 @@ pub(super) fn read(source: &mut Source, options: &mut Options) -> Result<Read, R
     for f in &file.shared.frames {
         let line = f.line.unwrap_or(0.0) as u32;
         let path = f.file.as_deref().unwrap_or_default();
-        frames.push(to.named(FrameKind::Native, None, &f.name, path, line)?);
+        frames.push(to.named(
+            FrameKind::Native,
+            Called {
+                name: &f.name,
+                file: path,
+                line,
+                ..Called::default()
+            },
+        )?);
     }
     let unit = choose(&file, options.value.as_deref())?;
     let mut reader = Reader {
@@ -310,7 +318,7 @@ impl Reader<'_> {
             1
         };
         self.to
-            .sample(context, stack, kind, None, (count, value), time)
+            .sample(context, stack, kind, Amount::new((count, value), time))
     }
 
     fn sampled(&mut self, p: &Profile, context: ContextId) -> Result<(), ReadError> {

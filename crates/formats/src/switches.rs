@@ -10,14 +10,23 @@ use rustc_hash::FxHashMap;
 use wallscope_model::{ContextId, Part, StackId, State};
 
 use super::ReadError;
-use super::import::{Import, Kind};
+use super::import::{Amount, Import, Kind};
 
 /// A thread that left its CPU.
 struct Out {
     time: u64,
     context: ContextId,
     stack: StackId,
-    preempted: bool,
+    left: Left,
+}
+
+/// Manner in which a thread left its CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Left {
+    /// It gave the CPU up, to wait.
+    Blocked,
+    /// It was put off the CPU and still wants one.
+    Preempted,
 }
 
 /// Threads that are off the CPU, and since when.
@@ -29,13 +38,13 @@ pub(super) struct Switches {
 }
 
 impl Switches {
-    /// `tid` leaves its CPU at `time` with this stack; `preempted`: it still wants one.
+    /// `tid` leaves its CPU at `time` with this stack.
     pub(super) fn leaves(
         &mut self,
         tid: u32,
         time: u64,
         (context, stack): (ContextId, StackId),
-        preempted: bool,
+        left: Left,
     ) {
         // The idle task of each CPU has the same id, and waits for nothing.
         if tid != 0 {
@@ -43,7 +52,7 @@ impl Switches {
                 time,
                 context,
                 stack,
-                preempted,
+                left,
             };
             self.out.insert(tid, out);
         }
@@ -58,15 +67,19 @@ impl Switches {
             self.disorder += 1;
             return Ok(());
         };
-        let kind = if out.preempted {
-            Kind {
+        let kind = match out.left {
+            Left::Preempted => Kind {
                 part: Some(Part::Preempted),
                 ..Kind::of(State::Runnable)
-            }
-        } else {
-            Kind::of(State::Blocked)
+            },
+            Left::Blocked => Kind::of(State::Blocked),
         };
-        to.sample(out.context, out.stack, kind, None, (1, away), Some(time))
+        to.sample(
+            out.context,
+            out.stack,
+            kind,
+            Amount::new((1, away), Some(time)),
+        )
     }
 
     /// Counts threads that are off the CPU when the file ends, up to there.

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use wallscope_model::scale::{NOT_SAMPLED, scale};
-use wallscope_model::{Context, ContextId, Recording, State, View};
+use wallscope_model::scale::{NOT_SAMPLED, Scaled, Unsampled, scale};
+use wallscope_model::{Context, ContextId, Frame, Recording, Stack, State, View};
 
 use wallscope_model::name;
 
@@ -86,120 +86,140 @@ impl RowThread<'_> {
     }
 }
 
+/// Functions by number.
+#[derive(Default)]
+struct Functions {
+    all: Vec<FunctionInfo>,
+    ids: FxHashMap<FunctionInfo, u32>,
+}
+
+impl Functions {
+    fn id(&mut self, info: FunctionInfo) -> u32 {
+        let next = self.all.len() as u32;
+        let all = &mut self.all;
+        *self.ids.entry(info).or_insert_with_key(|i| {
+            all.push(i.clone());
+            next
+        })
+    }
+
+    /// A frame that stands for no function.
+    fn mark(&mut self, text: String) -> Step {
+        let function = self.id(marked(text));
+        Step { function, line: 0 }
+    }
+
+    /// The functions of a frame, outermost first.
+    fn of_frame(&mut self, rec: &Recording, f: &Frame) -> Vec<Step> {
+        let module = f.module.and_then(|m| rec.modules.get(m.0 as usize));
+        let module: Arc<str> = module.map_or_else(Arc::default, |m| m.path.clone());
+        if f.lines.is_empty() {
+            let function = self.id(FunctionInfo {
+                suffix: f.kind.suffix(),
+                module,
+                ..marked(name::address(rec, f))
+            });
+            return vec![Step { function, line: 0 }];
+        }
+        let last = f.lines.len() - 1;
+        (f.lines.iter().enumerate().rev())
+            .map(|(i, l)| {
+                let own = &rec.functions[l.function.0 as usize];
+                let function = self.id(FunctionInfo {
+                    name: own.name.clone(),
+                    suffix: match i < last {
+                        true => f.kind.inlined_suffix(),
+                        false => f.kind.suffix(),
+                    },
+                    module: module.clone(),
+                    file: own.file.clone(),
+                    line: own.start_line,
+                });
+                Step {
+                    function,
+                    line: l.line,
+                }
+            })
+            .collect()
+    }
+
+    /// The path of each stack, root first.
+    fn paths(&mut self, rec: &Recording) -> Vec<Vec<Step>> {
+        let frames: Vec<Vec<Step>> = (rec.frames.iter()).map(|f| self.of_frame(rec, f)).collect();
+        let path = |s: &Stack| {
+            let mut path = Vec::with_capacity(s.frames.len() + 1);
+            if s.frames.is_empty() {
+                path.push(self.mark(name::no_frames(s.end)));
+            } else if !s.end.is_whole() {
+                path.push(self.mark(name::truncated(s.end)));
+            }
+            for f in s.frames.iter().rev() {
+                path.extend_from_slice(&frames[f.0 as usize]);
+            }
+            path
+        };
+        rec.stacks.iter().map(path).collect()
+    }
+}
+
+/// A name that stands for no function.
+fn marked(text: String) -> FunctionInfo {
+    FunctionInfo {
+        name: Arc::from(text),
+        suffix: "",
+        module: Arc::default(),
+        file: Arc::default(),
+        line: 0,
+    }
+}
+
+/// The pieces of a view's samples. A sample's count stands at its first piece.
+fn sampled(rec: &Recording, scaled: &Scaled, view: View) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    let mut last = None;
+    for p in &scaled.pieces {
+        let s = &rec.samples[p.sample as usize];
+        if view.includes(s.state) && p.ns > 0 {
+            let first = last != Some(p.sample);
+            last = Some(p.sample);
+            pieces.push(Piece {
+                context: p.context.0,
+                path: s.stack.0,
+                state: s.state,
+                reason: s.reason_name(),
+                value: p.ns,
+                count: if first { s.count } else { 0 },
+                sample: Some(p.sample),
+            });
+        }
+    }
+    pieces
+}
+
+/// The pieces of a view's time without samples; `path`: that of [`NOT_SAMPLED`].
+fn unsampled(scaled: &Scaled, view: View, path: u32) -> impl Iterator<Item = Piece> {
+    let shown = move |u: &&Unsampled| view.includes(u.state) && u.ns > 0;
+    scaled.unsampled.iter().filter(shown).map(move |u| Piece {
+        context: u.context.0,
+        path,
+        state: u.state,
+        reason: u.reason,
+        value: u.ns,
+        count: 0,
+        sample: None,
+    })
+}
+
 impl<'r> Rows<'r> {
     /// The rows of `view`, by context in order.
     pub(super) fn new(rec: &'r Recording, view: View) -> Rows<'r> {
-        let mut functions = Vec::new();
-        let mut ids: FxHashMap<FunctionInfo, u32> = FxHashMap::default();
-        let mut id = |info: FunctionInfo| {
-            let next = functions.len() as u32;
-            *ids.entry(info).or_insert_with_key(|i| {
-                functions.push(i.clone());
-                next
-            })
-        };
-        let none: Arc<str> = Arc::from("");
-        let marked = |text: String| FunctionInfo {
-            name: Arc::from(text),
-            suffix: "",
-            module: none.clone(),
-            file: none.clone(),
-            line: 0,
-        };
-        // Each frame's functions, outermost first.
-        let frames: Vec<Vec<Step>> = rec
-            .frames
-            .iter()
-            .map(|f| {
-                let module = f.module.and_then(|m| rec.modules.get(m.0 as usize));
-                let module = module.map_or(&none, |m| &m.path);
-                let suffix = |inlined| match inlined {
-                    true => f.kind.inlined_suffix(),
-                    false => f.kind.suffix(),
-                };
-                if f.lines.is_empty() {
-                    let function = id(FunctionInfo {
-                        suffix: suffix(false),
-                        module: module.clone(),
-                        ..marked(name::address(rec, f))
-                    });
-                    return vec![Step { function, line: 0 }];
-                }
-                let last = f.lines.len() - 1;
-                (f.lines.iter().enumerate().rev())
-                    .map(|(i, l)| {
-                        let own = &rec.functions[l.function.0 as usize];
-                        let function = id(FunctionInfo {
-                            name: own.name.clone(),
-                            suffix: suffix(i < last),
-                            module: module.clone(),
-                            file: own.file.clone(),
-                            line: own.start_line,
-                        });
-                        Step {
-                            function,
-                            line: l.line,
-                        }
-                    })
-                    .collect()
-            })
-            .collect();
-        let mut paths: Vec<Vec<Step>> = rec
-            .stacks
-            .iter()
-            .map(|s| {
-                let mut path = Vec::with_capacity(s.frames.len() + 1);
-                if s.frames.is_empty() {
-                    let function = id(marked(name::no_frames(s.end)));
-                    path.push(Step { function, line: 0 });
-                } else if !s.end.is_whole() {
-                    let function = id(marked(name::truncated(s.end)));
-                    path.push(Step { function, line: 0 });
-                }
-                for f in s.frames.iter().rev() {
-                    path.extend_from_slice(&frames[f.0 as usize]);
-                }
-                path
-            })
-            .collect();
+        let mut functions = Functions::default();
+        let mut paths = functions.paths(rec);
         let scaled = scale(rec);
-        let mut pieces = Vec::new();
-        let mut last = None;
-        for p in &scaled.pieces {
-            let s = &rec.samples[p.sample as usize];
-            if view.includes(s.state) && p.ns > 0 {
-                let first = last != Some(p.sample);
-                last = Some(p.sample);
-                pieces.push(Piece {
-                    context: p.context.0,
-                    path: s.stack.0,
-                    state: s.state,
-                    reason: s.reason_name(),
-                    value: p.ns,
-                    count: if first { s.count } else { 0 },
-                    sample: Some(p.sample),
-                });
-            }
-        }
-        let rest = paths.len() as u32;
+        let mut pieces = sampled(rec, &scaled, view);
+        pieces.extend(unsampled(&scaled, view, paths.len() as u32));
         if !scaled.unsampled.is_empty() {
-            let function = id(marked(NOT_SAMPLED.to_string()));
-            paths.push(vec![Step { function, line: 0 }]);
-        }
-        for u in scaled
-            .unsampled
-            .iter()
-            .filter(|u| view.includes(u.state) && u.ns > 0)
-        {
-            pieces.push(Piece {
-                context: u.context.0,
-                path: rest,
-                state: u.state,
-                reason: u.reason,
-                value: u.ns,
-                count: 0,
-                sample: None,
-            });
+            paths.push(vec![functions.mark(NOT_SAMPLED.to_string())]);
         }
         pieces.sort_by_key(|p| p.context);
         let plain = (paths.iter())
@@ -207,7 +227,7 @@ impl<'r> Rows<'r> {
             .collect();
         Rows {
             rec,
-            functions,
+            functions: functions.all,
             paths,
             plain,
             pieces,

@@ -40,6 +40,18 @@ fn low_of(bucket: u64) -> u64 {
 }
 
 /// Histogram of interval lengths.
+///
+/// ```
+/// use wallscope_model::histogram::{FINE, Histogram};
+///
+/// let mut waits = Histogram::new(FINE);
+/// for ms in 1..=100 {
+///     waits.add(ms * 1_000_000, 1.0);
+/// }
+/// let median = waits.quantile(0.5).expect("it has intervals");
+/// assert!((45_000_000..56_000_000).contains(&median), "{median}");
+/// assert_eq!((waits.count(), waits.max_ns), (100.0, 100_000_000));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Histogram {
     /// Bits of subdivision: [`FINE`] or fewer.

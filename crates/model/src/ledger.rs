@@ -55,6 +55,21 @@ pub struct Audit {
 }
 
 /// Wall time of one execution context (or of a sum of them) by state, ns.
+///
+/// ```
+/// use wallscope_model::{BlockReason, Ledger, State};
+///
+/// let mut ledger = Ledger { wall_ns: 1_000, ..Ledger::default() };
+/// ledger.on_cpu.user = 600;
+/// ledger.runnable.woken = 50;
+/// ledger.blocked[BlockReason::Disk as usize] = 340;
+/// assert_eq!(ledger.state_ns(State::Blocked), 340);
+/// assert_eq!(ledger.residue_ns(), 10);
+///
+/// let mut both = ledger.clone();
+/// both.add(&ledger);
+/// assert_eq!(both.since(&ledger).on_cpu.user, 600);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
     /// Time for which the context existed within the window, by the clock alone.

@@ -4,13 +4,9 @@ use std::sync::Arc;
 
 use crate::histogram::HistogramRow;
 use crate::{
-    BlockReason, Cost, Domain, Frame, Function, HostSample, Label, LabelValue, LabelsId, Ledger,
-    LedgerSlices, Loss, Module, Part, Peer, Stack, StackId, State,
+    Context, ContextId, Cost, Domain, Frame, Function, HostSample, Label, LabelValue, LabelsId,
+    LedgerSlices, Loss, Module, Peer, Sample, Stack,
 };
-
-/// Index into [`Recording::contexts`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ContextId(pub u32);
 
 /// The measured range of time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,23 +26,6 @@ impl Window {
     pub fn length_ns(&self) -> u64 {
         self.end_ns.saturating_sub(self.start_ns)
     }
-}
-
-/// A thread, with its ledger.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Context {
-    /// Process id, in the recorder's pid namespace.
-    pub pid: u32,
-    /// Thread id, in that namespace too.
-    pub tid: u32,
-    /// Thread name (`comm`), as last seen.
-    pub name: Arc<str>,
-    /// Start of its existence within the window, ns on the recording's clock.
-    pub start_ns: u64,
-    /// End of its existence within the window, ns on the recording's clock.
-    pub end_ns: u64,
-    /// Its time by state.
-    pub ledger: Ledger,
 }
 
 /// A process: data that its threads do not have.
@@ -76,55 +55,6 @@ pub struct FileUser {
     pub uid: u32,
     /// Group id.
     pub gid: u32,
-}
-
-/// A part of a sample's time, by slice.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SliceValue {
-    /// Index of the slice (see [`Slices`]).
-    pub slice: u32,
-    /// Samples in it.
-    pub count: u64,
-    /// Estimated time in it, ns, before scaling.
-    pub ns: u64,
-}
-
-/// Samples of one stack in one state of one context, added up.
-///
-/// `ns` is `samples × period`, *unscaled*. [`crate::scale`] scales it to the ledger's exact total.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sample {
-    /// The context that spent the time.
-    pub context: ContextId,
-    /// The stack that spent it.
-    pub stack: StackId,
-    /// The state.
-    pub state: State,
-    /// For [`State::Blocked`]: the block reason.
-    pub reason: Option<BlockReason>,
-    /// For other states: the part, if known.
-    pub part: Option<Part>,
-    /// Whether the time was idle.
-    pub idle: bool,
-    /// The CPU, for on-CPU samples if known.
-    pub cpu: Option<u32>,
-    /// Further labels, if any.
-    pub labels: Option<LabelsId>,
-    /// Number of samples.
-    pub count: u64,
-    /// Estimated time, ns, before scaling.
-    pub ns: u64,
-    /// Count and time by slice; they sum to `count` and `ns`.
-    pub slices: Vec<SliceValue>,
-}
-
-impl Sample {
-    /// The contract's `reason` label: a block reason, or the part of another state.
-    pub fn reason_name(&self) -> Option<&'static str> {
-        self.reason
-            .map(BlockReason::name)
-            .or(self.part.map(Part::name))
-    }
 }
 
 /// The division of the window into time slices of one length.

@@ -100,6 +100,7 @@ pub struct Scaled {
 /// Scales all samples of `recording` to the ledgers of its contexts.
 ///
 /// For every context and state, the pieces and the unsampled time sum to the ledger exactly.
+/// The crate's documentation has an example.
 pub fn scale(recording: &Recording) -> Scaled {
     let exact: Vec<Exact> = recording.contexts.iter().map(Exact::of_ledger).collect();
     run(recording, &exact, |s| (s.count, s.ns))

@@ -62,6 +62,15 @@ const Z: f64 = 1.959_963_985;
 /// `part` and `whole` hold sampled time by block (any unit, the same number of blocks). `samples`
 /// is the number of samples behind them; for samples of different weights, Kish's `(Σw)² / Σw²`.
 /// Without any time the result is [`Interval::UNKNOWN`].
+///
+/// ```
+/// use wallscope_model::stats::share_interval;
+///
+/// // Ten blocks of time, in each of which some 30 of 100 ms were spent in a function.
+/// let part = [30.0, 28.0, 33.0, 29.0, 31.0, 30.0, 27.0, 32.0, 30.0, 30.0];
+/// let share = share_interval(&part, &[100.0; 10], 1_000.0);
+/// assert!(share.low < 0.3 && 0.3 < share.high, "{share:?}");
+/// ```
 pub fn share_interval(part: &[f64], whole: &[f64], samples: f64) -> Interval {
     let y: f64 = whole.iter().sum();
     let x: f64 = part.iter().sum();

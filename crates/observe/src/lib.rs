@@ -58,3 +58,8 @@ pub use spool::{Spool, is_being_written};
 pub use symbols::{Symbols, Unresolved};
 pub use wire::{Input, Malformed, Wire};
 pub use write::{Closed, LogFile, LogWriter, Purpose};
+
+/// The examples of README.md are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -28,6 +28,7 @@ const MAX_RATIO: u64 = 256;
 
 /// Why a file is not read as a log.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum OpenError {
     /// It cannot be read.
     #[error("cannot read it: {0}")]

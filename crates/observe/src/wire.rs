@@ -10,6 +10,7 @@ use thiserror::Error;
 
 /// Bytes that are no encoding of the value that is due.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Malformed {
     /// The bytes end within a value.
     #[error("a value is cut short")]

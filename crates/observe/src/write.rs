@@ -141,6 +141,23 @@ pub struct Closed {
 
 impl LogWriter {
     /// Begins a log of `tool` in an empty file. It keeps to `bound` bytes where its books allow.
+    ///
+    /// ```
+    /// use wallscope_observe::{End, LogFile, LogReader, LogWriter, Mark, Observation};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let path = folder.path().join("log");
+    /// let mut log = LogWriter::begin(LogFile::create(&path)?, "example 1.0", LogFile::BOUND);
+    /// log.append(&Observation::Mark(Mark::Tick { time: 5 }));
+    /// log.close()?;
+    ///
+    /// let mut read = LogReader::open(&path)?;
+    /// assert_eq!(read.header().tool, "example 1.0");
+    /// assert_eq!(read.next(), Some(Observation::Mark(Mark::Tick { time: 5 })));
+    /// assert_eq!(read.next(), None);
+    /// assert!(matches!(read.end(), Some(End::Whole(left_out)) if left_out.is_empty()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn begin(log: LogFile, tool: &str, bound: u64) -> LogWriter {
         let header = Header::new(tool);
         let mut writer = LogWriter {

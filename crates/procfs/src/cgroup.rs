@@ -55,6 +55,7 @@ impl Group {
 
 /// Why a group that somebody named cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum CgroupError {
     /// Nothing there.
     #[error(

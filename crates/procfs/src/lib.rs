@@ -20,3 +20,8 @@ pub mod maps;
 pub mod process;
 pub mod sockets;
 pub mod target_file;
+
+/// The examples of README.md are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

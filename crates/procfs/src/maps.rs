@@ -58,6 +58,16 @@ pub fn is_memory(path: &str) -> bool {
 }
 
 /// Parses one line; `None` where it is not a mapping.
+///
+/// ```
+/// use wallscope_procfs::maps::parse_line;
+///
+/// let line = "7f12c000-7f12d000 r-xp 00001000 08:01 42   /usr/lib/libc.so.6 (deleted)";
+/// let mapping = parse_line(line).expect("a mapping");
+/// assert_eq!((mapping.offset, mapping.inode), (0x1000, 42));
+/// assert!(mapping.execute && mapping.deleted && mapping.is_file());
+/// assert_eq!(mapping.path, "/usr/lib/libc.so.6");
+/// ```
 pub fn parse_line(line: &str) -> Option<Mapping> {
     let (range, rest) = line.split_once(' ')?;
     let (perms, rest) = rest.split_once(' ')?;
@@ -143,6 +153,16 @@ fn surround_gap(before: &Mapping, after: &Mapping, gap: &[Mapping]) -> bool {
 }
 
 /// The mappings of a process.
+///
+/// ```
+/// use wallscope_procfs::maps;
+///
+/// let own = maps::read(std::process::id())?;
+/// let here = maps::read as fn(u32) -> _ as usize as u64;
+/// let code = own.iter().find(|m| (m.start..m.end).contains(&here));
+/// assert!(code.is_some_and(|m| m.execute));
+/// # Ok::<(), std::io::Error>(())
+/// ```
 ///
 /// # Errors
 /// What reading `/proc/PID/maps` says: `NotFound` where there is no such process,

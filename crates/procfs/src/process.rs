@@ -10,6 +10,7 @@ use wallscope_model::Limits;
 
 /// `/proc/PID/stat` or `/proc/PID/task/TID/stat`. Times are in clock ticks of 1/100 s.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Stat {
     /// Process or thread id.
     pub pid: u32,
@@ -82,6 +83,7 @@ impl Stat {
 
 /// `/proc/PID/status` or a thread's, as far as it is used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Status {
     /// Name of the thread.
     pub name: String,
@@ -254,6 +256,16 @@ pub fn status(pid: u32) -> io::Result<Status> {
 }
 
 /// Reads the `schedstat` of a thread.
+///
+/// ```
+/// use wallscope_procfs::process;
+///
+/// let pid = std::process::id();
+/// let main_thread = process::sched_stat(pid, pid)?;
+/// assert!(main_thread.timeslices > 0);
+/// assert!(process::threads(pid)?.contains(&pid));
+/// # Ok::<(), std::io::Error>(())
+/// ```
 ///
 /// # Errors
 /// `NotFound` where there is no such thread or the kernel keeps no such books; `InvalidData` where

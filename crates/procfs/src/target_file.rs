@@ -85,6 +85,7 @@ impl Purpose {
 
 /// Reason for which a file of a target was not opened.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Refusal {
     /// There is no such file.
     #[error("no such file")]
@@ -319,6 +320,24 @@ impl TargetRoot {
 
     /// Opens the regular file at `path` for reading, with the target's rights. Symbolic links are
     /// followed within this root, as the target would follow them.
+    ///
+    /// ```
+    /// use std::io::Read;
+    /// use wallscope_procfs::target_file::{Purpose, Refusal, TargetPath, TargetRoot};
+    ///
+    /// let folder = tempfile::tempdir()?;
+    /// let path = folder.path().join("perf.map");
+    /// std::fs::write(&path, "1000 40 f\n")?;
+    /// let root = TargetRoot::of_process(std::process::id())?;
+    /// let mut text = String::new();
+    /// root.open(&TargetPath::new(&path), Purpose::RuntimeNames)?.read_to_string(&mut text)?;
+    /// assert_eq!(text, "1000 40 f\n");
+    /// // A directory is no file, and a name that leads nowhere is absent.
+    /// assert!(root.open(&TargetPath::new(folder.path()), Purpose::RuntimeNames).is_err());
+    /// let absent = root.open(&TargetPath::new("/nowhere"), Purpose::RuntimeNames);
+    /// assert!(absent.is_err_and(|refusal: Refusal| refusal.is_absent()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// The reason for which the file is not opened.

@@ -10,7 +10,7 @@ use std::io::{self, Write};
 
 use wallscope_analysis::blame::{Blame, Root};
 use wallscope_analysis::view::{Analysis, Idle};
-use wallscope_formats::folded::{Options, push};
+use wallscope_formats::folded::{Options, TimeKind, push};
 use wallscope_model::scale::NOT_SAMPLED;
 use wallscope_model::{Recording, Sample, StackId, State, name};
 
@@ -26,12 +26,11 @@ pub fn write(recording: &Recording, options: &Options, mut out: impl Write) -> i
     for part in &blame.parts {
         let sample = &recording.samples[part.sample as usize];
         let frames = frames(&analysis, sample, blame.root(part));
-        let reason = sample.reason_name();
-        let line = options.line(recording, sample.context, sample.state, reason, &frames);
+        let line = options.line(recording, &TimeKind::of(sample), &frames);
         *lines.entry(line).or_default() += part.ns;
     }
     for u in &blame.unsampled {
-        let line = options.line(recording, u.context, u.state, u.reason, NOT_SAMPLED);
+        let line = options.line(recording, &TimeKind::unsampled(u), NOT_SAMPLED);
         *lines.entry(line).or_default() += u.ns;
     }
     let mut lines: Vec<_> = lines.into_iter().collect();

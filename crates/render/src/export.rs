@@ -139,6 +139,17 @@ impl Export {
 
     /// Writes `recording`; returns sentences on the parts that the format has no place for.
     ///
+    /// ```
+    /// use wallscope_render::export::{Export, ExportOptions};
+    ///
+    /// let recording = wallscope_synthetic::recording(4);
+    /// let svg = Export::named("svg").expect("a row of the table");
+    /// let mut out = Vec::new();
+    /// svg.write(&recording, &ExportOptions::default(), &mut out)?;
+    /// assert!(String::from_utf8(out).expect("text").contains("<svg"));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of `out`.
     pub fn write(

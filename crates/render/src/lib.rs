@@ -28,3 +28,8 @@ pub mod svg;
 pub mod tasks;
 pub mod text;
 pub mod waits;
+
+/// The examples of README.md are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

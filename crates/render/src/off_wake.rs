@@ -11,7 +11,7 @@ use wallscope_model::scale::NOT_SAMPLED;
 use wallscope_model::{Recording, State};
 
 use wallscope_analysis::view::{Analysis, Idle};
-use wallscope_formats::folded::{Options, push};
+use wallscope_formats::folded::{Options, TimeKind, push};
 use wallscope_model::name;
 
 /// Writes the blocked stacks of `recording` with their wakers'; of `options` the view is ignored.
@@ -37,7 +37,7 @@ pub fn write(recording: &Recording, options: &Options, mut out: impl Write) -> i
         let mut left = waits.sample_ns[i];
         let mut give = |frames: &str, ns: u64| {
             if ns > 0 {
-                let line = options.line(recording, s.context, s.state, s.reason_name(), frames);
+                let line = options.line(recording, &TimeKind::of(s), frames);
                 *lines.entry(line).or_default() += ns;
             }
         };
@@ -58,7 +58,7 @@ pub fn write(recording: &Recording, options: &Options, mut out: impl Write) -> i
     }
     for u in &analysis.scaled.unsampled {
         if u.state == State::Blocked {
-            let line = options.line(recording, u.context, u.state, u.reason, NOT_SAMPLED);
+            let line = options.line(recording, &TimeKind::unsampled(u), NOT_SAMPLED);
             *lines.entry(line).or_default() += u.ns;
         }
     }

@@ -113,7 +113,7 @@ fn lock(out: &mut String, row: &LockRow, all: u64) {
             out,
             "  {label:<10} {:>7}  {}{}{place}",
             units::share_of(h.ns, sampled),
-            printable(&h.who),
+            printable(&h.thread),
             printable(h.how)
         );
         part(out, "               ", "meanwhile", &h.did, h.ns);
@@ -192,7 +192,7 @@ pub fn locks_json(analysis: &Analysis<'_>) -> String {
                 .holders
                 .into_iter()
                 .map(|h| JsonHolder {
-                    thread: h.who,
+                    thread: h.thread,
                     function: h.place,
                     had_it: h.had_it,
                     told_by: h.told_by,
@@ -228,7 +228,12 @@ pub fn why_text(analysis: &Analysis<'_>, subject: &Subject, least: f64) -> Strin
     }
     let cut = (whole as f64 * least) as u64;
     let why = why.gathered(cut);
-    tree(&mut out, &why.tree, whole, cut, "", "");
+    TreeText {
+        out: &mut out,
+        whole,
+        cut,
+    }
+    .node(&why.tree, "", "");
     let rows = analysis.blame_of(subject);
     if !rows.is_empty() {
         out.push_str("\nIts waits, each charged to the root of its chain:\n");
@@ -270,45 +275,51 @@ pub fn why_text(analysis: &Analysis<'_>, subject: &Subject, least: f64) -> Strin
     out
 }
 
-fn tree(out: &mut String, node: &WhyNode, whole: u64, cut: u64, first: &str, indent: &str) {
-    let _ = writeln!(
-        out,
-        "{first}{:>7}  {:>8}  {}",
-        units::share_of(node.ns, whole),
-        units::ns(node.ns),
-        printable(&node.what.to_string())
-    );
-    let shown: Vec<&WhyNode> = node.parts.iter().filter(|p| p.ns >= cut.max(1)).collect();
-    let hidden: u64 = node
-        .parts
-        .iter()
-        .filter(|p| p.ns < cut.max(1))
-        .map(|p| p.ns)
-        .sum();
-    let more = hidden >= cut.max(1);
-    for (i, part) in shown.iter().enumerate() {
-        let last = i + 1 == shown.len() && !more;
-        let (branch, next) = if last {
-            ("└ ", "  ")
-        } else {
-            ("├ ", "│ ")
-        };
-        tree(
-            out,
-            part,
-            whole,
-            cut,
-            &format!("{indent}{branch}"),
-            &format!("{indent}{next}"),
-        );
-    }
-    if more {
+/// A tree of waits while it is written.
+struct TreeText<'a> {
+    out: &'a mut String,
+    /// The asked time, ns.
+    whole: u64,
+    /// Parts below this are joined, ns.
+    cut: u64,
+}
+
+impl TreeText<'_> {
+    /// A node and its parts: `first` stands before its own line, `indent` before those below.
+    fn node(&mut self, node: &WhyNode, first: &str, indent: &str) {
         let _ = writeln!(
-            out,
-            "{indent}└ {:>7}  {:>8}  smaller parts",
-            units::share_of(hidden, whole),
-            units::ns(hidden)
+            self.out,
+            "{first}{:>7}  {:>8}  {}",
+            units::share_of(node.ns, self.whole),
+            units::ns(node.ns),
+            printable(&node.what.to_string())
         );
+        let least = self.cut.max(1);
+        let shown: Vec<&WhyNode> = node.parts.iter().filter(|p| p.ns >= least).collect();
+        let small = node.parts.iter().filter(|p| p.ns < least);
+        let hidden: u64 = small.map(|p| p.ns).sum();
+        let more = hidden >= least;
+        for (i, part) in shown.iter().enumerate() {
+            let last = i + 1 == shown.len() && !more;
+            let (branch, next) = if last {
+                ("└ ", "  ")
+            } else {
+                ("├ ", "│ ")
+            };
+            self.node(
+                part,
+                &format!("{indent}{branch}"),
+                &format!("{indent}{next}"),
+            );
+        }
+        if more {
+            let _ = writeln!(
+                self.out,
+                "{indent}└ {:>7}  {:>8}  smaller parts",
+                units::share_of(hidden, self.whole),
+                units::ns(hidden)
+            );
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Resolves addresses of an ELF file as for a recording, and prints the cost.
 //!
 //! `lookup FILE COUNT` spreads COUNT addresses over the file's code; `lookup FILE 0xADDR…` prints
-//! the names and lines at virtual addresses.
+//! the names and lines at virtual addresses; without arguments it spreads 1000 over its own code.
 
 use std::fs::File;
 use std::path::Path;
@@ -17,8 +17,11 @@ use wallscope_symbolize::{ModuleSource, Sources, resolve};
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);
     let usage = "usage: lookup FILE COUNT | lookup FILE 0xADDR…";
-    let path = args.next().ok_or(usage)?;
-    let rest: Vec<String> = args.collect();
+    let path = args.next().unwrap_or_else(|| "/proc/self/exe".into());
+    let mut rest: Vec<String> = args.collect();
+    if path == "/proc/self/exe" && rest.is_empty() {
+        rest.push("1000".into());
+    }
     let first = rest.first().ok_or(usage)?;
     let (offsets, print) = if first.starts_with("0x") {
         let map = MappedFile::map(&open_named_by_user(Path::new(&path))?)?;

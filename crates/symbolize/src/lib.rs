@@ -57,12 +57,48 @@ pub use source::{ModuleSource, Sources};
 
 use jit::{ClockReading, CodeHistory, PerfMap, SourcePosition};
 use losses::Losses;
-use module::ModuleAddresses;
+use module::{ModuleAddresses, ModuleFiles};
 use table::Table;
 
 /// Fills the lines of all frames that have none. Returns the unresolved addresses by cause, to be
 /// appended to [`Recording::losses`]. The counts are of distinct addresses, unless the cause says
 /// otherwise.
+///
+/// ```
+/// use std::fs::File;
+/// use wallscope_model::{Frame, FrameKind, Module, ModuleId, ModuleKind, Recording};
+/// use wallscope_symbolize::{ModuleSource, Sources, resolve};
+///
+/// fn work() {}
+///
+/// // The offset in this program's file of the code of `work`.
+/// let maps = wallscope_procfs::maps::read(std::process::id())?;
+/// let address = work as fn() as usize as u64;
+/// let code = maps.iter().find(|m| (m.start..m.end).contains(&address)).expect("it is mapped");
+///
+/// let mut recording = Recording {
+///     modules: vec![Module {
+///         kind: ModuleKind::Elf,
+///         path: code.path.as_str().into(),
+///         build_id: "".into(),
+///         pid: 0,
+///     }],
+///     frames: vec![Frame {
+///         kind: FrameKind::Native,
+///         module: Some(ModuleId(0)),
+///         address: address - code.start + code.offset,
+///         lines: Vec::new(),
+///     }],
+///     ..Recording::default()
+/// };
+/// let mut sources = Sources::default();
+/// let file = File::open("/proc/self/exe")?;
+/// sources.modules.insert(ModuleId(0), ModuleSource::from_file(file, 0));
+/// assert!(resolve(&mut recording, sources).is_empty());
+/// let line = recording.frames[0].lines.last().expect("a name");
+/// assert!(recording.functions[line.function.0 as usize].name.ends_with("::work"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn resolve(recording: &mut Recording, mut sources: Sources) -> Vec<Loss> {
     let mut losses = Losses::default();
     let groups = group(&recording.frames, &recording.modules, &mut losses);
@@ -86,13 +122,23 @@ pub fn resolve(recording: &mut Recording, mut sources: Sources) -> Vec<Loss> {
                 losses.add(cause, addresses.len() as u64);
                 continue;
             }
-            ModuleKind::Jit => jit(module, source, &addresses, &mut table, &mut losses),
+            ModuleKind::Jit => {
+                let wanted = JitAddresses {
+                    pid: module.pid,
+                    addresses: &addresses,
+                };
+                jit(&wanted, source, &mut table, &mut losses)
+            }
             _ => {
                 let wanted = ModuleAddresses {
                     module,
                     offsets: &addresses,
                 };
-                module::resolve(&wanted, &sources, source.as_ref(), &mut table, &mut losses)
+                let files = ModuleFiles {
+                    sources: &sources,
+                    kept: source.as_ref(),
+                };
+                module::resolve(&wanted, files, &mut table, &mut losses)
             }
         };
         for (frame, slot) in frames.iter().zip(slots) {
@@ -205,14 +251,20 @@ fn kernel_module(modules: &mut Vec<Module>, name: &str) -> ModuleId {
     ModuleId(u32::try_from(index).unwrap_or(u32::MAX))
 }
 
+/// Addresses of code that a process made at run time.
+struct JitAddresses<'a> {
+    pid: u32,
+    /// Ascending, without duplicates.
+    addresses: &'a [u64],
+}
+
 fn jit(
-    module: &Module,
+    wanted: &JitAddresses<'_>,
     source: Option<ModuleSource>,
-    addresses: &[u64],
     table: &mut Table<'_>,
     losses: &mut Losses,
 ) -> Vec<Vec<Line>> {
-    let pid = module.pid;
+    let JitAddresses { pid, addresses } = *wanted;
     let none = vec![Vec::new(); addresses.len()];
     let count = addresses.len() as u64;
     let source = source.unwrap_or_default();
@@ -260,3 +312,8 @@ fn jit(
         })
         .collect()
 }
+
+/// The examples of README.md are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -33,15 +33,27 @@ pub(crate) struct ModuleAddresses<'a> {
     pub offsets: &'a [u64],
 }
 
+/// Places of a module's bytes and debug information.
+#[derive(Clone, Copy)]
+pub(crate) struct ModuleFiles<'a> {
+    /// Those of all modules.
+    pub sources: &'a Sources,
+    /// Those that the capture kept of this one.
+    pub kept: Option<&'a ModuleSource>,
+}
+
 /// Resolves `wanted`; returns the lines of each offset, empty if it stays unresolved. Counts the
 /// misses in `losses`, in distinct addresses.
 pub(crate) fn resolve(
     wanted: &ModuleAddresses<'_>,
-    sources: &Sources,
-    source: Option<&ModuleSource>,
+    files: ModuleFiles<'_>,
     table: &mut Table<'_>,
     losses: &mut Losses,
 ) -> Vec<Vec<Line>> {
+    let ModuleFiles {
+        sources,
+        kept: source,
+    } = files;
     let unresolved = vec![Vec::new(); wanted.offsets.len()];
     let name = wanted.module.name();
     let count = wanted.offsets.len() as u64;

@@ -194,6 +194,12 @@ fn blocked(reason: BlockReason) -> Kind {
 }
 
 /// The recording, with so many workers.
+///
+/// ```
+/// let recording = wallscope_synthetic::recording(4);
+/// assert!(recording.contexts.len() > 4);
+/// assert!(recording == wallscope_synthetic::recording(4));
+/// ```
 pub fn recording(workers: u32) -> Recording {
     let mut b = Builder {
         rec: Recording::default(),
@@ -441,3 +447,8 @@ fn domain() -> Domain {
         ],
     }
 }
+
+/// The examples of README.md are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,5 +1,5 @@
 //! Builds the unwind table of each file and prints its size, the rules it adds, and the time:
-//! `cargo run --release -p wallscope-unwind --example table -- FILE…`
+//! `cargo run --release -p wallscope-unwind --example table -- FILE…`; without a file, its own table.
 
 use std::fs::File;
 use std::time::Instant;
@@ -7,7 +7,11 @@ use wallscope_unwind::native::{End, RuleSet, UnwindMethod, table};
 
 fn main() {
     let mut rules = RuleSet::new(1 << 20);
-    for path in std::env::args().skip(1) {
+    let mut paths: Vec<String> = std::env::args().skip(1).collect();
+    if paths.is_empty() {
+        paths.push("/proc/self/exe".into());
+    }
+    for path in paths {
         let before = rules.rules().len();
         let file = match File::open(&path) {
             Ok(file) => file,

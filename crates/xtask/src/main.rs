@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use xtask::prove_diff::{self, Length};
+use xtask::verify::{Extent, Page};
 use xtask::{Outcome, bench, dist, kernels, same_code, same_output, tidy, verify, web};
 
 const HELP: &str = "\
@@ -85,8 +86,8 @@ fn run(arguments: &[&str]) -> Outcome<bool> {
             bench::run(effort, what)
         }
         ["verify", "--dist", rest @ ..] => dist::verify(rest),
-        ["verify", "--only", name] => verify::only(name, false),
-        ["verify", "--only", name, "--quick"] => verify::only(name, true),
+        ["verify", "--only", name] => verify::only(name, Extent::Full),
+        ["verify", "--only", name, "--quick"] => verify::only(name, Extent::Quick),
         ["verify", flags @ .., "--without", name] if flags.iter().all(known) => {
             verify_with(flags, Some(name))
         }
@@ -120,9 +121,15 @@ fn known(flag: &&str) -> bool {
 }
 
 fn verify_with(flags: &[&str], without: Option<&str>) -> Outcome<bool> {
-    let quick = flags.contains(&"--quick");
-    let write = !quick && !flags.contains(&"--no-write");
-    verify::run(quick, write, without)
+    let extent = match flags.contains(&"--quick") {
+        true => Extent::Quick,
+        false => Extent::Full,
+    };
+    let page = match extent == Extent::Full && !flags.contains(&"--no-write") {
+        true => Page::Written,
+        false => Page::Printed,
+    };
+    verify::run(extent, page, without)
 }
 
 fn main() -> ExitCode {

@@ -3,68 +3,8 @@
 
 use std::fmt::Write as _;
 
+use super::family::{Family, Kind, Lengths, Value, printable};
 use super::protobuf;
-
-/// Kind of a metric family.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Only grows; its samples end in `_total`.
-    Counter,
-    /// Goes up and down.
-    Gauge,
-    /// Cumulative buckets, sum and count.
-    Histogram,
-}
-
-/// A value.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Value {
-    /// Nanoseconds, written as seconds.
-    Ns(u64),
-    /// A whole number.
-    Whole(u64),
-    /// Any number.
-    Number(f64),
-    /// Lengths of intervals.
-    Lengths(Box<Lengths>),
-}
-
-/// Lengths of intervals, classic and native.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Lengths {
-    /// Upper bounds of classic buckets, ns, with the number of intervals up to there.
-    pub classic: Vec<(u64, f64)>,
-    /// Number of intervals.
-    pub count: f64,
-    /// Their sum, ns.
-    pub sum_ns: u64,
-    /// Native buckets have a factor of 2 to the power of 2^-schema between their bounds.
-    pub schema: i32,
-    /// Number of intervals by native bucket. Bucket i holds the seconds above factor^(i-1), up to factor^i.
-    pub native: std::collections::BTreeMap<i32, f64>,
-}
-
-/// One series.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Sample {
-    /// Its labels.
-    pub labels: Vec<(&'static str, String)>,
-    /// Its value.
-    pub value: Value,
-}
-
-/// A metric family.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Family {
-    /// Its name, without `_total`.
-    pub name: &'static str,
-    /// Its kind.
-    pub kind: Kind,
-    /// Its help.
-    pub help: &'static str,
-    /// Its samples.
-    pub samples: Vec<Sample>,
-}
 
 /// A form of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,37 +104,43 @@ impl Exposition {
         let _ = writeln!(out, "# HELP {name}{in_head} {}", f.help);
         let _ = writeln!(out, "# TYPE {name}{in_head} {kind}");
         for s in &f.samples {
+            let series = |labels| Series {
+                name,
+                ending: total,
+                labels,
+            };
             match &s.value {
                 Value::Lengths(lengths) => histogram(name, &s.labels, lengths, out),
-                Value::Ns(ns) => line(name, total, &s.labels, &seconds(*ns), out),
-                Value::Whole(n) => line(name, total, &s.labels, &n.to_string(), out),
-                Value::Number(n) => line(name, total, &s.labels, &n.to_string(), out),
+                Value::Ns(ns) => series(&s.labels).line(&seconds(*ns), out),
+                Value::Whole(n) => series(&s.labels).line(&n.to_string(), out),
+                Value::Number(n) => series(&s.labels).line(&n.to_string(), out),
             }
-        }
-    }
-}
-
-impl Family {
-    /// What follows the family's name in those of its series.
-    pub(super) fn ending(&self) -> &'static str {
-        match self.kind {
-            Kind::Counter => "_total",
-            Kind::Gauge | Kind::Histogram => "",
         }
     }
 }
 
 type Labels = [(&'static str, String)];
 
-/// Writes a line: a series and its value.
-fn line(name: &str, ending: &str, labels: &Labels, value: &str, out: &mut String) {
-    let _ = write!(out, "{name}{ending}");
-    for (i, (key, value)) in labels.iter().enumerate() {
-        let open = if i == 0 { '{' } else { ',' };
-        let _ = write!(out, "{open}{key}=\"{}\"", escaped(value));
+/// A series of a family.
+struct Series<'a> {
+    /// Name of the family.
+    name: &'a str,
+    /// Ending behind that name.
+    ending: &'a str,
+    labels: &'a Labels,
+}
+
+impl Series<'_> {
+    /// Writes a line: the series and its value.
+    fn line(&self, value: &str, out: &mut String) {
+        let _ = write!(out, "{}{}", self.name, self.ending);
+        for (i, (key, value)) in self.labels.iter().enumerate() {
+            let open = if i == 0 { '{' } else { ',' };
+            let _ = write!(out, "{open}{key}=\"{}\"", escaped(value));
+        }
+        let close = if self.labels.is_empty() { "" } else { "}" };
+        let _ = writeln!(out, "{close} {value}");
     }
-    let close = if labels.is_empty() { "" } else { "}" };
-    let _ = writeln!(out, "{close} {value}");
 }
 
 /// Writes the lines of a classic histogram.
@@ -203,24 +149,24 @@ fn histogram(name: &str, labels: &Labels, lengths: &Lengths, out: &mut String) {
     let last = ("+Inf".to_string(), lengths.count);
     for (le, count) in bounds.chain([last]) {
         let labels = [labels, &[("le", le)]].concat();
-        line(name, "_bucket", &labels, &count.to_string(), out);
+        let bucket = Series {
+            name,
+            ending: "_bucket",
+            labels: &labels,
+        };
+        bucket.line(&count.to_string(), out);
     }
-    line(name, "_sum", labels, &seconds(lengths.sum_ns), out);
-    line(name, "_count", labels, &lengths.count.to_string(), out);
+    let series = |ending| Series {
+        name,
+        ending,
+        labels,
+    };
+    series("_sum").line(&seconds(lengths.sum_ns), out);
+    series("_count").line(&lengths.count.to_string(), out);
 }
 
 fn seconds(ns: u64) -> String {
     format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000)
-}
-
-/// A label's value without characters that a terminal or a page may obey.
-pub(super) fn printable(value: &str) -> String {
-    let safe = |c: char| match c {
-        '\n' => c,
-        c if wallscope_model::printable::is_obeyed(c) => '\u{fffd}',
-        c => c,
-    };
-    value.chars().map(safe).collect()
 }
 
 fn escaped(value: &str) -> String {
@@ -238,6 +184,7 @@ fn escaped(value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::family::Sample;
     use super::*;
 
     fn family(kind: Kind) -> Family {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use wallscope_model::histogram::Histogram;
 use wallscope_model::{BlockReason, UnknownCause};
 
-use super::exposition::{Family, Kind, Lengths, Sample, Value};
+use super::family::{Family, Kind, Lengths, Sample, Value};
 use super::totals::{ServiceTotals, Totals};
 
 /// Upper bounds of classic buckets, ns: around a scheduler's slice, where run-queue latency matters.

@@ -6,10 +6,12 @@
 
 mod exposition;
 mod families;
+mod family;
 mod protobuf;
 mod totals;
 
-pub use exposition::{Exposition, Family, Kind, Lengths, Sample, Value};
+pub use exposition::Exposition;
 pub use families::{AgentFigures, TargetFigures, families};
+pub use family::{Family, Kind, Lengths, Sample, Value};
 pub(crate) use totals::on_cpu_fraction;
 pub use totals::{ServiceTotals, Totals};

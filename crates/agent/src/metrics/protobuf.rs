@@ -5,7 +5,7 @@
 
 use prost::Message as _;
 
-use super::exposition::{Family, Kind, Lengths, Sample, Value, printable};
+use super::family::{Family, Kind, Lengths, Sample, Value, printable};
 
 /// Lengths in seconds of this and less count as zero: client libraries' default, far below a nanosecond.
 const ZERO: f64 = 2.938_735_877_055_719e-39; // 2^-128

@@ -9,8 +9,9 @@ use std::fmt;
 use wallscope_model::compare::{Difference, Effort, effort};
 use wallscope_model::{BlockReason, Part, State, View};
 
+use super::comparison::Comparison;
+use super::units::Unit;
 use super::units::relative;
-use super::{Comparison, Unit};
 
 /// A condition: this time of that function may grow, or shrink, so much at most.
 #[derive(Clone, Debug, PartialEq)]

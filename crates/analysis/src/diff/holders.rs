@@ -8,7 +8,6 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use wallscope_model::{Actor, BlockReason};
 
-use super::Sides;
 use crate::view::{Analysis, Waits};
 
 /// A function of a thread that held a lock.
@@ -50,21 +49,6 @@ pub(super) fn of_sample(a: &Analysis, waits: &Waits, sample: usize) -> Vec<(Hold
     (waits.below_sample[sample].iter())
         .filter_map(ended)
         .collect()
-}
-
-/// By waiting function: the change of its lock waiting by holder, in the comparison's unit.
-pub(super) fn by_function(sides: &Sides) -> FxHashMap<u32, FxHashMap<Holder, f64>> {
-    let mut all: FxHashMap<u32, FxHashMap<Holder, f64>> = FxHashMap::default();
-    for (side, sign) in [(&sides.0, -1.0), (&sides.1, 1.0)] {
-        for run in side {
-            for ((function, holder), ns) in &run.held {
-                let of = all.entry(*function).or_default();
-                *of.entry(holder.clone()).or_default() +=
-                    sign * ns * run.scale() / side.len() as f64;
-            }
-        }
-    }
-    all
 }
 
 /// The holder with most of the additional waiting; `delta`: all additional waiting.

@@ -5,19 +5,16 @@
 //! share; the second is the function's share of the exactly counted time. The two terms vary
 //! independently, so the estimate of the error keeps them apart.
 
-use std::sync::Arc;
-
 use rustc_hash::FxHashMap;
-use wallscope_model::attribution::{self, Candidates};
 use wallscope_model::compare::{Estimate, estimate};
 use wallscope_model::contention::Contention;
 use wallscope_model::stats::MAX_BLOCKS;
-use wallscope_model::{Column, Frame, FrameKind, Line, Recording, State, View};
+use wallscope_model::{Column, Recording, Sample, State, View};
 
+use super::functions::{Names, StackFunctions};
 use super::holders::{self, Holder};
-use super::{Metric, Normal};
-use crate::view::{Analysis, FunctionName, Idle};
-use wallscope_model::name;
+use super::options::{Normal, Options};
+use crate::view::{Analysis, Idle};
 
 /// The states that are compared. Unknown is one of them, since most files of other tools have no states.
 pub const STATES: [State; 4] = [
@@ -29,56 +26,6 @@ pub const STATES: [State; 4] = [
 
 /// A value for each of [`STATES`].
 type ByState<T> = [T; STATES.len()];
-
-/// Functions by number; a number means one function in all runs.
-#[derive(Default)]
-pub(super) struct Names {
-    pub(super) all: Vec<FunctionName>,
-    ids: FxHashMap<FunctionName, u32>,
-}
-
-impl Names {
-    pub(super) fn id(&mut self, name: FunctionName) -> u32 {
-        if let Some(id) = self.ids.get(&name) {
-            return *id;
-        }
-        let id = self.all.len() as u32;
-        self.all.push(name.clone());
-        self.ids.insert(name, id);
-        id
-    }
-
-    /// The functions of a frame, innermost first. A function without a name is named by its module, since
-    /// addresses differ from build to build.
-    pub(super) fn of_frame(&mut self, rec: &Recording, frame: &Frame) -> Vec<u32> {
-        let module = frame.module.map(|m| &rec.modules[m.0 as usize]);
-        let module: Arc<str> = Arc::from(module.map_or("", |m| m.name()));
-        let name = |name: Arc<str>| FunctionName {
-            name,
-            module: module.clone(),
-            kind: frame.kind,
-        };
-        let function = |l: &Line| &rec.functions[l.function.0 as usize];
-        if frame.lines.iter().all(|l| function(l).is_unnamed()) {
-            let nameless = match (frame.kind, &*module) {
-                (FrameKind::Jit, _) | (_, "") => Arc::from("[no name]"),
-                (_, module) => Arc::from(format!("[{module}, no name]")),
-            };
-            return vec![self.id(name(nameless))];
-        }
-        (frame.lines.iter())
-            .map(|l| self.id(name(function(l).name.clone())))
-            .collect()
-    }
-
-    fn mark(&mut self, text: String) -> u32 {
-        self.id(FunctionName {
-            name: Arc::from(text),
-            module: Arc::from(""),
-            kind: FrameKind::Native,
-        })
-    }
-}
 
 /// Values by block of time.
 pub(super) type Blocks = Vec<f64>;
@@ -116,20 +63,83 @@ pub(super) struct Run {
     pub(super) seconds: f64,
 }
 
+/// Runs of the base and of the new side.
+pub(super) type Sides = (Vec<Run>, Vec<Run>);
+
+/// Division of a recording's slices into blocks of time.
+#[derive(Clone, Copy)]
+struct Division {
+    slices: usize,
+    blocks: usize,
+}
+
+impl Division {
+    fn of(rec: &Recording) -> Division {
+        let slices = rec.slices.count as usize;
+        Division {
+            slices,
+            blocks: slices.clamp(1, MAX_BLOCKS),
+        }
+    }
+
+    fn block_of(self, slice: u32) -> usize {
+        (slice as usize * self.blocks / self.slices.max(1)).min(self.blocks - 1)
+    }
+
+    fn zero(self) -> Blocks {
+        vec![0.0; self.blocks]
+    }
+}
+
+/// A sample while it is added to a run.
+struct Piece<'a> {
+    sample: &'a Sample,
+    /// Its index in the recording.
+    index: usize,
+    /// Index of its state in [`STATES`].
+    state: usize,
+    /// Its scaled time, ns.
+    ns: u64,
+    /// Its scaled time by block.
+    values: Vec<(usize, f64)>,
+}
+
 impl Run {
     /// Measures a recording.
     pub(super) fn of(
         rec: &Recording,
         names: &mut Names,
-        options: &super::Options,
+        options: &Options,
         requests: Option<f64>,
     ) -> Run {
         let analysis = Analysis::new(rec, options.idle);
-        let slices = rec.slices.count as usize;
-        let blocks = slices.clamp(1, MAX_BLOCKS);
-        let block_of = |slice: u32| (slice as usize * blocks / slices.max(1)).min(blocks - 1);
-        let zero = || vec![0.0; blocks];
-        let mut run = Run {
+        let division = Division::of(rec);
+        let mut run = Run::empty(&analysis, division, options);
+        let mut functions = StackFunctions::new(rec, names, options.metric);
+        let squares = run.add_samples(&analysis, options.view, &mut functions);
+        run.count_waits(rec, &functions);
+        for (n, (sampled, squares)) in run.samples.iter_mut().zip(run.sampled.iter().zip(squares)) {
+            let all: f64 = sampled.iter().sum();
+            if squares > 0.0 {
+                *n = all * all / squares;
+            }
+        }
+        let ledger = by_block(rec, division);
+        run.count_time(&ledger, idle_left_out(rec, options.idle));
+        run.contention.clone_from(&ledger[1]);
+        let divisor = Divisor {
+            normal: options.normal,
+            requests,
+        };
+        run.normal = divisor.by_block(rec, &run, &ledger);
+        run
+    }
+
+    /// A run without time.
+    fn empty(analysis: &Analysis<'_>, division: Division, options: &Options) -> Run {
+        let rec = analysis.recording;
+        let zero = || division.zero();
+        Run {
             functions: FxHashMap::default(),
             reasons: FxHashMap::default(),
             why: FxHashMap::default(),
@@ -147,14 +157,20 @@ impl Run {
             shares: options.normal == Normal::Total,
             hidden_idle_ns: analysis.total(options.view).hidden_idle_ns,
             seconds: rec.window.length_ns() as f64 / 1e9,
-        };
-        let frames: Vec<Vec<u32>> = (rec.frames.iter())
-            .map(|f| names.of_frame(rec, f))
-            .collect();
-        let mut stacks: Vec<Option<Vec<u32>>> = vec![None; rec.stacks.len()];
-        let mut squares = [0.0; STATES.len()];
-        let mut idle_left_out = [false; STATES.len()];
+        }
+    }
+
+    /// Adds the samples of a view. Gives the sum of squares of each state's sample weights.
+    fn add_samples(
+        &mut self,
+        analysis: &Analysis<'_>,
+        view: View,
+        functions: &mut StackFunctions<'_>,
+    ) -> ByState<f64> {
+        let rec = analysis.recording;
+        let division = Division::of(rec);
         let waits = (!rec.hops.is_empty()).then(|| analysis.waits());
+        let mut squares = [0.0; STATES.len()];
         let mut pieces = analysis.pieces().peekable();
         while let Some(p) = pieces.next() {
             let mut ns = p.ns;
@@ -165,83 +181,83 @@ impl Run {
             let Some(state) = STATES.iter().position(|known| *known == s.state) else {
                 continue;
             };
-            if !options.view.includes(s.state) {
+            if !view.includes(s.state) {
                 continue;
             }
             squares[state] += (ns as f64).powi(2) / s.count.max(1) as f64;
-            let to = stacks[s.stack.0 as usize].get_or_insert_with(|| {
-                blamed(rec, s.stack.0 as usize, &frames, names, options.metric)
-            });
             let factor = ns as f64 / s.ns.max(1) as f64;
             let mut values: Vec<(usize, f64)> = (s.slices.iter())
-                .map(|v| (block_of(v.slice), v.ns as f64 * factor))
+                .map(|v| (division.block_of(v.slice), v.ns as f64 * factor))
                 .collect();
             if values.is_empty() {
                 values.push((0, ns as f64));
             }
-            let reason = s.reason_name();
-            for f in to.iter() {
-                let row = run.functions.entry((*f, state)).or_insert_with(zero);
-                values.iter().for_each(|(b, v)| row[*b] += v);
-                if let Some(reason) = reason {
-                    *run.why.entry((*f, reason)).or_default() += ns as f64;
-                }
-            }
+            let piece = Piece {
+                sample: s,
+                index: p.sample as usize,
+                state,
+                ns,
+                values,
+            };
+            let functions = functions.of_stack(s.stack.0 as usize);
+            self.add(&piece, functions, division);
             if let Some(waits) = waits.as_ref().filter(|_| holders::is_held(s.reason)) {
-                for (holder, ns) in holders::of_sample(&analysis, waits, p.sample as usize) {
-                    for f in to.iter() {
-                        *run.held.entry((*f, holder.clone())).or_default() += ns;
+                for (holder, ns) in holders::of_sample(analysis, waits, piece.index) {
+                    for f in functions {
+                        *self.held.entry((*f, holder.clone())).or_default() += ns;
                     }
                 }
             }
-            if let Some(reason) = reason.filter(|_| s.state != State::OnCpu) {
-                let row = run.reasons.entry((reason, state)).or_insert_with(zero);
-                values.iter().for_each(|(b, v)| row[*b] += v);
-            }
-            values.iter().for_each(|(b, v)| run.sampled[state][*b] += v);
         }
+        squares
+    }
+
+    /// Adds a sample to the time of its functions, of its reason and of its state.
+    fn add(&mut self, piece: &Piece<'_>, functions: &[u32], division: Division) {
+        let (s, state, values) = (piece.sample, piece.state, &piece.values);
+        let zero = || division.zero();
+        let reason = s.reason_name();
+        for f in functions {
+            let row = self.functions.entry((*f, state)).or_insert_with(zero);
+            values.iter().for_each(|(b, v)| row[*b] += v);
+            if let Some(reason) = reason {
+                *self.why.entry((*f, reason)).or_default() += piece.ns as f64;
+            }
+        }
+        if let Some(reason) = reason.filter(|_| s.state != State::OnCpu) {
+            let row = self.reasons.entry((reason, state)).or_insert_with(zero);
+            values.iter().for_each(|(b, v)| row[*b] += v);
+        }
+        values
+            .iter()
+            .for_each(|(b, v)| self.sampled[state][*b] += v);
+    }
+
+    /// Counts the waits of each function by the histograms of its stacks.
+    fn count_waits(&mut self, rec: &Recording, functions: &StackFunctions<'_>) {
         for row in &rec.shapes {
             let state = STATES.iter().position(|known| *known == row.state);
             let (Some(stack), Some(state)) = (row.stack, state) else {
                 continue;
             };
-            let functions = stacks.get(stack.0 as usize).and_then(Option::as_ref);
-            for f in functions.into_iter().flatten() {
-                *run.waits.entry((*f, state)).or_default() += row.shape.count();
+            for f in functions.known(stack.0 as usize) {
+                *self.waits.entry((*f, state)).or_default() += row.shape.count();
             }
         }
-        if options.idle != Idle::Show {
-            for s in &rec.samples {
-                if let Some(state) = STATES.iter().position(|known| *known == s.state) {
-                    idle_left_out[state] |= s.idle;
-                }
-            }
-        }
-        for (n, (sampled, squares)) in run.samples.iter_mut().zip(run.sampled.iter().zip(squares)) {
-            let all: f64 = sampled.iter().sum();
-            if squares > 0.0 {
-                *n = all * all / squares;
-            }
-        }
-        let mut ledger = STATES.map(|_| zero());
-        for row in rec.ledger_slices.iter() {
-            for (counted, state) in ledger.iter_mut().zip(STATES) {
-                counted[block_of(row.slice)] += row.state_ns(state) as f64;
-            }
-        }
+    }
+
+    /// Sets the counted time of each state by block. Slices count idle time too, so they are no use for a
+    /// state of which idle time is left out.
+    fn count_time(&mut self, ledger: &ByState<Blocks>, idle_left_out: ByState<bool>) {
         for (i, ledger) in ledger.iter().enumerate() {
-            // Slices count idle time too, so they are no use if idle time is left out.
             let all: f64 = ledger.iter().sum();
-            let sampled: f64 = run.sampled[i].iter().sum();
-            run.counted[i] = if all > 0.0 && sampled > 0.0 && !idle_left_out[i] {
+            let sampled: f64 = self.sampled[i].iter().sum();
+            self.counted[i] = if all > 0.0 && sampled > 0.0 && !idle_left_out[i] {
                 ledger.iter().map(|ns| ns * sampled / all).collect()
             } else {
-                run.sampled[i].clone()
+                self.sampled[i].clone()
             };
         }
-        run.contention.clone_from(&ledger[1]);
-        run.normal = normal(rec, &run, &ledger, options, requests, blocks);
-        run
     }
 
     /// The total of some states, and its error. A total has a sampling error only if it is known from
@@ -323,79 +339,67 @@ impl Run {
     }
 }
 
-/// What values are divided by, by block of time.
-fn normal(
-    rec: &Recording,
-    run: &Run,
-    ledger: &ByState<Blocks>,
-    options: &super::Options,
-    requests: Option<f64>,
-    blocks: usize,
-) -> Blocks {
-    let slices = rec.slices.count as usize;
-    let mut seconds = vec![0.0; blocks];
-    if slices == 0 {
-        seconds[0] = run.seconds.max(1e-9);
-    }
-    for slice in 0..slices {
-        let from = rec.slices.start_ns + slice as u64 * rec.slices.width_ns;
-        let to = (from + rec.slices.width_ns).min(rec.window.end_ns.max(from));
-        seconds[(slice * blocks / slices).min(blocks - 1)] += (to - from) as f64 / 1e9;
-    }
-    let all: f64 = seconds.iter().sum::<f64>().max(1e-9);
-    match options.normal {
-        Normal::Second => seconds,
-        Normal::Raw => seconds.iter().map(|s| s / all).collect(),
-        Normal::Request => {
-            let each = requests.unwrap_or(1.0) / all;
-            seconds.iter().map(|s| s * each).collect()
+/// Time of each state by block, as the ledger's slices count it, ns.
+fn by_block(rec: &Recording, division: Division) -> ByState<Blocks> {
+    let mut ledger = STATES.map(|_| division.zero());
+    for row in rec.ledger_slices.iter() {
+        for (counted, state) in ledger.iter_mut().zip(STATES) {
+            counted[division.block_of(row.slice)] += row.state_ns(state) as f64;
         }
-        Normal::CpuSecond => {
-            let cpu: &Blocks = &ledger[0];
-            let counted = cpu.iter().sum::<f64>() > 0.0;
-            let cpu = if counted { cpu } else { &run.sampled[0] };
-            cpu.iter().map(|ns| ns / 1e9).collect()
-        }
-        Normal::Total => (0..blocks)
-            .map(|b| run.counted.iter().map(|c| c[b]).sum())
-            .collect(),
     }
+    ledger
 }
 
-/// The functions to which a stack's time is attributed.
-fn blamed(
-    rec: &Recording,
-    stack: usize,
-    frames: &[Vec<u32>],
-    names: &mut Names,
-    metric: Metric,
-) -> Vec<u32> {
-    let stack = &rec.stacks[stack];
-    let calls = || stack.frames.iter().flat_map(|f| &frames[f.0 as usize]);
-    let Some(leaf) = calls().next() else {
-        return vec![names.mark(name::no_frames(stack.end))];
-    };
-    match metric {
-        Metric::Own => vec![*leaf],
-        Metric::Total => {
-            let mut all: Vec<u32> = calls().copied().collect();
-            all.sort_unstable();
-            all.dedup();
-            all
+/// Whether idle time of each state is left out.
+fn idle_left_out(rec: &Recording, idle: Idle) -> ByState<bool> {
+    let mut left_out = [false; STATES.len()];
+    if idle != Idle::Show {
+        for s in &rec.samples {
+            if let Some(state) = STATES.iter().position(|known| *known == s.state) {
+                left_out[state] |= s.idle;
+            }
         }
-        Metric::Program => {
-            let frame = |i: usize| &rec.frames[stack.frames[i].0 as usize];
-            let at = attribution::attributed(rec, stack, Candidates::All, |(i, line)| {
-                attribution::origin(rec, frame(i), line)
-            });
-            let chosen = at.map(|(i, line)| frames[stack.frames[i].0 as usize][line.unwrap_or(0)]);
-            let kernel = |f: &u32| names.all[*f as usize].kind == FrameKind::Kernel;
-            let works = || calls().find(|f| !name::is_scheduler(&names.all[**f as usize].name));
-            vec![
-                chosen
-                    .filter(|f| !kernel(f))
-                    .unwrap_or(*works().unwrap_or(leaf)),
-            ]
+    }
+    left_out
+}
+
+/// Quantity that values are divided by.
+struct Divisor {
+    normal: Normal,
+    /// Requests of the run, if they are known.
+    requests: Option<f64>,
+}
+
+impl Divisor {
+    /// The quantity by block of time.
+    fn by_block(&self, rec: &Recording, run: &Run, ledger: &ByState<Blocks>) -> Blocks {
+        let Division { slices, blocks } = Division::of(rec);
+        let mut seconds = vec![0.0; blocks];
+        if slices == 0 {
+            seconds[0] = run.seconds.max(1e-9);
+        }
+        for slice in 0..slices {
+            let from = rec.slices.start_ns + slice as u64 * rec.slices.width_ns;
+            let to = (from + rec.slices.width_ns).min(rec.window.end_ns.max(from));
+            seconds[(slice * blocks / slices).min(blocks - 1)] += (to - from) as f64 / 1e9;
+        }
+        let all: f64 = seconds.iter().sum::<f64>().max(1e-9);
+        match self.normal {
+            Normal::Second => seconds,
+            Normal::Raw => seconds.iter().map(|s| s / all).collect(),
+            Normal::Request => {
+                let each = self.requests.unwrap_or(1.0) / all;
+                seconds.iter().map(|s| s * each).collect()
+            }
+            Normal::CpuSecond => {
+                let cpu: &Blocks = &ledger[0];
+                let counted = cpu.iter().sum::<f64>() > 0.0;
+                let cpu = if counted { cpu } else { &run.sampled[0] };
+                cpu.iter().map(|ns| ns / 1e9).collect()
+            }
+            Normal::Total => (0..blocks)
+                .map(|b| run.counted.iter().map(|c| c[b]).sum())
+                .collect(),
         }
     }
 }

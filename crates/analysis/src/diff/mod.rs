@@ -9,170 +9,38 @@
 //! What it does not do: it does not judge single stacks (the page shows them), and it does not
 //! know why something changed.
 
+mod comparison;
 mod condition;
+mod functions;
 mod holders;
 mod judge;
 mod measure;
+mod options;
 mod requests;
 mod stacks;
 mod units;
 
-use wallscope_model::compare::{Difference, Effort, Estimate, Prior, adjust, effort};
+use wallscope_model::compare::{Difference, Estimate, adjust};
 use wallscope_model::merge::MergeError;
-use wallscope_model::{FrameKind, Recording, State, View, merge};
+use wallscope_model::{Recording, State, merge};
 
-use crate::view::{FunctionName, Idle};
-use measure::{Names, Run, states_of};
+use functions::Names;
+use measure::{Run, Sides, states_of};
 use wallscope_model::UNTOLD;
 use wallscope_model::units::{count, ns};
 
+pub use comparison::{Comparison, FunctionRow, InState, WholeRow};
 pub use condition::{Condition, Outcome, Verdict};
 pub use holders::HeldBy;
 pub use measure::STATES;
+pub use options::{Metric, Normal, Options};
 pub use requests::served;
 pub use stacks::{FrameName, Stacks, Times};
 pub use units::{Unit, relative};
 
-/// What values are divided by.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Normal {
-    /// Seconds of recording.
-    #[default]
-    Second,
-    /// Seconds of on-CPU time.
-    CpuSecond,
-    /// All time of the view: values are shares.
-    Total,
-    /// Requests, by [`Options::base_requests`] and [`Options::new_requests`].
-    Request,
-    /// Nothing: time of a run.
-    Raw,
-}
-
-/// Attribution of a stack's time to functions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Metric {
-    /// The innermost function of the program. Time in the kernel, the C library and the language's
-    /// runtime counts for the program's function that called them. Each nanosecond counts once.
-    #[default]
-    Program,
-    /// The innermost function, whatever it is. Each nanosecond counts once.
-    Own,
-    /// Every function on the stack; recursion counts once.
-    Total,
-}
-
-/// How to compare.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Options {
-    /// Which time.
-    pub view: View,
-    /// What to do with idle time.
-    pub idle: Idle,
-    /// What values are divided by.
-    pub normal: Normal,
-    /// Attribution of time to functions.
-    pub metric: Metric,
-    /// Requests of each base run, for [`Normal::Request`].
-    pub base_requests: Vec<f64>,
-    /// Requests of each new run.
-    pub new_requests: Vec<f64>,
-    /// Whether these were counted while recording ([`served`]), and not by the user.
-    pub requests_served: bool,
-    /// The false discovery rate: the accepted share of reported functions that did not change.
-    pub fdr: f64,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            view: View::Wall,
-            idle: Idle::default(),
-            normal: Normal::default(),
-            metric: Metric::default(),
-            base_requests: Vec::new(),
-            new_requests: Vec::new(),
-            requests_served: false,
-            fdr: 0.01,
-        }
-    }
-}
-
-/// A part of the whole: a state, or a reason of one.
-#[derive(Clone, Debug, PartialEq)]
-pub struct WholeRow {
-    /// The state; `None`: all states of the view.
-    pub state: Option<State>,
-    /// Block reason or part.
-    pub reason: Option<&'static str>,
-    /// The difference.
-    pub difference: Difference,
-    /// Adjusted p-value.
-    pub q: f64,
-}
-
-/// A function in one state.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct InState {
-    /// The state.
-    pub state: State,
-    /// The difference.
-    pub difference: Difference,
-    /// Whether it is real by itself, given that the function changed.
-    pub changed: bool,
-    /// The reason that changed most, of waits.
-    pub reason: Option<&'static str>,
-}
-
-/// A function.
-#[derive(Clone, Debug, PartialEq)]
-pub struct FunctionRow {
-    /// Which.
-    pub function: FunctionName,
-    /// All compared states together.
-    pub all: Difference,
-    /// Each compared state in which it has time.
-    pub states: Vec<InState>,
-    /// Samples on both sides.
-    pub samples: f64,
-    /// The smallest false discovery rate at which it is reported; `None`: too few samples to be
-    /// judged.
-    pub q: Option<f64>,
-    /// Whether it is reported.
-    pub changed: bool,
-    /// The thread and function that hold the locks for most of the additional waiting; `None` if the
-    /// function does not wait longer for locks.
-    pub held_by: Option<HeldBy>,
-}
-
-/// The result.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Comparison {
-    /// The options in effect: those asked for, except where the recordings do not allow them (see the
-    /// notes).
-    pub options: Options,
-    /// What was measured: time, bytes, or things counted.
-    pub measured: wallscope_model::Unit,
-    /// Runs of the base and of the new side.
-    pub runs: (usize, usize),
-    /// Idle time of all of the base and of the new runs that was left out, ns.
-    pub hidden_idle_ns: (u64, u64),
-    /// Their mean lengths, s.
-    pub seconds: (f64, f64),
-    /// The whole: all, then states, each followed by its reasons.
-    pub whole: Vec<WholeRow>,
-    /// Functions: changed ones first, by size of the change.
-    pub functions: Vec<FunctionRow>,
-    /// How much more runs differ than sampling explains, over all states.
-    pub prior: Prior,
-    /// [`Comparison::prior`] for each state alone; the state's tests use it.
-    pub priors: Vec<(State, Prior)>,
-    /// Sentences on what limits the comparison.
-    pub notes: Vec<String>,
-}
-
 /// Why recordings cannot be compared.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum CompareError {
     /// A side has no recording, or the recordings measured in different ways.
     #[error(transparent)]
@@ -184,6 +52,15 @@ pub enum CompareError {
 
 /// Compares recordings. If the length of one is unknown, values are per run instead of per second, and a
 /// note says so.
+///
+/// ```
+/// use wallscope_analysis::diff::{Options, compare};
+///
+/// let runs = [wallscope_synthetic::recording(4), wallscope_synthetic::recording(4)];
+/// let comparison = compare(&runs, &runs, &Options::default())?;
+/// assert_eq!(comparison.changed().count(), 0);
+/// # Ok::<(), wallscope_analysis::diff::CompareError>(())
+/// ```
 ///
 /// # Errors
 /// [`CompareError`].
@@ -223,7 +100,7 @@ pub fn compare(
         measure(new, &options.new_requests),
     );
     let states = states_of(options.view);
-    let (functions, prior, priors) = judge::functions(&names, &sides, &states, options);
+    let judged = judge::functions(&names, &sides, &states, options);
     if first.domain.unit.name() == UNTOLD {
         notes.push(
             "what the numbers count is not in the files: each is taken for so many samples; where they are \
@@ -267,9 +144,9 @@ pub fn compare(
     }
     Ok(Comparison {
         whole: whole(&sides, options, first.domain.is_import()),
-        functions,
-        prior,
-        priors,
+        functions: judged.functions,
+        prior: judged.prior,
+        priors: judged.priors,
         runs: (base.len(), new.len()),
         hidden_idle_ns,
         seconds: (mean(&sides.0), mean(&sides.1)),
@@ -278,8 +155,6 @@ pub fn compare(
         notes,
     })
 }
-
-type Sides = (Vec<Run>, Vec<Run>);
 
 /// Estimates of the base and of the new runs.
 type Both = [Vec<Estimate>; 2];
@@ -341,114 +216,5 @@ pub fn doing(state: State) -> &'static str {
         State::Runnable => "waiting for a CPU",
         State::Blocked => "blocked",
         State::Unknown => "in a state not known",
-    }
-}
-
-impl FunctionRow {
-    /// What happened to it, in words; empty where nothing is certain.
-    pub fn what(&self) -> String {
-        if !self.changed {
-            return match self.q {
-                Some(_) => "noise".to_string(),
-                None => "too few samples".to_string(),
-            };
-        }
-        let on = |up: bool| {
-            let is = |s: &&InState| s.changed && (s.difference.delta > 0.0) == up;
-            self.states
-                .iter()
-                .filter(is)
-                .max_by(|a, b| (a.difference.delta.abs()).total_cmp(&b.difference.delta.abs()))
-        };
-        let verb = |s: &InState| match s.state {
-            State::OnCpu => "computes".to_string(),
-            State::Runnable => "queues".to_string(),
-            State::Unknown => "takes".to_string(),
-            State::Blocked => match s.reason {
-                Some(reason) => format!("waits ({})", reason.replace('_', " ")),
-                None => "waits".to_string(),
-            },
-        };
-        let appeared = self.all.base == 0.0;
-        let vanished = self.all.new == 0.0;
-        match (on(true), on(false)) {
-            (Some(up), Some(down)) => format!("{} less, {} more", verb(down), verb(up)),
-            (Some(up), None) if appeared => format!("new: {}", verb(up)),
-            (Some(up), None) => format!("{} more", verb(up)),
-            (None, Some(_)) if vanished => "gone".to_string(),
-            (None, Some(down)) => format!("{} less", verb(down)),
-            (None, None) => "changed".to_string(),
-        }
-    }
-
-    /// Name, with the suffix of its kind.
-    pub fn label(&self) -> String {
-        let suffix = if self.function.kind == FrameKind::Kernel {
-            "_[k]"
-        } else {
-            ""
-        };
-        format!("{}{suffix}", self.function.name)
-    }
-}
-
-impl Comparison {
-    /// The unit of its values.
-    pub fn unit(&self) -> Unit {
-        Unit::of(self.options.normal, &self.measured)
-    }
-
-    /// What its values are, in words.
-    pub fn about(&self) -> String {
-        units::about(self.options.normal, &self.measured)
-    }
-
-    /// What all of it is called: the view, or what is counted where it is no time.
-    pub fn of_all(&self) -> &str {
-        match &self.measured {
-            measured if measured.is_time() => self.options.view.name(),
-            measured => measured.name(),
-        }
-    }
-
-    /// Whether there is anything in this view on either side.
-    pub fn is_empty(&self) -> bool {
-        let total = self.total();
-        total.base == 0.0 && total.new == 0.0
-    }
-
-    /// All time of the view.
-    pub fn total(&self) -> &Difference {
-        &self.whole[0].difference
-    }
-
-    /// Functions that are reported.
-    pub fn changed(&self) -> impl Iterator<Item = &FunctionRow> {
-        self.functions.iter().filter(|r| r.changed)
-    }
-
-    /// The smallest share of the base's time by which every judged function could change and be
-    /// found in four of five attempts.
-    pub fn resolves(&self) -> f64 {
-        let judged = self.functions.iter().filter(|r| r.q.is_some());
-        let worst = judged.map(|r| r.all.resolvable()).fold(0.0, f64::max);
-        worst / self.total().base.max(f64::MIN_POSITIVE)
-    }
-
-    /// What it takes to find a change of `share` of the base's time in each judged function: those
-    /// that need most first.
-    pub fn efforts(&self, share: f64) -> Vec<(&FunctionRow, Effort)> {
-        let size = share * self.total().base;
-        let mut all: Vec<(&FunctionRow, Effort)> = (self.functions.iter())
-            .filter(|r| r.q.is_some())
-            .map(|r| (r, effort(&r.all, size)))
-            .collect();
-        let need = |e: &Effort| match e {
-            Effort::Enough => 0.0,
-            Effort::Longer(times) => *times,
-            Effort::MoreRuns(times) => 1e6 + times,
-        };
-        all.sort_by(|a, b| need(&b.1).total_cmp(&need(&a.1)));
-        all
     }
 }

@@ -6,8 +6,10 @@ use rustc_hash::FxHashMap;
 use wallscope_model::scale::NOT_SAMPLED;
 use wallscope_model::{FrameKind, Recording, State};
 
-use super::measure::{Names, STATES};
-use super::{Comparison, Normal};
+use super::comparison::Comparison;
+use super::functions::Names;
+use super::measure::STATES;
+use super::options::Normal;
 use crate::view::Analysis;
 use wallscope_model::name;
 

@@ -2,7 +2,7 @@
 
 use wallscope_model::compare::Difference;
 
-use super::Normal;
+use super::options::Normal;
 use wallscope_model::units::count;
 
 /// What a comparison's values are in; `per` follows a value: per what it is.

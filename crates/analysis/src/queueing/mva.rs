@@ -54,6 +54,20 @@ pub const MAX_CUSTOMERS: f64 = 20_000.0;
 impl Network {
     /// The network with `customers`, at least 0 and at most [`MAX_CUSTOMERS`]. Between whole numbers
     /// it is interpolated.
+    ///
+    /// ```
+    /// use wallscope_analysis::queueing::mva::{Network, Station};
+    ///
+    /// // Users think for 1 s and share a server, which needs 100 ms for each request.
+    /// let server = Station { service: 0.1, variation: 1.0, servers: 1 };
+    /// let network = Network { think: 1.0, stations: vec![server] };
+    /// let alone = network.solve(1.0);
+    /// assert!((alone.throughput - 1.0 / 1.1).abs() < 1e-9);
+    /// assert!(alone.stations[0].wait.abs() < 1e-9);
+    /// // Forty users ask for more than it can serve.
+    /// let crowd = network.solve(40.0);
+    /// assert!(crowd.throughput < 10.0 && crowd.stations[0].utilisation > 0.99);
+    /// ```
     pub fn solve(&self, customers: f64) -> Solution {
         let customers = customers.clamp(0.0, MAX_CUSTOMERS);
         let mut last = self.empty();

@@ -42,6 +42,7 @@ pub struct Fit {
 
 /// Reason why points cannot be fitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// Fewer different loads than the law has parameters.
     #[error("the law has three parameters and needs three different loads; there are {0}")]

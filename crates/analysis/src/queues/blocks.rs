@@ -7,7 +7,7 @@ use wallscope_model::{BlockReason, LedgerSlice, Recording};
 use crate::queueing::simulate::Job;
 use crate::queueing::{Moments, bootstrap};
 
-use super::seconds;
+use super::seconds::seconds;
 
 /// A job with its place in time, ns on the recording's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,9 @@ use crate::queueing::predict::Closed;
 use crate::queueing::{Discipline, Moments};
 
 use super::blocks::{self, MIN_JOBS, Visit};
-use super::{Absent, Kind, Known, Queue, Queues, System, seconds, window};
+use super::known::Known;
+use super::queue::{Absent, Kind, Queue, Queues, System};
+use super::seconds::{seconds, window};
 
 /// More customers than this behave like arrivals from outside.
 pub(super) const MAX_CLOSED: usize = 500;

@@ -7,7 +7,9 @@ use wallscope_model::{DiskFacts, Recording};
 
 use crate::queueing::{Discipline, Moments};
 
-use super::{Absent, Kind, Known, Queue, Queues, System, seconds};
+use super::known::Known;
+use super::queue::{Absent, Kind, Queue, Queues, System};
+use super::seconds::seconds;
 
 /// Devices with less busy time than this are no queue.
 const MIN_BUSY: f64 = 0.01;

@@ -18,7 +18,9 @@ use crate::view::{Analysis, LockRow};
 
 use super::blocks;
 use super::cpu::MAX_CLOSED;
-use super::{Absent, Kind, Known, Queue, Queues, System, seconds, window};
+use super::known::Known;
+use super::queue::{Absent, Kind, Queue, Queues, System};
+use super::seconds::{seconds, window};
 
 /// Locks that are shown, most waited for first.
 const MAX_LOCKS: usize = 12;
@@ -151,7 +153,7 @@ fn customers(rec: &Recording, row: &LockRow, waited: &[Waited]) -> usize {
         .map(|c| &*c.name)
         .collect();
     let others: BTreeSet<&str> = (row.holders.iter().filter(|h| !h.place.is_empty()))
-        .map(|h| &*h.who)
+        .map(|h| &*h.thread)
         .filter(|name| !names.contains(name))
         .collect();
     let holds = |c: &&wallscope_model::Context| others.contains(&*c.name);

@@ -4,7 +4,7 @@ use wallscope_model::Recording;
 
 use crate::queueing::usl::Point;
 
-use super::{seconds, window};
+use super::seconds::{seconds, window};
 
 /// The load and throughput of a recording: requests in flight on average, and finished requests a
 /// second, over the connections on which the processes were asked.

@@ -14,7 +14,9 @@ use crate::queueing::{Discipline, Moments};
 
 use super::blocks::{self, MIN_JOBS, Visit};
 use super::cpu::MAX_CLOSED;
-use super::{Absent, Kind, Known, Queue, Queues, System, seconds};
+use super::known::Known;
+use super::queue::{Absent, Kind, Queue, Queues, System};
+use super::seconds::seconds;
 
 /// A thread waits for work if it is idle for this share of its time, and serves if it is busy for it.
 const MIN_SHARE: f64 = 0.005;

@@ -9,7 +9,8 @@ use wallscope_model::{
     Above, Actor, ActorId, BlockReason, Hop, LabelsId, Part, Recording, Role, StackId, State,
 };
 
-use super::{Selection, stacks::Stacks};
+use super::selection::Selection;
+use super::stacks::Stacks;
 
 /// A part of an old sample's time in a new one.
 #[derive(Clone, Copy)]

@@ -9,7 +9,7 @@ use wallscope_model::{
     Runnable, Sample, State, UnknownCause,
 };
 
-use super::Selection;
+use super::selection::Selection;
 
 /// Time by state, and by reason where the ledger has one.
 #[derive(Clone, Default)]
@@ -95,12 +95,18 @@ fn split<const N: usize>(ns: u64, parts: [u64; N]) -> [u64; N] {
     })
 }
 
+/// Selected time.
+pub(super) struct Kept<'a> {
+    pub(super) samples: &'a [Sample],
+    /// Time of the ledger without a sample.
+    pub(super) unsampled: &'a [Unsampled],
+}
+
 /// Cuts the ledgers of `rec`, whole and by slice, to what is selected.
 pub(super) fn cut(
     selection: &Selection,
     rec: &mut Recording,
-    samples: &[Sample],
-    unsampled: &[Unsampled],
+    kept: &Kept<'_>,
     slices: Option<&Range<u32>>,
 ) {
     if !selection.is_partial() {
@@ -117,18 +123,18 @@ pub(super) fn cut(
             .collect();
     }
     let first = slices.map_or(0, |r| r.start);
-    let idle = idle_by_context(samples);
+    let idle = idle_by_context(kept.samples);
     // Slices do not keep the parts of on-CPU and runnable time: those are known from samples.
     let by_sample = selection.by_stack() || !selection.reasons.is_empty();
     if by_sample {
-        let rows = LedgerSlices::of_samples(samples);
+        let rows = LedgerSlices::of_samples(kept.samples);
         rec.ledger_slices = rows.sorted(|context, slice| (context, slice - first));
     } else {
         let rows = rec.ledger_slices.iter();
         rec.ledger_slices = rows.map(|row| masked(selection, row)).collect();
     }
     let sums = if selection.is_estimated() {
-        sampled(rec.contexts.len(), samples, unsampled)
+        sampled(rec.contexts.len(), kept)
     } else {
         counted(selection, &rec.contexts, &rec.ledger_slices, slices)
     };
@@ -152,12 +158,12 @@ fn idle_by_context(samples: &[Sample]) -> FxHashMap<u32, u64> {
 }
 
 /// Sums of what was sampled, with what was not.
-fn sampled(contexts: usize, samples: &[Sample], unsampled: &[Unsampled]) -> Vec<Sums> {
+fn sampled(contexts: usize, kept: &Kept<'_>) -> Vec<Sums> {
     let mut sums = vec![Sums::default(); contexts];
-    for s in samples {
+    for s in kept.samples {
         sums[s.context.0 as usize].add(s.state, s.reason_name(), s.ns);
     }
-    for u in unsampled {
+    for u in kept.unsampled {
         sums[u.context.0 as usize].add(u.state, u.reason, u.ns);
     }
     sums

@@ -20,60 +20,25 @@
 mod chains;
 mod compact;
 mod ledger;
+mod samples;
+mod selection;
 mod stacks;
 mod threads;
 
-use std::fmt;
 use std::ops::Range;
 
-use regex::Regex;
-use rustc_hash::FxHashMap;
 use wallscope_model::histogram::HistogramRow;
-use wallscope_model::scale::{self, NOT_SAMPLED, Scaled};
-use wallscope_model::{
-    BlockReason, ContextId, Label, LockWait, Part, Peer, PeerStack, Recording, Sample, SliceValue,
-    StackId, State,
-};
+use wallscope_model::scale::{self, NOT_SAMPLED};
+use wallscope_model::{BlockReason, LockWait, Part, Peer, PeerStack, Recording};
 
-use chains::Went;
+use samples::Wants;
 use stacks::Stacks;
 
-/// What to select; the default selects everything. Conditions of different kinds must all hold, of
-/// one kind any.
-#[derive(Clone, Debug, Default)]
-pub struct Selection {
-    /// Threads with one of these names.
-    pub threads: Vec<String>,
-    /// Processes with one of these names or ids.
-    pub processes: Vec<String>,
-    /// Threads with one of these values of the label `service`; exact.
-    pub services: Vec<String>,
-    /// These states.
-    pub states: Vec<State>,
-    /// These block reasons, parts, or causes of not being seen, by the contract's names.
-    pub reasons: Vec<&'static str>,
-    /// These labels beyond the contract's own, as key and value in words; of one key any.
-    pub labels: Vec<(String, String)>,
-    /// From and to, ns after the recording's start.
-    pub time: Option<Range<u64>>,
-    /// Stacks with a function of such a name.
-    pub function: Option<Regex>,
-    /// Stacks with code of a module with such a path.
-    pub module: Option<Regex>,
-    /// Stacks with such a frame.
-    pub focus: Option<Regex>,
-    /// Not stacks with such a frame.
-    pub ignore: Option<Regex>,
-    /// Leave out such frames.
-    pub hide: Option<Regex>,
-    /// Leave out callers above such a frame.
-    pub show_from: Option<Regex>,
-    /// Show a function that calls itself once.
-    pub collapse_recursion: bool,
-}
+pub use selection::Selection;
 
 /// A selected recording.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Selected {
     /// What was selected.
     pub recording: Recording,
@@ -83,6 +48,7 @@ pub struct Selected {
 
 /// Why nothing can be selected.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SelectError {
     /// A window of time was asked of a recording that does not keep time.
     #[error("it does not say when its time was spent, so no part of it can be selected by time")]
@@ -95,101 +61,21 @@ pub enum SelectError {
     },
 }
 
-impl fmt::Display for Selection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut words = Vec::new();
-        let mut list = |key: &str, values: Vec<&str>| {
-            if !values.is_empty() {
-                words.push(format!("{key} {}", values.join(" or ")));
-            }
-        };
-        list("thread", self.threads.iter().map(|s| s.as_str()).collect());
-        let processes = self.processes.iter().map(|s| s.as_str()).collect();
-        list("process", processes);
-        list(
-            "service",
-            self.services.iter().map(|s| s.as_str()).collect(),
-        );
-        list("state", self.states.iter().map(|s| s.name()).collect());
-        list("reason", self.reasons.clone());
-        let labels: Vec<String> = (self.labels.iter())
-            .map(|(key, value)| format!("{key}={value}"))
-            .collect();
-        list("label", labels.iter().map(|s| s.as_str()).collect());
-        for (key, pattern) in self.patterns() {
-            list(key, pattern.iter().map(|r| r.as_str()).collect());
-        }
-        if let Some(t) = &self.time {
-            let second = |ns: u64| ns as f64 / 1e9;
-            words.push(format!("time {}..{} s", second(t.start), second(t.end)));
-        }
-        if self.collapse_recursion {
-            words.push("recursion collapsed".to_string());
-        }
-        f.write_str(&words.join(", "))
-    }
-}
-
 impl Selection {
-    fn patterns(&self) -> [(&'static str, &Option<Regex>); 6] {
-        [
-            ("function", &self.function),
-            ("module", &self.module),
-            ("focus", &self.focus),
-            ("ignore", &self.ignore),
-            ("hide", &self.hide),
-            ("show-from", &self.show_from),
-        ]
-    }
-
-    /// Whether everything is selected and nothing changed.
-    pub fn is_everything(&self) -> bool {
-        self.to_string().is_empty()
-    }
-
-    /// Whether only stacks can tell what is selected.
-    fn by_stack(&self) -> bool {
-        // Hiding frames also drops stacks: those without a frame left.
-        self.patterns().iter().any(|(_, p)| p.is_some())
-    }
-
-    /// Whether what is selected is known from samples only.
-    fn is_estimated(&self) -> bool {
-        let by_sample = self.by_stack() || !self.labels.is_empty();
-        by_sample || (self.time.is_some() && !self.reasons.is_empty())
-    }
-
-    /// Whether only some of a thread's time is selected.
-    fn is_partial(&self) -> bool {
-        self.is_estimated()
-            || self.time.is_some()
-            || !self.states.is_empty()
-            || !self.reasons.is_empty()
-    }
-
-    fn wants_state(&self, state: State, reason: Option<&str>) -> bool {
-        (self.states.is_empty() || self.states.contains(&state))
-            && (self.reasons.is_empty() || reason.is_some_and(|r| self.reasons.contains(&r)))
-    }
-
-    /// Which sets of labels are wanted; the last entry stands for having none.
-    fn label_sets(&self, rec: &Recording) -> Vec<bool> {
-        let meets = |set: &[Label]| {
-            self.labels.iter().all(|(key, _)| {
-                let any = |l: &Label| {
-                    let is = |(k, v): &(String, String)| {
-                        k == key && **k == *l.key && *v == l.value.to_string()
-                    };
-                    self.labels.iter().any(is)
-                };
-                set.iter().any(any)
-            })
-        };
-        let sets = rec.label_sets.iter().map(|set| meets(set));
-        sets.chain([self.labels.is_empty()]).collect()
-    }
-
     /// The part of `rec` that is selected; all of it, untouched, where everything is.
+    ///
+    /// ```
+    /// use wallscope_analysis::select::Selection;
+    /// use wallscope_model::State;
+    ///
+    /// let recording = wallscope_synthetic::recording(4);
+    /// let blocked: u64 = recording.contexts.iter().map(|c| c.ledger.blocked_ns()).sum();
+    /// let selection = Selection { states: vec![State::Blocked], ..Selection::default() };
+    /// let selected = selection.apply(recording)?.recording;
+    /// let wall: u64 = selected.contexts.iter().map(|c| c.ledger.wall_ns).sum();
+    /// assert_eq!(wall, blocked);
+    /// # Ok::<(), wallscope_analysis::select::SelectError>(())
+    /// ```
     ///
     /// # Errors
     /// [`SelectError`] where a window of time cannot be cut out.
@@ -241,60 +127,21 @@ impl Selection {
 
         let mut out = rec;
         stacks.put_into(&mut out);
-        if lengths.len() < out.shapes.len() {
-            let note = "lengths of intervals are kept of whole threads, states and reasons only";
-            out.domain.notes.push(note.into());
-        }
-        out.shapes = lengths;
+        put_lengths(&mut out, lengths);
         for (peer, senders) in out.peers.iter_mut().zip(senders) {
             peer.stacks = senders;
         }
-        if self.time.is_some() && !out.peers.is_empty() {
-            let note =
-                "requests are not kept in a selection of time: they were counted over all of it";
-            out.domain.notes.push(note.into());
-            out.peers.clear();
-        }
-        if self.time.is_some() && !out.pauses.is_empty() {
-            let note =
-                "pauses are not kept in a selection of time: they were counted over all of it";
-            out.domain.notes.push(note.into());
-            out.pauses.clear();
-        }
-        ledger::cut(self, &mut out, &samples, &unsampled, slices.as_ref());
+        self.drop_counted(&mut out);
+        let kept = ledger::Kept {
+            samples: &samples,
+            unsampled: &unsampled,
+        };
+        ledger::cut(self, &mut out, &kept, slices.as_ref());
         out.samples = samples;
         if let Some(range) = slices {
             cut_time(&mut out, range);
         }
-        if self.time.is_some() && !out.hops.is_empty() {
-            let note =
-                "who ended waits is not kept in a selection of time: it is known of all of it only";
-            out.domain.notes.push(note.into());
-        }
-        if chains::knows_locks(self) {
-            let is_wanted = |l: &LockWait| wanted.get(l.context.0 as usize) == Some(&true);
-            out.locks.retain(is_wanted);
-        } else if !out.locks.is_empty() {
-            let note = "exact waits by lock are kept of whole threads only";
-            out.domain.notes.push(note.into());
-            out.locks.clear();
-        }
-        if out.timeline.is_some() {
-            let note = "the timeline is not kept in a selection";
-            out.domain.notes.push(note.into());
-        }
-        if !out.tasks.is_empty() {
-            let note =
-                "tasks of runtimes are not kept in a selection: they have a clock of their own";
-            out.domain.notes.push(note.into());
-            out.tasks.clear();
-        }
-        if !out.events.is_empty() {
-            let note = "stacks at events are not kept in a selection of time: choose the event with \
-                        --value, and it is selected";
-            out.domain.notes.push(note.into());
-            out.events.clear();
-        }
+        self.drop_unselectable(&mut out, &wanted);
         (out.hops, out.timeline) = (hops, None);
         chains::leave_out(&mut out, &wanted);
         compact::compact(&mut out, &wanted);
@@ -313,6 +160,56 @@ impl Selection {
         })
     }
 
+    /// Drops requests and pauses where only a part of the time is selected.
+    fn drop_counted(&self, out: &mut Recording) {
+        if self.time.is_some() && !out.peers.is_empty() {
+            let note =
+                "requests are not kept in a selection of time: they were counted over all of it";
+            out.domain.notes.push(note.into());
+            out.peers.clear();
+        }
+        if self.time.is_some() && !out.pauses.is_empty() {
+            let note =
+                "pauses are not kept in a selection of time: they were counted over all of it";
+            out.domain.notes.push(note.into());
+            out.pauses.clear();
+        }
+    }
+
+    /// Drops figures that are not known for the selection alone, each with a note.
+    fn drop_unselectable(&self, out: &mut Recording, wanted: &[bool]) {
+        let notes = &mut out.domain.notes;
+        if self.time.is_some() && !out.hops.is_empty() {
+            let note =
+                "who ended waits is not kept in a selection of time: it is known of all of it only";
+            notes.push(note.into());
+        }
+        if chains::knows_locks(self) {
+            let is_wanted = |l: &LockWait| wanted.get(l.context.0 as usize) == Some(&true);
+            out.locks.retain(is_wanted);
+        } else if !out.locks.is_empty() {
+            let note = "exact waits by lock are kept of whole threads only";
+            notes.push(note.into());
+            out.locks.clear();
+        }
+        if out.timeline.is_some() {
+            let note = "the timeline is not kept in a selection";
+            notes.push(note.into());
+        }
+        if !out.tasks.is_empty() {
+            let note =
+                "tasks of runtimes are not kept in a selection: they have a clock of their own";
+            notes.push(note.into());
+            out.tasks.clear();
+        }
+        if !out.events.is_empty() {
+            let note = "stacks at events are not kept in a selection of time: choose the event with \
+                        --value, and it is selected";
+            notes.push(note.into());
+            out.events.clear();
+        }
+    }
+
     /// Histograms of the selected intervals, as far as they were counted for the selection alone.
     fn shapes(
         &self,
@@ -324,15 +221,15 @@ impl Selection {
             return Vec::new();
         }
         let all = !wanted.contains(&false);
-        let whose = |row: &&HistogramRow| match row.context {
+        let of_wanted = |row: &&HistogramRow| match row.context {
             Some(c) => wanted.get(c.0 as usize) == Some(&true),
             None => all,
         };
-        let what = |row: &&HistogramRow| {
+        let in_state = |row: &&HistogramRow| {
             let reason = row.reason.map(BlockReason::name);
             self.wants_state(row.state, reason.or(row.part.map(Part::name)))
         };
-        let rows = rec.shapes.iter().filter(whose).filter(what);
+        let rows = rec.shapes.iter().filter(of_wanted).filter(in_state);
         rows.filter_map(|row| {
             let stack = match row.stack {
                 Some(stack) => Some(stacks.changed(rec, stack)?),
@@ -369,86 +266,15 @@ impl Selection {
         }
         Ok(Some(from..to))
     }
+}
 
-    /// The selected samples, their time scaled; those that came to look the same are one. And where the time of
-    /// each old one is.
-    fn samples(
-        &self,
-        rec: &Recording,
-        scaled: &Scaled,
-        wants: &Wants<'_>,
-        stacks: &mut Stacks<'_>,
-    ) -> (Vec<Sample>, Vec<Vec<Went>>) {
-        let mut went: Vec<Vec<Went>> = vec![Vec::new(); rec.samples.len()];
-        let slices = wants.slices;
-        let mut out: Vec<Sample> = Vec::new();
-        let mut places: FxHashMap<(ContextId, StackId, u64), Vec<u32>> = FxHashMap::default();
-        let mut pieces = scaled.pieces.iter().peekable();
-        while let Some(first) = pieces.next() {
-            let s = &rec.samples[first.sample as usize];
-            let mut parts = vec![*first];
-            while let Some(more) = pieces.next_if(|p| p.sample == first.sample) {
-                parts.push(*more);
-            }
-            let set = s.labels.map_or(rec.label_sets.len(), |l| l.0 as usize);
-            if !self.wants_state(s.state, s.reason_name()) || !wants.label_sets[set] {
-                continue;
-            }
-            let Some(stack) = stacks.changed(rec, s.stack) else {
-                continue;
-            };
-            let of_time: Vec<SliceValue> = (s.slices.iter().copied())
-                .filter(|v| slices.is_none_or(|r| r.contains(&v.slice)))
-                .collect();
-            // A long wait is counted where it ends: its time says better how much of it is here.
-            let count = match slices {
-                Some(_) => {
-                    let here: u64 = of_time.iter().map(|v| v.ns).sum();
-                    (u128::from(s.count) * u128::from(here)).div_ceil(u128::from(s.ns.max(1)))
-                        as u64
-                }
-                None => s.count,
-            };
-            let whole: u64 = parts.iter().map(|p| p.ns).sum();
-            let mut upto = 0;
-            for p in parts {
-                // A sample's count goes with its time, and in the end sums to what it was.
-                let share = |n: u64, ns: u64| {
-                    (u128::from(n) * u128::from(ns) / u128::from(whole.max(1))) as u64
-                };
-                let counted = share(count, upto + p.ns) - share(count, upto);
-                upto += p.ns;
-                if wants.contexts.get(p.context.0 as usize) != Some(&true) || p.ns == 0 {
-                    continue;
-                }
-                let sample = Sample {
-                    context: p.context,
-                    stack,
-                    count: counted,
-                    ns: p.ns,
-                    slices: divided(p.ns, counted, &of_time),
-                    ..s.clone()
-                };
-                let bucket = (p.context, stack, s.state as u64);
-                let same = places.entry(bucket).or_default();
-                let like = |i: &&u32| alike(&out[**i as usize], &sample);
-                let to = match same.iter().find(like).copied() {
-                    Some(i) => {
-                        add(&mut out[i as usize], sample);
-                        i
-                    }
-                    None => {
-                        let new = out.len() as u32;
-                        same.push(new);
-                        out.push(sample);
-                        new
-                    }
-                };
-                went[first.sample as usize].push(Went { to, ns: p.ns });
-            }
-        }
-        (out, went)
+/// Replaces the histograms. A note says so where some are lost.
+fn put_lengths(out: &mut Recording, lengths: Vec<HistogramRow>) {
+    if lengths.len() < out.shapes.len() {
+        let note = "lengths of intervals are kept of whole threads, states and reasons only";
+        out.domain.notes.push(note.into());
     }
+    out.shapes = lengths;
 }
 
 /// Where each peer's requests were sent, by threads and stacks that are left.
@@ -462,62 +288,6 @@ fn senders(rec: &Recording, wanted: &[bool], stacks: &mut Stacks<'_>) -> Vec<Vec
     };
     let mut of = |p: &Peer| p.stacks.iter().filter_map(&mut left).collect();
     rec.peers.iter().map(&mut of).collect()
-}
-
-/// What is wanted, by index.
-struct Wants<'a> {
-    contexts: &'a [bool],
-    /// The last entry stands for samples without labels.
-    label_sets: &'a [bool],
-    slices: Option<&'a Range<u32>>,
-}
-
-/// Whether two samples differ in nothing but their time.
-fn alike(a: &Sample, b: &Sample) -> bool {
-    let bare = |s: &Sample| Sample {
-        count: 0,
-        ns: 0,
-        slices: Vec::new(),
-        ..s.clone()
-    };
-    a.idle == b.idle && a.reason == b.reason && bare(a) == bare(b)
-}
-
-/// `ns` and `count` over slices in proportion to `shape`, to the nanosecond.
-fn divided(ns: u64, count: u64, shape: &[SliceValue]) -> Vec<SliceValue> {
-    let all: u128 = shape.iter().map(|v| u128::from(v.ns)).sum();
-    let (mut before, mut given, mut counted) = (0u128, 0u64, 0u64);
-    shape
-        .iter()
-        .filter(|v| v.ns > 0)
-        .map(|v| {
-            before += u128::from(v.ns);
-            let upto = (u128::from(ns) * before / all) as u64;
-            let upto_count = (u128::from(count) * before / all) as u64;
-            let value = SliceValue {
-                slice: v.slice,
-                count: upto_count - counted,
-                ns: upto - given,
-            };
-            (given, counted) = (upto, upto_count);
-            value
-        })
-        .collect()
-}
-
-/// Adds the time of `b` to `a`.
-fn add(a: &mut Sample, b: Sample) {
-    a.count += b.count;
-    a.ns += b.ns;
-    for v in b.slices {
-        match a.slices.binary_search_by_key(&v.slice, |w| w.slice) {
-            Ok(i) => {
-                a.slices[i].count += v.count;
-                a.slices[i].ns += v.ns;
-            }
-            Err(i) => a.slices.insert(i, v),
-        }
-    }
 }
 
 /// Narrows the window, the slices and the host's facts to `range`.

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use wallscope_model::scale::NOT_SAMPLED;
 use wallscope_model::{Frame, FrameId, ModuleId, Recording, Stack, StackEnd, StackId};
 
-use super::Selection;
+use super::selection::Selection;
 use wallscope_model::name;
 
 /// The patterns that a call matches, one bit for each in the order of [`Selection::patterns`].

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use wallscope_model::{BlockReason, Hop, Role, StackId, attribution};
 
-use super::{Analysis, waits::hop_line};
+use super::waits::hop_line;
+use super::{Analysis, Waits};
 
 /// A share of a lock's waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +21,7 @@ pub struct Share {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// Thread name.
-    pub who: String,
+    pub thread: String,
     /// The function that released the lock, or the function that the holder ran meanwhile.
     pub place: String,
     /// Whether it is known to have held the lock, not only to have ended waits.
@@ -82,9 +83,24 @@ impl LockRow {
     }
 }
 
-/// Key of a holder: thread, function, and the values of [`Holder::had_it`], [`Holder::how`] and
-/// [`Holder::told_by`].
-type Of = (String, String, bool, &'static str, Option<String>);
+/// Key of a holder, with the fields of [`Holder`].
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct HolderKey {
+    thread: String,
+    place: String,
+    had_it: bool,
+    how: &'static str,
+    told_by: Option<String>,
+}
+
+/// Sums of a holder.
+#[derive(Default)]
+struct Held {
+    /// Waits that it ended, ns.
+    ns: u64,
+    /// Its doings meanwhile, ns.
+    did: BTreeMap<String, u64>,
+}
 
 #[derive(Default)]
 struct Sum {
@@ -99,7 +115,38 @@ struct Sum {
     uncounted: bool,
     waits: BTreeMap<String, u64>,
     through: BTreeMap<String, u64>,
-    holders: BTreeMap<Of, (u64, BTreeMap<String, u64>)>,
+    holders: BTreeMap<HolderKey, Held>,
+}
+
+impl Sum {
+    fn row(self, name: Arc<str>) -> LockRow {
+        let holders = self.holders.into_iter().map(|(key, held)| Holder {
+            thread: key.thread,
+            place: key.place,
+            had_it: key.had_it,
+            how: key.how,
+            told_by: key.told_by,
+            ns: held.ns,
+            did: shares(held.did),
+        });
+        let mut holders: Vec<Holder> = holders.collect();
+        holders.sort_by_key(|h| std::cmp::Reverse(h.ns));
+        let idle = self.idle as f64 / self.sampled.max(1) as f64;
+        let exact = self.exact && !self.uncounted;
+        let total_ns = if exact { self.total } else { self.sampled };
+        LockRow {
+            name,
+            total_ns,
+            idle_ns: ((total_ns as f64 * idle) as u64).min(total_ns),
+            longest_ns: if exact { self.longest } else { 0 },
+            count: if exact { self.count } else { 0 },
+            waiters: self.waiters.len(),
+            exact,
+            waits: shares(self.waits),
+            through: shares(self.through),
+            holders,
+        }
+    }
 }
 
 fn shares(map: BTreeMap<String, u64>) -> Vec<Share> {
@@ -111,14 +158,38 @@ fn shares(map: BTreeMap<String, u64>) -> Vec<Share> {
     all
 }
 
+/// Locks by name, each with its sums.
+type Sums = BTreeMap<Arc<str>, Sum>;
+
+/// Words that threads park on, with the wait sites of each.
+type Parked = BTreeMap<Arc<str>, Vec<Arc<str>>>;
+
 impl Analysis<'_> {
     /// All locks that were waited for, most time that was not idle first.
     pub fn locks(&self) -> Vec<LockRow> {
-        let rec = self.recording;
         let waits = self.waits();
         let parked = self.parked(&waits.sample_ns);
-        let mut sums: BTreeMap<Arc<str>, Sum> = BTreeMap::new();
-        for l in &rec.locks {
+        let mut sums = Sums::new();
+        self.add_counted(&mut sums, &parked);
+        self.add_sampled(&mut sums, &parked, &waits);
+        let rows = sums.into_iter().map(|(name, sum)| sum.row(name));
+        let mut rows: Vec<LockRow> = rows.filter(|r| r.total_ns > 0).collect();
+        // Joins come last, then locks by time that was not idle: waiting for work is no contention.
+        rows.sort_by(|a, b| {
+            let joins = a.is_join().cmp(&b.is_join());
+            let in_earnest = b.in_earnest_ns().cmp(&a.in_earnest_ns());
+            let by_all = b.total_ns.cmp(&a.total_ns);
+            joins
+                .then(in_earnest)
+                .then(by_all)
+                .then(a.name.cmp(&b.name))
+        });
+        rows
+    }
+
+    /// Adds the waits that were counted by lock.
+    fn add_counted(&self, sums: &mut Sums, parked: &Parked) {
+        for l in &self.recording.locks {
             let mut name =
                 (self.resource(l.labels)).unwrap_or_else(|| format!("{:#x}", l.address).into());
             match parked.get(&name).map(|places| &places[..]) {
@@ -139,7 +210,11 @@ impl Analysis<'_> {
             sum.waiters.insert(l.context.0);
             sum.exact = true;
         }
-        for (i, s) in rec.samples.iter().enumerate() {
+    }
+
+    /// Adds the sampled waits, with their wait sites and holders.
+    fn add_sampled(&self, sums: &mut Sums, parked: &Parked, waits: &Waits) {
+        for (i, s) in self.recording.samples.iter().enumerate() {
             if !s.reason.is_some_and(|r| r.facts().is_lock) {
                 continue;
             }
@@ -162,91 +237,51 @@ impl Analysis<'_> {
                 *sum.through.entry(called).or_default() += ns;
             }
             for hop in &waits.below_sample[i] {
-                let h = &rec.hops[*hop as usize];
-                let place = |hop: &Hop| self.waker_place(hop).unwrap_or_default();
-                let had_it = h.role == Role::Held;
-                let of = |at: &Hop| -> Of {
-                    let told_by = self.told_by(h).map(str::to_owned);
-                    (self.actor(h), place(at), had_it, self.how_ended(h), told_by)
-                };
-                let mut left = waits.ns[*hop as usize];
-                for below in &waits.below[*hop as usize] {
-                    let b = &rec.hops[*below as usize];
-                    let line = match b.role {
-                        Role::Woke | Role::Held => continue,
-                        _ => hop_line(self, b).to_string(),
-                    };
-                    let ns = waits.ns[*below as usize];
-                    // A holder has a place for each hop that it ran; a waker has one, the place it woke from.
-                    let holder = sum
-                        .holders
-                        .entry(of(if had_it { b } else { h }))
-                        .or_default();
-                    *holder.1.entry(line).or_default() += ns;
-                    if had_it {
-                        holder.0 += ns;
-                        left = left.saturating_sub(ns);
-                    }
-                }
-                if left > 0 {
-                    let holder = sum.holders.entry(of(h)).or_default();
-                    holder.0 += left;
-                }
+                self.add_holder(sum, *hop as usize, waits);
             }
         }
-        let mut rows: Vec<LockRow> = sums
-            .into_iter()
-            .map(|(name, sum)| {
-                let mut holders: Vec<Holder> = sum
-                    .holders
-                    .into_iter()
-                    .map(|((who, place, had_it, how, told_by), (ns, did))| Holder {
-                        who,
-                        place,
-                        had_it,
-                        how,
-                        told_by,
-                        ns,
-                        did: shares(did),
-                    })
-                    .collect();
-                holders.sort_by_key(|h| std::cmp::Reverse(h.ns));
-                let idle = sum.idle as f64 / sum.sampled.max(1) as f64;
-                let exact = sum.exact && !sum.uncounted;
-                let total_ns = if exact { sum.total } else { sum.sampled };
-                LockRow {
-                    name,
-                    total_ns,
-                    idle_ns: ((total_ns as f64 * idle) as u64).min(total_ns),
-                    longest_ns: if exact { sum.longest } else { 0 },
-                    count: if exact { sum.count } else { 0 },
-                    waiters: sum.waiters.len(),
-                    exact,
-                    waits: shares(sum.waits),
-                    through: shares(sum.through),
-                    holders,
-                }
-            })
-            .filter(|r| r.total_ns > 0)
-            .collect();
-        // Joins come last, then locks by time that was not idle: waiting for work is no contention.
-        rows.sort_by(|a, b| {
-            let joins = a.is_join().cmp(&b.is_join());
-            let in_earnest = b.in_earnest_ns().cmp(&a.in_earnest_ns());
-            let by_all = b.total_ns.cmp(&a.total_ns);
-            joins
-                .then(in_earnest)
-                .then(by_all)
-                .then(a.name.cmp(&b.name))
-        });
-        rows
+    }
+
+    /// Adds the holder or waker of a hop. A holder has a place for each hop that it ran; a waker has one,
+    /// the place it woke from.
+    fn add_holder(&self, sum: &mut Sum, hop: usize, waits: &Waits) {
+        let rec = self.recording;
+        let h = &rec.hops[hop];
+        let had_it = h.role == Role::Held;
+        let key = |at: &Hop| HolderKey {
+            thread: self.actor(h),
+            place: self.waker_place(at).unwrap_or_default(),
+            had_it,
+            how: self.how_ended(h),
+            told_by: self.told_by(h).map(str::to_owned),
+        };
+        let mut left = waits.ns[hop];
+        for below in &waits.below[hop] {
+            let b = &rec.hops[*below as usize];
+            let line = match b.role {
+                Role::Woke | Role::Held => continue,
+                _ => hop_line(self, b).to_string(),
+            };
+            let ns = waits.ns[*below as usize];
+            let held = (sum.holders)
+                .entry(key(if had_it { b } else { h }))
+                .or_default();
+            *held.did.entry(line).or_default() += ns;
+            if had_it {
+                held.ns += ns;
+                left = left.saturating_sub(ns);
+            }
+        }
+        if left > 0 {
+            sum.holders.entry(key(h)).or_default().ns += left;
+        }
     }
 
     /// Words that threads park on ([`attribution::parks`]), with the wait sites of each. A thread parks on
     /// one word of its own for whatever it waits for, so only the wait sites tell its waits apart.
-    fn parked(&self, sample_ns: &[u64]) -> BTreeMap<Arc<str>, Vec<Arc<str>>> {
+    fn parked(&self, sample_ns: &[u64]) -> Parked {
         let rec = self.recording;
-        let mut parked: BTreeMap<Arc<str>, Vec<Arc<str>>> = BTreeMap::new();
+        let mut parked = Parked::new();
         for (s, ns) in rec.samples.iter().zip(sample_ns) {
             let stack = &rec.stacks[s.stack.0 as usize];
             if s.reason != Some(BlockReason::Lock) || *ns == 0 || !attribution::parks(rec, stack) {

@@ -18,6 +18,7 @@ mod peers;
 mod shapes;
 mod stacks;
 mod tasks;
+mod wait_line;
 mod waits;
 mod why;
 
@@ -39,8 +40,9 @@ pub use peers::PeerRow;
 pub use shapes::{ShapeLine, shape_lines, thread_shapes};
 pub use stacks::{StackFrame, StackRow};
 pub use tasks::{TaskRow, TaskWait, is_idle_task};
+pub use wait_line::Line;
 pub use waits::{RESOURCE, queues};
-pub use why::{Line, Subject, Why, WhyNode};
+pub use why::{Subject, Why, WhyNode};
 
 use code::Code;
 
@@ -99,6 +101,21 @@ impl ViewTotal {
 
 impl<'r> Analysis<'r> {
     /// Prepares `recording`; its idle time is treated as `idle` says.
+    ///
+    /// ```
+    /// use wallscope_analysis::view::{Analysis, Idle};
+    /// use wallscope_model::View;
+    ///
+    /// let recording = wallscope_synthetic::recording(4);
+    /// let analysis = Analysis::new(&recording, Idle::Show);
+    /// // Stacks and the time without stacks sum to the ledgers, to the nanosecond.
+    /// let wall: u64 = recording.contexts.iter().map(|c| c.ledger.wall_ns).sum();
+    /// let residue: i64 = recording.contexts.iter().map(|c| c.ledger.residue_ns()).sum();
+    /// let shown = analysis.total(View::Wall).shown_ns();
+    /// assert_eq!(shown as i64 + residue, wall as i64);
+    /// let hottest = analysis.stacks(View::OffCpu, 3);
+    /// assert!(hottest[0].ns >= hottest[1].ns);
+    /// ```
     pub fn new(recording: &'r Recording, idle: Idle) -> Analysis<'r> {
         Analysis {
             recording,

@@ -7,7 +7,8 @@ use wallscope_model::{
     Actor, FrameKind, Hop, LabelValue, LabelsId, Part, Role, Stack, StackId, told_by,
 };
 
-use super::{Analysis, Line};
+use super::Analysis;
+use super::wait_line::Line;
 use crate::blame::Waits;
 
 /// The key of the label that says what a thread waited for.
@@ -193,30 +194,30 @@ pub(super) fn hop_line(a: &Analysis<'_>, hop: &Hop) -> Line {
             .as_ref()
             .map_or(String::new(), |p| format!(" {word} {p}"))
     };
-    let who = a.actor(hop);
+    let actor = a.actor(hop);
     let line = match hop.role {
         Role::Woke => match a.recording.actors[hop.actor.0 as usize] {
             Actor::Context(_) => {
                 let place = a.waker_place(hop);
                 let place = place.map_or(String::new(), |p| format!(" in {p}"));
-                format!("woken by {who}{}{place}", a.how_ended(hop))
+                format!("woken by {actor}{}{place}", a.how_ended(hop))
             }
             Actor::Unknown => "not woken in the recording".into(),
-            _ => format!("woken by {who}"),
+            _ => format!("woken by {actor}"),
         },
-        Role::Held => format!("held by {who}{}", a.how_ended(hop)),
-        Role::OnCpu => format!("{who} computes{}", at("in")),
-        Role::Runnable => format!("{who} {}", queues(hop.part)),
+        Role::Held => format!("held by {actor}{}", a.how_ended(hop)),
+        Role::OnCpu => format!("{actor} computes{}", at("in")),
+        Role::Runnable => format!("{actor} {}", queues(hop.part)),
         Role::Blocked => {
             let reason = hop.reason.map_or("blocked", |r| r.name());
             // A word that only this thread parks on says nothing.
             let stack = |s: StackId| &a.recording.stacks[s.0 as usize];
             let parks = (hop.stack).is_some_and(|s| attribution::parks(a.recording, stack(s)));
             let name = a.resource(hop.labels).filter(|_| !parks);
-            return Line::blocked(&format!("{who} is "), reason, name.as_deref(), &at("in"));
+            return Line::blocked(&format!("{actor} is "), reason, name.as_deref(), &at("in"));
         }
-        Role::Circle => format!("{who} waits for somebody above (a circle)"),
-        Role::Cut => format!("{who}: not followed further"),
+        Role::Circle => format!("{actor} waits for somebody above (a circle)"),
+        Role::Cut => format!("{actor}: not followed further"),
     };
     line.into()
 }

@@ -1,14 +1,12 @@
 //! Chains of waits as a tree: what the time of a thread or function was really spent on.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 
 use wallscope_model::{Role, Sample, State};
 
-use super::{
-    Analysis, Waits,
-    waits::{hop_line, queues},
-};
+use super::wait_line::Line;
+use super::waits::{hop_line, queues};
+use super::{Analysis, Waits};
 
 /// The thread or function of the question.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,49 +15,6 @@ pub enum Subject {
     Thread(String),
     /// All stacks with a function of this name.
     Function(String),
-}
-
-/// A line of the tree in words. A wait for something with a name has three parts, so that waits for
-/// different things of one kind can be joined.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Line {
-    before: String,
-    name: Option<String>,
-    behind: String,
-}
-
-impl Line {
-    /// A wait, as "worker-1 is blocked (disk: /some/file) in read_page".
-    pub(super) fn blocked(who: &str, reason: &str, name: Option<&str>, place: &str) -> Line {
-        let colon = if name.is_some() { ": " } else { "" };
-        Line {
-            before: format!("{who}blocked ({reason}{colon}"),
-            name: name.map(str::to_owned),
-            behind: format!("){place}"),
-        }
-    }
-
-    fn of(mut self, who: &str) -> Line {
-        self.before = format!("{who} {}", self.before);
-        self
-    }
-}
-
-impl From<String> for Line {
-    fn from(text: String) -> Line {
-        Line {
-            before: text,
-            name: None,
-            behind: String::new(),
-        }
-    }
-}
-
-impl fmt::Display for Line {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = self.name.as_deref().unwrap_or_default();
-        write!(f, "{}{name}{}", self.before, self.behind)
-    }
 }
 
 /// A part of the asked time. Its children sum to it, with `own_ns`.

@@ -1,6 +1,7 @@
 //! A function of the table, and what is known at each of its instructions.
 
-use super::{Layout, Pclntab, text_at, u32_at};
+use super::go_file::{text_at, u32_at, u64_at};
+use super::{Layout, Pclntab};
 
 /// The function only ever stands at the outermost end of a stack.
 const FLAG_TOP: u8 = 1;
@@ -24,6 +25,50 @@ pub struct GoFunction<'t, 'd> {
     /// One past the last address, padding included.
     pub end: u64,
     pub(super) at: usize,
+}
+
+impl<'d> Pclntab<'d> {
+    /// All functions, ascending.
+    pub fn functions(&self) -> impl Iterator<Item = GoFunction<'_, 'd>> {
+        (0..self.count).filter_map(|i| self.function(i))
+    }
+
+    /// The function that `address` lies in.
+    pub fn at(&self, address: u64) -> Option<GoFunction<'_, 'd>> {
+        let (mut low, mut high) = (0, self.count);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.address_of(middle)? <= address {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        let found = self.function(low.checked_sub(1)?)?;
+        (address < found.end).then_some(found)
+    }
+
+    fn function(&self, index: usize) -> Option<GoFunction<'_, 'd>> {
+        let (each, pointer) = self.entry_sizes();
+        let at = self.functions + index * each + pointer;
+        let offset = match self.layout {
+            Layout::Go2 | Layout::Go16 => usize::try_from(u64_at(self.data, at)?).ok()?,
+            _ => u32_at(self.data, at)? as usize,
+        };
+        // From 1.16 on relative to the list.
+        let base = match self.layout {
+            Layout::Go2 => 0,
+            _ => self.functions,
+        };
+        let (entry, end) = (self.address_of(index)?, self.address_of(index + 1)?);
+        let at = base.checked_add(offset)?;
+        (entry < end && at < self.data.len()).then_some(GoFunction {
+            table: self,
+            entry,
+            end,
+            at,
+        })
+    }
 }
 
 /// One function at one place in the source.

@@ -10,18 +10,14 @@
 //! 64-bit little-endian programs are read.
 
 mod function;
+mod go_file;
 mod relocations;
 
-pub use function::{GoFunction, Place, Stretch, Values};
-pub use relocations::Relocations;
+use go_file::{text_at, u32_at, u64_at};
 
-/// What is asked of the file that the table lies in.
-pub trait GoFile<'d> {
-    /// Virtual address and bytes of a section that is not compressed.
-    fn section(&self, name: &str) -> Option<(u64, &'d [u8])>;
-    /// Whether `address` is in a segment that is mapped executable.
-    fn is_code(&self, address: u64) -> bool;
-}
+pub use function::{GoFunction, Place, Stretch, Values};
+pub use go_file::GoFile;
+pub use relocations::Relocations;
 
 /// The layout, by the first version of Go that wrote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -174,26 +170,6 @@ impl<'d> Pclntab<'d> {
         self.count == 0
     }
 
-    /// All functions, ascending.
-    pub fn functions(&self) -> impl Iterator<Item = GoFunction<'_, 'd>> {
-        (0..self.count).filter_map(|i| self.function(i))
-    }
-
-    /// The function that `address` lies in.
-    pub fn at(&self, address: u64) -> Option<GoFunction<'_, 'd>> {
-        let (mut low, mut high) = (0, self.count);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if self.address_of(middle)? <= address {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        let found = self.function(low.checked_sub(1)?)?;
-        (address < found.end).then_some(found)
-    }
-
     fn address_of(&self, index: usize) -> Option<u64> {
         let (each, _) = self.entry_sizes();
         let at = self.functions + index * each;
@@ -201,28 +177,6 @@ impl<'d> Pclntab<'d> {
             Layout::Go2 | Layout::Go16 => u64_at(self.data, at),
             _ => self.text.checked_add(u64::from(u32_at(self.data, at)?)),
         }
-    }
-
-    fn function(&self, index: usize) -> Option<GoFunction<'_, 'd>> {
-        let (each, pointer) = self.entry_sizes();
-        let at = self.functions + index * each + pointer;
-        let offset = match self.layout {
-            Layout::Go2 | Layout::Go16 => usize::try_from(u64_at(self.data, at)?).ok()?,
-            _ => u32_at(self.data, at)? as usize,
-        };
-        // From 1.16 on relative to the list.
-        let base = match self.layout {
-            Layout::Go2 => 0,
-            _ => self.functions,
-        };
-        let (entry, end) = (self.address_of(index)?, self.address_of(index + 1)?);
-        let at = base.checked_add(offset)?;
-        (entry < end && at < self.data.len()).then_some(GoFunction {
-            table: self,
-            entry,
-            end,
-            at,
-        })
     }
 
     fn name_at(&self, offset: u32) -> Option<&'d [u8]> {
@@ -304,24 +258,6 @@ impl<'r, 'd> Module<'r, 'd> {
             None => u64_at(self.bytes, 8 * index),
         }
     }
-}
-
-fn u32_at(data: &[u8], at: usize) -> Option<u32> {
-    let bytes = data.get(at..at.checked_add(4)?)?;
-    Some(u32::from_le_bytes(bytes.try_into().ok()?))
-}
-
-fn u64_at(data: &[u8], at: usize) -> Option<u64> {
-    let bytes = data.get(at..at.checked_add(8)?)?;
-    Some(u64::from_le_bytes(bytes.try_into().ok()?))
-}
-
-/// The text at `at`, up to its zero, if that is within 4 KiB.
-fn text_at(data: &[u8], at: usize) -> Option<&[u8]> {
-    let rest = data.get(at..)?;
-    let rest = &rest[..rest.len().min(1 << 12)];
-    let end = rest.iter().position(|b| *b == 0)?;
-    Some(&rest[..end])
 }
 
 #[cfg(test)]

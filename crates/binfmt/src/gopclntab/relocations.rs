@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{GoFile, u64_at};
+use super::go_file::{GoFile, u64_at};
 
 /// Addresses that the loader writes: (where, what). Empty for programs with a fixed place.
 pub struct Relocations<'d>(&'d [u8]);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /* Room for one unwinding of a user stack, and the threads that have none. */
 #pragma once
-#include "../../../unwind/bpf/unwind.h"
-#include "../../../unwind/bpf/python.h"
+#include "unwind.h"
+#include "python.h"
 #include "untrusted_task.h"
 
 /* One unwinding at work: the registers it starts from, and the unwinder's own state. */

@@ -23,8 +23,8 @@
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
 #include "maps.h"
-#include "../../../unwind/bpf/unwind.h"
-#include "../../../unwind/bpf/python.h"
+#include "unwind.h"
+#include "python.h"
 #include "reason.h"
 #include "shape.h"
 #include "timeline.h"

@@ -254,12 +254,17 @@ impl Accounts {
     }
 
     /// The command's first thread, held at our pipe since it was found, is let go now: its own time
-    /// begins here.
+    /// begins here, and slices forget the time before.
     pub fn begins(&mut self, pid: u32, now: u64) {
-        if let Some(thread) = self.threads.iter_mut().find(|t| t.pid == pid) {
-            thread.held = now.saturating_sub(thread.birth);
-            thread.given_until = now;
-        }
+        let Some(index) = self.threads.iter().position(|t| t.pid == pid) else {
+            return;
+        };
+        let thread = &mut self.threads[index];
+        thread.held = now.saturating_sub(thread.birth);
+        (thread.given, thread.given_until) = (Sums::default(), now);
+        let held = index as u32;
+        let others = self.slices.iter().filter(|row| row.context != held);
+        self.slices = others.collect();
     }
 
     /// A thread was born, found, or runs a new program.
@@ -627,6 +632,16 @@ fn divide_on_cpu(d: &Dump, total: u64, all: &Ticks) -> OnCpu {
         stolen,
     }
 }
+
+#[cfg(test)]
+#[path = "accounts_tests.rs"]
+mod books_tests;
+#[cfg(test)]
+#[path = "accounts_figures.rs"]
+mod figures_of_threads;
+#[cfg(test)]
+#[path = "accounts_slices_tests.rs"]
+mod slices_tests;
 
 #[cfg(test)]
 mod tests {

@@ -142,4 +142,22 @@ mod tests {
             "and no further"
         );
     }
+
+    #[test]
+    fn half_of_the_limit_is_always_for_stacks() {
+        // The hooks leave 0.004 of 0.010, and 0.005 may be used.
+        assert_eq!(slower(0.01, 0.006, (100, 0.005), (MS, 0.005)), (100, MS));
+        assert_eq!(slower(0.01, 0.006, (100, 0.01), (MS, 0.0101)), (50, 4 * MS));
+        // They leave 0.008.
+        assert_eq!(slower(0.01, 0.002, (100, 0.016), (MS, 0.016)), (50, 2 * MS));
+        assert_eq!(slower(0.01, 0.002, (100, 0.008), (MS, 0.008)), (100, MS));
+    }
+
+    #[test]
+    fn what_was_asked_for_beyond_the_bounds_is_not_made_faster() {
+        let day = Duration::from_secs(86_400);
+        assert_eq!(slower(0.01, 0.0, (5, 0.5), (day, 0.5)), (5, day));
+        let half = Duration::from_millis(500);
+        assert_eq!(slower(0.01, 0.0, (20, 0.02), (half, 0.5)), (10, 1000 * MS));
+    }
 }

@@ -129,3 +129,7 @@ fn socket(bytes: &[u8]) -> Result<(), &'static str> {
         false => Err("more time on a connection than there can be"),
     }
 }
+
+#[cfg(test)]
+#[path = "plausible_tests.rs"]
+mod tests;

@@ -310,6 +310,10 @@ fn merge(slices: &mut Vec<SliceValue>) {
 }
 
 #[cfg(test)]
+#[path = "samples_tests.rs"]
+mod path_tests;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use zerocopy::FromZeros;

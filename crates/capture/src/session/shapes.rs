@@ -142,6 +142,10 @@ fn of_class((class, shape): (usize, Histogram)) -> HistogramRow {
 }
 
 #[cfg(test)]
+#[path = "shapes_tests.rs"]
+mod more_tests;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -162,3 +162,7 @@ impl WaitTree {
         self.nodes.iter_mut().for_each(|n| n.hits = 0);
     }
 }
+
+#[cfg(test)]
+#[path = "wait_tree_tests.rs"]
+mod tests;

@@ -10,84 +10,12 @@ use crate::rungs::Climbed;
 impl Page<'_> {
     /// What the page is laid out from.
     pub(super) fn article(&self) -> Article {
-        let percent_of = |share: Option<f64>| share.map_or_else(|| "–".into(), percent);
-        let host = self.ladder.host.iter().map(|r| {
-            let level = r.level.name().to_string();
-            vec![
-                r.name.clone(),
-                percent_of(r.utilisation),
-                level,
-                saturation(r),
-            ]
-        });
-        let mut sections = vec![
-            Section {
-                heading: "Rung 1: is the CPU the bottleneck?".into(),
-                lines: self.first_rung_lines(),
-                columns: vec![
-                    ("resource", false),
-                    ("in use", true),
-                    ("reading", false),
-                    ("", false),
-                ],
-                rows: host.collect(),
-                ..Section::default()
-            },
-            Section {
-                heading: format!(
-                    "Rung 2: where? Shares of active wall time; below {} is noise here",
-                    resolution(self.ladder.resolves)
-                ),
-                columns: vec![
-                    ("share", true),
-                    ("95 %", true),
-                    ("state", false),
-                    ("at", false),
-                    ("because of", false),
-                ],
-                rows: self.cause_rows(MOST_CAUSES * 4),
-                ..Section::default()
-            },
-        ];
-        if !self.shows_causes() {
-            sections.pop();
+        let mut sections = vec![self.host_section()];
+        if self.shows_causes() {
+            sections.push(self.cause_section());
         }
-        let (heading, rows) = self.apart();
-        if !heading.is_empty() {
-            sections.push(Section {
-                heading,
-                columns: vec![
-                    ("time", true),
-                    ("why", false),
-                    ("state", false),
-                    ("where", false),
-                ],
-                rows: (rows.iter().take(MOST_CAUSES * 4))
-                    .map(|row| apart::cells(row).to_vec())
-                    .collect(),
-                ..Section::default()
-            });
-        }
-        let climbed = self
-            .climbed
-            .as_ref()
-            .map_or_else(String::new, Climbed::text);
-        let climbed: Vec<String> = (climbed.lines().map(str::trim))
-            .filter(|line| !line.is_empty())
-            .map(str::to_owned)
-            .collect();
-        let probes = match climbed.is_empty() || self.ended.is_some() {
-            true => self.probes(),
-            false => Vec::new(),
-        };
-        if !climbed.is_empty() || !probes.is_empty() {
-            sections.push(Section {
-                heading: "Rungs 3 and 4: how often, and how distributed?".into(),
-                lines: climbed,
-                commands: probes,
-                ..Section::default()
-            });
-        }
+        sections.extend(self.apart_section());
+        sections.extend(self.probe_section());
         sections.push(Section {
             heading: "The rules, in the order they were tried".into(),
             columns: vec![
@@ -113,6 +41,90 @@ impl Page<'_> {
                 .collect(),
             sections,
         }
+    }
+
+    /// The resources of the host.
+    fn host_section(&self) -> Section {
+        let percent_of = |share: Option<f64>| share.map_or_else(|| "–".into(), percent);
+        let host = self.ladder.host.iter().map(|r| {
+            let level = r.level.name().to_string();
+            vec![
+                r.name.clone(),
+                percent_of(r.utilisation),
+                level,
+                saturation(r),
+            ]
+        });
+        Section {
+            heading: "Rung 1: is the CPU the bottleneck?".into(),
+            lines: self.first_rung_lines(),
+            columns: vec![
+                ("resource", false),
+                ("in use", true),
+                ("reading", false),
+                ("", false),
+            ],
+            rows: host.collect(),
+            ..Section::default()
+        }
+    }
+
+    fn cause_section(&self) -> Section {
+        Section {
+            heading: format!(
+                "Rung 2: where? Shares of active wall time; below {} is noise here",
+                resolution(self.ladder.resolves)
+            ),
+            columns: vec![
+                ("share", true),
+                ("95 %", true),
+                ("state", false),
+                ("at", false),
+                ("because of", false),
+            ],
+            rows: self.cause_rows(MOST_CAUSES * 4),
+            ..Section::default()
+        }
+    }
+
+    /// Time that is no part of the shares, if there is any.
+    fn apart_section(&self) -> Option<Section> {
+        let (heading, rows) = self.apart();
+        (!heading.is_empty()).then(|| Section {
+            heading,
+            columns: vec![
+                ("time", true),
+                ("why", false),
+                ("state", false),
+                ("where", false),
+            ],
+            rows: (rows.iter().take(MOST_CAUSES * 4))
+                .map(|row| apart::cells(row).to_vec())
+                .collect(),
+            ..Section::default()
+        })
+    }
+
+    /// Results of rungs 3 and 4, or the commands that give them.
+    fn probe_section(&self) -> Option<Section> {
+        let climbed = self
+            .climbed
+            .as_ref()
+            .map_or_else(String::new, Climbed::text);
+        let climbed: Vec<String> = (climbed.lines().map(str::trim))
+            .filter(|line| !line.is_empty())
+            .map(str::to_owned)
+            .collect();
+        let probes = match climbed.is_empty() || self.ended.is_some() {
+            true => self.probes(),
+            false => Vec::new(),
+        };
+        (!climbed.is_empty() || !probes.is_empty()).then(|| Section {
+            heading: "Rungs 3 and 4: how often, and how distributed?".into(),
+            lines: climbed,
+            commands: probes,
+            ..Section::default()
+        })
     }
 
     /// The first rung in lines, states among them.

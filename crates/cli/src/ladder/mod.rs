@@ -23,7 +23,7 @@ use crate::failure::Failure;
 use crate::live::{Found, Source};
 use crate::output;
 use crate::report::IdleArg;
-use crate::rungs::{self, Climbed, Ended};
+use crate::rungs::{self, Climbed, Ended, TargetRun};
 use crate::target_args::parse_overhead;
 use crate::verdict::{VerdictLines, percent};
 
@@ -302,7 +302,11 @@ impl Page<'_> {
     /// The commands that climb rungs 3 and 4 by hand.
     fn probes(&self) -> Vec<String> {
         let gone = self.ended.as_ref().is_some_and(Ended::is_gone);
-        rungs::commands(self.recording, self.ladder, gone)
+        let run = match gone {
+            true => TargetRun::Next,
+            false => TargetRun::Recorded,
+        };
+        rungs::commands(self.recording, self.ladder, run)
     }
 
     fn next(&self) -> String {

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use wallscope_capture::counter::{Count, Reading, Source, Usage, topdown};
-use wallscope_model::{BlockReason, State};
+use wallscope_capture::session::Stop;
+use wallscope_model::{BlockReason, Domain, State};
 
-use super::Sums;
+use super::sums::Sums;
 
 /// What a figure is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -232,6 +233,18 @@ impl Figures {
     pub fn value(&self, name: &str) -> f64 {
         self.find(name).map_or(0.0, |f| f.value)
     }
+}
+
+/// One run.
+pub struct Run {
+    /// Its figures.
+    pub figures: Figures,
+    /// How they were measured.
+    pub domain: Domain,
+    /// Exit code of the command; 0 of another target.
+    pub status: u8,
+    /// Cause of its end.
+    pub stop: Stop,
 }
 
 /// Mean and standard deviation of `values`; of a single one the latter is not known.

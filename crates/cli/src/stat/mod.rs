@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! mod.rs      the verb: one session a run, counters beside it
-//! figures.rs  what a run came to: figures by name, with their units; means of several runs
+//! figures.rs  the results of a run: figures by name, with their units; means of several runs
+//! sums.rs     ledgers added up
 //! show.rs     as text and as JSON
 //! ```
 //!
@@ -11,9 +12,9 @@
 
 mod figures;
 mod show;
+mod sums;
 
 use std::fs::File;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -23,14 +24,14 @@ use wallscope_capture::counter::{
 };
 use wallscope_capture::session::{self, Control, Live, Look, Observer, Options, Progress, Stop};
 use wallscope_capture::target::Target;
-use wallscope_model::{Domain, Ledger, Recording};
 use wallscope_procfs::cgroup;
 
 use crate::failure::Failure;
 use crate::target_args::{Backend, TargetArgs, parse_duration};
 use crate::{events, output};
-use figures::Figures;
-use show::Show;
+use figures::{Figures, Run};
+use show::{Form, Show};
+use sums::Sums;
 
 /// Count: time by state, switches, faults, and hardware counters where there are any; of a command,
 /// process, cgroup or the machine
@@ -118,7 +119,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         ..Options::new(target)
     };
     let mut show = Show::new(
-        args.json,
+        if args.json { Form::Json } else { Form::Text },
         match &args.output {
             Some(path) if path == Path::new("-") => Box::new(std::io::stdout()),
             Some(path) => Box::new(File::create(path).with_context(|| {
@@ -164,14 +165,6 @@ fn events(asked: &[String]) -> Result<Vec<EventSpec>, Failure> {
         .collect::<Result<_, _>>()?;
     all.extend(topdown::events());
     Ok(all)
-}
-
-/// One run.
-struct Run {
-    figures: Figures,
-    domain: Domain,
-    status: u8,
-    stop: Stop,
 }
 
 /// Measures once.
@@ -242,26 +235,6 @@ fn since(before: &Usage) -> Usage {
             now.faults.1 - before.faults.1,
         ),
         ..now
-    }
-}
-
-/// Ledgers added up.
-#[derive(Clone, Debug, Default)]
-struct Sums {
-    ledger: Ledger,
-    threads: usize,
-    unattributed_ns: u64,
-}
-
-impl Sums {
-    fn add(&mut self, recording: &Recording) {
-        let present = recording.contexts.iter().filter(|c| c.ledger.wall_ns > 0);
-        self.threads = self.threads.max(present.clone().count());
-        for c in present {
-            self.ledger.add(&c.ledger);
-        }
-        let more = recording.processes.iter().map(|p| p.unattributed_on_cpu_ns);
-        self.unattributed_ns = self.unattributed_ns.max(more.sum());
     }
 }
 
@@ -364,15 +337,4 @@ fn difference(now: &[Reading], before: &[Reading]) -> Vec<Reading> {
             ..now.clone()
         })
         .collect()
-}
-
-/// Writes, and takes a reader that went away for the end.
-fn write(out: &mut dyn Write, text: &str) -> Result<(), Failure> {
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Ok(()) => Ok(()),
-        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Err(Failure::reader_gone()),
-        Err(e) => Err(anyhow::Error::new(e)
-            .context("cannot write the results")
-            .into()),
-    }
 }

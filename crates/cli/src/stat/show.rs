@@ -12,13 +12,21 @@ use wallscope_model::BlockReason;
 use wallscope_model::units;
 use wallscope_render::text::wrap;
 
-use super::figures::{Block, Figure, Figures, Unit, spread};
-use super::{Run, write};
+use super::figures::{Block, Figure, Figures, Run, Unit, spread};
 use crate::failure::Failure;
+
+/// Form of the results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// For people.
+    Text,
+    /// JSON.
+    Json,
+}
 
 /// Where results go, and in which form.
 pub struct Show {
-    json: bool,
+    form: Form,
     out: Box<dyn Write>,
     width: Option<usize>,
     /// Lines of intervals so far.
@@ -34,9 +42,9 @@ const UNANSWERED: &str = "whether computing is bound by memory or by instruction
 
 impl Show {
     /// Writes to `out`; `width`: cells of a line if `out` is a terminal.
-    pub fn new(json: bool, out: Box<dyn Write>, width: Option<usize>) -> Show {
+    pub fn new(form: Form, out: Box<dyn Write>, width: Option<usize>) -> Show {
         Show {
-            json,
+            form,
             out,
             width,
             lines: 0,
@@ -45,7 +53,7 @@ impl Show {
 
     /// Prints the figures of an interval that ended `elapsed` after the start.
     pub fn interval(&mut self, elapsed: Duration, f: &Figures) -> Result<(), Failure> {
-        let text = if self.json {
+        let text = if self.form == Form::Json {
             let mut values = serde_json::Map::new();
             for figure in &f.all {
                 values.insert(figure.name.clone(), number(figure.value, figure.unit));
@@ -62,7 +70,7 @@ impl Show {
 
     /// What all runs came to.
     pub fn whole(&mut self, options: &Options, runs: &[Run]) -> Result<(), Failure> {
-        let text = if self.json {
+        let text = if self.form == Form::Json {
             as_json(options, runs)
         } else {
             self.text(options, runs)
@@ -373,4 +381,15 @@ fn as_json(options: &Options, runs: &[Run]) -> String {
         "not_counted": refused,
         "unanswered": unanswered,
     }))
+}
+
+/// Writes, and takes a reader that went away for the end.
+fn write(out: &mut dyn Write, text: &str) -> Result<(), Failure> {
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => Ok(()),
+        Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => Err(Failure::reader_gone()),
+        Err(e) => Err(anyhow::Error::new(e)
+            .context("cannot write the results")
+            .into()),
+    }
 }

@@ -44,6 +44,7 @@ pub use verdict::{ACTIVE, Verdict, VerdictParts};
 
 /// A rule that was tried.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct TriedRule {
     /// Its name.
     pub rule: &'static str,

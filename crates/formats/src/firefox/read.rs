@@ -8,7 +8,7 @@ use wallscope_model::{
     ContextId, Frame, FrameId, FrameKind, Limit, StackEnd, StackId, State, Unit, Window,
 };
 
-use super::super::import::{About, Import, Kind};
+use super::super::import::{About, Amount, Called, Import, Kind};
 use super::super::source::Source;
 use super::super::{Options, Read, ReadError, json};
 use super::tables::{File, NEWEST, Samples, Thread, ThreadTables, unknown_columns};
@@ -259,7 +259,11 @@ impl Reader<'_> {
             }
             return Ok(());
         }
-        let view = ThreadTables::of(self.file, thread, self.cut)?;
+        let view = ThreadTables {
+            cut: self.cut,
+            ..ThreadTables::of(self.file, thread)
+        };
+        view.check()?;
         let process = thread.process_name.as_deref().unwrap_or_default();
         let (pid, tid) = (id(&thread.pid), id(&thread.tid));
         let context = self.to.thread(pid, tid, &thread.name, process)?;
@@ -385,16 +389,16 @@ impl Reader<'_> {
         let to = &mut self.to;
         let unknown = Kind::of(State::Unknown);
         let Some((on, gap)) = cpu else {
-            return to.sample(context, stack, unknown, None, (v.count, v.value), at);
+            return to.sample(context, stack, unknown, Amount::new((v.count, v.value), at));
         };
         let rest = gap.max(v.value).saturating_sub(on);
         if on > 0 {
             let kind = Kind::of(State::OnCpu);
-            to.sample(context, stack, kind, None, (v.count, on), at)?;
+            to.sample(context, stack, kind, Amount::new((v.count, on), at))?;
         }
         if rest > 0 {
             let count = if on > 0 { 0 } else { v.count };
-            to.sample(context, stack, unknown, None, (count, rest), at)?;
+            to.sample(context, stack, unknown, Amount::new((count, rest), at))?;
         }
         Ok(())
     }
@@ -438,7 +442,7 @@ impl Reader<'_> {
             None => None,
         };
         let (Some(func), Some(name)) = (func, name) else {
-            return to.named(FrameKind::Native, None, "[name cut off]", "", 0);
+            return to.named(FrameKind::Native, Called::name("[name cut off]"));
         };
         let (name, file) = (view.string(name)?, view.file(func)?);
         let line = view.frames.line.get(frame).copied().flatten();
@@ -464,7 +468,15 @@ impl Reader<'_> {
                 address,
                 lines: Vec::new(),
             }),
-            _ => to.named(kind, module, name, file, line.unwrap_or(0)),
+            _ => to.named(
+                kind,
+                Called {
+                    module,
+                    name,
+                    file,
+                    line: line.unwrap_or(0),
+                },
+            ),
         }
     }
 }

@@ -173,12 +173,12 @@ pub(super) struct ThreadTables<'f> {
     pub stacks: &'f StackTable,
     pub frames: &'f FrameTable,
     pub funcs: &'f FuncTable,
-    resources: &'f ResourceTable,
-    sources: &'f SourceTable,
-    strings: &'f [String],
-    libs: &'f [Lib],
+    pub resources: &'f ResourceTable,
+    pub sources: &'f SourceTable,
+    pub strings: &'f [String],
+    pub libs: &'f [Lib],
     /// The file was cut: a missing entry is no damage.
-    cut: bool,
+    pub cut: bool,
     /// Whether stacks, frames and functions are those of all threads.
     pub shared: bool,
 }
@@ -187,20 +187,13 @@ pub(super) struct ThreadTables<'f> {
 const CUT_OFF: &str = "[name cut off]";
 
 impl<'f> ThreadTables<'f> {
-    /// The tables that samples of `thread` refer to.
-    ///
-    /// # Errors
-    /// [`ReadError::UnknownLayout`] where stacks have no callers or functions no names.
-    pub(super) fn of(
-        file: &'f File,
-        thread: &'f Thread,
-        cut: bool,
-    ) -> Result<ThreadTables<'f>, ReadError> {
+    /// The tables that samples of `thread` refer to, in a file that was not cut.
+    pub(super) fn of(file: &'f File, thread: &'f Thread) -> ThreadTables<'f> {
         let s = &file.shared;
         let shared = !s.stack_table.frame.is_empty();
         let strings = [&s.string_array, &thread.string_array, &thread.string_table];
         let libs = thread.libs.as_ref().filter(|_| file.libs.is_empty());
-        let view = ThreadTables {
+        ThreadTables {
             stacks: if shared {
                 &s.stack_table
             } else {
@@ -227,14 +220,16 @@ impl<'f> ThreadTables<'f> {
                 .find(|l| !l.is_empty())
                 .map_or(&[], |l| l),
             libs: libs.unwrap_or(&file.libs),
-            cut,
+            cut: false,
             shared,
-        };
-        view.check()?;
-        Ok(view)
+        }
     }
 
-    fn check(&self) -> Result<(), ReadError> {
+    /// Checks that samples can be read.
+    ///
+    /// # Errors
+    /// [`ReadError::UnknownLayout`] where stacks have no callers or functions no names.
+    pub(super) fn check(&self) -> Result<(), ReadError> {
         let unknown = |what: &str| {
             Err(match self.cut {
                 true => ReadError::Truncated,

@@ -12,4 +12,4 @@ mod write;
 pub(super) use form::detect;
 pub use lines::within_line;
 pub(super) use read::read;
-pub use write::{Options, push, reasons, write};
+pub use write::{Options, TimeKind, push, reasons, write};

@@ -21,7 +21,7 @@ use wallscope_model::{
     ContextId, Frame, FrameId, FrameKind, Limit, Line, ModuleKind, StackEnd, State, Unit,
 };
 
-use super::super::import::{About, Import, Kind, Scale, number};
+use super::super::import::{About, Amount, Called, Import, Kind, Scale, number};
 use super::super::source::{Source, lines, pieces};
 use super::super::{Options, Read, ReadError, UNTOLD};
 use super::form::{Column, Judged, Numbers, split, whole_lines};
@@ -342,10 +342,11 @@ impl Reader {
             let module = self.to.module(Import::module_kind(module), module, "", 0)?;
             return Ok(Word::Frame(self.to.named(
                 kind,
-                Some(module),
-                name,
-                "",
-                0,
+                Called {
+                    module: Some(module),
+                    name,
+                    ..Called::default()
+                },
             )?));
         }
         let (name, file, line) = located(name);
@@ -357,7 +358,15 @@ impl Reader {
             FrameKind::Native if file.ends_with(".rb") => FrameKind::Ruby,
             kind => kind,
         };
-        Ok(Word::Frame(self.to.named(kind, None, name, file, line)?))
+        Ok(Word::Frame(self.to.named(
+            kind,
+            Called {
+                name,
+                file,
+                line,
+                ..Called::default()
+            },
+        )?))
     }
 
     /// `P123`, `T0:456` or `T456`, `file:function:line`.
@@ -381,10 +390,12 @@ impl Reader {
         };
         Ok(Word::Frame(self.to.named(
             FrameKind::Python,
-            None,
-            name,
-            file,
-            line,
+            Called {
+                name,
+                file,
+                line,
+                ..Called::default()
+            },
         )?))
     }
 
@@ -449,7 +460,7 @@ impl Reader {
             },
         };
         self.to
-            .sample(context, stack, kind, None, (count, value), None)
+            .sample(context, stack, kind, Amount::new((count, value), None))
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-use wallscope_model::scale::{NOT_SAMPLED, scale};
-use wallscope_model::{BlockReason, ContextId, Part, Recording, State, UnknownCause, View};
+use wallscope_model::scale::{NOT_SAMPLED, Unsampled, scale};
+use wallscope_model::{BlockReason, ContextId, Part, Recording, Sample, State, UnknownCause, View};
 
 use super::lines::{Around, Lines, Row, within_line};
 
@@ -31,6 +31,37 @@ impl Default for Options {
     }
 }
 
+/// Thread, state and reason of a line's time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeKind<'a> {
+    /// The thread.
+    pub context: ContextId,
+    /// Its state.
+    pub state: State,
+    /// Reason of the state, if there is one.
+    pub reason: Option<&'a str>,
+}
+
+impl<'a> TimeKind<'a> {
+    /// That of a sample.
+    pub fn of(sample: &'a Sample) -> TimeKind<'a> {
+        TimeKind {
+            context: sample.context,
+            state: sample.state,
+            reason: sample.reason_name(),
+        }
+    }
+
+    /// That of time without a sample.
+    pub fn unsampled(time: &Unsampled) -> TimeKind<'a> {
+        TimeKind {
+            context: time.context,
+            state: time.state,
+            reason: time.reason,
+        }
+    }
+}
+
 /// Every name that a reason may have: block reasons, parts, causes of not being seen.
 pub fn reasons() -> impl Iterator<Item = &'static str> {
     BlockReason::ALL
@@ -42,14 +73,12 @@ pub fn reasons() -> impl Iterator<Item = &'static str> {
 
 impl Options {
     /// The line's stack, from the frames between.
-    pub fn line(
-        &self,
-        rec: &Recording,
-        context: ContextId,
-        state: State,
-        reason: Option<&str>,
-        frames: &str,
-    ) -> String {
+    pub fn line(&self, rec: &Recording, time: &TimeKind<'_>, frames: &str) -> String {
+        let TimeKind {
+            context,
+            state,
+            reason,
+        } = *time;
         let mut line = String::new();
         if self.with_thread {
             let c = &rec.contexts[context.0 as usize];

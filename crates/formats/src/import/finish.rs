@@ -175,7 +175,7 @@ fn domain(about: About, sliced: bool, cut: u64) -> Domain {
 mod tests {
     use wallscope_model::StackEnd;
 
-    use super::super::Kind;
+    use super::super::{Amount, Kind};
     use super::*;
 
     #[test]
@@ -188,7 +188,7 @@ mod tests {
         // From the middle outwards, so that earlier times come later too.
         for i in 0..1000u64 {
             for t in [base + i * 37_000_000, base - i * 37_000_000] {
-                to.sample(context, stack, kind, None, (1, 10), Some(t))
+                to.sample(context, stack, kind, Amount::new((1, 10), Some(t)))
                     .unwrap();
             }
         }

@@ -60,6 +60,57 @@ impl Kind {
     }
 }
 
+/// Samples of one stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Amount {
+    /// Their number.
+    pub count: u64,
+    /// Their value in all.
+    pub value: u64,
+    /// Their time, where it is known, ns.
+    pub time: Option<u64>,
+    /// Their CPU, where it is known.
+    pub cpu: Option<u32>,
+}
+
+impl Amount {
+    /// Samples on an unknown CPU.
+    pub(super) const fn new((count, value): (u64, u64), time: Option<u64>) -> Amount {
+        Amount {
+            count,
+            value,
+            time,
+            cpu: None,
+        }
+    }
+
+    /// These samples on a CPU.
+    pub(super) const fn on(self, cpu: Option<u32>) -> Amount {
+        Amount { cpu, ..self }
+    }
+}
+
+/// A function by its name, and a line in it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Called<'a> {
+    pub module: Option<ModuleId>,
+    pub name: &'a str,
+    /// Source file, empty where unknown.
+    pub file: &'a str,
+    /// Line, 0 where unknown.
+    pub line: u32,
+}
+
+impl<'a> Called<'a> {
+    /// A function of which only the name is known.
+    pub(super) fn name(name: &'a str) -> Called<'a> {
+        Called {
+            name,
+            ..Called::default()
+        }
+    }
+}
+
 /// A file's own description, in words, for the domain.
 #[derive(Clone, Debug, Default)]
 pub(super) struct About {
@@ -283,11 +334,14 @@ impl Import {
     pub(super) fn named(
         &mut self,
         kind: FrameKind,
-        module: Option<ModuleId>,
-        name: &str,
-        file: &str,
-        line: u32,
+        called: Called<'_>,
     ) -> Result<FrameId, ReadError> {
+        let Called {
+            module,
+            name,
+            file,
+            line,
+        } = called;
         let function = self.function(name, "", file, 0)?;
         self.frame(Frame {
             kind,
@@ -412,17 +466,18 @@ impl Import {
         Ok(Some(id))
     }
 
-    /// `count` samples worth `value` in all, at `time` where that is known.
+    /// Adds samples of one stack.
     pub(super) fn sample(
         &mut self,
         context: ContextId,
         stack: StackId,
         kind: Kind,
-        cpu: Option<u32>,
-        (count, value): (u64, u64),
-        time: Option<u64>,
+        amount: Amount,
     ) -> Result<(), ReadError> {
-        let count = count.min(MAX_TOTAL);
+        let Amount {
+            value, time, cpu, ..
+        } = amount;
+        let count = amount.count.min(MAX_TOTAL);
         self.total = self.total.saturating_add(value).saturating_add(count);
         self.check_total()?;
         let key = SampleKey {

@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 use super::super::ReadError;
 use super::cursor::{Cursor, Stop, Text};
-use super::value::{Field, MAX_DEPTH, Timespan, Type, Types, Value, value};
+use super::value::{Field, MAX_DEPTH, Timespan, Type, Types, Value, ValueReader};
 
 /// The header of a chunk.
 #[derive(Clone, Copy, Debug)]
@@ -235,18 +235,24 @@ impl<'a> Chunk<'a> {
     /// A value of the type with that number.
     fn value(&mut self, c: &mut Cursor<'a>, kind: u64, depth: usize) -> Result<Value, Stop> {
         let types = std::mem::take(&mut self.types);
-        let mut room = self.room;
-        let value = value(c, &types, kind, depth, &mut room);
+        let mut reader = ValueReader {
+            types: &types,
+            room: self.room,
+        };
+        let value = reader.value(c, kind, depth);
+        self.room = reader.room;
         self.types = types;
-        self.room = room;
         value
     }
 
     /// An event's fields.
     pub(super) fn event(&self, kind: u64, bytes: &'a [u8]) -> Option<Vec<Value>> {
         let mut c = self.cursor(bytes);
-        let mut room = 1 << 20;
-        match value(&mut c, &self.types, kind, 0, &mut room) {
+        let mut reader = ValueReader {
+            types: &self.types,
+            room: 1 << 20,
+        };
+        match reader.value(&mut c, kind, 0) {
             Ok(Value::Fields(fields)) => Some(fields),
             _ => None,
         }

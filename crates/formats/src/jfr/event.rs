@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 use wallscope_model::{ContextId, FrameKind, StackEnd, StackId};
 
 use super::super::ReadError;
-use super::super::import::Import;
+use super::super::import::{Called, Import};
 use super::chunk::Chunk;
 use super::value::{Type, Value};
 
@@ -125,7 +125,14 @@ impl<'c, 'b> Constants<'c, 'b> {
                     ("", name) => name.to_string(),
                     (class, name) => format!("{}.{name}", class.replace('/', ".")),
                 };
-                frames.push(to.named(kind, None, &name, "", line)?);
+                frames.push(to.named(
+                    kind,
+                    Called {
+                        name: &name,
+                        line,
+                        ..Called::default()
+                    },
+                )?);
             }
         }
         let cut = chunk.part(value, "jdk.types.StackTrace", "truncated") == &Value::Number(1);

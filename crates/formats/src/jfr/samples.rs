@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use wallscope_model::{BlockReason, ContextId, StackId, State};
 
 use super::super::ReadError;
-use super::super::import::{Import, Kind};
+use super::super::import::{Amount, Import, Kind};
 use super::catalog::{
     self, CPU_TIME, CPU_TIME_LOST, DATA_LOSS, DATADOG_CPU, DATADOG_WALL, EXECUTION, WALL,
 };
@@ -373,7 +373,8 @@ impl Samples {
             stack,
             start,
         } = seen;
-        self.to.sample(context, stack, kind, None, value, start)
+        self.to
+            .sample(context, stack, kind, Amount::new(value, start))
     }
 
     /// Adds `count` samples worth `time` ns over the length of that time: its slices have their parts.
@@ -433,7 +434,7 @@ impl Samples {
             let value = w.value.filter(|_| named).map_or(1, |(n, _)| n);
             let value = (w.count, value.saturating_mul(w.count));
             self.to
-                .sample(w.context, w.stack, w.kind, None, value, w.time)?;
+                .sample(w.context, w.stack, w.kind, Amount::new(value, w.time))?;
         }
         Ok(match named {
             true => self.counted[0].clone(),

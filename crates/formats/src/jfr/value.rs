@@ -75,63 +75,76 @@ impl Type {
 /// Types by their numbers.
 pub(super) type Types = FxHashMap<u64, Type>;
 
-/// Reads a value of the type `kind`; `room` is the memory that values may still take.
-pub(super) fn value(
-    c: &mut Cursor,
-    types: &Types,
-    kind: u64,
-    depth: usize,
-    room: &mut u64,
-) -> Result<Value, Stop> {
-    *room = room.checked_sub(64).ok_or(Stop::Memory)?;
-    if depth > MAX_DEPTH {
-        return Err(Stop::Malformed);
+/// Reads values.
+pub(super) struct ValueReader<'t> {
+    pub types: &'t Types,
+    /// Memory that values may still take, bytes.
+    pub room: u64,
+}
+
+impl ValueReader<'_> {
+    fn take(&mut self, bytes: u64) -> Result<(), Stop> {
+        self.room = self.room.checked_sub(bytes).ok_or(Stop::Memory)?;
+        Ok(())
     }
-    let t = types.get(&kind).ok_or(Stop::Malformed)?;
-    Ok(match t.name.as_str() {
-        "long" => Value::Number(c.long()? as i64),
-        "int" => Value::Number(i64::from(c.int()? as i32)),
-        "short" => Value::Number(i64::from(c.number(2)? as i16)),
-        "char" => Value::Number(c.number(2)? as i64),
-        "byte" | "boolean" => Value::Number(i64::from(c.byte()?)),
-        "float" => {
-            let bytes = c.bytes(4)?.try_into().unwrap_or_default();
-            Value::Real(f32::from_be_bytes(bytes).into())
+
+    /// Reads a value of the type `kind`.
+    pub(super) fn value(&mut self, c: &mut Cursor, kind: u64, depth: usize) -> Result<Value, Stop> {
+        self.take(64)?;
+        if depth > MAX_DEPTH {
+            return Err(Stop::Malformed);
         }
-        "double" => {
-            let bytes = c.bytes(8)?.try_into().unwrap_or_default();
-            Value::Real(f64::from_be_bytes(bytes))
-        }
-        "java.lang.String" => match c.text()? {
-            Text::Null => Value::Null,
-            Text::Constant(id) => Value::Constant(kind, id),
-            Text::Own(text) => {
-                *room = room.checked_sub(text.len() as u64).ok_or(Stop::Memory)?;
-                Value::Text(text)
+        let types = self.types;
+        let t = types.get(&kind).ok_or(Stop::Malformed)?;
+        Ok(match t.name.as_str() {
+            "long" => Value::Number(c.long()? as i64),
+            "int" => Value::Number(i64::from(c.int()? as i32)),
+            "short" => Value::Number(i64::from(c.number(2)? as i16)),
+            "char" => Value::Number(c.number(2)? as i64),
+            "byte" | "boolean" => Value::Number(i64::from(c.byte()?)),
+            "float" => {
+                let bytes = c.bytes(4)?.try_into().unwrap_or_default();
+                Value::Real(f32::from_be_bytes(bytes).into())
             }
-        },
-        _ => {
-            let mut fields = Vec::with_capacity(t.fields.len());
-            for f in &t.fields {
-                let mut one = |c: &mut Cursor| -> Result<Value, Stop> {
-                    if f.constant {
-                        *room = room.checked_sub(32).ok_or(Stop::Memory)?;
-                        return Ok(Value::Constant(f.type_id, c.long()?));
-                    }
-                    value(c, types, f.type_id, depth + 1, room)
-                };
-                fields.push(if f.list {
-                    let n = c.count()?;
-                    let mut items = Vec::new();
-                    for _ in 0..n {
-                        items.push(one(c)?);
-                    }
-                    Value::List(items)
-                } else {
-                    one(c)?
-                });
+            "double" => {
+                let bytes = c.bytes(8)?.try_into().unwrap_or_default();
+                Value::Real(f64::from_be_bytes(bytes))
             }
-            Value::Fields(fields)
+            "java.lang.String" => match c.text()? {
+                Text::Null => Value::Null,
+                Text::Constant(id) => Value::Constant(kind, id),
+                Text::Own(text) => {
+                    self.take(text.len() as u64)?;
+                    Value::Text(text)
+                }
+            },
+            _ => {
+                let mut fields = Vec::with_capacity(t.fields.len());
+                for f in &t.fields {
+                    fields.push(self.field(c, f, depth)?);
+                }
+                Value::Fields(fields)
+            }
+        })
+    }
+
+    /// Reads a field: one value or a list of them.
+    fn field(&mut self, c: &mut Cursor, f: &Field, depth: usize) -> Result<Value, Stop> {
+        let mut one = |c: &mut Cursor| -> Result<Value, Stop> {
+            if f.constant {
+                self.take(32)?;
+                return Ok(Value::Constant(f.type_id, c.long()?));
+            }
+            self.value(c, f.type_id, depth + 1)
+        };
+        if !f.list {
+            return one(c);
         }
-    })
+        let n = c.count()?;
+        let mut items = Vec::new();
+        for _ in 0..n {
+            items.push(one(c)?);
+        }
+        Ok(Value::List(items))
+    }
 }

@@ -5,7 +5,7 @@ use wallscope_model::LabelValue;
 use super::super::ReadError;
 use super::super::import::Import;
 use super::super::wire::{Fields, Malformed, Value};
-use super::read::Tables;
+use super::tables::Tables;
 
 /// An attribute's key and value.
 #[derive(Clone, Debug)]

@@ -14,6 +14,7 @@ mod choice;
 mod layout;
 mod read;
 mod sample;
+mod tables;
 mod write;
 
 use super::ReadError;

@@ -2,11 +2,11 @@
 
 use rustc_hash::FxHashMap;
 use wallscope_model::{
-    ContextId, Frame, FrameId, FrameKind, FunctionId, Label, Limit, Line, StackEnd, StackId, Unit,
-    Window,
+    ContextId, Frame, FrameId, FrameKind, FunctionId, Label, Limit, Line, ModuleId, ModuleKind,
+    StackEnd, StackId, Unit, Window,
 };
 
-use super::super::import::{About, Import};
+use super::super::import::{About, Amount, Import};
 use super::super::pprof::columns;
 use super::super::source::Source;
 use super::super::wire::{Fields, Malformed};
@@ -15,6 +15,7 @@ use super::attributes::{AttributeList, any_by_index};
 use super::choice::Choice;
 use super::layout::{self, AttributeTable, Layout, SampleFields};
 use super::sample::{Identity, Sample};
+use super::tables::Tables;
 use super::{damaged, field};
 
 /// A profile, nothing copied.
@@ -30,102 +31,22 @@ struct Profile<'a> {
     resource: usize,
 }
 
-/// The file's tables, nothing copied.
-#[derive(Default)]
-pub(super) struct Tables<'a> {
-    pub strings: Vec<&'a [u8]>,
-    mappings: Vec<&'a [u8]>,
-    locations: Vec<&'a [u8]>,
-    functions: Vec<&'a [u8]>,
-    pub attributes: Vec<&'a [u8]>,
-    stacks: Vec<&'a [u8]>,
-    resources: Vec<&'a [u8]>,
-    /// Profiles, and their resources by place.
-    profiles: Vec<(&'a [u8], usize)>,
-    /// Numbers of the outermost fields, and whether a dictionary is among them.
-    top: Vec<u32>,
-    /// The file was cut: a missing entry is no damage.
-    cut: bool,
-}
-
-impl<'a> Tables<'a> {
-    fn add(&mut self, number: u32, bytes: &'a [u8]) -> Result<(), Malformed> {
-        if !self.top.contains(&number) {
-            self.top.push(number);
-        }
-        match number {
-            field::RESOURCE_PROFILES => self.resource(bytes),
-            field::DICTIONARY => self.dictionary(bytes),
-            _ => Ok(()),
-        }
+/// The layout of the file.
+fn layout_of(t: &Tables) -> Result<Layout, ReadError> {
+    let profiles: Vec<&[u8]> = t.profiles.iter().map(|(bytes, _)| *bytes).collect();
+    let whole = t.strings.first().is_some_and(|s| s.is_empty());
+    if !whole {
+        return Err(if t.cut {
+            ReadError::Truncated
+        } else {
+            layout::without_dictionary(&t.top, &profiles)
+        });
     }
-
-    fn resource(&mut self, bytes: &'a [u8]) -> Result<(), Malformed> {
-        let place = self.resources.len();
-        self.resources.push(&[]);
-        for item in Fields::new(bytes) {
-            match item? {
-                (field::RESOURCE, resource) => self.resources[place] = resource.bytes(),
-                (field::SCOPE_PROFILES, scope) => {
-                    for profile in Fields::new(scope.bytes()) {
-                        if let (field::PROFILES, p) = profile? {
-                            self.profiles.push((p.bytes(), place));
-                        }
-                    }
-                }
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    fn dictionary(&mut self, bytes: &'a [u8]) -> Result<(), Malformed> {
-        use field::dictionary as d;
-        for item in Fields::new(bytes) {
-            let (number, value) = item?;
-            match number {
-                d::MAPPING => self.mappings.push(value.bytes()),
-                d::LOCATION => self.locations.push(value.bytes()),
-                d::FUNCTION => self.functions.push(value.bytes()),
-                d::STRING => self.strings.push(value.bytes()),
-                d::ATTRIBUTE => self.attributes.push(value.bytes()),
-                d::STACK => self.stacks.push(value.bytes()),
-                _ => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// The string with this index.
-    ///
-    /// # Errors
-    /// [`ReadError::Damaged`] for one that is not there, unless the file was cut.
-    pub(super) fn string(&self, index: u64) -> Result<String, ReadError> {
-        let at = usize::try_from(index).unwrap_or(usize::MAX);
-        match self.strings.get(at) {
-            Some(s) => Ok(String::from_utf8_lossy(s).into_owned()),
-            None if self.cut => Ok("[name cut off]".to_string()),
-            None => Err(damaged("a string is referred to that is not there")),
-        }
-    }
-
-    /// The layout of the file.
-    fn layout(&self) -> Result<Layout, ReadError> {
-        let profiles: Vec<&[u8]> = self.profiles.iter().map(|(bytes, _)| *bytes).collect();
-        let whole = self.strings.first().is_some_and(|s| s.is_empty());
-        if !whole {
-            return Err(if self.cut {
-                ReadError::Truncated
-            } else {
-                layout::without_dictionary(&self.top, &profiles)
-            });
-        }
-        let table = AttributeTable {
-            length: self.attributes.len() as u64,
-            by_index: any_by_index(&self.attributes)?,
-        };
-        layout::of_profiles(&profiles, Some(table))
-    }
+    let table = AttributeTable {
+        length: t.attributes.len() as u64,
+        by_index: any_by_index(&t.attributes)?,
+    };
+    layout::of_profiles(&profiles, Some(table))
 }
 
 impl<'a> Profile<'a> {
@@ -187,7 +108,7 @@ pub(crate) fn read(source: &mut Source, options: &mut Options) -> Result<Read, R
         }
     }
     t.cut = source.cut();
-    let layout = t.layout()?;
+    let layout = layout_of(&t)?;
     let profiles = typed(&t, layout)?;
     let asked = options.value.as_deref();
     let values: Vec<(&str, &Unit)> = (profiles.iter()).map(|p| (&*p.name, &p.unit)).collect();
@@ -312,9 +233,14 @@ impl Reader {
                 }
             });
         }
+        let tables = LocationTables {
+            modules,
+            functions,
+            attributes: &attributes,
+        };
         let mut frames: Vec<FrameId> = Vec::with_capacity(t.locations.len());
         for bytes in &t.locations {
-            frames.push(location(bytes, &modules, &functions, &attributes, to)?);
+            frames.push(tables.frame(bytes, to)?);
         }
         let mut stacks = Vec::with_capacity(t.stacks.len());
         let mut indices = Vec::new();
@@ -408,60 +334,71 @@ impl Reader {
                 (None, _) => 1,
             };
             let time = s.times.get(i).copied();
-            to.sample(context, stack, kind, of.cpu, (count, value), time)?;
+            to.sample(
+                context,
+                stack,
+                kind,
+                Amount::new((count, value), time).on(of.cpu),
+            )?;
         }
         Ok(())
     }
 }
 
-fn location(
-    bytes: &[u8],
-    modules: &[Option<(wallscope_model::ModuleId, wallscope_model::ModuleKind)>],
-    functions: &[Option<FunctionId>],
-    attributes: &AttributeList,
-    to: &mut Import,
-) -> Result<FrameId, ReadError> {
-    use wallscope_model::ModuleKind;
-    let (mut module, mut address, mut lines, mut kind) = (None, 0, Vec::new(), None);
-    for item in Fields::new(bytes) {
-        match item? {
-            (1, v) => module = modules.get(v.number() as usize).copied().flatten(),
-            (2, v) => address = v.number(),
-            (3, v) => {
-                let [function, line] = numbers(v.bytes())?;
-                let function = functions
-                    .get(function as usize)
-                    .copied()
-                    .ok_or_else(|| damaged("a location refers to a function that is not there"))?;
-                lines.extend(function.map(|function| Line {
-                    function,
-                    line: u32::try_from(line).unwrap_or(0),
-                }));
-            }
-            (4, v) => {
-                let mut indices = Vec::new();
-                v.numbers(&mut indices)?;
-                for a in attributes.get(&indices) {
-                    let a = a?;
-                    if a.key == "profile.frame.type" {
-                        kind = Some(a.value.to_string());
+/// Tables that locations refer to.
+struct LocationTables<'a> {
+    modules: Vec<Option<(ModuleId, ModuleKind)>>,
+    functions: Vec<Option<FunctionId>>,
+    attributes: &'a AttributeList,
+}
+
+impl LocationTables<'_> {
+    /// The frame of a location.
+    fn frame(&self, bytes: &[u8], to: &mut Import) -> Result<FrameId, ReadError> {
+        let (mut module, mut address, mut lines, mut kind) = (None, 0, Vec::new(), None);
+        for item in Fields::new(bytes) {
+            match item? {
+                (1, v) => module = self.modules.get(v.number() as usize).copied().flatten(),
+                (2, v) => address = v.number(),
+                (3, v) => {
+                    let [function, line] = numbers(v.bytes())?;
+                    let function =
+                        self.functions
+                            .get(function as usize)
+                            .copied()
+                            .ok_or_else(|| {
+                                damaged("a location refers to a function that is not there")
+                            })?;
+                    lines.extend(function.map(|function| Line {
+                        function,
+                        line: u32::try_from(line).unwrap_or(0),
+                    }));
+                }
+                (4, v) => {
+                    let mut indices = Vec::new();
+                    v.numbers(&mut indices)?;
+                    for a in self.attributes.get(&indices) {
+                        let a = a?;
+                        if a.key == "profile.frame.type" {
+                            kind = Some(a.value.to_string());
+                        }
                     }
                 }
+                _ => {}
             }
-            _ => {}
         }
+        let kind = match (kind.as_deref(), module) {
+            (Some("kernel"), _) | (None, Some((_, ModuleKind::Kernel))) => FrameKind::Kernel,
+            (Some("native"), _) => FrameKind::Native,
+            (Some("jit" | "jvm" | "v8js" | "beam" | "dotnet"), _)
+            | (None, Some((_, ModuleKind::Jit))) => FrameKind::Jit,
+            _ => FrameKind::Native,
+        };
+        to.frame(Frame {
+            kind,
+            module: module.map(|(id, _)| id),
+            address,
+            lines,
+        })
     }
-    let kind = match (kind.as_deref(), module) {
-        (Some("kernel"), _) | (None, Some((_, ModuleKind::Kernel))) => FrameKind::Kernel,
-        (Some("native"), _) => FrameKind::Native,
-        (Some("jit" | "jvm" | "v8js" | "beam" | "dotnet"), _)
-        | (None, Some((_, ModuleKind::Jit))) => FrameKind::Jit,
-        _ => FrameKind::Native,
-    };
-    to.frame(Frame {
-        kind,
-        module: module.map(|(id, _)| id),
-        address,
-        lines,
-    })
 }

@@ -4,6 +4,7 @@ use wallscope_model::Unit;
 
 use super::super::ReadError;
 use super::super::perf_event::{Meaning, base};
+use super::super::switches::Left;
 use super::attribute::{Attribute, Rate, flag, kind, reading, sample};
 use super::file::EventDescription;
 use super::order::Order;
@@ -274,7 +275,7 @@ pub(super) struct Switch {
     pub prev: u32,
     pub next: u32,
     /// The thread that leaves still wants a CPU.
-    pub preempted: bool,
+    pub left: Left,
 }
 
 impl Switch {
@@ -283,7 +284,10 @@ impl Switch {
         Some(Switch {
             prev: order.int(raw, 24)?,
             next: order.int(raw, 56)?,
-            preempted: order.long(raw, 32)? & 0xff == 0,
+            left: match order.long(raw, 32)? & 0xff {
+                0 => Left::Preempted,
+                _ => Left::Blocked,
+            },
         })
     }
 }

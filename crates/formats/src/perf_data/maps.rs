@@ -114,6 +114,21 @@ pub(super) struct Processes {
     generations: u64,
 }
 
+/// A file that a process mapped.
+pub(super) struct MappedFile {
+    pub path: String,
+    /// Its build id, if the record has it.
+    pub build_id: Option<String>,
+    /// Mode of the CPU when it was mapped: it tells the kernel's mappings.
+    pub mode: CpuMode,
+}
+
+/// The mapping that holds an address, and its start.
+fn mapping_at(list: &BTreeMap<u64, Mapped>, address: u64) -> Option<(u64, Mapped)> {
+    let (start, m) = list.range(..=address).next_back()?;
+    (address < m.end).then(|| (*start, m.clone()))
+}
+
 /// Bytes in lower-case hex.
 pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
@@ -129,14 +144,16 @@ impl Processes {
         }
     }
 
-    /// A thread's name; after an exec its process begins anew.
-    pub(super) fn comm(&mut self, pid: u32, tid: u32, name: String, exec: bool) {
+    /// A thread got this name.
+    pub(super) fn set_name(&mut self, tid: u32, name: String) {
         if self.names.len() < MAX_PROCESSES || self.names.contains_key(&tid) {
             self.names.insert(tid, name.into());
         }
-        if exec {
-            self.of.remove(&pid);
-        }
+    }
+
+    /// A process began anew by an exec.
+    pub(super) fn exec(&mut self, pid: u32) {
+        self.of.remove(&pid);
     }
 
     /// A thread's name, empty where the file has none.
@@ -172,10 +189,13 @@ impl Processes {
         &mut self,
         pid: i32,
         (start, length, offset): (u64, u64, u64),
-        path: &str,
-        build_id: Option<String>,
-        mode: CpuMode,
+        file: MappedFile,
     ) {
+        let MappedFile {
+            path,
+            build_id,
+            mode,
+        } = file;
         // A guest's addresses are not the host's.
         if mode.guest().is_some() {
             return;
@@ -183,14 +203,14 @@ impl Processes {
         let end = start.saturating_add(length);
         let build_id: Arc<str> = match build_id {
             Some(id) => id.into(),
-            None => build_id_key(path, mode)
+            None => build_id_key(&path, mode)
                 .and_then(|key| self.build_ids.get(&key).cloned())
                 .unwrap_or_default(),
         };
         let mapped = Mapped {
             end,
             offset,
-            path: path.into(),
+            path: path.as_str().into(),
             build_id,
         };
         if pid == -1 || mode.is_kernel() {
@@ -256,32 +276,29 @@ impl Processes {
         self.of.get(&pid).map_or(0, |p| p.generation)
     }
 
-    /// The frame of an address.
+    /// The frame of an address of the kernel.
+    pub(super) fn kernel_frame(&self, address: u64, to: &mut Import) -> Result<FrameId, ReadError> {
+        let path = match mapping_at(&self.modules, address) {
+            Some((_, m)) if !m.path.is_empty() => module_name(&m.path),
+            _ => "[kernel]".to_string(),
+        };
+        let module = to.module(ModuleKind::Kernel, &path, "", 0)?;
+        to.frame(Frame {
+            kind: FrameKind::Kernel,
+            module: Some(module),
+            address,
+            lines: Vec::new(),
+        })
+    }
+
+    /// The frame of an address of a process.
     pub(super) fn frame(
         &self,
         pid: u32,
         address: u64,
-        kernel: bool,
         to: &mut Import,
     ) -> Result<FrameId, ReadError> {
-        let within = |list: &BTreeMap<u64, Mapped>| {
-            let (start, m) = list.range(..=address).next_back()?;
-            (address < m.end).then(|| (*start, m.clone()))
-        };
-        if kernel {
-            let path = match within(&self.modules) {
-                Some((_, m)) if !m.path.is_empty() => module_name(&m.path),
-                _ => "[kernel]".to_string(),
-            };
-            let module = to.module(ModuleKind::Kernel, &path, "", 0)?;
-            return to.frame(Frame {
-                kind: FrameKind::Kernel,
-                module: Some(module),
-                address,
-                lines: Vec::new(),
-            });
-        }
-        let Some((start, m)) = within(self.mappings(pid)) else {
+        let Some((start, m)) = mapping_at(self.mappings(pid), address) else {
             return to.frame(Frame {
                 kind: FrameKind::Native,
                 module: None,

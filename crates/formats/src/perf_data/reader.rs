@@ -5,14 +5,14 @@ use wallscope_model::{
     ContextId, EventSource, Limit, Loss, Part, StackEnd, StackId, State, Window,
 };
 
-use super::super::import::{About, Import, Kind};
+use super::super::import::{About, Amount, Import, Kind};
 use super::super::perf_event::Meaning;
-use super::super::switches::Switches;
+use super::super::switches::{Left, Switches};
 use super::super::{Options, Read, ReadError, Unnamed};
 use super::attribute::{flag, sample};
 use super::events::{Events, Switch};
 use super::file::{File, Identity, c_text, feature};
-use super::maps::{self, CpuMode, Processes};
+use super::maps::{self, CpuMode, MappedFile, Processes};
 use super::order::Order;
 use super::records::{self, Record, Records};
 use super::sample::{Sample, Trailer};
@@ -127,8 +127,11 @@ impl<'u, 'f> Reader<'u, 'f> {
         match r.kind {
             records::COMM => {
                 let name = c_text(body.get(8..)?);
-                let exec = r.misc & MISC_EXEC != 0;
-                self.processes.comm(int(0)?, int(4)?, name, exec);
+                let (pid, tid) = (int(0)?, int(4)?);
+                self.processes.set_name(tid, name);
+                if r.misc & MISC_EXEC != 0 {
+                    self.processes.exec(pid);
+                }
             }
             records::FORK => {
                 let (child, parent) = ((int(0)?, int(8)?), (int(4)?, int(12)?));
@@ -136,9 +139,12 @@ impl<'u, 'f> Reader<'u, 'f> {
             }
             records::MMAP if r.misc & MISC_DATA == 0 => {
                 let range = (long(8)?, long(16)?, long(24)?);
-                let path = c_text(body.get(32..)?);
-                let mode = CpuMode::of(r.misc);
-                self.processes.map(int(0)? as i32, range, &path, None, mode);
+                let file = MappedFile {
+                    path: c_text(body.get(32..)?),
+                    build_id: None,
+                    mode: CpuMode::of(r.misc),
+                };
+                self.processes.map(int(0)? as i32, range, file);
             }
             records::MMAP2 => {
                 const PROT_EXEC: u32 = 4;
@@ -150,8 +156,12 @@ impl<'u, 'f> Reader<'u, 'f> {
                     maps::hex(&body[36..36 + size])
                 });
                 if int(56)? & PROT_EXEC != 0 || mode == CpuMode::Kernel {
-                    self.processes
-                        .map(int(0)? as i32, range, &path, build_id, mode);
+                    let file = MappedFile {
+                        path,
+                        build_id,
+                        mode,
+                    };
+                    self.processes.map(int(0)? as i32, range, file);
                 }
             }
             records::LOST => self.lose(long(8)?),
@@ -182,8 +192,11 @@ impl<'u, 'f> Reader<'u, 'f> {
             None => *self.no_frames.insert(self.to.stack(&[], StackEnd::Root)?),
         };
         let context = self.context(pid, tid)?;
-        let preempted = r.misc & MISC_PREEMPTED != 0;
-        self.switches.leaves(tid, time, (context, stack), preempted);
+        let left = match r.misc & MISC_PREEMPTED {
+            0 => Left::Blocked,
+            _ => Left::Preempted,
+        };
+        self.switches.leaves(tid, time, (context, stack), left);
         Ok(())
     }
 
@@ -273,9 +286,8 @@ impl<'u, 'f> Reader<'u, 'f> {
                 return Ok(());
             };
             if switch.prev == s.tid {
-                let preempted = switch.preempted;
                 self.switches
-                    .leaves(s.tid, time, (context, stack), preempted);
+                    .leaves(s.tid, time, (context, stack), switch.left);
             }
             return self.switches.gets(switch.next, time, &mut self.to);
         }
@@ -290,8 +302,12 @@ impl<'u, 'f> Reader<'u, 'f> {
             part: (state == State::OnCpu).then_some(part),
             ..Kind::of(state)
         };
-        self.to
-            .sample(context, stack, kind, s.cpu, (1, value), s.time)
+        self.to.sample(
+            context,
+            stack,
+            kind,
+            Amount::new((1, value), s.time).on(s.cpu),
+        )
     }
 
     /// The recording.

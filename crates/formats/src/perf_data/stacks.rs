@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 use wallscope_model::{FrameId, FrameKind, StackEnd, StackId};
 
-use super::super::import::Import;
+use super::super::import::{Called, Import};
 use super::super::{RawStack, ReadError, Unwind};
 use super::attribute::branch;
 use super::file::{File, feature};
@@ -47,7 +47,10 @@ struct Frames<'a> {
 
 impl Frames<'_> {
     fn push(&mut self, address: u64, kernel: bool) -> Result<(), ReadError> {
-        let frame = (self.processes).frame(self.pid, address, kernel, self.to)?;
+        let frame = match kernel {
+            true => self.processes.kernel_frame(address, self.to)?,
+            false => self.processes.frame(self.pid, address, self.to)?,
+        };
         self.list.push(frame);
         Ok(())
     }
@@ -91,7 +94,7 @@ impl<'u, 'f> Stacks<'u, 'f> {
         frames.list.clear();
         if let Some(name) = CpuMode::of(misc).guest() {
             self.guests += 1;
-            let frame = frames.to.named(FrameKind::Native, None, name, "", 0)?;
+            let frame = frames.to.named(FrameKind::Native, Called::name(name))?;
             self.frames = frames.list;
             return to.stack(&[frame], StackEnd::Unreadable);
         }

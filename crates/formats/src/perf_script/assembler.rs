@@ -8,7 +8,7 @@ use wallscope_model::{
     StackId, State, Unit,
 };
 
-use super::super::import::{About, Import, Kind};
+use super::super::import::{About, Amount, Called, Import, Kind};
 use super::super::perf_event::{Meaning, base, is_tracepoint};
 use super::super::switches::Switches;
 use super::super::{Read, ReadError, UNTOLD};
@@ -79,24 +79,39 @@ pub(super) struct Assembler {
     last: u64,
     junk: u64,
     untimed_switches: u64,
+    warnings: Vec<String>,
 }
 
 impl Assembler {
-    pub(super) fn new(lanes: usize, memory: u64, asked: Option<String>, timed: bool) -> Assembler {
+    pub(super) fn new(lanes: usize, memory: u64, asked: Option<String>) -> Assembler {
         Assembler {
             to: Import::new(memory),
             lanes: (0..lanes).map(|_| Lane::default()).collect(),
             names: Vec::new(),
             name_ids: FxHashMap::default(),
             events: Vec::new(),
-            timed: (timed && asked.is_none()).then_some(true),
+            timed: None,
             asked,
             contexts: FxHashMap::default(),
             switches: Switches::default(),
             last: 0,
             junk: 0,
             untimed_switches: 0,
+            warnings: Vec::new(),
         }
+    }
+
+    /// The first records tell times, so that values are times if none were asked for.
+    pub(super) fn expect_times(&mut self) {
+        if self.asked.is_none() {
+            self.timed = Some(true);
+        }
+    }
+
+    /// The compressed data of the file ends in the middle.
+    pub(super) fn note_cut(&mut self) {
+        let text = "its compressed data ends in the middle: the part before is used";
+        self.warnings.push(text.into());
     }
 
     /// Adds the records of one piece.
@@ -147,8 +162,23 @@ impl Assembler {
         let path = String::from_utf8_lossy(f.module);
         let (module, kind) = place(&mut self.to, &path, f.address.unwrap_or(0))?;
         let frame = match symbol {
-            Some(name) => self.to.named(kind, module, &name, "", 0)?,
-            None => unnamed(&mut self.to, module, kind, &path, f.address.unwrap_or(0))?,
+            Some(name) => self.to.named(
+                kind,
+                Called {
+                    module,
+                    name: &name,
+                    ..Called::default()
+                },
+            )?,
+            None => {
+                let frame = Frame {
+                    kind,
+                    module,
+                    address: f.address.unwrap_or(0),
+                    lines: Vec::new(),
+                };
+                unnamed(&mut self.to, frame, &path)?
+            }
         };
         Ok(Known::Frame(frame))
     }
@@ -250,8 +280,7 @@ impl Assembler {
             self.last = self.last.max(time);
             // The stack is that of the thread that leaves.
             if s.prev == r.tid {
-                self.switches
-                    .leaves(s.prev, time, (context, stack), s.preempted);
+                self.switches.leaves(s.prev, time, (context, stack), s.left);
             }
             return self.switches.gets(s.next, time, &mut self.to);
         }
@@ -271,15 +300,16 @@ impl Assembler {
             ..Kind::of(state)
         };
         self.last = self.last.max(r.time.unwrap_or(0));
-        self.to
-            .sample(context, stack, kind, r.cpu, (1, value), r.time)
+        self.to.sample(
+            context,
+            stack,
+            kind,
+            Amount::new((1, value), r.time).on(r.cpu),
+        )
     }
 
-    pub(super) fn finish(mut self, cut: bool) -> Result<Read, ReadError> {
-        let mut warnings = Vec::new();
-        if cut {
-            warnings.push("its compressed data ends in the middle: the part before is used".into());
-        }
+    pub(super) fn finish(mut self) -> Result<Read, ReadError> {
+        let mut warnings = std::mem::take(&mut self.warnings);
         if self.junk > 0 {
             warnings.push(format!(
                 "{} lines are neither a record nor a frame, and were left out",
@@ -452,22 +482,24 @@ pub(in super::super) fn place(
 
 /// A frame without a name. An address of the process is no offset in the file: then the file is
 /// all there is to name it by.
-fn unnamed(
-    to: &mut Import,
-    module: Option<wallscope_model::ModuleId>,
-    kind: FrameKind,
-    path: &str,
-    address: u64,
-) -> Result<FrameId, ReadError> {
-    if module.is_some() && address >= 1 << 32 {
-        let name = path.rsplit('/').next().unwrap_or(path);
-        let name = format!("[{}]", name.trim_matches(['[', ']']));
-        return to.named(kind, module, &name, "", 0);
-    }
-    to.frame(Frame {
+fn unnamed(to: &mut Import, frame: Frame, path: &str) -> Result<FrameId, ReadError> {
+    let Frame {
         kind,
         module,
         address,
-        lines: Vec::new(),
-    })
+        ..
+    } = frame;
+    if module.is_some() && address >= 1 << 32 {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        let name = format!("[{}]", name.trim_matches(['[', ']']));
+        return to.named(
+            kind,
+            Called {
+                module,
+                name: &name,
+                ..Called::default()
+            },
+        );
+    }
+    to.frame(frame)
 }

@@ -1,6 +1,7 @@
 //! The first line of a record: thread, CPU, time, period, event, and a tracepoint's fields.
 
 use super::super::import::{number, seconds};
+use super::super::switches::Left;
 use super::frame;
 
 /// A record's first line.
@@ -358,7 +359,7 @@ pub(super) struct Switch {
     /// Thread that gets it.
     pub next: u32,
     /// The thread that leaves still wants a CPU.
-    pub preempted: bool,
+    pub left: Left,
 }
 
 /// The fields of a `sched_switch`, in either of the forms that perf prints.
@@ -373,7 +374,7 @@ pub(super) fn switch(rest: &[u8]) -> Option<Switch> {
         return Some(Switch {
             prev: id(prev)?,
             next: id(next)?,
-            preempted: value(b"prev_state=")?.starts_with(b"R"),
+            left: left_by(value(b"prev_state=")?),
         });
     }
     // `comm:pid [prio] S ==> comm:pid [prio]`
@@ -388,8 +389,16 @@ pub(super) fn switch(rest: &[u8]) -> Option<Switch> {
     Some(Switch {
         prev: pid(from)?,
         next: pid(to)?,
-        preempted: state.starts_with(b"R"),
+        left: left_by(state),
     })
+}
+
+/// A thread that is still runnable when it leaves was preempted.
+fn left_by(state: &[u8]) -> Left {
+    match state.starts_with(b"R") {
+        true => Left::Preempted,
+        false => Left::Blocked,
+    }
 }
 
 #[cfg(test)]
@@ -412,9 +421,9 @@ mod tests {
         );
         assert_eq!(h.event, b"sched:sched_switch");
         let s = switch(h.rest).unwrap();
-        assert_eq!((s.prev, s.next, s.preempted), (34, 0, true));
+        assert_eq!((s.prev, s.next, s.left), (34, 0, Left::Preempted));
         let s = switch(b"my app:34 [120] S ==> swapper/0:0 [120]").unwrap();
-        assert_eq!((s.prev, s.next, s.preempted), (34, 0, false));
+        assert_eq!((s.prev, s.next, s.left), (34, 0, Left::Blocked));
         let h = parse(b"java 12345 cycles: ").unwrap();
         assert_eq!((h.tid, h.event, h.period), (12345, &b"cycles"[..], None));
         let h = parse(b"java 12345 [003]  250000 cycles: ").unwrap();

@@ -57,8 +57,10 @@ pub(super) fn read(source: &mut Source, options: &mut Options) -> Result<Read, R
         .map_or(1, |n| n.get())
         .min(16);
     let memory = source.bounds().memory;
-    let timed = lines::holds_time(source.head());
-    let mut assembler = Assembler::new(workers, memory, options.value.clone(), timed);
+    let mut assembler = Assembler::new(workers, memory, options.value.clone());
+    if lines::holds_time(source.head()) {
+        assembler.expect_times();
+    }
     thread::scope(|scope| {
         let lanes: Vec<Lane> = (0..workers)
             .map(|_| {
@@ -111,7 +113,10 @@ pub(super) fn read(source: &mut Source, options: &mut Options) -> Result<Read, R
         }
         Ok(())
     })?;
-    assembler.finish(source.cut())
+    if source.cut() {
+        assembler.note_cut();
+    }
+    assembler.finish()
 }
 
 /// Fills `text` with the bytes in `left` and further ones, up to the end of the last whole record of

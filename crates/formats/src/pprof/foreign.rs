@@ -16,7 +16,7 @@ use wallscope_model::{
     LabelsId, Limit, Line, ModuleId, ModuleKind, Part, StackEnd, State, Unit, Window,
 };
 
-use super::super::import::{About, Import, Kind};
+use super::super::import::{About, Amount, Import, Kind};
 use super::super::wire::Fields;
 use super::super::{Bounds, Options, Read, ReadError, Unnamed};
 use super::checks::damaged;
@@ -408,7 +408,12 @@ impl Reader<'_, '_> {
             idle: labels.idle,
             labels: self.further(labels.further, to)?,
         };
-        to.sample(context, stack, kind, labels.cpu, (count, value), None)
+        to.sample(
+            context,
+            stack,
+            kind,
+            Amount::new((count, value), None).on(labels.cpu),
+        )
     }
     fn further(
         &mut self,

@@ -46,19 +46,16 @@ pub fn write<W: Write>(recording: &Recording, scaled: &Scaled, out: W) -> io::Re
         events: recording.events.len(),
         event: None,
     };
-    samples(
-        recording,
-        scaled,
-        columns,
-        &mut strings,
-        &mut extra,
-        &mut to,
-    )?;
+    let mut tables = Tables {
+        strings: &mut strings,
+        extra: &mut extra,
+    };
+    samples((recording, scaled), columns, &mut tables, &mut to)?;
     for (i, event) in recording.events.iter().enumerate() {
         if let Some(hits) = recording.of_event(&event.name) {
             let scaled = scale(&hits);
             columns.event = Some(i);
-            samples(&hits, &scaled, columns, &mut strings, &mut extra, &mut to)?;
+            samples((&hits, &scaled), columns, &mut tables, &mut to)?;
         }
     }
     mappings(recording, &mut strings, &mut to)?;
@@ -222,15 +219,20 @@ impl Columns {
     }
 }
 
+/// Tables that samples refer to.
+struct Tables<'a> {
+    strings: &'a mut Strings,
+    extra: &'a mut Extra,
+}
+
 /// The samples of `rec`, with the values of `columns`.
 fn samples<W: Write>(
-    rec: &Recording,
-    scaled: &Scaled,
+    (rec, scaled): (&Recording, &Scaled),
     columns: Columns,
-    strings: &mut Strings,
-    extra: &mut Extra,
+    tables: &mut Tables<'_>,
     to: &mut Stream<W>,
 ) -> io::Result<()> {
+    let Tables { strings, extra } = tables;
     let keys = Keys::new(strings);
     // The labels that depend on the context alone, ready to append.
     let processes: HashMap<u32, &str> = rec.processes.iter().map(|p| (p.pid, &*p.name)).collect();

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 use wallscope_model::{ContextId, StackEnd, StackId};
 
-use super::super::import::Import;
+use super::super::import::{Amount, Import};
 use super::super::{ReadError, json, v8};
 use super::cpu_profile::CpuProfile;
 use super::spans::Nested;
@@ -130,7 +130,8 @@ impl<'a> Joined<'a> {
             }
         };
         let value = (1, end - from);
-        to.sample(self.context, stack, v8::kind(idle), None, value, Some(from))
+        let kind = if idle { v8::IDLE } else { v8::NOT_IDLE };
+        to.sample(self.context, stack, kind, Amount::new(value, Some(from)))
     }
 
     fn stack(

@@ -15,26 +15,23 @@
 mod cpu_profile;
 mod event;
 mod joined;
+mod names;
 mod samples;
 mod spans;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rustc_hash::FxHashMap;
-use serde_json::Value;
-use wallscope_model::{ContextId, FrameKind, Limit, Unit};
+use wallscope_model::{FrameKind, Limit, Unit};
 
-use super::import::{About, Import};
+use super::import::{About, Called, Import};
 use super::source::Source;
 use super::v8;
 use super::{Options, Read, ReadError, json};
 use cpu_profile::{CpuProfile, CpuProfiles};
 use event::{Event, Ids, Trace};
 use joined::{Joined, sampled};
+use names::{NO_NAME, Names};
 use spans::ThreadEvents;
-
-/// The frame of an event without a name.
-const NO_NAME: &str = "[no name]";
 
 /// Whether they are trace events.
 pub(super) fn detect(head: &[u8]) -> bool {
@@ -45,30 +42,6 @@ pub(super) fn detect(head: &[u8]) -> bool {
         }
         Some(b'[') => json::has_key(head, "ph") && json::has_key(head, "ts"),
         _ => false,
-    }
-}
-
-/// Names of processes and threads.
-#[derive(Default)]
-struct Names {
-    of: FxHashMap<(u32, Option<u32>), String>,
-}
-
-impl Names {
-    fn add(&mut self, e: &Event, (pid, tid): (u32, u32)) {
-        let Some(name) = e.args.get("name").and_then(Value::as_str) else {
-            return;
-        };
-        match e.name.as_str() {
-            "process_name" => self.of.insert((pid, None), name.to_string()),
-            "thread_name" => self.of.insert((pid, Some(tid)), name.to_string()),
-            _ => None,
-        };
-    }
-
-    fn context(&self, (pid, tid): (u32, u32), to: &mut Import) -> Result<ContextId, ReadError> {
-        let of = |key| self.of.get(&key).map_or("", |n| n.as_str());
-        to.context(pid, tid, of((pid, Some(tid))), of((pid, None)))
     }
 }
 
@@ -263,12 +236,12 @@ impl Contents {
             "E" => {
                 let frame = match e.name.as_str() {
                     "" => None,
-                    name => Some(to.named(FrameKind::Native, None, name, "", 0)?),
+                    name => Some(to.named(FrameKind::Native, Called::name(name))?),
                 };
                 self.threads.entry(of).or_default().end(start, frame);
             }
             "B" => {
-                let frame = to.named(FrameKind::Native, None, name, "", 0)?;
+                let frame = to.named(FrameKind::Native, Called::name(name))?;
                 self.threads.entry(of).or_default().begin(start, frame);
             }
             _ => {
@@ -276,7 +249,7 @@ impl Contents {
                     self.left_out.endless += 1;
                     return Ok(());
                 };
-                let frame = to.named(FrameKind::Native, None, name, "", 0)?;
+                let frame = to.named(FrameKind::Native, Called::name(name))?;
                 let end = start + json::whole(dur, 1e3);
                 self.last = self.last.max(end);
                 let thread = self.threads.entry(of).or_default();

@@ -6,10 +6,10 @@
 use rustc_hash::FxHashMap;
 use wallscope_model::{ContextId, FrameId, FrameKind, StackEnd, StackId, State, Unit};
 
-use super::super::import::{Decimal, Import, Kind, Scale};
+use super::super::import::{Amount, Called, Decimal, Import, Kind, Scale};
 use super::super::{ReadError, json};
-use super::Names;
 use super::event::{Ids, Trace, key};
+use super::names::{NO_NAME, Names};
 
 /// Unit and scale of the samples' values.
 pub(super) struct Given {
@@ -50,7 +50,7 @@ pub(super) fn give(
         let value = scale.units(weight, to)?;
         let time = s.ts.map(|ts| json::whole(ts, 1e3));
         let kind = Kind::of(State::Unknown);
-        to.sample(context, stack, kind, None, (1, value), time)?;
+        to.sample(context, stack, kind, Amount::new((1, value), time))?;
     }
     let mut warnings = Vec::new();
     if negative > 0 {
@@ -90,11 +90,11 @@ impl Stacks<'_> {
                 return Err(damaged(format!("stack frame {sf} is its own caller")));
             }
             let name = if frame.name.is_empty() {
-                super::NO_NAME
+                NO_NAME
             } else {
                 &frame.name
             };
-            frames.push(to.named(FrameKind::Native, None, name, "", 0)?);
+            frames.push(to.named(FrameKind::Native, Called::name(name))?);
             at = key(&frame.parent);
         }
         let id = to.stack(&frames, StackEnd::Root)?;

@@ -17,7 +17,7 @@ use rustc_hash::FxHashMap;
 use serde::Deserialize;
 use wallscope_model::{ContextId, Limit, StackEnd, StackId, State, Unit, Window};
 
-use super::import::{About, Import, Kind};
+use super::import::{About, Amount, Import, Kind};
 use super::source::Source;
 use super::{Options, Read, ReadError, json};
 
@@ -170,13 +170,14 @@ pub(super) fn cpu_limit() -> Limit {
     limit(&Unit::Nanoseconds)
 }
 
-/// The kind of a sample.
-pub(super) fn kind(idle: bool) -> Kind {
-    Kind {
-        idle,
-        ..Kind::of(if idle { State::Blocked } else { State::Unknown })
-    }
-}
+/// Kind of a sample of the idle program.
+pub(super) const IDLE: Kind = Kind {
+    idle: true,
+    ..Kind::of(State::Blocked)
+};
+
+/// Kind of any other sample: V8 does not tell whether the thread ran.
+pub(super) const NOT_IDLE: Kind = Kind::of(State::Unknown);
 
 /// The stack of a sample and how it ended.
 pub(super) fn end(stack: &TreeStack) -> StackEnd {
@@ -405,8 +406,9 @@ impl Profile {
             }
         };
         self.broken += u64::from(stack.broken);
+        let kind = if stack.idle { IDLE } else { NOT_IDLE };
         self.to
-            .sample(self.context, stack.id, kind(stack.idle), None, value, time)
+            .sample(self.context, stack.id, kind, Amount::new(value, time))
     }
 
     /// Warns about missing parts. A whole file that refers to nodes it does not have is damaged.

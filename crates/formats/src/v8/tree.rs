@@ -5,7 +5,7 @@ use serde::Deserialize;
 use wallscope_model::{FrameId, FrameKind};
 
 use super::super::ReadError;
-use super::super::import::Import;
+use super::super::import::{Called, Import};
 
 /// The code of a node.
 #[derive(Clone, Default, Deserialize)]
@@ -98,7 +98,15 @@ impl CallTree {
             "(idle)" => Role::Idle,
             _ => Role::Function,
         };
-        let frame = to.named(kind, None, name, url, line)?;
+        let frame = to.named(
+            kind,
+            Called {
+                name,
+                file: url,
+                line,
+                ..Called::default()
+            },
+        )?;
         self.nodes.insert(id, (frame, role));
         Ok(())
     }

@@ -26,6 +26,7 @@ pub use threads::MAX_SLICES;
 
 /// Reason why recordings cannot be merged.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum MergeError {
     /// There are none.
     Nothing,

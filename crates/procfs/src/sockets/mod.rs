@@ -160,23 +160,34 @@ fn list_all() -> io::Result<Vec<Socket>> {
 }
 
 fn dump(netlink: &OwnedFd, kind: u16, request: &[u8], take: impl FnMut(&[u8])) -> io::Result<()> {
-    exchange(netlink, kind, request, FLAGS_DUMP, take)
+    let request = Request {
+        kind,
+        flags: FLAGS_DUMP,
+        body: request,
+    };
+    exchange(netlink, &request, take)
+}
+
+/// A netlink request.
+struct Request<'a> {
+    /// Type of the message.
+    kind: u16,
+    flags: u16,
+    body: &'a [u8],
 }
 
 /// Sends a request and takes the answers: of a dump up to its end, otherwise one.
 fn exchange(
     netlink: &OwnedFd,
-    kind: u16,
-    request: &[u8],
-    flags: u16,
+    request: &Request<'_>,
     mut take: impl FnMut(&[u8]),
 ) -> io::Result<()> {
     let mut message = Vec::new();
-    message.extend((16 + request.len() as u32).to_ne_bytes());
-    message.extend(kind.to_ne_bytes());
-    message.extend(flags.to_ne_bytes());
+    message.extend((16 + request.body.len() as u32).to_ne_bytes());
+    message.extend(request.kind.to_ne_bytes());
+    message.extend(request.flags.to_ne_bytes());
     message.extend([0; 8]);
-    message.extend(request);
+    message.extend(request.body);
     send(netlink, &message, SendFlags::empty())?;
     let mut buffer = vec![0u8; 64 << 10];
     loop {
@@ -194,7 +205,7 @@ fn exchange(
                 }
                 _ => take(&own[16..]),
             }
-            if flags != FLAGS_DUMP {
+            if request.flags != FLAGS_DUMP {
                 return Ok(());
             }
             rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();

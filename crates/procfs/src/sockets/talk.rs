@@ -6,8 +6,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
 use super::{
-    ATTRIBUTE_TCP_INFO, Ends, Socket, TCP, TYPE_SOCK_DIAG, attributes, double, exchange, open_diag,
-    word,
+    ATTRIBUTE_TCP_INFO, Ends, Request, Socket, TCP, TYPE_SOCK_DIAG, attributes, double, exchange,
+    open_diag, word,
 };
 
 /// `NLM_F_REQUEST`.
@@ -69,7 +69,12 @@ impl Asker {
     fn ask(&self, request: &[u8], mut read: impl FnMut(&[u8]) -> Option<Talk>) -> Option<Talk> {
         let mut talk = None;
         let take = |body: &[u8]| talk = read(body);
-        let done = exchange(&self.netlink, TYPE_SOCK_DIAG, request, FLAGS_ONE, take);
+        let request = Request {
+            kind: TYPE_SOCK_DIAG,
+            flags: FLAGS_ONE,
+            body: request,
+        };
+        let done = exchange(&self.netlink, &request, take);
         done.ok().and(talk)
     }
 

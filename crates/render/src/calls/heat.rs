@@ -5,17 +5,51 @@ use wallscope_model::calls::{CallSlice, Lengths};
 
 use wallscope_model::units::ns;
 
+use crate::text::Style;
+
 /// Most columns and rows.
 const COLUMNS: usize = 60;
 const ROWS: usize = 16;
 
+/// Characters of a map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shades {
+    /// Blocks.
+    Unicode,
+    /// Letters that every terminal shows.
+    Ascii,
+}
+
+impl Shades {
+    /// Those that a style's reader shows.
+    pub(super) fn of(style: &Style) -> Shades {
+        match style.unicode {
+            true => Shades::Unicode,
+            false => Shades::Ascii,
+        }
+    }
+
+    /// From none to most.
+    fn characters(self) -> [char; 6] {
+        match self {
+            Shades::Unicode => [' ', '·', '░', '▒', '▓', '█'],
+            Shades::Ascii => [' ', '.', ':', '+', '*', '#'],
+        }
+    }
+
+    /// The line beside the map.
+    fn rule(self) -> char {
+        match self {
+            Shades::Unicode => '│',
+            Shades::Ascii => '|',
+        }
+    }
+}
+
 /// The map; empty where there are no calls or no time.
-pub fn heat(slices: &[CallSlice], unicode: bool) -> Vec<String> {
-    let shades: &[char] = if unicode {
-        &[' ', '·', '░', '▒', '▓', '█']
-    } else {
-        &[' ', '.', ':', '+', '*', '#']
-    };
+pub fn heat(slices: &[CallSlice], shades: Shades) -> Vec<String> {
+    let rule = shades.rule();
+    let shades = shades.characters();
     let each = slices.len().div_ceil(COLUMNS).max(1);
     let columns: Vec<Lengths> = slices
         .chunks(each)
@@ -56,7 +90,6 @@ pub fn heat(slices: &[CallSlice], unicode: bool) -> Vec<String> {
             shades[1 + ((shades.len() - 2) as f64 * dark).round() as usize]
         }
     };
-    let rule = if unicode { '│' } else { '|' };
     let mut lines: Vec<String> = cells
         .iter()
         .enumerate()
@@ -100,12 +133,12 @@ mod tests {
             }
             slices.push(s);
         }
-        let map = heat(&slices, false);
+        let map = heat(&slices, Shades::Ascii);
         let top = &map[0];
         let dot = top.find('.').expect("the slow call shows");
         assert_eq!(dot - top.find('|').unwrap(), 8, "{map:#?}");
         assert!(map[map.len() - 2].contains("##########"), "{map:#?}");
         assert!(map.last().unwrap().contains("0 to 10.0 s"));
-        assert!(heat(&[], true).is_empty());
+        assert!(heat(&[], Shades::Unicode).is_empty());
     }
 }

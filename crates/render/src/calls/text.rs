@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use wallscope_model::calls::{Band, CallBooks, Calls, FunctionCalls, Lengths};
 
-use super::heat::heat;
+use super::heat::{Shades, heat};
 use super::{Look, bands, quantiles};
 use crate::text::layout::{clean, pad};
 use crate::text::{Style, wrap};
@@ -63,7 +63,7 @@ pub fn live(calls: &Calls, look: &Look, style: &Style) -> String {
                 let _ = writeln!(out, "  {}", band_line(name, &band));
             }
             if look.heat_map {
-                for line in heat(&f.slices, style.unicode) {
+                for line in heat(&f.slices, Shades::of(style)) {
                     let _ = writeln!(out, "  {line}");
                 }
             }
@@ -221,7 +221,7 @@ impl Page<'_> {
                 self.line(&line, 22);
             }
             if self.look.heat_map {
-                for line in heat(&f.slices, self.style.unicode) {
+                for line in heat(&f.slices, Shades::of(self.style)) {
                     let _ = writeln!(self.out, "  {line}");
                 }
             }

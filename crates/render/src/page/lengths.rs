@@ -5,7 +5,7 @@ use wallscope_model::Recording;
 use wallscope_model::histogram::HistogramRow;
 
 use super::columns::Columns;
-use super::payload::{Row, tag_of};
+use super::rows::{Row, tag_of};
 
 /// Parts of an interval in which counts are kept: counts of stacks are estimates, with fractions.
 const PARTS: f64 = 1000.0;
@@ -18,7 +18,7 @@ pub(super) fn put(columns: &mut Columns, recording: &Recording, rows: &[Row]) {
     }
     let tag = |r: &HistogramRow| {
         let part = r.part.map(|p| p.name());
-        tag_of(r.state, r.reason.map(|r| r.name()).or(part), false)
+        tag_of(r.state, r.reason.map(|r| r.name()).or(part))
     };
     // Intervals carry no idle flag, so the tag is compared without it.
     let mut places: FxHashMap<(u32, u32, u8), u64> = FxHashMap::default();
@@ -29,14 +29,14 @@ pub(super) fn put(columns: &mut Columns, recording: &Recording, rows: &[Row]) {
                 .or_insert(i);
         }
     }
-    let whose = |r: &HistogramRow| match (r.context, r.stack) {
+    let owner = |r: &HistogramRow| match (r.context, r.stack) {
         (None, None) => Some(0),
         (Some(c), None) => Some(1 + 2 * u64::from(c.0)),
         (Some(c), Some(s)) => places.get(&(c.0, s.0, tag(r))).map(|i| 2 + 2 * i),
         (None, Some(_)) => None,
     };
     let shown: Vec<(u64, &HistogramRow)> = (recording.shapes.iter())
-        .filter_map(|r| Some((whose(r)?, r)))
+        .filter_map(|r| Some((owner(r)?, r)))
         .collect();
     columns.put("shape.of", shown.iter().map(|(of, _)| *of));
     columns.put("shape.tag", shown.iter().map(|(_, r)| u64::from(tag(r))));

@@ -20,7 +20,9 @@ pub(crate) mod entries;
 mod html;
 mod lengths;
 mod meta;
+mod options;
 mod payload;
+mod rows;
 mod timeline;
 pub(crate) mod trie;
 pub mod verdict;
@@ -35,8 +37,7 @@ use flate2::write::DeflateEncoder;
 use sha2::{Digest, Sha256};
 use wallscope_model::Recording;
 
-use wallscope_analysis::view::Idle;
-
+pub use options::PageOptions;
 pub use verdict::{Choice, Verdict};
 
 /// The templates' marks, in the order in which they stand in them.
@@ -53,17 +54,6 @@ const MARKS: [&str; 6] = [
 const HEAD: &str = include_str!("../../web/head.html");
 const TEMPLATE: &str = include_str!("../../web/page.html");
 const STYLE: &str = include_str!("../../web/dist/page.css");
-
-/// What a page says besides its recording.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct PageOptions<'a> {
-    /// Title; empty: the recording's target.
-    pub title: &'a str,
-    /// The verdict on top; `None`: the page has only its own sentence about the selection.
-    pub verdict: Option<&'a Verdict>,
-    /// What the page does with idle time until its reader chooses otherwise.
-    pub idle: Idle,
-}
 
 /// Writes `recording` as one self-contained HTML file to `out`.
 ///

@@ -5,55 +5,18 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 use wallscope_model::{
-    BlockReason, ContextId, Label, LedgerSlice, LedgerSlices, ModuleKind, Part, Recording, Sample,
-    SliceValue, State, UnknownCause, scale,
+    BlockReason, ContextId, Label, LedgerSlice, LedgerSlices, ModuleKind, Recording, Sample,
+    SliceValue, State, scale,
 };
 
-use super::PageOptions;
 use super::columns::Columns;
 use super::entries::{Entries, Entry};
+use super::options::PageOptions;
+use super::rows::{IDLE, Row, TreeColumns, all_reasons, put_tree, tag_of};
 use super::trie::Builder;
 
 /// Above this many source lines along all stacks, only those of the leaves are kept.
 const MOST_STACK_LINES: usize = 1_500_000;
-
-/// One row of time: a stack in one state of one thread.
-pub(super) struct Row {
-    pub node: u32,
-    pub leaf_line: u32,
-    /// The sample that it is made of, if one.
-    pub sample: Option<u32>,
-    pub stack: Option<u32>,
-    pub context: u32,
-    /// Index into the recording's sets of labels plus one; 0: none.
-    pub labels: u32,
-    pub tag: u8,
-    pub count: u64,
-    pub ns: u64,
-    pub slices: Vec<SliceValue>,
-}
-
-/// State, reason and idleness in one byte. The reasons' names stand in the JSON.
-pub(super) fn tag_of(state: State, reason: Option<&str>, idle: bool) -> u8 {
-    let reason = reason.and_then(reason_number).map_or(0, |n| n as u8 + 1);
-    state as u8 | reason << 2 | u8::from(idle) << 7
-}
-
-/// A reason's place in [`all_reasons`].
-fn reason_number(name: &str) -> Option<usize> {
-    let block = BlockReason::from_name(name).map(|r| r as usize);
-    let part = || Part::from_name(name).map(|p| BlockReason::COUNT + p as usize);
-    let cause =
-        || UnknownCause::from_name(name).map(|c| BlockReason::COUNT + Part::COUNT + c as usize);
-    block.or_else(part).or_else(cause)
-}
-
-fn all_reasons() -> Vec<&'static str> {
-    let mut all: Vec<&str> = BlockReason::ALL.iter().map(|r| r.name()).collect();
-    all.extend(Part::ALL.iter().map(|p| p.name()));
-    all.extend(UnknownCause::ALL.iter().map(|c| c.name()));
-    all
-}
 
 /// Ledger slices by context, for spreading time that has no slices of its own.
 struct SliceIndex {
@@ -211,7 +174,7 @@ fn put_rows(
             stack: Some(sample.stack.0),
             context: piece.context.0,
             labels: sample.labels.map_or(0, |l| l.0 + 1),
-            tag: tag_of(sample.state, reason, sample.idle),
+            tag: tag_of(sample.state, reason) | if sample.idle { IDLE } else { 0 },
             count: if own { sample.count } else { 0 },
             ns: piece.ns,
             slices,
@@ -226,7 +189,7 @@ fn put_rows(
             stack: None,
             context: rest.context.0,
             labels: 0,
-            tag: tag_of(rest.state, rest.reason, false),
+            tag: tag_of(rest.state, rest.reason),
             count: 0,
             ns: rest.ns,
             slices: spread(
@@ -236,71 +199,14 @@ fn put_rows(
         });
     }
 
-    put_tree(
-        columns,
-        "",
-        builder,
-        &mut rows,
-        !recording.label_sets.is_empty(),
-    );
-    put_lines(columns, recording, entries, &rows, stack_lines);
-    rows
-}
-
-/// A tree with its rows, which are put into its order; the names of its columns begin with `prefix`.
-pub(super) fn put_tree(
-    columns: &mut Columns,
-    prefix: &str,
-    builder: Builder,
-    rows: &mut [Row],
-    labelled: bool,
-) {
-    let trie = builder.finish();
-    rows.sort_by_key(|r| (trie.left_at[r.node as usize], r.context, r.tag));
-    let called = |name: &str| format!("{prefix}{name}");
-    let mut put = |name: &str, values: &mut dyn Iterator<Item = u64>| {
-        columns.put(&called(name), values);
-    };
-    put("node.pops", &mut trie.pops.iter().map(|v| u64::from(*v)));
-    put("node.entry", &mut trie.entry.iter().map(|v| u64::from(*v)));
-    put(
-        "row.context",
-        &mut rows.iter().map(|r| u64::from(r.context)),
-    );
-    if labelled {
-        put("row.labels", &mut rows.iter().map(|r| u64::from(r.labels)));
+    let format = TreeColumns::new("", recording);
+    put_tree(columns, format, builder, &mut rows);
+    if stack_lines > MOST_STACK_LINES {
+        columns.put("row.line", rows.iter().map(|r| u64::from(r.leaf_line)));
+    } else {
+        put_lines(columns, recording, entries, &rows);
     }
-    put("row.tag", &mut rows.iter().map(|r| u64::from(r.tag)));
-    put("row.count", &mut rows.iter().map(|r| r.count));
-    put("row.ns", &mut rows.iter().map(|r| r.ns));
-    put(
-        "row.slices",
-        &mut rows.iter().map(|r| r.slices.len() as u64),
-    );
-    // Within a row slices ascend: differences, the first from 0.
-    let ascending = |r: &'_ Row| {
-        let mut last = 0;
-        let steps: Vec<u64> = r
-            .slices
-            .iter()
-            .map(|v| {
-                u64::from(
-                    v.slice
-                        .saturating_sub(std::mem::replace(&mut last, v.slice)),
-                )
-            })
-            .collect();
-        steps
-    };
-    put("slice.step", &mut rows.iter().flat_map(ascending));
-    let values = || rows.iter().flat_map(|r| &r.slices);
-    put("slice.ns", &mut values().map(|v| v.ns));
-    put("slice.count", &mut values().map(|v| v.count));
-    columns.put_deltas(
-        &called("row.node"),
-        rows.iter()
-            .map(|r| u64::from(trie.renumbered[r.node as usize])),
-    );
+    rows
 }
 
 /// For each group of exact time a row of none `[not sampled]`: within a part of the recording a
@@ -330,19 +236,8 @@ fn places(recording: &Recording) -> impl Iterator<Item = scale::Unsampled> {
         })
 }
 
-/// Source lines along each row's stack, as what differs from the row before; or, where that would
-/// be too much, the line of the leaf alone.
-fn put_lines(
-    columns: &mut Columns,
-    recording: &Recording,
-    entries: &mut Entries,
-    rows: &[Row],
-    stack_lines: usize,
-) {
-    if stack_lines > MOST_STACK_LINES {
-        columns.put("row.line", rows.iter().map(|r| u64::from(r.leaf_line)));
-        return;
-    }
+/// Source lines along each row's stack, as what differs from the row before.
+fn put_lines(columns: &mut Columns, recording: &Recording, entries: &mut Entries, rows: &[Row]) {
     let (mut alike, mut counts, mut rest) = (Vec::new(), Vec::new(), Vec::new());
     let mut last: Vec<(u32, u32)> = Vec::new();
     let mut path = Vec::new();
@@ -440,22 +335,5 @@ mod tests {
         assert_eq!(parts.iter().map(|v| v.ns).sum::<u64>(), 1_000_003);
         assert_eq!(parts.iter().map(|v| v.slice).collect::<Vec<_>>(), [0, 2, 3]);
         assert!(spread(5, &[]).is_empty());
-    }
-
-    #[test]
-    fn tags_fit_a_byte_and_tell_all_apart() {
-        let mut seen = std::collections::HashSet::new();
-        assert!(all_reasons().len() < 31);
-        for (i, name) in all_reasons().into_iter().enumerate() {
-            assert_eq!(reason_number(name), Some(i));
-        }
-        for state in State::ALL {
-            for idle in [false, true] {
-                assert!(seen.insert(tag_of(*state, None, idle)));
-                for reason in all_reasons() {
-                    assert!(seen.insert(tag_of(*state, Some(reason), idle)));
-                }
-            }
-        }
     }
 }

@@ -3,7 +3,7 @@
 use wallscope_model::{Interval, Recording, State};
 
 use super::columns::Columns;
-use super::payload::tag_of;
+use super::rows::tag_of;
 
 /// Puts the intervals, if there are any.
 pub(super) fn put(columns: &mut Columns, recording: &Recording) {
@@ -25,7 +25,7 @@ pub(super) fn put(columns: &mut Columns, recording: &Recording) {
     });
     columns.put("lane.gap", gaps);
     columns.put("lane.length", all().map(|i| i.ns));
-    let tag = |i: &Interval| u64::from(tag_of(i.state, i.reason_name(), false));
+    let tag = |i: &Interval| u64::from(tag_of(i.state, i.reason_name()));
     columns.put("lane.tag", all().map(tag));
     let blocked = all().filter(|i| i.state == State::Blocked);
     columns.put(

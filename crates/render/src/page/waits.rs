@@ -10,7 +10,7 @@ use wallscope_model::{Above, Recording, Role, SliceValue, State};
 
 use super::columns::Columns;
 use super::entries::Entries;
-use super::payload::{Row, put_tree};
+use super::rows::{Row, TreeColumns, put_tree};
 use super::trie::Builder;
 use crate::waits::how;
 use wallscope_analysis::view::{Analysis, Holder, Idle, LockRow, PeerRow, Share, Waits, queues};
@@ -58,9 +58,12 @@ pub(super) fn put(
 ) -> Value {
     let analysis = Analysis::new(recording, Idle::Show);
     if !recording.hops.is_empty() {
-        let waits = analysis.waits();
-        put_chains(columns, &analysis, &waits, rows);
-        put_wakers(columns, &analysis, &waits, rows, entries);
+        let scaled = ScaledWaits {
+            analysis: &analysis,
+            waits: analysis.waits(),
+        };
+        put_chains(columns, &scaled, rows);
+        put_wakers(columns, &scaled, rows, entries);
     }
     let locks = analysis.locks();
     let peers = analysis.peers();
@@ -71,7 +74,14 @@ pub(super) fn put(
     })
 }
 
-fn put_chains(columns: &mut Columns, analysis: &Analysis<'_>, waits: &Waits, rows: &[Row]) {
+/// The waits of a recording, scaled as its samples are.
+struct ScaledWaits<'a> {
+    analysis: &'a Analysis<'a>,
+    waits: Waits,
+}
+
+fn put_chains(columns: &mut Columns, scaled: &ScaledWaits<'_>, rows: &[Row]) {
+    let ScaledWaits { analysis, waits } = scaled;
     let recording = analysis.recording;
     let mut lines = Lines::default();
     let mut places: FxHashMap<u32, String> = FxHashMap::default();
@@ -145,11 +155,11 @@ fn put_chains(columns: &mut Columns, analysis: &Analysis<'_>, waits: &Waits, row
 /// leaf down to its root. It sums to blocked time, as the view off-cpu does.
 fn put_wakers(
     columns: &mut Columns,
-    analysis: &Analysis<'_>,
-    waits: &Waits,
+    scaled: &ScaledWaits<'_>,
     rows: &[Row],
     entries: &mut Entries,
 ) {
+    let ScaledWaits { analysis, waits } = scaled;
     let recording = analysis.recording;
     let not_sampled = entries.mark(wallscope_model::scale::NOT_SAMPLED.to_owned());
     let not_seen = entries.mark("[waker not seen]".to_owned());
@@ -217,13 +227,8 @@ fn put_wakers(
             put(&path, left, row.ns - left);
         }
     }
-    put_tree(
-        columns,
-        "wake.",
-        builder,
-        &mut out,
-        !recording.label_sets.is_empty(),
-    );
+    let format = TreeColumns::new("wake.", recording);
+    put_tree(columns, format, builder, &mut out);
 }
 
 /// The part of `ns` of a row's sample that is the row's: samples may be shown in like threads too.
@@ -246,8 +251,8 @@ fn shares(all: &[Share]) -> Value {
 
 fn lock(l: &LockRow) -> Value {
     let holder = |h: &Holder| {
-        let who = format!("{}{}", h.who, h.how);
-        json!([who, h.place, h.ns, shares(&h.did), how(h)])
+        let thread = format!("{}{}", h.thread, h.how);
+        json!([thread, h.place, h.ns, shares(&h.did), how(h)])
     };
     json!({
         "name": &*l.name, "total": l.total_ns, "idle": l.idle_ns, "longest": l.longest_ns, "count": l.count,

@@ -9,7 +9,7 @@ use wallscope_model::printable::printable;
 use wallscope_model::units;
 
 use super::{Findings, change, ends, number, scaling, time, what_if};
-use crate::text::layout::{clean, pad, wrap};
+use crate::text::layout::{clean, pad, paragraph};
 
 /// Widths of the columns; all are right-aligned.
 const COLUMNS: [(&str, isize); 9] = [
@@ -188,13 +188,5 @@ fn absent(out: &mut String, absent: &[Absent], width: usize) {
     for a in absent {
         let line = format!("{} {}: {}", a.kind.name(), printable(&a.name), a.reason);
         paragraph(out, &line.replace(" : ", ": "), 2, width);
-    }
-}
-
-/// `text` in lines of `width` cells, all indented.
-pub(super) fn paragraph(out: &mut String, text: &str, indent: usize, width: usize) {
-    let text = format!("{}{text}", " ".repeat(indent));
-    for line in wrap(&text, Some(width), indent) {
-        let _ = writeln!(out, "{line}");
     }
 }

@@ -6,9 +6,8 @@ use wallscope_analysis::queues::what_if::{Answer, Change};
 use wallscope_model::printable::printable;
 use wallscope_model::units;
 
-use super::text::paragraph;
 use super::{change, ends, time};
-use crate::text::layout::{pad, shorten};
+use crate::text::layout::{pad, paragraph, shorten};
 
 /// Threads that are listed.
 const MAX_THREADS: usize = 8;

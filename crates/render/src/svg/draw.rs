@@ -12,15 +12,30 @@ use wallscope_model::units::value;
 /// The width of a letter.
 pub(super) const LETTER: f64 = 6.65;
 
+/// A frame of the picture.
+pub(super) struct FrameBox<'a> {
+    pub name: &'a str,
+    /// Its time by class.
+    pub parts: &'a [(Class, u64)],
+    /// Its time, and that in words.
+    pub ns: u64,
+    pub amount: &'a str,
+    /// Time of the whole picture.
+    pub all: u64,
+    /// Left end, upper end and width.
+    pub place: (f64, f64, f64),
+}
+
 /// One frame: its parts side by side, its name where there is room.
-pub(super) fn frame(
-    out: &mut dyn Write,
-    name: &str,
-    parts: &[(Class, u64)],
-    (ns, amount): (u64, &str),
-    all: u64,
-    (x, y, width): (f64, f64, f64),
-) -> io::Result<()> {
+pub(super) fn frame(out: &mut dyn Write, frame: &FrameBox<'_>) -> io::Result<()> {
+    let FrameBox {
+        name,
+        parts,
+        ns,
+        amount,
+        all,
+        place: (x, y, width),
+    } = *frame;
     let gap = if width > 3.0 { 0.7 } else { 0.0 };
     let share = ns as f64 / all as f64;
     write!(

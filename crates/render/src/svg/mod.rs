@@ -17,7 +17,7 @@ use crate::page::entries::Entries;
 use crate::page::trie::Builder;
 use crate::text::layout::shorten;
 use class::Class;
-use draw::{LETTER, amount, escape, frame};
+use draw::{FrameBox, LETTER, amount, escape, frame};
 
 const WIDTH: f64 = 1200.0;
 const ROW: f64 = 18.0;
@@ -120,7 +120,7 @@ pub fn write(recording: &Recording, view: View, out: &mut dyn Write) -> io::Resu
         .filter(|n| *n == 0 || shown(*n) && !deep(n))
         .collect();
     let levels = drawn.iter().map(|d| tree.depth[*d]).max().unwrap_or(0) as usize + 1;
-    let (parts, classes) = parts(recording, view, &entries, &tree, &drawn);
+    let (parts, classes) = parts((recording, view), &entries, &tree, &drawn);
 
     let height = HEAD + levels as f64 * ROW + 30.0;
     let title = match recording.domain.target.as_str() {
@@ -164,14 +164,15 @@ pub fn write(recording: &Recording, view: View, out: &mut dyn Write) -> io::Resu
         let y = HEAD + (levels - 1 - tree.depth[node] as usize) as f64 * ROW;
         let width = tree.total[node] as f64 * unit;
         let amount = amount(&recording.domain.unit, tree.total[node]);
-        frame(
-            out,
+        let drawn = FrameBox {
             name,
-            &parts[i],
-            (tree.total[node], &amount),
+            parts: &parts[i],
+            ns: tree.total[node],
+            amount: &amount,
             all,
-            (x, y, width),
-        )?;
+            place: (x, y, width),
+        };
+        frame(out, &drawn)?;
     }
     let mut x = MARGIN;
     for class in classes {
@@ -193,8 +194,7 @@ pub fn write(recording: &Recording, view: View, out: &mut dyn Write) -> io::Resu
 
 /// By drawn node its time by class, in the classes' order; and the classes there are.
 fn parts(
-    recording: &Recording,
-    view: View,
+    (recording, view): (&Recording, View),
     entries: &Entries,
     tree: &Tree,
     drawn: &[usize],

@@ -1,8 +1,9 @@
 //! Waits and their roots side by side, at a terminal.
 
+use super::MOST_ROWS;
 use super::layout::clean;
+use super::page::Page;
 use super::table::{Column, number_column, table, text_column};
-use super::{MOST_ROWS, Page};
 use wallscope_analysis::view::{Analysis, BlameRow, ExactBlameRow};
 use wallscope_model::BlockReason;
 use wallscope_model::units::{ns, share_of};

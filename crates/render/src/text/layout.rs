@@ -1,10 +1,12 @@
 //! Lines of text: tables, bars, wrapping, and names that fit.
 
+use std::fmt::Write as _;
+
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 use wallscope_model::printable::printable;
 use wallscope_model::{Ledger, State};
 
-use super::Style;
+use super::style::Style;
 
 /// What is printed in which colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,6 +184,24 @@ fn tail(name: &str, most: usize) -> String {
     });
     let kept: Vec<char> = kept.collect();
     format!("…{}", kept.into_iter().rev().collect::<String>())
+}
+
+/// `text` in lines of `width` cells, all indented.
+pub(crate) fn paragraph(out: &mut String, text: &str, indent: usize, width: usize) {
+    let text = format!("{}{text}", " ".repeat(indent));
+    for line in wrap(&text, Some(width), indent) {
+        let _ = writeln!(out, "{line}");
+    }
+}
+
+/// A state as prose has it.
+pub(crate) fn label(state: State) -> &'static str {
+    match state {
+        State::OnCpu => "on-CPU",
+        State::Runnable => "runnable",
+        State::Blocked => "blocked",
+        State::Unknown => "unseen",
+    }
 }
 
 #[cfg(test)]

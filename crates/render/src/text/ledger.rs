@@ -2,9 +2,11 @@
 
 use wallscope_model::State;
 
+use super::MOST_ROWS;
 use super::groups::groups_text;
+use super::layout::label;
 use super::layout::{Ink, cells, clean, pad, shorten, wrap};
-use super::{MOST_ROWS, Page, label};
+use super::page::Page;
 use wallscope_analysis::view::{
     Analysis, LedgerRow, groups, ledger_rows, process_rows, reason_rows,
 };

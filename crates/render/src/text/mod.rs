@@ -9,33 +9,27 @@ mod collections;
 mod groups;
 pub(crate) mod layout;
 mod ledger;
+mod page;
 mod peers;
 pub(crate) mod shapes;
+mod style;
 pub mod table;
 mod tasks;
 
 pub(crate) use blame::blame_lines;
 pub use groups::groups_text;
+pub(crate) use layout::label;
 pub use layout::{clean, wrap};
+pub use style::Style;
+use wallscope_model::View;
 use wallscope_model::domain_text::{domain_lines, loss_lines, scaling_lines};
-use wallscope_model::units::{self, count, share_of};
-use wallscope_model::{State, Unit, View};
+use wallscope_model::units::{count, share_of};
 
 use layout::{Ink, cells, pad, shorten};
+use page::Page;
 use wallscope_analysis::view::{
     Analysis, FunctionRow, StackRow, Value, ViewValue, audit_lines, cost_lines, total_row,
 };
-
-/// How to lay a report out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Style {
-    /// Cells of a line; `None`: no terminal, as long as it takes.
-    pub width: Option<usize>,
-    /// Whether to use colour.
-    pub colour: bool,
-    /// Whether the reader shows more than ASCII in bars.
-    pub unicode: bool,
-}
 
 /// What is said on top of a report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,6 +50,16 @@ const MOST_FRAMES: usize = 10;
 const LEAST_VIEW: f64 = 0.001;
 
 /// The whole report.
+///
+/// ```
+/// use wallscope_analysis::view::{Analysis, Idle};
+/// use wallscope_render::text::{Headline, Style, render};
+///
+/// let recording = wallscope_synthetic::recording(4);
+/// let style = Style { width: Some(100), colour: false, unicode: true };
+/// let report = render(&Analysis::new(&recording, Idle::Hide), &Headline::default(), &style);
+/// assert!(report.contains("Hottest stacks"), "{report}");
+/// ```
 pub fn render(analysis: &Analysis, headline: &Headline, style: &Style) -> String {
     let mut page = Page {
         style,
@@ -85,53 +89,7 @@ pub fn render(analysis: &Analysis, headline: &Headline, style: &Style) -> String
     page.out
 }
 
-struct Page<'a> {
-    style: &'a Style,
-    unit: &'a Unit,
-    out: String,
-}
-
 impl Page<'_> {
-    /// A value in the recording's unit.
-    fn value(&self, v: u64) -> String {
-        units::value(self.unit, v)
-    }
-
-    fn line(&mut self, text: &str) {
-        self.out.push_str(text.trim_end());
-        self.out.push('\n');
-    }
-
-    fn faint(&mut self, text: &str, indent: usize) {
-        for line in wrap(&clean(text), self.style.width, indent) {
-            let line = self.style.ink(Ink::Faint, &line);
-            self.line(&line);
-        }
-    }
-
-    fn heading(&mut self, title: &str, rest: &str) {
-        self.line("");
-        let room = self
-            .style
-            .width
-            .map_or(usize::MAX, |w| w.saturating_sub(cells(title) + 2));
-        let (near, below) = if cells(rest) <= room {
-            (rest, "")
-        } else {
-            ("", rest)
-        };
-        let title = self.style.ink(Ink::Strong, title);
-        let near = self.style.ink(Ink::Faint, near);
-        self.line(&format!("{title}  {near}"));
-        if !below.is_empty() {
-            self.faint(&format!("  {below}"), 2);
-        }
-    }
-
-    fn width(&self) -> usize {
-        self.style.width.unwrap_or(100)
-    }
-
     fn functions(&mut self, a: &Analysis, rows: &[FunctionRow], view: View, wall_ns: u64) {
         let total = a.total(view);
         let shown_ns = total.shown_ns();
@@ -320,16 +278,6 @@ impl Page<'_> {
         for line in lines {
             self.faint(&format!("  {line}"), 4);
         }
-    }
-}
-
-/// A state as prose has it.
-pub(crate) fn label(state: State) -> &'static str {
-    match state {
-        State::OnCpu => "on-CPU",
-        State::Runnable => "runnable",
-        State::Blocked => "blocked",
-        State::Unknown => "unseen",
     }
 }
 

@@ -1,7 +1,8 @@
 //! Peers of the processes and the requests to them, for a terminal.
 
+use super::MOST_ROWS;
 use super::layout::{Ink, cells, clean, pad, shorten};
-use super::{MOST_ROWS, Page};
+use super::page::Page;
 use wallscope_analysis::view::Analysis;
 use wallscope_model::units::{ns, requests, share};
 

@@ -3,8 +3,8 @@
 use wallscope_model::histogram::Histogram;
 use wallscope_model::{Recording, State};
 
-use super::layout::{Ink, pad};
-use super::{Page, label};
+use super::layout::{Ink, label, pad};
+use super::page::Page;
 use wallscope_analysis::view::shape_lines;
 use wallscope_model::units::{count, ns};
 
@@ -12,7 +12,7 @@ use wallscope_model::units::{count, ns};
 const LEAST: f64 = 0.001;
 
 impl Page<'_> {
-    /// Fifty waits of 2 ms are not one of 100 ms: which was it?
+    /// Prints the lengths of intervals: fifty waits of 2 ms are not one of 100 ms.
     pub(super) fn shapes(&mut self, rec: &Recording) {
         let lines = shape_lines(rec);
         if lines.is_empty() {

@@ -1,7 +1,8 @@
 //! Tasks of a runtime, at a terminal.
 
 use super::layout::{Ink, cells, clean, pad, shorten};
-use super::{MOST_ROWS, MOST_STACKS, Page};
+use super::page::Page;
+use super::{MOST_ROWS, MOST_STACKS};
 use wallscope_analysis::view::{Analysis, TaskRow, TaskWait};
 use wallscope_model::units::{count, ns, share};
 

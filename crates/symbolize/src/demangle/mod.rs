@@ -13,35 +13,34 @@
 
 mod arguments;
 mod budget;
+mod capped;
 mod d;
 mod nim;
+mod origin;
 mod rust_cpp;
 mod swift;
 
 use std::borrow::Cow;
-use std::fmt::{self, Write};
+use std::fmt::Write;
 
 pub use arguments::without_arguments;
+use capped::Capped;
+
 pub use nim::name_origin;
 pub(crate) use nim::shows_nim;
+pub use origin::Origin;
 
 /// Maximum bytes of a name that is demangled; longer ones are cut instead.
 const MAX_INPUT: usize = 32 << 10;
-/// Maximum bytes of a demangled name.
-const MAX_OUTPUT: usize = 8 << 10;
-
-/// The compiler of a module, as far as its names do not tell it themselves.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Origin {
-    /// Any language with a prefix of its own for mangled names.
-    #[default]
-    Native,
-    /// Nim: its names look like those of C.
-    Nim,
-}
-
 /// Returns the name to display for the symbol `raw`: demangled if it is mangled, without its symbol
 /// version (`@GLIBC_2.14`), at most 8 KiB.
+///
+/// ```
+/// use wallscope_symbolize::demangle;
+///
+/// assert_eq!(demangle(b"_ZNKSt6vectorIiSaIiEE4sizeEv"), "std::vector<int, std::allocator<int> >::size() const");
+/// assert_eq!(demangle(b"memcpy@@GLIBC_2.14"), "memcpy");
+/// ```
 pub fn demangle(raw: &[u8]) -> String {
     demangle_from(raw, Origin::Native)
 }
@@ -115,41 +114,9 @@ pub(crate) fn clean_text(text: Cow<'_, str>) -> String {
     clean(text.into_owned())
 }
 
-/// Text that stops growing at [`MAX_OUTPUT`].
-#[derive(Default)]
-struct Capped {
-    text: String,
-    full: bool,
-}
-
-impl Capped {
-    fn finish(mut self) -> String {
-        if self.full {
-            self.text.push('…');
-        }
-        self.text
-    }
-}
-
-impl fmt::Write for Capped {
-    fn write_str(&mut self, s: &str) -> fmt::Result {
-        if self.full {
-            return Err(fmt::Error);
-        }
-        let room = MAX_OUTPUT - self.text.len();
-        if s.len() <= room {
-            self.text.push_str(s);
-            return Ok(());
-        }
-        let end = (0..=room).rev().find(|i| s.is_char_boundary(*i));
-        self.text.push_str(&s[..end.unwrap_or(0)]);
-        self.full = true;
-        Err(fmt::Error)
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::capped::MAX_OUTPUT;
     use super::*;
 
     fn name(raw: &str) -> String {

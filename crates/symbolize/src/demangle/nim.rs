@@ -5,7 +5,7 @@
 
 use wallscope_binfmt::elf::{Elf, SymbolTable};
 
-use super::Origin;
+use super::origin::Origin;
 
 /// Every program and library of Nim has this function.
 const NIM_MAIN: &[u8] = b"NimMain";

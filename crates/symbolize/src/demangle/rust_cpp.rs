@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::Capped;
+use super::capped::Capped;
 
 /// Maximum dots in a name at which its mangling may end.
 const MAX_DOTS: usize = 8;

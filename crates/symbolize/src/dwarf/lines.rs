@@ -7,7 +7,7 @@ use std::time::Instant;
 use gimli::UnitRef;
 use rustc_hash::FxHashMap;
 
-use super::{Query, Slice};
+use super::query::{Query, Slice};
 use crate::demangle::clean_text;
 
 /// Rows between two checks of the deadline.

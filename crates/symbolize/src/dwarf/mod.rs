@@ -18,6 +18,7 @@
 mod inlined;
 mod lines;
 mod origin;
+mod query;
 mod scopes;
 
 use std::borrow::Cow;
@@ -31,45 +32,8 @@ use wallscope_binfmt::elf::Elf;
 pub(crate) use inlined::inlined;
 use lines::LineHits;
 use origin::Units;
+pub(crate) use query::{Answer, DescribedFunction, Dwarf, FunctionAt, Query, Slice};
 use scopes::Scope;
-
-pub(crate) type Slice<'d> = EndianSlice<'d, RunTimeEndian>;
-pub(crate) type Dwarf<'d> = gimli::Dwarf<Slice<'d>>;
-
-/// A function as DWARF describes it.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct DescribedFunction {
-    /// Linkage name, else plain name; empty if it has neither.
-    pub name: Vec<u8>,
-    /// Whether `name` is the name in the symbol table.
-    pub is_linkage: bool,
-    /// File of its declaration; empty: unknown.
-    pub file: Arc<str>,
-    /// Line of its declaration; 0: unknown.
-    pub line: u32,
-}
-
-/// A function at an address.
-#[derive(Clone, Debug)]
-pub(crate) struct FunctionAt {
-    /// The function.
-    pub function: Rc<DescribedFunction>,
-    /// First address of its code.
-    pub entry: u64,
-    /// File of the code at this address; empty: unknown.
-    pub file: Arc<str>,
-    /// Line of the code at this address; 0: unknown.
-    pub line: u32,
-}
-
-/// DWARF's answer for one address.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Answer {
-    /// Functions, innermost (inlined) first; empty if only a line or nothing is known.
-    pub functions: Vec<FunctionAt>,
-    /// File and line of the code itself, if known.
-    pub line: Option<(Arc<str>, u32)>,
-}
 
 /// Information that was left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -125,17 +89,6 @@ impl<'d> Sections<'d> {
         self.sections
             .borrow(|section| EndianSlice::new(section, self.endian))
     }
-}
-
-/// The question to the debug information of one file.
-#[derive(Clone, Copy)]
-pub(crate) struct Query<'a> {
-    /// Addresses in the file, ascending.
-    pub wanted: &'a [u64],
-    /// Tells whether an address is code: entries of discarded code have other addresses.
-    pub executable: &'a dyn Fn(u64) -> bool,
-    /// When the walk ends; the answers found before it stand.
-    pub deadline: Instant,
 }
 
 /// Resolves the addresses of `query`. `sup` is the supplementary file by `dwz`.

@@ -12,7 +12,7 @@ use gimli::{Attribute, AttributeValue, DebugInfoOffset, Unit, UnitHeader, UnitOf
 use rustc_hash::FxHashMap;
 
 use super::lines::file_path;
-use super::{DescribedFunction, Dwarf, Slice};
+use super::query::{DescribedFunction, Dwarf, Slice};
 
 /// Maximum references followed from one entry; real ones need at most three.
 const MAX_HOPS: usize = 16;

@@ -7,7 +7,7 @@ use std::time::Instant;
 use gimli::{Abbreviation, AttributeValue, EntriesRaw, UnitOffset, UnitRef};
 
 use super::origin::{Names, Units};
-use super::{DescribedFunction, Query, Slice};
+use super::query::{DescribedFunction, Query, Slice};
 
 /// Entries between two checks of the deadline.
 const ENTRIES_PER_CHECK: u32 = 1 << 14;

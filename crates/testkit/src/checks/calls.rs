@@ -66,6 +66,110 @@ fn counted(card: &mut Scorecard, truth: &Truth, said: &Value, name: &str) -> f64
     calls
 }
 
+/// Rows on the quantiles of lengths.
+fn quantiles(card: &mut Scorecard, truth: &Truth, said: &Value) -> Result<(), Error> {
+    let timed = function(said, "calls_timed");
+    for name in ["p50_ns", "p90_ns", "p99_ns"] {
+        let right = truth.extra(name)?;
+        let off = 100.0 * (number(&timed["quantiles"][name]) - right) / right;
+        let most = QUANTILE + 100.0 * CLOCKS_NS / right;
+        card.near(format!("calls_timed: {name}"), 0.0, off, most, "%");
+    }
+    let right = truth.extra("max_ns")?;
+    let off = 100.0 * (number(&timed["max_ns"]) - right) / right;
+    card.near("calls_timed: max_ns", 0.0, off, QUANTILE, "%");
+    Ok(())
+}
+
+/// Rows on ledgers: their sum, and the reason of waits in short and in long calls.
+fn ledgers(card: &mut Scorecard, said: &Value) {
+    for name in ["calls_timed", "calls_recursive", "calls_tail"] {
+        let f = function(said, name);
+        let wall = number(&f["wall_ns"]);
+        let ledger = &f["ledger"];
+        let parts = ["on_cpu_ns", "runnable_ns", "blocked_ns"];
+        let sum: f64 = parts.iter().map(|p| number(&ledger[p])).sum();
+        let off = 100.0 * (sum - wall) / wall;
+        card.near(
+            format!("{name}: ledgers against wall"),
+            0.0,
+            off,
+            LEDGER,
+            "%",
+        );
+    }
+    let timed = function(said, "calls_timed");
+    // Its short calls sleep, its longest ones wait for a lock.
+    for (band, reason) in [("p50", "timer"), ("p99", "lock")] {
+        let bands = timed["bands"].as_array();
+        let row = bands.and_then(|all| all.iter().find(|b| b["name"] == band));
+        let ledger = row.map_or(&Value::Null, |b| &b["ledger"]);
+        let blocked = number(&ledger["blocked_ns"]);
+        let share = 100.0 * number(&ledger["blocked"][reason]) / blocked;
+        card.at_least(
+            format!("calls_timed: {band} calls blocked for {reason}"),
+            share,
+            80.0,
+            "%",
+        );
+    }
+}
+
+/// Rows on the time between two static probes.
+fn static_probes(card: &mut Scorecard, truth: &Truth, said: &Value) {
+    let pair = function(said, PAIR);
+    let probed = truth.functions.iter().find(|f| f.name == PROBED);
+    let (calls, wall) = probed.map_or((f64::NAN, f64::NAN), |f| (f.calls as f64, f.wall_ns as f64));
+    card.near(
+        "static probes: pairs",
+        calls,
+        number(&pair["calls"]),
+        0.0,
+        "",
+    );
+    let off = 100.0 * (number(&pair["wall_ns"]) - wall) / wall;
+    // The program's clocks around them cost some, at a millisecond each.
+    card.near("static probes: time between", 0.0, off, 3.0, "%");
+    let ledger = &pair["ledger"];
+    let asleep = 100.0 * number(&ledger["blocked"]["timer"]) / number(&ledger["blocked_ns"]);
+    card.at_least("static probes: of waits between, asleep", asleep, 95.0, "%");
+}
+
+/// Rows on every way out of a function.
+fn ways_out(card: &mut Scorecard, truth: &Truth, said: &Value) -> Result<(), Error> {
+    // What was thrown passes two frames, and ends where it is caught.
+    let thrown = truth.extra("thrown")?;
+    for name in ["calls_throwing", "calls_passing"] {
+        let ended = &function(said, name)["ended"];
+        let seen = number(&ended["by_exception"]);
+        card.near(format!("{name}: left by exceptions"), thrown, seen, 0.0, "");
+    }
+    let jumped = truth.extra("jumped")?;
+    let left = number(&function(said, "calls_jumping")["ended"]["left"]);
+    // The last one may not be noticed: nothing comes after it.
+    card.near("calls_jumping: left by longjmp", jumped, left, 1.0, "");
+    let tail = function(said, "calls_tail");
+    let long = number(&tail["calls"]) - truth.extra("early")?;
+    // That one is timed as well, from the same place on the stack.
+    let target = function(said, "calls_tail_target");
+    card.near(
+        "calls_tail_target: calls",
+        long,
+        number(&target["calls"]),
+        0.0,
+        "",
+    );
+    let timed = number(&tail["ended"]["with_length"]);
+    card.near("calls_tail: timed", number(&tail["calls"]), timed, 0.0, "");
+    card.at_least(
+        "calls_tail: time of what it calls last",
+        number(&tail["wall_ns"]),
+        long * truth.extra("tail_ns")?,
+        "ns",
+    );
+    Ok(())
+}
+
 pub(super) fn calls(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let functions = [
         "calls_timed",
@@ -91,94 +195,10 @@ pub(super) fn calls(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
         };
         card.near(format!("{name}: ends"), calls, sum, 0.0, "");
     }
-
-    let timed = function(&said, "calls_timed");
-    for name in ["p50_ns", "p90_ns", "p99_ns"] {
-        let right = truth.extra(name)?;
-        let off = 100.0 * (number(&timed["quantiles"][name]) - right) / right;
-        let most = QUANTILE + 100.0 * CLOCKS_NS / right;
-        card.near(format!("calls_timed: {name}"), 0.0, off, most, "%");
-    }
-    let right = truth.extra("max_ns")?;
-    let off = 100.0 * (number(&timed["max_ns"]) - right) / right;
-    card.near("calls_timed: max_ns", 0.0, off, QUANTILE, "%");
-    for name in ["calls_timed", "calls_recursive", "calls_tail"] {
-        let f = function(&said, name);
-        let wall = number(&f["wall_ns"]);
-        let ledger = &f["ledger"];
-        let parts = ["on_cpu_ns", "runnable_ns", "blocked_ns"];
-        let sum: f64 = parts.iter().map(|p| number(&ledger[p])).sum();
-        let off = 100.0 * (sum - wall) / wall;
-        card.near(
-            format!("{name}: ledgers against wall"),
-            0.0,
-            off,
-            LEDGER,
-            "%",
-        );
-    }
-    // Its short calls sleep, its longest ones wait for a lock.
-    for (band, reason) in [("p50", "timer"), ("p99", "lock")] {
-        let bands = timed["bands"].as_array();
-        let row = bands.and_then(|all| all.iter().find(|b| b["name"] == band));
-        let ledger = row.map_or(&Value::Null, |b| &b["ledger"]);
-        let blocked = number(&ledger["blocked_ns"]);
-        let share = 100.0 * number(&ledger["blocked"][reason]) / blocked;
-        card.at_least(
-            format!("calls_timed: {band} calls blocked for {reason}"),
-            share,
-            80.0,
-            "%",
-        );
-    }
-
-    let pair = function(&said, PAIR);
-    let probed = truth.functions.iter().find(|f| f.name == PROBED);
-    let (calls, wall) = probed.map_or((f64::NAN, f64::NAN), |f| (f.calls as f64, f.wall_ns as f64));
-    card.near(
-        "static probes: pairs",
-        calls,
-        number(&pair["calls"]),
-        0.0,
-        "",
-    );
-    let off = 100.0 * (number(&pair["wall_ns"]) - wall) / wall;
-    // The program's clocks around them cost some, at a millisecond each.
-    card.near("static probes: time between", 0.0, off, 3.0, "%");
-    let ledger = &pair["ledger"];
-    let asleep = 100.0 * number(&ledger["blocked"]["timer"]) / number(&ledger["blocked_ns"]);
-    card.at_least("static probes: of waits between, asleep", asleep, 95.0, "%");
-
-    // What was thrown passes two frames, and ends where it is caught.
-    let thrown = truth.extra("thrown")?;
-    for name in ["calls_throwing", "calls_passing"] {
-        let ended = &function(&said, name)["ended"];
-        let seen = number(&ended["by_exception"]);
-        card.near(format!("{name}: left by exceptions"), thrown, seen, 0.0, "");
-    }
-    let jumped = truth.extra("jumped")?;
-    let left = number(&function(&said, "calls_jumping")["ended"]["left"]);
-    // The last one may not be noticed: nothing comes after it.
-    card.near("calls_jumping: left by longjmp", jumped, left, 1.0, "");
-    let tail = function(&said, "calls_tail");
-    let long = number(&tail["calls"]) - truth.extra("early")?;
-    // That one is timed as well, from the same place on the stack.
-    let target = function(&said, "calls_tail_target");
-    card.near(
-        "calls_tail_target: calls",
-        long,
-        number(&target["calls"]),
-        0.0,
-        "",
-    );
-    let timed = number(&tail["ended"]["with_length"]);
-    card.near("calls_tail: timed", number(&tail["calls"]), timed, 0.0, "");
-    card.at_least(
-        "calls_tail: time of what it calls last",
-        number(&tail["wall_ns"]),
-        long * truth.extra("tail_ns")?,
-        "ns",
-    );
+    quantiles(&mut card, &truth, &said)?;
+    ledgers(&mut card, &said);
+    static_probes(&mut card, &truth, &said);
+    ways_out(&mut card, &truth, &said)?;
     Ok(card)
 }
 

@@ -4,12 +4,14 @@
 mod asyncio;
 mod calls;
 mod collect;
+mod disk_folder;
 mod events;
 mod go;
 mod idle;
 mod intervals;
 mod java;
 mod jit;
+mod length;
 mod lengths;
 mod lives;
 mod node;
@@ -23,72 +25,13 @@ mod stacks;
 mod tiers;
 mod virtual_threads;
 mod why;
+mod work;
 
-pub use shares::disk_folder;
+pub use disk_folder::disk_folder;
+pub use length::Length;
+use work::{LIMIT, fixed_work, measure};
 
-use std::time::Duration;
-
-use crate::tool::{Options, Run};
-use crate::{Error, Program, Scorecard, Tool};
-
-/// Time limit for the work of a program of managed code.
-const LIMIT: Duration = Duration::from_secs(120);
-/// Lowest and highest number of rounds of fixed work, each with and without a recording.
-const ROUNDS: [u32; 2] = [3, 8];
-
-/// Stacks of waits four times as often as by default, and no lower rate where stacks cost more than 1 % of a
-/// CPU, as they do on a busy machine.
-const FINE: &[&str] = &["--off-cpu-period", "250us", "--max-overhead", "25"];
-
-/// Length and number of recordings.
-#[derive(Clone, Copy, Debug)]
-pub struct Length {
-    /// Length of one recording, s.
-    pub seconds: f64,
-    /// Number of recordings where an experiment needs several.
-    pub repeats: u32,
-}
-
-impl Length {
-    /// For a test run.
-    pub const SHORT: Length = Length {
-        seconds: 3.0,
-        repeats: 2,
-    };
-    /// For the full verification: the lengths that the promised numbers are stated for.
-    pub const FULL: Length = Length {
-        seconds: 10.0,
-        repeats: 16,
-    };
-
-    /// Options of a recording for rows on shares. A short run samples more finely, so that chance stays
-    /// below what is promised.
-    pub fn options(self) -> Options {
-        match self.is_short() {
-            true => Options::at(1997).with(FINE),
-            false => Options::at(997)
-                .with(&["--off-cpu-period", "500us"])
-                .with(&FINE[2..]),
-        }
-    }
-
-    /// Options and length (s) of recordings of managed code. There are many of them, so that each gets little
-    /// of a short run.
-    pub fn managed(self) -> (Options, f64) {
-        match self.is_short() {
-            true => (Options::at(1997).with(FINE), 3.0),
-            false => (Options::at(997).with(&FINE[2..]), 30.0),
-        }
-    }
-
-    fn is_short(self) -> bool {
-        self.seconds < Length::FULL.seconds
-    }
-
-    fn text(&self) -> String {
-        format!("{}", self.seconds)
-    }
-}
+use crate::{Error, Scorecard, Tool};
 
 /// Influences on an experiment's outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,52 +141,6 @@ checks! {
     Timing "node-cost" node::node_cost: "slowdown of a JavaScript program at 99 Hz, and attaching to it";
     Timing "php-cost" php::php_cost: "slowdown of a PHP program at 99 Hz, and attaching to it";
     Timing "ruby-cost" ruby::ruby_cost: "slowdown of a Ruby program at 99 Hz, and attaching to it";
-}
-
-/// Records the whole work of a program that waits to be released.
-fn measure(mut program: Program, tool: &Tool, options: &Options) -> Result<Run, Error> {
-    let recorder = tool.attach(program.pids(), options)?;
-    program.release()?;
-    let truth = program.truth(LIMIT)?;
-    let recorded = recorder.stop()?;
-    program.finish()?;
-    Run::read(truth, recorded)
-}
-
-/// Rows: slowdown of a fixed amount of computing by a recording at 99 Hz, and the delay until it is attached.
-/// `start` starts the program, `what` is the runtime.
-fn fixed_work(
-    what: &str,
-    tool: &Tool,
-    length: Length,
-    start: impl Fn() -> Result<Program, Error>,
-) -> Result<Scorecard, Error> {
-    let mut card = Scorecard::default();
-    let (mut bare, mut recorded) = (f64::INFINITY, f64::INFINITY);
-    let mut live = Vec::new();
-    for _ in 0..length.repeats.clamp(ROUNDS[0], ROUNDS[1]) {
-        let mut program = start()?;
-        program.release()?;
-        bare = bare.min(program.truth(LIMIT)?.extra("cpu_ns")?);
-        program.finish()?;
-        let run = measure(start()?, tool, &Options::at(99))?;
-        recorded = recorded.min(run.truth.extra("cpu_ns")?);
-        live.push(run.recorded.took.to_live.as_secs_f64());
-    }
-    live.sort_by(f64::total_cmp);
-    card.at_most(
-        format!("slowdown of {what}, best against best"),
-        100.0 * (recorded / bare - 1.0),
-        1.0,
-        "%",
-    );
-    card.at_most(
-        format!("attached until recording, {what}, median"),
-        live[live.len() / 2],
-        1.5,
-        "s",
-    );
-    Ok(card)
 }
 
 /// The experiment of that name.

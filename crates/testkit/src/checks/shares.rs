@@ -8,7 +8,7 @@ use crate::score::{chance, share, stacks};
 use crate::tool::{Options, Run};
 use crate::{Error, Program, Scorecard, Tool, program};
 
-use super::{Length, measure, why::reasons_right};
+use super::{Length, disk_folder, measure, why::reasons_right};
 
 /// User stacks that reach the root, percent of sampled time.
 pub(super) const WHOLE: f64 = 99.9;
@@ -174,12 +174,6 @@ pub(super) fn bare(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
         card.extend(name, common(&run, &["wall", "off-cpu", "on-cpu"]));
     }
     Ok(card)
-}
-
-/// A folder on a real disk: the one the binary was built in.
-pub fn disk_folder(tool: &Tool) -> String {
-    let folder = tool.path().parent().unwrap_or(tool.path());
-    folder.display().to_string()
 }
 
 pub(super) fn disk(tool: &Tool, length: Length) -> Result<Scorecard, Error> {

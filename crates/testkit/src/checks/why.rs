@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::tool::{Options, Run};
 use crate::{Error, Scorecard, Tool};
 
-use super::{Length, shares::disk_folder};
+use super::{Length, disk_folder};
 
 /// Blocked time that must have the right reason, percent.
 const RIGHT: f64 = 99.0;

@@ -1,6 +1,6 @@
 //! Every scenario and what is wrong in it.
 
-use super::{Play, Right, Scenario};
+use super::scenario::{Play, Right, Scenario};
 
 const ON_CPU: &[&str] = &["on_cpu"];
 const RUNNABLE: &[&str] = &["runnable"];

@@ -15,6 +15,32 @@ pub const FILES: u16 = 0xff00;
 /// Bit of a [`FrameWord`]: its address is not a return address.
 const FRAME_EXACT: u64 = 1 << 47;
 
+/// An address in code, or an offset of code in its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pc {
+    /// The instruction that runs next.
+    Running(u64),
+    /// The instruction to which a call returns.
+    Return(u64),
+}
+
+impl Pc {
+    /// The address itself.
+    pub(crate) fn address(self) -> u64 {
+        match self {
+            Pc::Running(at) | Pc::Return(at) => at,
+        }
+    }
+
+    /// The address to look the code up at: within the call instruction of a return address.
+    pub(crate) fn lookup(self) -> u64 {
+        match self {
+            Pc::Running(at) => at,
+            Pc::Return(at) => at.wrapping_sub(1),
+        }
+    }
+}
+
 /// A frame as the unwinder emits it: file id and offset, equal in every process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(transparent)]
@@ -37,6 +63,14 @@ impl FrameWord {
     /// Whether this is the innermost frame, or one that a signal interrupted.
     pub fn is_exact(self) -> bool {
         self.0 & FRAME_EXACT != 0
+    }
+
+    /// The offset, with its meaning.
+    pub(crate) fn pc(self) -> Pc {
+        match self.is_exact() {
+            true => Pc::Running(self.offset()),
+            false => Pc::Return(self.offset()),
+        }
     }
 
     /// The offset to look names up at: within the call instruction.

@@ -16,6 +16,7 @@ use std::os::unix::fs::FileExt;
 
 /// Reason why no table could be built from a file.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ImageError {
     /// Not an ELF file (a cache of generated code, a data file mapped executable).
     #[error("it is not an ELF file")]

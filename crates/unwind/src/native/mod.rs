@@ -5,6 +5,8 @@ mod cfi;
 mod cfi_synthesis;
 mod go;
 mod image;
+#[cfg(feature = "bpf")]
+mod kernel_tables;
 mod mapping;
 mod rules;
 mod sink;
@@ -14,11 +16,14 @@ mod store;
 pub mod table;
 mod user_unwinder;
 
+pub(crate) use abi::Pc;
 pub use abi::{End, FrameWord, MAX_FRAMES, Mapping, Proc, RawStack, Rule};
 pub use image::ImageError;
+#[cfg(feature = "bpf")]
+pub use kernel_tables::{KernelTables, UnwindMaps};
 pub use mapping::{FileKey, MappingSpec, Source};
 pub use rules::{Row, RuleSet};
-pub use sink::{Capacity, KernelTables, MemoryTables, SinkError, TableSink, UnwindMaps};
+pub use sink::{Capacity, MemoryTables, SinkError, TableSink};
 pub use store::{StoreStats, TableStore};
 pub use table::{FallbackMethod, Table, UnwindMethod};
 pub use user_unwinder::{Registers, Unwinder, Unwound};

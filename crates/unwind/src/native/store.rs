@@ -27,6 +27,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Contents of the store and counts of what it refused, since its creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct StoreStats {
     /// Files with an id.
     pub files: u64,

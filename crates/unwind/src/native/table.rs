@@ -122,6 +122,20 @@ impl Table {
 
 /// Builds the table of an open ELF file.
 ///
+/// ```
+/// use wallscope_unwind::native::{End, RuleSet, UnwindMethod, table};
+///
+/// let mut rules = RuleSet::new(1 << 20);
+/// let program = std::fs::File::open("/proc/self/exe")?;
+/// let UnwindMethod::Table(table) = table::from_file(&program, &mut rules)? else {
+///     panic!("this program has unwind information");
+/// };
+/// assert!(table.rows() > 1_000);
+/// // Its entry point says that it has no caller.
+/// assert!(table.iter().any(|(_, rule)| rule == End::Root as u32));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// [`ImageError`] for files that are not x86-64 ELF or have damaged headers.
 pub fn from_file(file: &File, rules: &mut RuleSet) -> Result<UnwindMethod, ImageError> {

@@ -1,7 +1,7 @@
 //! Unwinding in user space, by the steps of the kernel programs: for copied stacks, and for stacks
 //! that can be read while their thread is blocked.
 
-use crate::native::abi::{self, End, FrameWord, Host, MAX_FRAMES, Work};
+use crate::native::abi::{self, End, FrameWord, Host, MAX_FRAMES, Pc, Work};
 use crate::native::cfi_synthesis::cfa_offset::RuledCode;
 use crate::native::sink::MemoryTables;
 use rustc_hash::FxHashMap;
@@ -24,6 +24,7 @@ pub struct Registers {
 
 /// An unwound stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Unwound {
     /// Frames, innermost first.
     pub frames: Vec<FrameWord>,
@@ -221,8 +222,8 @@ struct OffsetLookup<'u> {
 }
 
 impl OffsetLookup<'_> {
-    fn cfa_offset(&mut self, ip: u64, frame: FrameWord, exact: bool) -> Option<i64> {
-        let key = (self.generation, frame.0, exact);
+    fn cfa_offset(&mut self, pc: Pc, frame: FrameWord) -> Option<i64> {
+        let key = (self.generation, frame.0, matches!(pc, Pc::Running(_)));
         if let Some(known) = self.cfa_offsets.get(&key) {
             return *known;
         }
@@ -230,14 +231,14 @@ impl OffsetLookup<'_> {
         let mut code = RuledCode {
             rows: self.tables.rows(frame.file()),
             rules: &self.tables.rules,
-            delta: (frame.offset()).wrapping_sub(ip.wrapping_sub(u64::from(!exact))),
+            delta: (frame.offset()).wrapping_sub(pc.lookup()),
             // SAFETY: as in `run`: the context is the closure that the function expects, which is
             // not running now, and the buffer has the given length.
             read: |at: u64, to: &mut [u8]| unsafe {
                 read(context, at, to.as_mut_ptr(), to.len() as u64) as usize
             },
         };
-        let cfa_offset = code.cfa_offset(ip, exact);
+        let cfa_offset = code.cfa_offset(pc);
         self.cfa_offsets.insert(key, cfa_offset);
         cfa_offset
     }
@@ -253,7 +254,11 @@ unsafe extern "C" fn cfa_offset_at(
     // SAFETY: `context` is the value that `run` made for the call, and nothing else uses it
     // meanwhile.
     let lookup = unsafe { &mut *context.cast::<OffsetLookup<'_>>() };
-    let cfa_offset = lookup.cfa_offset(ip, FrameWord(frame), exact != 0);
+    let pc = match exact {
+        0 => Pc::Return(ip),
+        _ => Pc::Running(ip),
+    };
+    let cfa_offset = lookup.cfa_offset(pc, FrameWord(frame));
     cfa_offset.unwrap_or(0)
 }
 

@@ -11,6 +11,7 @@
 mod fold;
 pub mod go;
 pub mod hotspot;
+mod image;
 mod memory;
 pub mod php;
 mod pypy;
@@ -19,9 +20,9 @@ pub mod ruby;
 pub mod tasks;
 pub mod v8;
 
-use object::{Object, ObjectSegment, ObjectSymbol};
-
 pub use fold::{Entry, Managed, Role, fold, running_frames};
+pub(crate) use image::SymbolRange;
+pub use image::{Image, Refusal};
 
 /// Facts about a file that contains a runtime.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,7 +79,7 @@ impl Facts {
         read: impl FnMut(u64, &mut [u8]) -> bool,
     ) -> Result<python::Code, python::Miss> {
         match self {
-            Facts::Python(f) => python::Code::read(f, bias, address, check, read),
+            Facts::Python(f) => f.read_code(bias, address, check, read),
             Facts::Php(f) => f.read_code(address, check, read),
             Facts::Ruby(f) => f.read_code(bias, address, check, read),
             Facts::HotSpot(_) | Facts::Go(_) | Facts::V8(_) => Err(python::Miss::Unreadable),
@@ -97,16 +98,6 @@ impl Facts {
     }
 }
 
-/// A runtime that cannot be read, with the reason for display.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{what}: {why}")]
-pub struct Refusal {
-    /// The runtime.
-    pub what: String,
-    /// Reason why its frames cannot be read.
-    pub why: String,
-}
-
 /// A runtime, with the way to recognise it.
 pub struct Runtime {
     /// Its name.
@@ -119,16 +110,64 @@ pub struct Runtime {
 
 /// All runtimes.
 pub const RUNTIMES: &[Runtime] = &[
-    python::RUNTIME,
-    php::RUNTIME,
-    ruby::RUNTIME,
-    pypy::RUNTIME,
-    hotspot::RUNTIME,
-    go::RUNTIME,
-    v8::RUNTIME,
+    Runtime {
+        name: "CPython",
+        tried: &["3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14"],
+        recognise: |image| kept(python::recognise(image)?, Facts::Python),
+    },
+    Runtime {
+        name: "PHP",
+        tried: &["8.2"],
+        recognise: |image| kept(php::recognise(image)?, Facts::Php),
+    },
+    Runtime {
+        name: "Ruby",
+        tried: &["2.7", "3.1", "3.3", "3.4"],
+        recognise: |image| kept(ruby::recognise(image)?, Facts::Ruby),
+    },
+    Runtime {
+        name: "PyPy",
+        tried: &[],
+        recognise: |image| Some(Err(pypy::refuse(image)?)),
+    },
+    Runtime {
+        name: "HotSpot",
+        tried: &["11", "17", "21", "25"],
+        recognise: |image| kept(hotspot::recognise(image)?, Facts::HotSpot),
+    },
+    Runtime {
+        name: "Go",
+        tried: &[],
+        recognise: |image| kept(go::recognise(image)?, Facts::Go),
+    },
+    Runtime {
+        name: "V8",
+        tried: &["10.2", "11.3", "12.4", "13.6"],
+        recognise: |image| kept(v8::recognise(image)?, Facts::V8),
+    },
 ];
 
+/// Turns the facts of one runtime into [`Facts`].
+fn kept<T>(
+    found: Result<T, Refusal>,
+    facts: fn(Box<T>) -> Facts,
+) -> Option<Result<Facts, Refusal>> {
+    Some(found.map(|found| facts(Box::new(found))))
+}
+
 /// Returns the facts of the first runtime in `bytes`, an ELF file mapped from `path`.
+///
+/// ```
+/// use wallscope_unwind::runtime::{is_tried, recognise};
+///
+/// // This program runs no managed code.
+/// let program = std::fs::read("/proc/self/exe")?;
+/// assert!(recognise(&program, "/proc/self/exe").is_none());
+///
+/// assert_eq!(is_tried("CPython 3.12"), Some(true));
+/// assert_eq!(is_tried("CPython 2.7"), Some(false));
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub fn recognise(bytes: &[u8], path: &str) -> Option<Result<Facts, Refusal>> {
     let image = Image::parse(bytes, path)?;
     RUNTIMES.iter().find_map(|r| (r.recognise)(&image))
@@ -145,130 +184,6 @@ pub fn is_tried(described: &str) -> Option<bool> {
         rest.is_some_and(|r| !r.starts_with(|c: char| c.is_ascii_digit()))
     };
     Some(runtime.tried.iter().any(begins))
-}
-
-/// A file to be searched for a runtime.
-pub struct Image<'d> {
-    bytes: &'d [u8],
-    path: &'d str,
-    file: object::File<'d>,
-}
-
-/// A symbol: virtual address and size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SymbolRange {
-    pub address: u64,
-    pub size: u64,
-}
-
-impl<'d> Image<'d> {
-    fn parse(bytes: &'d [u8], path: &'d str) -> Option<Image<'d>> {
-        let file = object::File::parse(bytes).ok()?;
-        (file.architecture() == object::Architecture::X86_64 && file.is_64()).then_some(Image {
-            bytes,
-            path,
-            file,
-        })
-    }
-
-    /// The last component of the path from which the file is mapped.
-    pub(crate) fn name(&self) -> &str {
-        self.path.rsplit('/').next().unwrap_or(self.path)
-    }
-
-    /// A dynamic symbol.
-    pub(crate) fn exported(&self, name: &str) -> Option<SymbolRange> {
-        find(self.file.dynamic_symbols(), name)
-    }
-
-    /// All dynamic symbols with a prefix.
-    pub(crate) fn exported_with(&self, prefix: &str) -> Vec<(&str, SymbolRange)> {
-        let all = self.file.dynamic_symbols().filter(|s| s.address() != 0);
-        all.filter_map(|s| {
-            let name = s.name().ok().filter(|n| n.starts_with(prefix))?;
-            let place = SymbolRange {
-                address: s.address(),
-                size: s.size(),
-            };
-            Some((name, place))
-        })
-        .collect()
-    }
-
-    /// A symbol of either table; `.symtab` may be stripped.
-    pub(crate) fn symbol(&self, name: &str) -> Option<SymbolRange> {
-        self.exported(name)
-            .or_else(|| find(self.file.symbols(), name))
-    }
-
-    /// Names and addresses of all variables of `.symtab`, which may be stripped.
-    pub(crate) fn variables(&self) -> impl Iterator<Item = (&str, u64)> {
-        let all = self
-            .file
-            .symbols()
-            .filter(|s| s.kind() == object::SymbolKind::Data && s.address() != 0 && s.size() != 0);
-        all.filter_map(|s| Some((s.name().ok()?, s.address())))
-    }
-
-    /// All code symbols with a name that satisfies `wanted`, from both tables.
-    pub(crate) fn all(&self, wanted: impl Fn(&str) -> bool) -> Vec<SymbolRange> {
-        self.file
-            .dynamic_symbols()
-            .chain(self.file.symbols())
-            .filter(|s| s.address() != 0 && s.size() != 0)
-            .filter(|s| s.name().is_ok_and(&wanted))
-            .map(|s| SymbolRange {
-                address: s.address(),
-                size: s.size(),
-            })
-            .collect()
-    }
-
-    /// The file's bytes at virtual address `address`.
-    pub(crate) fn at(&self, address: u64, len: usize) -> Option<&'d [u8]> {
-        let from = self.offset(address)? as usize;
-        self.bytes.get(from..from.checked_add(len)?)
-    }
-
-    /// Converts a virtual address to an offset in the file.
-    pub(crate) fn offset(&self, address: u64) -> Option<u64> {
-        self.file.segments().find_map(|s| {
-            let (offset, size) = s.file_range();
-            let into = address.checked_sub(s.address())?;
-            (into < size).then_some(offset + into)
-        })
-    }
-
-    /// The bytes and virtual address of a section.
-    pub(crate) fn section_at(&self, name: &str) -> Option<(&'d [u8], u64)> {
-        use object::ObjectSection;
-        let section = self.file.section_by_name(name)?;
-        Some((section.data().ok()?, section.address()))
-    }
-
-    /// The virtual address and length of a section.
-    pub(crate) fn extent(&self, name: &str) -> Option<(u64, u64)> {
-        use object::ObjectSection;
-        let section = self.file.section_by_name(name)?;
-        Some((section.address(), section.size()))
-    }
-
-    /// The bytes of a section.
-    pub(crate) fn section(&self, name: &str) -> Option<&'d [u8]> {
-        Some(self.section_at(name)?.0)
-    }
-}
-
-fn find<'d, 'f, S: ObjectSymbol<'d>>(
-    mut symbols: impl Iterator<Item = S> + 'f,
-    name: &str,
-) -> Option<SymbolRange> {
-    symbols
-        .find(|s| s.address() != 0 && s.name() == Ok(name))
-        .map(|s| SymbolRange {
-            address: s.address(),
-            size: s.size(),
-        })
 }
 
 #[cfg(test)]

@@ -2,19 +2,14 @@
 //!
 //! Its data structures and machine code have no description for other programs.
 
-use super::{Image, Refusal, Runtime};
+use super::image::{Image, Refusal};
 
-/// The runtime's row in [`super::RUNTIMES`].
-pub const RUNTIME: Runtime = Runtime {
-    name: "PyPy",
-    tried: &[],
-    // The entry point of its CPython API emulation has this name in every version.
-    recognise: |image: &Image<'_>| {
-        image.exported("PyPyEval_EvalCode")?;
-        Some(Err(Refusal {
-            what: format!("PyPy in {}", image.name()),
-            why: "only CPython's frames are read; stacks show the interpreter's own functions"
-                .into(),
-        }))
-    },
-};
+/// The refusal of a file with PyPy. The entry point of its CPython API emulation has this name in every
+/// version.
+pub(super) fn refuse(image: &Image<'_>) -> Option<Refusal> {
+    image.exported("PyPyEval_EvalCode")?;
+    Some(Refusal {
+        what: format!("PyPy in {}", image.name()),
+        why: "only CPython's frames are read; stacks show the interpreter's own functions".into(),
+    })
+}

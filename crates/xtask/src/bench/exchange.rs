@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use wallscope_testkit::Tool;
 
-use super::own::Figure;
+use super::figure::Figure;
 use crate::{Outcome, installed, median};
 
 /// The inferno that is built: results are compared with this one's.
@@ -195,10 +195,10 @@ fn run(command: &mut Command, out: &Path) -> Outcome<Took> {
 }
 
 /// `wallscope export`.
-fn export(tool: &Tool, file: &Path, format: &str, more: &[&str], out: &Path) -> Outcome<Took> {
+fn export(tool: &Tool, file: &Path, options: &[&str], out: &Path) -> Outcome<Took> {
     let mut command = Command::new(tool.path());
-    command.arg("export").arg(file).args(["--format", format]);
-    command.args(more).arg("-o").arg(out);
+    command.arg("export").arg(file).args(options);
+    command.arg("-o").arg(out);
     run(&mut command, Path::new("/dev/null"))
 }
 
@@ -208,7 +208,7 @@ fn stacks(tool: &Tool, size: Size, folder: &Path) -> Outcome<Vec<Figure>> {
     let profile = folder.join("stacks.pb.gz");
     let out = folder.join("out");
     folded(&text, size.stacks)?;
-    export(tool, &text, "pprof", &[], &profile)?;
+    export(tool, &text, &["--format", "pprof"], &profile)?;
     let mut figures = Vec::new();
     for (format, file, names) in [
         (
@@ -236,7 +236,7 @@ fn stacks(tool: &Tool, size: Size, folder: &Path) -> Outcome<Vec<Figure>> {
             let mut report = Command::new(tool.path());
             report.args(["report", "--by", "state"]).arg(file);
             let only_read = run(&mut report, Path::new("/dev/null"))?;
-            let both = export(tool, file, format, &[], &out)?;
+            let both = export(tool, file, &["--format", format], &out)?;
             read.push(only_read.seconds);
             write.push(both.seconds - only_read.seconds);
             mib.push(both.mib);
@@ -299,7 +299,8 @@ fn beside_inferno(tool: &Tool, size: Size, folder: &Path) -> Outcome<Vec<Figure>
     let (mut ratios, mut own_seconds, mut mib) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..size.rounds {
         // Both weigh samples by the file's own periods.
-        let own = export(tool, &text, "folded", &["--with", "thread"], &own_out)?;
+        let options = ["--format", "folded", "--with", "thread"];
+        let own = export(tool, &text, &options, &own_out)?;
         let theirs = run(Command::new(&peer).arg("--kernel").arg(&text), &peer_out)?;
         ratios.push(theirs.seconds / own.seconds);
         own_seconds.push(own.seconds);

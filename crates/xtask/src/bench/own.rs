@@ -13,30 +13,9 @@ use wallscope_testkit::report::Report;
 use wallscope_testkit::tool::{Options, Recorded, Recorder};
 use wallscope_testkit::{Error, Tool};
 
-use super::Effort;
+use super::effort::Effort;
+use super::figure::Figure;
 use crate::{Outcome, installed, median};
-
-/// One figure.
-#[derive(Clone, Debug)]
-pub struct Figure {
-    /// Key of the figure in the table of promises.
-    pub key: &'static str,
-    /// The figure in words.
-    pub what: &'static str,
-    /// The figure, in `unit`.
-    pub value: f64,
-    /// s, MiB, KiB, % or ×.
-    pub unit: &'static str,
-}
-
-impl fmt::Display for Figure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Figure {
-            what, value, unit, ..
-        } = self;
-        write!(f, "{what:<52} {value:>8.3} {unit}")
-    }
-}
 
 const MIB: f64 = 1048576.0;
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use wallscope_testkit::Error;
 
-use super::compare::{Comparison, Standing, Start, cost_percent, range};
+use super::comparison::{Comparison, Standing, Start, cost_percent, range};
 use super::peer::Peer;
 use crate::{Outcome, median};
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 use wallscope_testkit::probing::Prober;
 use wallscope_testkit::{Error, Program, Tool, program};
 
-use super::{Effort, Figure};
+use super::effort::Effort;
+use super::figure::Figure;
 use crate::{Outcome, median};
 
 const LIMIT: Duration = Duration::from_secs(120);

@@ -35,6 +35,8 @@ pub(super) struct Content {
     pub mit: String,
     /// The text of the Apache licence.
     pub apache: Vec<u8>,
+    /// The text of the GPL, version 2.
+    pub gpl: Vec<u8>,
 }
 
 impl Content {
@@ -60,6 +62,7 @@ impl Content {
             notice: fs::read(root().join("packaging/NOTICE"))?,
             mit: fs::read_to_string(root().join("LICENSE-MIT"))?,
             apache: fs::read(root().join("LICENSE-APACHE"))?,
+            gpl: fs::read(root().join("LICENSE-GPL-2.0"))?,
         })
     }
 }

@@ -122,6 +122,7 @@ pub(super) fn package(
         ("NOTICE", content.notice.as_slice()),
         ("LICENSE-MIT", content.mit.as_bytes()),
         ("LICENSE-APACHE", content.apache.as_slice()),
+        ("LICENSE-GPL-2.0", content.gpl.as_slice()),
     ];
     for (name, text) in licences {
         files.data(format!("usr/share/licenses/wallscope/{name}"), text);

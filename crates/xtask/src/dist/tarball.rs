@@ -56,6 +56,7 @@ pub(super) fn binary(
     data("NOTICE", &content.notice);
     data("LICENSE-MIT", content.mit.as_bytes());
     data("LICENSE-APACHE", &content.apache);
+    data("LICENSE-GPL-2.0", &content.gpl);
     write(&tree, release, folder.join(format!("{name}.tar.gz")))
 }
 

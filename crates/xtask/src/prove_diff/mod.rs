@@ -11,6 +11,7 @@
 //! It needs a quiet machine and less than half an hour at full length. The short form, by resampling,
 //! is `crates/render/tests/compare.rs`.
 
+mod design;
 mod lanes;
 mod runs;
 
@@ -22,50 +23,12 @@ use std::time::Instant;
 use serde_json::Value;
 use wallscope_testkit::Tool;
 
+pub use design::Length;
+
 use crate::{Outcome, machine, release_tool};
+use design::{DEARER, RUNS, SAME};
 use lanes::Lanes;
 use runs::{Pair, Run, Trial};
-
-/// Amount of work.
-#[derive(Clone, Copy, Debug)]
-pub struct Length {
-    /// Pairs of one program against itself, beside those within the trials.
-    pub pairs: usize,
-    /// Trials of five runs against five.
-    pub trials: usize,
-    /// Seconds of a recording.
-    pub seconds: u32,
-    /// Time added to the function, in percent of all time.
-    pub dearer: u32,
-    /// Trials put together from all runs.
-    pub drawn: usize,
-}
-
-impl Length {
-    /// Full length, for figures to be published.
-    pub const FULL: Length = Length {
-        pairs: 20,
-        trials: 20,
-        seconds: 10,
-        dearer: 5,
-        drawn: 200,
-    };
-    /// To see that it works. The error is larger by the root of the length, and so is the change.
-    pub const QUICK: Length = Length {
-        pairs: 2,
-        trials: 2,
-        seconds: 2,
-        dearer: 15,
-        drawn: 10,
-    };
-}
-
-/// Runs that a side has in a trial.
-const RUNS: usize = 5;
-
-/// The function that is made dearer, and one that is not.
-const DEARER: &str = "step_store";
-const SAME: &str = "step_parse";
 
 /// Result of `wallscope diff`.
 struct Comparison(Value);

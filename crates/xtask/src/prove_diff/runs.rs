@@ -6,7 +6,7 @@ use std::time::Duration;
 use wallscope_testkit::tool::{Options, Recorded};
 use wallscope_testkit::{Program, Tool, Truth};
 
-use super::{DEARER, Length, RUNS};
+use super::design::{DEARER, Length, RUNS};
 use crate::Outcome;
 
 /// Time of one pass of the program `inject`, µs, of which a part is injected.

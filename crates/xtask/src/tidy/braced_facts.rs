@@ -20,13 +20,22 @@ pub struct CFacts {
     pub tags: Vec<String>,
 }
 
-/// The facts of a C file. `in_header`: its functions are for other files.
-pub fn c(tokens: &[Token], in_header: bool) -> CFacts {
+/// Kind of a C file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CFile {
+    /// Its functions are for other files.
+    Header,
+    /// Its functions are its own.
+    Source,
+}
+
+/// The facts of a C file.
+pub fn c(tokens: &[Token], file: CFile) -> CFacts {
     let mut facts = CFacts::default();
     let code = without_directives(tokens, &mut facts.names);
     let mut at = 0;
     while at < code.len() {
-        at = match c_definition(&code, at, in_header, &mut facts) {
+        at = match c_definition(&code, at, file, &mut facts) {
             Some(end) => end,
             None if is_opening(&code[at].text) => closing(&code, at) + 1,
             None => at + 1,
@@ -58,7 +67,7 @@ fn without_directives<'a>(tokens: &'a [Token], names: &mut Vec<String>) -> Vec<&
 }
 
 /// Reads a definition that begins at a token of the top level, and gives the place after it.
-fn c_definition(code: &[&Token], at: usize, in_header: bool, facts: &mut CFacts) -> Option<usize> {
+fn c_definition(code: &[&Token], at: usize, file: CFile, facts: &mut CFacts) -> Option<usize> {
     let text = |at: usize| code.get(at).map_or("", |token| token.text.as_str());
     match text(at) {
         "struct" | "union" | "enum" if is_name(text(at + 1)) && text(at + 2) == "{" => {
@@ -102,7 +111,7 @@ fn c_definition(code: &[&Token], at: usize, in_header: bool, facts: &mut CFacts)
                 line: code[at - 1].line,
                 lines: code[end].line + 1 - code[at - 1].line,
                 parameters: if by_macro { 0 } else { own.clone().count() },
-                flags: match in_header && !by_macro {
+                flags: match file == CFile::Header && !by_macro {
                     true => own.filter(|p| is_bool(p)).count(),
                     false => 0,
                 },

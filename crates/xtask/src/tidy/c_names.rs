@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::braced_facts::{self, is_name};
+use super::braced_facts::{self, CFile, is_name};
 use super::edges::{Edges, add};
 use super::sources::Source;
 use crate::tokens::{Language, Token};
@@ -31,7 +31,7 @@ pub fn edges(sources: &[Source]) -> Edges {
         .collect();
     let mut definers = Definers::new();
     for file in &files {
-        let facts = braced_facts::c(&file.tokens, false);
+        let facts = braced_facts::c(&file.tokens, CFile::Source);
         let tags = facts.tags.iter().map(|tag| format!(" {tag}"));
         for name in facts.names.into_iter().chain(tags) {
             definers.entry(name).or_default().insert(&file.path);

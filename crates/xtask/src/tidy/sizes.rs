@@ -3,7 +3,7 @@
 //! `clippy.toml` could hold some of them for Rust. They are here so that one list of exceptions and
 //! one way of counting serve Rust, C and JavaScript.
 
-use super::braced_facts;
+use super::braced_facts::{self, CFile};
 use super::definition::{Function, Struct};
 use super::ratchet::Excess;
 use super::sources::{Purpose, Source};
@@ -44,8 +44,11 @@ pub fn measure(sources: &[Source]) -> Sizes {
         let (functions, structs) = match source.language {
             Some(Language::Rust) => (source.rust.functions.clone(), source.rust.structs.clone()),
             Some(Language::C) => {
-                let in_header = source.path.ends_with(".h");
-                let facts = braced_facts::c(&source.tokens, in_header);
+                let file = match source.path.ends_with(".h") {
+                    true => CFile::Header,
+                    false => CFile::Source,
+                };
+                let facts = braced_facts::c(&source.tokens, file);
                 (facts.functions, facts.structs)
             }
             Some(Language::JavaScript) => (braced_facts::javascript(source), Vec::new()),

@@ -59,13 +59,47 @@ fn named(name: &str) -> Outcome<&'static Check> {
     })
 }
 
+/// Length of the experiments and of the benchmarks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// To see that it works.
+    Quick,
+    /// The lengths that the promised numbers are stated for.
+    Full,
+}
+
+impl Extent {
+    fn length(self) -> Length {
+        match self {
+            Extent::Quick => Length::SHORT,
+            Extent::Full => Length::FULL,
+        }
+    }
+
+    fn effort(self) -> Effort {
+        match self {
+            Extent::Quick => Effort::QUICK,
+            Extent::Full => Effort::FULL,
+        }
+    }
+}
+
+/// Use of the page that a verification makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Page {
+    /// It replaces `docs/verification.md`.
+    Written,
+    /// It is only printed.
+    Printed,
+}
+
 /// One experiment alone. Returns whether all its rows hold.
 ///
 /// # Errors
 /// When there is none of that name, or it cannot be made.
-pub fn only(name: &str, quick: bool) -> Outcome<bool> {
+pub fn only(name: &str, extent: Extent) -> Outcome<bool> {
     let check = named(name)?;
-    let length = if quick { Length::SHORT } else { Length::FULL };
+    let length = extent.length();
     println!("{}, load {:.2}\n", machine::describe(), machine::load());
     let experiment = make_once(check, &release_tool()?, length);
     let card = experiment.outcome?;
@@ -81,13 +115,9 @@ pub fn only(name: &str, quick: bool) -> Outcome<bool> {
 ///
 /// # Errors
 /// When it cannot measure here at all, or there is no experiment of that name.
-pub fn run(quick: bool, write: bool, without: Option<&str>) -> Outcome<bool> {
+pub fn run(extent: Extent, page: Page, without: Option<&str>) -> Outcome<bool> {
     let without = without.map(named).transpose()?.map(|check| check.name);
-    let (length, effort) = if quick {
-        (Length::SHORT, Effort::QUICK)
-    } else {
-        (Length::FULL, Effort::FULL)
-    };
+    let (length, effort) = (extent.length(), extent.effort());
     let tool = release_tool()?;
     let (begun, meter) = (Instant::now(), Meter::start());
     let header = page::Header {
@@ -123,13 +153,15 @@ pub fn run(quick: bool, write: bool, without: Option<&str>) -> Outcome<bool> {
     let text = page::write(
         &header,
         (begun.elapsed(), meter.read()),
-        length,
-        &judged,
-        &experiments,
-        &measured,
+        &page::Results {
+            length,
+            judged: &judged,
+            experiments: &experiments,
+            measured: &measured,
+        },
     );
     println!("\n{}", page::promises(&judged));
-    if write {
+    if page == Page::Written {
         let path = root().join("docs/verification.md");
         fs::write(&path, text)?;
         println!("written: docs/verification.md");

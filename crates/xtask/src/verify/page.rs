@@ -122,15 +122,30 @@ One run; nothing is repeated until it passes. A row holds or it does not.
 - **Known weaknesses** hold up to their present error and show it as `known: …` beside the promise.
 ";
 
+/// Results of a verification.
+pub struct Results<'a> {
+    /// Length of the recordings.
+    pub length: Length,
+    /// The promises.
+    pub judged: &'a [Judged],
+    /// The experiments.
+    pub experiments: &'a [Experiment],
+    /// The benchmarks.
+    pub measured: &'a Measured,
+}
+
 /// The whole page; `took`: how long, and the disturbance meanwhile.
 pub fn write(
     header: &Header,
     (took, disturbance): (Duration, Disturbance),
-    length: Length,
-    judged: &[Judged],
-    experiments: &[Experiment],
-    measured: &Measured,
+    results: &Results<'_>,
 ) -> String {
+    let Results {
+        length,
+        judged,
+        experiments,
+        measured,
+    } = *results;
     let held = judged.iter().filter(|judged| judged.pass).count();
     let mut text = format!(
         "# Verification\n\n\
@@ -153,7 +168,16 @@ pub fn write(
         judged.len(),
         promises(judged)
     );
-    text.push_str("\n## Rows that do not hold\n\n");
+    text.push_str(&failures(experiments));
+    text.push_str(&weaknesses(experiments));
+    text.push_str(&overview(experiments));
+    text.push_str(&costs(measured));
+    text
+}
+
+/// Rows that do not hold, and experiments that were not made.
+fn failures(experiments: &[Experiment]) -> String {
+    let mut text = String::from("\n## Rows that do not hold\n\n");
     let mut none = true;
     for experiment in experiments {
         match &experiment.outcome {
@@ -180,8 +204,12 @@ pub fn write(
     if none {
         text.push_str("None.\n");
     }
-    text.push_str(&weaknesses(experiments));
-    text.push_str(
+    text
+}
+
+/// Every experiment, with the number of its rows that hold.
+fn overview(experiments: &[Experiment]) -> String {
+    let mut text = String::from(
         "\n## Experiments\n\n\
          | experiment | asks | rows that hold | disturbance |\n|---|---|---|---|\n",
     );
@@ -202,7 +230,12 @@ pub fn write(
             disturbances(&experiment.disturbances)
         );
     }
-    text.push_str(
+    text
+}
+
+/// The benchmarks.
+fn costs(measured: &Measured) -> String {
+    let mut text = String::from(
         "\n## Costs\n\nRatios to the stretches just before and after, in which nobody watched: median of the rounds, and the range.\n",
     );
     for comparison in &measured.comparisons {

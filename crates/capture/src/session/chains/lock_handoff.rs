@@ -143,3 +143,7 @@ impl LockHandoffs {
         });
     }
 }
+
+#[cfg(test)]
+#[path = "lock_handoff_tests.rs"]
+mod tests;

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::thread;
 
-use crate::Outcome;
+use crate::outcome::Outcome;
 use crate::service::WORKERS;
 
 fn client(address: &str) -> Outcome<()> {

@@ -9,6 +9,7 @@
 //! lengths are fixed, and at the end the service prints what it measured about itself.
 
 mod load;
+mod outcome;
 mod service;
 mod upstream;
 
@@ -17,6 +18,8 @@ use std::net::TcpListener;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::thread;
 use std::time::Duration;
+
+use outcome::Outcome;
 
 const HELP: &str = "\
 A web service that is slow for a reason no CPU profile shows.
@@ -29,8 +32,6 @@ with what a request's time went into, as it measured that itself.
 example: wallscope-demo --seconds 20 &
          wallscope record -d 10 -p $!
 ";
-
-type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 /// Starts this program in another role and returns the address that the child prints. The child exits
 /// when its input pipe closes.

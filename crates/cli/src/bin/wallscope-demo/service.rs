@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::Outcome;
+use crate::outcome::Outcome;
 
 /// Threads that serve.
 pub const WORKERS: usize = 4;

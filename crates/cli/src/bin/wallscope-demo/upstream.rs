@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-use crate::Outcome;
+use crate::outcome::Outcome;
 
 /// What an answer takes.
 const THINKING: Duration = Duration::from_millis(14);

@@ -24,7 +24,7 @@ use std::collections::hash_map::Entry;
 
 use super::state::State;
 use super::walk::is_padding;
-use crate::native::abi::{KIND_REG, RULE_FP, RULE_USER, Rule};
+use crate::native::abi::{KIND_REG, Pc, RULE_FP, RULE_USER, Rule};
 
 const RSP: u8 = 7;
 const RBP: u8 = 6;
@@ -66,10 +66,10 @@ struct Node {
 }
 
 impl<F: FnMut(u64, &mut [u8]) -> usize> RuledCode<'_, F> {
-    /// The CFA offset in bytes of a thread at `ip`. With `exact`, the instruction at `ip` runs
-    /// next; otherwise a call is about to return there. `None` if the code does not determine it.
-    pub(crate) fn cfa_offset(&mut self, ip: u64, exact: bool) -> Option<i64> {
-        let row = self.row(ip.wrapping_sub(u64::from(!exact)).wrapping_add(self.delta))?;
+    /// The CFA offset in bytes of a thread at `pc`. `None` if the code does not determine it.
+    pub(crate) fn cfa_offset(&mut self, pc: Pc) -> Option<i64> {
+        let ip = pc.address();
+        let row = self.row(pc.lookup().wrapping_add(self.delta))?;
         let rule = self.by_rbp(row)?;
         let rbp_set_points = match self.is_described(row) {
             true => self.rbp_set_points(row, rule.cfa_off),
@@ -77,7 +77,7 @@ impl<F: FnMut(u64, &mut [u8]) -> usize> RuledCode<'_, F> {
         };
         let state = (rbp_set_points.into_iter()).find_map(|start| {
             let nodes = self.walk(start, rule.cfa_off, ip)?;
-            if exact {
+            if matches!(pc, Pc::Running(_)) {
                 return nodes.get(&ip).map(|n| n.state);
             }
             // A call has at most seven bytes.
@@ -302,18 +302,18 @@ mod tests {
 
     /// The CFA offset at `at` in `code`, which sets rbp at its fourth byte and leaves its frame at
     /// its last.
-    fn cfa_offset(code: &[u8], at: usize, exact: bool) -> Option<i64> {
+    fn cfa_offset(code: &[u8], at: Pc) -> Option<i64> {
         let row = |at: usize, rule: usize| (at as u64) << 32 | (RULES + rule) as u64;
         let rows = [row(0, 0), row(1, 1), row(4, 2), row(code.len() - 1, 0)];
-        cfa_offset_by(&rows, code, at, exact)
+        cfa_offset_by(&rows, code, at)
     }
 
     /// The CFA offset in code without unwind information.
     fn undescribed_offset(code: &[u8], at: usize) -> Option<i64> {
-        cfa_offset_by(&[RULE_FP.into()], code, at, false)
+        cfa_offset_by(&[RULE_FP.into()], code, Pc::Return(at as u64))
     }
 
-    fn cfa_offset_by(rows: &[u64], code: &[u8], at: usize, exact: bool) -> Option<i64> {
+    fn cfa_offset_by(rows: &[u64], code: &[u8], at: Pc) -> Option<i64> {
         let rule = |reg, cfa_off| Rule {
             kind: KIND_REG,
             reg,
@@ -337,7 +337,10 @@ mod tests {
                 n
             },
         };
-        described.cfa_offset(START + at as u64, exact)
+        described.cfa_offset(match at {
+            Pc::Running(at) => Pc::Running(START + at),
+            Pc::Return(at) => Pc::Return(START + at),
+        })
     }
 
     /// push %rbp; mov %rsp,%rbp
@@ -356,11 +359,11 @@ mod tests {
             &EPILOGUE,
         ]
         .concat();
-        assert_eq!(cfa_offset(&code, 15, false), Some(16 + 8 + 24));
-        assert_eq!(cfa_offset(&code, 4, true), Some(16));
-        assert_eq!(cfa_offset(&code, 6, true), Some(24));
+        assert_eq!(cfa_offset(&code, Pc::Return(15)), Some(16 + 8 + 24));
+        assert_eq!(cfa_offset(&code, Pc::Running(4)), Some(16));
+        assert_eq!(cfa_offset(&code, Pc::Running(6)), Some(24));
         // No call ends there.
-        assert_eq!(cfa_offset(&code, 10, false), None);
+        assert_eq!(cfa_offset(&code, Pc::Return(10)), None);
     }
 
     #[test]
@@ -368,12 +371,12 @@ mod tests {
         // test %edi,%edi; je over it; sub %rax,%rsp; call; leave; ret
         let alloca = [0x85, 0xff, 0x74, 0x03, 0x48, 0x29, 0xc4];
         let code = [&PROLOGUE[..], &alloca, &CALL, &EPILOGUE].concat();
-        assert_eq!(cfa_offset(&code, 8, true), Some(16));
-        assert_eq!(cfa_offset(&code, 16, false), None);
+        assert_eq!(cfa_offset(&code, Pc::Running(8)), Some(16));
+        assert_eq!(cfa_offset(&code, Pc::Return(16)), None);
         // Only one path pushes: push %rax in place of the subtraction.
         let one_way = [0x85, 0xff, 0x74, 0x01, 0x50];
         let code = [&PROLOGUE[..], &one_way, &CALL, &EPILOGUE].concat();
-        assert_eq!(cfa_offset(&code, 14, false), None);
+        assert_eq!(cfa_offset(&code, Pc::Return(14)), None);
     }
 
     #[test]
@@ -381,8 +384,8 @@ mod tests {
         // sub $32,%rsp; jmp *%rax; call; jmp back to the call; call; leave; ret
         let body = [0x48, 0x83, 0xec, 0x20, 0xff, 0xe0];
         let code = [&PROLOGUE[..], &body, &CALL, &[0xeb, 0xf9], &CALL, &EPILOGUE].concat();
-        assert_eq!(cfa_offset(&code, 15, false), Some(48));
-        assert_eq!(cfa_offset(&code, 22, false), Some(48));
+        assert_eq!(cfa_offset(&code, Pc::Return(15)), Some(48));
+        assert_eq!(cfa_offset(&code, Pc::Return(22)), Some(48));
     }
 
     #[test]
@@ -430,12 +433,12 @@ mod tests {
     #[test]
     fn code_that_cannot_be_read_or_makes_no_sense_tells_nothing() {
         let code = [&PROLOGUE[..], &[0x06, 0x06, 0x06], &CALL, &EPILOGUE].concat();
-        assert_eq!(cfa_offset(&code, 12, false), None);
+        assert_eq!(cfa_offset(&code, Pc::Return(12)), None);
         // Without a prologue there is no starting point.
         let code = [&[0x90; 4][..], &CALL, &EPILOGUE].concat();
-        assert_eq!(cfa_offset(&code, 9, false), None);
+        assert_eq!(cfa_offset(&code, Pc::Return(9)), None);
         // An endless loop: jmp to itself.
         let code = [&PROLOGUE[..], &[0xeb, 0xfe], &EPILOGUE].concat();
-        assert_eq!(cfa_offset(&code, 4, true), Some(16));
+        assert_eq!(cfa_offset(&code, Pc::Running(4)), Some(16));
     }
 }

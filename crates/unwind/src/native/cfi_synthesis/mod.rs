@@ -29,26 +29,11 @@ mod walk;
 use crate::native::abi::End;
 use crate::native::rules::RuleSet;
 pub(crate) use builtins::synthesise_builtins;
+pub(crate) use walk::CodeRange;
 use walk::CodeWalker;
 
 /// Maximum bytes of a file that are walked.
 pub(crate) const MAX_CODE_BYTES: usize = 1 << 20;
-
-/// A range of code without unwind information.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct CodeRange<'d> {
-    /// Its link-time address.
-    pub address: u64,
-    /// Its offset in the file.
-    pub offset: u32,
-    pub bytes: &'d [u8],
-}
-
-impl CodeRange<'_> {
-    fn end(&self) -> u64 {
-        self.address + self.bytes.len() as u64
-    }
-}
 
 /// Infers rules for all of `code` (sorted, at most [`MAX_CODE_BYTES`] bytes): for each range its (file
 /// offset, rule id) pairs, sorted. `entries` are the addresses of known functions.

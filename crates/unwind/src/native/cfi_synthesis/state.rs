@@ -45,6 +45,11 @@ pub(super) const ENTRY: State = State {
     bottom: false,
 };
 
+/// Place of a register in [`CALLEE_SAVED`].
+fn callee_saved(register: Register) -> Option<usize> {
+    CALLEE_SAVED.iter().position(|p| *p == register)
+}
+
 impl State {
     /// The state after rbp was saved and set to the stack pointer, `cfa_offset` bytes below the CFA.
     pub(super) fn framed(cfa_offset: i32) -> State {
@@ -177,7 +182,6 @@ impl State {
             OpKind::Register if i.op_count() > 1 => i.op1_register(),
             _ => Register::None,
         };
-        let callee_saved = |r: Register| CALLEE_SAVED.iter().position(|p| *p == r);
         match i.mnemonic() {
             Mnemonic::Push => {
                 let cfa_offset = self.cfa_offset.map(|h| h - i.stack_pointer_increment());
@@ -201,18 +205,7 @@ impl State {
                 self.move_to(rbp_offset.map(|f| f - 8));
             }
             Mnemonic::Sub | Mnemonic::Add if to == Register::RSP && from == Register::None => {
-                let by = match i.op1_kind() {
-                    OpKind::Memory => None,
-                    _ => i32::try_from(i.immediate(1) as i64).ok(),
-                };
-                self.move_to(
-                    self.cfa_offset
-                        .zip(by)
-                        .and_then(|(h, by)| match i.mnemonic() {
-                            Mnemonic::Sub => h.checked_add(by),
-                            _ => h.checked_sub(by),
-                        }),
-                );
+                self.add_to_stack_pointer(i);
             }
             Mnemonic::Lea if to == Register::RSP => self.move_to(self.stack_offset(i)),
             Mnemonic::Mov if to == Register::RSP => {
@@ -265,37 +258,55 @@ impl State {
                     self.overwrite(k);
                 }
             }
-            _ => {
-                let moved = i.stack_pointer_increment();
-                for used in info.info(i).used_registers() {
-                    let written = matches!(
-                        used.access(),
-                        OpAccess::Write
-                            | OpAccess::CondWrite
-                            | OpAccess::ReadWrite
-                            | OpAccess::ReadCondWrite
-                    );
-                    let register = used.register().full_register();
-                    if !written {
-                        continue;
-                    }
-                    if let Some(k) = callee_saved(register) {
-                        self.overwrite(k);
-                    } else if register == Register::RSP && moved == 0 {
-                        self.move_to(None);
-                    }
-                }
-                if moved != 0 {
-                    self.move_to(self.cfa_offset.map(|h| h - moved));
-                }
+            _ => self.step_by_written_registers(i, info),
+        }
+    }
+
+    /// Applies an instruction of which only the written registers and the move of the stack pointer count.
+    fn step_by_written_registers(&mut self, i: &Instruction, info: &mut InstructionInfoFactory) {
+        let moved = i.stack_pointer_increment();
+        for used in info.info(i).used_registers() {
+            let written = matches!(
+                used.access(),
+                OpAccess::Write
+                    | OpAccess::CondWrite
+                    | OpAccess::ReadWrite
+                    | OpAccess::ReadCondWrite
+            );
+            let register = used.register().full_register();
+            if !written {
+                continue;
+            }
+            if let Some(k) = callee_saved(register) {
+                self.overwrite(k);
+            } else if register == Register::RSP && moved == 0 {
+                self.move_to(None);
             }
         }
+        if moved != 0 {
+            self.move_to(self.cfa_offset.map(|h| h - moved));
+        }
+    }
+
+    /// Applies an addition to the stack pointer, or a subtraction from it.
+    fn add_to_stack_pointer(&mut self, i: &Instruction) {
+        let by = match i.op1_kind() {
+            OpKind::Memory => None,
+            _ => i32::try_from(i.immediate(1) as i64).ok(),
+        };
+        self.move_to(
+            self.cfa_offset
+                .zip(by)
+                .and_then(|(h, by)| match i.mnemonic() {
+                    Mnemonic::Sub => h.checked_add(by),
+                    _ => h.checked_sub(by),
+                }),
+        );
     }
 
     /// Whether `register` is callee-saved and still holds the caller's value.
     pub(super) fn is_callers(&self, register: Register) -> bool {
-        let k = CALLEE_SAVED.iter().position(|p| *p == register);
-        k.is_some_and(|k| {
+        callee_saved(register).is_some_and(|k| {
             let own = k == RBP && (self.rbp_offset.is_some() || self.rbp_zeroed);
             self.saved[k] == 0 && self.lost & 1 << k == 0 && !own
         })

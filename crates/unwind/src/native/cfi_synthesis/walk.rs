@@ -7,8 +7,23 @@ use iced_x86::{
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 
-use super::CodeRange;
 use super::state::{ENTRY, State};
+
+/// A range of code without unwind information.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CodeRange<'d> {
+    /// Its link-time address.
+    pub address: u64,
+    /// Its offset in the file.
+    pub offset: u32,
+    pub bytes: &'d [u8],
+}
+
+impl CodeRange<'_> {
+    pub(super) fn end(&self) -> u64 {
+        self.address + self.bytes.len() as u64
+    }
+}
 
 /// Maximum instructions walked in one function.
 const MAX_FUNCTION_STEPS: usize = 100_000;
@@ -40,6 +55,15 @@ struct Node {
 pub(super) struct KnownInstruction {
     pub(super) state: u32,
     pub(super) len: u8,
+}
+
+/// Assumptions of one walk through a function.
+#[derive(Clone, Copy)]
+struct Attempt<'a> {
+    /// Calls on the path that are taken not to return.
+    cut: &'a FxHashSet<u64>,
+    /// Whether code behind a call is walked to see if a function begins there.
+    outer: bool,
 }
 
 /// Result of walking a function.
@@ -180,6 +204,7 @@ impl<'s, 'd> CodeWalker<'s, 'd> {
     }
 
     fn walk(&mut self, start: u64, state: State, cut: &FxHashSet<u64>, outer: bool) -> WalkResult {
+        let attempt = Attempt { cut, outer };
         let mut found = WalkResult::default();
         let mut pending = vec![PendingPath {
             at: start,
@@ -255,7 +280,8 @@ impl<'s, 'd> CodeWalker<'s, 'd> {
                 via: node.via,
                 ..way
             };
-            self.continue_path(way, &i, cut, outer, &mut found, &mut pending);
+            let further = self.continue_path(way, &i, attempt, &mut found);
+            pending.extend(further.into_iter().flatten());
         }
         found
     }
@@ -312,15 +338,14 @@ impl<'s, 'd> CodeWalker<'s, 'd> {
         begins
     }
 
+    /// Applies an instruction of a path. Returns the paths that go on from it.
     fn continue_path(
         &mut self,
         way: PendingPath,
         i: &Instruction,
-        cut: &FxHashSet<u64>,
-        outer: bool,
+        attempt: Attempt<'_>,
         found: &mut WalkResult,
-        pending: &mut Vec<PendingPath>,
-    ) {
+    ) -> [Option<PendingPath>; 2] {
         let PendingPath {
             at, mut state, via, ..
         } = way;
@@ -337,6 +362,7 @@ impl<'s, 'd> CodeWalker<'s, 'd> {
             after_call: true,
             via: at,
         };
+        let mut paths = [None, None];
         match i.flow_control() {
             FlowControl::Next if i.mnemonic() == Mnemonic::Hlt => {}
             FlowControl::Next => {
@@ -346,13 +372,15 @@ impl<'s, 'd> CodeWalker<'s, 'd> {
                     found.address_taken.push(i.immediate(1));
                 }
                 state.step(i, &mut self.info);
-                pending.push(to(next, state));
+                paths[0] = Some(to(next, state));
             }
-            FlowControl::Call if matches!(i.code(), Code::Syscall) => pending.push(to(next, state)),
+            FlowControl::Call if matches!(i.code(), Code::Syscall) => {
+                paths[0] = Some(to(next, state))
+            }
             FlowControl::Call if i.is_call_near() && i.near_branch_target() == next => {
                 // A call to the next instruction only reads the address.
                 state.move_to(state.cfa_offset.map(|h| h + 8));
-                pending.push(to(next, state));
+                paths[0] = Some(to(next, state));
             }
             FlowControl::Call | FlowControl::IndirectCall => {
                 found
@@ -360,18 +388,20 @@ impl<'s, 'd> CodeWalker<'s, 'd> {
                     .extend(i.is_call_near().then(|| i.near_branch_target()));
                 let noreturn = target_of(i).is_some_and(|t| self.noreturn.contains(&t))
                     || self.cut.contains(&at)
-                    || cut.contains(&at)
-                    || self.next_is_function(next, outer);
+                    || attempt.cut.contains(&at)
+                    || self.next_is_function(next, attempt.outer);
                 if !noreturn {
-                    pending.push(behind);
+                    paths[0] = Some(behind);
                 }
             }
             FlowControl::UnconditionalBranch if i.is_jmp_short_or_near() => {
-                pending.push(to(i.near_branch_target(), state));
+                paths[0] = Some(to(i.near_branch_target(), state));
             }
             FlowControl::ConditionalBranch => {
-                pending.push(to(next, state));
-                pending.push(to(i.near_branch_target(), state));
+                paths = [
+                    Some(to(next, state)),
+                    Some(to(i.near_branch_target(), state)),
+                ];
             }
             FlowControl::IndirectBranch => {
                 found.returns = true;
@@ -395,11 +425,12 @@ impl<'s, 'd> CodeWalker<'s, 'd> {
                 }
             }
             FlowControl::Interrupt if i.mnemonic() != Mnemonic::Int3 => {
-                pending.push(to(next, state));
+                paths[0] = Some(to(next, state));
             }
-            FlowControl::XbeginXabortXend => pending.push(to(next, state)),
+            FlowControl::XbeginXabortXend => paths[0] = Some(to(next, state)),
             _ => {}
         }
+        paths
     }
 
     /// Keeps the result for the function at `start`.

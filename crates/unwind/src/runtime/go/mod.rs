@@ -19,15 +19,8 @@ mod labels;
 use object::{Object, ObjectSegment, SegmentFlags};
 use wallscope_binfmt::gopclntab::{GoFile, Pclntab, Relocations};
 
-use super::{Facts as AnyFacts, Image, Refusal, Runtime};
+use super::image::{Image, Refusal};
 pub use goroutines::Goroutines;
-
-/// The runtime's row in [`super::RUNTIMES`].
-pub const RUNTIME: Runtime = Runtime {
-    name: "Go",
-    tried: &[],
-    recognise,
-};
 
 /// Facts about a Go program.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,7 +127,8 @@ impl Image<'_> {
     }
 }
 
-fn recognise(image: &Image<'_>) -> Option<Result<AnyFacts, Refusal>> {
+/// The facts of a file that contains the runtime.
+pub(super) fn recognise(image: &Image<'_>) -> Option<Result<Facts, Refusal>> {
     let go = image.section(".note.go.buildid").is_some() || image.section(".gopclntab").is_some();
     if !go {
         return None;
@@ -153,14 +147,14 @@ fn recognise(image: &Image<'_>) -> Option<Result<AnyFacts, Refusal>> {
         return refuse("its runtime lacks the functions by which they are found");
     };
     let bytes = image.at(add.entry, (add.end - add.entry).min(1 << 16) as usize);
-    Some(Ok(AnyFacts::Go(Box::new(Facts {
+    Some(Ok(Facts {
         lists: referenced_addresses(bytes.unwrap_or_default(), add.entry),
         main: main.entry,
         wait_reasons: wait_reasons(image),
         text: table.text(),
         table: table.bytes().to_vec(),
         code: image.code(),
-    }))))
+    }))
 }
 
 /// Data addresses that the instructions in `code`, loaded at `start`, refer to.

@@ -8,7 +8,7 @@
 //!
 //! The threads are in a list that is replaced at each change; before about JDK 12, in a chain.
 
-use super::{flags, method::class_name, parking::ParkingOffsets, structs::Tables, vm::Vm};
+use super::{flags, parking::ParkingOffsets, structs::Tables};
 use crate::runtime::memory::Memory;
 
 /// Maximum threads of one VM.
@@ -17,32 +17,32 @@ const MAX_THREADS: u32 = 1 << 16;
 /// Offsets and addresses for monitors and threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MonitorOffsets {
-    list: ThreadListLocation,
+    pub(super) list: ThreadListLocation,
     /// In a thread's record: the OS thread, the stack, the monitor that it is about to enter.
-    system: u64,
-    stack_base: u64,
-    stack_size: u64,
-    pending: u64,
+    pub(super) system: u64,
+    pub(super) stack_base: u64,
+    pub(super) stack_size: u64,
+    pub(super) pending: u64,
     /// In the OS thread: its id.
-    id: u64,
+    pub(super) id: u64,
     /// In a monitor: the object and the owner.
-    object: u64,
-    owner: u64,
+    pub(super) object: u64,
+    pub(super) owner: u64,
     /// In a thread's record: its number as an owner of monitors; from JDK 24 on.
-    owner_id: Option<u64>,
+    pub(super) owner_id: Option<u64>,
     /// In a thread's record: the offset of the list of locked objects, and the offset of the list's
     /// end offset.
-    locked: Option<(u64, u64)>,
+    pub(super) locked: Option<(u64, u64)>,
     /// In an object.
     pub(super) class: ClassWord,
     /// Addresses of the base and shift of compressed class pointers.
-    base: u64,
-    shift: u64,
+    pub(super) base: u64,
+    pub(super) shift: u64,
 }
 
 /// Location of the records of all Java threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ThreadListLocation {
+pub(super) enum ThreadListLocation {
     /// The address of a pointer to an immutable array, and the offsets of its length and entries.
     Array { at: u64, length: u64, threads: u64 },
     /// The addresses of the newest record and of the count, and the offset of the next older
@@ -71,7 +71,7 @@ impl ThreadListLocation {
 
     /// A value that changes with the list. It misses changes of a chain that keep its length and
     /// newest thread, until the next change.
-    fn state(self, memory: &mut Memory<'_>) -> Option<u64> {
+    pub(super) fn state(self, memory: &mut Memory<'_>) -> Option<u64> {
         match self {
             ThreadListLocation::Array { at, .. } => memory.word(at),
             ThreadListLocation::Chain { newest, count, .. } => {
@@ -82,7 +82,7 @@ impl ThreadListLocation {
     }
 
     /// Reads the threads' records.
-    fn records(self, memory: &mut Memory<'_>) -> Option<Vec<u64>> {
+    pub(super) fn records(self, memory: &mut Memory<'_>) -> Option<Vec<u64>> {
         match self {
             ThreadListLocation::Array {
                 at,
@@ -195,7 +195,7 @@ impl MonitorOffsets {
     }
 
     /// Finds the thread that lists the object of `monitor` among its locked objects.
-    fn stack_locker(
+    pub(super) fn stack_locker(
         &self,
         monitor: u64,
         threads: &[JavaThread],
@@ -232,93 +232,18 @@ pub struct JavaThread {
     /// Address of the VM's record.
     pub record: u64,
     /// Its stack: first address, and one past the last.
-    stack: (u64, u64),
+    pub(super) stack: (u64, u64),
     /// Address of the pointer to its `java.lang.Thread`; 0: unknown.
     pub object: u64,
     /// Its number as an owner of monitors; 0: it owns them by its record.
-    owner_id: u64,
+    pub(super) owner_id: u64,
 }
 
-/// A monitor's owner value if the owner has not registered yet, and the largest such special value.
-const OWNER_UNREGISTERED: u64 = 1;
-const MAX_SPECIAL_OWNER: u64 = 2;
 /// Maximum objects in a thread's list of locked objects.
 const MAX_LOCKED_OBJECTS: u64 = 64;
 
-impl Vm {
-    /// Returns the Java threads; `None` if they did not change since the last call, or cannot be
-    /// read.
-    pub fn new_threads(
-        &mut self,
-        read: &mut dyn FnMut(u64, &mut [u8]) -> bool,
-    ) -> Option<&[JavaThread]> {
-        let mut memory = Memory(read);
-        let places = self.locks.clone()?;
-        let list = places.list.state(&mut memory)?;
-        if list == self.thread_list {
-            return None;
-        }
-        let records = places.list.records(&mut memory)?;
-        let mut all = Vec::with_capacity(records.len());
-        for record in records {
-            // A thread that is starting or ending may have no record.
-            all.extend(thread(&places, record, self.objects.as_ref(), &mut memory));
-        }
-        self.thread_list = list;
-        self.threads = all;
-        Some(&self.threads)
-    }
-
-    /// Offsets of the pending monitor in a thread's record, and of the owner in a monitor.
-    pub fn monitor_offsets(&self) -> Option<(u64, u64)> {
-        self.locks.as_ref().map(|p| (p.pending, p.owner))
-    }
-
-    /// The thread id, as seen in the process, of a monitor's `owner` value.
-    pub fn owner(&self, owner: u64) -> Option<u32> {
-        let mut threads = self.threads.iter();
-        let found = threads.find(|t| {
-            let numbered = owner > MAX_SPECIAL_OWNER && t.owner_id == owner;
-            numbered || t.record == owner || (t.stack.0..t.stack.1).contains(&owner)
-        });
-        found.map(|t| t.tid)
-    }
-
-    /// The thread id, as seen in the process, of the present owner of the monitor at `monitor`.
-    pub fn monitor_owner(
-        &self,
-        monitor: u64,
-        read: &mut dyn FnMut(u64, &mut [u8]) -> bool,
-    ) -> Option<u32> {
-        let mut memory = Memory(read);
-        let places = self.locks.as_ref()?;
-        let owner = memory.word(monitor.checked_add(places.owner)?)?;
-        if owner != OWNER_UNREGISTERED {
-            return self.owner(owner);
-        }
-        places.stack_locker(monitor, &self.threads, &mut memory)
-    }
-
-    /// Reads the class of a monitor's object.
-    pub fn monitor_class(
-        &self,
-        monitor: u64,
-        read: &mut dyn FnMut(u64, &mut [u8]) -> bool,
-    ) -> Option<String> {
-        let mut memory = Memory(read);
-        let places = self.locks.as_ref()?;
-        let handle = memory.word(monitor.checked_add(places.object)?)?;
-        // From JDK 16 on a weak handle, before the object itself.
-        let object = memory.word(handle);
-        let mut class = |object: u64| {
-            let class = places.class_of(object, &mut memory)?;
-            class_name(&self.layout, class, &mut memory)
-        };
-        object.and_then(&mut class).or_else(|| class(handle))
-    }
-}
-
-fn thread(
+/// Reads a thread's record.
+pub(super) fn thread(
     places: &MonitorOffsets,
     record: u64,
     objects: Option<&ParkingOffsets>,

@@ -4,10 +4,11 @@
 //! abi.rs      mirror of the C side (`bpf/hotspot_abi.h`)
 //! structs.rs  layout of the VM's structures, from the VM's own exported tables
 //! vm.rs       the VM of one process: its code, stubs and caches
-//! code.rs     compiled methods: address → inlined methods
+//! code.rs     debug data of a compiled method: address → inlined methods
+//! scopes.rs   reads it from the process
 //! method.rs   methods → names and lines
-//! locks.rs    monitors that threads wait to enter, and classes of objects
-//! parking.rs  objects that threads are parked for
+//! locks.rs    offsets for monitors and lists of threads; monitors.rs reads them
+//! parking.rs  offsets for objects that threads are parked for; parked_objects.rs reads them
 //! vthreads/   virtual threads: their list, wait reasons, and the stacks of unmounted ones
 //! flags.rs    flags of the VM
 //! counters.rs number and duration of VM pauses; causes and numbers of collections
@@ -27,29 +28,25 @@ mod counters;
 mod flags;
 mod locks;
 mod method;
+mod monitors;
+mod parked_objects;
 mod parking;
 mod safepoints;
+mod scopes;
 mod structs;
 mod vm;
 mod vthreads;
 
-use super::{Facts as AnyFacts, Image, Refusal, Runtime};
+use super::image::{Image, Refusal};
 use crate::native::FrameWord;
 
 pub use counters::Pauses;
 pub use locks::JavaThread;
 pub use method::Method;
-pub use parking::Parking;
+pub use parked_objects::Parking;
 pub use safepoints::{Operation, SafepointPlaces, collection};
 pub use vm::{Miss, Opening, Scope, Vm};
 pub use vthreads::{FrameName, STACK_TRUNCATED, VirtualThreads, reason};
-
-/// The runtime's row in [`super::RUNTIMES`].
-pub const RUNTIME: Runtime = Runtime {
-    name: "HotSpot",
-    tried: &["11", "17", "21", "25"],
-    recognise,
-};
 
 /// Virtual addresses of the symbols that describe one of the VM's tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,7 +85,8 @@ const STRUCT_FIELDS: [&str; 5] = [
 /// Names of the fields of a `gHotSpotVMTypes` entry.
 const TYPE_FIELDS: [&str; 2] = ["TypeNameOffset", "SizeOffset"];
 
-fn recognise(image: &Image<'_>) -> Option<Result<AnyFacts, Refusal>> {
+/// The facts of a file that contains the runtime.
+pub(super) fn recognise(image: &Image<'_>) -> Option<Result<Facts, Refusal>> {
     let first = image.exported("gHotSpotVMStructs")?.address;
     let table = |first: u64, entry: &str, fields: &[&str]| {
         let word = |name: &str| image.exported(&format!("{entry}{name}")).map(|p| p.address);
@@ -103,11 +101,11 @@ fn recognise(image: &Image<'_>) -> Option<Result<AnyFacts, Refusal>> {
         .exported("gHotSpotVMTypes")
         .and_then(|p| table(p.address, "gHotSpotVMTypeEntry", &TYPE_FIELDS));
     Some(match (structs, types) {
-        (Some(structs), Some(types)) => Ok(AnyFacts::HotSpot(Box::new(Facts {
+        (Some(structs), Some(types)) => Ok(Facts {
             structs,
             types,
             safepoints: safepoints::Symbols::of(image).map(std::sync::Arc::new),
-        }))),
+        }),
         _ => Err(Refusal {
             what: format!("HotSpot in {}", image.name()),
             why: "it does not export the tables that describe it".into(),

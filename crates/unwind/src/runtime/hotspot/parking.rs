@@ -9,7 +9,6 @@ use super::{
     flags,
     method::{Stream, class_name, constant, number},
     structs::{Layout, Tables},
-    vm::Vm,
 };
 use crate::runtime::memory::Memory;
 
@@ -25,12 +24,9 @@ const FIELD_WORDS: u64 = 6;
 pub(super) const MAX_STREAM_BYTES: usize = 1 << 14;
 /// First JDK version in which a thread's record holds a handle of its object, not a pointer.
 const FIRST_HANDLES: u32 = 16;
-/// Maximum attempts to find the field.
-const MAX_ATTEMPTS: u32 = 16;
-
 /// Location of a class's field description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fields {
+pub(super) enum Fields {
     /// Up to JDK 20: an array, and the count of the class's own fields.
     Array { at: u64, data: u64, count: u64 },
     /// From JDK 21 on: a stream of numbers.
@@ -44,31 +40,14 @@ pub(super) struct ParkingOffsets {
     pub(super) thread: u64,
     /// It is the pointer itself, not a handle's address; up to JDK 15.
     pub(super) direct: bool,
-    superclass: u64,
-    pool: u64,
-    fields: Fields,
+    pub(super) superclass: u64,
+    pub(super) pool: u64,
+    pub(super) fields: Fields,
     /// Addresses of the base and shift of compressed object pointers; `None`: pointers have eight
     /// bytes.
-    short: Option<(u64, u64)>,
-    tries: u32,
-    found: Option<u32>,
-}
-
-/// Location of the object that a thread is parked for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Parking {
-    /// Offset in the thread's object of the pointer to the parked-for object, bytes.
-    pub blocker: u32,
-    /// Whether that pointer has eight bytes; otherwise four.
-    pub long: bool,
-    /// Offset in any object of its 4-byte class.
-    pub class: u32,
-    /// Number of low bits of those four bytes that are not the class.
-    pub below: u32,
-    /// Shift of compressed pointers, bits.
-    pub shift: u32,
-    /// Base of compressed pointers.
-    pub base: u64,
+    pub(super) short: Option<(u64, u64)>,
+    pub(super) tries: u32,
+    pub(super) found: Option<u32>,
 }
 
 impl ParkingOffsets {
@@ -116,7 +95,7 @@ impl ParkingOffsets {
     }
 
     /// Finds the field's offset in `class` or one of its superclasses.
-    fn field(
+    pub(super) fn field(
         &self,
         layout: &Layout,
         first: u8,
@@ -193,49 +172,6 @@ pub(super) fn decode_stream(mut next: impl FnMut() -> Option<u32>) -> Option<Vec
         fields.push((name, offset));
     }
     Some(fields)
-}
-
-impl Vm {
-    /// Returns the location of the parked-for object; `None` if it is unknown (yet).
-    pub fn parking(&mut self, read: &mut dyn FnMut(u64, &mut [u8]) -> bool) -> Option<Parking> {
-        let mut memory = Memory(read);
-        let (objects, places) = (self.objects.as_mut()?, self.locks.as_ref()?);
-        if objects.found.is_none() && objects.tries < MAX_ATTEMPTS {
-            objects.tries += 1;
-            let known = &*objects;
-            let found = self.threads.iter().find_map(|t| {
-                let object = memory.word(t.object)?;
-                let class = places.class_of(object, &mut memory)?;
-                known.field(&self.layout, self.first, class, &mut memory)
-            });
-            objects.found = found;
-        }
-        let (base, shift) = match objects.short {
-            Some((base, shift)) => (memory.word(base)?, memory.half(shift)?),
-            None => (0, 0),
-        };
-        // A wait can only report a class of four bytes.
-        (!places.class.whole).then_some(())?;
-        Some(Parking {
-            blocker: objects.found?,
-            long: objects.short.is_none(),
-            class: u32::try_from(places.class.at).ok()?,
-            below: places.class.below,
-            shift,
-            base,
-        })
-    }
-
-    /// Returns the name of the class with compressed pointer `narrow`.
-    pub fn class(
-        &self,
-        narrow: u32,
-        read: &mut dyn FnMut(u64, &mut [u8]) -> bool,
-    ) -> Option<String> {
-        let mut memory = Memory(read);
-        let class = self.locks.as_ref()?.class(narrow, &mut memory)?;
-        class_name(&self.layout, class, &mut memory)
-    }
 }
 
 #[cfg(test)]

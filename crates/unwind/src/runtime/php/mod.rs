@@ -15,15 +15,8 @@
 
 mod code;
 
+use super::image::{Image, Refusal};
 use super::python::{Code, Miss, abi};
-use super::{Facts as AnyFacts, Image, Refusal, Runtime};
-
-/// The runtime's row in [`super::RUNTIMES`].
-pub const RUNTIME: Runtime = Runtime {
-    name: "PHP",
-    tried: &["8.2"],
-    recognise,
-};
 
 /// Offsets of one version, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,7 +114,8 @@ const GLUE: &[&str] = &[
 /// Header that PHP adds to HTTP responses by default.
 const BANNER: &[u8] = b"X-Powered-By: PHP/";
 
-fn recognise(image: &Image<'_>) -> Option<Result<AnyFacts, Refusal>> {
+/// The facts of a file that contains the runtime.
+pub(super) fn recognise(image: &Image<'_>) -> Option<Result<Facts, Refusal>> {
     let execute = image.exported("execute_ex")?;
     // Extensions need one of the two symbols.
     let globals = image.exported("executor_globals");
@@ -154,13 +148,13 @@ fn recognise(image: &Image<'_>) -> Option<Result<AnyFacts, Refusal>> {
         .collect();
     glue.sort_unstable();
     glue.dedup();
-    Some(Ok(AnyFacts::Php(Box::new(Facts {
+    Some(Ok(Facts {
         version: name.to_owned(),
         globals: globals.address,
         execute: span(execute)?,
         glue,
         layout: *layout,
-    }))))
+    }))
 }
 
 /// The version in the program's constants.

@@ -40,20 +40,20 @@ pub enum Miss {
     Changed,
 }
 
-impl Code {
+impl Facts {
     /// Reads the code object at `address` of a process with load bias `bias`. `check` is the
     /// checksum that the walk computed.
     ///
     /// # Errors
     /// The reason for the miss; no other errors.
-    pub fn read(
-        facts: &Facts,
+    pub fn read_code(
+        &self,
         bias: u64,
         address: u64,
         check: u32,
         mut read: impl FnMut(u64, &mut [u8]) -> bool,
     ) -> Result<Code, Miss> {
-        let o = &facts.layout.objects;
+        let o = &self.layout.objects;
         let mut head = [0u8; 192];
         if !read(address, &mut head) {
             return Err(Miss::Unreadable);
@@ -64,7 +64,7 @@ impl Code {
         };
         let line = word(o.line) as u32;
         // The second word of every object is its type.
-        let of_code = word(8) == facts.code_type.wrapping_add(bias);
+        let of_code = word(8) == self.code_type.wrapping_add(bias);
         if !of_code || self::check(word(o.name), line) != check {
             return Err(Miss::Changed);
         }
@@ -81,7 +81,9 @@ impl Code {
             format: o.lines,
         })
     }
+}
 
+impl Code {
     /// Creates a function for frames that contain their lines.
     pub(in crate::runtime) fn of_told_lines(name: String, file: String, line: u32) -> Code {
         Code {

@@ -7,7 +7,7 @@
 use gimli::{BaseAddresses, CieOrFde, EhFrame, LittleEndian, UnwindSection};
 use rustc_hash::FxHashMap;
 
-use super::super::{Image, SymbolRange};
+use super::super::image::{Image, SymbolRange};
 
 /// Minimum jumps into the cold part: bytes that look like a jump may be data.
 const MIN_JUMPS: usize = 4;

@@ -22,18 +22,11 @@ mod layout;
 mod lines;
 mod walk;
 
-use super::{Facts as AnyFacts, Image, Refusal, Runtime};
+use super::image::{Image, Refusal};
 pub(super) use code::check;
 pub use code::{Code, Miss};
 pub use layout::{Gil, Layout};
 pub use walk::{ListedThread, Stack, Walker, threads};
-
-/// The runtime's row in [`super::RUNTIMES`].
-pub const RUNTIME: Runtime = Runtime {
-    name: "CPython",
-    tried: &["3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14"],
-    recognise,
-};
 
 /// The walk's parameters for CPython 3.`minor`, without addresses, if a table has them. For saved
 /// or hand-made memory.
@@ -144,7 +137,8 @@ const GLUE: &[&str] = &[
     "slot_tp_call",
 ];
 
-fn recognise(image: &Image<'_>) -> Option<Result<AnyFacts, Refusal>> {
+/// The facts of a file that contains the runtime.
+pub(super) fn recognise(image: &Image<'_>) -> Option<Result<Facts, Refusal>> {
     // Only a file named after Python is worth a search of the table that `strip` removes.
     let runtime = match image.exported("_PyRuntime") {
         Some(place) => place,
@@ -189,7 +183,7 @@ fn recognise(image: &Image<'_>) -> Option<Result<AnyFacts, Refusal>> {
         .collect();
     glue.sort_unstable();
     glue.dedup();
-    Some(Ok(AnyFacts::Python(Box::new(Facts {
+    Some(Ok(Facts {
         version: format!("3.{minor}"),
         minor,
         runtime: runtime.address,
@@ -197,7 +191,7 @@ fn recognise(image: &Image<'_>) -> Option<Result<AnyFacts, Refusal>> {
         eval: [eval_span, cold],
         glue,
         layout,
-    }))))
+    }))
 }
 
 /// The minor version of the interpreter in a file: from its own data, else from the file's name,

@@ -3,14 +3,12 @@
 use super::super::python::{Code, Miss, check};
 use super::{
     super::memory::Memory,
-    Facts, lines,
+    Facts,
+    layout::BODY,
+    lines,
     objects::{self, Objects},
 };
 
-/// In an iseq: its body.
-pub(super) const BODY: u16 = 16;
-/// In a method entry: the called name; its definition comes before it, the class after it.
-pub(super) const CALLED: u16 = 24;
 /// Shown in place of the file for methods written in C.
 const INTERNAL: &str = "ruby:internal";
 
@@ -27,16 +25,38 @@ const CODE: u64 = 7;
 const METHOD_KINDS: u32 = 15;
 const IN_RUBY: u32 = 0;
 
+impl Facts {
+    /// Reads the function at `address` of a process with load bias `bias`. `check` is the checksum
+    /// that the walk computed.
+    ///
+    /// # Errors
+    /// The reason for the miss.
+    pub fn read_code(
+        &self,
+        bias: u64,
+        address: u64,
+        check: u32,
+        mut read: impl FnMut(u64, &mut [u8]) -> bool,
+    ) -> Result<Code, Miss> {
+        Reader {
+            memory: Memory(&mut read),
+            facts: self,
+            bias,
+        }
+        .read(address, check)
+    }
+}
+
 /// Reads functions of one process.
-pub(super) struct Reader<'r> {
-    pub(super) memory: Memory<'r>,
-    pub(super) facts: &'r Facts,
-    pub(super) bias: u64,
+struct Reader<'r> {
+    memory: Memory<'r>,
+    facts: &'r Facts,
+    bias: u64,
 }
 
 impl Reader<'_> {
     /// Reads the function at `address`; `seen` is the checksum that the walk computed.
-    pub(super) fn read(&mut self, address: u64, seen: u32) -> Result<Code, Miss> {
+    fn read(&mut self, address: u64, seen: u32) -> Result<Code, Miss> {
         let mut head = [0u8; 40];
         let known = self.memory.bytes(address, &mut head);
         known.ok_or(Miss::Unreadable)?;

@@ -3,7 +3,7 @@
 
 use gimli::{BaseAddresses, CieOrFde, EhFrame, LittleEndian, UnwindSection};
 
-use super::super::{Image, SymbolRange};
+use super::super::image::{Image, SymbolRange};
 
 /// Minimum bytes of the eval loop. If the compiler inlined the loop into its caller, every callee
 /// is shorter.

@@ -1,5 +1,10 @@
 //! Offsets in CRuby's structures, by version. Builds do not export them.
 
+/// In an iseq: its body.
+pub(super) const BODY: u16 = 16;
+/// In a method entry: the called name; its definition comes before it, the class after it.
+pub(super) const CALLED: u16 = 24;
+
 /// Location of a class's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClassNames {

@@ -25,18 +25,11 @@ mod objects;
 
 use std::sync::OnceLock;
 
+use super::image::{Image, Refusal, SymbolRange};
 use super::memory::Memory;
-use super::python::{Code, Miss, abi};
-use super::{Facts as AnyFacts, Image, Refusal, Runtime, SymbolRange};
+use super::python::abi;
 use layout::Layout;
 pub(in crate::runtime) use lines::line_at;
-
-/// The runtime's row in [`super::RUNTIMES`].
-pub const RUNTIME: Runtime = Runtime {
-    name: "Ruby",
-    tried: &["2.7", "3.1", "3.3", "3.4"],
-    recognise,
-};
 
 /// Facts about a file with Ruby's interpreter.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,8 +77,8 @@ impl Facts {
             ts_wait: l.wait,
             ts_unblock: l.unblock,
             gil_bytes: l.lock,
-            code_name: code::BODY,
-            code_line: code::CALLED,
+            code_name: layout::BODY,
+            code_line: layout::CALLED,
             kind: abi::KIND_RUBY,
             ..abi::Proc::default()
         }
@@ -109,26 +102,6 @@ impl Facts {
             }
         };
         Some(from.wrapping_add(self.layout.holder.into()).wrapping_sub(8))
-    }
-
-    /// Reads the function at `address` of a process with load bias `bias`. `check` is the checksum
-    /// that the walk computed.
-    ///
-    /// # Errors
-    /// The reason for the miss.
-    pub fn read_code(
-        &self,
-        bias: u64,
-        address: u64,
-        check: u32,
-        mut read: impl FnMut(u64, &mut [u8]) -> bool,
-    ) -> Result<Code, Miss> {
-        code::Reader {
-            memory: Memory(&mut read),
-            facts: self,
-            bias,
-        }
-        .read(address, check)
     }
 }
 
@@ -243,7 +216,8 @@ fn plain(name: &str) -> &str {
     name.split('.').next().unwrap_or(name)
 }
 
-fn recognise(image: &Image<'_>) -> Option<Result<AnyFacts, Refusal>> {
+/// The facts of a file that contains the runtime.
+pub(super) fn recognise(image: &Image<'_>) -> Option<Result<Facts, Refusal>> {
     // Extensions need these symbols.
     let version = image.exported("ruby_version")?;
     image.exported("ruby_api_version")?;
@@ -281,7 +255,7 @@ fn recognise(image: &Image<'_>) -> Option<Result<AnyFacts, Refusal>> {
         .unwrap_or_default();
     let data = image.symbol("ruby_global_symbols").map(|p| (p.address, 64));
     let data = data.or_else(|| image.extent(".data"));
-    Some(Ok(AnyFacts::Ruby(Box::new(Facts {
+    Some(Ok(Facts {
         version,
         vm: vm.address,
         exec: span(exec)?,
@@ -290,7 +264,7 @@ fn recognise(image: &Image<'_>) -> Option<Result<AnyFacts, Refusal>> {
         layout,
         data: data.unwrap_or_default(),
         names: OnceLock::new(),
-    }))))
+    }))
 }
 
 /// The version text at a symbol.

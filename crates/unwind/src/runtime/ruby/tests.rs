@@ -1,6 +1,6 @@
 //! Made-up processes in the layouts of Ruby 3.1 and 3.3.
 
-use super::super::python::Walker;
+use super::super::python::{Miss, Walker};
 use super::*;
 use abi::End;
 

@@ -3,6 +3,8 @@
 //! The target runs, and objects move. Every read is bounded, and the type of each object is
 //! checked.
 
+use std::ops::Range;
+
 use rustc_hash::FxHashMap;
 
 use super::layout::Layout;
@@ -96,11 +98,11 @@ impl<'a> Heap<'a> {
                     } else {
                         t.two_byte_data
                     };
-                    self.add(&mut out, at + data, narrow, from, upto)?;
+                    self.add(&mut out, at + data, narrow, from..upto)?;
                 }
                 r if r == t.external => {
                     let data = self.memory.word(at + t.external_data).filter(|d| *d != 0)?;
-                    self.add(&mut out, data, narrow, from, upto)?;
+                    self.add(&mut out, data, narrow, from..upto)?;
                 }
                 r if r == t.cons => {
                     let (first, second) = (at + t.first, at + t.second);
@@ -131,9 +133,12 @@ impl<'a> Heap<'a> {
         out: &mut Vec<u16>,
         data: u64,
         narrow: bool,
-        from: usize,
-        upto: usize,
+        range: Range<usize>,
     ) -> Option<()> {
+        let Range {
+            start: from,
+            end: upto,
+        } = range;
         let width = if narrow { 1 } else { 2 };
         let mut bytes = vec![0u8; (upto - from) * width];
         if bytes.is_empty() {

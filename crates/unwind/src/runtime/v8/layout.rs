@@ -89,26 +89,86 @@ pub(super) struct Kinds {
 
 const WORD: u64 = 8;
 
+/// The values that a build exports, by name.
+struct Exports<'a>(&'a BTreeMap<&'a str, i32>);
+
+impl Exports<'_> {
+    fn value(&self, name: &str) -> Option<i32> {
+        self.0.get(format!("v8dbg_{name}").as_str()).copied()
+    }
+
+    fn need(&self, name: &str) -> Result<u16, String> {
+        let value = self.value(name);
+        value
+            .ok_or_else(|| format!("its build does not say {name}"))
+            .map(|v| v as u16)
+    }
+
+    /// Offset of a field. The name includes the field's type, which depends on the version.
+    fn field(&self, of: &str, field: &str) -> Option<u64> {
+        let begin = format!("v8dbg_class_{of}__{field}__");
+        let (name, value) = self.0.range(begin.as_str()..).next()?;
+        name.starts_with(&begin).then_some(*value as u64)
+    }
+
+    /// Offset of a field that every build exports.
+    fn place(&self, of: &str, name: &str) -> Result<u64, String> {
+        self.field(of, name)
+            .filter(|v| *v < 4096)
+            .ok_or_else(|| format!("its build does not say where {of}::{name} is"))
+    }
+
+    /// Types, tags and offsets of texts, which have their length at `length`.
+    fn text(&self, length: u64) -> Result<Text, String> {
+        let tag = |name: &str, usual: i32| self.value(name).unwrap_or(usual) as u16;
+        Ok(Text {
+            first_other: self.need("FirstNonstringType")?,
+            representation: self.need("StringRepresentationMask")?,
+            sequential: self.need("SeqStringTag")?,
+            cons: self.need("ConsStringTag")?,
+            sliced: tag("SlicedStringTag", 3),
+            thin: tag("ThinStringTag", 5),
+            external: tag("ExternalStringTag", 2),
+            encoding: self.need("StringEncodingMask")?,
+            one_byte: self.need("OneByteStringTag")?,
+            length,
+            one_byte_data: self
+                .field("SeqOneByteString", "chars")
+                .unwrap_or(length + 4),
+            two_byte_data: self
+                .field("SeqTwoByteString", "chars")
+                .unwrap_or(length + 4),
+            first: self.field("ConsString", "first").unwrap_or(length + 4),
+            second: (self.field("ConsString", "second")).unwrap_or(length + 4 + WORD),
+            actual: self.field("ThinString", "actual").unwrap_or(length + 4),
+            parent: self.field("SlicedString", "parent").unwrap_or(length + 4),
+            offset: (self.field("SlicedString", "offset")).unwrap_or(length + 4 + WORD),
+            external_data: (self.field("ExternalString", "resource")).unwrap_or(length + 4) + WORD,
+        })
+    }
+
+    /// Types of objects.
+    fn kinds(&self) -> Result<Kinds, String> {
+        let kind = |name: &str| self.value(name).unwrap_or(0) as u16;
+        Ok(Kinds {
+            shared: self.need("type_SharedFunctionInfo__SHARED_FUNCTION_INFO_TYPE")?,
+            scope: self.need("type_ScopeInfo__SCOPE_INFO_TYPE")?,
+            script: self.need("type_Script__SCRIPT_TYPE")?,
+            bytecode: kind("type_BytecodeArray__BYTECODE_ARRAY_TYPE"),
+            interpreter_data: kind("type_InterpreterData__INTERPRETER_DATA_TYPE"),
+            code: kind("type_Code__CODE_TYPE"),
+            fixed_array: kind("type_FixedArray__FIXED_ARRAY_TYPE"),
+        })
+    }
+}
+
 impl Layout {
     /// Builds the layout from the exported values, or names a missing one.
     pub(crate) fn of(all: &BTreeMap<&str, i32>, version: [u32; 3]) -> Result<Layout, String> {
-        let value = |name: &str| all.get(format!("v8dbg_{name}").as_str()).copied();
-        let need = |name: &str| {
-            value(name)
-                .ok_or_else(|| format!("its build does not say {name}"))
-                .map(|v| v as u16)
-        };
-        // The name includes the field's type, which depends on the version.
-        let field = |of: &str, field: &str| -> Option<u64> {
-            let begin = format!("v8dbg_class_{of}__{field}__");
-            let (name, value) = all.range(begin.as_str()..).next()?;
-            name.starts_with(&begin).then_some(*value as u64)
-        };
-        let place = |of: &str, name: &str| {
-            field(of, name)
-                .filter(|v| *v < 4096)
-                .ok_or_else(|| format!("its build does not say where {of}::{name} is"))
-        };
+        let exports = Exports(all);
+        let field = |of: &str, name: &str| exports.field(of, name);
+        let place = |of: &str, name: &str| exports.place(of, name);
+        let value = |name: &str| exports.value(name);
         if value("SmiShiftSize") != Some(31) {
             return Err("its pointers are compressed, or of 32 bits".into());
         }
@@ -121,7 +181,7 @@ impl Layout {
             u8::try_from(v).map_err(|_| format!("{what} lies {v} bytes into it, too far"))
         };
         let shared = place("JSFunction", "shared")?;
-        let by_table = by_table(&field);
+        let by_table = by_table(&exports);
         let own_code = field("JSFunction", "code")
             .or(field("JSFunction", "raw_code"))
             .unwrap_or(match version {
@@ -135,9 +195,8 @@ impl Layout {
         let bytecode_positions = field("BytecodeArray", "source_position_table")
             .or(field("BytecodeArray", "wrapper").map(|w| w + WORD))
             .unwrap_or(array_length + 3 * WORD);
-        let scope_first = u64::from(need("scopeinfo_idx_first_vars")?);
-        let scope_locals = u64::from(need("scopeinfo_idx_ncontextlocals")?);
-        let kind = |name: &str| value(name).unwrap_or(0) as u16;
+        let scope_first = u64::from(exports.need("scopeinfo_idx_first_vars")?);
+        let scope_locals = u64::from(exports.need("scopeinfo_idx_ncontextlocals")?);
         Ok(Layout {
             function_shared: small(shared, "what a function shares")?,
             function_code: small(own_code, "a function's code")?,
@@ -147,27 +206,7 @@ impl Layout {
             array_data: field("FixedArray", "data")
                 .or(field("FixedArray", "objects"))
                 .unwrap_or(2 * WORD),
-            text: Text {
-                first_other: need("FirstNonstringType")?,
-                representation: need("StringRepresentationMask")?,
-                sequential: need("SeqStringTag")?,
-                cons: need("ConsStringTag")?,
-                sliced: value("SlicedStringTag").unwrap_or(3) as u16,
-                thin: value("ThinStringTag").unwrap_or(5) as u16,
-                external: value("ExternalStringTag").unwrap_or(2) as u16,
-                encoding: need("StringEncodingMask")?,
-                one_byte: need("OneByteStringTag")?,
-                length: text_length,
-                one_byte_data: field("SeqOneByteString", "chars").unwrap_or(text_length + 4),
-                two_byte_data: field("SeqTwoByteString", "chars").unwrap_or(text_length + 4),
-                first: field("ConsString", "first").unwrap_or(text_length + 4),
-                second: field("ConsString", "second").unwrap_or(text_length + 4 + WORD),
-                actual: field("ThinString", "actual").unwrap_or(text_length + 4),
-                parent: field("SlicedString", "parent").unwrap_or(text_length + 4),
-                offset: field("SlicedString", "offset").unwrap_or(text_length + 4 + WORD),
-                external_data: field("ExternalString", "resource").unwrap_or(text_length + 4)
-                    + WORD,
-            },
+            text: exports.text(text_length)?,
             shared_name: place("SharedFunctionInfo", "name_or_scope_info")?,
             shared_data: field("SharedFunctionInfo", "function_data").unwrap_or(WORD),
             shared_script: field("SharedFunctionInfo", "script_or_debug_info")
@@ -184,35 +223,25 @@ impl Layout {
             bytecode_data: field("BytecodeArray", "data")
                 // Between them: three numbers of four bytes and one of two.
                 .unwrap_or(bytecode_positions + WORD + 14),
-            code: code(&field, &value, version),
+            code: code(&exports, version),
             by_table,
-            kinds: Kinds {
-                shared: need("type_SharedFunctionInfo__SHARED_FUNCTION_INFO_TYPE")?,
-                scope: need("type_ScopeInfo__SCOPE_INFO_TYPE")?,
-                script: need("type_Script__SCRIPT_TYPE")?,
-                bytecode: kind("type_BytecodeArray__BYTECODE_ARRAY_TYPE"),
-                interpreter_data: kind("type_InterpreterData__INTERPRETER_DATA_TYPE"),
-                code: kind("type_Code__CODE_TYPE"),
-                fixed_array: kind("type_FixedArray__FIXED_ARRAY_TYPE"),
-            },
+            kinds: exports.kinds()?,
         })
     }
 }
 
 /// Whether functions refer to their code by an index into a table. Code objects store that index
 /// too, between the instruction start and the flags.
-fn by_table(field: &dyn Fn(&str, &str) -> Option<u64>) -> bool {
+fn by_table(exports: &Exports<'_>) -> bool {
+    let field = |of: &str, name: &str| exports.field(of, name);
     let (start, flags) = (field("Code", "instruction_start"), field("Code", "flags"));
     let apart = start.zip(flags).and_then(|(s, f)| f.checked_sub(s + WORD));
     field("Code", "wrapper").is_some() && apart == Some(4)
 }
 
 /// Offsets of a code object's tables; `None`: unknown for this version.
-fn code(
-    field: &dyn Fn(&str, &str) -> Option<u64>,
-    value: &dyn Fn(&str) -> Option<i32>,
-    version: [u32; 3],
-) -> Option<Code> {
+fn code(exports: &Exports<'_>, version: [u32; 3]) -> Option<Code> {
+    let field = |of: &str, name: &str| exports.field(of, name);
     let positions = field("Code", "source_position_table");
     let size = field("Code", "instruction_size");
     let start = field("Code", "instruction_start");
@@ -232,7 +261,8 @@ fn code(
         _ => return None,
     };
     let index = |name: &str, otherwise: u64| {
-        value(&format!("DeoptimizationData{name}Index")).map_or(otherwise, |v| v as u64)
+        let value = exports.value(&format!("DeoptimizationData{name}Index"));
+        value.map_or(otherwise, |v| v as u64)
     };
     let count = index("InlinedFunctionCount", 1);
     Some(Code {

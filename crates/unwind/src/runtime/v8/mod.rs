@@ -28,20 +28,13 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::hotspot::{ScriptPosition, abi::Proc};
-use super::{Facts as AnyFacts, Image, Refusal, Runtime};
+use super::image::{Image, Refusal};
 use code::Code;
 pub use function::Function;
 use function::Shared;
 use heap::Heap;
 pub(crate) use layout::Layout;
 use table::CodeTable;
-
-/// The runtime's row in [`super::RUNTIMES`].
-pub const RUNTIME: Runtime = Runtime {
-    name: "V8",
-    tried: &["10.2", "11.3", "12.4", "13.6"],
-    recognise,
-};
 
 /// Prefix of the names under which the build describes itself.
 const PREFIX: &str = "v8dbg_";
@@ -58,7 +51,8 @@ pub struct Facts {
     pub(crate) table: Option<CodeTable>,
 }
 
-fn recognise(image: &Image<'_>) -> Option<Result<AnyFacts, Refusal>> {
+/// The facts of a file that contains the runtime.
+pub(super) fn recognise(image: &Image<'_>) -> Option<Result<Facts, Refusal>> {
     let places = image.exported_with(PREFIX);
     if places.is_empty() {
         return None;
@@ -83,11 +77,11 @@ fn recognise(image: &Image<'_>) -> Option<Result<AnyFacts, Refusal>> {
         _ => String::new(),
     };
     Some(match Layout::of(&values, version) {
-        Ok(layout) => Ok(AnyFacts::V8(Box::new(Facts {
+        Ok(layout) => Ok(Facts {
             version: version_name,
             table: CodeTable::of(image).filter(|_| layout.by_table),
             layout,
-        }))),
+        }),
         Err(why) => Err(Refusal {
             what: format!("V8 {version_name} in {}", image.name()),
             why,

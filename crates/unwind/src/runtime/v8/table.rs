@@ -7,7 +7,7 @@
 
 use iced_x86::{Code as Op, Decoder, DecoderOptions, Register};
 
-use super::super::Image;
+use super::super::image::Image;
 use super::super::memory::Memory;
 
 /// The V8 function that reads the table's address.

@@ -161,8 +161,13 @@ impl Heap {
         Some(all.filter(|p| self.is_object(*p)).collect())
     }
 
-    /// Reads the text in the byte array at `at`; `wide`: two bytes a character.
-    pub(super) fn text(&self, at: u64, wide: bool, memory: &mut Memory<'_>) -> Option<String> {
+    /// Reads the text in the byte array at `at`.
+    pub(super) fn text(
+        &self,
+        at: u64,
+        encoding: Encoding,
+        memory: &mut Memory<'_>,
+    ) -> Option<String> {
         self.is_object(at).then_some(())?;
         let (length, first) = self.array(1);
         let n = memory.half(at + length)?;
@@ -171,9 +176,9 @@ impl Heap {
         }
         let mut bytes = vec![0u8; n as usize];
         memory.bytes(at + first, &mut bytes)?;
-        let text = match wide {
-            false => bytes.iter().map(|b| char::from(*b)).collect(),
-            true => {
+        let text = match encoding {
+            Encoding::Latin1 => bytes.iter().map(|b| char::from(*b)).collect(),
+            Encoding::Utf16 => {
                 let units = bytes
                     .chunks_exact(2)
                     .map(|b| u16::from_le_bytes([b[0], b[1]]));
@@ -194,6 +199,13 @@ impl Heap {
         let count = half(&bytes, (self.collections - from) as usize)?;
         (active == 0).then_some(count)
     }
+}
+
+/// Encoding of a text's bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Encoding {
+    Latin1,
+    Utf16,
 }
 
 /// Reads eight bytes at offset `at`.

@@ -4,6 +4,8 @@
 //! ```text
 //! mod.rs       one snapshot, from the start to tasks with stacks
 //! snapshot.rs  status of each thread, and its stack
+//! offsets.rs   field offsets, learnt from classes
+//! facts.rs     facts of a process and of a thread
 //! list.rs      the list of all virtual threads
 //! heap.rs      objects, and whether they are moving
 //! classes.rs   field offsets, by name
@@ -22,20 +24,23 @@
 
 mod chunk;
 mod classes;
+mod facts;
 mod heap;
 mod list;
+mod offsets;
 mod reasons;
 mod snapshot;
 mod start;
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use std::sync::Arc;
 
 use self::chunk::CodeCache;
 use self::classes::Classes;
+use self::facts::{ProcessFacts, ThreadFacts};
 use self::heap::Heap;
 use self::list::with_words;
-use self::snapshot::{ChunkOffsets, ThreadOffsets, ThreadSnapshots};
+use self::offsets::CarrierOffsets;
+use self::snapshot::ThreadSnapshots;
 use super::{Item, Miss, Opening, Scope, Vm, structs::Tables};
 use crate::runtime::{
     Facts as AnyFacts,
@@ -64,53 +69,6 @@ pub enum FrameName {
     Stub(String),
     /// The name could not be read.
     Missed(Miss),
-}
-
-/// Facts about a process, learnt once.
-struct ProcessFacts {
-    vm: Vm,
-    heap: Heap,
-    classes: Classes,
-    /// Address of the class from which all lists are found.
-    containers: u64,
-    places: Option<ThreadOffsets>,
-    chunk: Option<ChunkOffsets>,
-    /// `None`: the VM's tables lack these fields.
-    record: Option<CarrierOffsets>,
-}
-
-/// Offsets in the VM's record of a thread, for carriers.
-#[derive(Clone, Copy, Debug)]
-struct CarrierOffsets {
-    /// The OS thread, and the id in it.
-    system: u64,
-    id: u64,
-    /// The monitor that it is about to enter, and the monitor that it waits to be notified by.
-    /// Before JDK 24 a virtual thread blocks its carrier on these.
-    pending: Option<u64>,
-    waiting: Option<u64>,
-}
-
-impl CarrierOffsets {
-    fn of(tables: &Tables) -> Option<CarrierOffsets> {
-        let field = |name: &str| {
-            let of = ["JavaThread", "Thread"].into_iter();
-            { of }.find_map(|of| tables.get(of, name))
-        };
-        Some(CarrierOffsets {
-            system: field("_osthread")?,
-            id: tables.get("OSThread", "_thread_id")?,
-            pending: field("_current_pending_monitor"),
-            waiting: field("_current_waiting_monitor"),
-        })
-    }
-}
-
-/// Facts about one thread for its lifetime.
-#[derive(Clone, Debug, Default)]
-struct ThreadFacts {
-    start: u64,
-    label: Option<Arc<str>>,
 }
 
 /// Snapshots of the virtual threads of one process.

@@ -5,87 +5,17 @@ use std::sync::Arc;
 
 use super::chunk::{BELOW, ChunkStack};
 use super::classes::Class;
+use super::facts::{ProcessFacts, ThreadFacts};
 use super::heap::{half, word};
 use super::list::{HeapReader, with_words};
-use super::{CarrierOffsets, ProcessFacts, ThreadFacts, reasons};
+use super::offsets::{
+    CHUNK, CarrierOffsets, ChunkOffsets, SUSPENDED, State, THREAD, ThreadOffsets,
+};
+use super::reasons;
 use crate::runtime::tasks::Memory;
 
-/// Maximum bytes of an object of fixed size, and of a part of a stack.
-const MAX_OBJECT_BYTES: usize = 1024;
-const MAX_STACK_BYTES: u64 = 1 << 17;
 /// Maximum chunks of one thread.
 const MAX_CHUNKS: usize = 64;
-/// Class names.
-const THREAD: &str = "java.lang.VirtualThread";
-const CHUNK: &str = "jdk.internal.vm.StackChunk";
-
-/// Meaning of a state number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
-    Ready,
-    Mounted,
-    Pinned,
-    Parked,
-    Monitor,
-    Wait,
-}
-
-/// States by their names in the class, for all versions.
-const STATES: &[(&str, State)] = &[
-    ("STARTED", State::Ready),
-    ("RUNNABLE", State::Ready),
-    ("UNPARKED", State::Ready),
-    ("YIELDED", State::Ready),
-    ("UNBLOCKED", State::Ready),
-    ("RUNNING", State::Mounted),
-    ("PARKING", State::Mounted),
-    ("TIMED_PARKING", State::Mounted),
-    ("YIELDING", State::Mounted),
-    ("BLOCKING", State::Mounted),
-    ("WAITING", State::Mounted),
-    ("TIMED_WAITING", State::Mounted),
-    ("PINNED", State::Pinned),
-    ("TIMED_PINNED", State::Pinned),
-    ("PARKED", State::Parked),
-    ("TIMED_PARKED", State::Parked),
-    ("BLOCKED", State::Monitor),
-    ("WAIT", State::Wait),
-    ("TIMED_WAIT", State::Wait),
-];
-/// Set in a state while a debugger suspends the thread.
-const SUSPENDED: u32 = 1 << 8;
-
-/// Offsets in virtual threads and their continuations.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ThreadOffsets {
-    bytes: usize,
-    /// Offsets in a virtual thread.
-    state: usize,
-    carrier: usize,
-    continuation: usize,
-    blocker: usize,
-    tid: usize,
-    name: usize,
-    /// Offsets in a continuation.
-    tail: usize,
-    target: usize,
-    continuation_bytes: usize,
-    states: FxHashMap<u32, State>,
-}
-
-/// Offsets in a stack chunk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ChunkOffsets {
-    /// Bytes before its stack.
-    head: usize,
-    parent: usize,
-    size: usize,
-    sp: usize,
-    /// End of the stack: its index (`true`), or, up to JDK 21, the words between it and the chunk's
-    /// end.
-    bottom: (bool, usize),
-}
-
 /// Status of a thread.
 pub(super) enum ThreadStatus {
     Ready,
@@ -218,48 +148,6 @@ pub(super) fn take(
 }
 
 impl HeapReader<'_> {
-    /// Learns the offsets from one thread.
-    fn learn_offsets(&mut self, thread: u64) -> Option<ThreadOffsets> {
-        let class = self.class_of(thread).filter(|c| c.is(THREAD))?;
-        let at = class.field("cont")? as u64;
-        let heap = self.heap;
-        let continuation = with_words(self.memory, |m| heap.pointer_at(thread + at, m))?;
-        let of = self.class_of(continuation)?;
-        // Some state names exist in some versions only.
-        let states = STATES.iter().filter_map(|(name, state)| {
-            let number = self.static_number(&class, name)?;
-            Some((number, *state))
-        });
-        Some(ThreadOffsets {
-            bytes: Some(class.size).filter(|n| *n <= MAX_OBJECT_BYTES)?,
-            state: class.field("state")?,
-            carrier: class.field("carrierThread")?,
-            continuation: class.field("cont")?,
-            blocker: class.field("parkBlocker")?,
-            tid: class.field("tid")?,
-            name: class.field("name")?,
-            tail: of.field("tail")?,
-            target: of.field("target")?,
-            continuation_bytes: Some(of.size).filter(|n| *n <= MAX_OBJECT_BYTES)?,
-            states: states.collect(),
-        })
-    }
-
-    /// Learns the offsets from one chunk.
-    fn learn_chunk(&mut self, chunk: u64) -> Option<ChunkOffsets> {
-        let class = self.class_of(chunk).filter(|c| c.is(CHUNK))?;
-        Some(ChunkOffsets {
-            head: Some(class.size).filter(|n| *n <= MAX_OBJECT_BYTES)?,
-            parent: class.field("parent")?,
-            size: class.field("size")?,
-            sp: class.field("sp")?,
-            bottom: match class.field("bottom") {
-                Some(at) => (true, at),
-                None => (false, class.field("argsize")?),
-            },
-        })
-    }
-
     /// Reads the given number of bytes at each address; also returns whether each could be read.
     fn objects(&mut self, all: &[(u64, usize)]) -> (Vec<u8>, Vec<bool>) {
         let mut bytes = vec![0u8; all.iter().map(|w| w.1).sum()];
@@ -503,23 +391,5 @@ impl HeapReader<'_> {
             let system = m.word(record.checked_add(places.system)?)?;
             Some((m.half(system.checked_add(places.id)?)?, waits))
         })
-    }
-}
-
-impl ChunkOffsets {
-    /// Addresses of the first word of the stack in the chunk at `at`, and one past the last.
-    fn span(&self, at: u64, head: &[u8]) -> Option<(u64, u64)> {
-        let size = u64::from(half(head, self.size)?);
-        let sp = u64::from(half(head, self.sp)?);
-        let (is_index, bottom) = self.bottom;
-        let bottom = u64::from(half(head, bottom)?);
-        let bottom = if is_index {
-            bottom
-        } else {
-            size.checked_sub(bottom)?
-        };
-        let start = at + self.head as u64;
-        let sane = size <= MAX_STACK_BYTES / 8 && sp <= bottom && bottom <= size;
-        sane.then(|| (start + 8 * sp, start + 8 * bottom))
     }
 }

@@ -1,6 +1,7 @@
 //! The start of a virtual thread, which names its kind: the class of its task, or the method that
 //! its lambda calls.
 
+use super::heap::Encoding;
 use super::list::HeapReader;
 
 /// Maximum tasks wrapped in one another.
@@ -35,9 +36,12 @@ impl HeapReader<'_> {
     pub(super) fn label(&mut self, name: u64) -> Option<String> {
         let name = self.object(name)?;
         let text = self.pointer(&name, "value")?;
-        let wide = *name.bytes.get(name.class.field("coder")?)? != 0;
+        let encoding = match *name.bytes.get(name.class.field("coder")?)? {
+            0 => Encoding::Latin1,
+            _ => Encoding::Utf16,
+        };
         let heap = self.heap;
-        let text = super::list::with_words(self.memory, |m| heap.text(text, wide, m))?;
+        let text = super::list::with_words(self.memory, |m| heap.text(text, encoding, m))?;
         Some(without_numbers(&text))
     }
 }

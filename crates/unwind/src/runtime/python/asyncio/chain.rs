@@ -7,7 +7,7 @@
 
 use super::super::{Facts, code};
 use super::objects::{HEAP_TYPE, Objects};
-use super::offsets::{Offsets, Suspended};
+use super::offsets::Suspended;
 
 /// Maximum coroutines of one task.
 const MAX_COROUTINES: usize = 256;
@@ -142,117 +142,144 @@ pub(super) fn follow(
     None
 }
 
+/// Reads words, and notes them as those that the chain depends on.
+struct Notes<'n, 'o> {
+    objects: &'n mut Objects<'o>,
+    seen: &'n mut Vec<(u64, u64)>,
+}
+
+impl Notes<'_, '_> {
+    /// The word that holds `at`.
+    fn word(&mut self, at: u64) -> Option<u64> {
+        let word = self.objects.word(at & !7)?;
+        self.seen.push((at & !7, word));
+        Some(word)
+    }
+
+    fn byte(&mut self, at: u64) -> Option<u8> {
+        Some((self.word(at)? >> (8 * (at & 7))) as u8)
+    }
+}
+
 fn read(
     objects: &mut Objects<'_>,
     facts: &Facts,
     at: u64,
     seen: &mut Vec<(u64, u64)>,
 ) -> Option<Frame> {
-    let offsets: &Offsets = objects.offsets;
-    let walk = &facts.layout.walk;
-    let mut note = |objects: &mut Objects<'_>, at: u64| -> Option<u64> {
-        let word = objects.word(at & !7)?;
-        seen.push((at & !7, word));
-        Some(word)
+    let suspended = objects.offsets.suspended;
+    let notes = Notes { objects, seen };
+    match suspended {
+        Suspended::Within { .. } => read_within(notes, facts, at),
+        Suspended::Pointer | Suspended::Depth => read_pointed(notes, facts, at),
+    }
+}
+
+/// Reads a coroutine that holds its frame.
+fn read_within(mut notes: Notes<'_, '_>, facts: &Facts, at: u64) -> Option<Frame> {
+    let Suspended::Within {
+        state,
+        frame,
+        depth,
+        first,
+        created,
+        awaits,
+    } = notes.objects.offsets.suspended
+    else {
+        return None;
     };
-    let byte = |word: u64, at: u64| (word >> (8 * (at & 7))) as u8;
-    match offsets.suspended {
-        Suspended::Within {
-            state,
-            frame,
-            depth,
-            first,
-            created,
-            awaits,
-        } => {
-            let state_at = at + u64::from(state);
-            let raw = byte(note(objects, state_at)?, state_at) as i8;
-            let frame = at + u64::from(frame);
-            let code = note(objects, frame + u64::from(walk.frame_code))? & ADDRESS;
-            let state = match raw {
-                // Its position changes all the time and is not needed.
-                0 => return Some(Frame::without_place(CoroutineState::Running, code)),
-                n if n == created => CoroutineState::Created,
-                n if n < 0 => CoroutineState::Suspended,
-                _ => return Some(Frame::without_place(CoroutineState::Finished, code)),
-            };
-            let instruction = note(objects, frame + u64::from(walk.frame_instr))?;
-            let lasti = instruction.wrapping_sub(code + u64::from(walk.code_start)) as i64;
-            let awaits = match (state, awaits) {
-                (CoroutineState::Suspended, true) => raw == -1,
-                // The next instruction tells whether it stopped in an await.
-                (CoroutineState::Suspended, false) => {
-                    let next = instruction.checked_add(3)?;
-                    matches!(objects.byte(next)? & 3, 2 | 3)
-                }
-                _ => false,
-            };
-            let mut on = None;
-            if awaits {
-                let depth = frame + u64::from(depth);
-                let end = match first {
-                    Some(first) => {
-                        let n = u64::try_from(objects.half(depth)?).ok()?;
-                        frame + u64::from(first) + 8 * (n & 0xffff)
-                    }
-                    None => objects.pointer(depth)?,
-                };
-                on = Some(objects.word(end.checked_sub(8)?)? & ADDRESS);
-            }
-            Some(Frame {
-                state,
-                code,
-                lasti: lasti as i32,
-                on,
-            })
+    let walk = &facts.layout.walk;
+    let raw = notes.byte(at + u64::from(state))? as i8;
+    let frame = at + u64::from(frame);
+    let code = notes.word(frame + u64::from(walk.frame_code))? & ADDRESS;
+    let state = match raw {
+        // Its position changes all the time and is not needed.
+        0 => return Some(Frame::without_place(CoroutineState::Running, code)),
+        n if n == created => CoroutineState::Created,
+        n if n < 0 => CoroutineState::Suspended,
+        _ => return Some(Frame::without_place(CoroutineState::Finished, code)),
+    };
+    let instruction = notes.word(frame + u64::from(walk.frame_instr))?;
+    let lasti = instruction.wrapping_sub(code + u64::from(walk.code_start)) as i64;
+    let objects = notes.objects;
+    let awaits = match (state, awaits) {
+        (CoroutineState::Suspended, true) => raw == -1,
+        // The next instruction tells whether it stopped in an await.
+        (CoroutineState::Suspended, false) => {
+            let next = instruction.checked_add(3)?;
+            matches!(objects.byte(next)? & 3, 2 | 3)
         }
-        Suspended::Pointer | Suspended::Depth => {
-            let frame = note(objects, at + 16)? & ADDRESS;
-            if frame == 0 {
-                return Some(Frame::without_place(CoroutineState::Finished, 0));
+        _ => false,
+    };
+    let mut on = None;
+    if awaits {
+        let depth = frame + u64::from(depth);
+        let end = match first {
+            Some(first) => {
+                let n = u64::try_from(objects.half(depth)?).ok()?;
+                frame + u64::from(first) + 8 * (n & 0xffff)
             }
-            let code = objects.pointer(frame + u64::from(walk.frame_code))?;
-            let instruction = frame + u64::from(walk.frame_instr);
-            let running = match offsets.suspended {
-                Suspended::Pointer => byte(note(objects, at + 24)?, at + 24) != 0,
-                _ => match byte(note(objects, frame + 108)?, frame + 108) as i8 {
-                    0 => true,
-                    n if n < 0 => false,
-                    _ => return Some(Frame::without_place(CoroutineState::Finished, code)),
-                },
+            None => objects.pointer(depth)?,
+        };
+        on = Some(objects.word(end.checked_sub(8)?)? & ADDRESS);
+    }
+    Some(Frame {
+        state,
+        code,
+        lasti: lasti as i32,
+        on,
+    })
+}
+
+/// Reads a coroutine that points to its frame.
+fn read_pointed(mut notes: Notes<'_, '_>, facts: &Facts, at: u64) -> Option<Frame> {
+    let walk = &facts.layout.walk;
+    let suspended = notes.objects.offsets.suspended;
+    let frame = notes.word(at + 16)? & ADDRESS;
+    if frame == 0 {
+        return Some(Frame::without_place(CoroutineState::Finished, 0));
+    }
+    let code = notes.objects.pointer(frame + u64::from(walk.frame_code))?;
+    let instruction = frame + u64::from(walk.frame_instr);
+    let running = match suspended {
+        Suspended::Pointer => notes.byte(at + 24)? != 0,
+        _ => match notes.byte(frame + 108)? as i8 {
+            0 => true,
+            n if n < 0 => false,
+            _ => return Some(Frame::without_place(CoroutineState::Finished, code)),
+        },
+    };
+    if running {
+        return Some(Frame::without_place(CoroutineState::Running, code));
+    }
+    let word = notes.word(instruction)?;
+    let raw = (word >> (8 * (instruction & 7))) as i32;
+    let lasti = raw << walk.lasti_shift;
+    let state = match raw < 0 {
+        true => CoroutineState::Created,
+        false => CoroutineState::Suspended,
+    };
+    let objects = notes.objects;
+    let mut on = None;
+    if state == CoroutineState::Suspended {
+        let bytes = objects.pointer(code + CODE_BYTES)?;
+        let next = u64::try_from(lasti).ok()? + 2;
+        if objects.byte(bytes + FIRST_BYTE + next)? == YIELD_FROM {
+            let end = if suspended == Suspended::Pointer {
+                objects.pointer(frame + 72)?
+            } else {
+                let depth = u64::try_from(objects.half(frame + 80)?).ok()?;
+                objects.pointer(frame + 64)? + 8 * (depth & 0xffff)
             };
-            if running {
-                return Some(Frame::without_place(CoroutineState::Running, code));
-            }
-            let word = note(objects, instruction)?;
-            let raw = (word >> (8 * (instruction & 7))) as i32;
-            let lasti = raw << walk.lasti_shift;
-            let state = match raw < 0 {
-                true => CoroutineState::Created,
-                false => CoroutineState::Suspended,
-            };
-            let mut on = None;
-            if state == CoroutineState::Suspended {
-                let bytes = objects.pointer(code + CODE_BYTES)?;
-                let next = u64::try_from(lasti).ok()? + 2;
-                if objects.byte(bytes + FIRST_BYTE + next)? == YIELD_FROM {
-                    let end = if offsets.suspended == Suspended::Pointer {
-                        objects.pointer(frame + 72)?
-                    } else {
-                        let depth = u64::try_from(objects.half(frame + 80)?).ok()?;
-                        objects.pointer(frame + 64)? + 8 * (depth & 0xffff)
-                    };
-                    on = Some(objects.word(end.checked_sub(8)?)? & ADDRESS);
-                }
-            }
-            Some(Frame {
-                state,
-                code,
-                lasti,
-                on,
-            })
+            on = Some(objects.word(end.checked_sub(8)?)? & ADDRESS);
         }
     }
+    Some(Frame {
+        state,
+        code,
+        lasti,
+        on,
+    })
 }
 
 /// Returns the address of a code object's name pointer with its value, and the checksum of the code

@@ -3,6 +3,7 @@
 //! ```text
 //! mod.rs      one snapshot of all tasks
 //! list.rs     finds the tasks, and those unchanged since the last snapshot
+//! class_role.rs  whether a class is a task, a future or neither
 //! task.rs     one task: its fields and its wait
 //! chain.rs    from a task's coroutine to the innermost one that it awaits
 //! objects.rs  dicts, attributes, texts, sets, types
@@ -18,6 +19,7 @@
 //! of other libraries (trio, curio), loops of a free-threaded interpreter.
 
 mod chain;
+mod class_role;
 mod list;
 mod objects;
 mod offsets;
@@ -31,9 +33,9 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use self::chain::AwaitRole;
+use self::class_role::ClassRole;
 use self::objects::{Objects, PageCache};
 use self::offsets::Offsets;
-use self::task::ClassRole;
 use super::{Code, Facts};
 use crate::runtime::{
     Facts as AnyFacts,

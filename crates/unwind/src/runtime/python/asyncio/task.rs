@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::{
     BY_EXECUTOR, SnapshotRun, TrackedTask,
     chain::{self, AwaitRole, Chain, CoroutineState},
+    class_role::ClassRole,
 };
 use crate::runtime::{
     python::Code,
@@ -22,24 +23,6 @@ const FOLLOW_CALLBACK: &str = "_call_check_cancel";
 /// Maximum distinct wait words, and functions named in one word.
 const MAX_WORDS: usize = 4096;
 const MAX_NAMED: usize = 4;
-
-/// Role of a class.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ClassRole {
-    /// A task or future; `of_c`: it has the fields of the C implementation.
-    Task {
-        of_c: bool,
-    },
-    Future {
-        of_c: bool,
-    },
-    /// A future that waits for several others.
-    Gathering {
-        of_c: bool,
-    },
-    /// Neither a task nor a future.
-    Other,
-}
 
 /// Fields of a task.
 struct Fields {
@@ -214,7 +197,7 @@ impl SnapshotRun<'_> {
             return known.clone();
         }
         let read = |at, to: &mut [u8]| self.objects.read(at, to);
-        let code = Code::read(self.facts, self.bias, address, check, read);
+        let code = (self.facts).read_code(self.bias, address, check, read);
         let code = code.ok().map(Arc::new);
         self.known.codes.insert((address, check), code.clone());
         code

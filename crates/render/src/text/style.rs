@@ -1,0 +1,12 @@
+//! Style of text for a terminal.
+
+/// How to lay a report out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Style {
+    /// Cells of a line; `None`: no terminal, as long as it takes.
+    pub width: Option<usize>,
+    /// Whether to use colour.
+    pub colour: bool,
+    /// Whether the reader shows more than ASCII in bars.
+    pub unicode: bool,
+}
