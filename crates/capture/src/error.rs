@@ -66,6 +66,15 @@ pub enum Error {
         /// Why another backend would measure.
         why: String,
     },
+    /// The cost of the backend that is left cannot be limited.
+    #[error(
+        "--max-total-overhead binds the ebpf backend only, which is not used here ({why}); leave it out, or run \
+         as root, or see `wallscope doctor`"
+    )]
+    NoBudget {
+        /// Why another backend would measure.
+        why: String,
+    },
     /// The command could not be started.
     #[error("cannot start '{command}': {cause}; {}", to_start(.code))]
     Start {
@@ -147,6 +156,7 @@ impl Error {
             | Error::NotSupported { .. }
             | Error::Refused { .. }
             | Error::NoLog { .. }
+            | Error::NoBudget { .. }
             | Error::NoEvent { .. } => 3,
             Error::Bpf { .. } | Error::Io { .. } => 1,
         }

@@ -103,7 +103,7 @@ pub mod how {
 }
 
 /// `struct ws_thread_event`.
-#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct ThreadEvent {
     /// Kind and size.

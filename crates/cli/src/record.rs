@@ -60,6 +60,13 @@ pub struct Args {
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = parse_overhead)]
     max_overhead: f64,
 
+    /// The most of one CPU that all of it may cost, the exact ledger too, in percent. Above it these are given
+    /// up, in this order, and taken back when there is room: request tracking; stacks; block reasons of threads
+    /// that switch very often; all scheduler hooks, which leaves the kernel's counters. The recording says
+    /// what and when. Default: no limit. By the ebpf backend only
+    #[arg(long, value_name = "PERCENT", value_parser = parse_overhead)]
+    max_total_overhead: Option<f64>,
+
     /// How to measure; default: the best that is allowed here
     #[arg(long, value_enum, value_name = "HOW")]
     backend: Option<Backend>,
@@ -130,6 +137,7 @@ impl Args {
             hz: self.frequency,
             off_cpu_period: self.off_cpu_period,
             max_overhead: self.max_overhead,
+            max_total_overhead: self.max_total_overhead,
             mechanism: self.off_cpu_stacks.map(|how| match how {
                 OffCpuStacks::TaskWork => Mechanism::TaskWork,
                 OffCpuStacks::Interrupt => Mechanism::Interrupt,

@@ -18,7 +18,9 @@
 //! together with the corresponding groups of threads of the same program and name. Each context
 //! keeps its exact total, and takes missing samples from its siblings ([`Scaled::borrowed_ns`] says
 //! how much). There is one exception: if the samples of a wait cover all of its time, it is scaled
-//! alone. A process that only waits for its workers must not seem to wait where they do.
+//! alone. A process that only waits for its workers must not seem to wait where they do. If no pooled group of a wait has
+//! a sample, they take those of such siblings, provided that all of them live for less than half of the window: where
+//! a poll measures each wait that it meets, the few threads that it meets stand for all.
 //!
 //! **The rest.** Exact time without any sample becomes [`Unsampled`], shown as the one frame `[not
 //! sampled]`. So does a group's placeholder for time that may not be sampled
@@ -277,18 +279,35 @@ fn run(rec: &Recording, exact: &[Exact], value: impl Fn(&Sample) -> (u64, u64)) 
     }
     let siblings = Siblings::new(rec);
     let mut pools: BTreeMap<(u32, State, u8), Vec<Group>> = BTreeMap::new();
+    let mut whole: BTreeMap<(u32, State, u8), Vec<Weight>> = BTreeMap::new();
+    let half = rec.window.end_ns.saturating_sub(rec.window.start_ns) / 2;
     for g in groups {
         let (count, ns) = seen[g.state as usize];
         let period = ns.checked_div(count).unwrap_or(0);
-        if g.exact < period.saturating_mul(SPARSE_PERIODS) && !g.is_seen_whole() {
-            let key = (siblings.of[g.context.0 as usize], g.state, g.class);
+        let context = &rec.contexts[g.context.0 as usize];
+        let is_brief =
+            g.state == State::Blocked && context.end_ns.saturating_sub(context.start_ns) < half;
+        let key = (siblings.of[g.context.0 as usize], g.state, g.class);
+        let is_sparse = g.exact < period.saturating_mul(SPARSE_PERIODS) && !g.is_seen_whole();
+        if is_sparse || (g.sampled == 0 && is_brief) {
             pools.entry(key).or_default().push(g);
-        } else {
-            pool(&[g], &weights, &mut out);
+            continue;
         }
+        if g.sampled > 0 && is_brief {
+            let own = &weights[g.weights.clone()];
+            whole.entry(key).or_default().extend(own);
+        }
+        pool(&[g], &[], &weights, &mut out);
     }
-    for groups in pools.values() {
-        pool(groups, &weights, &mut out);
+    for (key, groups) in &pools {
+        let has_samples = groups.iter().any(|g| g.sampled > 0);
+        let others = whole.get(key).filter(|_| !has_samples);
+        pool(
+            groups,
+            others.map_or(&[], Vec::as_slice),
+            &weights,
+            &mut out,
+        );
     }
     withdraw(rec, &mut out);
     out.pieces.sort_unstable_by_key(|p| (p.sample, p.context));
@@ -369,10 +388,12 @@ fn divide(
     }
 }
 
-/// Scales groups together: one factor, with each context's total exact.
-fn pool(groups: &[Group], weights: &[Weight], out: &mut Scaled) {
+/// Scales groups together: one factor, with each context's total exact. `others`: samples of siblings, where the groups
+/// have none.
+fn pool(groups: &[Group], others: &[Weight], weights: &[Weight], out: &mut Scaled) {
     let exact: u64 = groups.iter().map(|g| g.exact).sum();
-    let sampled: u64 = groups.iter().map(|g| g.sampled).sum();
+    let sampled = groups.iter().map(|g| g.sampled).sum::<u64>();
+    let sampled = sampled + others.iter().map(|w| w.ns).sum::<u64>();
     if sampled == 0 {
         out.unsampled.extend(groups.iter().map(|g| Unsampled {
             context: g.context,
@@ -425,6 +446,7 @@ fn pool(groups: &[Group], weights: &[Weight], out: &mut Scaled) {
             });
         }
     }
+    excess.extend(others.iter().map(|w| (w.sample, next(w.ns))));
     let mut excess = excess.into_iter();
     let mut have = excess.next();
     for (context, mut room) in lack {

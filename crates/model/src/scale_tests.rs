@@ -214,6 +214,44 @@ fn a_wait_that_was_seen_whole_borrows_nothing() {
     );
 }
 
+/// Polls measure the few waits that they meet from end to end: all siblings wait where these do.
+#[test]
+fn brief_threads_that_no_poll_met_wait_where_their_siblings_do() {
+    let timer = |ns: u64| {
+        let mut l = Ledger::default();
+        l.blocked[BlockReason::Timer as usize] = ns;
+        l
+    };
+    let wait = |of, stack, ns| Sample {
+        reason: Some(BlockReason::Timer),
+        ..sample(of, stack, State::Blocked, 1, ns)
+    };
+    let recording = |stays: u64| Recording {
+        window: crate::Window {
+            end_ns: 10_000,
+            ..crate::Window::default()
+        },
+        contexts: [300, 100, 600, 500]
+            .map(|ns| Context {
+                end_ns: stays,
+                ..context(ns as u32, "w", timer(ns))
+            })
+            .into(),
+        samples: vec![wait(0, 0, 300), wait(1, 1, 100)],
+        ..Recording::default()
+    };
+    let s = scale(&recording(700));
+    assert_eq!((by_sample(&s, 0), by_sample(&s, 1)), (300 + 825, 100 + 275));
+    assert_eq!((s.unsampled.len(), s.borrowed_ns), (0, 1100));
+    let s = scale(&recording(7_000));
+    assert_eq!((by_sample(&s, 0), by_sample(&s, 1)), (300, 100));
+    assert_eq!(
+        s.unsampled.len(),
+        2,
+        "threads that stay are no siblings of that kind"
+    );
+}
+
 #[test]
 fn a_program_does_not_borrow_from_another() {
     let mut other = context(2, "a", on_cpu(1_000));

@@ -291,6 +291,11 @@ impl TargetRoot {
         TargetRoot::at(Path::new(&format!("/proc/{pid}/root")), rights)
     }
 
+    /// User and group of the target.
+    pub fn user(&self) -> (u32, u32) {
+        (self.rights.uid, self.rights.gid)
+    }
+
     /// The directory at `path` as the root of a target with these `rights`.
     ///
     /// # Errors

@@ -95,12 +95,16 @@ impl Default for Windows {
 pub struct Budget {
     /// Most of one CPU that sampling may cost.
     pub max_overhead: Share,
+    /// Most of one CPU that all of measuring may cost. Above it parts of the windows are given up. Absent: no
+    /// limit.
+    pub max_total_overhead: Option<Share>,
 }
 
 impl Default for Budget {
     fn default() -> Budget {
         Budget {
             max_overhead: Share(0.01),
+            max_total_overhead: None,
         }
     }
 }

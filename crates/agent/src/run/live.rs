@@ -76,6 +76,7 @@ fn options(config: &Config) -> Options {
         hz: *config.windows.on_cpu_hz.get_ref(),
         off_cpu_period: config.windows.off_cpu_period.0,
         max_overhead: config.budget.max_overhead.0 * 100.0,
+        max_total_overhead: (config.budget.max_total_overhead).map(|share| share.0 * 100.0),
         looks: Some(config.windows.length.get_ref().0),
         windows: true,
         ..Options::new(Target::All)
@@ -233,11 +234,11 @@ impl WindowSource for LiveSource {
 }
 
 /// The options that a configuration changes.
-fn rates(options: &Options) -> (u32, Duration, f64, Option<Duration>) {
+fn rates(options: &Options) -> (u32, Duration, [Option<f64>; 2], Option<Duration>) {
     (
         options.hz,
         options.off_cpu_period,
-        options.max_overhead,
+        [Some(options.max_overhead), options.max_total_overhead],
         options.looks,
     )
 }

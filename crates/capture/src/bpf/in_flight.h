@@ -171,6 +171,10 @@ static __always_inline bool awaits(struct ws_thread *t)
 /* `p` begins to wait for `reason`: whether a request is in flight for it, and whether it awaits an answer. */
 static __always_inline u8 has_in_flight(struct ws_thread *t, struct task_struct *p, u8 reason)
 {
+	if (unlikely(set_given_up)) {
+		t->waits_at = 0;
+		return 0;
+	}
 	t->waits_at = place_of_wait(t, p, reason);
 	if ((t->talks || set_old_requests) && in_flight_until(t, reason) == ~0ull)
 		return WS_ASKING | (awaits(t) ? WS_AWAITS : 0);
@@ -183,6 +187,8 @@ static __always_inline u8 was_in_flight(struct ws_thread *t, u64 now)
 {
 	u64 until;
 
+	if (unlikely(set_given_up))
+		return 0;
 	if (t->asking) {
 		until = in_flight_until(t, t->block_reason);
 		if (until >= now || (until > t->block_begin &&

@@ -475,15 +475,18 @@ static __always_inline void leave_cpu(void *ctx, struct ws_thread *t, struct ws_
 		if (unlikely(state & (EXIT_DEAD | EXIT_ZOMBIE | TASK_DEAD))) {
 			t->state = WS_DEAD;
 		} else {
+			bool often = unlikely(set_given_up >= WS_FEW_REASONS) &&
+				     now - t->block_begin < WS_OFTEN;
+
 			t->waker = 0; /* before the next line, from which on a waker notes itself */
 			t->state = WS_BLOCKED;
-			t->detail = block_reason(ctx, p, state, t->block_reason);
+			t->detail = often ? WS_OTHER : block_reason(ctx, p, state, t->block_reason);
 			t->stop = WS_NO_STOP;
 			if (unlikely(vms_known) && t->detail == WS_LOCK && collector_stops(t, p))
 				t->detail = WS_GC;
 			t->block_reason = t->detail;
 			t->block_begin = now;
-			if (!cfg_ledger_only) {
+			if (!cfg_ledger_only && !often) {
 				note_argument(t, p);
 				lock_begins(t, p);
 				t->asking = has_in_flight(t, p, t->detail);
@@ -567,7 +570,7 @@ static __always_inline u64 enter_cpu(struct ws_thread *t, struct ws_cpu *c, stru
 		queued = queued_since(t, p);
 		if (queued) {
 			wake(t, p, (s64)(now - queued) >= 0 ? queued : now, t->woken_to);
-			if (cfg_wakings && !t->woken)
+			if (cfg_wakings && !t->woken && set_given_up < WS_NO_STACKS)
 				c->losses[WS_L_LATE_WAKE]++;
 		}
 	}

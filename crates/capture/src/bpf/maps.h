@@ -26,6 +26,11 @@ u64 set_cpu_period = 10000000; /* ns of on-CPU time per sample of the timer */
 u32 set_clock = 0;        /* that timer is the software clock */
 #define WS_MANAGED_SOON 10000000 /* as in `event_merger.rs` */
 u64 set_managed_every = WS_MANAGED_SOON; /* ns between wake-ups of user space for managed stacks */
+/* What is given up so that measuring costs no more than it may: each step with those before it. */
+u32 set_given_up = 0;
+enum { WS_ALL, WS_NO_REQUESTS, WS_NO_STACKS, WS_FEW_REASONS, WS_NO_HOOKS };
+/* A thread that waits again so soon switches very often, ns: ten thousand times a second. */
+#define WS_OFTEN 100000
 u32 set_iter = 0;         /* what the iterator does: enum below */
 enum { ITER_BEGIN, ITER_DUMP, ITER_END, ITER_ALL };
 

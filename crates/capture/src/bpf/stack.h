@@ -70,7 +70,12 @@ static __always_inline void charge_off_cpu(void *ctx, struct ws_thread *t, struc
 	struct ws_kstack *k;
 	u32 key = 0;
 
-	if (!unlikely(period && (t->credit_blocked >= period || t->credit_runnable >= period || t->early)))
+	if (unlikely(!period)) {
+		/* Stacks are given up: what passes meanwhile is charged to none of those that follow. */
+		t->credit_blocked = t->credit_runnable = t->early = 0;
+		return;
+	}
+	if (!unlikely(t->credit_blocked >= period || t->credit_runnable >= period || t->early))
 		return;
 	blocked = due(&t->credit_blocked, t->block_len, period);
 	queued = due(&t->credit_runnable, waited, period);

@@ -38,6 +38,7 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #include "sampler.h"
 #include "sockets.h"
 #include "thread.h"
+#include "by_counters.h"
 #include "event_sampling.h"
 
 static __always_inline struct ws_thread *record_of(struct task_struct *p)
@@ -320,8 +321,11 @@ int BPF_PROG(ws_exit, struct task_struct *p)
 {
 	struct ws_thread *t = record_of(p);
 
-	if (t)
-		read_before_exit(t, p);
+	if (!t)
+		return 0;
+	read_before_exit(t, p);
+	if (unlikely(set_given_up == WS_NO_HOOKS))
+		ends_unseen(t, p);
 	return 0;
 }
 
@@ -455,6 +459,8 @@ int ws_tasks(struct bpf_iter__task *ctx)
 			thread_born(p, WS_FOUND);
 		return 0;
 	}
+	if (t && unlikely(set_given_up == WS_NO_HOOKS))
+		book_by_counters(t, p, bpf_ktime_get_ns());
 	if (t)
 		visit(ctx->meta->seq, t, p);
 	return 0;

@@ -15,6 +15,11 @@ use wallscope_model::{
 
 use crate::event::{self, Dump, ThreadEvent, how, state};
 
+mod fold;
+
+pub use fold::{Fate, Folded, number};
+use fold::{Folding, Role};
+
 /// Time in each state up to some moment, open interval included.
 #[derive(Clone, Copy, Default)]
 struct Sums {
@@ -65,6 +70,9 @@ impl Sums {
 
 /// A thread as seen so far.
 struct Thread {
+    /// Its record.
+    id: u64,
+    role: Role,
     pid: u32,
     tid: u32,
     name: Arc<str>,
@@ -116,6 +124,7 @@ pub struct Accounts {
     ticked: u64,
     /// End of the window, once it is over. A thread born later is left out.
     end_ns: u64,
+    folding: Folding,
 }
 
 impl Accounts {
@@ -134,6 +143,7 @@ impl Accounts {
             },
             ticked: start_ns,
             end_ns: u64::MAX,
+            folding: Folding::default(),
         }
     }
 
@@ -274,8 +284,15 @@ impl Accounts {
         }
         let index = self.meet(e.id, e.pid, e.tid, e.time);
         let thread = &mut self.threads[index as usize];
+        if !thread.role.is_own() {
+            return;
+        }
+        self.folding.moves(thread.pid, e.pid);
         (thread.pid, thread.tid) = (e.pid, e.tid);
         thread.name = event::text(&e.comm).into();
+        if e.pid == e.tid {
+            self.folding.called(e.pid, &thread.name, Some(e.parent));
+        }
         if e.how != how::EXEC {
             thread.birth = thread.birth.min(e.time);
         }
@@ -283,7 +300,10 @@ impl Accounts {
 
     fn meet(&mut self, id: u64, pid: u32, tid: u32, birth: u64) -> u32 {
         *self.by_id.entry(id).or_insert_with(|| {
-            self.threads.push(Thread {
+            self.folding.met(pid);
+            let thread = Thread {
+                id,
+                role: Role::Own,
                 pid,
                 tid,
                 name: "".into(),
@@ -295,8 +315,8 @@ impl Accounts {
                 done: false,
                 shown: None,
                 told: false,
-            });
-            let index = (self.threads.len() - 1) as u32;
+            };
+            let index = self.folding.place(&mut self.threads, thread);
             self.live.push(index);
             self.most_alive = self.most_alive.max(self.live.len());
             index
@@ -310,13 +330,17 @@ impl Accounts {
         }
         let index = self.meet(d.id, d.pid, d.tid, d.birth);
         let thread = &mut self.threads[index as usize];
-        if thread.done || thread.last.is_some_and(|l| l.now > d.now) {
+        if !thread.role.is_own() || thread.done || thread.last.is_some_and(|l| l.now > d.now) {
             return;
         }
+        self.folding.moves(thread.pid, d.pid);
         thread.birth = d.birth;
         thread.given_until = thread.given_until.max(d.birth);
         (thread.pid, thread.tid) = (d.pid, d.tid);
         thread.name = event::text(&d.comm).into();
+        if d.pid == d.tid {
+            self.folding.called(d.pid, &thread.name, None);
+        }
         thread.last = Some(*d);
         thread.done = last;
         let until = d.now;
@@ -326,8 +350,14 @@ impl Accounts {
     /// Closes slices up to `now`: threads without news have stayed as they were.
     pub fn tick(&mut self, now: u64) {
         self.ticked = self.ticked.max(now);
-        self.live
-            .retain(|index| !self.threads[*index as usize].done);
+        let (threads, folding) = (&self.threads, &mut self.folding);
+        self.live.retain(|index| {
+            let thread = &threads[*index as usize];
+            if thread.done {
+                folding.ended(*index, thread);
+            }
+            !thread.done
+        });
         for index in &self.live {
             let thread = &mut self.threads[*index as usize];
             if thread.last.is_some() {
@@ -347,10 +377,18 @@ impl Accounts {
     /// that ended before that snapshot are left out, and slices are forgotten.
     pub fn look(&mut self, now: u64) -> Vec<(u32, Context)> {
         self.slices = Default::default();
-        let ticks = Ticks::of(&self.threads);
+        let ticks = self.ticks();
         let mut out = Vec::new();
         for (index, t) in (0u32..).zip(&mut self.threads) {
-            if t.told {
+            if let Role::Group(group) = &mut t.role {
+                out.extend(
+                    group
+                        .take(&ticks)
+                        .map(|ledger| (index, ledger.of(t.pid, t.tid, t.name.clone()))),
+                );
+                continue;
+            }
+            if t.told || !t.role.is_own() {
                 continue;
             }
             t.told = t.done;
@@ -408,15 +446,16 @@ impl Accounts {
 
     /// The finished threads and slices. `end_ns` is the end of the window.
     pub fn finish(mut self, end_ns: u64) -> (Vec<Context>, Slices, LedgerSlices) {
+        self.compact();
         for thread in &mut self.threads {
             thread.done = true;
         }
         let width = self.grid.width_ns.max(1);
         self.grid.count = end_ns.saturating_sub(self.grid.start_ns).div_ceil(width) as u32;
         let most = self.grid.count.saturating_sub(1);
-        let slices = self.slices;
+        let slices = std::mem::take(&mut self.slices);
         let mut slices = slices.sorted(|context, slice| (context, slice.min(most)));
-        let ticks = Ticks::of(&self.threads);
+        let ticks = self.ticks();
         let contexts: Vec<_> = self.threads.iter().map(|t| context(t, &ticks)).collect();
         // Looks forget the slices that they have shown.
         if self.threads.iter().all(|t| t.shown.is_none() && !t.told) {
@@ -426,15 +465,8 @@ impl Accounts {
     }
 }
 
-/// Returns the slices, which sum to each thread's ledger. Between two reports of a thread, its slices get the
-/// state that was last known. If the next report shows another state meanwhile, the last slices are
-/// corrected.
+/// Returns the slices, which sum to each thread's ledger.
 fn settled(rows: &LedgerSlices, contexts: &[Context], grid: Slices) -> LedgerSlices {
-    fn places(row: &mut LedgerSlice) -> impl Iterator<Item = &mut u64> {
-        [&mut row.on_cpu_ns, &mut row.runnable_ns]
-            .into_iter()
-            .chain(&mut row.blocked)
-    }
     let mut out = LedgerSlices::default();
     let mut rows = rows.iter().peekable();
     for (context, c) in (0u32..).zip(contexts) {
@@ -442,31 +474,43 @@ fn settled(rows: &LedgerSlices, contexts: &[Context], grid: Slices) -> LedgerSli
         while let Some(row) = rows.next_if(|row| row.context == context) {
             own.push(row);
         }
-        let l = &c.ledger;
-        let mut lacks = LedgerSlice {
-            context,
-            slice: own.last().map_or_else(
-                || {
-                    let end = c.end_ns.saturating_sub(grid.start_ns + 1) / grid.width_ns.max(1);
-                    end.min(u64::from(grid.count.saturating_sub(1))) as u32
-                },
-                |row| row.slice,
-            ),
-            on_cpu_ns: l.on_cpu.total(),
-            runnable_ns: l.runnable.total(),
-            blocked: l.blocked,
-        };
-        // The last slices have too much.
-        for row in &mut own {
-            for (given, lacks) in places(row).zip(places(&mut lacks)) {
-                *given = (*given).min(*lacks);
-                *lacks -= *given;
-            }
-        }
+        let lacks = settle(&mut own, context, c, grid);
         out.extend(own);
         out.add(lacks);
     }
     out
+}
+
+/// Corrects the slices of a thread, and returns the row that they lack. Between two reports of a thread, its
+/// slices get the state that was last known. If the next report shows another state meanwhile, the last
+/// slices have too much of the first.
+fn settle(own: &mut [LedgerSlice], context: u32, c: &Context, grid: Slices) -> LedgerSlice {
+    fn places(row: &mut LedgerSlice) -> impl Iterator<Item = &mut u64> {
+        [&mut row.on_cpu_ns, &mut row.runnable_ns]
+            .into_iter()
+            .chain(&mut row.blocked)
+    }
+    let l = &c.ledger;
+    let mut lacks = LedgerSlice {
+        context,
+        slice: own.last().map_or_else(
+            || {
+                let end = c.end_ns.saturating_sub(grid.start_ns + 1) / grid.width_ns.max(1);
+                end.min(u64::from(grid.count.saturating_sub(1))) as u32
+            },
+            |row| row.slice,
+        ),
+        on_cpu_ns: l.on_cpu.total(),
+        runnable_ns: l.runnable.total(),
+        blocked: l.blocked,
+    };
+    for row in own {
+        for (given, lacks) in places(row).zip(places(&mut lacks)) {
+            *given = (*given).min(*lacks);
+            *lacks -= *given;
+        }
+    }
+    lacks
 }
 
 /// Gives the growth of a thread's sums up to `until` to the slices it falls into.
@@ -519,6 +563,9 @@ fn give(rows: &mut LedgerSlices, grid: Slices, context: u32, thread: &mut Thread
 }
 
 fn context(t: &Thread, ticks: &Ticks) -> Context {
+    if let Role::Group(group) = &t.role {
+        return group.ledger(ticks).of(t.pid, t.tid, t.name.clone());
+    }
     let Some(d) = t.last else {
         // Born and never heard of again: its figures were lost with the ring.
         return Context {

@@ -118,6 +118,35 @@ impl AddressSpace {
     }
 }
 
+/// What `/proc` tells of process `pid`, which has just become the program `name`. A `root` that is known saves
+/// reading its user.
+pub fn facts_of_program(pid: u32, name: &str, parent: u32, root: Option<&TargetRoot>) -> Process {
+    let user = root.map(|root| {
+        let (uid, gid) = root.user();
+        FileUser { uid, gid }
+    });
+    Process {
+        pid,
+        parent,
+        name: name.into(),
+        exe: exe(pid),
+        cmdline: process::cmdline(pid).unwrap_or_default().join(" ").into(),
+        unattributed_on_cpu_ns: 0,
+        user: user.or_else(|| user_of(pid)),
+    }
+}
+
+fn exe(pid: u32) -> Arc<str> {
+    let path = fs::read_link(format!("/proc/{pid}/exe"));
+    path.map_or_else(|_| "".into(), |p| p.to_string_lossy().into())
+}
+
+fn user_of(pid: u32) -> Option<FileUser> {
+    let status = process::status(pid).ok()?;
+    let (uid, gid) = status.fs_uid.zip(status.fs_gid)?;
+    Some(FileUser { uid, gid })
+}
+
 /// What `/proc` tells of a process; `comm`: its name, where that is known.
 pub fn facts(pid: u32, comm: &str) -> Process {
     let name = if comm.is_empty() {
@@ -129,16 +158,10 @@ pub fn facts(pid: u32, comm: &str) -> Process {
         pid,
         parent: process::stat(pid).map_or(0, |s| s.parent),
         name: name.into(),
-        exe: fs::read_link(format!("/proc/{pid}/exe"))
-            .map(|p| p.to_string_lossy().into_owned())
-            .unwrap_or_default()
-            .into(),
+        exe: exe(pid),
         cmdline: process::cmdline(pid).unwrap_or_default().join(" ").into(),
         unattributed_on_cpu_ns: 0,
-        user: process::status(pid).ok().and_then(|s| {
-            let (uid, gid) = s.fs_uid.zip(s.fs_gid)?;
-            Some(FileUser { uid, gid })
-        }),
+        user: user_of(pid),
     }
 }
 

@@ -42,6 +42,10 @@ impl Estimator {
     /// Puts the recording together once its window is over.
     pub fn finish(mut self, names: Names<'_>, looks: Looks) -> Assembled {
         let end_ns = self.facts.end_ns.unwrap_or(self.accounts.grid().start_ns);
+        self.accounts.compact();
+        let moves = std::mem::take(&mut self.moves);
+        self.samples.fold(&moves);
+        self.chains.fold(moves);
         let mut recording = Recording {
             window: Window {
                 start_ns: self.accounts.grid().start_ns,
@@ -88,8 +92,11 @@ impl Estimator {
         }
         losses.extend(self.losses(&[Counter::Collector]));
         let jit = stacks.jit_modules();
-        let unnamed = jit_hints::unnamed_code(stacks.unnamed_code(), |pid| names.code.maker(pid));
+        let mut unnamed =
+            jit_hints::unnamed_code(stacks.unnamed_code(), |pid| names.code.maker(pid));
         self.intervals(&mut recording, &mut stacks);
+        unnamed.extend(self.accounts.folded_limit());
+        let folded = self.accounts.folded_processes();
         self.ledgers(&mut recording, looks);
         self.describe(&mut recording, unnamed);
         recording.modules = stacks.modules;
@@ -97,6 +104,7 @@ impl Estimator {
         recording.functions = stacks.functions;
         recording.stacks = stacks.stacks;
         recording.processes = self.facts.processes.into_values().collect();
+        recording.processes.extend(folded);
         lose(&mut recording, losses);
         Assembled {
             recording,
@@ -108,6 +116,10 @@ impl Estimator {
 
     /// Sums of samples, in the order of the recording's samples.
     fn sums(&mut self, end_ns: u64) -> Vec<(SampleKey, SampleSum)> {
+        let accounts = &self.accounts;
+        self.samples.end_waiting();
+        self.samples
+            .move_keys(&|key| key.moved_late(accounts.record(key.id)));
         let grid = self.accounts.grid();
         let slices = (end_ns.saturating_sub(grid.start_ns)).div_ceil(grid.width_ns.max(1));
         self.samples.finish(slices.max(1) as u32 - 1)

@@ -29,7 +29,7 @@ use super::{
     chains::wake::Wake,
     gil::Holders,
     lock_owner::OwnerEvidence,
-    sample_key::{SampleKey, UserPart},
+    sample_key::{Moves, SampleKey, UserPart},
     wait_tree::{ActorKey, Follow, Node, WaitTree},
 };
 use crate::{
@@ -51,6 +51,8 @@ pub const MOST_HOPS: usize = 8;
 const MOST_KEPT: usize = 200_000;
 /// Waits that are kept until activity of the lock's owner after the wait is known.
 const MOST_POSTPONED: usize = 20_000;
+/// Roots and parts that are worth a look for those that fall together.
+const FOLD_PARTS: usize = 8192;
 /// Delay from the end of a wait to following it, ns: the stacks of its chain are known by then.
 const DELAY: u64 = 100_000_000;
 
@@ -95,6 +97,12 @@ struct Past {
     queued: VecDeque<(u64, u64, u64, u8)>,
 }
 
+impl Past {
+    fn len(&self) -> usize {
+        self.blocks.len() + self.on_cpu.len() + self.queued.len()
+    }
+}
+
 /// All chains so far.
 #[derive(Default)]
 pub struct Chains {
@@ -119,6 +127,12 @@ pub struct Chains {
     handed: LockHandoffs,
     /// Holders of interpreters' locks.
     pub holders: Holders,
+    /// Threads that became part of groups last.
+    ended: Vec<u64>,
+    /// What is still to be moved to groups of ended threads.
+    moves: Moves,
+    /// Roots and parts that were left when waits were moved last.
+    at_fold: usize,
     interrupts: Interrupts,
     served: FxHashMap<u64, Option<&'static str>>,
 }
@@ -352,8 +366,45 @@ impl Chains {
     /// Follows the remaining waits and returns all parts, parents before children.
     pub fn finish(&mut self, kernel: &FxHashMap<u64, Box<[u64]>>) -> (Vec<SampleKey>, Vec<Node>) {
         self.settle(u64::MAX, kernel);
+        if !self.moves.records.is_empty() || !self.moves.resources.is_empty() {
+            self.move_all();
+        }
         self.parts.place_computing();
         (std::mem::take(&mut self.roots), self.parts.take())
+    }
+
+    /// Moves waits to groups of ended threads, once there are many.
+    pub fn fold(&mut self, moves: Moves) {
+        // The waits that these threads ended have been followed since.
+        for id in std::mem::take(&mut self.ended) {
+            if let Some(past) = self.past.remove(&id) {
+                self.kept = self.kept.saturating_sub(past.len());
+            }
+        }
+        self.ended.extend(moves.records.keys());
+        self.moves.records.extend(moves.records);
+        self.moves.resources.extend(moves.resources);
+        if self.roots.len() + self.parts.len() >= 2 * self.at_fold + FOLD_PARTS {
+            self.move_all();
+        }
+    }
+
+    fn move_all(&mut self) {
+        let moves = std::mem::take(&mut self.moves);
+        self.root_ids.clear();
+        let mut to = Vec::with_capacity(self.roots.len());
+        for key in std::mem::take(&mut self.roots) {
+            let key = moves.key(&key).unwrap_or(key);
+            let next = self.roots.len() as u32;
+            to.push(*self.root_ids.entry(key).or_insert_with(|| {
+                self.roots.push(key);
+                next
+            }));
+        }
+        let waiting = self.pending.iter_mut().chain(&mut self.postponed);
+        waiting.for_each(|(root, ..)| *root = to[*root as usize]);
+        self.parts.fold(&to, &moves);
+        self.at_fold = self.roots.len() + self.parts.len();
     }
 
     /// Forgets the older half of what is known of each thread.
@@ -363,7 +414,7 @@ impl Chains {
             past.blocks.drain(..past.blocks.len().div_ceil(2));
             past.on_cpu.drain(..past.on_cpu.len().div_ceil(2));
             past.queued.drain(..past.queued.len().div_ceil(2));
-            let left = past.blocks.len() + past.on_cpu.len() + past.queued.len();
+            let left = past.len();
             self.kept += left;
             left > 0
         });

@@ -18,11 +18,11 @@ use wallscope_unwind::native::abi::{self, End, FrameWord};
 use zerocopy::{FromBytes, FromZeros};
 
 use super::{
-    accounts::{Accounts, StillBlocked},
+    accounts::{Accounts, StillBlocked, number},
     chains::Chains,
     lock_owner::OwnerEvidence,
     pauses::PauseGroups,
-    sample_key::{SampleKey, SampleSum, UserPart},
+    sample_key::{Moves, SampleKey, SampleSum, UserPart},
     samples::Samples,
     shapes::Shapes,
     timeline::Turns,
@@ -42,6 +42,11 @@ use crate::{
 /// Periods for which a thread must have been blocked for the iterator to read its stack (`read_ahead` in
 /// `bpf/stack.h`).
 pub const READ_AHEAD: u64 = 10;
+
+/// Waits for the end of processes that are moved in one go: each pass visits all samples.
+const FOLDED_ENDS: usize = 1024;
+/// First hash of such a wait in a group. Those of the kernel programs are 64 bits of chance.
+const FIRST_FOLDED_END: u64 = 1 << 63;
 
 /// Most rows of threads by slice before two slices become one, however long: some 50 MB.
 const MOST_ROWS: usize = 2_000_000;
@@ -146,6 +151,12 @@ pub struct Estimator {
     most_rows: [usize; 2],
     /// Whether waits are followed at ticks: looks at a session under way have no chains.
     pub follows_waits: bool,
+    /// Hashes of waits for the end of a process, by the process.
+    ends: FxHashMap<u32, u64>,
+    /// What is still to be moved to groups of ended threads.
+    pub(super) moves: Moves,
+    /// Processes of which no thread stands for itself any more, since the last tick.
+    pub forgotten: Vec<u32>,
 }
 
 impl Estimator {
@@ -173,6 +184,9 @@ impl Estimator {
             interpreter_frames: begin.interpreter_frames,
             most_rows: [2 * MOST_ROWS, MOST_SAMPLE_ROWS],
             follows_waits: true,
+            ends: FxHashMap::default(),
+            moves: Moves::default(),
+            forgotten: Vec::new(),
         }
     }
 
@@ -281,6 +295,8 @@ impl Estimator {
                 let e = ResourceEvent::read_from_prefix(bytes).ok()?.0;
                 if e.what == what::MONITOR && e.address & PARKED != 0 {
                     self.chains.is_a_kind(e.hash);
+                } else if matches!(e.what, what::PROCESS | what::OWN_CHILD) {
+                    self.ends.insert(e.address as u32, e.hash);
                 }
             }
             kind::WAKE => self
@@ -385,10 +401,48 @@ impl Estimator {
         if self.follows_waits {
             self.settle(time);
         }
+        self.fold();
         if slices::is_too_fine(&self.accounts.grid(), time) || self.accounts.rows() > MOST_ROWS {
             self.accounts.coarsen();
             self.samples.coarsen();
         }
+    }
+
+    /// Folds ended threads, where there are too many of them, and moves what is kept by their records.
+    fn fold(&mut self) {
+        let folded = self.accounts.fold();
+        self.shapes.fold(&folded);
+        self.samples.forget(&folded.forgotten);
+        for pid in &folded.forgotten {
+            self.facts.processes.remove(pid);
+            self.fold_end_of(*pid);
+        }
+        self.forgotten = folded.forgotten;
+        self.moves.records = folded.to;
+        if self.moves.records.is_empty() && self.moves.resources.len() < FOLDED_ENDS {
+            return;
+        }
+        let moves = std::mem::take(&mut self.moves);
+        self.samples.fold(&moves);
+        self.chains.fold(moves);
+    }
+
+    /// Waits for the end of process `pid`, which is not known any more, become waits for the end of any process
+    /// of its name: a shell waits for each of its children under a name of its own.
+    fn fold_end_of(&mut self, pid: u32) {
+        let Some(hash) = self.ends.remove(&pid) else {
+            return;
+        };
+        let name = self.resources.get(&hash).map_or("", |name| &**name);
+        // A number in another namespace may be another process.
+        let Some(any) = name.strip_suffix(&format!(" ({pid})")) else {
+            return;
+        };
+        let any: Arc<str> = any.into();
+        let group = FIRST_FOLDED_END | u64::from(number(&[&any]));
+        self.resources.remove(&hash);
+        self.resources.insert(group, any);
+        self.moves.resources.insert(hash, group);
     }
 
     /// Follows the waits that ended some time before `now`.
@@ -479,3 +533,7 @@ pub(super) fn words(bytes: &[u8], at: usize, n: usize) -> Option<Box<[u64]>> {
     let word = |b: &[u8; 8]| u64::from_ne_bytes(*b);
     Some(bytes.as_chunks().0.iter().map(word).collect())
 }
+
+#[cfg(test)]
+#[path = "storm_tests.rs"]
+mod storm_tests;

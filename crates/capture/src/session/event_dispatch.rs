@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use wallscope_model::BlockReason;
 use wallscope_observe::{
     Begin, LockHolder, LockOwner as ObservedOwner, LockWaits, LogWriter, Mark, Observation,
@@ -188,6 +188,20 @@ impl EventDispatcher {
     pub fn tick(&mut self, time: u64) {
         self.observe(Observation::Mark(Mark::Tick { time }));
         self.looked = 0;
+    }
+
+    /// Forgets the processes of which the estimator keeps no single thread any more, and returns them.
+    pub fn forget(&mut self) -> Vec<u32> {
+        let forgotten = std::mem::take(&mut self.estimator.forgotten);
+        if forgotten.is_empty() {
+            return forgotten;
+        }
+        let gone: FxHashSet<u32> = forgotten.iter().copied().collect();
+        self.records.retain(|(pid, _), _| !gone.contains(pid));
+        self.futexes.retain(|_, (pid, _)| !gone.contains(pid));
+        self.monitors.retain(|_, (pid, _)| !gone.contains(pid));
+        self.resources.forget(&gone);
+        forgotten
     }
 
     /// Notes the stack of a ticket.

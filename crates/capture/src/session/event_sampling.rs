@@ -65,6 +65,12 @@ pub(super) fn assemble(facts: &Facts, accounts: &Accounts) -> Vec<EventHits> {
     }
     for event in &mut events {
         event.hits.sort_unstable();
+        // Ended threads may be one group.
+        event.hits.dedup_by(|next, kept| {
+            let is_one = next.0 == kept.0;
+            kept.1 += if is_one { next.1 } else { 0 };
+            is_one
+        });
     }
     events
 }

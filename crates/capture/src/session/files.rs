@@ -97,6 +97,12 @@ impl Files<MemoryTables> {
     }
 }
 
+/// What tells the file behind a mapping from others: device, inode and path.
+fn identity(m: &Mapping) -> (u64, u64, String) {
+    let path = m.path.strip_suffix(" (deleted)").unwrap_or(&m.path);
+    (m.device, m.inode, path.to_owned())
+}
+
 impl<S: TableSink> Files<S> {
     /// No file yet; tables go to `sink`.
     ///
@@ -128,8 +134,8 @@ impl<S: TableSink> Files<S> {
         if !m.path.starts_with('/') {
             return None;
         }
-        let path = m.path.strip_suffix(" (deleted)").unwrap_or(&m.path);
-        let identity = (m.device, m.inode, path.to_owned());
+        let identity = identity(m);
+        let path = &*identity.2;
         if let Some(index) = self.known.get(&identity) {
             return *index;
         }
@@ -170,6 +176,11 @@ impl<S: TableSink> Files<S> {
             runtime: None,
         };
         self.add(identity, entry)
+    }
+
+    /// Whether the file behind a mapping was met before, or there is none: then nothing is opened for it.
+    pub fn is_known(&self, m: &Mapping) -> bool {
+        !m.path.starts_with('/') || self.known.contains_key(&identity(m))
     }
 
     fn add(&mut self, identity: (u64, u64, String), entry: Entry) -> Option<u16> {

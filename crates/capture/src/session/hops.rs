@@ -26,6 +26,7 @@ pub fn assemble(
     names: &dyn CodeNames,
 ) {
     let (roots, nodes) = estimator.chains.finish(&estimator.kernel);
+    let accounts = &estimator.accounts;
     let mut actors: FxHashMap<ActorKey, ActorId> = FxHashMap::default();
     let mut places: Vec<Option<u32>> = Vec::with_capacity(nodes.len());
     for node in &nodes {
@@ -33,7 +34,8 @@ pub fn assemble(
             Some(parent) => places[parent as usize].map(Above::Hop),
             None => roots
                 .get(node.root as usize)
-                .and_then(|key| samples.get(key))
+                .map(|key| key.moved_late(accounts.record(key.id)).unwrap_or(*key))
+                .and_then(|key| samples.get(&key))
                 .map(|s| Above::Sample(*s)),
         };
         let Some(above) = above else {

@@ -26,6 +26,9 @@ pub struct Options {
     pub off_cpu_period: Duration,
     /// Limit for the overhead, in percent of one CPU.
     pub max_overhead: f64,
+    /// Limit for all that measuring costs, the ledger's hooks too, in percent of one CPU; above it parts of the
+    /// recording are given up. `None`: no limit. By the ebpf backend only.
+    pub max_total_overhead: Option<f64>,
     /// The mechanism for stacks of blocked threads; `None`: the better one.
     pub mechanism: Option<Mechanism>,
     /// The way to measure; `None`: the best that is allowed here.
@@ -65,6 +68,7 @@ impl Options {
             hz: 99,
             off_cpu_period: Duration::from_millis(1),
             max_overhead: 1.0,
+            max_total_overhead: None,
             mechanism: None,
             backend: None,
             interpreter_frames: false,

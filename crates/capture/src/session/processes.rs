@@ -17,10 +17,11 @@ use wallscope_unwind::native::{FrameWord, KernelTables, TableSink};
 
 use super::{
     address_scope::AddressScope,
-    address_space::{AddressSpace, facts},
+    address_space::{AddressSpace, facts, facts_of_program},
     command,
     copied_stack::CopiedStack,
     deferred_unwind::{Deferred, DeferredUnwinder, Due},
+    fact_ration::FactRation,
     files::Files,
     jit::{self, Jit},
     jit_hints::JitRuntime,
@@ -87,6 +88,12 @@ pub struct Processes<S = KernelTables> {
     /// Processes in which anonymous code took the place of a file's. If a file's code was moved there, the
     /// neighbouring mappings tell the file.
     replaced: FxHashSet<u32>,
+    /// Programs that may be looked up now.
+    ration: FactRation,
+    /// Processes whose program has not been looked up.
+    unread: BTreeSet<u32>,
+    /// Processes that ended before their program was looked up.
+    never_read: u64,
     /// No stack will be read: what processes have mapped is of no interest.
     facts_only: bool,
 }
@@ -120,6 +127,9 @@ impl<S: TableSink> Processes<S> {
             lost_mappings: 0,
             again: Again::default(),
             replaced: FxHashSet::default(),
+            ration: FactRation::default(),
+            unread: BTreeSet::new(),
+            never_read: 0,
             facts_only: false,
         }
     }
@@ -214,12 +224,21 @@ impl<S: TableSink> Processes<S> {
                 self.former.entry(e.pid).or_default().push(left);
                 self.untold.insert(e.pid);
                 self.untold_programs.insert(e.pid);
-                space.facts = facts(e.pid, &e.name());
-                space.facts.parent = e.parent;
-                if let Ok(root) = TargetRoot::of_process(e.pid) {
-                    space.root = Some(Arc::new(root));
-                }
+                space.facts = Process {
+                    pid: e.pid,
+                    parent: e.parent,
+                    name: e.name().into(),
+                    // Its first mapping has told it.
+                    exe: std::mem::take(&mut space.facts.exe),
+                    ..Process::default()
+                };
+                // Another program may have other rights.
+                space.root = None;
                 self.changed.insert(e.pid);
+                self.unread.insert(e.pid);
+                if self.ration.take(e.time) {
+                    self.read_program(e.pid);
+                }
             }
             how::BORN if self.spaces.get(&e.pid).is_none_or(|s| s.threads == 0) => {
                 let mut space = self.spaces.get(&e.parent).cloned().unwrap_or_default();
@@ -246,6 +265,36 @@ impl<S: TableSink> Processes<S> {
         }
     }
 
+    /// Looks up the program of a process, unless that was done.
+    fn read_program(&mut self, pid: u32) {
+        let (true, Some(space)) = (self.unread.remove(&pid), self.spaces.get_mut(&pid)) else {
+            return;
+        };
+        let root = TargetRoot::of_process(pid).ok();
+        let (name, parent) = (space.facts.name.clone(), space.facts.parent);
+        space.facts = facts_of_program(pid, &name, parent, root.as_ref());
+        space.root = root.map(Arc::new);
+        self.untold.insert(pid);
+    }
+
+    /// Looks up the programs that started faster than the ration allows and still run.
+    pub fn read_late(&mut self) {
+        for pid in self.unread.clone() {
+            self.read_program(pid);
+        }
+    }
+
+    /// What is not known of short processes, in words.
+    pub fn never_read(&self) -> Option<String> {
+        (self.never_read > 0).then(|| {
+            format!(
+                "command lines and users of {} processes: programs started faster than they were looked up, and \
+                 these ended within a time slice",
+                self.never_read
+            )
+        })
+    }
+
     /// A thread ended; with the last one the process's tables need not be kept at hand.
     pub fn thread_gone(&mut self, pid: u32) {
         if let Some(space) = self.spaces.get_mut(&pid) {
@@ -253,10 +302,26 @@ impl<S: TableSink> Processes<S> {
             if space.threads == 0 {
                 space.clear();
                 space.ended = true;
+                self.never_read += u64::from(self.unread.remove(&pid));
                 self.changed.remove(&pid);
                 self.files.forget(pid);
                 self.managed.forget(pid);
                 self.jit.gone(pid);
+            }
+        }
+    }
+
+    /// Forgets ended processes: nothing refers to them any more.
+    pub fn forget(&mut self, pids: &[u32]) {
+        for pid in pids {
+            self.former.remove(pid);
+            self.untold.remove(pid);
+            self.untold_programs.remove(pid);
+            self.changed.remove(pid);
+            if self.spaces.remove(pid).is_some_and(|space| !space.ended) {
+                self.files.forget(*pid);
+                self.managed.forget(*pid);
+                self.jit.gone(*pid);
             }
         }
     }
@@ -266,7 +331,14 @@ impl<S: TableSink> Processes<S> {
         match change {
             Change::Map(_) if self.facts_only => {}
             Change::Map(m) => {
+                // What is opened, or followed, is so with the process's own rights.
+                if self.unread.contains(&m.pid) && !self.files.is_known(&m) {
+                    self.read_program(m.pid);
+                }
                 if let Some(space) = self.spaces.get_mut(&m.pid) {
+                    if space.facts.exe.is_empty() && m.path.starts_with('/') {
+                        space.facts.exe = m.path.as_str().into();
+                    }
                     if maps::is_memory(&m.path) && space.is_code_of_a_file(m.start, m.end) {
                         self.replaced.insert(m.pid);
                         return;
@@ -281,6 +353,7 @@ impl<S: TableSink> Processes<S> {
                 if let Some(space) = self.spaces.get_mut(&pid) {
                     space.clear();
                     space.jit.clear();
+                    space.facts.exe = "".into();
                     self.managed.forget(pid);
                     self.changed.insert(pid);
                 }

@@ -24,6 +24,7 @@ pub fn record(options: &Options, observer: &mut dyn Observer) -> Result<Captured
     let kernel = || KernelFeatures::inspect()?.with_all_that_is_needed();
     let lower = |why: String, perf, observer| match options.log {
         Some(Log::Kept(_)) => Err(Error::NoLog { why }),
+        _ if options.max_total_overhead.is_some() => Err(Error::NoBudget { why }),
         None | Some(Log::Spool(_)) => proc::record(options, why, perf, observer),
     };
     match options.backend {

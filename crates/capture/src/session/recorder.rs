@@ -9,6 +9,7 @@ use wallscope_observe::{Counter, DescribedDomain, LogWriter, Mark, Observation, 
 use wallscope_symbolize::Sources;
 
 mod described;
+mod economy;
 mod facts;
 mod setup;
 
@@ -19,6 +20,7 @@ use super::{
     Captured, Live, Observer, Options, Progress, Stop,
     answers::Logged,
     assemble::{Assembled, Looks},
+    budget::Budget,
     collected_names::Host,
     cost::{self, CostMeter},
     deferred_unwind::Due,
@@ -66,6 +68,7 @@ pub(super) fn record(
     course.go_live(observer)?;
     // From here on nothing may be lost: every failure ends the recording, and it is still written.
     course.meter = CostMeter::start();
+    course.begin_budget();
     let stop = course.follow(observer);
     observer.over();
     course.take_last();
@@ -98,6 +101,8 @@ struct Recorder<'o> {
     looked: u64,
     /// Sums of the kernel programs at the last window.
     window_sums: WindowSums,
+    /// What is given up so that all of it costs no more than it may.
+    budget: Option<Budget>,
     /// What happened on the way.
     notes: Vec<String>,
 }
@@ -188,6 +193,7 @@ impl<'o> Recorder<'o> {
             slice_ns,
             looked: start_ns,
             window_sums: WindowSums::default(),
+            budget: None,
             notes: problem.into_iter().chain(no_log).collect(),
         })
     }
@@ -321,7 +327,9 @@ impl<'o> Recorder<'o> {
     /// The domain as it is now.
     fn described(&self) -> DescribedDomain {
         let entry_ns = self.programs.entry_ns();
-        (self.setup).domain(&self.pace, entry_ns, &self.notes, &self.processes)
+        let mut described = (self.setup).domain(&self.pace, entry_ns, &self.notes, &self.processes);
+        self.describe_budget(&mut described.domain);
+        described
     }
 
     /// Adds to a window what a recording says beside its stacks and sums.
@@ -334,6 +342,9 @@ impl<'o> Recorder<'o> {
             what: "wakers, holders, lengths of waits and time slices: this is a window of a session that goes on".into(),
             remedy: "`wallscope record`".into(),
         });
+        let intake = self.intake.borrow();
+        (window.domain.limits).extend(intake.estimator.accounts.folded_limit());
+        drop(intake);
         window.host = self.host.take();
         self.window_sums.take(&self.programs, window);
     }
@@ -344,17 +355,20 @@ impl<'o> Recorder<'o> {
         let time = now();
         let elapsed = time - self.start_ns;
         self.vary(time);
+        self.processes.read_late();
         self.processes.managed_mut().java.count();
         self.log_news(time);
         let mut intake = self.intake.borrow_mut();
         intake.tick(time);
+        let forgotten = intake.forget();
+        self.processes.forget(&forgotten);
         let grid = intake.estimator.accounts.grid();
         if grid.width_ns != std::mem::replace(&mut self.slice_ns, grid.width_ns) {
             let set = self.events.tick_every(grid.start_ns, grid.width_ns);
             self.notes.extend(set.err().map(|e| e.to_string()));
         }
         self.host.tick(time);
-        if self.setup.options.stacks {
+        if self.setup.options.stacks && self.takes_stacks() {
             let (programs, timer) = (&mut self.programs, &mut self.setup.timer);
             self.notes.extend(self.pace.check(programs, timer, elapsed));
         }
@@ -364,13 +378,14 @@ impl<'o> Recorder<'o> {
             stacks: intake.estimator.user.len() + intake.estimator.kernel.len(),
         });
         drop(intake);
+        self.keep_budget(time);
         self.log_figures(time);
     }
 
     /// Samples come at another distance from now on, if they have come at the same for a while. Only by the clock:
     /// a distance begins anew, and done when the program does something it would leave out what follows.
     fn vary(&mut self, time: u64) {
-        if self.setup.options.stacks {
+        if self.setup.options.stacks && self.takes_stacks() {
             let (programs, timer) = (&mut self.programs, &mut self.setup.timer);
             self.pace.vary(programs, timer, time - self.start_ns);
         }
@@ -446,7 +461,10 @@ impl<'o> Recorder<'o> {
         self.told.lock_waits(waits, &mut intake);
         self.notes.extend(intake.log_failed());
         let entry_ns = programs.entry_ns();
-        let domain = (self.setup).domain(&self.pace, entry_ns, &self.notes, processes);
+        let mut domain = (self.setup).domain(&self.pace, entry_ns, &self.notes, processes);
+        if let Some(budget) = &self.budget {
+            budget.describe(&mut domain.domain, self.start_ns);
+        }
         intake.observe(Observation::Domain(domain));
         let losses = processes.losses();
         self.told.losses(Counter::Collector, losses, &mut intake);

@@ -10,7 +10,7 @@ use std::{
 };
 use wallscope_procfs::kernel_file;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use wallscope_binfmt::{elf::Elf, mapped::MappedFile};
 use wallscope_observe::{ResourceName, SameLock};
 use wallscope_procfs::{
@@ -45,7 +45,7 @@ pub trait Locks {
 /// Everything that was waited for.
 #[derive(Default)]
 pub struct Resources {
-    /// Lengths of the names told so far, by hash.
+    /// Lengths of the names of epoll sets told so far, by hash.
     names: FxHashMap<u64, usize>,
     fresh: VecDeque<ResourceEvent>,
     maps: FxHashMap<u32, Vec<Mapping>>,
@@ -91,6 +91,16 @@ impl Resources {
         self.processes.insert(pid, name);
     }
 
+    /// Forgets ended processes.
+    pub fn forget(&mut self, gone: &FxHashSet<u32>) {
+        self.processes.retain(|pid, _| !gone.contains(pid));
+        self.maps.retain(|pid, _| !gone.contains(pid));
+        self.locks.retain(|(pid, _), _| !gone.contains(pid));
+        self.sets.retain(|(_, e)| !gone.contains(&e.pid));
+        let sets: FxHashSet<u64> = self.sets.iter().map(|(hash, _)| *hash).collect();
+        self.names.retain(|hash, _| sets.contains(hash));
+    }
+
     /// A wait for the end of a process.
     fn end_of(&self, pid: u32) -> String {
         let known = self
@@ -111,6 +121,7 @@ impl Resources {
         };
         let name = self.name(&e, locks);
         if e.what == what::ANONYMOUS && name.contains("eventpoll") {
+            self.names.insert(e.hash, name.len());
             self.sets.push((e.hash, e));
         }
         self.named(e.hash, name);
@@ -125,7 +136,6 @@ impl Resources {
     }
 
     fn named(&mut self, hash: u64, name: String) {
-        self.names.insert(hash, name.len());
         let name = name.into();
         self.news.push(News::Name(ResourceName { hash, name }));
     }

@@ -1,5 +1,6 @@
 //! What samples are added up by, and what they add up to.
 
+use rustc_hash::FxHashMap;
 use wallscope_model::{SliceValue, StackEnd, histogram::Histogram};
 
 /// The user part of a stack.
@@ -40,6 +41,44 @@ pub struct SampleKey {
     pub awaits: bool,
     /// For blocked ones: the thread had talked on stream sockets.
     pub talks: bool,
+}
+
+/// Where sums go that belong to groups of ended threads from now on.
+#[derive(Default)]
+pub struct Moves {
+    /// Records of groups, by those of their threads.
+    pub records: FxHashMap<u64, u64>,
+    /// Hashes of what was waited for, by the old ones.
+    pub resources: FxHashMap<u64, u64>,
+}
+
+impl SampleKey {
+    /// The key to which samples move that came after their thread became part of the group with this record;
+    /// `None`: it is their own.
+    pub fn moved_late(&self, record: u64) -> Option<SampleKey> {
+        (record != self.id).then_some(SampleKey {
+            id: record,
+            former: 0,
+            code: 0,
+            ..*self
+        })
+    }
+}
+
+impl Moves {
+    /// The key to which these samples move; `None`: they stay. A group has no former programs, and code made at
+    /// run time has no names in it.
+    pub fn key(&self, key: &SampleKey) -> Option<SampleKey> {
+        let resource = self.resources.get(&key.resource).copied();
+        let moved = SampleKey {
+            resource: resource.unwrap_or(key.resource),
+            ..*key
+        };
+        match self.records.get(&key.id) {
+            Some(record) => moved.moved_late(*record),
+            None => resource.map(|_| moved),
+        }
+    }
 }
 
 /// What they add up to.

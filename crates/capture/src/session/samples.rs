@@ -12,7 +12,7 @@ use wallscope_observe::CodeChanges;
 use super::{
     jit,
     peers::Peers,
-    sample_key::{self, SampleKey, SampleSum, UserPart},
+    sample_key::{self, Moves, SampleKey, SampleSum, UserPart},
 };
 use crate::event::{
     Resolve, SAMPLE_AWAITS, SAMPLE_DEFERRED, SAMPLE_IN_FLIGHT, SAMPLE_NO_USER, SAMPLE_OPEN,
@@ -202,6 +202,41 @@ impl Samples {
         self.rows += sum.slices.len() - before;
     }
 
+    /// Forgets which programs these processes have left, and when their code changed.
+    pub fn forget(&mut self, pids: &[u32]) {
+        for pid in pids {
+            self.left.remove(pid);
+            self.changes.remove(pid);
+        }
+    }
+
+    /// Moves samples to groups of ended threads, and adds up those that have one key then.
+    pub fn fold(&mut self, moves: &Moves) {
+        self.move_keys(&|key| moves.key(key));
+    }
+
+    /// Gives samples the keys that `moved` says, and adds up those that have one key then.
+    pub fn move_keys(&mut self, moved: &dyn Fn(&SampleKey) -> Option<SampleKey>) {
+        for (key, _) in self.each.iter_mut().flatten() {
+            *key = moved(key).unwrap_or(*key);
+        }
+        let mut all: Vec<_> = (self.sums.extract_if(|key, _| moved(key).is_some())).collect();
+        sample_key::sort(&mut all);
+        for (key, mut sum) in all {
+            let key = moved(&key).unwrap_or(key);
+            self.rows -= sum.slices.len();
+            let into = self.sums.entry(key).or_default();
+            self.rows -= into.slices.len();
+            into.count += sum.count;
+            into.ns += sum.ns;
+            into.lengths.bits = sum.lengths.bits.max(into.lengths.bits);
+            into.lengths.merge(&sum.lengths);
+            into.slices.append(&mut sum.slices);
+            merge(&mut into.slices);
+            self.rows += into.slices.len();
+        }
+    }
+
     /// Values by slice of all samples so far.
     pub fn rows(&self) -> usize {
         self.rows
@@ -234,8 +269,8 @@ impl Samples {
         Some(UserPart::Hash(*hash)).filter(|_| *hash != 0)
     }
 
-    /// Returns everything, sorted. Samples that never got their stack are counted in `unresolved`.
-    pub fn finish(&mut self, last_slice: u32) -> Vec<(SampleKey, SampleSum)> {
+    /// Gives up the samples that never got their stack, and counts them in `unresolved`.
+    pub fn end_waiting(&mut self) {
         let mut ids: Vec<u64> = self.ahead.keys().copied().collect();
         ids.sort_unstable();
         for id in ids {
@@ -247,6 +282,11 @@ impl Samples {
             self.unresolved += u64::from(s.state != state::ASKED);
             self.add(&s, former, UserPart::Missing(StackEnd::Gone));
         }
+    }
+
+    /// Returns everything, sorted.
+    pub fn finish(&mut self, last_slice: u32) -> Vec<(SampleKey, SampleSum)> {
+        self.end_waiting();
         let mut all: Vec<_> = std::mem::take(&mut self.sums).into_iter().collect();
         for (_, sum) in &mut all {
             for v in &mut sum.slices {

@@ -9,7 +9,7 @@ use wallscope_model::{BlockReason, ContextId, Part, State};
 use wallscope_observe::Histogram as ObservedHistogram;
 use zerocopy::FromBytes;
 
-use super::accounts::Accounts;
+use super::accounts::{Accounts, Folded};
 use crate::event::{PARTS, SHAPE_BUCKETS, ShapeHead, state};
 
 /// A thread's states in the order of `shape.h`.
@@ -62,14 +62,41 @@ impl Shapes {
         Some(())
     }
 
+    /// Moves the histograms of threads that stand for themselves no more.
+    pub fn fold(&mut self, folded: &Folded) {
+        for (from, to) in &folded.to {
+            let Some(own) = self.own.remove(from) else {
+                continue;
+            };
+            let into = (self.own.entry(*to)).or_insert_with(|| OWN.map(|_| Histogram::new(COARSE)));
+            for (into, shape) in into.iter_mut().zip(&own) {
+                into.merge(shape);
+            }
+        }
+        for id in &folded.dropped {
+            self.own.remove(id);
+        }
+    }
+
     /// The rows, with the intervals that are still open in `accounts`.
     pub fn finish(self, accounts: &Accounts) -> Vec<HistogramRow> {
         let mut all: Vec<Histogram> = self.all.iter().map(fine).collect();
-        let mut own: FxHashMap<u32, [Histogram; 3]> = self
-            .own
-            .into_iter()
-            .filter_map(|(id, shapes)| Some((accounts.index(id)?, shapes)))
-            .collect();
+        let mut own: FxHashMap<u32, [Histogram; 3]> = FxHashMap::default();
+        for (id, shapes) in self.own {
+            let Some(index) = accounts.index(id) else {
+                continue;
+            };
+            match own.get_mut(&index) {
+                // It came after its thread was folded.
+                Some(group) => {
+                    let both = group.iter_mut().zip(&shapes);
+                    both.for_each(|(group, shape)| group.merge(shape));
+                }
+                None => {
+                    own.insert(index, shapes);
+                }
+            }
+        }
         for (index, state, detail, ns) in accounts.open() {
             let Some(class) = class_of(state, detail) else {
                 continue;

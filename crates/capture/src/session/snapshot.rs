@@ -105,6 +105,7 @@ pub(super) fn take(
         sums.push((key, sum));
     }
     sample_key::sort(&mut sums);
+    estimator.accounts.drop_told();
     let mut places = FxHashMap::default();
     for (index, context) in estimator.accounts.look(stretch.now) {
         places.insert(index, recording.contexts.len() as u32);
@@ -139,6 +140,9 @@ pub(super) fn take(
     recording.functions = stacks.functions;
     recording.stacks = stacks.stacks;
     recording.processes = processes.facts();
+    recording
+        .processes
+        .extend(estimator.accounts.folded_processes());
     let sources = processes.sources_of(&used(&recording), &jit);
     Look {
         elapsed: stretch.elapsed(),

@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use wallscope_model::{BlockReason, ContextId, Interval, Lane, Part, State, Timeline};
 use zerocopy::FromBytes;
 
-use super::accounts::Accounts;
+use super::accounts::{Accounts, Fate};
 use crate::event::{Dump, FLAG_ASKING, Turn, state};
 
 /// How often the ring is looked at, ns: it holds some three times what the fastest switcher can
@@ -85,10 +85,16 @@ impl Turns {
     /// room in the ring.
     pub fn finish(self, accounts: &Accounts, lost: u64) -> Timeline {
         let mut lanes: FxHashMap<u32, Vec<Interval>> = FxHashMap::default();
+        let mut dropped = self.dropped;
         let of = |id: u32| accounts.index(u64::from(id));
         for chunk in self.chunks {
             for turn in &chunk.turns {
                 let Some(index) = of(turn.id) else { continue };
+                // Turns of several threads are no lane.
+                if accounts.fate(turn.id.into()) == Fate::Grouped {
+                    dropped += intervals(turn);
+                    continue;
+                }
                 let waker = of(turn.waker).map(ContextId);
                 let life = accounts.life(index);
                 put_turn(lanes.entry(index).or_default(), &life, turn, waker);
@@ -110,7 +116,7 @@ impl Turns {
         Timeline {
             lanes,
             limit_bytes: self.limit_bytes,
-            dropped: self.dropped,
+            dropped,
             lost,
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use wallscope_model::{Role, StackEnd};
 
-use super::sample_key::UserPart;
+use super::sample_key::{Moves, UserPart};
 
 /// Most parts that are told apart; the time of further ones stays with their parent.
 const MOST_NODES: usize = 400_000;
@@ -99,6 +99,40 @@ impl WaitTree {
     /// All of them, parents before children.
     pub fn take(&mut self) -> Vec<Node> {
         std::mem::take(&mut self.nodes)
+    }
+
+    /// Number of parts.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Moves parts below the roots `roots` (by their old number) and to groups of ended threads. Parts that are
+    /// one then are added up.
+    pub fn fold(&mut self, roots: &[u32], moves: &Moves) {
+        self.ids.clear();
+        let mut places: Vec<u32> = Vec::with_capacity(self.nodes.len());
+        let nodes = std::mem::take(&mut self.nodes);
+        for mut node in nodes {
+            node.root = roots[node.root as usize];
+            node.parent = node.parent.map(|parent| places[parent as usize]);
+            if let ActorKey::Record(id) = &mut node.part.who {
+                *id = moves.records.get(id).copied().unwrap_or(*id);
+            }
+            let resource = &mut node.part.resource;
+            *resource = moves.resources.get(resource).copied().unwrap_or(*resource);
+            let next = self.nodes.len() as u32;
+            let key = (node.root, node.parent, node.part.clone());
+            let place = *self.ids.entry(key).or_insert(next);
+            places.push(place);
+            match self.nodes.get_mut(place as usize) {
+                Some(into) => {
+                    into.ns += node.ns;
+                    into.count += node.count;
+                    into.hits += node.hits;
+                }
+                None => self.nodes.push(node),
+            }
+        }
     }
 
     /// Adds `ns` to a part below `above`; returns its index, `None` where there is no room.

@@ -10,7 +10,7 @@ use std::{
 };
 
 use wallscope_testkit::{
-    Error, Program, program,
+    Error, Program, folded, program,
     score::chance,
     tool::{Tool, no_panic},
     truth::FunctionTruth,
@@ -18,11 +18,14 @@ use wallscope_testkit::{
 
 use crate::{
     place::{Place, program_of_32_bits},
-    run::{attach, folder, measured, start, tool},
+    run::{Outcome, attach, folder, measured, start, tool},
 };
 
 /// Promised of shares of threads that live 1 to 2 ms, without kernel programs, percentage points.
 const PROMISE: f64 = 2.0;
+
+/// With fewer samples their error leaves nothing to hold. Threads that compute for less than a period had 0 to 3.
+const MIN_SAMPLES: u64 = 10;
 
 #[test]
 fn threads_that_live_a_millisecond() {
@@ -73,6 +76,12 @@ fn threads_that_live_a_millisecond() {
         }
         Ok(format!("{seen} of {all} threads, with their whole lives"))
     });
+    for place in [Place::Root, Place::User] {
+        measured(
+            &format!("what short lives compute, by perf as {place:?}"),
+            || computing_of_short_lives(&attach(&tool, place, &["--backend", "perf"], "short")?),
+        );
+    }
     measured("short lives by proc", || {
         let o = attach(&tool, Place::Root, &["--backend", "proc"], "short")?;
         let known: u64 = o.report.threads.iter().map(|t| t.on_cpu_ns).sum();
@@ -88,6 +97,35 @@ fn threads_that_live_a_millisecond() {
             rest as f64 * 100.0 / (known + rest) as f64
         ))
     });
+}
+
+/// The share of a function in which threads compute for less than a sampling period. An ordinary user samples user code
+/// only, of which the function has more than of all computing.
+fn computing_of_short_lives(o: &Outcome) -> Result<String, Error> {
+    let lines = || o.stacks.iter().filter(|l| l.state == "on_cpu");
+    let sum = |lines: &mut dyn Iterator<Item = &folded::Line>| lines.map(|l| l.ns).sum::<u64>();
+    let all = sum(&mut lines());
+    let sampled = sum(&mut lines().filter(|l| !l.is_unsampled()));
+    let computed = sum(&mut lines().filter(|l| l.contains("short_compute")));
+    let known: u64 = o.report.threads.iter().map(|t| t.on_cpu_ns).sum();
+    let own = o
+        .truth
+        .functions
+        .iter()
+        .filter(|f| f.name == "short_compute");
+    let truth = 100.0 * own.map(|f| f.on_cpu_ns).sum::<u64>() as f64 / known as f64;
+    let samples = o.report.views.get("on-cpu").map_or(0, |view| view.samples);
+    let limit = PROMISE + chance::binomial(truth / 100.0, samples as f64);
+    let with_kernel = !o.domain["limits"]
+        .to_string()
+        .contains("may sample user code only");
+    let share = 100.0 * computed as f64 / if with_kernel { all } else { sampled.max(1) } as f64;
+    let is_near = share >= truth - limit && (share <= truth + limit || !with_kernel);
+    let told = format!("{share:.1} %, truth {truth:.1} % ± {limit:.1} by {samples} samples");
+    match is_near && samples >= MIN_SAMPLES {
+        true => Ok(told),
+        false => Err(Error::Output(told)),
+    }
 }
 
 /// The end of the target may fall anywhere between two rounds of looks.

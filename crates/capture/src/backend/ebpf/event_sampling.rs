@@ -173,7 +173,7 @@ impl Programs {
                 let link = (self.skel.progs.ws_event)
                     .attach_perf_event_with_opts(event.into_raw_fd(), opts)
                     .map_err(failed(&name))?;
-                self.links.push(link);
+                self.links.push(("event".into(), link));
             }
             if tap.spec.source == Source::Tracepoint {
                 let (category, point) = name.split_once(':').unwrap_or((&name, ""));
@@ -185,7 +185,7 @@ impl Programs {
                 let link = (self.skel.progs.ws_event_point)
                     .attach_tracepoint_with_opts(category, point, opts)
                     .map_err(failed(&name))?;
-                self.links.push(link);
+                self.links.push(("event".into(), link));
             }
             silent.push(tap);
         }

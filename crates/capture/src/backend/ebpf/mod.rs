@@ -8,6 +8,7 @@ pub mod sideband;
 pub mod timer;
 
 mod counts;
+mod given_up;
 mod hook_entry;
 mod irq_work;
 mod java;
@@ -34,6 +35,8 @@ pub use kernel_features::{KernelFeatures, Mechanism};
 pub(crate) use libbpf_log::{last_complaint, note_complaints};
 use task_iter::TaskIter;
 pub use task_iter::{Visit, Visited};
+
+pub use self::given_up::GivenUp;
 
 use crate::{
     Error,
@@ -73,7 +76,8 @@ pub struct Settings {
 /// The loaded and attached programs.
 pub struct Programs {
     skel: skel::WallscopeSkel<'static>,
-    links: Vec<Link>,
+    /// Attached hooks, by program.
+    links: Vec<(String, Link)>,
     bells: Vec<IrqWorkTrigger>,
     visitor: TaskIter,
     /// How often the programs had found what they know of a process outdated when that was asked last.
@@ -141,6 +145,9 @@ const NOT_FOR_THE_LEDGER: &[&str] = &[
     "ws_timer_set",
     "ws_room",
 ];
+
+/// Longest that a run of a detached program goes on: it must not sleep.
+const LAST_RUNS: Duration = Duration::from_millis(2);
 
 /// Programs that are attached elsewhere: by the visit, and to what the user names (`event_sampling.rs`).
 const NOT_BY_THEMSELVES: &[&str] = &["ws_tasks", "ws_event", "ws_event_point"];
@@ -291,13 +298,35 @@ impl Programs {
             self.hang_bells(cpus)?;
         }
         let entry = HookEntry::before_attaching();
+        self.attach_missing(timers, GivenUp::Nothing)?;
+        self.entry_ns = entry.attached();
+        Ok(())
+    }
+
+    /// Gives parts of the recording up, or takes them back: `given_up` is what is not measured from now on.
+    ///
+    /// # Errors
+    /// The kernel refuses a hook that was there before.
+    pub fn give_up(&mut self, given_up: GivenUp, timers: &[OwnedFd]) -> Result<(), Error> {
+        self.links.retain(|(name, _)| given_up.keeps(name));
+        // A run that has begun ends meanwhile: from then on a visit has a thread's books for itself.
+        std::thread::sleep(LAST_RUNS);
+        if let Some(state) = self.skel.maps.bss_data.as_deref_mut() {
+            state.set_given_up = given_up as u32;
+        }
+        self.attach_missing(timers, given_up)
+    }
+
+    /// Attaches the hooks that are wanted and not attached.
+    fn attach_missing(&mut self, timers: &[OwnedFd], given_up: GivenUp) -> Result<(), Error> {
         let by_clock = !timers.is_empty() && self.by_clock();
         for program in self.skel.object_mut().progs_mut() {
             let name = program.name().to_string_lossy().into_owned();
             if !program.autoload() || NOT_BY_THEMSELVES.contains(&name.as_str()) {
                 continue;
             }
-            if name == "ws_timer_set" && !by_clock {
+            let attached = self.links.iter().any(|(attached, _)| *attached == name);
+            if attached || !given_up.keeps(&name) || name == "ws_timer_set" && !by_clock {
                 continue;
             }
             if name == "ws_on_cpu" {
@@ -309,17 +338,30 @@ impl Programs {
                     let link = program
                         .attach_perf_event(own.into_raw_fd())
                         .map_err(Error::bpf("cannot attach to the on-CPU timer"))?;
-                    self.links.push(link);
+                    self.links.push((name.clone(), link));
                 }
                 continue;
             }
             let link = program
                 .attach()
                 .map_err(Error::bpf(format!("cannot attach {name}")))?;
-            self.links.push(link);
+            self.links.push((name, link));
         }
-        self.entry_ns = entry.attached();
         Ok(())
+    }
+
+    /// Forgets all connections and open requests, and returns the records of the connections.
+    pub fn take_sockets(&self) -> Vec<SocketRecord> {
+        let sockets = self.sockets();
+        let maps = &self.skel.maps;
+        for socket in &sockets {
+            // One that is gone meanwhile has told itself.
+            let _ = maps.sockets.delete(&socket.cookie.to_ne_bytes());
+        }
+        for key in maps.in_flight.keys() {
+            let _ = maps.in_flight.delete(&key);
+        }
+        sockets
     }
 
     /// Whether on-CPU samples come from the software clock.

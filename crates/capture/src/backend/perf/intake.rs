@@ -246,6 +246,9 @@ impl ProcPoller {
             self.samples.add(self.grid, &look);
         }
         let ended = course.step(&mut t.book, self.grid, &mut self.lag, time, step);
+        if let (Step::End, Some(clock)) = (step, &mut self.clock) {
+            (clock.newborns).ended(tid, course.computed_ns, clock.period_ns);
+        }
         if let (Step::Out { .. }, true, false, Some(clock)) = (
             step,
             course.is_known(),
@@ -344,6 +347,10 @@ impl ProcPoller {
             }
             _ => false,
         };
+        let covered_ns = self.clock.as_mut().map_or(0, |clock| {
+            clock.newborns.made(parent_tid, time);
+            clock.newborns.range_ns(clock.period_ns)
+        });
         if let Some(known) = self.watch.find(pid, tid) {
             // It was listed before its birth was told, and given events beside those it inherited.
             if let (Some(hits), true) = (&mut self.hits, root.is_some()) {
@@ -364,6 +371,7 @@ impl ProcPoller {
         let mut thread = Thread::new(pid, tid, name, time, keep);
         thread.course = Some(SwitchTimeline::born(time));
         (thread.heir_of, thread.inherits_leaving) = (root, inherits_leaving);
+        thread.covered_ns = covered_ns;
         thread.rebase(time, SchedStat::default());
         self.watch.insert(thread);
     }
@@ -427,6 +435,16 @@ impl ProcPoller {
             self.tally.strangers += 1;
             return false;
         };
+        if let Some(first) = &r.first {
+            let counts = first
+                .born_ns
+                .contains(&self.watch.threads[index].book.start_ns);
+            if counts {
+                let stack = self.running(r, time, now);
+                self.computed(index, r, stack, first.stands_for_ns, time);
+            }
+            return counts;
+        }
         let interpreted = self.processes.managed().is_interpreted(r.pid);
         let t = &mut self.watch.threads[index];
         // A thread that inherited its event before the rate was lowered still has the old one; that distances
@@ -436,6 +454,7 @@ impl ProcPoller {
             return false;
         }
         let ns = std::mem::take(&mut t.credit_ns);
+        let ns = ns.saturating_sub(std::mem::take(&mut t.covered_ns));
         let put_off = t
             .course
             .as_ref()
@@ -443,9 +462,15 @@ impl ProcPoller {
         if let Some(clock) = self.clock.as_mut().filter(|_| put_off && !interpreted) {
             clock.is_put_off(r.tid);
         }
-        self.sampled_ns += ns;
         let stack = self.running(r, time, now);
         self.watch.threads[index].sampled = Some(stack);
+        self.computed(index, r, stack, ns, time);
+        true
+    }
+
+    /// A thread computed with `stack` at `time`, which stands for `ns`.
+    fn computed(&mut self, index: usize, r: &Running, stack: u32, ns: u64, time: u64) {
+        self.sampled_ns += ns;
         let part = if r.user_mode {
             Part::User
         } else {
@@ -466,7 +491,6 @@ impl ProcPoller {
                 seen: WaitSeen::default(),
             },
         );
-        true
     }
 
     /// A thread is about to be put off its CPU, which stands for so many `switches`. An interpreter's frames

@@ -13,6 +13,7 @@
 //! attention.rs        ring-buffer wake-up policy
 //! nearby.rs           the CPU that rings are read on
 //! preempt_samples.rs  stacks of threads that are preempted
+//! newborns.rs         samples of threads that compute for less than a sampling period
 //! ```
 //!
 //! One software clock event for each thread there is and each CPU, inherited by what the thread
@@ -30,6 +31,7 @@ mod attention;
 mod event_sampling;
 mod intake;
 mod nearby;
+mod newborns;
 mod oncpu_stacks;
 mod perf_attr;
 mod preempt_samples;

@@ -102,6 +102,9 @@ impl ProcPoller {
 
     /// The index of the stack of a thread that was seen running at `time`.
     pub fn running(&mut self, r: &Running, time: u64, now: u64) -> u32 {
+        if r.is_ending() {
+            return self.samples.none(r.pid, StackEnd::Gone);
+        }
         let (frames, end) = self.stack_of(r, time, now);
         let scope = self.processes.scope_of(r.pid, time, &frames);
         let managed = r.managed.as_ref();
@@ -240,6 +243,7 @@ mod tests {
             managed: None,
             late: false,
             moved: None,
+            first: None,
         };
         r.registers.general[7] = sp;
         own[2048] = 9;

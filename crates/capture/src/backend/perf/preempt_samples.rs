@@ -147,6 +147,7 @@ mod tests {
             managed: None,
             late: false,
             moved: None,
+            first: None,
         };
         Record::Leaving {
             of,

@@ -59,6 +59,11 @@ impl Places {
         self.0.push(place);
     }
 
+    /// Whether it was seen to wait for `reason`.
+    pub fn has(&self, reason: BlockReason) -> bool {
+        self.0.iter().any(|p| p.reason == Some(reason))
+    }
+
     /// Nobody has seen it wait.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -105,6 +105,17 @@ pub struct Running {
     pub late: bool,
     /// For how long it has run since, where that is known.
     pub moved: Option<RanSince>,
+    /// Of a window on newborn threads.
+    pub first: Option<FirstSample>,
+}
+
+/// A thread met at an age that was drawn for those born in a stretch of time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FirstSample {
+    /// That stretch, ns: a thread born outside of it does not count.
+    pub born_ns: std::ops::Range<u64>,
+    /// Time that the sample stands for, ns.
+    pub stands_for_ns: u64,
 }
 
 impl Running {
@@ -140,6 +151,11 @@ impl Running {
         address < self.registers.general[7] && !self.is_below(address) && self.below.is_empty()
     }
 
+    /// Whether the thread had no memory any more, because it was about to end.
+    pub fn is_ending(&self) -> bool {
+        self.registers.ip == 0 && self.stack.is_empty()
+    }
+
     /// The first address beyond what was copied.
     pub fn end(&self) -> u64 {
         self.registers.general[7].wrapping_add(self.stack.len() as u64)
@@ -151,12 +167,12 @@ pub fn is_user_mode(misc: u16) -> bool {
     u32::from(misc) & b::PERF_RECORD_MISC_CPUMODE_MASK == b::PERF_RECORD_MISC_USER
 }
 
-/// What a sample says from `at` on: its user registers, and what was copied of the user stack. `None`:
-/// it has none, as it is of a thread of the kernel or of one that has lost its memory.
+/// What a sample says from `at` on: its user registers, and what was copied of the user stack; neither where it is of
+/// a thread of the kernel or of one that has lost its memory. `None`: it ends before that.
 pub fn user_part(body: &[u8], at: usize) -> Option<(Registers, Vec<u8>)> {
     let word = |at: usize| Some(u64::from_ne_bytes(body.get(at..at + 8)?.try_into().ok()?));
     if word(at)? == 0 {
-        return None;
+        return Some((Registers::default(), Vec::new()));
     }
     let mut values = [0u64; 17];
     for (i, value) in values.iter_mut().enumerate() {
@@ -221,6 +237,7 @@ pub fn parse(kind: u32, misc: u16, body: &[u8]) -> Option<(u64, Record)> {
                 managed: None,
                 late: false,
                 moved: None,
+                first: None,
             });
             let record = match is_leaving {
                 true => Record::Leaving {

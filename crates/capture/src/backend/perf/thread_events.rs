@@ -11,6 +11,7 @@ use perf_event_open_sys::bindings as b;
 use rustc_hash::FxHashMap;
 
 use super::{
+    newborns::{Newborns, Plan},
     perf_attr::{RESERVED, ask_for_stack, attributes, open},
     preempt_samples::{self, CROWD, PreemptSampling},
     record::{self, Record},
@@ -98,6 +99,8 @@ pub struct ThreadEvents {
     told_ns: u64,
     uneven: PeriodJitter,
     leaving: PreemptSampling,
+    /// Threads that compute for less than a period.
+    pub newborns: Newborns,
     /// Threads with refused events.
     pub left_out: u64,
     /// Records that did not fit.
@@ -140,6 +143,7 @@ impl ThreadEvents {
             told_ns: 1_000_000_000 / u64::from(hz.max(1)),
             uneven: PeriodJitter::seeded(clock::now()),
             leaving: PreemptSampling::new(hz),
+            newborns: Newborns::default(),
             left_out: 0,
             lost: 0,
         })
@@ -277,7 +281,33 @@ impl ThreadEvents {
         }
     }
 
-    fn event(&self, tid: u32, cpu: u32, period_ns: u64) -> io::Result<OwnedFd> {
+    /// At `now`, when a poll begins: the next samples of threads that compute for less than a period.
+    pub fn sample_newborns(&mut self, now: u64) {
+        let next = self.newborns.next(now, self.period_ns, self.rings.len());
+        let Some(plan) = next else { return };
+        match self.open_window(&plan) {
+            Ok((event, guard)) => self.newborns.open(plan, event, guard),
+            // The maker has ended, or descriptors have.
+            Err(_) => self.newborns.forget(plan.maker),
+        }
+    }
+
+    fn open_window(&self, plan: &Plan) -> io::Result<(OwnedFd, Option<OwnedFd>)> {
+        let cpu = self.rings[plan.ring].0;
+        let guard = plan.needs_guard.then(|| {
+            let mut a = attributes(b::PERF_COUNT_SW_DUMMY);
+            a.set_disabled(1);
+            a.set_exclude_kernel(1);
+            open(&mut a, plan.maker as i32, cpu)
+        });
+        let guard = guard.transpose()?;
+        let mut a = self.clock_attributes(plan.age_ns);
+        let event = open(&mut a, plan.maker as i32, cpu)?;
+        self.write_to(&event, plan.ring)?;
+        Ok((event, guard))
+    }
+
+    fn clock_attributes(&self, period_ns: u64) -> b::perf_event_attr {
         let mut a = attributes(b::PERF_COUNT_SW_CPU_CLOCK);
         // The records' trailing id must end with the time: no CPU, no id.
         a.sample_type |= u64::from(b::PERF_SAMPLE_PERIOD);
@@ -288,6 +318,11 @@ impl ThreadEvents {
         a.__bindgen_anon_2.wakeup_events = 1;
         a.set_inherit(1);
         a.set_exclude_kernel((!self.with_kernel).into());
+        a
+    }
+
+    fn event(&self, tid: u32, cpu: u32, period_ns: u64) -> io::Result<OwnedFd> {
+        let mut a = self.clock_attributes(period_ns);
         a.set_context_switch(1);
         a.set_task(1);
         a.set_mmap(1);
@@ -351,34 +386,37 @@ impl ThreadEvents {
             uneven,
             told_ns,
             leaving,
+            newborns,
             period_ns,
             ..
         } = self;
         let most = 500_000_000 / (*period_ns).max(1) * rings.len() as u64;
         for (index, (cpu, ring)) in rings.iter_mut().enumerate() {
-            let part = ring.drain(|kind, misc, body| match record::parse(kind, misc, body) {
-                Some((time, Record::Lost(n))) => {
-                    *lost += n;
-                    held.push((time, Record::Lost(n)));
+            let part = ring.drain(|kind, misc, body| {
+                let Some((time, mut record)) = record::parse(kind, misc, body) else {
+                    return;
+                };
+                if !newborns.observe(index, time, &mut record) {
+                    return;
                 }
-                Some((time, Record::Sample(mut r))) => {
-                    let joined = events.get_mut(&r.tid);
-                    if let Some(ticks) = joined.and_then(|j| j.events.get_mut(index)) {
-                        // The record states the first distance, whatever it is by now.
-                        r.period_ns = ticks.distance;
-                        ticks.same += 1;
-                        if ticks.same == SAME {
-                            due.push((r.tid, index));
+                match &mut record {
+                    Record::Lost(n) => *lost += *n,
+                    Record::Sample(r) => {
+                        r.cpu = Some(*cpu);
+                        let joined = events.get_mut(&r.tid).filter(|_| r.first.is_none());
+                        if let Some(ticks) = joined.and_then(|j| j.events.get_mut(index)) {
+                            // The record states the first distance, whatever it is by now.
+                            r.period_ns = ticks.distance;
+                            ticks.same += 1;
+                            if ticks.same == SAME {
+                                due.push((r.tid, index));
+                            }
                         }
                     }
-                    r.cpu = Some(*cpu);
-                    held.push((time, Record::Sample(r)));
+                    _ => {}
                 }
-                Some(record) => {
-                    held.push(record);
-                    preempt_samples::settle(held, leaving, most);
-                }
-                None => {}
+                held.push((time, record));
+                preempt_samples::settle(held, leaving, most);
             });
             fullest = fullest.max(part);
         }

@@ -12,8 +12,10 @@ use super::{
     lent::Lenders,
     poller::ProcPoller,
     samples::Known,
+    target_tracker::TargetTracker,
     thread::Thread,
     thread_ledger::{ThreadLedger, Totals},
+    tracked_process::TrackedProcess,
 };
 use crate::session::{build::Stacks, jit_hints, naming::CodeNames, tasks};
 
@@ -37,6 +39,7 @@ pub fn assemble(looker: &mut ProcPoller, recording: &mut Recording, last: bool) 
     let beyond = (looker.watch.threads.iter()).map(|t| t.beyond_counters_ns(tick_ns));
     let stolen = Stolen::of(&recording.host, beyond.sum());
     let programs = looker.processes.facts().into_iter().map(|p| (p.pid, p.exe));
+    let unseen = unseen_ticks(&looker.watch);
     let mut lenders = Lenders::new(&looker.watch.threads, programs.collect());
     for (index, t) in looker.watch.threads.iter_mut().enumerate() {
         let index = index as u32;
@@ -51,7 +54,7 @@ pub fn assemble(looker: &mut ProcPoller, recording: &mut Recording, last: bool) 
         }
         let totals = std::mem::replace(&mut t.book, ThreadLedger::new(end_ns)).finish(&t.waits);
         if user_only {
-            let (user, kernel) = ticks(t);
+            let (user, kernel) = own_or_unseen_ticks(t, &unseen);
             let stack = samples.none(t.pid, StackEnd::NotSampled);
             samples.unsampled_part(index, stack, kernel, user.max(1));
         }
@@ -77,13 +80,23 @@ pub fn assemble(looker: &mut ProcPoller, recording: &mut Recording, last: bool) 
         recording.contexts.push(Context {
             pid: t.pid,
             tid: t.tid,
-            ledger: ledger(t, &totals, end_ns - start_ns, stolen_ns),
+            ledger: ledger(
+                t,
+                &totals,
+                end_ns - start_ns,
+                (stolen_ns, own_or_unseen_ticks(t, &unseen)),
+            ),
             name: t.name.as_str().into(),
             start_ns,
             end_ns,
         });
         t.shown();
     }
+    looker
+        .watch
+        .processes
+        .values_mut()
+        .for_each(TrackedProcess::shown);
     recording.domain.notes.extend(lenders.note());
     let window = recording.window.end_ns - recording.window.start_ns;
     let count = window.div_ceil(grid.width_ns.max(1)) as u32;
@@ -165,8 +178,8 @@ pub fn assemble(looker: &mut ProcPoller, recording: &mut Recording, last: bool) 
     Assembled { jit, seen }
 }
 
-/// The ledger of a thread that existed for `wall_ns`, of which the host took `stolen` ns.
-fn ledger(t: &Thread, totals: &Totals, wall_ns: u64, stolen: u64) -> Ledger {
+/// The ledger of a thread that existed for `wall_ns`, of which the host took `stolen` ns; `ticks` divide its computing.
+fn ledger(t: &Thread, totals: &Totals, wall_ns: u64, (stolen, ticks): (u64, (u64, u64))) -> Ledger {
     let [(voluntary0, involuntary0), (voluntary1, involuntary1)] = t.switches;
     let told = (
         voluntary1.saturating_sub(voluntary0),
@@ -187,7 +200,7 @@ fn ledger(t: &Thread, totals: &Totals, wall_ns: u64, stolen: u64) -> Ledger {
     let (voluntary, involuntary) = recorded.filter(|_| !rationed).unwrap_or(told);
     let mut ledger = Ledger {
         wall_ns,
-        on_cpu: divide(totals.on_cpu, stolen, ticks(t)),
+        on_cpu: divide(totals.on_cpu, stolen, ticks),
         runnable: Runnable {
             woken: totals.woken,
             preempted: totals.preempted,
@@ -235,6 +248,35 @@ fn audit(
 fn ticks(t: &Thread) -> (u64, u64) {
     let [(user0, kernel0), (user1, kernel1)] = t.ticks;
     (user1.saturating_sub(user0), kernel1.saturating_sub(kernel0))
+}
+
+/// Ticks of each process that its threads' own ticks lack: they hit threads that ended before theirs were read.
+fn unseen_ticks(watch: &TargetTracker) -> BTreeMap<u32, (u64, u64)> {
+    let mut seen = BTreeMap::<u32, (u64, u64)>::new();
+    for t in &watch.threads {
+        let (user, kernel) = ticks(t);
+        let sum = seen.entry(t.pid).or_default();
+        *sum = (sum.0 + user, sum.1 + kernel);
+    }
+    let rest = |(pid, p): (&u32, &TrackedProcess)| {
+        let [then, now] = p.ticks;
+        let (user, kernel) = seen.get(pid).copied().unwrap_or_default();
+        let rest = |now: u64, then: u64, seen| now.saturating_sub(then).saturating_sub(seen);
+        (
+            *pid,
+            (rest(now.0, then.0, user), rest(now.1, then.1, kernel)),
+        )
+    };
+    watch.processes.iter().map(rest).collect()
+}
+
+/// Ticks that divide a thread's computing: its own, or where none hit it, those of its process that hit no other
+/// known thread.
+fn own_or_unseen_ticks(t: &Thread, unseen: &BTreeMap<u32, (u64, u64)>) -> (u64, u64) {
+    match ticks(t) {
+        (0, 0) => unseen.get(&t.pid).copied().unwrap_or_default(),
+        own => own,
+    }
 }
 
 /// How much of what the counters leave out is the host's doing: no more than it took from the whole

@@ -9,7 +9,7 @@
 //! waiting.rs          reason and stack of a waiting thread, read without stopping it;
 //!                     call_site_check.rs: whether a stack that was copied too late is that of the wait
 //! stop.rs             short stops of running threads, where they are permitted; stop_sampling.rs: their
-//!                     stacks; pending_stop.rs: what a thread did at a poll
+//!                     stacks; pending_stop.rs, last_ran.rs: what a thread did at a poll
 //! connections.rs      peers of connections, and requests in flight; connection.rs: one connection
 //! counters.rs         a thread's time by the scheduler's counters
 //! thread_ledger.rs    a thread's time by slice; time_kind.rs: its kinds; spans.rs: single intervals
@@ -34,6 +34,7 @@ mod connection;
 mod connections;
 pub(crate) mod counters;
 mod domain;
+mod last_ran;
 mod lent;
 mod pace;
 mod pending_stop;
@@ -96,7 +97,7 @@ const REVIEW: u64 = 1_000_000_000;
 /// Descriptors that are left to what is not a thread's.
 const RESERVED: usize = 128;
 /// Files that are kept open for a thread.
-const FILES_EACH: usize = 4;
+const FILES_EACH: usize = 5;
 
 /// Whether to use perf events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -299,6 +300,9 @@ pub(crate) fn record(
                     }
                 }
                 let cpu = thread_cpu_ns();
+                if let Some(clock) = &mut looker.clock {
+                    clock.sample_newborns(now);
+                }
                 looker.round(due, comes, pace.period_ns(), pace.stride(), false);
                 looks_ns += thread_cpu_ns() - cpu;
                 looker.ration(followed);

@@ -312,6 +312,7 @@ impl ProcPoller {
                 due: self.due_ns,
                 looked: now,
                 books,
+                left: None,
                 queued,
                 waits,
                 stood: None,

@@ -24,6 +24,7 @@ use wallscope_procfs::process::SchedStat;
 use wallscope_unwind::native::Registers;
 
 use super::{
+    last_ran::LastRan,
     thread::{Files, line, path},
     waiting::{Where, read_memory},
 };
@@ -61,6 +62,8 @@ pub struct Halted {
     pub at: u64,
     /// The scheduler's books of it then.
     pub books: SchedStat,
+    /// When it left its CPU for that, where that is of use.
+    pub left: Option<LastRan>,
 }
 
 /// A thread that ran or wanted to, and waits again.
@@ -81,11 +84,17 @@ pub enum Found {
 }
 
 /// A thread that a worker is to stop.
-struct Asked {
-    pid: u32,
-    tid: u32,
-    files: Files,
-    python: Option<Interpreted>,
+pub struct Asked {
+    /// Process.
+    pub pid: u32,
+    /// Thread.
+    pub tid: u32,
+    /// Those of its files that are open.
+    pub files: Files,
+    /// Its frames of Python are to be read.
+    pub python: Option<Interpreted>,
+    /// Whether it waits for pages: then it matters when it left its CPU.
+    pub faults: bool,
 }
 
 impl Asked {
@@ -95,6 +104,16 @@ impl Asked {
         let mut buffer = [0u8; 256];
         let text = line(&mut self.files.place, false, path, &mut buffer);
         text.is_ok_and(|text| Where::parse(text) == Some(Where::Running))
+    }
+
+    /// When it left its CPU, if that was asked for.
+    fn last_ran(&mut self) -> Option<LastRan> {
+        let path = || path(self.pid, self.tid, "sched");
+        let mut buffer = [0u8; 2048];
+        let text = self
+            .faults
+            .then(|| line(&mut self.files.departure, false, path, &mut buffer));
+        LastRan::parse(text?.ok()?)
     }
 
     /// The scheduler's books of it now.
@@ -150,19 +169,12 @@ impl Stopper {
         }
     }
 
-    /// Asks for the stack of a thread that runs or wants to, with the frames of `python`. `files`: those of its files
-    /// that are open. Whether it will be answered.
-    pub fn ask(&mut self, pid: u32, tid: u32, files: Files, python: Option<Interpreted>) -> bool {
+    /// Asks for the stack of a thread that runs or wants to. Whether it will be answered.
+    pub fn ask(&mut self, asked: Asked) -> bool {
         if self.refused.is_some() {
             return false;
         }
         let worker = self.idle.pop().or_else(|| self.hire());
-        let asked = Asked {
-            pid,
-            tid,
-            files,
-            python,
-        };
         worker.is_some_and(|worker| self.workers[worker].send(asked).is_ok())
     }
 
@@ -301,6 +313,7 @@ fn copy(asked: &mut Asked, at: u64) -> Option<Halted> {
         managed: None,
         at,
         books: asked.books()?,
+        left: asked.last_ran(),
     })
 }
 
@@ -416,6 +429,16 @@ mod tests {
         Busy(command.stdin(Stdio::null()).spawn().expect("a shell"))
     }
 
+    fn asked(pid: u32) -> Asked {
+        Asked {
+            pid,
+            tid: pid,
+            files: Files::default(),
+            python: None,
+            faults: false,
+        }
+    }
+
     /// The answer to the one question that was asked.
     fn answer(stopper: &mut Stopper) -> Option<Found> {
         loop {
@@ -436,7 +459,7 @@ mod tests {
                 return println!("skipped: ptrace of a child is refused: {why}");
             }
             // While it is loaded it may wait.
-            assert!(stopper.ask(pid, pid, Files::default(), None));
+            assert!(stopper.ask(asked(pid)));
             if let Some(Found::Halted(halted)) = answer(&mut stopper) {
                 break halted;
             }
@@ -462,12 +485,12 @@ mod tests {
         while !std::fs::read_to_string(format!("/proc/{pid}/syscall")).is_ok_and(|l| sleeps(&l)) {
             std::thread::yield_now();
         }
-        assert!(stopper.ask(pid, pid, Files::default(), None));
+        assert!(stopper.ask(asked(pid)));
         let asleep = |found| matches!(found, Some(Found::Asleep(a)) if a.books.timeslices > 0);
         assert!(asleep(answer(&mut stopper)));
         assert_eq!((stopper.stopped_ns, &stopper.refused), (0, &None));
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(stopper.ask(pid, pid, Files::default(), None) && answer(&mut stopper).is_none());
+        assert!(stopper.ask(asked(pid)) && answer(&mut stopper).is_none());
     }
 }

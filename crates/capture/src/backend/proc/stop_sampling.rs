@@ -19,10 +19,10 @@ use wallscope_model::{BlockReason, Part, State, WaitSeen};
 use wallscope_procfs::process::SchedStat;
 
 use super::{
-    pending_stop::{BECAUSE_OF_US, PendingStopSample},
+    pending_stop::{BECAUSE_OF_US, PendingStopSample, StopPlace},
     poller::ProcPoller,
     samples::{Look, Weight},
-    stop::{Asleep, Found, Halted, Stopper},
+    stop::{Asked, Asleep, Found, Halted, Stopper},
     time_kind::{ANY, TimeKind},
 };
 use crate::{
@@ -55,12 +55,23 @@ impl ProcPoller {
         let Some(stopper) = &mut self.stopper else {
             return;
         };
+        let t = &mut self.watch.threads[owed.index];
+        if t.places.has(BlockReason::PageFault) {
+            owed.left = t.last_ran();
+        }
         let managed = self.processes.managed();
         match self.owed.entry(t.tid) {
             Entry::Occupied(mut known) => known.get_mut().end = owed.end,
             Entry::Vacant(free) => {
                 let python = managed.subject(&mut self.managed, t.pid, t.tid);
-                if stopper.ask(t.pid, t.tid, t.files().clone(), python) {
+                let asked = Asked {
+                    pid: t.pid,
+                    tid: t.tid,
+                    files: t.files().clone(),
+                    python,
+                    faults: owed.left.is_some(),
+                };
+                if stopper.ask(asked) {
                     free.insert(owed);
                 }
             }
@@ -137,11 +148,19 @@ impl ProcPoller {
         WAITS.into_iter().find(|wait| *wait as u8 == reason)
     }
 
+    /// Whether a thread was seen to wait for a page with `stack`.
+    fn faults_at(&self, index: usize, stack: u32) -> StopPlace {
+        let place = self.watch.threads[index].places.with(stack);
+        match place.and_then(|p| p.reason) {
+            Some(BlockReason::PageFault) => StopPlace::Fault,
+            _ => StopPlace::Computing,
+        }
+    }
+
     /// Attributes the stretch of a poll to the stack of the stopped thread.
-    fn halted(&mut self, owed: &PendingStopSample, halted: Halted) {
+    fn halted(&mut self, owed: &PendingStopSample, mut halted: Halted) {
         let PendingStopSample { index, end, .. } = *owed;
         let waits = self.waits_in(&halted);
-        let (state, reason) = owed.did(&halted, waits);
         let t = &self.watch.threads[index];
         let running = Running {
             pid: t.pid,
@@ -150,14 +169,20 @@ impl ProcPoller {
             cpu: None,
             user_mode: true,
             registers: halted.registers,
-            stack: halted.stack,
-            below: halted.below,
-            managed: halted.managed,
+            stack: std::mem::take(&mut halted.stack),
+            below: std::mem::take(&mut halted.below),
+            managed: halted.managed.take(),
             late: false,
             moved: None,
+            first: None,
         };
         // All of the stack has been copied: the thread may run on.
         let stack = self.running(&running, end, end);
+        let place = match waits {
+            Some(reason) => StopPlace::Call(reason),
+            None => self.faults_at(index, stack),
+        };
+        let (state, reason) = owed.did(&halted, place);
         let stack = match (state, owed.stood) {
             // The thread was there at the poll, and has run on since.
             (State::Runnable, Some(stood)) => stood,

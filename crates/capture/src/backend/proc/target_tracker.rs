@@ -252,7 +252,7 @@ impl TargetTracker {
             // The kernel adds up all threads for it. An unseen thread was born not long ago.
             if births && ran && now >= p.reaped_read_ns + LIST_EVERY + LIST_EACH * p.alive as u64 {
                 p.reaped_read_ns = now;
-                p.count_children(pid);
+                p.count(pid);
             }
             // A list of many threads is dear: without a sign that it has changed, less often.
             let due = p.listed_ns + LIST_EVERY + LIST_EACH * p.alive as u64;
@@ -317,7 +317,7 @@ impl TargetTracker {
             if is_there {
                 // Until its parent has asked for its end it tells what it came to.
                 p.tick(pid);
-                p.count_children(pid);
+                p.count(pid);
             }
             p.task = None;
             self.living.remove(&pid);
@@ -348,7 +348,7 @@ impl TargetTracker {
         for (pid, p) in &mut self.processes {
             if p.alive > 0 {
                 p.tick(*pid);
-                p.count_children(*pid);
+                p.count(*pid);
             }
         }
     }

@@ -8,6 +8,7 @@ use wallscope_procfs::process::{self, SchedStat, Status};
 
 use super::{
     counters::{Counters, Doing},
+    last_ran::LastRan,
     spans::Spans,
     thread_ledger::ThreadLedger,
     wait_observation::{PartialObservation, PutOff, SeenDoing, WaitObservation},
@@ -75,6 +76,8 @@ pub struct Thread {
     beyond_ns: u64,
     /// On-CPU time since its last sample, where samples are thinned out, ns.
     pub credit_ns: u64,
+    /// Time from its birth on that samples of newborn threads stand for, ns.
+    pub covered_ns: u64,
     /// The last sample of the present time on a CPU, as an index of the samples' stacks.
     pub sampled: Option<u32>,
     /// The stack at which it is put off the CPU next, as an index of the samples' stacks, and for how many switches
@@ -127,6 +130,8 @@ pub struct Files {
     pub place: Option<Arc<File>>,
     wchan: Option<Arc<File>>,
     stat: Option<Arc<File>>,
+    /// `sched`.
+    pub departure: Option<Arc<File>>,
 }
 
 /// Reads a small file from its beginning.
@@ -164,6 +169,7 @@ impl Thread {
             repaired_ns: 0,
             beyond_ns: 0,
             credit_ns: 0,
+            covered_ns: 0,
             sampled: None,
             leaves: None,
             put_off: None,
@@ -323,6 +329,13 @@ impl Thread {
     /// Its state letter, where nothing better may be read.
     pub fn letter(&mut self) -> char {
         self.stat().map_or('?', |s| s.state)
+    }
+
+    /// When it left its CPU, if it is off it and the kernel tells.
+    pub fn last_ran(&mut self) -> Option<LastRan> {
+        let path = || path(self.pid, self.tid, "sched");
+        let mut buffer = [0u8; 2048];
+        LastRan::parse(line(&mut self.files.departure, self.keep, path, &mut buffer).ok()?)
     }
 
     /// Those of its files that are kept open.

@@ -30,6 +30,9 @@ pub struct TrackedProcess {
     pub reaped: [u64; 2],
     /// When that was read.
     pub reaped_read_ns: u64,
+    /// Ticks that hit its threads in user mode and in the kernel, those that have ended too: at the beginning
+    /// and now.
+    pub ticks: [(u64, u64); 2],
     pub task: Option<File>,
     pub links: u64,
     pub listed_ns: u64,
@@ -49,14 +52,29 @@ pub fn process_clock(pid: u32) -> Option<u64> {
     ok.then_some(t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
 }
 
-/// CPU time of the children that a process has waited for, and of those that these have waited for, ns.
-fn reaped(pid: u32) -> Option<u64> {
-    let text = kernel_file::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, tail) = text.rsplit_once(')')?;
-    // cutime and cstime, fields 16 and 17 of proc(5), of which the first is field 3.
-    let ticks = tail.split_ascii_whitespace().skip(16 - 3).take(2);
-    let ticks: Option<Vec<u64>> = ticks.map(|t| t.parse().ok()).collect();
-    Some(ticks?.iter().sum::<u64>().saturating_mul(TICK))
+/// What the kernel has counted of a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counts {
+    /// Ticks that hit its threads in user mode and in the kernel.
+    ticks: (u64, u64),
+    /// CPU time of the children that it has waited for, and of those that these have waited for, ns.
+    reaped_ns: u64,
+}
+
+impl Counts {
+    fn of(pid: u32) -> Option<Counts> {
+        Counts::parse(&kernel_file::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    fn parse(stat: &str) -> Option<Counts> {
+        let (_, tail) = stat.rsplit_once(')')?;
+        // utime, stime, cutime and cstime, fields 14 to 17 of proc(5), of which the first here is field 3.
+        let mut fields = tail.split_ascii_whitespace().skip(14 - 3);
+        let mut next = || fields.next()?.parse::<u64>().ok();
+        let ticks = (next()?, next()?);
+        let reaped_ns = next()?.saturating_add(next()?).saturating_mul(TICK);
+        Some(Counts { ticks, reaped_ns })
+    }
 }
 
 /// How finely that is told, ns: all Linux programs are shown 100 ticks a second.
@@ -65,7 +83,8 @@ pub const TICK: u64 = 10_000_000;
 impl TrackedProcess {
     pub fn new(pid: u32, (start_ticks, parent): (u64, u32), is_new: bool) -> TrackedProcess {
         let clock = process_clock(pid).unwrap_or(0);
-        let children = reaped(pid).unwrap_or(0);
+        let now = Counts::of(pid).unwrap_or_default();
+        let then = if is_new { Counts::default() } else { now };
         TrackedProcess {
             clock: [if is_new { 0 } else { clock }, clock],
             before: 0,
@@ -75,8 +94,9 @@ impl TrackedProcess {
             ended: false,
             start_ticks,
             parent,
-            reaped: [if is_new { 0 } else { children }, children],
+            reaped: [then.reaped_ns, now.reaped_ns],
             reaped_read_ns: 0,
+            ticks: [then.ticks, now.ticks],
             task: kernel_file::open(format!("/proc/{pid}/task")).ok(),
             links: 0,
             listed_ns: 0,
@@ -101,9 +121,17 @@ impl TrackedProcess {
         std::mem::replace(&mut self.clock[1], clock) != clock
     }
 
-    /// Reads what its children came to.
-    pub fn count_children(&mut self, pid: u32) {
-        self.reaped[1] = reaped(pid).unwrap_or(0).max(self.reaped[1]);
+    /// Reads what its children came to, and its ticks.
+    pub fn count(&mut self, pid: u32) {
+        if let Some(counts) = Counts::of(pid) {
+            self.reaped[1] = counts.reaped_ns.max(self.reaped[1]);
+            self.ticks[1] = counts.ticks;
+        }
+    }
+
+    /// Its ticks are shown: what is shown next begins here.
+    pub fn shown(&mut self) {
+        self.ticks[0] = self.ticks[1];
     }
 }
 
@@ -120,4 +148,23 @@ pub fn is_populated(pid: u32) -> bool {
 pub fn exe(pid: u32) -> Option<(u64, u64)> {
     let m = fs::metadata(format!("/proc/{pid}/exe")).ok()?;
     Some((m.dev(), m.ino()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_of_a_process_with_a_difficult_name() {
+        let stat = "7 (a ) (b) S 1 7 7 0 -1 4194560 90 0 3 0 11 22 33 44 20 0 1 0 999";
+        let expected = Counts {
+            ticks: (11, 22),
+            reaped_ns: 77 * TICK,
+        };
+        assert_eq!(Counts::parse(stat), Some(expected));
+        assert_eq!(
+            Counts::parse("7 (a) S 1 7 7 0 -1 4194560 90 0 3 0 11"),
+            None
+        );
+    }
 }

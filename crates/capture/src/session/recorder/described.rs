@@ -21,6 +21,7 @@ impl Setup<'_> {
         notes.extend(processes.managed().java.notes());
         let label = |note: String| note + "; the label `program` tells which one it was";
         notes.extend(processes.several_programs().map(label));
+        notes.extend(processes.never_read());
         notes.extend(processes.managed().scripts.notes());
         notes.extend(processes.jit().notes());
         notes.extend(processes.undescribed());

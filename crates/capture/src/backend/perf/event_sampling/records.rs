@@ -37,6 +37,7 @@ pub fn parse(
                     below: Vec::new(),
                     managed: None,
                     moved: None,
+                    first: None,
                     late: false,
                 },
             };

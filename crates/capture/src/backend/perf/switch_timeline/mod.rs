@@ -92,6 +92,8 @@ pub struct SwitchTimeline {
     pub repaired_ns: u64,
     /// Time on a CPU that the records have and the counter has not, ns.
     beyond: i64,
+    /// Time on a CPU by its records, ns.
+    pub computed_ns: u64,
     /// Time off the CPU until its first turn; `None`: that has come.
     before_turn: Option<u64>,
     /// Waiting that the counter has from before the records began, ns.
@@ -129,6 +131,7 @@ impl SwitchTimeline {
             lately: [0; 2],
             repaired_ns: 0,
             beyond: 0,
+            computed_ns: 0,
             before_turn: Some(0),
             waited_before_ns: 0,
         }
@@ -316,6 +319,9 @@ impl SwitchTimeline {
             At::Off => (TimeKind::Off, &mut self.stretch.off),
         };
         *sum += ns;
+        if self.at == At::OnCpu {
+            self.computed_ns += ns;
+        }
         book.add(grid, self.booked, time, kind, ns);
         self.booked = self.booked.max(time);
         book.seen_ns = book.seen_ns.max(time);
