@@ -1,7 +1,7 @@
 //! Records that the kernel programs send: the mirror of `bpf/event.h`, field by field.
 
 use wallscope_model::BlockReason;
-use wallscope_unwind::runtime::hotspot::Parking;
+use wallscope_unwind::runtime::hotspot::{Operation, Parking, SafepointPlaces};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 /// Number of parts of runnable time.
@@ -52,6 +52,8 @@ pub mod kind {
     pub const HOLDS: u32 = 0x1000c;
     /// Words of memory around a lock.
     pub const WORDS: u32 = 0x1000d;
+    /// A runtime stopped its threads.
+    pub const PAUSE: u32 = 0x1000e;
     /// A connection is gone.
     pub const SOCKET: u32 = 0x10021;
     /// End of a request that has a sample of its sender.
@@ -417,6 +419,19 @@ pub struct MonitorPlace {
     pub parked: Option<(u64, Parking)>,
 }
 
+/// A key and value of `vms`: where the VM of a process stops threads; and keys and values of `operations`.
+#[derive(Clone, Debug)]
+pub struct VmPlaces {
+    /// The process.
+    pub pid: u32,
+    /// The places.
+    pub places: SafepointPlaces,
+    /// Number of the VM's file.
+    pub file: u64,
+    /// Operations of that file; none where an earlier process had it.
+    pub operations: Vec<Operation>,
+}
+
 /// Flag in a monitor's address: its low four bytes are then the class of the object that a thread is parked
 /// for.
 pub const PARKED: u64 = 1 << 63;
@@ -588,6 +603,31 @@ pub struct ShapeHead {
     pub block_reason: u32,
 }
 
+/// Most bytes of an operation's name, with the zero at its end (`WS_OPERATION`).
+pub const OPERATION_BYTES: usize = 40;
+
+/// `struct ws_pause`: a VM stopped its threads.
+#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct PauseEvent {
+    /// Kind and size.
+    pub head: Head,
+    /// When the VM began to stop threads.
+    pub begin: u64,
+    /// When the VM let them go.
+    pub end: u64,
+    /// The process.
+    pub pid: u32,
+    /// Unused.
+    pub pad0: u32,
+    /// Collections by the VM's own count: young, full, pauses of concurrent ones; 0: it does not count them.
+    pub collections: [u64; 3],
+    /// The operation.
+    pub name: [u8; OPERATION_BYTES],
+    /// Causes of the present collection and of the last one; empty: it tells none.
+    pub causes: [[u8; 32]; 2],
+}
+
 /// `struct ws_socket`: a stream socket and what is in flight on it.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -684,7 +724,7 @@ pub struct Answer {
 pub const SHAPE_BUCKETS: u32 = 132;
 
 /// Causes of loss in kernel code, in the order of `enum ws_loss`, in words.
-pub const LOSSES: [&str; 33] = [
+pub const LOSSES: [&str; 35] = [
     "thread record could not be created",
     "event ring full: sample lost",
     "event ring full: stack lost",
@@ -718,15 +758,18 @@ pub const LOSSES: [&str; 33] = [
     "what lies around a lock could not be read",
     "switch-in not seen: dated from the kernel's own record; the wait has no stack",
     "wake-up not seen: dated from the kernel's own record; by whom is not known",
+    "event ring full: a pause of a VM lost",
+    "a VM's words on a pause could not be read",
 ];
 
 /// The loss that leaves gaps in a timeline.
 pub const RING_TURN: &str = "timeline ring full: a turn on a CPU lost";
 
 const _: () = {
-    assert!(size_of::<Account>() == 184);
+    assert!(size_of::<Account>() == 192);
     assert!(size_of::<ThreadEvent>() == 56);
-    assert!(size_of::<Dump>() == 312);
+    assert!(size_of::<Dump>() == 320);
+    assert!(size_of::<PauseEvent>() == 160);
     assert!(size_of::<Turn>() == 48);
     assert!(size_of::<SampleEvent>() == 88);
     assert!(size_of::<ResourceEvent>() == 736);

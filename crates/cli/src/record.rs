@@ -362,6 +362,7 @@ fn say_that_it_stays(spool: &Spool) {
 pub fn mark(recording: &mut Recording, seen: &[WaitSeen]) {
     wallscope_diagnose::lock_names::name(recording);
     wallscope_diagnose::idle::mark(recording, seen);
+    wallscope_diagnose::collections::mark(recording);
 }
 
 /// That a command has ended, and processes that it started have not, as those of a daemon.

@@ -52,11 +52,11 @@ fn a_log_gives_the_same_recording_each_time() {
     // As the recording had it that was made live beside this log.
     let report = report(&one);
     let total = &report["total"];
-    assert_eq!(total["wall_ns"], 7_465_426_148_u64);
-    assert_eq!(total["on_cpu_ns"], 225_644_717);
-    assert_eq!(total["runnable_ns"], 1_472_682_244);
-    assert_eq!(total["blocked"]["lock"], 4_000_387_799_u64);
-    assert_eq!(report["timeline"]["intervals"], 2105);
+    assert_eq!(total["wall_ns"], 7_407_940_685_u64);
+    assert_eq!(total["on_cpu_ns"], 335_405_700);
+    assert_eq!(total["runnable_ns"], 1_158_729_639);
+    assert_eq!(total["blocked"]["lock"], 3_958_774_325_u64);
+    assert_eq!(report["timeline"]["intervals"], 3722);
     let stacks = report["stacks"].to_string();
     assert!(stacks.contains("convoy_wait_lock") && stacks.contains("pthread_mutex_lock"));
 }

@@ -6,7 +6,8 @@
 //!   judgement turns on;
 //! - `frames`, `labels`, `wake_chain`: questions to a recording's stacks, labels and wake-ups;
 //! - `lock_wait`, `wait_direction`, `delays`, `request_reply`: the meaning of a single wait;
-//! - [`lock_names`], [`idle`]: judgements that a recording keeps: names of locks, idle waits;
+//! - [`lock_names`], [`idle`], [`collections`]: judgements that a recording keeps: names of locks, idle
+//!   waits, garbage collection on a CPU;
 //! - `evidence`: everything that rules judge by, read once;
 //! - `rules`: one table of rules over it, and one engine;
 //! - [`ladder`] and [`finding`]: the verdict in full, and in one sentence.
@@ -15,6 +16,7 @@
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
+pub mod collections;
 mod delays;
 mod evidence;
 mod frames;

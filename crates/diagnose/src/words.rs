@@ -125,6 +125,7 @@ pub(crate) fn reason(r: BlockReason) -> &'static str {
         BlockReason::PageFault => "page faults",
         BlockReason::Memory => "memory reclaim",
         BlockReason::KernelLock => "locks inside the kernel",
+        BlockReason::Gc => "garbage collection",
         BlockReason::Stopped => "being stopped",
         BlockReason::Other => "something else",
     }

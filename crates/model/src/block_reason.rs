@@ -87,6 +87,8 @@ block_reasons! {
     Memory { "memory", "memory reclaim", "#eaef63", lock: false, Others }
     /// A lock inside the kernel.
     KernelLock { "kernel_lock", "locks inside the kernel", "#ef7b6a", lock: true, Others }
+    /// A collector of garbage, which stops or stalls the context.
+    Gc { "gc", "garbage collection", "#d59ed7", lock: false, Others }
     /// A stop signal, a tracer, or a freezer.
     Stopped { "stopped", "being stopped", "#04a9fb", lock: false, Others }
     /// Anything else.

@@ -4,6 +4,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+/// Label key of on-CPU samples that collect garbage; the value is the collector's name (`V8`).
+pub const GC_KEY: &str = "gc";
+
 /// Index into [`crate::Recording::label_sets`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LabelsId(pub u32);

@@ -61,6 +61,7 @@ mod host;
 mod label;
 mod ledger;
 mod of_event;
+mod pause;
 mod peer;
 mod recording;
 mod sample;
@@ -94,8 +95,9 @@ pub use host::{
     CgroupFacts, Connections, DiskFacts, FileLock, HostFacts, HostSample, Limits, Listener,
     Neighbour, NetFacts, Pressure,
 };
-pub use label::{Label, LabelValue, LabelsId};
+pub use label::{GC_KEY, Label, LabelValue, LabelsId};
 pub use ledger::{Audit, Ledger, OnCpu, Runnable};
+pub use pause::{MAX_LONGEST, Pause, PauseGroup};
 pub use peer::{Peer, PeerStack, WaitSeen};
 pub use recording::{FileUser, Process, Recording, Slices, Window};
 pub use sample::{Sample, SliceValue};

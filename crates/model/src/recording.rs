@@ -109,6 +109,8 @@ pub struct Recording {
     /// Tasks that a runtime schedules itself: they have a clock of their own, never added to
     /// threads.
     pub tasks: Vec<crate::TaskGroup>,
+    /// Pauses in which runtimes stopped their threads, by process, operation and cause.
+    pub pauses: Vec<crate::PauseGroup>,
     /// Histograms of the lengths of the intervals that the ledgers sum up.
     pub shapes: Vec<HistogramRow>,
     /// The single intervals, if they were kept.

@@ -1,6 +1,7 @@
 //! `report --json`: schema `wallscope.report/1`. Keys are added, never changed.
 
 mod blame;
+mod collections;
 mod schema;
 mod timeline;
 
@@ -95,6 +96,7 @@ pub fn render(analysis: &Analysis, headline: &Headline) -> String {
         peers: analysis.peers().into_iter().map(peer).collect(),
         tasks: analysis.tasks().into_iter().map(task).collect(),
         blame: blame::blame(analysis),
+        gc: collections::collections(analysis),
         losses: rec
             .losses
             .iter()

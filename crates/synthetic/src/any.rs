@@ -377,6 +377,23 @@ pub fn random(seed: u64) -> Recording {
                 .collect(),
         });
     }
+    for group in 0..n(3) {
+        // No two groups of one process.
+        let mut pauses = PauseGroup {
+            pid: (group << 20 | n(1 << 20)) as u32,
+            operation: Arc::from(word!()),
+            kind: Arc::from(word!()),
+            cause: Arc::from(word!()),
+            ..PauseGroup::default()
+        };
+        for _ in 0..n(50) {
+            pauses.add(Pause {
+                start_ns: n(BIG),
+                length_ns: n(BIG),
+            });
+        }
+        rec.pauses.push(pauses);
+    }
     for _ in 0..n(4) {
         let mut shape = Histogram::new(n(6) as u32);
         for _ in 0..n(6) {

@@ -11,7 +11,10 @@ use tempfile::TempDir;
 use crate::{Error, Program};
 
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/java/Truth.java");
+const COLLECT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/java/Collect.java");
 const VIRTUAL: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/java/Virtual.java");
+/// The first version that the program of pauses runs on; pauses can be told from 14 on.
+const FIRST_COLLECT: u32 = 17;
 /// The first version with virtual threads.
 const FIRST_VIRTUAL: u32 = 21;
 /// The first version in which those may wait in `synchronized` without their carrier.
@@ -126,6 +129,9 @@ impl Java {
         let mut command = Command::new(other.compiler());
         command.args(["-nowarn", "--release", &self.major().to_string(), "-d"]);
         command.arg(folder.path()).arg(PROGRAM);
+        if self.has_wait_barrier() {
+            command.arg(COLLECT);
+        }
         if self.has_virtual_threads() {
             command.arg(VIRTUAL);
         }
@@ -148,6 +154,31 @@ impl Java {
                 .arg(classes.path())
                 .arg(Path::new(source).file_stem().unwrap_or_default()),
         };
+    }
+
+    /// Whether its pauses can be told, and the program of pauses runs on it.
+    pub fn has_wait_barrier(&self) -> bool {
+        self.major() >= FIRST_COLLECT
+    }
+
+    /// Starts the program that makes garbage with the collector of flag `collector`, up to its READY. The VM writes
+    /// its pauses to `log`.
+    ///
+    /// # Errors
+    /// As [`Program::start_command`].
+    pub fn start_collect(
+        &self,
+        collector: &str,
+        log: &Path,
+        flags: &[&str],
+    ) -> Result<Program, Error> {
+        let mut command = Command::new(&self.path);
+        let file = log.display();
+        command.args([collector, "-Xmx256m"]);
+        command.arg(format!("-Xlog:safepoint:file=\"{file}\":none"));
+        self.program(&mut command, COLLECT);
+        command.arg("--log").arg(log).args(flags);
+        Program::start_command("Collect.java", command)
     }
 
     /// Whether it has virtual threads.

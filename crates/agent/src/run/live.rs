@@ -179,6 +179,7 @@ fn name(unnamed: &Receiver<News>, to_agent: &Sender<Result<Recording, SourceErro
             names.name(&mut window.recording, window.sources);
             wallscope_diagnose::lock_names::name(&mut window.recording);
             wallscope_diagnose::idle::mark(&mut window.recording, &window.seen);
+            wallscope_diagnose::collections::mark(&mut window.recording);
             let so_far = own_cpu_ns();
             window.recording.cost.own_cpu_ns = so_far.saturating_sub(cpu_ns);
             cpu_ns = so_far;

@@ -127,6 +127,7 @@ fn waits(reason: Option<BlockReason>) -> &'static str {
         BlockReason::PageFault => "waits for a page",
         BlockReason::Memory => "waits for memory to be freed",
         BlockReason::KernelLock => "waits for a lock in the kernel",
+        BlockReason::Gc => "waits for a garbage collection",
         BlockReason::Stopped => "is stopped",
         BlockReason::Other => "is blocked",
     }

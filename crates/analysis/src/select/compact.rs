@@ -48,6 +48,7 @@ pub(super) fn compact(rec: &mut Recording, wanted: &[bool]) {
         row.context = row.context.map(|c| ContextId(contexts[&c.0]));
     }
     rec.peers.retain(|p| pids.contains(&p.pid));
+    rec.pauses.retain(|g| pids.contains(&g.pid));
     for s in rec.peers.iter_mut().flat_map(|p| &mut p.stacks) {
         s.context = ContextId(contexts[&s.context.0]);
     }

@@ -131,7 +131,7 @@ impl Selection {
         for (peer, senders) in out.peers.iter_mut().zip(senders) {
             peer.stacks = senders;
         }
-        self.drop_requests(&mut out);
+        self.drop_counted(&mut out);
         let kept = ledger::Kept {
             samples: &samples,
             unsampled: &unsampled,
@@ -160,13 +160,19 @@ impl Selection {
         })
     }
 
-    /// Drops requests where only a part of the time is selected.
-    fn drop_requests(&self, out: &mut Recording) {
+    /// Drops requests and pauses where only a part of the time is selected.
+    fn drop_counted(&self, out: &mut Recording) {
         if self.time.is_some() && !out.peers.is_empty() {
             let note =
                 "requests are not kept in a selection of time: they were counted over all of it";
             out.domain.notes.push(note.into());
             out.peers.clear();
+        }
+        if self.time.is_some() && !out.pauses.is_empty() {
+            let note =
+                "pauses are not kept in a selection of time: they were counted over all of it";
+            out.domain.notes.push(note.into());
+            out.pauses.clear();
         }
     }
 

@@ -91,7 +91,7 @@ enum { WS_EV_SLOW = 0x10100 };
 
 _Static_assert(WS_SITES <= 16, "four bits in a cookie");
 _Static_assert(sizeof(struct ws_jump) == 32, "mirrored in probes/abi.rs");
-_Static_assert(sizeof(struct ws_coarse) == 152, "mirrored in probes/abi.rs");
+_Static_assert(sizeof(struct ws_coarse) == 160, "mirrored in probes/abi.rs");
 _Static_assert(sizeof(struct ws_tally) == 72, "mirrored in probes/abi.rs");
 _Static_assert(sizeof(struct ws_met) == 384, "mirrored in probes/abi.rs");
-_Static_assert(sizeof(struct ws_slow) == 200, "mirrored in probes/abi.rs");
+_Static_assert(sizeof(struct ws_slow) == 208, "mirrored in probes/abi.rs");

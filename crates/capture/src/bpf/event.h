@@ -32,6 +32,7 @@ enum ws_reason {
 	WS_PAGE_FAULT,
 	WS_MEMORY,
 	WS_KERNEL_LOCK,
+	WS_GC,
 	WS_STOPPED,
 	WS_OTHER,
 	WS_REASONS,
@@ -93,6 +94,7 @@ enum ws_kind {
 	WS_EV_OWNER,            /* struct ws_owner: the owner of a Java monitor */
 	WS_EV_HOLDS,            /* struct ws_holds: the holders of an interpreter's lock */
 	WS_EV_WORDS,            /* struct ws_words: what lay around a lock */
+	WS_EV_PAUSE,            /* struct ws_pause: a runtime stopped its threads */
 	WS_EV_SHAPE = 0x10020,  /* struct ws_shape_event: how long a thread's intervals were */
 	WS_EV_SOCKET,           /* struct ws_socket_event: a connection is gone */
 	WS_EV_ANSWER,           /* struct ws_answer: a request is over; its sender was sampled */
@@ -308,6 +310,18 @@ struct ws_holds {
 	struct ws_hold hold[WS_HOLDS];
 };
 
+/* A pause of a VM. */
+#define WS_OPERATION 40
+#define WS_CAUSE 32
+struct ws_pause {
+	struct ws_head head;
+	u64 begin, end;
+	u32 pid, pad0;
+	u64 collections[3]; /* by the VM's own count: young, full, pauses of concurrent ones */
+	u8 name[WS_OPERATION];
+	u8 causes[2][WS_CAUSE]; /* of the present collection and of the last one */
+};
+
 /* A stream socket and what is in flight on it (sockets.h). */
 #define WS_PATH 64
 struct ws_socket {
@@ -406,12 +420,14 @@ enum ws_loss {
 	WS_L_LIMITED,       /* what lies around a lock could not be read */
 	WS_L_LATE_IN,       /* switch-in not seen: dated from the kernel's record */
 	WS_L_LATE_WAKE,     /* wake-up not seen: dated from the kernel's record */
+	WS_L_RING_PAUSE,    /* ring full: a pause of a VM */
+	WS_L_PAUSE,         /* a VM's words on a pause could not be read */
 	WS_LOSSES,
 };
 
-_Static_assert(sizeof(struct ws_account) == 184, "mirrored in event.rs");
+_Static_assert(sizeof(struct ws_account) == 192, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_thread_event) == 56, "mirrored in event.rs");
-_Static_assert(sizeof(struct ws_dump) == 312, "mirrored in event.rs");
+_Static_assert(sizeof(struct ws_dump) == 320, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_turn) == 48, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_sample) == 88, "mirrored in event.rs");
 _Static_assert(__builtin_offsetof(struct ws_raw, bytes) == 224, "mirrored in event.rs");
@@ -425,4 +441,5 @@ _Static_assert(sizeof(struct ws_wake) == 344, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_owner) == 40, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_words) == 80, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_holds) == 272, "mirrored in event.rs");
-_Static_assert(WS_LOSSES == 33, "named in event.rs");
+_Static_assert(sizeof(struct ws_pause) == 160, "mirrored in event.rs");
+_Static_assert(WS_LOSSES == 35, "named in event.rs");

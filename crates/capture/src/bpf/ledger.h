@@ -16,6 +16,7 @@
  */
 #pragma once
 #include "lock.h"
+#include "safepoint.h"
 #include "untrusted_task.h"
 
 static __always_inline struct rq *queue_of(struct task_struct *p)
@@ -491,6 +492,9 @@ static __always_inline void leave_cpu(void *ctx, struct ws_thread *t, struct ws_
 			t->waker = 0; /* before the next line, from which on a waker notes itself */
 			t->state = WS_BLOCKED;
 			t->detail = often ? WS_OTHER : block_reason(ctx, p, state, t->block_reason);
+			t->stop = WS_NO_STOP;
+			if (unlikely(vms_known) && t->detail == WS_LOCK && collector_stops(t, p))
+				t->detail = WS_GC;
 			t->block_reason = t->detail;
 			t->block_begin = now;
 			if (!cfg_ledger_only && !often) {

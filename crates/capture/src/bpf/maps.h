@@ -84,7 +84,8 @@ struct ws_thread {
 	u8 answers;       /* it has answered a request that another thread got */
 	u8 limited;       /* it waits with a time limit, and what lay around the lock is kept (timed_lock.h) */
 	u8 woken_to;      /* part of runnable time that its wake-up began */
-	u8 pad1[2];
+	u8 stop;          /* place of its VM that it waits at (safepoint.h) */
+	u8 pad1;
 	s32 polled;       /* the one descriptor that it polls, -1: several or none */
 	u32 deferred;     /* a sample waits for the stack named by `ticket` */
 	u32 early;        /* on-CPU samples that were due while it was on, and not delivered then */

@@ -104,6 +104,7 @@ static __always_inline void thread_exec(struct ws_thread *t, struct task_struct 
 	uw_forget(p->tgid);
 	py_forget(p->tgid);
 	gil_forget(p->tgid);
+	vm_forget(p->tgid);
 	stack_exec(t);
 	if (t->tid != p->pid)
 		forget_in_flight(t); /* it becomes its process's first thread */
@@ -177,6 +178,8 @@ static __always_inline void thread_gone(struct ws_thread *t, struct task_struct 
 {
 	struct ws_dump *d;
 
+	if (t->tid == t->pid)
+		vm_forget(t->pid);
 	if (!cfg_ledger_only) {
 		tell_turn(t, t->since, 0, 0, 0);
 		shape_gone(t, p);

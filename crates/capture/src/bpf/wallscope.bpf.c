@@ -32,6 +32,7 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #include "gil.h"
 #include "monitor.h"
 #include "timed_lock.h"
+#include "pause.h"
 #include "stack.h"
 #include "waker.h"
 #include "sampler.h"
@@ -61,6 +62,8 @@ static __always_inline void arrived(struct ws_thread *in, struct task_struct *p,
 	shape_turn(in, p, waited, part);
 	if (in->block_len && in->block_reason == WS_GIL)
 		gil_comes(in, now);
+	if (unlikely(in->stop == WS_EXECUTES))
+		vm_thread_comes(in, now);
 }
 
 /*
@@ -163,6 +166,8 @@ static __always_inline void waking(void *ctx, struct ws_thread *t, struct task_s
 	if (cfg_ledger_only)
 		return;
 	waits_for(t, told_by_request(p, told_since(p, t->detail)));
+	if (unlikely(t->stop) && t->stop != WS_EXECUTES)
+		ws_pause_over(p->tgid, t->stop, t->block_begin, now);
 	waker = bpf_get_current_task_btf();
 	w = record_of(waker);
 	t->waker = w ? w->id : 0;

@@ -56,6 +56,7 @@ impl Estimator {
             host: std::mem::take(&mut self.facts.host),
             cost: self.facts.cost.clone(),
             events: event_sampling::assemble(&self.facts, &self.accounts),
+            pauses: std::mem::take(&mut self.pauses).finish(),
             ..Recording::default()
         };
         let modules = std::mem::take(&mut self.facts.modules);

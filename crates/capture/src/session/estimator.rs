@@ -21,6 +21,7 @@ use super::{
     accounts::{Accounts, StillBlocked, number},
     chains::Chains,
     lock_owner::OwnerEvidence,
+    pauses::PauseGroups,
     sample_key::{Moves, SampleKey, SampleSum, UserPart},
     samples::Samples,
     shapes::Shapes,
@@ -30,9 +31,9 @@ use super::{
 };
 use crate::{
     event::{
-        Answer, Dump, Head, HoldsEvent, Join, ManagedHead, PARKED, Resolve, ResourceEvent,
-        SAMPLE_NO_USER, SAMPLE_OPEN, SampleEvent, SocketRecord, ThreadEvent, WakeEvent, how, kind,
-        state, what,
+        Answer, Dump, Head, HoldsEvent, Join, ManagedHead, PARKED, PauseEvent, Resolve,
+        ResourceEvent, SAMPLE_NO_USER, SAMPLE_OPEN, SampleEvent, SocketRecord, ThreadEvent,
+        WakeEvent, how, kind, state, what,
     },
     places::Interrupts,
     slices,
@@ -136,6 +137,8 @@ pub struct Estimator {
     pub joins: FxHashMap<u64, (u64, u64)>,
     /// How long intervals were.
     pub shapes: Shapes,
+    /// Pauses of runtimes.
+    pub pauses: PauseGroups,
     /// The turns of a timeline, if there is one.
     pub turns: Option<Turns>,
     /// Records that could not be read: a disagreement of the two sides, never expected.
@@ -171,6 +174,7 @@ impl Estimator {
             managed: FxHashMap::default(),
             joins: FxHashMap::default(),
             shapes: Shapes::default(),
+            pauses: PauseGroups::default(),
             turns: begin.timeline_bytes.map(Turns::new),
             malformed: 0,
             facts: Facts {
@@ -320,6 +324,9 @@ impl Estimator {
                 self.kernel
                     .insert(hash, words(bytes, head + 16, n as usize)?);
             }
+            kind::PAUSE => self
+                .pauses
+                .take(&PauseEvent::read_from_prefix(bytes).ok()?.0),
             // The collector's: it looks for the owner and tells it.
             kind::OWNER | kind::WORDS => {}
             _ => return None,

@@ -142,6 +142,7 @@ impl EventMerger {
         let java = &mut processes.managed_mut().java;
         intake.tell_java(java);
         programs.add_sleeps(&java.take_sleeps());
+        programs.add_vms(&java.new_stops());
         java.look_at_threads();
         programs.add_java_threads(&java.take_threads());
         intake.tell_owners(java);

@@ -5,6 +5,8 @@
 //! from the process as soon as a new stack comes in: the process may be gone later, and so may code
 //! and classes.
 
+mod safepoints;
+
 use std::{
     collections::{BTreeMap, hash_map::Entry},
     sync::Arc,
@@ -26,6 +28,7 @@ use crate::{
     event::{MonitorPlace, PARKED},
     target::read_memory,
 };
+use safepoints::Stops;
 
 /// Stands for the frames of a virtual thread that the VM has not brought back from the heap.
 const LEFT_IN_HEAP: &str = "[left in the heap]";
@@ -84,6 +87,8 @@ pub struct Java {
     inner: FxHashMap<(u32, u32), u32>,
     /// Threads that the kernel programs have not been told of yet, with the place of their monitor.
     new_threads: Vec<MonitorPlace>,
+    /// Places at which VMs stop threads.
+    stops: Stops,
     versions: BTreeMap<String, u64>,
     refused: BTreeMap<String, u64>,
     /// VMs that the kernel programs could not be told of.
@@ -117,6 +122,7 @@ impl Java {
         let time = now();
         let Java {
             vms,
+            stops,
             starting,
             news,
             versions,
@@ -146,6 +152,7 @@ impl Java {
                     *versions.entry(vm.version.clone()).or_default() += 1;
                     news.push((*pid, vm.proc));
                     vms.insert(*pid, (s.bias, vm));
+                    stops.opened(*pid, &s.found);
                     false
                 }
                 Ok(None) => true,
@@ -310,6 +317,7 @@ impl Java {
 
     /// Process `pid` is gone, or runs something else. Its names stay, for its stacks.
     pub fn forget(&mut self, pid: u32) {
+        self.stops.forget(pid);
         self.vms.remove(&pid);
         self.starting.remove(&pid);
     }

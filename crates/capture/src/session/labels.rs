@@ -113,6 +113,8 @@ pub fn resource(
             return Some("kernel lock of a process's address space (mmap_lock)".into());
         }
         BlockReason::KernelLock => "kernel lock in",
+        // The futex is an address in the VM; the pauses tell more.
+        BlockReason::Gc => return None,
         BlockReason::Memory => "memory in",
         BlockReason::Other => "kernel:",
         _ => return named.cloned(),

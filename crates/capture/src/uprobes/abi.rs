@@ -154,7 +154,7 @@ pub struct Slow {
 }
 
 const _: () = assert!(size_of::<Jump>() == 32);
-const _: () = assert!(size_of::<Coarse>() == 152);
+const _: () = assert!(size_of::<Coarse>() == 160);
 const _: () = assert!(size_of::<Tally>() == 72);
 const _: () = assert!(size_of::<Met>() == 384);
-const _: () = assert!(size_of::<Slow>() == 200);
+const _: () = assert!(size_of::<Slow>() == 208);

@@ -75,7 +75,7 @@ pub(crate) struct Evidence<'a> {
 
 /// Reasons of waits that another thread, process or device has to end. Of equal ones the first
 /// counts.
-pub(crate) const ENDED_BY_OTHERS: [BlockReason; 10] = [
+pub(crate) const ENDED_BY_OTHERS: [BlockReason; 11] = [
     BlockReason::Lock,
     BlockReason::Gil,
     BlockReason::KernelLock,
@@ -85,6 +85,7 @@ pub(crate) const ENDED_BY_OTHERS: [BlockReason; 10] = [
     BlockReason::Child,
     BlockReason::PageFault,
     BlockReason::Memory,
+    BlockReason::Gc,
     BlockReason::Stopped,
 ];
 

@@ -187,8 +187,8 @@ fn in_flight(w: &Wait<'_>) -> Option<bool> {
 }
 
 fn in_the_way(w: &Wait<'_>) -> Option<bool> {
-    use BlockReason::{Child, Disk, Gil, KernelLock, Memory, PageFault, Stopped};
-    let reasons = [Disk, PageFault, Memory, KernelLock, Child, Stopped, Gil];
+    use BlockReason::{Child, Disk, Gc, Gil, KernelLock, Memory, PageFault, Stopped};
+    let reasons = [Disk, PageFault, Memory, KernelLock, Child, Stopped, Gil, Gc];
     reasons.contains(&w.reason).then_some(false)
 }
 

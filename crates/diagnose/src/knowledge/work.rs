@@ -82,10 +82,19 @@ table! {
         "runtime.gcDrain*", "marking", "Go", Live;
         "runtime.gcAssistAlloc*", "marking by an allocating goroutine", "Go", Live;
         "runtime.bgsweep*", "sweeping", "Go", Live;
+        "runtime.sweepone*", "sweeping", "Go", Source;
+        "runtime.gcStart*", "begin of a collection", "Go", Live;
+        "runtime.gcMark*", "marking", "Go", Live;
+        "runtime.bgscavenge*", "returns memory", "Go", Source;
         "v8::internal::Heap::CollectGarbage*", "collection", "V8", Source;
         "v8::internal::Heap::PerformGarbageCollection*", "collection", "V8", Source;
         "v8::internal::MarkCompactCollector::*", "mark and compact", "V8", Source;
-        "v8::internal::ScavengerCollector::*", "young generation", "V8", Source;
+        "v8::internal::Scavenger*", "young generation", "V8", Live;
+        "v8::internal::MinorMark*", "young generation", "V8, from Node.js 20", Source;
+        "v8::internal::IncrementalMarking*", "marking between the program's turns", "V8", Live;
+        "v8::internal::ConcurrentMarking*", "marking by a helper", "V8", Live;
+        "v8::internal::Sweeper*", "sweeping", "V8", Live;
+        "v8::internal::ArrayBufferSweeper*", "sweeping", "V8", Source;
         "G1CollectedHeap::do_collection*", "pause", "HotSpot, G1", Live;
         "G1CollectedHeap::do_full_collection*", "full collection", "HotSpot, G1", Live;
         "G1ParScanThreadState::*", "evacuation", "HotSpot, G1", Live;
@@ -100,13 +109,30 @@ table! {
         "ParallelScavengeHeap::*", "collection", "HotSpot, Parallel", Source;
         "PSParallelCompact::*", "full collection", "HotSpot, Parallel", Source;
         "GenCollectedHeap::do_collection*", "collection", "HotSpot, Serial", Source;
-        "VM_GenCollectForAllocation::*", "collection", "HotSpot, Serial", Source;
+        "ConcurrentGCThread::run*", "collector's own thread", "HotSpot", Live;
+        "VM_G1*", "pause", "HotSpot, G1", Live;
+        "VM_GenCollect*", "pause", "HotSpot, Serial", Source;
+        "VM_Serial*", "pause", "HotSpot, Serial", Live;
+        "VM_Parallel*", "pause", "HotSpot, Parallel", Live;
+        "VM_Z*", "pause", "HotSpot, ZGC", Live;
+        "VM_Shenandoah*", "pause", "HotSpot, Shenandoah", Live;
+        "ZRelocate::*", "relocation, also by the program's threads", "HotSpot, ZGC", Source;
+        "zend_gc_collect_cycles*", "collection", "PHP", Source;
         "gc_start*", "collection", "Ruby", Source;
         "rb_gc*", "collection", "Ruby", Source;
         "luaC_fullgc*", "collection", "Lua", Source;
         "luaC_step*", "collection", "Lua", Source;
         "GC_collect*", "collection", "Boehm's collector, Guile", Source;
         "caml_major_collection_slice*", "collection", "OCaml", Source;
+    }
+}
+
+table! {
+    /// Functions of `libjvm.so` in which a collector's workers work. Elsewhere these names may mean anything.
+    HOTSPOT_WORKERS {
+        "GangWorker::*", "collector's worker", "HotSpot, to JDK 18", Live;
+        "WorkerThread::run*", "collector's worker", "HotSpot, from JDK 19", Live;
+        "GCTaskThread::run*", "collector's worker", "HotSpot, Parallel, to JDK 13", Source;
     }
 }
 

@@ -11,6 +11,7 @@ mod accept_queue;
 mod answers;
 mod blind_spots;
 mod call_path;
+mod collections;
 mod conclusions;
 mod cpu;
 mod deadlock;

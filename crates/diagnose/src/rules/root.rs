@@ -19,7 +19,11 @@ pub(super) fn with_root(e: &Evidence<'_>, mut verdict: Verdict) -> Verdict {
     let roots = e.roots(&verdict.waits);
     let for_locks = e.mostly_for_locks(&verdict.waits);
     verdict.parts.root = root_words(&roots).or(verdict.parts.root);
-    let main = roots.first().filter(|root| explains_most(root));
+    // The collection that the VM's threads do is the cause, whatever keeps these threads.
+    let collects = verdict.reason == Some(BlockReason::Gc.name());
+    let main = roots
+        .first()
+        .filter(|root| explains_most(root) && !collects);
     if let Some(root) = main {
         let symptom = words::clause(&verdict.cause);
         let root_words = root.words();

@@ -2,7 +2,10 @@
 
 use super::blind_spots::{BlindSpot, OF_COMPUTING, OF_CPUS, OF_REQUESTS, OF_REST, OF_WAITS};
 use super::verdict::{Found, Verdict};
-use super::{answers, conclusions, cpu, kernel_work, limits, locks, requests, rest, tasks, waits};
+use super::{
+    answers, collections, conclusions, cpu, kernel_work, limits, locks, requests, rest, tasks,
+    waits,
+};
 use crate::evidence::Evidence;
 
 /// Weight of a rule beside others that apply.
@@ -100,6 +103,15 @@ pub(crate) const RULES: &[Rule] = &[
         rank: Ordinary,
         blind: OF_COMPUTING,
         judge: kernel_work::spinning,
+        conclude: conclusions::cause,
+    },
+    Rule {
+        name: "collection",
+        when: "a collector of garbage stopped or stalled threads 20 % of active time or more, or one thread half \
+               of the window",
+        rank: Ordinary,
+        blind: OF_WAITS,
+        judge: collections::stopped,
         conclude: conclusions::cause,
     },
     Rule {

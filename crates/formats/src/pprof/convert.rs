@@ -8,7 +8,7 @@ use wallscope_model::{BlockReason, Part, StackEnd, State, UnknownCause};
 use super::checks::index;
 use super::extension as ext;
 use super::names::{FRAME_KINDS, MODULE_KINDS};
-use super::{host, labels, peers, shapes, tasks, timeline, waits};
+use super::{host, labels, pauses, peers, shapes, tasks, timeline, waits};
 
 fn kind<T: PartialEq, N>(list: &[(T, N)], value: &T) -> u32 {
     list.iter().position(|(v, _)| v == value).unwrap_or(0) as u32
@@ -88,6 +88,7 @@ pub(super) fn to_bytes(rec: &model::Recording, scaled: &Scaled) -> Vec<u8> {
         hops: waits::hops(rec),
         locks: waits::locks(rec),
         peers: rec.peers.iter().map(peers::to_message).collect(),
+        pauses: rec.pauses.iter().map(pauses::to_message).collect(),
         tasks: rec.tasks.iter().map(tasks::to_message).collect(),
         context_labels: (rec.context_labels.iter())
             .map(|l| l.map_or(0, |l| 1 + l.0))

@@ -72,6 +72,28 @@ pub(super) struct Recording {
     pub events: Vec<EventHits>,
     #[prost(uint32, repeated, tag = "35")]
     pub context_labels: Vec<u32>,
+    #[prost(message, repeated, tag = "36")]
+    pub pauses: Vec<PauseGroup>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct PauseGroup {
+    #[prost(uint32, tag = "1")]
+    pub pid: u32,
+    #[prost(string, tag = "2")]
+    pub operation: String,
+    #[prost(string, tag = "3")]
+    pub kind: String,
+    #[prost(string, tag = "4")]
+    pub cause: String,
+    #[prost(uint64, tag = "5")]
+    pub count: u64,
+    #[prost(uint64, tag = "6")]
+    pub total: u64,
+    #[prost(uint64, repeated, tag = "7")]
+    pub start: Vec<u64>,
+    #[prost(uint64, repeated, tag = "8")]
+    pub length: Vec<u64>,
 }
 
 #[derive(Clone, PartialEq, Message)]

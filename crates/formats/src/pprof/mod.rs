@@ -20,6 +20,7 @@ mod foreign;
 mod host;
 mod labels;
 mod names;
+mod pauses;
 mod peers;
 mod prune;
 mod read;

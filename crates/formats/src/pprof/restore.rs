@@ -13,7 +13,7 @@ use super::checks::{below, damaged, same};
 use super::extension as ext;
 use super::names::{Names, pick};
 use super::tables::Tables;
-use super::{host, labels, peers, shapes, sums, tasks, timeline, waits};
+use super::{host, labels, pauses, peers, shapes, sums, tasks, timeline, waits};
 
 /// Rebuilds the recording.
 pub(super) fn recording(t: &Tables, m: ext::Recording) -> Result<Read, ReadError> {
@@ -86,6 +86,11 @@ pub(super) fn recording(t: &Tables, m: ext::Recording) -> Result<Read, ReadError
         .events
         .into_iter()
         .map(|e| event(e, &names, &rec))
+        .collect::<Result<_, ReadError>>()?;
+    rec.pauses = m
+        .pauses
+        .into_iter()
+        .map(pauses::from_message)
         .collect::<Result<_, ReadError>>()?;
     let lanes = |m| timeline::from_message(m, &names, &rec);
     let lanes = m.timeline.map(lanes).transpose()?;

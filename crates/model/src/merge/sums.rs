@@ -8,8 +8,8 @@ use super::threads::ThreadMap;
 use crate::histogram::HistogramRow;
 use crate::{
     Above, Actor, ActorId, BlockReason, ContextId, Cost, EventHits, Hop, Interval, Lane, LockWait,
-    Part, Peer, PeerStack, Process, Recording, Sample, StackId, State, TaskGroup, TaskTime,
-    Timeline,
+    Part, PauseGroup, Peer, PeerStack, Process, Recording, Sample, StackId, State, TaskGroup,
+    TaskTime, Timeline,
 };
 
 type HistogramKey = (
@@ -57,6 +57,9 @@ impl Sums {
         events(out, rec, code, map);
         for p in &rec.peers {
             peer(&mut out.peers, p, code, map);
+        }
+        for g in &rec.pauses {
+            pauses(&mut out.pauses, g);
         }
         for g in &rec.tasks {
             tasks(&mut out.tasks, g, code);
@@ -111,6 +114,14 @@ impl Sums {
             labels: code.labels(h.labels),
             ..h.clone()
         }));
+    }
+}
+
+fn pauses(out: &mut Vec<PauseGroup>, group: &PauseGroup) {
+    let key = |g: &PauseGroup| (g.pid, g.operation.clone(), g.kind.clone(), g.cause.clone());
+    match out.iter_mut().find(|g| key(g) == key(group)) {
+        Some(known) => known.merge(group),
+        None => out.push(group.clone()),
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::collections::Collections;
 use super::timeline;
 
 #[derive(Serialize)]
@@ -26,6 +27,8 @@ pub(super) struct Report<'a> {
     pub(super) tasks: Vec<Task>,
     /// Waits beside their roots.
     pub(super) blame: Blame,
+    /// Garbage collection, and pauses.
+    pub(super) gc: Collections,
     pub(super) losses: Vec<Loss<'a>>,
     pub(super) cost: Cost,
     pub(super) scaling: Scaling,

@@ -1,7 +1,7 @@
 //! The words of the page's data: window, threads with their ledgers, domain, losses, cost, host.
 
 use serde_json::{Value, json};
-use wallscope_model::{Context, HostSample, Recording, scale::Scaled};
+use wallscope_model::{Context, HostSample, PauseGroup, Recording, scale::Scaled};
 
 /// Everything of `recording` but its stacks, as `web/js/decode.js` expects it.
 pub(super) fn meta(recording: &Recording, scaled: &Scaled) -> Value {
@@ -42,6 +42,7 @@ pub(super) fn meta(recording: &Recording, scaled: &Scaled) -> Value {
         })).collect::<Vec<_>>(),
         "threads": recording.contexts.iter().map(thread).collect::<Vec<_>>(),
         "host": recording.host.iter().map(host).collect::<Vec<_>>(),
+        "pauses": recording.pauses.iter().map(pauses).collect::<Vec<_>>(),
     })
 }
 
@@ -61,6 +62,14 @@ fn thread(c: &Context) -> Value {
         "residue": l.residue_ns(), "repaired": l.repaired_ns, "idle": l.idle_ns,
         "switches": [l.voluntary_switches, l.involuntary_switches],
         "audit": audit,
+    })
+}
+
+fn pauses(g: &PauseGroup) -> Value {
+    json!({
+        "pid": g.pid, "operation": &*g.operation, "kind": &*g.kind, "cause": &*g.cause,
+        "count": g.count, "total": g.total_ns,
+        "longest": g.longest.iter().map(|p| [p.start_ns, p.length_ns]).collect::<Vec<_>>(),
     })
 }
 

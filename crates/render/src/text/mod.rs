@@ -5,6 +5,7 @@
 //! is no width: lines are as long as they need to be, and names whole.
 
 mod blame;
+mod collections;
 mod groups;
 pub(crate) mod layout;
 mod ledger;
@@ -75,6 +76,7 @@ pub fn render(analysis: &Analysis, headline: &Headline, style: &Style) -> String
     page.ledger(analysis, &total);
     page.threads(analysis, &total);
     page.tasks(analysis);
+    page.collections(analysis);
     let functions = analysis.functions();
     for view in [View::OnCpu, View::OffCpu, View::RunQueue, View::Wall] {
         page.functions(analysis, &functions, view, total.ledger.wall_ns);

@@ -3,14 +3,14 @@
 import { el, fill, name, popUp } from './dom.js';
 import { hiddenIdle, sliceMask, threadMask } from './filter.js';
 import { PART_COLOURS, STATE_COLOURS, partTitle } from './palette.js';
-import { BLOCK_REASONS, STATES, STATE_TITLES, stateOfPart } from './profile.js';
+import { BLOCK_REASONS, PARTS, STATES, STATE_TITLES, stateOfPart } from './profile.js';
 import { count, duration, isTime, percent } from './text.js';
 
 /** @typedef {{wall: number, parts: Float64Array}} Sum */
 
 /** Sums of thread ledgers. @param {Sum[]} ledgers @param {Uint8Array} [threads] @returns {Sum} */
 export function sumLedgers(ledgers, threads) {
-  const sum = { wall: 0, parts: new Float64Array(23) };
+  const sum = { wall: 0, parts: new Float64Array(PARTS) };
   ledgers.forEach((l, i) => {
     if (threads && !threads[i]) return;
     sum.wall += l.wall;

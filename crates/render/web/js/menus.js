@@ -3,7 +3,7 @@
 import { el, fill, name } from './dom.js';
 import { hiddenIdle, plainLook } from './filter.js';
 import { byState, sumLedgers } from './ledger.js';
-import { STATES, STATE_TITLES } from './profile.js';
+import { BLOCK_REASONS, STATES, STATE_TITLES } from './profile.js';
 import { count, duration, percent, time } from './text.js';
 
 /**
@@ -20,7 +20,7 @@ export function showFilters(host, chipsHost, profile, look, change) {
   const sum = sumLedgers(profile.threadLedgers(null));
   const processName = (/** @type {number} */ pid) => processes.find((/** @type {any} */ q) => q.pid === pid)?.name ?? '';
   const reasons = profile.reasons
-    .map((r, i) => ({ r, ns: sum.parts[i < 13 ? 7 + i : i < 20 ? i - 13 : i] }))
+    .map((r, i) => ({ r, ns: sum.parts[i < BLOCK_REASONS ? 7 + i : i < BLOCK_REASONS + 7 ? i - BLOCK_REASONS : i] }))
     .filter((v) => v.ns > 0 && !['user', 'kernel', 'irq', 'stolen'].includes(v.r))
     .sort((a, b) => b.ns - a.ns);
   const lived = (/** @type {number} */ ns) => percent(ns / Math.max(1, sum.wall));

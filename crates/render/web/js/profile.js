@@ -11,6 +11,8 @@ import { REASONS } from './reasons.js';
 export const STATES = ['on_cpu', 'runnable', 'blocked', 'unknown'];
 export const STATE_TITLES = ['on CPU', 'runnable', 'blocked', 'not seen'];
 export const BLOCK_REASONS = REASONS.length;
+/** Parts of a thread's ledger: on-CPU, runnable, blocked by reason, unknown. */
+export const PARTS = 4 + 3 + BLOCK_REASONS + 3;
 
 /** Views by their state; `wall` is all. */
 export const VIEWS = [
@@ -388,7 +390,7 @@ export class Profile {
     const out = this.meta.threads.map((/** @type {any} */ t) => ({
       wall: mask ? 0 : t.wall,
       parts: mask
-        ? new Float64Array(23)
+        ? new Float64Array(PARTS)
         : Float64Array.from([...t.on_cpu, ...t.runnable, ...t.blocked, ...t.unknown]),
     }));
     if (!mask) return out;

@@ -13,6 +13,7 @@ export const REASONS = [
   { name: 'page_fault', colour: '#85c883' },
   { name: 'memory', colour: '#eaef63' },
   { name: 'kernel_lock', colour: '#ef7b6a' },
+  { name: 'gc', colour: '#d59ed7' },
   { name: 'stopped', colour: '#04a9fb' },
   { name: 'other', colour: '#9dd4dc' },
 ];

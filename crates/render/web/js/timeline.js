@@ -45,6 +45,23 @@ export function layersBySlice(profile, threads) {
   ];
 }
 
+/**
+ * The longest pauses of runtimes, from the window's begin.
+ * @param {import('./profile.js').Profile} profile
+ * @returns {{at: number, ns: number, colour: string, title: string}[]}
+ */
+export function pausesOf(profile) {
+  const gc = REASONS.find((r) => r.name === 'gc');
+  return profile.meta.pauses.flatMap((/** @type {any} */ g) =>
+    g.longest.map((/** @type {number[]} */ [start, ns]) => ({
+      at: start - profile.meta.window.start,
+      ns,
+      colour: g.kind && gc ? gc.colour : STATE_COLOURS[3],
+      title: printable(g.kind ? `${g.kind} collection${g.cause ? ` (${g.cause})` : ''}` : g.operation),
+    })),
+  );
+}
+
 /** Where a strip of `width` pixels shows a slice. */
 function edges(/** @type {import('./profile.js').Profile} */ p, /** @type {number} */ slice, /** @type {number} */ width) {
   return [(p.sliceBegin(slice) / p.duration) * width, (p.sliceBegin(slice + 1) / p.duration) * width];
@@ -66,6 +83,7 @@ export class Strip {
   constructor(host, profile, change) {
     this.profile = profile;
     this.change = change;
+    this.pauses = pausesOf(profile);
     this.width = 1;
     this.canvas = el('canvas', { role: 'img', tabindex: '0' });
     this.tip = el('span', { class: 'quiet' });
@@ -144,6 +162,8 @@ export class Strip {
     }
     const sum = this.states.reduce((a, s) => a + s[slice], 0);
     const words = this.layers.filter((l, i) => i < 2 || l.ns[slice] > 0).map((l) => `${l.title} ${percent(sum > 0 ? l.ns[slice] / sum : 0)}`);
+    const [longest] = this.pauses.filter((q) => q.at < p.sliceBegin(slice + 1) && q.at + q.ns > p.sliceBegin(slice)).sort((a, b) => b.ns - a.ns);
+    if (longest) words.push(`pause of ${duration(longest.ns)}: ${longest.title}`);
     this.caption.textContent = `${time(p.sliceBegin(slice))} – ${time(p.sliceBegin(slice + 1))}: ${words.join(' · ')}`;
   }
 
@@ -196,6 +216,10 @@ export class Strip {
         c.fillStyle = css('--veil');
         c.fillRect(x0, 0, x1 - x0 + 0.5, room);
       }
+    }
+    for (const pause of this.pauses) {
+      c.fillStyle = pause.colour;
+      c.fillRect((pause.at / p.duration) * width, 0, Math.max(1.5, (pause.ns / p.duration) * width), 4);
     }
     // The share on a CPU, from the bottom (none) to the top (all).
     c.strokeStyle = css('--ink');

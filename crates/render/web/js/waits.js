@@ -49,6 +49,17 @@ function lengthRows(selection, look) {
   return rows.map(({ title, colour, found }) => el('tr', {}, el('td', {}, el('i', { class: 'swatch', style: { background: colour } }), title), ...lengthWords(found).map(number), el('td', {}, histogram(found))));
 }
 
+/** Pauses of runtimes, those that collect garbage first. @param {import('./profile.js').Profile} p */
+function pauseRows(p) {
+  return p.meta.pauses.map((/** @type {any} */ g) =>
+    el(
+      'tr', {},
+      number(duration(g.total)), number(count(g.count)), number(duration(g.total / Math.max(1, g.count))), number(duration(Math.max(0, ...g.longest.map((/** @type {number[]} */ l) => l[1])))),
+      el('td', {}, g.kind ? `${g.kind} collection` : 'no collection'), el('td', {}, name(g.cause)), el('td', {}, name(`${g.operation} (process ${g.pid})`)),
+    ),
+  );
+}
+
 /**
  * @param {HTMLElement} host
  * @param {import('./selection.js').Selection} selection
@@ -57,6 +68,7 @@ function lengthRows(selection, look) {
 export function showWaits(host, selection, look) {
   const { locks, peers, more_locks: more } = selection.profile.meta.waits;
   const lengths = lengthRows(selection, look);
+  const pauses = pauseRows(selection.profile);
   const waited = locks.reduce((/** @type {number} */ a, /** @type {any} */ l) => a + l.total - l.idle, 0);
   const lockRow = (/** @type {any} */ l) =>
     el(
@@ -87,6 +99,8 @@ export function showWaits(host, selection, look) {
       ? grid(['What', '#How many', '#Half up to', '#99 % up to', '#Longest', 'Lengths, from short to long'], lengths)
       : el('p', {}, 'This recording does not say.'),
     el('p', { class: 'quiet small' }, 'Fifty waits of 2 ms are not one of 100 ms. Of the whole recording; choose threads, or a function (its panel has its own).'),
+    pauses.length > 0 ? el('h3', {}, 'Pauses: all threads of a process stopped') : null,
+    pauses.length > 0 ? grid(['#Total', '#Pauses', '#Mean', '#Longest', 'Kind', 'Cause', 'Operation'], pauses) : null,
     el('h3', {}, 'Locks'),
     locks.length > 0 ? grid(['#Waited', '#Share', '#Waits', '#Longest', '#Threads', 'Lock'], locks.map(lockRow)) : el('p', {}, 'No waits for locks were seen.'),
     more > 0 ? el('p', { class: 'quiet small' }, `and ${count(more)} more: wallscope locks FILE`) : null,

@@ -50,6 +50,15 @@ impl<'d> Image<'d> {
         .collect()
     }
 
+    /// Names and addresses of all variables of `.symtab`, which may be stripped.
+    pub(crate) fn variables(&self) -> impl Iterator<Item = (&str, u64)> {
+        let all = self
+            .file
+            .symbols()
+            .filter(|s| s.kind() == object::SymbolKind::Data && s.address() != 0 && s.size() != 0);
+        all.filter_map(|s| Some((s.name().ok()?, s.address())))
+    }
+
     /// A symbol of either table; `.symtab` may be stripped.
     pub(crate) fn symbol(&self, name: &str) -> Option<SymbolRange> {
         self.exported(name)

@@ -11,6 +11,7 @@ mod counts;
 mod given_up;
 mod hook_entry;
 mod irq_work;
+mod java;
 mod kernel_features;
 mod libbpf_log;
 mod task_iter;
@@ -39,7 +40,7 @@ pub use self::given_up::GivenUp;
 
 use crate::{
     Error,
-    event::{MonitorPlace, OpenRequests, SocketRecord},
+    event::{OpenRequests, SocketRecord},
     places::Places,
     syscalls,
 };
@@ -491,32 +492,6 @@ impl Programs {
         }
     }
 
-    /// Tells the programs where Java threads keep the monitors that they wait to enter.
-    pub fn add_java_threads(&mut self, threads: &[MonitorPlace]) {
-        let mut known = 0;
-        for t in threads {
-            let (object, parking) = t.parked.unzip();
-            let parking = parking.unwrap_or_default();
-            let words = [t.pending, t.owner, object.unwrap_or(0), parking.base];
-            let how = parking.below | u32::from(parking.long) << 16;
-            let halves = [parking.blocker, parking.class, parking.shift, how];
-            let mut value = [0u8; 48];
-            for (to, word) in value.chunks_exact_mut(8).zip(words) {
-                to.copy_from_slice(&word.to_ne_bytes());
-            }
-            for (to, half) in value[32..].chunks_exact_mut(4).zip(halves) {
-                to.copy_from_slice(&half.to_ne_bytes());
-            }
-            // Where there is no room, its waits are for futexes, as any other's.
-            let key = t.tid.to_ne_bytes();
-            let told = (self.skel.maps.java_threads).update(&key, &value, MapFlags::ANY);
-            known += u32::from(told.is_ok());
-        }
-        if let Some(state) = self.skel.maps.bss_data.as_deref_mut() {
-            state.java_known += known;
-        }
-    }
-
     /// Whether the programs have found since this was asked last that what they know of some process's mappings
     /// holds no more.
     pub fn have_outdated(&mut self) -> bool {
@@ -527,22 +502,6 @@ impl Programs {
             .as_deref()
             .map_or(0, |state| state.uw_outdated);
         std::mem::replace(&mut self.outdated, now) != now
-    }
-
-    /// Tells the programs of futexes that threads sleep on: (process, address).
-    pub fn add_sleeps(&mut self, sleeps: &[(u32, u64)]) {
-        let mut known = 0;
-        for (pid, address) in sleeps {
-            let mut key = [0u8; 16];
-            key[..8].copy_from_slice(&address.to_ne_bytes());
-            key[8..12].copy_from_slice(&pid.to_ne_bytes());
-            // Where there is no room, it counts as a wait for a lock, as it did before.
-            let told = self.skel.maps.sleeps.update(&key, &[1], MapFlags::ANY);
-            known += u32::from(told.is_ok());
-        }
-        if let Some(state) = self.skel.maps.bss_data.as_deref_mut() {
-            state.sleeps_known += known;
-        }
     }
 
     /// Lets the programs send that many stacks as they are (see `session/deferred_unwind.rs`).

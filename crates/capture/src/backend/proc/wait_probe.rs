@@ -87,6 +87,11 @@ impl ProcPoller {
             {
                 reasons.replace(BlockReason::Lock, BlockReason::Gil);
             }
+            if let (BlockReason::Lock, Some(call)) = (reasons.by_call, call)
+                && (self.processes.managed_mut().java).collector_stops(pid, call.arguments[0])
+            {
+                reasons.replace(BlockReason::Lock, BlockReason::Gc);
+            }
             let less = *glimpse.get_or_insert(PartialObservation {
                 reason: reasons.by_call,
                 sp,

@@ -13,6 +13,7 @@ use super::{Ladder, Reading, Verdict};
 
 mod callers;
 mod causes;
+mod collections;
 mod cpu;
 mod locks;
 mod roots;

@@ -17,12 +17,13 @@ test('brushing the strip computes everything for that time', async () => {
     const { time } = await look(page);
     assert.equal(time.length, 1);
     const within = await page.evaluate(([from, to]) => {
-      const { ledger } = globalThis.wallscope.profile;
+      const { ledger, meta } = globalThis.wallscope.profile;
+      const reasons = meta.threads[0].blocked.length;
       let sum = 0;
       for (let i = 0; i < ledger.rows; i += 1) {
         if (ledger.slice[i] < from || ledger.slice[i] >= to) continue;
         sum += ledger.onCpu[i] + ledger.runnable[i];
-        for (let r = 0; r < 13; r += 1) sum += ledger.blocked[i * 13 + r];
+        for (let r = 0; r < reasons; r += 1) sum += ledger.blocked[i * reasons + r];
       }
       return sum;
     }, time[0]);

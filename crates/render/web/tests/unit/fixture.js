@@ -2,6 +2,7 @@
 
 import { Columns } from '../../js/decode.js';
 import { Profile } from '../../js/profile.js';
+import { REASONS as BLOCKED } from '../../js/reasons.js';
 
 /** The page's columns, from lists of numbers and strings. */
 export function encode(meta, columns, strings) {
@@ -41,7 +42,7 @@ const zigzag = (values) => values.map((v, i) => {
 });
 
 export const REASONS = [
-  'lock', 'gil', 'disk', 'network', 'pipe', 'timer', 'poll', 'child', 'page_fault', 'memory', 'kernel_lock', 'stopped', 'other',
+  ...BLOCKED.map((r) => r.name),
   'user', 'kernel', 'irq', 'stolen', 'woken', 'preempted', 'throttled', 'no_record', 'lost_events', 'not_in_source',
 ];
 
@@ -69,6 +70,7 @@ export function small() {
     scaling: {},
     processes: [],
     host: [],
+    pauses: [],
     threads: [thread('a', 1, 300, { lock: 500 }), thread('b', 2, 100, { poll: 50 })],
   };
   // Nodes in depth-first order: 0 root, 1 main, 2 work, 3 lock, 4 futex, 5 work, 6 leaf, 7 idle,
@@ -91,7 +93,7 @@ export function small() {
     [0, 0, 0, 0, { lock: 440 }], [0, 1, 200, 0, {}], [0, 2, 100, 0, { lock: 20 }], [0, 3, 0, 0, { lock: 40 }],
     [1, 0, 0, 0, { poll: 50 }], [1, 3, 100, 0, {}],
   ];
-  const mask = (blocked) => REASONS.slice(0, 13).reduce((m, r, i) => m + (blocked[r] ? 2 ** i : 0), 0);
+  const mask = (blocked) => REASONS.slice(0, BLOCKED.length).reduce((m, r, i) => m + (blocked[r] ? 2 ** i : 0), 0);
   const steps = rows.flatMap((r) => r.slices.map(([s], i) => s - (i > 0 ? r.slices[i - 1][0] : 0)));
   const data = encode(
     meta,
@@ -128,7 +130,7 @@ export function small() {
 }
 
 function thread(name, tid, user, blocked) {
-  const waits = REASONS.slice(0, 13).map((r) => blocked[r] ?? 0);
+  const waits = REASONS.slice(0, BLOCKED.length).map((r) => blocked[r] ?? 0);
   return {
     pid: 1, tid, name, start: 0, end: 0,
     wall: user + waits.reduce((a, b) => a + b, 0),

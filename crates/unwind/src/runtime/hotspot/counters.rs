@@ -1,4 +1,4 @@
-//! The VM's own counters of pauses: their number and duration.
+//! The VM's own counters of pauses, and causes and numbers of collections.
 //!
 //! The counters that `jstat` shows lie in the VM's memory, as pairs of name and value. A VM started
 //! with `-XX:-UsePerfData` has none.
@@ -14,6 +14,16 @@ const NAMES: [&str; 4] = [
     "sun.rt.safepoints",
     "sun.rt.safepointTime",
     "sun.rt.safepointSyncTime",
+];
+
+/// Texts and numbers that tell of collections: causes of the present and the last one, then numbers of young,
+/// full, and concurrent ones.
+const COLLECTIONS: [&str; 5] = [
+    "sun.gc.cause",
+    "sun.gc.lastCause",
+    "sun.gc.collector.0.invocations",
+    "sun.gc.collector.1.invocations",
+    "sun.gc.collector.2.invocations",
 ];
 
 /// Pauses of the Java threads since the VM started.
@@ -44,7 +54,8 @@ impl Vm {
         let mut memory = Memory(read);
         if self.counters.is_none() {
             let start = memory.word(self.counters_at?)?;
-            self.counters = find(start, &mut memory);
+            let found = find(start, NAMES, &mut memory);
+            self.counters = found.filter(|found| found.iter().all(|at| *at != 0));
         }
         let at = self.counters?;
         let mut values = [0u64; NAMES.len()];
@@ -62,10 +73,21 @@ impl Vm {
             reaching_ns: ns(reaching),
         })
     }
+
+    /// Returns the addresses of the causes and numbers of collections; 0: the VM has none.
+    pub(super) fn collection_counters(
+        &self,
+        read: &mut dyn FnMut(u64, &mut [u8]) -> bool,
+    ) -> Option<([u64; 2], [u64; 3])> {
+        let mut memory = Memory(read);
+        let start = memory.word(self.counters_at?)?;
+        let [cause, last, young, full, pauses] = find(start, COLLECTIONS, &mut memory)?;
+        Some(([cause, last], [young, full, pauses]))
+    }
 }
 
-/// Finds the addresses of the values of [`NAMES`].
-fn find(start: u64, memory: &mut Memory<'_>) -> Option<[u64; NAMES.len()]> {
+/// Finds the addresses of the values of `names`; 0: there is none. `None`: there is no list of counters.
+fn find<const N: usize>(start: u64, names: [&str; N], memory: &mut Memory<'_>) -> Option<[u64; N]> {
     let mut head = [0u8; 32];
     memory.bytes(start, &mut head)?;
     let half = |bytes: &[u8], at: usize| {
@@ -78,18 +100,18 @@ fn find(start: u64, memory: &mut Memory<'_>) -> Option<[u64; NAMES.len()]> {
     let (used, first) = (half(&head, 8)?, half(&head, 24)?);
     let mut bytes = vec![0u8; used.min(MAX_LIST_BYTES)];
     memory.bytes(start, &mut bytes)?;
-    let mut found = [0u64; NAMES.len()];
+    let mut found = [0u64; N];
     let mut at = first;
     while let Some(length) = half(&bytes, at).filter(|n| *n >= 20) {
         let entry = bytes.get(at..at.checked_add(length)?)?;
         let name = entry.get(half(entry, 4)?..)?;
         let name = name.split(|b| *b == 0).next()?;
-        if let Some(i) = NAMES.iter().position(|n| n.as_bytes() == name) {
+        if let Some(i) = names.iter().position(|n| n.as_bytes() == name) {
             found[i] = start + (at + half(entry, 16)?) as u64;
         }
         at += length;
     }
-    found.iter().all(|at| *at != 0).then_some(found)
+    Some(found)
 }
 
 #[cfg(test)]
@@ -124,8 +146,9 @@ mod tests {
             })
         };
         let mut memory = Memory(&mut read);
-        let at = find(0x1000, &mut memory)?;
-        at.iter().map(|at| memory.word(*at)).collect()
+        let at = find(0x1000, NAMES, &mut memory)?;
+        let value = |at: &u64| if *at == 0 { Some(0) } else { memory.word(*at) };
+        at.iter().map(value).collect()
     }
 
     #[test]
@@ -138,10 +161,10 @@ mod tests {
             ("sun.rt.safepoints", 2),
         ];
         assert_eq!(found(&entries(&all)), Some(vec![1, 2, 3, 4]));
-        assert_eq!(found(&entries(&all[1..])), None);
+        assert_eq!(found(&entries(&all[1..])), Some(vec![1, 2, 0, 4]));
         let mut damaged = entries(&all);
         damaged[32] = 1;
-        assert_eq!(found(&damaged), None);
+        assert_eq!(found(&damaged), Some(vec![0; 4]));
         damaged[0] = 0;
         assert_eq!(found(&damaged), None);
         assert_eq!(found(&damaged[..16]), None);

@@ -11,7 +11,8 @@
 //! parking.rs  offsets for objects that threads are parked for; parked_objects.rs reads them
 //! vthreads/   virtual threads: their list, wait reasons, and the stacks of unmounted ones
 //! flags.rs    flags of the VM
-//! counters.rs number and duration of VM pauses
+//! counters.rs number and duration of VM pauses; causes and numbers of collections
+//! safepoints.rs places at which collectors stop threads
 //! ```
 //!
 //! The native unwinder walks the frames when it reaches the VM's code, so their words stand among
@@ -30,6 +31,7 @@ mod method;
 mod monitors;
 mod parked_objects;
 mod parking;
+mod safepoints;
 mod scopes;
 mod structs;
 mod vm;
@@ -42,6 +44,7 @@ pub use counters::Pauses;
 pub use locks::JavaThread;
 pub use method::Method;
 pub use parked_objects::Parking;
+pub use safepoints::{Operation, SafepointPlaces, collection};
 pub use vm::{Miss, Opening, Scope, Vm};
 pub use vthreads::{FrameName, STACK_TRUNCATED, VirtualThreads, reason};
 
@@ -60,6 +63,15 @@ pub(crate) struct Table {
 pub struct Facts {
     pub(crate) structs: Table,
     pub(crate) types: Table,
+    /// `None`: the file does not name them.
+    pub(crate) safepoints: Option<std::sync::Arc<safepoints::Symbols>>,
+}
+
+impl Facts {
+    /// The classes of VM operations that the file names.
+    pub fn operations(&self) -> &[Operation] {
+        self.safepoints.as_ref().map_or(&[], |s| s.operations())
+    }
 }
 
 /// Names of the fields of a `gHotSpotVMStructs` entry, in the order of [`Table::fields`].
@@ -89,7 +101,11 @@ pub(super) fn recognise(image: &Image<'_>) -> Option<Result<Facts, Refusal>> {
         .exported("gHotSpotVMTypes")
         .and_then(|p| table(p.address, "gHotSpotVMTypeEntry", &TYPE_FIELDS));
     Some(match (structs, types) {
-        (Some(structs), Some(types)) => Ok(Facts { structs, types }),
+        (Some(structs), Some(types)) => Ok(Facts {
+            structs,
+            types,
+            safepoints: safepoints::Symbols::of(image).map(std::sync::Arc::new),
+        }),
         _ => Err(Refusal {
             what: format!("HotSpot in {}", image.name()),
             why: "it does not export the tables that describe it".into(),

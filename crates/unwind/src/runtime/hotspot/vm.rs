@@ -9,6 +9,7 @@ use super::{
     locks::{JavaThread, MonitorOffsets},
     method::Method,
     parking::ParkingOffsets,
+    safepoints::Symbols,
     structs::{Layout, PageCache, Tables},
 };
 use crate::runtime::{Refusal, memory::Memory};
@@ -64,6 +65,8 @@ pub struct Vm {
     pub(super) objects: Option<ParkingOffsets>,
     pub(super) threads: Vec<JavaThread>,
     pub(super) thread_list: u64,
+    /// Names of the places that collectors stop threads at, and the difference of addresses to the file's.
+    pub(super) safepoints: Option<(Arc<Symbols>, u64)>,
     methods: HashMap<u64, (u64, Arc<Method>)>,
     /// By compile id: several where loops of a method are numbered separately.
     pub(super) compiled: HashMap<u32, Vec<Compiled>>,
@@ -74,6 +77,7 @@ pub struct Opening {
     pub(super) tables: Tables,
     layout: Layout,
     pub(super) version: String,
+    safepoints: Option<(Arc<Symbols>, u64)>,
 }
 
 impl Opening {
@@ -101,6 +105,7 @@ impl Opening {
             tables,
             layout,
             version,
+            safepoints: facts.safepoints.clone().map(|s| (s, bias)),
         }))
     }
 }
@@ -125,6 +130,7 @@ impl Vm {
             tables,
             layout,
             version,
+            safepoints,
         } = opening;
         let mut memory = Memory(read);
         let Some(proc) = code(layout, tables, &mut memory) else {
@@ -155,6 +161,7 @@ impl Vm {
             objects: ParkingOffsets::of(tables, major, &mut memory),
             threads: Vec::new(),
             thread_list: 0,
+            safepoints: safepoints.clone(),
             methods: HashMap::new(),
             compiled: HashMap::new(),
         }))

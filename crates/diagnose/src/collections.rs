@@ -1,0 +1,68 @@
+//! Marks collections of garbage that run on a CPU: the attribute `gc` of the contract.
+//!
+//! A thread that a collector stops or stalls is blocked, for reason `gc`. A thread that collects is on a CPU: a
+//! collector's own thread, or one of the application (V8's main thread, a goroutine that assists, `gc.collect`).
+//! Its stack runs through a function of the collector. Each such sample gets the label [`GC_KEY`].
+
+use std::collections::HashMap;
+
+use wallscope_model::{Frame, GC_KEY, Label, LabelValue, LabelsId, Recording, StackId, State};
+
+use crate::frames::frames;
+use crate::knowledge::{COLLECT, HOTSPOT_WORKERS, Known, find};
+
+/// Labels each on-CPU sample of a symbolised recording that collects garbage with the collector's name.
+pub fn mark(recording: &mut Recording) {
+    let mut by_function: Vec<Option<Option<&'static Known>>> =
+        vec![None; recording.functions.len()];
+    let mut by_stack: HashMap<StackId, Option<&'static str>> = HashMap::new();
+    let mut found: Vec<(usize, &'static str)> = Vec::new();
+    for (i, sample) in recording.samples.iter().enumerate() {
+        if sample.state != State::OnCpu {
+            continue;
+        }
+        let found_in = *by_stack.entry(sample.stack).or_insert_with(|| {
+            frames(recording, sample.stack).find_map(|frame| {
+                let in_vm = in_hotspot(recording, frame);
+                let mut functions = frame.lines.iter().map(|line| line.function.0 as usize);
+                functions.find_map(|f| {
+                    let name = &recording.functions[f].name;
+                    let known = by_function[f].get_or_insert_with(|| find(COLLECT, name));
+                    let worker = || find(HOTSPOT_WORKERS, name).filter(|_| in_vm);
+                    known.or_else(worker).map(collector)
+                })
+            })
+        });
+        found.extend(found_in.map(|collector| (i, collector)));
+    }
+    let mut labelled: HashMap<(Option<LabelsId>, &str), LabelsId> = HashMap::new();
+    let sets = &mut recording.label_sets;
+    for (i, collector) in found {
+        let labels = &mut recording.samples[i].labels;
+        let old = *labels;
+        *labels = Some(*labelled.entry((old, collector)).or_insert_with(|| {
+            let mut set = old.map_or_else(Vec::new, |l| sets[l.0 as usize].clone());
+            set.push(Label {
+                key: GC_KEY.into(),
+                value: LabelValue::Text(collector.into()),
+            });
+            set.sort();
+            sets.push(set);
+            LabelsId((sets.len() - 1) as u32)
+        }));
+    }
+}
+
+/// The collector's name: `HotSpot` of `HotSpot, G1`.
+fn collector(known: &'static Known) -> &'static str {
+    let origin = known.origin;
+    origin.split_once(',').map_or(origin, |(name, _)| name)
+}
+
+/// Whether a frame is one of HotSpot's own library.
+fn in_hotspot(recording: &Recording, frame: &Frame) -> bool {
+    let module = frame
+        .module
+        .and_then(|m| recording.modules.get(m.0 as usize));
+    module.is_some_and(|m| m.path.ends_with("/libjvm.so"))
+}

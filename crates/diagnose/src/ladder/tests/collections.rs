@@ -1,0 +1,64 @@
+//! Garbage collection.
+
+use wallscope_model::{GC_KEY, Pause, PauseGroup};
+
+use super::*;
+
+fn pauses(count: u64, length_ns: u64) -> PauseGroup {
+    let mut group = PauseGroup {
+        pid: 1,
+        operation: "G1CollectFull".into(),
+        kind: "full".into(),
+        cause: "G1 Compaction Pause".into(),
+        ..PauseGroup::default()
+    };
+    for n in 0..count {
+        group.add(Pause {
+            start_ns: n * TENTH,
+            length_ns,
+        });
+    }
+    group
+}
+
+#[test]
+fn a_program_that_its_collector_stops_is_told_so() {
+    // One thread of the program, and one that collects meanwhile.
+    let mut rec = recording(&[
+        (15, 0, 0, BlockReason::Gc, 85),
+        (85, 0, 0, BlockReason::Lock, 15),
+    ]);
+    rec.pauses.push(pauses(85, TENTH));
+    let v = climb(&rec).verdict;
+    assert_eq!((v.rule, v.reason), ("collection", Some("gc")));
+    assert!(v.cause.contains("full collections (G1 Compaction Pause)"));
+    let evidence = v.parts.evidence.join("; ");
+    assert!(evidence.contains("85 pauses, mean 100 ms"), "{evidence}");
+    assert!(v.parts.advice.is_some_and(|advice| advice.contains("-Xmx")));
+}
+
+#[test]
+fn a_program_with_few_collections_is_not() {
+    let mut rec = recording(&[
+        (92, 0, 0, BlockReason::Gc, 8),
+        (10, 0, 0, BlockReason::Poll, 90),
+    ]);
+    rec.pauses.push(pauses(80, TENTH / 10));
+    assert_ne!(climb(&rec).verdict.rule, "collection");
+}
+
+#[test]
+fn collecting_on_a_cpu_is_labelled_and_waiting_is_not() {
+    let mut rec = recording(&[(40, 0, 0, BlockReason::Lock, 60)]);
+    let own = rec.stacks[0].frames[2];
+    let function = rec.frames[own.0 as usize].lines[0].function;
+    rec.functions[function.0 as usize].name = "v8::internal::Heap::CollectGarbage(int)".into();
+    crate::collections::mark(&mut rec);
+    for sample in &rec.samples {
+        let labels = sample.labels.map(|l| rec.label_sets[l.0 as usize].clone());
+        let collector = labels.and_then(|l| l.iter().find(|l| &*l.key == GC_KEY).cloned());
+        let collector = collector.map(|l| l.value);
+        let expected = (sample.state == State::OnCpu).then(|| LabelValue::Text("V8".into()));
+        assert_eq!(collector, expected, "{:?}", sample.state);
+    }
+}
