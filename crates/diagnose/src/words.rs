@@ -35,8 +35,13 @@ pub(crate) fn time(ns: u64) -> String {
     }
 }
 
-/// A sentence as a clause: its first letter in lower case.
+/// A sentence as a clause: its first letter in lower case, unless a name such as `GC Thread#0` or `G1 Main
+/// Marker` begins it.
 pub(crate) fn clause(sentence: &str) -> String {
+    let second = sentence.chars().nth(1);
+    if second.is_some_and(|c| !c.is_lowercase() && c != ' ') {
+        return sentence.to_owned();
+    }
     let mut letters = sentence.chars();
     let first = letters.next().map(|c| c.to_lowercase().to_string());
     format!("{}{}", first.unwrap_or_default(), letters.as_str())
@@ -133,7 +138,15 @@ pub(crate) fn reason(r: BlockReason) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::resource;
+    use super::{clause, resource};
+
+    #[test]
+    fn names_keep_their_first_letter_in_a_clause() {
+        assert_eq!(clause("It waits for a lock"), "it waits for a lock");
+        assert_eq!(clause("A timer is late"), "a timer is late");
+        assert_eq!(clause("GC Thread#0 computes"), "GC Thread#0 computes");
+        assert_eq!(clause("G1 Main Marker waits"), "G1 Main Marker waits");
+    }
 
     #[test]
     fn resources_are_named_without_addresses() {

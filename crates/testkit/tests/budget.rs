@@ -24,7 +24,13 @@ fn a_ping_pong_under_a_low_budget_is_given_up_step_by_step() {
         let options = Options::at(99).with(&["--max-total-overhead", "0.2"]);
         // Some ten seconds and more.
         let run = tool.measure("pingpong", &["--rounds", "2000000"], &options)?;
-        let card = closes(&run.report, &Limits::default());
+        // Without the hooks, each reading of the kernel's counters divides the time since the one before.
+        let all = 1e6;
+        let limits = Limits {
+            repaired_ppm: all,
+            ..Limits::default()
+        };
+        let card = closes(&run.report, &limits);
         if let Some(row) = card.rows.iter().find(|row| !row.pass) {
             return Err(Error::Output(format!(
                 "it does not close: {}: {}, limit {}",

@@ -79,7 +79,6 @@ enum { PF_IN_KERNEL_ONLY = PF_KTHREAD | PF_IO_WORKER };
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct mm_struct;
-struct io_uring_task;
 
 /* A whole type, not a forward declaration: kfunc prototypes are compared with the kernel's. */
 struct bpf_map {
@@ -264,7 +263,7 @@ struct task_struct {
 	struct task_struct *group_leader;
 	struct mm_struct *mm;
 	struct files_struct *files;
-	struct io_uring_task *io_uring;
+	void *io_uring; /* struct io_uring_task, in ring.h */
 	void *worker_private;
 	char comm[16];
 	struct sched_entity se;

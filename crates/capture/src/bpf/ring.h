@@ -15,6 +15,7 @@
  * Linux 6.1 to 6.18 have equal names for all that is read here. Where one is missing, the reason is poll.
  */
 #pragma once
+#include "waited_call.h"
 
 enum { CALL_IO_URING_ENTER = 426 };
 /* Flags of io_uring_enter and of a ring (include/uapi/linux/io_uring.h). */

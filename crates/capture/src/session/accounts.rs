@@ -4,7 +4,10 @@
 //! the difference to the last sums belongs to the slices in between. A thread that did not change
 //! stayed in one state, so its time is known without asking.
 
+mod fold;
+mod groups;
 mod thread_names;
+mod ticks;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,10 +20,9 @@ use wallscope_model::{
 
 use crate::event::{self, Dump, ThreadEvent, how, state};
 
-mod fold;
-
-pub use fold::{Fate, Folded, number};
-use fold::{Folding, Role};
+pub use groups::{Fate, Folded, number};
+use groups::{Folding, Role};
+use ticks::Ticks;
 
 /// Time in each state up to some moment, open interval included.
 #[derive(Clone, Copy, Default)]
@@ -393,7 +395,7 @@ impl Accounts {
         self.slices = Default::default();
         let ticks = self.ticks();
         let mut out = Vec::new();
-        let names: FxHashMap<usize, Arc<str>> = thread_names::of_runtimes(&self.threads).collect();
+        let names: FxHashMap<usize, Arc<str>> = self.names_of_runtimes().collect();
         for (index, t) in (0u32..).zip(&mut self.threads) {
             if let Role::Group(group) = &mut t.role {
                 out.extend(
@@ -479,7 +481,7 @@ impl Accounts {
         let mut slices = slices.sorted(|context, slice| (context, slice.min(most)));
         let ticks = self.ticks();
         let mut contexts: Vec<_> = self.threads.iter().map(|t| context(t, &ticks)).collect();
-        for (index, name) in thread_names::of_runtimes(&self.threads) {
+        for (index, name) in self.names_of_runtimes() {
             contexts[index].name = name;
         }
         // Looks forget the slices that they have shown.
@@ -646,38 +648,6 @@ fn context(t: &Thread, ticks: &Ticks) -> Context {
         start_ns: d.birth + t.held,
         end_ns: d.now,
         ledger,
-    }
-}
-
-/// Sums of the kernel's ticks over all threads that have a user mode.
-#[derive(Clone, Copy, Debug, Default)]
-struct Ticks {
-    user: u64,
-    kernel: u64,
-}
-
-impl Ticks {
-    fn of(threads: &[Thread]) -> Ticks {
-        let mut ticks = Ticks::default();
-        for dump in threads.iter().filter_map(|t| t.last.as_ref()) {
-            ticks.add(dump);
-        }
-        ticks
-    }
-
-    fn add(&mut self, d: &Dump) {
-        if d.flags & event::FLAG_KERNEL_THREAD == 0 {
-            self.user = self.user.saturating_add(d.utime);
-            self.kernel = self.kernel.saturating_add(d.stime);
-        }
-    }
-
-    /// The part of `own` that was spent in the kernel.
-    fn kernel_part(&self, own: u64) -> u64 {
-        let all = u128::from(self.user) + u128::from(self.kernel);
-        (u128::from(own) * u128::from(self.kernel))
-            .checked_div(all)
-            .unwrap_or(0) as u64
     }
 }
 

@@ -197,8 +197,8 @@ impl Chains {
 
     /// Notes, at the end of the recording, the owner of the lock that the thread with record `id` has waited
     /// for since `begin`.
-    pub fn has_lock(&mut self, id: u64, begin: u64, who: ActorKey, told: OwnerEvidence) {
-        self.has.insert((id, begin), (who, told));
+    pub fn has_lock(&mut self, id: u64, begin: u64, actor: ActorKey, told: OwnerEvidence) {
+        self.has.insert((id, begin), (actor, told));
     }
 
     /// Adds a wait that is not over at the end.
@@ -231,11 +231,12 @@ impl Chains {
             wake,
             has,
         };
-        if let (Some((who, None)), true) = (&block.owner, block.detail == BlockReason::Lock as u8) {
+        if let (Some((actor, None)), true) = (&block.owner, block.detail == BlockReason::Lock as u8)
+        {
             self.handed.add(
                 block.resource,
                 block.begin,
-                HolderEvidence::Owner(who.clone()),
+                HolderEvidence::Owner(actor.clone()),
             );
         }
         let past = &mut self.past.entry(s.id).or_default().blocks;

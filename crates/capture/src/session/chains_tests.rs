@@ -59,10 +59,10 @@ fn ends(nodes: &[Node]) -> u64 {
     left.sum()
 }
 
-fn find(nodes: &[Node], role: Role, who: u64) -> Vec<&Node> {
+fn find(nodes: &[Node], role: Role, actor: u64) -> Vec<&Node> {
     nodes
         .iter()
-        .filter(|n| n.part.role == role && n.part.who == ActorKey::Record(who))
+        .filter(|n| n.part.role == role && n.part.actor == ActorKey::Record(actor))
         .collect()
 }
 
@@ -129,8 +129,8 @@ fn a_wait_for_the_gil_is_divided_among_those_who_had_it() {
     c.sample(key, &s);
     let (roots, nodes) = c.finish(&FxHashMap::default());
     let of_root = |n: &&Node| roots[n.root as usize].id == 1;
-    let of = |role, who| -> u64 {
-        let found = find(&nodes, role, who);
+    let of = |role, actor| -> u64 {
+        let found = find(&nodes, role, actor);
         found.into_iter().filter(of_root).map(|n| n.ns).sum()
     };
     assert_eq!(of(Role::Held, 2), 4 * MS);
@@ -196,7 +196,7 @@ fn strangers_are_ends() {
     // Nothing is known of the first wait, so it has no parts.
     assert_eq!(nodes.len(), 1);
     let cron = ActorKey::Stranger(7, 8, "cron".into());
-    assert!(nodes.iter().any(|n| n.part.who == cron && n.ns == 5 * MS));
+    assert!(nodes.iter().any(|n| n.part.actor == cron && n.ns == 5 * MS));
 }
 
 /// Thread `id` has waited for lock `resource` since `begin`, up to the end at 100 ms.
@@ -223,8 +223,8 @@ fn locks_that_nobody_gives_up_are_their_owners_and_a_circle_is_told() {
     still(&mut c, 4, 0, 73);
     let (roots, nodes) = c.finish(&FxHashMap::default());
     assert_eq!(roots.len(), 4);
-    let of = |root: u64, role, who| -> u64 {
-        let all = find(&nodes, role, who).into_iter();
+    let of = |root: u64, role, actor| -> u64 {
+        let all = find(&nodes, role, actor).into_iter();
         let own = all.filter(|n| roots[n.root as usize].id == root);
         own.map(|n| n.ns).sum()
     };
@@ -294,8 +294,8 @@ fn a_wait_for_a_lock_that_ran_out_is_given_to_who_had_it_when_it_began() {
         c.wake(&wake(2, 0, 300 * MS, 9, &[(0, state::ON_CPU, 0)]));
         sample(&mut c, 2, 0, 300 * MS, state::BLOCKED);
         let (roots, nodes) = c.finish(&kernel);
-        let of_1 = |role, who| -> u64 {
-            let all = find(&nodes, role, who).into_iter();
+        let of_1 = |role, actor| -> u64 {
+            let all = find(&nodes, role, actor).into_iter();
             let own = all.filter(|n| roots[n.root as usize].id == 1);
             own.map(|n| n.ns).sum()
         };
@@ -378,8 +378,8 @@ fn a_wait_for_a_lock_is_given_to_each_who_had_it_meanwhile() {
     lock(&mut c, 8, 0, 10 * MS, 9, 73);
     lock(&mut c, 10, 0, 15 * MS, 11, 73);
     let (roots, nodes) = c.finish(&FxHashMap::default());
-    let of = |root: u64, who| -> (u64, u64) {
-        let all = find(&nodes, Role::Woke, who).into_iter();
+    let of = |root: u64, actor| -> (u64, u64) {
+        let all = find(&nodes, Role::Woke, actor).into_iter();
         let own = all.filter(|n| roots[n.root as usize].id == root && n.parent.is_none());
         own.fold((0, 0), |sum, n| (sum.0 + n.ns, sum.1 + n.count))
     };

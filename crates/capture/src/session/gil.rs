@@ -36,7 +36,7 @@ pub struct Stretch {
     /// End, ns.
     pub to: u64,
     /// Record of the holder; `None`: not known.
-    pub who: Option<u64>,
+    pub holder: Option<u64>,
 }
 
 impl Holders {
@@ -48,17 +48,17 @@ impl Holders {
             *lock = Lock::default();
         }
         let oldest = e.changes.saturating_sub(HOLDS as u32);
-        if let Some((_, who)) = lock.holders.back_mut()
+        if let Some((_, holder)) = lock.holders.back_mut()
             && oldest > lock.changes
         {
             // The end of its hold is among the changes that are lost.
-            *who = None;
+            *holder = None;
         }
         for n in oldest.max(lock.changes)..e.changes {
             let hold = e.hold[n as usize % HOLDS];
             let last = lock.holders.back().map_or(0, |h| h.0);
-            let who = (hold.id != 0).then_some(hold.id);
-            lock.holders.push_back((hold.since.max(last), who));
+            let holder = (hold.id != 0).then_some(hold.id);
+            lock.holders.push_back((hold.since.max(last), holder));
         }
         lock.changes = e.changes;
         let many = lock.holders.len().saturating_sub(MOST);
@@ -70,14 +70,14 @@ impl Holders {
         let mut all = vec![Stretch {
             from,
             to,
-            who: None,
+            holder: None,
         }];
         let Some(lock) = self.locks.get(&pid) else {
             return all;
         };
         let first = lock.holders.partition_point(|(since, _)| *since <= from);
         let begin = first.saturating_sub(1);
-        for (since, who) in lock.holders.range(begin..) {
+        for (since, holder) in lock.holders.range(begin..) {
             if *since >= to {
                 break;
             }
@@ -88,7 +88,7 @@ impl Holders {
             all.push(Stretch {
                 from: at,
                 to,
-                who: *who,
+                holder: *holder,
             });
         }
         all.retain(|s| s.to > s.from);
@@ -117,7 +117,7 @@ mod tests {
 
     fn stretches(holders: &Holders, from: u64, to: u64) -> Vec<(u64, u64, Option<u64>)> {
         let all = holders.between(1, from, to);
-        all.iter().map(|s| (s.from, s.to, s.who)).collect()
+        all.iter().map(|s| (s.from, s.to, s.holder)).collect()
     }
 
     #[test]

@@ -43,8 +43,8 @@ pub fn assemble(
             continue;
         };
         places.push(Some(recording.hops.len() as u32));
-        let actor = *actors.entry(node.part.who.clone()).or_insert_with(|| {
-            recording.actors.push(actor(&node.part.who, estimator));
+        let actor = *actors.entry(node.part.actor.clone()).or_insert_with(|| {
+            recording.actors.push(actor(&node.part.actor, estimator));
             ActorId((recording.actors.len() - 1) as u32)
         });
         let hop = hop(node, above, actor, stacks, estimator, names);
@@ -91,7 +91,7 @@ fn hop(
 ) -> Hop {
     let p = &node.part;
     let nothing = p.kernel == 0 && matches!(p.user, UserPart::Missing(_));
-    let pid = match &p.who {
+    let pid = match &p.actor {
         ActorKey::Record(id) => estimator
             .accounts
             .index(*id)

@@ -6,6 +6,7 @@
 //! and classes.
 
 mod safepoints;
+mod stops;
 
 use std::{
     collections::{BTreeMap, hash_map::Entry},
@@ -28,7 +29,7 @@ use crate::{
     event::{MonitorPlace, PARKED},
     target::read_memory,
 };
-use safepoints::Stops;
+use stops::Stops;
 
 /// Stands for the frames of a virtual thread that the VM has not brought back from the heap.
 const LEFT_IN_HEAP: &str = "[left in the heap]";

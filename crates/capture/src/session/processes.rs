@@ -97,8 +97,8 @@ pub struct Processes<S = KernelTables> {
     again: Again,
     /// Processes in which anonymous code took the place of a file's. If a file's code was moved there, the
     /// neighbouring mappings tell the file.
-    /// Until the process has copied it, it may still be written to: so they are read again at growing distances.
-    /// By process: time of the next reading, ns, and readings so far.
+    /// A process may still write such code while it copies it, so it is read again at growing distances. By
+    /// process: time of the next reading, ns, and readings so far.
     replaced: FxHashMap<u32, (u64, usize)>,
     /// Programs that may be looked up now.
     ration: FactRation,

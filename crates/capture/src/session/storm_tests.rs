@@ -29,7 +29,7 @@ fn head(kind: u32) -> Head {
     Head { kind, size: 0 }
 }
 
-/// A machine whose shell starts one process after the other. The shell waits for each.
+/// A machine with a shell that starts one process after the other. The shell waits for each.
 struct Machine {
     estimator: Estimator,
     now: u64,

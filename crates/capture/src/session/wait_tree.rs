@@ -27,7 +27,7 @@ pub struct Part {
     /// What it stands for.
     pub role: Role,
     /// Thread or interrupt that it is charged to.
-    pub who: ActorKey,
+    pub actor: ActorKey,
     /// Kernel stack, 0: none.
     pub kernel: u64,
     /// User stack.
@@ -41,10 +41,10 @@ pub struct Part {
 
 impl Part {
     /// A part with nothing else known.
-    pub fn of(role: Role, who: &ActorKey) -> Part {
+    pub fn of(role: Role, actor: &ActorKey) -> Part {
         Part {
             role,
-            who: who.clone(),
+            actor: actor.clone(),
             kernel: 0,
             user: UserPart::Missing(StackEnd::Lost),
             detail: 0,
@@ -115,7 +115,7 @@ impl WaitTree {
         for mut node in nodes {
             node.root = roots[node.root as usize];
             node.parent = node.parent.map(|parent| places[parent as usize]);
-            if let ActorKey::Record(id) = &mut node.part.who {
+            if let ActorKey::Record(id) = &mut node.part.actor {
                 *id = moves.records.get(id).copied().unwrap_or(*id);
             }
             let resource = &mut node.part.resource;
@@ -174,12 +174,12 @@ impl WaitTree {
         let mut sampled: FxHashMap<(u32, Option<u32>, ActorKey), Vec<u32>> = FxHashMap::default();
         for (id, node) in (0..).zip(&self.nodes) {
             if node.hits > 0 {
-                let key = (node.root, node.parent, node.part.who.clone());
+                let key = (node.root, node.parent, node.part.actor.clone());
                 sampled.entry(key).or_default().push(id);
             }
         }
-        for ((root, parent, who), ids) in sampled {
-            let all = (root, parent, Part::of(Role::OnCpu, &who));
+        for ((root, parent, actor), ids) in sampled {
+            let all = (root, parent, Part::of(Role::OnCpu, &actor));
             let Some(whole) = self.ids.get(&all) else {
                 continue;
             };

@@ -1,6 +1,14 @@
 //! Parts of a recording that are given up so that measuring costs less, and the hooks that go with them.
 
-use super::IRQ_HOOKS;
+/// Hooks that only serve interrupt time.
+pub(super) const IRQ_HOOKS: &[&str] = &[
+    "ws_irq_entry",
+    "ws_irq_exit",
+    "ws_softirq_entry",
+    "ws_softirq_exit",
+    "ws_timer_entry",
+    "ws_timer_exit",
+];
 
 /// Hooks that follow requests.
 const OF_REQUESTS: &[&str] = &["ws_sent", "ws_received", "ws_sock_state"];

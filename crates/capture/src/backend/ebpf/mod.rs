@@ -37,6 +37,7 @@ use task_iter::TaskIter;
 pub use task_iter::{Visit, Visited};
 
 pub use self::given_up::GivenUp;
+use self::given_up::IRQ_HOOKS;
 
 use crate::{
     Error,
@@ -123,16 +124,6 @@ const OPTIONAL: &[(&str, &str)] = &[
         "ws_timer_entry",
         "timer interrupts are not told apart from on-CPU time",
     ),
-];
-
-/// Hooks that only serve interrupt time.
-const IRQ_HOOKS: &[&str] = &[
-    "ws_irq_entry",
-    "ws_irq_exit",
-    "ws_softirq_entry",
-    "ws_softirq_exit",
-    "ws_timer_entry",
-    "ws_timer_exit",
 ];
 
 /// Hooks that say nothing of states and reasons.

@@ -10,9 +10,11 @@
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use wallscope_model::{Context, Ledger, LedgerSlice, LedgerSlices, Limit, Process, Slices};
+use wallscope_model::{Context, LedgerSlice, LedgerSlices, Limit, Process, Slices};
 
-use super::{Accounts, Thread, Ticks, context, settle};
+use super::groups::{Ended, FIRST_NUMBER, Fate, Folded, Folding, GroupKey, Role, number};
+use super::ticks::Ticks;
+use super::{Accounts, Thread, context, settle};
 use crate::event::FLAG_KERNEL_THREAD;
 
 /// Ended threads that stand for themselves, those with the longest lives. Some 1.5 KiB each with their samples
@@ -24,170 +26,10 @@ const FOLDED_AT_ONCE: usize = 1024;
 const MOST_GROUPS: usize = 1024;
 /// Name of that group, and of its program.
 const REST: &str = "[ended]";
-/// First number of a process or thread that stands for a group; the kernel's own end at 2²².
-const FIRST_NUMBER: u32 = 1 << 30;
 /// First record id of a group; the kernel programs count from 1.
 const FIRST_RECORD: u64 = 1 << 63;
 
-/// What a thread's place among the threads stands for.
-pub(super) enum Role {
-    /// The thread.
-    Own,
-    /// A group of ended threads.
-    Group(Box<Group>),
-    /// Nothing any more; the next thread gets the place.
-    Vacant,
-}
-
-impl Role {
-    pub(super) fn is_own(&self) -> bool {
-        matches!(self, Role::Own)
-    }
-}
-
-/// Threads of one program, name and parent's program.
-#[derive(Default)]
-pub(super) struct Group {
-    /// Sum of the ledgers, without `undivided`.
-    ledger: Ledger,
-    /// On-CPU time of threads that met no tick: divided between user and kernel at the end.
-    undivided: u64,
-    /// First birth and last end.
-    span: Option<(u64, u64)>,
-}
-
-/// A ledger and the time that it is about.
-pub(super) struct Sum {
-    ledger: Ledger,
-    span: (u64, u64),
-}
-
-impl Sum {
-    /// The context of it.
-    pub(super) fn of(self, pid: u32, tid: u32, name: Arc<str>) -> Context {
-        Context {
-            pid,
-            tid,
-            name,
-            start_ns: self.span.0,
-            end_ns: self.span.1,
-            ledger: self.ledger,
-        }
-    }
-}
-
-impl Group {
-    /// The sum so far.
-    pub(super) fn ledger(&self, ticks: &Ticks) -> Sum {
-        let mut ledger = self.ledger.clone();
-        let kernel = ticks.kernel_part(self.undivided);
-        ledger.on_cpu.kernel += kernel;
-        ledger.on_cpu.user += self.undivided - kernel;
-        let span = self.span.unwrap_or_default();
-        Sum { ledger, span }
-    }
-
-    /// The sum since it was taken last; `None`: nothing was added.
-    pub(super) fn take(&mut self, ticks: &Ticks) -> Option<Sum> {
-        self.span?;
-        let sum = self.ledger(ticks);
-        *self = Group::default();
-        Some(sum)
-    }
-
-    /// Adds a thread: `c` without the division of `undivided`.
-    fn add(&mut self, c: &Context, undivided: u64) {
-        match &mut self.span {
-            // An audit of nothing is valid.
-            None => (self.ledger, self.span) = (c.ledger.clone(), Some((c.start_ns, c.end_ns))),
-            Some((start, end)) => {
-                (*start, *end) = ((*start).min(c.start_ns), (*end).max(c.end_ns));
-                self.ledger.add(&c.ledger);
-            }
-        }
-        self.ledger.on_cpu.user -= undivided;
-        self.undivided += undivided;
-    }
-}
-
-/// What the threads of a group have in common.
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct GroupKey {
-    program: Arc<str>,
-    name: Arc<str>,
-    parent: Arc<str>,
-}
-
-/// A process with threads that stand for themselves.
-struct Known {
-    name: Arc<str>,
-    parent: u32,
-    threads: u32,
-}
-
-/// An ended thread that stands for itself.
-struct Ended {
-    index: u32,
-    key: GroupKey,
-}
-
-/// Bookkeeping of ended threads.
-#[derive(Default)]
-pub(super) struct Folding {
-    ended: Vec<Ended>,
-    groups: FxHashMap<GroupKey, u32>,
-    /// Places that stand for nothing.
-    vacant: Vec<u32>,
-    known: FxHashMap<u32, Known>,
-    /// Ticks of threads that have no place any more.
-    ticks: Ticks,
-    /// Threads in groups.
-    folded: u64,
-    /// Groups as processes: number, program.
-    programs: Vec<(u32, Arc<str>)>,
-    numbers: FxHashMap<(Arc<str>, Arc<str>), u32>,
-    changes: Folded,
-}
-
 impl Folding {
-    /// A thread of process `pid` was met.
-    pub(super) fn met(&mut self, pid: u32) {
-        let known = self.known.entry(pid).or_insert_with(|| Known {
-            name: "".into(),
-            parent: 0,
-            threads: 0,
-        });
-        known.threads += 1;
-    }
-
-    /// A thread of process `from` is one of `to` instead.
-    pub(super) fn moves(&mut self, from: u32, to: u32) {
-        if from != to {
-            self.met(to);
-            self.gone(from);
-        }
-    }
-
-    /// A thread of process `pid` stands for itself no more.
-    fn gone(&mut self, pid: u32) {
-        let Some(known) = self.known.get_mut(&pid) else {
-            return;
-        };
-        known.threads = known.threads.saturating_sub(1);
-        if known.threads == 0 {
-            self.known.remove(&pid);
-            self.changes.forgotten.push(pid);
-        }
-    }
-
-    /// The first thread of process `pid` has this name; `parent`: where it is told.
-    pub(super) fn called(&mut self, pid: u32, name: &Arc<str>, parent: Option<u32>) {
-        if let Some(known) = self.known.get_mut(&pid) {
-            known.name = name.clone();
-            known.parent = parent.unwrap_or(known.parent);
-        }
-    }
-
     /// A thread ended.
     pub(super) fn ended(&mut self, index: u32, thread: &Thread) {
         let name_of = |pid: u32| self.known.get(&pid).map(|known| known.name.clone());
@@ -223,50 +65,6 @@ impl Folding {
         self.ended.sort_by_key(|e| std::cmp::Reverse(wall(e)));
         self.ended.split_off(KEPT_ENDED)
     }
-
-    /// The number that stands for processes of `program` whose parents ran `parent`. It depends on the names
-    /// alone where no other has it, so that it is one in several recordings.
-    fn process(&mut self, program: &Arc<str>, parent: &Arc<str>) -> u32 {
-        let (numbers, programs) = (&mut self.numbers, &mut self.programs);
-        let key = (program.clone(), parent.clone());
-        *numbers.entry(key).or_insert_with(|| {
-            let mut number = number(&[program, parent]);
-            while programs.iter().any(|(taken, _)| *taken == number) {
-                number = FIRST_NUMBER | ((number + 1) % FIRST_NUMBER);
-            }
-            programs.push((number, program.clone()));
-            number
-        })
-    }
-}
-
-/// A number from 2³⁰ to 2³¹ that stands for these names (FNV-1a).
-pub fn number(names: &[&str]) -> u32 {
-    let bytes = names.iter().flat_map(|name| name.bytes().chain([0]));
-    let hash = bytes.fold(0x811c_9dc5u32, |hash, b| {
-        (hash ^ u32::from(b)).wrapping_mul(0x0100_0193)
-    });
-    FIRST_NUMBER | (hash % FIRST_NUMBER)
-}
-
-/// Threads that stand for themselves no more.
-#[derive(Default)]
-pub struct Folded {
-    /// The record of each thread's group, by the thread's record.
-    pub to: FxHashMap<u64, u64>,
-    /// Records that are not known any more.
-    pub dropped: Vec<u64>,
-    /// Processes of which no thread stands for itself any more.
-    pub forgotten: Vec<u32>,
-}
-
-/// What became of a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// Its thread stands for itself, or is not known.
-    Own,
-    /// Its thread is part of a group.
-    Grouped,
 }
 
 impl Thread {
@@ -295,7 +93,7 @@ impl Thread {
 impl Accounts {
     /// Sums of ticks over all threads so far.
     pub(super) fn ticks(&self) -> Ticks {
-        let mut ticks = Ticks::of(&self.threads);
+        let mut ticks = Ticks::of(self.threads.iter().filter_map(|t| t.last.as_ref()));
         ticks.user = ticks.user.saturating_add(self.folding.ticks.user);
         ticks.kernel = ticks.kernel.saturating_add(self.folding.ticks.kernel);
         ticks
@@ -506,8 +304,8 @@ impl Accounts {
         (threads > 0).then(|| Limit {
             what: format!(
                 "single ended threads: {threads} are folded into {groups} groups by program, name and parent's \
-                 program, whose process and thread numbers begin at {FIRST_NUMBER}; their times are exact, chains of waits end at them; the \
-                 {KEPT_ENDED} ended threads with the longest lives stand for themselves"
+                 program, with process and thread numbers from {FIRST_NUMBER} on; their times are exact, chains of \
+                 waits end at them; the {KEPT_ENDED} ended threads with the longest lives stand for themselves"
             ),
             remedy: "`-p PID` or `--cgroup PATH` of fewer processes".into(),
         })

@@ -1,6 +1,7 @@
-use wallscope_model::{BlockReason, State};
+use wallscope_model::{BlockReason, Ledger, State};
 use zerocopy::FromZeros;
 
+use super::super::groups::Group;
 use super::*;
 use crate::event::{Dump, ThreadEvent, how};
 

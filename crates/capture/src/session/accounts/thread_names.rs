@@ -18,6 +18,22 @@ impl Accounts {
             None => _ = (self.unmet).insert((named.pid, named.tid), named.name.clone()),
         }
     }
+
+    /// Names that threads have from their runtimes, by index. A name that the program gave a thread in the kernel, and
+    /// not only by starting it, stands.
+    pub(super) fn names_of_runtimes(&self) -> impl Iterator<Item = (usize, Arc<str>)> {
+        let threads = &self.threads;
+        let mut programs: FxHashMap<u32, [&Arc<str>; 2]> = FxHashMap::default();
+        for leader in threads.iter().filter(|t| t.tid == t.pid) {
+            programs.insert(leader.pid, [&leader.name, &leader.first_name]);
+        }
+        threads.iter().enumerate().filter_map(move |(index, t)| {
+            let name = t.runtime_name.as_ref()?;
+            let program = programs.get(&t.pid);
+            let inherited = program.is_none_or(|names| names.contains(&&t.name));
+            inherited.then(|| (index, name.clone()))
+        })
+    }
 }
 
 impl Thread {
@@ -30,21 +46,6 @@ impl Thread {
             self.first_name = self.name.clone();
         }
     }
-}
-
-/// Names that threads have from their runtimes, by index. A name that the program gave a thread in the kernel, and
-/// not only by starting it, stands.
-pub(super) fn of_runtimes(threads: &[Thread]) -> impl Iterator<Item = (usize, Arc<str>)> {
-    let mut programs: FxHashMap<u32, [&Arc<str>; 2]> = FxHashMap::default();
-    for leader in threads.iter().filter(|t| t.tid == t.pid) {
-        programs.insert(leader.pid, [&leader.name, &leader.first_name]);
-    }
-    threads.iter().enumerate().filter_map(move |(index, t)| {
-        let name = t.runtime_name.as_ref()?;
-        let program = programs.get(&t.pid);
-        let inherited = program.is_none_or(|names| names.contains(&&t.name));
-        inherited.then(|| (index, name.clone()))
-    })
 }
 
 #[cfg(test)]
@@ -80,7 +81,8 @@ mod tests {
         }
         // The program renames itself: its threads keep the name that they began with.
         a.thread(&event(1, 1, "server: idle"));
-        let names: Vec<_> = of_runtimes(&a.threads)
+        let names: Vec<_> = a
+            .names_of_runtimes()
             .map(|(i, n)| (i, n.to_string()))
             .collect();
         let all = [(0, "MainThread"), (1, "loader"), (4, "early")];

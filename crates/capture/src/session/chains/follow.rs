@@ -36,7 +36,7 @@ impl Chains {
             // A wake-up by the waiter's own time limit says nothing about the lock's holder.
             let by_itself = block.owner.is_some() && self.interrupt(wake.kernel, kernel).is_some();
             let itself =
-                |who: &ActorKey| matches!(who, ActorKey::Record(id) if path.last() == Some(id));
+                |actor: &ActorKey| matches!(actor, ActorKey::Record(id) if path.last() == Some(id));
             return match &block.owner {
                 Some((owner, told)) if by_itself && !itself(owner) => {
                     self.held(at, owner, *told, kernel, path);
@@ -59,7 +59,7 @@ impl Chains {
                 count: if i == 0 { at.count } else { 0 },
                 ..at
             };
-            match s.who {
+            match s.holder {
                 // The waiter cannot be the holder: it held the lock before, and no thread has taken it since.
                 Some(holder) if path.last() != Some(&holder) => {
                     self.held(part, &ActorKey::Record(holder), None, kernel, path);
@@ -78,7 +78,7 @@ impl Chains {
         kernel: &FxHashMap<u64, Box<[u64]>>,
         path: &mut Vec<u64>,
     ) {
-        let Some((who, told)) = &block.has else {
+        let Some((actor, told)) = &block.has else {
             return;
         };
         let from = self.handed.last(block.resource).clamp(at.from, at.to);
@@ -89,7 +89,7 @@ impl Chains {
             ..at
         };
         if since.ns > 0 {
-            self.held(since, who, Some(*told), kernel, path);
+            self.held(since, actor, Some(*told), kernel, path);
         }
     }
 
@@ -111,9 +111,9 @@ impl Chains {
                 {
                     self.follow(piece, &wake, kernel, path);
                 }
-                Some(HolderEvidence::Owner(who)) if !matches!(who, ActorKey::Record(id) if waits(id)) =>
+                Some(HolderEvidence::Owner(actor)) if !matches!(actor, ActorKey::Record(id) if waits(id)) =>
                 {
-                    self.held(piece, &who, None, kernel, path);
+                    self.held(piece, &actor, None, kernel, path);
                 }
                 _ => self.follow(piece, last, kernel, path),
             }
@@ -125,19 +125,19 @@ impl Chains {
     fn held(
         &mut self,
         at: Follow,
-        who: &ActorKey,
+        actor: &ActorKey,
         told: Option<OwnerEvidence>,
         kernel: &FxHashMap<u64, Box<[u64]>>,
         path: &mut Vec<u64>,
     ) {
         let part = Part {
             detail: told.map_or(0, |told| told as u8),
-            ..Part::of(Role::Held, who)
+            ..Part::of(Role::Held, actor)
         };
         let Some(id) = self.parts.add(&at, part, at.ns, at.count) else {
             return;
         };
-        let ActorKey::Record(holder) = *who else {
+        let ActorKey::Record(holder) = *actor else {
             return;
         };
         let (from, to) = match told {
@@ -151,23 +151,23 @@ impl Chains {
             to,
             ..at
         };
-        if !self.may_go_on(&below, holder, who, path) {
+        if !self.may_go_on(&below, holder, actor, path) {
             return;
         }
         path.push(holder);
-        let blocked = self.earlier(&below, holder, who, to, at.ns, kernel, path);
-        let rest = self.queued(&below, holder, who, at.ns - blocked);
+        let blocked = self.earlier(&below, holder, actor, to, at.ns, kernel, path);
+        let rest = self.queued(&below, holder, actor, at.ns - blocked);
         // The holder may be in a wait that is not over: then its activity is not known yet.
         let known =
             !told.is_some_and(OwnerEvidence::was_then) || self.has_done_since(holder, at.to);
         let left = match known {
             true => 0,
-            false => self.computed(&below, holder, who, rest),
+            false => self.computed(&below, holder, actor, rest),
         };
         if known && rest > 0 {
-            self.computing(&Follow { ns: rest, ..below }, holder, who);
+            self.computing(&Follow { ns: rest, ..below }, holder, actor);
         } else if left > 0 {
-            self.parts.add(&below, Part::of(Role::Cut, who), left, 0);
+            self.parts.add(&below, Part::of(Role::Cut, actor), left, 0);
         }
         path.pop();
     }
@@ -189,19 +189,19 @@ impl Chains {
     }
 
     /// Whether to follow `waker` below `at`. If not, a part there states the reason.
-    fn may_go_on(&mut self, at: &Follow, waker: u64, who: &ActorKey, path: &[u64]) -> bool {
+    fn may_go_on(&mut self, at: &Follow, waker: u64, actor: &ActorKey, path: &[u64]) -> bool {
         let role = match () {
             () if path.contains(&waker) => Role::Circle,
             () if path.len() >= MOST_HOPS => Role::Cut,
             () => return true,
         };
-        self.parts.add(at, Part::of(role, who), at.ns, 0);
+        self.parts.add(at, Part::of(role, actor), at.ns, 0);
         false
     }
 
     /// Charges the run-queue latency that samples of `id` show in `at`, at most `ns`. Returns the rest of
     /// `ns`.
-    fn queued(&mut self, at: &Follow, id: u64, who: &ActorKey, ns: u64) -> u64 {
+    fn queued(&mut self, at: &Follow, id: u64, actor: &ActorKey, ns: u64) -> u64 {
         let waits: Vec<(u64, u8)> = self.past.get(&id).map_or(Vec::new(), |past| {
             let inside = past.queued.iter().filter(|q| q.0 < at.to && q.1 > at.from);
             inside
@@ -219,7 +219,7 @@ impl Chains {
             let part = part.min(left);
             let runnable = Part {
                 detail,
-                ..Part::of(Role::Runnable, who)
+                ..Part::of(Role::Runnable, actor)
             };
             if part > 0 && self.parts.add(at, runnable, part, 0).is_some() {
                 left -= part;
@@ -235,12 +235,12 @@ impl Chains {
         kernel: &FxHashMap<u64, Box<[u64]>>,
         path: &mut Vec<u64>,
     ) {
-        let who = match self.interrupt(wake.kernel, kernel) {
+        let actor = match self.interrupt(wake.kernel, kernel) {
             Some(served) => ActorKey::Interrupt(served),
             None if wake.waker == 0 => ActorKey::Stranger(wake.pid, wake.tid, wake.name.clone()),
             None => ActorKey::Record(wake.waker),
         };
-        let own = matches!(who, ActorKey::Record(_));
+        let own = matches!(actor, ActorKey::Record(_));
         let part = Part {
             kernel: wake.kernel,
             user: if own {
@@ -248,7 +248,7 @@ impl Chains {
             } else {
                 UserPart::Missing(StackEnd::KernelOnly)
             },
-            ..Part::of(Role::Woke, &who)
+            ..Part::of(Role::Woke, &actor)
         };
         let Some(id) = self.parts.add(&at, part, at.ns, at.count) else {
             return;
@@ -260,11 +260,11 @@ impl Chains {
             above: Some(id),
             ..at
         };
-        if !self.may_go_on(&below, wake.waker, &who, path) {
+        if !self.may_go_on(&below, wake.waker, &actor, path) {
             return;
         }
         path.push(wake.waker);
-        self.meanwhile(below, wake, &who, kernel, path);
+        self.meanwhile(below, wake, &actor, kernel, path);
         path.pop();
     }
 
@@ -273,7 +273,7 @@ impl Chains {
         &mut self,
         at: Follow,
         wake: &Rc<Wake>,
-        who: &ActorKey,
+        actor: &ActorKey,
         kernel: &FxHashMap<u64, Box<[u64]>>,
         path: &mut Vec<u64>,
     ) {
@@ -285,17 +285,17 @@ impl Chains {
         let known = wake.steps.first().map_or(at.to, |s| s.time);
         if known > at.from {
             let ns = upto(known);
-            let blocked = self.earlier(&at, wake.waker, who, known, ns, kernel, path);
+            let blocked = self.earlier(&at, wake.waker, actor, known, ns, kernel, path);
             let before = Follow {
                 to: known,
                 ns,
                 count: 0,
                 ..at
             };
-            let rest = self.queued(&before, wake.waker, who, ns - blocked);
-            let rest = self.computed(&before, wake.waker, who, rest);
+            let rest = self.queued(&before, wake.waker, actor, ns - blocked);
+            let rest = self.computed(&before, wake.waker, actor, rest);
             if rest > 0 {
-                self.parts.add(&at, Part::of(Role::Cut, who), rest, 0);
+                self.parts.add(&at, Part::of(Role::Cut, actor), rest, 0);
             }
         }
         for (i, step) in wake.steps.iter().enumerate() {
@@ -315,27 +315,27 @@ impl Chains {
                 ..at
             };
             match step.state {
-                state::ON_CPU => self.computing(&part, wake.waker, who),
+                state::ON_CPU => self.computing(&part, wake.waker, actor),
                 state::RUNNABLE => {
                     let runnable = Part {
                         detail: step.detail,
-                        ..Part::of(Role::Runnable, who)
+                        ..Part::of(Role::Runnable, actor)
                     };
                     self.parts.add(&at, runnable, ns, 0);
                 }
                 state::BLOCKED => {
                     let woken_by = next.map_or(0, |n| u64::from(n.waker));
-                    self.blocked(part, wake.waker, who, step, woken_by, kernel, path);
+                    self.blocked(part, wake.waker, actor, step, woken_by, kernel, path);
                 }
                 _ => {
-                    self.parts.add(&at, Part::of(Role::Cut, who), ns, 0);
+                    self.parts.add(&at, Part::of(Role::Cut, actor), ns, 0);
                 }
             }
         }
     }
 
     /// Charges the on-CPU time that samples of `id` show in `at`, at most `ns`. Returns the rest of `ns`.
-    fn computed(&mut self, at: &Follow, id: u64, who: &ActorKey, ns: u64) -> u64 {
+    fn computed(&mut self, at: &Follow, id: u64, actor: &ActorKey, ns: u64) -> u64 {
         let sampled: u64 = self.past.get(&id).map_or(0, |past| {
             let inside = past
                 .on_cpu
@@ -347,15 +347,15 @@ impl Chains {
         let part = (u128::from(at.ns) * u128::from(sampled) / length) as u64;
         let part = part.min(ns);
         if part > 0 {
-            self.computing(&Follow { ns: part, ..*at }, id, who);
+            self.computing(&Follow { ns: part, ..*at }, id, actor);
         }
         ns - part
     }
 
     /// Charges `at` as on-CPU time of the waker. The on-CPU samples in `at` are only counted here. The time
     /// is divided among their stacks at the end, when there are enough samples.
-    fn computing(&mut self, at: &Follow, waker: u64, who: &ActorKey) {
-        self.parts.add(at, Part::of(Role::OnCpu, who), at.ns, 0);
+    fn computing(&mut self, at: &Follow, waker: u64, actor: &ActorKey) {
+        self.parts.add(at, Part::of(Role::OnCpu, actor), at.ns, 0);
         let seen: Vec<(u64, UserPart)> = self.past.get(&waker).map_or(Vec::new(), |past| {
             let from = past.on_cpu.partition_point(|s| s.at < at.from);
             past.on_cpu
@@ -371,7 +371,7 @@ impl Chains {
             let part = Part {
                 kernel,
                 user,
-                ..Part::of(Role::OnCpu, who)
+                ..Part::of(Role::OnCpu, actor)
             };
             if let Some(id) = self.parts.add(at, part, 0, 0) {
                 self.parts.hit(id, hits);
@@ -386,7 +386,7 @@ impl Chains {
         &mut self,
         at: Follow,
         id: u64,
-        who: &ActorKey,
+        actor: &ActorKey,
         step: &Step,
         woken_by: u64,
         kernel: &FxHashMap<u64, Box<[u64]>>,
@@ -402,11 +402,11 @@ impl Chains {
                 user: b.user,
                 detail: step.detail,
                 resource: b.resource,
-                ..Part::of(Role::Blocked, who)
+                ..Part::of(Role::Blocked, actor)
             },
             None => Part {
                 detail: step.detail,
-                ..Part::of(Role::Blocked, who)
+                ..Part::of(Role::Blocked, actor)
             },
         };
         let Some(node) = self.parts.add(&at, part, at.ns, 0) else {
@@ -420,11 +420,13 @@ impl Chains {
             Some(block) => self.ended(below, &block, kernel, path),
             // For a wait ended by an interrupt we know only which thread was interrupted.
             None if woken_by != 0 && !ends_by_interrupt(step.detail) => {
-                let who = ActorKey::Record(woken_by);
-                let woke = self.parts.add(&below, Part::of(Role::Woke, &who), at.ns, 0);
+                let actor = ActorKey::Record(woken_by);
+                let woke = self
+                    .parts
+                    .add(&below, Part::of(Role::Woke, &actor), at.ns, 0);
                 if let (Some(above), true) = (woke, step.detail == BlockReason::Lock as u8) {
                     let above = Some(above);
-                    self.let_go(&Follow { above, ..below }, woken_by, &who, kernel, path);
+                    self.let_go(&Follow { above, ..below }, woken_by, &actor, kernel, path);
                 }
             }
             None => {}
@@ -437,7 +439,7 @@ impl Chains {
         &mut self,
         at: &Follow,
         id: u64,
-        who: &ActorKey,
+        actor: &ActorKey,
         kernel: &FxHashMap<u64, Box<[u64]>>,
         path: &mut Vec<u64>,
     ) {
@@ -446,9 +448,9 @@ impl Chains {
             return;
         }
         path.push(id);
-        let blocked = self.earlier(at, id, who, at.to, at.ns, kernel, path);
-        let rest = self.queued(at, id, who, at.ns - blocked);
-        self.computed(at, id, who, rest);
+        let blocked = self.earlier(at, id, actor, at.to, at.ns, kernel, path);
+        let rest = self.queued(at, id, actor, at.ns - blocked);
+        self.computed(at, id, actor, rest);
         path.pop();
     }
 
@@ -459,7 +461,7 @@ impl Chains {
         &mut self,
         at: &Follow,
         id: u64,
-        who: &ActorKey,
+        actor: &ActorKey,
         until: u64,
         ns: u64,
         kernel: &FxHashMap<u64, Box<[u64]>>,
@@ -503,7 +505,7 @@ impl Chains {
                 pad0: 0,
             };
             if part > 0 {
-                self.blocked(inner, id, who, &step, 0, kernel, path);
+                self.blocked(inner, id, actor, &step, 0, kernel, path);
             }
         }
         given

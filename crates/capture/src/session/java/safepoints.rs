@@ -2,38 +2,10 @@
 
 use std::{collections::hash_map::Entry, sync::Arc};
 
-use rustc_hash::{FxHashMap, FxHashSet};
-use wallscope_unwind::runtime::{Facts, hotspot::SafepointPlaces};
+use wallscope_unwind::runtime::Facts;
 
 use super::{Java, reader};
-use crate::{event::VmPlaces, session::found_runtime::FoundRuntime};
-
-/// Places of all processes.
-#[derive(Default)]
-pub(super) struct Stops {
-    /// The file of each VM, by process.
-    files: FxHashMap<u32, FoundRuntime>,
-    /// Processes of which the kernel programs know the places.
-    told: FxHashSet<u32>,
-    /// Places by process, where no kernel program looks.
-    places: FxHashMap<u32, SafepointPlaces>,
-    /// Files with a VM; the kernel programs know the operations of file number n by n.
-    numbered: Vec<FoundRuntime>,
-}
-
-impl Stops {
-    /// The VM of `pid` is of the file `found`.
-    pub fn opened(&mut self, pid: u32, found: &FoundRuntime) {
-        self.files.insert(pid, Arc::clone(found));
-    }
-
-    /// Process `pid` is gone, or runs something else.
-    pub fn forget(&mut self, pid: u32) {
-        self.files.remove(&pid);
-        self.told.remove(&pid);
-        self.places.remove(&pid);
-    }
-}
+use crate::event::VmPlaces;
 
 impl Java {
     /// Whether a thread of `pid` that waits for `futex` now is stopped or stalled by a collector.

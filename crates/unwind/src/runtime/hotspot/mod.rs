@@ -25,10 +25,12 @@
 pub mod abi;
 mod code;
 mod counters;
+mod facts;
 mod flags;
 mod locks;
 mod method;
 mod monitors;
+mod operations;
 mod parked_objects;
 mod parking;
 mod safepoints;
@@ -37,81 +39,18 @@ mod structs;
 mod vm;
 mod vthreads;
 
-use super::image::{Image, Refusal};
 use crate::native::FrameWord;
 
 pub use counters::Pauses;
+pub use facts::Facts;
+pub(super) use facts::recognise;
 pub use locks::JavaThread;
 pub use method::Method;
+pub use operations::{Operation, collection};
 pub use parked_objects::Parking;
-pub use safepoints::{Operation, SafepointPlaces, collection};
+pub use safepoints::SafepointPlaces;
 pub use vm::{Miss, Opening, Scope, Vm};
 pub use vthreads::{FrameName, STACK_TRUNCATED, VirtualThreads, reason};
-
-/// Virtual addresses of the symbols that describe one of the VM's tables.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Table {
-    /// Address of the pointer to the first entry.
-    pub first: u64,
-    /// Addresses of the entry's size, and of the offsets of its fields in the requested order.
-    pub stride: u64,
-    pub fields: Vec<u64>,
-}
-
-/// Facts about a file with a HotSpot VM: the addresses of its tables.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Facts {
-    pub(crate) structs: Table,
-    pub(crate) types: Table,
-    /// `None`: the file does not name them.
-    pub(crate) safepoints: Option<std::sync::Arc<safepoints::Symbols>>,
-}
-
-impl Facts {
-    /// The classes of VM operations that the file names.
-    pub fn operations(&self) -> &[Operation] {
-        self.safepoints.as_ref().map_or(&[], |s| s.operations())
-    }
-}
-
-/// Names of the fields of a `gHotSpotVMStructs` entry, in the order of [`Table::fields`].
-const STRUCT_FIELDS: [&str; 5] = [
-    "TypeNameOffset",
-    "FieldNameOffset",
-    "IsStaticOffset",
-    "OffsetOffset",
-    "AddressOffset",
-];
-/// Names of the fields of a `gHotSpotVMTypes` entry.
-const TYPE_FIELDS: [&str; 2] = ["TypeNameOffset", "SizeOffset"];
-
-/// The facts of a file that contains the runtime.
-pub(super) fn recognise(image: &Image<'_>) -> Option<Result<Facts, Refusal>> {
-    let first = image.exported("gHotSpotVMStructs")?.address;
-    let table = |first: u64, entry: &str, fields: &[&str]| {
-        let word = |name: &str| image.exported(&format!("{entry}{name}")).map(|p| p.address);
-        Some(Table {
-            first,
-            stride: word("ArrayStride")?,
-            fields: fields.iter().map(|f| word(f)).collect::<Option<_>>()?,
-        })
-    };
-    let structs = table(first, "gHotSpotVMStructEntry", &STRUCT_FIELDS);
-    let types = image
-        .exported("gHotSpotVMTypes")
-        .and_then(|p| table(p.address, "gHotSpotVMTypeEntry", &TYPE_FIELDS));
-    Some(match (structs, types) {
-        (Some(structs), Some(types)) => Ok(Facts {
-            structs,
-            types,
-            safepoints: safepoints::Symbols::of(image).map(std::sync::Arc::new),
-        }),
-        _ => Err(Refusal {
-            what: format!("HotSpot in {}", image.name()),
-            why: "it does not export the tables that describe it".into(),
-        }),
-    })
-}
 
 /// A frame of a stack that may run through HotSpot or V8 code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Facts, Table};
+use super::facts::{Facts, Table};
 
 /// Maximum entries of a table; a VM has some three thousand.
 const MAX_ENTRIES: usize = 1 << 15;

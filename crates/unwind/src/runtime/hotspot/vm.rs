@@ -3,13 +3,14 @@
 use std::{collections::HashMap, sync::Arc};
 
 use super::{
-    Facts, Item,
+    Item,
     abi::{Heap, MAX_BLOB_OFFSET, MAX_HEAPS, Proc},
     code::Compiled,
+    facts::Facts,
     locks::{JavaThread, MonitorOffsets},
     method::Method,
+    operations::Symbols,
     parking::ParkingOffsets,
-    safepoints::Symbols,
     structs::{Layout, PageCache, Tables},
 };
 use crate::runtime::{Refusal, memory::Memory};

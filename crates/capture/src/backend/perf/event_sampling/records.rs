@@ -16,8 +16,8 @@ pub fn parse(
     ids: &FxHashMap<u64, usize>,
 ) -> Option<(u64, Record)> {
     let word = |at: usize| Some(u64::from_ne_bytes(body.get(at..at + 8)?.try_into().ok()?));
-    let who = word(0)?;
-    let (pid, tid) = (who as u32, (who >> 32) as u32);
+    let thread_word = word(0)?;
+    let (pid, tid) = (thread_word as u32, (thread_word >> 32) as u32);
     match kind {
         b::PERF_RECORD_SAMPLE => {
             let (time, id, stream) = (word(8)?, word(16)?, word(24)?);
@@ -69,8 +69,8 @@ mod tests {
     #[test]
     fn a_count_at_an_end_is_read_whole_or_not_at_all() {
         let mut body = Vec::new();
-        let who = (8u64 << 32) | 7;
-        for word in [who, 1234, who, 99, 5, 6] {
+        let thread_word = (8u64 << 32) | 7;
+        for word in [thread_word, 1234, thread_word, 99, 5, 6] {
             body.extend(word.to_ne_bytes());
         }
         let ids = FxHashMap::from_iter([(5, 2)]);
