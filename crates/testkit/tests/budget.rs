@@ -37,7 +37,7 @@ fn a_ping_pong_under_a_low_budget_is_given_up_step_by_step() {
                 row.what, row.measured, row.limit
             )));
         }
-        let report = run.recorded.json(&["report", "--json"])?;
+        let report = run.recorded.json(&["report"])?;
         let limits = report["domain"]["limits"]
             .as_array()
             .cloned()

@@ -5,13 +5,16 @@ use wallscope_testkit::live::{self, Outcome};
 use wallscope_testkit::tool::{Options, Recorded};
 use wallscope_testkit::{Error, Program, Tool};
 
-/// Three seconds of the program `inject` with such flags. The length is told beforehand: slices are
-/// then short enough to tell how steady the program is.
+/// Runs of each side. By one run each a third of 14 comparisons called the
+/// wait noise (q up to 0.9); by three, none of four did (q ≤ 2·10⁻⁷).
+const RUNS: usize = 3;
+
+/// Two seconds of the program `inject` with such flags.
 fn record(tool: &Tool, flags: &[&str]) -> Result<Recorded, Error> {
     let mut program = Program::start("inject", &[flags, &["--until-line"]].concat())?;
     program.release()?;
     let mut options = Options::at(99);
-    options.more = vec!["-d".into(), "3".into()];
+    options.more = vec!["-d".into(), "2".into()];
     let recorded = tool.attach(program.pids(), &options)?.ends_with(0)?;
     // Its end is all that is left of it: dropped, it is gone.
     drop(program);
@@ -19,17 +22,14 @@ fn record(tool: &Tool, flags: &[&str]) -> Result<Recorded, Error> {
 }
 
 /// What the comparison says of `function`: whether it changed, and how.
-fn said(tool: &Tool, base: &Recorded, new: &Recorded, function: &str) -> Result<String, Error> {
-    let (base, new) = (base.path(), new.path());
-    let out = tool.run(&[
-        "diff".as_ref(),
-        base.as_os_str(),
-        "--".as_ref(),
-        new.as_os_str(),
-        "--json".as_ref(),
-        "--by".as_ref(),
-        "total".as_ref(),
-    ])?;
+fn said(tool: &Tool, base: &[Recorded], new: &[Recorded], function: &str) -> Result<String, Error> {
+    let paths = |side: &[Recorded]| side.iter().map(Recorded::path).collect::<Vec<_>>();
+    let mut verb = vec!["diff".into()];
+    verb.extend(paths(base));
+    verb.push("--".into());
+    verb.extend(paths(new));
+    verb.extend(["--json", "--by", "total"].map(Into::into));
+    let out = tool.run(&verb)?;
     let v: serde_json::Value = serde_json::from_slice(&out.stdout).map_err(|e| {
         Error::Output(format!(
             "diff --json: {e}: {}",
@@ -51,8 +51,12 @@ fn experiment() -> Result<Vec<String>, Error> {
         ("sleep", "step_store", "timer"),
     ] {
         let flags = ["--in", function, "--kind", kind];
-        let base = record(&tool, &flags)?;
-        let new = record(&tool, &[&flags[..], &["--delay-us", "600"]].concat())?;
+        let delayed = [&flags[..], &["--delay-us", "600"]].concat();
+        let (mut base, mut new) = (Vec::new(), Vec::new());
+        for _ in 0..RUNS {
+            base.push(record(&tool, &flags)?);
+            new.push(record(&tool, &delayed)?);
+        }
         let said = said(&tool, &base, &new, function)?;
         println!("{kind} put into {function}: {said}");
         if !said.contains(&format!("waits ({reason}) more"))
