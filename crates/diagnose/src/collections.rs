@@ -6,10 +6,11 @@
 
 use std::collections::HashMap;
 
-use wallscope_model::{Frame, GC_KEY, Label, LabelValue, LabelsId, Recording, StackId, State};
+use wallscope_model::{Frame, GC_KEY, Recording, StackId, State};
 
 use crate::frames::frames;
 use crate::knowledge::{COLLECT, HOTSPOT_WORKERS, Known, find};
+use crate::labels::SampleLabels;
 
 /// Labels each on-CPU sample of a symbolised recording that collects garbage with the collector's name.
 pub fn mark(recording: &mut Recording) {
@@ -35,21 +36,9 @@ pub fn mark(recording: &mut Recording) {
         });
         found.extend(found_in.map(|collector| (i, collector)));
     }
-    let mut labelled: HashMap<(Option<LabelsId>, &str), LabelsId> = HashMap::new();
-    let sets = &mut recording.label_sets;
+    let mut labels = SampleLabels::of(GC_KEY);
     for (i, collector) in found {
-        let labels = &mut recording.samples[i].labels;
-        let old = *labels;
-        *labels = Some(*labelled.entry((old, collector)).or_insert_with(|| {
-            let mut set = old.map_or_else(Vec::new, |l| sets[l.0 as usize].clone());
-            set.push(Label {
-                key: GC_KEY.into(),
-                value: LabelValue::Text(collector.into()),
-            });
-            set.sort();
-            sets.push(set);
-            LabelsId((sets.len() - 1) as u32)
-        }));
+        labels.add(recording, i, collector);
     }
 }
 

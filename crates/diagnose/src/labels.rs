@@ -1,9 +1,10 @@
-//! Labels of samples that judgements read.
+//! Labels of samples that judgements read and add.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use wallscope_model::attribution::parks;
-use wallscope_model::{BlockReason, LabelValue, LabelsId, Recording, Sample};
+use wallscope_model::{BlockReason, Label, LabelValue, LabelsId, Recording, Sample};
 
 /// Label key of waits during which a request of their thread was in flight.
 pub const REQUEST_KEY: &str = "request";
@@ -34,4 +35,37 @@ pub(crate) fn resource(recording: &Recording, sample: &Sample) -> Option<Arc<str
     let own = sample.reason == Some(BlockReason::Lock)
         && parks(recording, &recording.stacks[sample.stack.0 as usize]);
     (!own).then_some(name)
+}
+
+/// Adds a label to samples; samples with equal labels share one set.
+pub(crate) struct SampleLabels {
+    key: &'static str,
+    made: HashMap<(Option<LabelsId>, &'static str), LabelsId>,
+}
+
+impl SampleLabels {
+    /// Labels with this key.
+    pub fn of(key: &'static str) -> SampleLabels {
+        SampleLabels {
+            key,
+            made: HashMap::new(),
+        }
+    }
+
+    /// Gives sample number `sample` the label with `value`.
+    pub fn add(&mut self, recording: &mut Recording, sample: usize, value: &'static str) {
+        let labels = &mut recording.samples[sample].labels;
+        let old = *labels;
+        let sets = &mut recording.label_sets;
+        *labels = Some(*self.made.entry((old, value)).or_insert_with(|| {
+            let mut set = old.map_or_else(Vec::new, |l| sets[l.0 as usize].clone());
+            set.push(Label {
+                key: self.key.into(),
+                value: LabelValue::Text(value.into()),
+            });
+            set.sort();
+            sets.push(set);
+            LabelsId((sets.len() - 1) as u32)
+        }));
+    }
 }

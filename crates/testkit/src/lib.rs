@@ -61,3 +61,19 @@ pub enum Error {
     #[error("{0}")]
     Output(String),
 }
+
+/// The wallscope binary did not do as the contract says: `what`.
+pub fn wrong(what: impl Into<String>) -> Error {
+    Error::Output(what.into())
+}
+
+/// An assertion about the wallscope binary; `what` tells the difference.
+///
+/// # Errors
+/// [`Error::Output`] if `is` is false.
+pub fn check(is: bool, what: impl FnOnce() -> String) -> Result<(), Error> {
+    match is {
+        true => Ok(()),
+        false => Err(wrong(what())),
+    }
+}

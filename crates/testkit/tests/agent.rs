@@ -11,21 +11,12 @@ use std::{
 };
 
 use rustix::process::{Pid, Signal, kill_process};
-use wallscope_testkit::{Error, Program, Tool, report::Report, tool::Options, with_tool};
+use wallscope_testkit::{
+    Error, Program, Tool, check, report::Report, tool::Options, with_tool, wrong,
+};
 
 /// Longest wait for something that the agent does in a second.
 const LIMIT: Duration = Duration::from_secs(60);
-
-fn wrong(what: impl Into<String>) -> Error {
-    Error::Output(what.into())
-}
-
-fn check(is: bool, what: impl FnOnce() -> String) -> Result<(), Error> {
-    match is {
-        true => Ok(()),
-        false => Err(wrong(what())),
-    }
-}
 
 /// A running agent with a folder and a service manager of its own.
 struct Agent {

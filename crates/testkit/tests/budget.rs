@@ -25,9 +25,8 @@ fn a_ping_pong_under_a_low_budget_is_given_up_step_by_step() {
         // Some ten seconds and more.
         let run = tool.measure("pingpong", &["--rounds", "2000000"], &options)?;
         // Without the hooks, each reading of the kernel's counters divides the time since the one before.
-        let all = 1e6;
         let limits = Limits {
-            repaired_ppm: all,
+            repaired_ppm: 1e6,
             ..Limits::default()
         };
         let card = closes(&run.report, &limits);

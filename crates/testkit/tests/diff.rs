@@ -5,8 +5,8 @@ use wallscope_testkit::live::{self, Outcome};
 use wallscope_testkit::tool::{Options, Recorded};
 use wallscope_testkit::{Error, Program, Tool};
 
-/// Runs of each side. By one run each a third of 14 comparisons called the
-/// wait noise (q up to 0.9); by three, none of four did (q ≤ 2·10⁻⁷).
+/// Runs of each side. With one run a side, 5 of 12 comparisons called the injected wait noise; with three, none of
+/// four did, and q was 2·10⁻⁷ or less.
 const RUNS: usize = 3;
 
 /// Two seconds of the program `inject` with such flags.

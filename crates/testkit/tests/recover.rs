@@ -15,18 +15,9 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::time::{ClockId, clock_gettime};
-use wallscope_testkit::{Error, Program, Tool, report::Report, tool::Options, with_tool};
-
-fn wrong(what: impl Into<String>) -> Error {
-    Error::Output(what.into())
-}
-
-fn check(is: bool, what: impl FnOnce() -> String) -> Result<(), Error> {
-    match is {
-        true => Ok(()),
-        false => Err(wrong(what())),
-    }
-}
+use wallscope_testkit::{
+    Error, Program, Tool, check, report::Report, tool::Options, with_tool, wrong,
+};
 
 /// What the kernel counted of all threads of a process at one time: on-CPU time, waiting for a CPU, ns.
 #[derive(Clone, Copy)]

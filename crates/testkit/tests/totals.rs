@@ -6,11 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 use wallscope_testkit::score::ledger::Limits;
 use wallscope_testkit::tool::Options;
-use wallscope_testkit::{Error, Program, program, with_tool_alone};
-
-fn wrong(what: impl Into<String>) -> Error {
-    Error::Output(what.into())
-}
+use wallscope_testkit::{Error, Program, program, with_tool_alone, wrong};
 
 fn parsed(output: &[u8]) -> Result<Value, Error> {
     let text = String::from_utf8_lossy(output);

@@ -20,7 +20,7 @@ use wallscope_model::{
 
 use crate::event::{self, Dump, ThreadEvent, how, state};
 
-pub use groups::{Fate, Folded, number};
+pub use groups::{Folded, number};
 use groups::{Folding, Role};
 use ticks::Ticks;
 

@@ -102,7 +102,7 @@ pub struct Processes<S = KernelTables> {
     replaced: FxHashMap<u32, (u64, usize)>,
     /// Programs that may be looked up now.
     ration: FactRation,
-    /// Processes whose program has not been looked up.
+    /// Processes with a program that has not been looked up.
     unread: BTreeSet<u32>,
     /// Processes that ended before their program was looked up.
     never_read: u64,

@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use wallscope_model::{BlockReason, ContextId, Interval, Lane, Part, State, Timeline};
 use zerocopy::FromBytes;
 
-use super::accounts::{Accounts, Fate};
+use super::accounts::Accounts;
 use crate::event::{Dump, FLAG_ASKING, Turn, state};
 
 /// How often the ring is looked at, ns: it holds some three times what the fastest switcher can
@@ -91,7 +91,7 @@ impl Turns {
             for turn in &chunk.turns {
                 let Some(index) = of(turn.id) else { continue };
                 // Turns of several threads are no lane.
-                if accounts.fate(turn.id.into()) == Fate::Grouped {
+                if accounts.is_grouped(turn.id.into()) {
                     dropped += intervals(turn);
                     continue;
                 }

@@ -11,10 +11,10 @@ const AT: Follow = Follow {
     count: 1,
 };
 
-fn on_cpu(who: u64, kernel: u64) -> Part {
+fn on_cpu(actor: u64, kernel: u64) -> Part {
     Part {
         kernel,
-        ..Part::of(Role::OnCpu, &ActorKey::Record(who))
+        ..Part::of(Role::OnCpu, &ActorKey::Record(actor))
     }
 }
 
@@ -69,8 +69,8 @@ fn computing_is_divided_by_the_stacks_that_were_sampled() {
 #[test]
 fn parts_beyond_the_bound_stay_with_their_parent_and_are_counted() {
     let mut tree = WaitTree::default();
-    for who in 0..MOST_NODES as u64 {
-        assert!(tree.add(&AT, on_cpu(who, 0), 1, 0).is_some());
+    for actor in 0..MOST_NODES as u64 {
+        assert!(tree.add(&AT, on_cpu(actor, 0), 1, 0).is_some());
     }
     assert_eq!(
         (tree.add(&AT, on_cpu(u64::MAX, 0), 1, 0), tree.crowded),

@@ -5,18 +5,19 @@ use std::collections::HashMap;
 
 use wallscope_model::scale::scale;
 use wallscope_model::{
-    BlockReason, ContextId, FrameKind, Function, Label, LabelValue, LabelsId, Recording, StackEnd,
-    StackId, State, WaitSeen,
+    BlockReason, ContextId, FrameKind, Function, Recording, StackEnd, StackId, State, WaitSeen,
 };
 
 use super::overturn::{Judged, overturn};
 use super::rules::{THREAD_BEGINS, Wait, judge_wait};
 use crate::frames::{frames, in_c_library, script_name};
-use crate::labels::{REQUEST_AWAITED, REQUEST_KEY, REQUEST_OWED, RESOURCE_KEY, text_label};
+use crate::labels::{
+    REQUEST_AWAITED, REQUEST_KEY, REQUEST_OWED, RESOURCE_KEY, SampleLabels, text_label,
+};
 use crate::words;
 
-/// Judges every blocked sample of a symbolised recording, and sums up the idle time of each thread. `seen` holds the requests of each sample's waits, by index; missing ones count as
-/// none.
+/// Judges every blocked sample of a symbolised recording, and sums up the idle time of each thread. `seen` holds
+/// the requests of each sample's waits, by index; missing ones count as none.
 ///
 /// The time that each rule judged is added to the domain's notes. Samples during which a request was
 /// in flight get the label [`REQUEST_KEY`].
@@ -101,27 +102,16 @@ pub(super) fn mark_intervals(recording: &mut Recording, seen: &[WaitSeen]) {
 
 /// Labels the waits during which a request was in flight.
 fn label_requests(recording: &mut Recording, seen: &[WaitSeen]) {
-    let mut labelled: HashMap<(Option<LabelsId>, bool), LabelsId> = HashMap::new();
-    let sets = &mut recording.label_sets;
-    for (s, seen) in recording.samples.iter_mut().zip(seen) {
-        if s.state != State::Blocked || seen.in_flight != Some(true) {
+    let mut labels = SampleLabels::of(REQUEST_KEY);
+    for (i, seen) in seen.iter().enumerate().take(recording.samples.len()) {
+        if recording.samples[i].state != State::Blocked || seen.in_flight != Some(true) {
             continue;
         }
-        let old = s.labels;
-        s.labels = Some(*labelled.entry((old, seen.awaits)).or_insert_with(|| {
-            let mut set = old.map_or_else(Vec::new, |l| sets[l.0 as usize].clone());
-            let value = match seen.awaits {
-                true => REQUEST_AWAITED,
-                false => REQUEST_OWED,
-            };
-            set.push(Label {
-                key: REQUEST_KEY.into(),
-                value: LabelValue::Text(value.into()),
-            });
-            set.sort();
-            sets.push(set);
-            LabelsId((sets.len() - 1) as u32)
-        }));
+        let value = match seen.awaits {
+            true => REQUEST_AWAITED,
+            false => REQUEST_OWED,
+        };
+        labels.add(recording, i, value);
     }
 }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 use wallscope_model::{Context, LedgerSlice, LedgerSlices, Limit, Process, Slices};
 
-use super::groups::{Ended, FIRST_NUMBER, Fate, Folded, Folding, GroupKey, Role, number};
+use super::groups::{Ended, FIRST_NUMBER, Folded, Folding, GroupKey, Role, number};
 use super::ticks::Ticks;
 use super::{Accounts, Thread, context, settle};
 use crate::event::FLAG_KERNEL_THREAD;
@@ -274,12 +274,10 @@ impl Accounts {
             std::mem::take(&mut self.slices).sorted(|context, slice| (to[context as usize], slice));
     }
 
-    /// What became of record `id`.
-    pub fn fate(&self, id: u64) -> Fate {
-        match self.index(id) {
-            Some(index) if !self.threads[index as usize].role.is_own() => Fate::Grouped,
-            _ => Fate::Own,
-        }
+    /// Whether the thread of record `id` is part of a group.
+    pub fn is_grouped(&self, id: u64) -> bool {
+        let index = self.index(id);
+        index.is_some_and(|index| !self.threads[index as usize].role.is_own())
     }
 
     /// The record under which sums of record `id` are kept: its own, or its group's.

@@ -103,7 +103,7 @@ fn threads_with_long_lives_stand_for_themselves() {
 #[test]
 fn a_folded_thread_s_record_is_its_group_s_and_news_of_it_change_nothing() {
     let mut a = storm(N);
-    let folded = (2..N + 2).find(|id| a.fate(*id) == Fate::Grouped);
+    let folded = (2..N + 2).find(|id| a.is_grouped(*id));
     let id = folded.expect("some are folded");
     assert!(a.record(id) >= FIRST_RECORD);
     let before = a.threads.len();

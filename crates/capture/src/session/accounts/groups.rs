@@ -204,12 +204,3 @@ pub struct Folded {
     /// Processes of which no thread stands for itself any more.
     pub forgotten: Vec<u32>,
 }
-
-/// What became of a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// Its thread stands for itself, or is not known.
-    Own,
-    /// Its thread is part of a group.
-    Grouped,
-}
