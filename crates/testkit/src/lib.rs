@@ -66,14 +66,3 @@ pub enum Error {
 pub fn wrong(what: impl Into<String>) -> Error {
     Error::Output(what.into())
 }
-
-/// An assertion about the wallscope binary; `what` tells the difference.
-///
-/// # Errors
-/// [`Error::Output`] if `is` is false.
-pub fn check(is: bool, what: impl FnOnce() -> String) -> Result<(), Error> {
-    match is {
-        true => Ok(()),
-        false => Err(wrong(what())),
-    }
-}

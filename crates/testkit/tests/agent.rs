@@ -11,12 +11,17 @@ use std::{
 };
 
 use rustix::process::{Pid, Signal, kill_process};
-use wallscope_testkit::{
-    Error, Program, Tool, check, report::Report, tool::Options, with_tool, wrong,
-};
+use wallscope_testkit::{Error, Program, Tool, report::Report, tool::Options, with_tool, wrong};
 
 /// Longest wait for something that the agent does in a second.
 const LIMIT: Duration = Duration::from_secs(60);
+
+fn check(is: bool, what: impl FnOnce() -> String) -> Result<(), Error> {
+    match is {
+        true => Ok(()),
+        false => Err(wrong(what())),
+    }
+}
 
 /// A running agent with a folder and a service manager of its own.
 struct Agent {
@@ -145,7 +150,19 @@ fn ask(tool: &Tool, verb: &[&str]) -> Result<String, Error> {
     String::from_utf8(output.stdout).map_err(|e| wrong(e.to_string()))
 }
 
-/// The ledgers of the program's threads, by the agent and by the recorder beside it.
+/// The kernel's counters of a thread since its birth: on-CPU, runnable, ns.
+fn counted(pid: u32, tid: u32) -> Result<[u64; 2], Error> {
+    let path = format!("/proc/{pid}/task/{tid}/schedstat");
+    let text = fs::read_to_string(&path).map_err(|e| wrong(format!("{path}: {e}")))?;
+    let mut figures = text.split_whitespace().map_while(|n| n.parse().ok());
+    match (figures.next(), figures.next()) {
+        (Some(on_cpu), Some(runnable)) => Ok([on_cpu, runnable]),
+        _ => Err(wrong(format!("{path}: {text}"))),
+    }
+}
+
+/// The ledgers of the program's threads by the agent, which saw them from birth, against the kernel's counters; and
+/// against the recorder beside it, which saw a part of their lives.
 fn compare(truth: &wallscope_testkit::Truth, agent: &Report, beside: &Report) -> Result<(), Error> {
     check(!truth.threads.is_empty(), || "no threads".into())?;
     for known in &truth.threads {
@@ -155,15 +172,19 @@ fn compare(truth: &wallscope_testkit::Truth, agent: &Report, beside: &Report) ->
         };
         let (a, b) = (of(agent, "the snap")?, of(beside, "the recording")?);
         check(a.residue_ns == 0, || format!("residue of {a:?}"))?;
-        // Before the release and after the end it is blocked: in the windows of both recorders, and at no cost.
-        let pairs = [
-            ("on-CPU", a.on_cpu_ns, b.on_cpu_ns),
-            ("runnable", a.runnable_ns, b.runnable_ns),
+        let kernel = counted(known.pid, known.tid)?;
+        let states = [
+            ("on-CPU", a.on_cpu_ns, b.on_cpu_ns, kernel[0]),
+            ("runnable", a.runnable_ns, b.runnable_ns, kernel[1]),
         ];
-        for (state, agent_ns, beside_ns) in pairs {
-            // The kernel's own work at the gate before and after, once a thread.
-            let edge = 2_000_000 + beside_ns / 10_000;
-            check(agent_ns.abs_diff(beside_ns) <= edge, || {
+        for (state, agent_ns, beside_ns, kernel_ns) in states {
+            // The thread is blocked by now; each of some thousand turns may be dated some hundred ns off.
+            let most = 200_000 + kernel_ns / 1_000;
+            check(agent_ns.abs_diff(kernel_ns) <= most, || {
+                let name = &known.name;
+                format!("{state} of {name}: {agent_ns} ns, {kernel_ns} by the kernel's count")
+            })?;
+            check(beside_ns <= agent_ns + most, || {
                 format!("{state} of {}: {agent_ns} and {beside_ns} ns", known.name)
             })?;
         }

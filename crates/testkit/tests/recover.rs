@@ -15,9 +15,14 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::time::{ClockId, clock_gettime};
-use wallscope_testkit::{
-    Error, Program, Tool, check, report::Report, tool::Options, with_tool, wrong,
-};
+use wallscope_testkit::{Error, Program, Tool, report::Report, tool::Options, with_tool, wrong};
+
+fn check(is: bool, what: impl FnOnce() -> String) -> Result<(), Error> {
+    match is {
+        true => Ok(()),
+        false => Err(wrong(what())),
+    }
+}
 
 /// What the kernel counted of all threads of a process at one time: on-CPU time, waiting for a CPU, ns.
 #[derive(Clone, Copy)]
