@@ -15,11 +15,20 @@ const WHOLE: f64 = 99.0;
 /// Promised of user stacks without eBPF, percent of sampled time: the rest of deep stacks is read a moment later.
 const WHOLE_OUTSIDE: f64 = 95.0;
 
+/// Promised of names of a comparison's frames, percent: it is called so often that a tenth of the time is at its entry.
+const NAMED: f64 = 99.0;
+
 /// How Node.js is started, and how often its program warms up.
 const WAYS: &[(&str, &[&str], &str)] = &[
     ("as it is", &[], "60"),
     ("never optimised", &["--no-opt"], "10"),
     ("interpreted only", &["--jitless"], "2"),
+    ("on large pages", &["--use-largepages=on"], "60"),
+    (
+        "frames of its own",
+        &["--interpreted-frames-native-stack"],
+        "60",
+    ),
 ];
 
 /// The functions that a turn calls, and what they say of themselves.
@@ -115,6 +124,13 @@ fn judge(run: &Run) -> Result<Scorecard, Error> {
     let is_of_six = |l: &Line| six.iter().any(|(name, ..)| l.contains(name));
     let what = "on-cpu the six, of it under turn";
     let named = evidence.named(what, 97.0, is_under_turn, is_of_six);
+    card.rows.extend(named.rows);
+    // A function that has not made its frame yet has a name, and its caller is not left out.
+    let is_sorting = |l: &Line| l.contains("Builtins_ArrayTimSort");
+    let is_whole =
+        |l: &Line| l.contains("jsNative") && !l.frames.iter().any(|f| f.name.starts_with("[0x"));
+    let what = "on-cpu with names, of a sort's";
+    let named = evidence.named(what, NAMED, is_sorting, is_whole);
     card.rows.extend(named.rows);
     // Node.js 24 gives its main thread a name; before, it has its file's.
     let is_main = |l: &Line| l.thread.starts_with("node") || l.thread == "MainThread";
