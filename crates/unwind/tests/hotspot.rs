@@ -345,7 +345,7 @@ fn code_that_makes_or_undoes_its_frame_tells_where_it_is() {
     for into in [1, 8, 14] {
         assert_eq!(interrupted(&end, 0x40, into, 0), both, "{into}");
     }
-    // The same with a short offset.
+    // A comparison with a short offset.
     let end = [0x5d, 0x49, 0x3b, 0x67, 0x28, 0x0f, 0x87, 1, 0, 0, 0, 0xc3];
     for into in [1, 5, 11] {
         assert_eq!(interrupted(&end, 0x40, into, 0), both, "{into}");

@@ -73,7 +73,7 @@ pub enum Leave {
         /// Its virtual address.
         to: u64,
     },
-    /// The same under a condition.
+    /// A conditional jump to another function.
     Branch {
         /// Its virtual address.
         to: u64,

@@ -320,7 +320,7 @@ fn code_that_is_no_program_is_left_by_frame_pointer() {
         (got.end, offsets(&got)),
         (End::Root, vec![0x10, 0x20, 0x30])
     );
-    // The same address in a body would skip the caller.
+    // In a function's body, this address would skip the caller.
     assert_eq!(offsets(&run(&entry, body)), [0x10, 0x30]);
     // A zero that no chain passed down proves nothing.
     registers.general[6] = 0;

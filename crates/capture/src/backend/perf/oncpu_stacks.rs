@@ -26,11 +26,12 @@ const SEAM: usize = 512;
 /// No stack is deeper, bytes: what is read beyond is none.
 const DEEPEST: u64 = 1 << 30;
 
-/// The same for another stack, from which it came to the one that was copied, to be as it was.
+/// CPU time after a sample, ns, up to which memory beside the copied stack is believed to be unchanged.
 const ELSEWHERE: u64 = 100_000;
-/// The same for it to be where it was, if it has left its CPU by its own will since.
+/// CPU time after a sample, ns, up to which a thread that switched voluntarily since is believed to be
+/// in the sampled function.
 const AT_ONCE: u64 = 200_000;
-/// The same for what it runs now to be as good as what it ran then, if it has not.
+/// CPU time after a sample, ns, up to which a thread that did not switch voluntarily may be read instead.
 const STILL: u64 = 20_000_000;
 
 impl ProcPoller {
