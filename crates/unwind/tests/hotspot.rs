@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use wallscope_unwind::native::{End, MemoryTables, Registers, TableSink, Unwinder, Unwound};
+use wallscope_unwind::native::{
+    End, MemoryTables, Registers, StackStart, TableSink, Unwinder, Unwound,
+};
 use wallscope_unwind::runtime::hotspot::abi::{Heap, Proc};
 use wallscope_unwind::runtime::hotspot::{Item, items};
 
@@ -156,9 +158,8 @@ impl Machine {
         let mut registers = self.registers;
         registers.ip = ip;
         registers.general[RSP] = STACK + 0x100;
-        Unwinder::new().unwind(&tables, PID, &registers, usize::MAX, |at, to| {
-            self.memory.read(at, to)
-        })
+        let start = StackStart::new(PID, &registers);
+        Unwinder::new().unwind(&tables, start, |at, to| self.memory.read(at, to))
     }
 }
 

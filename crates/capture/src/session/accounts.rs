@@ -340,14 +340,26 @@ impl Accounts {
     }
 
     /// A thread's figures at one moment.
-    pub fn dump(&mut self, d: &Dump, last: bool) {
+    pub fn dump(&mut self, d: &Dump) {
+        self.figures(d);
+    }
+
+    /// The last figures of a thread.
+    pub fn last_dump(&mut self, d: &Dump) {
+        if let Some(index) = self.figures(d) {
+            self.threads[index as usize].done = true;
+        }
+    }
+
+    /// Takes a thread's figures, and gives its index if they are news.
+    fn figures(&mut self, d: &Dump) -> Option<u32> {
         if self.comes_late(d.id, d.birth) {
-            return;
+            return None;
         }
         let index = self.meet(d.id, d.pid, d.tid, d.birth);
         let thread = &mut self.threads[index as usize];
         if !thread.role.is_own() || thread.done || thread.last.is_some_and(|l| l.now > d.now) {
-            return;
+            return None;
         }
         self.folding.moves(thread.pid, d.pid);
         thread.birth = d.birth;
@@ -358,9 +370,59 @@ impl Accounts {
             self.folding.called(d.pid, &thread.name, None);
         }
         thread.last = Some(*d);
-        thread.done = last;
-        let until = d.now;
-        give(&mut self.slices, self.grid, index, thread, until);
+        self.give(index, d.now);
+        Some(index)
+    }
+
+    /// Gives the growth of a thread's sums up to `until` to the slices it falls into.
+    fn give(&mut self, context: u32, until: u64) {
+        let grid = self.grid;
+        let thread = &mut self.threads[context as usize];
+        let Some(last) = thread.last else { return };
+        if until <= thread.given_until || grid.width_ns == 0 {
+            return;
+        }
+        let now = Sums::of(thread, &last, until.max(last.since));
+        let from = thread.given_until.max(grid.start_ns);
+        let slice_of = |time: u64| (time.saturating_sub(grid.start_ns) / grid.width_ns) as u32;
+        let (first, end) = (slice_of(from), slice_of(until.max(from + 1) - 1));
+        let length = until.saturating_sub(from).max(1);
+        let mut done = 0u64;
+        // The share of a place that lies before `done_len` of `length`, without rounding drift.
+        let part = |growth: u64, upto: u64| {
+            (u128::from(growth) * u128::from(upto) / u128::from(length)) as u64
+        };
+        for slice in first..=end {
+            let slice_end = grid.start_ns + u64::from(slice + 1) * grid.width_ns;
+            let upto = if slice == end {
+                length
+            } else {
+                slice_end.saturating_sub(from).min(length)
+            };
+            let piece = |new: u64, old: u64| {
+                let growth = new.saturating_sub(old);
+                part(growth, upto) - part(growth, done)
+            };
+            let mut row = LedgerSlice {
+                context,
+                slice,
+                on_cpu_ns: piece(now.on_cpu, thread.given.on_cpu),
+                runnable_ns: piece(now.runnable, thread.given.runnable),
+                ..LedgerSlice::default()
+            };
+            for (i, value) in row.blocked.iter_mut().enumerate() {
+                *value = piece(now.blocked[i], thread.given.blocked[i]);
+            }
+            done = upto;
+            self.slices.add(row);
+        }
+        // Time that was given too early is not given again when it is reported.
+        thread.given.on_cpu = thread.given.on_cpu.max(now.on_cpu);
+        thread.given.runnable = thread.given.runnable.max(now.runnable);
+        for (given, now) in thread.given.blocked.iter_mut().zip(now.blocked) {
+            *given = now.max(*given);
+        }
+        thread.given_until = until;
     }
 
     /// Closes slices up to `now`: threads without news have stayed as they were.
@@ -374,11 +436,8 @@ impl Accounts {
             }
             !thread.done
         });
-        for index in &self.live {
-            let thread = &mut self.threads[*index as usize];
-            if thread.last.is_some() {
-                give(&mut self.slices, self.grid, *index, thread, now);
-            }
+        for at in 0..self.live.len() {
+            self.give(self.live[at], now);
         }
     }
 
@@ -540,55 +599,6 @@ fn settle(own: &mut [LedgerSlice], context: u32, c: &Context, grid: Slices) -> L
     lacks
 }
 
-/// Gives the growth of a thread's sums up to `until` to the slices it falls into.
-fn give(rows: &mut LedgerSlices, grid: Slices, context: u32, thread: &mut Thread, until: u64) {
-    let Some(last) = thread.last else { return };
-    if until <= thread.given_until || grid.width_ns == 0 {
-        return;
-    }
-    let now = Sums::of(thread, &last, until.max(last.since));
-    let from = thread.given_until.max(grid.start_ns);
-    let slice_of = |time: u64| (time.saturating_sub(grid.start_ns) / grid.width_ns) as u32;
-    let (first, end) = (slice_of(from), slice_of(until.max(from + 1) - 1));
-    let length = until.saturating_sub(from).max(1);
-    let mut done = 0u64;
-    // The share of a place that lies before `done_len` of `length`, without rounding drift.
-    let part = |growth: u64, upto: u64| {
-        (u128::from(growth) * u128::from(upto) / u128::from(length)) as u64
-    };
-    for slice in first..=end {
-        let slice_end = grid.start_ns + u64::from(slice + 1) * grid.width_ns;
-        let upto = if slice == end {
-            length
-        } else {
-            slice_end.saturating_sub(from).min(length)
-        };
-        let piece = |new: u64, old: u64| {
-            let growth = new.saturating_sub(old);
-            part(growth, upto) - part(growth, done)
-        };
-        let mut row = LedgerSlice {
-            context,
-            slice,
-            on_cpu_ns: piece(now.on_cpu, thread.given.on_cpu),
-            runnable_ns: piece(now.runnable, thread.given.runnable),
-            ..LedgerSlice::default()
-        };
-        for (i, value) in row.blocked.iter_mut().enumerate() {
-            *value = piece(now.blocked[i], thread.given.blocked[i]);
-        }
-        done = upto;
-        rows.add(row);
-    }
-    // Time that was given too early is not given again when it is reported.
-    thread.given.on_cpu = thread.given.on_cpu.max(now.on_cpu);
-    thread.given.runnable = thread.given.runnable.max(now.runnable);
-    for (given, now) in thread.given.blocked.iter_mut().zip(now.blocked) {
-        *given = now.max(*given);
-    }
-    thread.given_until = until;
-}
-
 fn context(t: &Thread, ticks: &Ticks) -> Context {
     if let Role::Group(group) = &t.role {
         return group.ledger(ticks).of(t.pid, t.tid, t.name.clone());
@@ -684,161 +694,6 @@ mod figures_of_threads;
 #[cfg(test)]
 #[path = "accounts_slices_tests.rs"]
 mod slices_tests;
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use zerocopy::FromZeros;
-
-    fn dump(id: u64, now: u64, since: u64, st: u8) -> Dump {
-        let mut d = Dump::new_zeroed();
-        (d.id, d.now, d.since, d.state) = (id, now, since, st);
-        d.birth = 1000;
-        d
-    }
-
-    #[test]
-    fn slices_sum_to_the_ledger() {
-        let mut a = Accounts::new(1000, 100);
-        let mut d = dump(1, 1150, 1120, state::BLOCKED);
-        d.detail = BlockReason::Disk as u8;
-        d.acc.on_cpu = 120;
-        a.dump(&d, false);
-        a.tick(1390);
-        let mut d = dump(1, 1500, 1480, state::ON_CPU);
-        d.acc.on_cpu = 130;
-        d.acc.blocked[BlockReason::Disk as usize] = 350;
-        a.dump(&d, true);
-        let (contexts, grid, rows) = a.finish(1500);
-        assert_eq!(grid.count, 5);
-        let l = &contexts[0].ledger;
-        assert_eq!((l.wall_ns, l.residue_ns()), (500, 0));
-        assert_eq!(
-            rows.iter().map(|r| r.on_cpu_ns).sum::<u64>(),
-            l.on_cpu.total()
-        );
-        assert_eq!(
-            rows.iter()
-                .map(|r| r.blocked[BlockReason::Disk as usize])
-                .sum::<u64>(),
-            l.blocked_ns()
-        );
-        assert!(
-            rows.iter()
-                .all(|r| r.on_cpu_ns + r.blocked.iter().sum::<u64>() <= 110)
-        );
-    }
-
-    #[test]
-    fn a_held_command_that_a_repair_woke_too_early_closes() {
-        let mut a = Accounts::new(1000, 100);
-        let mut d = dump(1, 1100, 1000, state::BLOCKED);
-        d.detail = BlockReason::Pipe as u8;
-        d.pid = 7;
-        a.dump(&d, false);
-        a.begins(7, 1300);
-        // Let go at 1300, it got the CPU at 1302; the kernel says that it had queued for 12.
-        let mut d = dump(1, 1500, 1302, state::ON_CPU);
-        d.pid = 7;
-        d.acc.blocked[BlockReason::Pipe as usize] = 290;
-        d.acc.runnable[0] = 12;
-        d.kernel_run_delay = 12;
-        a.dump(&d, true);
-        let (contexts, ..) = a.finish(1500);
-        let l = &contexts[0].ledger;
-        assert_eq!((l.wall_ns, l.residue_ns()), (200, 0));
-        assert_eq!((l.runnable.woken, l.audit.run_delay_ns), (2, 2));
-    }
-
-    #[test]
-    fn slices_sum_to_the_ledger_where_a_thread_did_not_stay_as_it_was() {
-        let disk = BlockReason::Disk as usize;
-        for last in [1390, 1500] {
-            let mut a = Accounts::new(1000, 100);
-            let mut d = dump(1, 1150, 1120, state::BLOCKED);
-            d.detail = disk as u8;
-            d.acc.on_cpu = 120;
-            a.dump(&d, false);
-            // Taken for blocked until 1390; it computed from 1200 on, and its report was under way.
-            a.tick(1390);
-            let mut d = dump(1, last, 1200, state::ON_CPU);
-            d.acc.on_cpu = 120;
-            d.acc.blocked[disk] = 80;
-            a.dump(&d, true);
-            let (contexts, _, rows) = a.finish(1500);
-            let l = &contexts[0].ledger;
-            assert_eq!(l.residue_ns(), 0);
-            let on_cpu: u64 = rows.iter().map(|r| r.on_cpu_ns).sum();
-            let blocked: u64 = rows.iter().map(|r| r.blocked[disk]).sum();
-            assert_eq!((on_cpu, blocked), (l.on_cpu.total(), l.blocked_ns()));
-        }
-    }
-
-    #[test]
-    fn who_is_born_after_the_window_is_not_met() {
-        let mut a = Accounts::new(1000, 100);
-        a.dump(&dump(1, 1400, 1000, state::RUNNABLE), true);
-        a.close(1500);
-        let mut late = ThreadEvent::new_zeroed();
-        (late.id, late.time) = (2, 1600);
-        a.thread(&late);
-        let mut d = dump(3, 1700, 1600, state::RUNNABLE);
-        d.birth = 1600;
-        a.dump(&d, true);
-        assert_eq!(a.len(), 1);
-    }
-
-    #[test]
-    fn an_idle_thread_is_known_without_news() {
-        let mut a = Accounts::new(1000, 100);
-        let mut d = dump(1, 1010, 1000, state::BLOCKED);
-        d.detail = BlockReason::Timer as u8;
-        a.dump(&d, false);
-        for now in [1100, 1200, 1300] {
-            a.tick(now);
-        }
-        d.now = 1300;
-        a.dump(&d, true);
-        let (_, _, rows) = a.finish(1300);
-        let by_slice: Vec<_> = rows
-            .iter()
-            .map(|r| r.blocked[BlockReason::Timer as usize])
-            .collect();
-        assert_eq!(by_slice, [100, 100, 100]);
-    }
-
-    #[test]
-    fn coarser_slices_keep_the_sum() {
-        let mut a = Accounts::new(1000, 100);
-        a.dump(&dump(1, 1400, 1000, state::RUNNABLE), false);
-        a.coarsen();
-        a.dump(&dump(1, 1800, 1000, state::RUNNABLE), true);
-        let (_, grid, rows) = a.finish(1800);
-        assert_eq!((grid.width_ns, grid.count), (200, 4));
-        assert_eq!(rows.iter().map(|r| r.runnable_ns).sum::<u64>(), 800);
-    }
-
-    #[test]
-    fn user_and_kernel_time_of_those_that_met_no_tick_is_that_of_the_others() {
-        let mut long = dump(1, 9000, 9000, 0);
-        (long.utime, long.stime) = (3_000_000, 9_000_000);
-        let mut short = dump(2, 9000, 9000, 0);
-        short.acc.irq = 100;
-        let mut kernel = dump(3, 9000, 9000, 0);
-        (kernel.flags, kernel.utime, kernel.stime) = (event::FLAG_KERNEL_THREAD, 0, 500);
-        let mut ticks = Ticks::default();
-        for d in [&long, &short, &kernel] {
-            ticks.add(d);
-        }
-        let parts = |d: &Dump| {
-            let on_cpu = divide_on_cpu(d, 1100, &ticks);
-            (on_cpu.user, on_cpu.kernel, on_cpu.irq)
-        };
-        assert_eq!(parts(&long), (275, 825, 0));
-        assert_eq!(parts(&short), (250, 750, 100));
-        assert_eq!(parts(&kernel), (0, 1100, 0));
-        // No thread met a tick, so the time counts as user, where most programs compute.
-        let on_cpu = divide_on_cpu(&short, 1100, &Ticks::default());
-        assert_eq!((on_cpu.user, on_cpu.kernel), (1000, 0));
-    }
-}
+#[path = "accounts_dump_tests.rs"]
+mod tests;

@@ -64,6 +64,16 @@ impl Step {
     }
 }
 
+/// Everything that observes the target.
+pub struct Collector {
+    /// The kernel programs.
+    pub programs: Programs,
+    /// Mapping records.
+    pub sideband: Sideband,
+    /// Processes and their code.
+    pub processes: Processes,
+}
+
 /// Events that were taken and wait for their turn.
 #[derive(Default)]
 pub struct EventMerger {
@@ -79,12 +89,15 @@ impl EventMerger {
     /// `None` once it is closed and emptied, when nothing more can come.
     pub fn follow(
         &mut self,
-        programs: &mut Programs,
-        sideband: &mut Sideband,
+        collector: &mut Collector,
         ring: Option<&RingBuffer<'_>>,
-        processes: &mut Processes,
         intake: &RefCell<EventDispatcher>,
     ) {
+        let Collector {
+            programs,
+            sideband,
+            processes,
+        } = collector;
         for _ in 0..TURNS {
             let upto = ring.map_or(u64::MAX, |_| now());
             // Before the samples: what changed is known when they are taken in.

@@ -65,10 +65,8 @@ pub struct Before {
 
 impl Before {
     /// Puts the connections that `pids` have into the kernel's map; before the first record is made.
-    /// `followed`: the kernel reports each send and receive.
-    pub fn find(programs: &mut Programs, pids: &[u32], followed: bool, now: u64) -> Before {
+    pub fn find(programs: &mut Programs, pids: &[u32], now: u64) -> Before {
         let mut found = Before::default();
-        found.connected.followed = followed;
         let before = match sockets::list() {
             Ok(all) => all,
             Err(e) => {

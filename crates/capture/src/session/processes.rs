@@ -27,6 +27,7 @@ use super::{
     jit_hints::JitRuntime,
     managed::Managed,
     mappings::MappingSnapshot,
+    unwound::Unwinding,
 };
 use crate::{
     Error,
@@ -541,15 +542,15 @@ impl<S: TableSink> Processes<S> {
         Some((ModuleId(file.into()), offset))
     }
 
-    /// The module of an unwinder's file id; `late`: of a stack unwound after the recording.
-    pub fn module_of(&self, file: u16, late: bool) -> Option<ModuleId> {
-        self.files.module_of(file, late)
+    /// The module of a file by its number in such unwinding.
+    pub fn module_of(&self, file: u16, unwinding: Unwinding) -> Option<ModuleId> {
+        self.files.module_of(file, unwinding)
     }
 
     /// Whether code lies in a library that switches between stacks within a thread: greenlet's, which
     /// gevent and SQLAlchemy use.
     pub fn switches_stacks(&self, word: FrameWord) -> bool {
-        let module = self.module_of(word.file(), false);
+        let module = self.module_of(word.file(), Unwinding::Immediate);
         module.is_some_and(|m| is_greenlet(self.files.path(m.0 as u16)))
     }
 

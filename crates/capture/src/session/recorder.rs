@@ -27,7 +27,7 @@ use super::{
     early_names::EarlyNames,
     estimator::Estimator,
     event_dispatch::EventDispatcher,
-    event_merger::EventMerger,
+    event_merger::{Collector, EventMerger},
     event_sampling,
     events::{Event, Events},
     host_log::HostLog,
@@ -82,9 +82,7 @@ struct Recorder<'o> {
     chosen: ResolvedTarget,
     /// The command, if the target is one.
     held: Option<Held>,
-    programs: Programs,
-    sideband: Sideband,
-    processes: Processes,
+    collector: Collector,
     intake: Rc<RefCell<EventDispatcher>>,
     ring: RingBuffer<'static>,
     events: Events,
@@ -177,9 +175,11 @@ impl<'o> Recorder<'o> {
             setup,
             chosen,
             held,
-            programs,
-            sideband,
-            processes,
+            collector: Collector {
+                programs,
+                sideband,
+                processes,
+            },
             intake,
             ring,
             events,
@@ -202,7 +202,7 @@ impl<'o> Recorder<'o> {
     fn go_live(&mut self, observer: &mut dyn Observer) -> Result<(), Error> {
         // A switch, so that the programs know the scheduler's clock.
         std::thread::sleep(Duration::from_micros(50));
-        self.programs.visit(Visit::Begin, None, |_| {})?;
+        self.collector.programs.visit(Visit::Begin, None, |_| {})?;
         let consumed = self.ring.consume();
         consumed.map_err(Error::bpf("cannot read the event ring"))?;
         if self.intake.borrow().estimator.accounts.len() == 0
@@ -241,7 +241,7 @@ impl<'o> Recorder<'o> {
             if let Some(log) = &mut self.intake.borrow_mut().log {
                 log.flush_if_due();
             }
-            if !dates && self.processes.jit().follows() {
+            if !dates && self.collector.processes.jit().follows() {
                 // What is written without times is dated by when it is seen.
                 dates = true;
                 let set = self.events.look_every(jit::LOOK_EVERY);
@@ -273,13 +273,8 @@ impl<'o> Recorder<'o> {
     }
 
     fn take_in(&mut self) {
-        self.upkeep.follow(
-            &mut self.programs,
-            &mut self.sideband,
-            Some(&self.ring),
-            &mut self.processes,
-            &self.intake,
-        );
+        self.upkeep
+            .follow(&mut self.collector, Some(&self.ring), &self.intake);
     }
 
     /// Copies threads' books; `failed`: what cannot be done without.
@@ -287,9 +282,9 @@ impl<'o> Recorder<'o> {
         let few = self.intake.borrow().estimator.accounts.few_processes();
         // At the end the whole machine, so that nobody is missed.
         let few = few.filter(|_| order != Visit::End);
-        let visited = self.programs.visit(order, few.as_deref(), |v| {
+        let visited = self.collector.programs.visit(order, few.as_deref(), |v| {
             let mut intake = self.intake.borrow_mut();
-            intake.visited(&v, order == Visit::End);
+            intake.visited(&v, order);
         });
         if let Err(e) = visited {
             self.notes.push(format!("{failed}: {e}"));
@@ -314,7 +309,12 @@ impl<'o> Recorder<'o> {
         self.looked = stretch.now;
         let mut intake = self.intake.borrow_mut();
         intake.estimator.accounts.tick(stretch.now);
-        let mut look = snapshot::take(stretch, &mut intake, &self.processes, self.setup.options);
+        let mut look = snapshot::take(
+            stretch,
+            &mut intake,
+            &self.collector.processes,
+            self.setup.options,
+        );
         drop(intake);
         if self.setup.options.windows {
             self.describe_window(&mut look.recording);
@@ -326,8 +326,9 @@ impl<'o> Recorder<'o> {
 
     /// The domain as it is now.
     fn described(&self) -> DescribedDomain {
-        let entry_ns = self.programs.entry_ns();
-        let mut described = (self.setup).domain(&self.pace, entry_ns, &self.notes, &self.processes);
+        let entry_ns = self.collector.programs.entry_ns();
+        let mut described =
+            (self.setup).domain(&self.pace, entry_ns, &self.notes, &self.collector.processes);
         self.describe_budget(&mut described.domain);
         described
     }
@@ -346,7 +347,7 @@ impl<'o> Recorder<'o> {
         (window.domain.limits).extend(intake.estimator.accounts.folded_limit());
         drop(intake);
         window.host = self.host.take();
-        self.window_sums.take(&self.programs, window);
+        self.window_sums.take(&self.collector.programs, window);
     }
 
     /// Closes a time slice.
@@ -355,13 +356,13 @@ impl<'o> Recorder<'o> {
         let time = now();
         let elapsed = time - self.start_ns;
         self.vary(time);
-        self.processes.read_late();
-        self.processes.managed_mut().java.count();
+        self.collector.processes.read_late();
+        self.collector.processes.managed_mut().java.count();
         self.log_news(time);
         let mut intake = self.intake.borrow_mut();
         intake.tick(time);
         let forgotten = intake.forget();
-        self.processes.forget(&forgotten);
+        self.collector.processes.forget(&forgotten);
         let grid = intake.estimator.accounts.grid();
         if grid.width_ns != std::mem::replace(&mut self.slice_ns, grid.width_ns) {
             let set = self.events.tick_every(grid.start_ns, grid.width_ns);
@@ -369,7 +370,7 @@ impl<'o> Recorder<'o> {
         }
         self.host.tick(time);
         if self.setup.options.stacks && self.takes_stacks() {
-            let (programs, timer) = (&mut self.programs, &mut self.setup.timer);
+            let (programs, timer) = (&mut self.collector.programs, &mut self.setup.timer);
             self.notes.extend(self.pace.check(programs, timer, elapsed));
         }
         observer.progress(&Progress {
@@ -386,7 +387,7 @@ impl<'o> Recorder<'o> {
     /// a distance begins anew, and done when the program does something it would leave out what follows.
     fn vary(&mut self, time: u64) {
         if self.setup.options.stacks && self.takes_stacks() {
-            let (programs, timer) = (&mut self.programs, &mut self.setup.timer);
+            let (programs, timer) = (&mut self.collector.programs, &mut self.setup.timer);
             self.pace.vary(programs, timer, time - self.start_ns);
         }
     }
@@ -405,20 +406,20 @@ impl<'o> Recorder<'o> {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        let thread_names = &mut self.processes.managed_mut().thread_names;
+        let thread_names = &mut self.collector.processes.managed_mut().thread_names;
         thread_names.read_all();
         let names = thread_names.take_news();
         let mut intake = self.intake.borrow_mut();
         for named in names {
             intake.observe(Observation::ThreadName(named));
         }
-        intake.read_owners(&self.processes.managed().java);
+        intake.read_owners(&self.collector.processes.managed().java);
     }
 
     /// Takes in what is known only now, and has the recording put together.
     fn end(mut self, stop: Stop, end_ns: u64) -> Captured {
         let own_cpu_ns = self.meter.own_ns();
-        self.programs.detach();
+        self.collector.programs.detach();
         let mark = Mark::End { time: end_ns };
         self.intake.borrow_mut().observe(Observation::Mark(mark));
         let _ = self.ring.consume();
@@ -428,11 +429,16 @@ impl<'o> Recorder<'o> {
             mut upkeep,
             ..
         } = self;
-        self.told.figures(&self.programs, &mut intake.borrow_mut());
+        self.told
+            .figures(&self.collector.programs, &mut intake.borrow_mut());
         let rss_bytes = cost::peak_rss_bytes();
         drop(ring);
-        let (programs, processes) = (&mut self.programs, &mut self.processes);
-        upkeep.follow(programs, &mut self.sideband, None, processes, &intake);
+        upkeep.follow(&mut self.collector, None, &intake);
+        let Collector {
+            programs,
+            processes,
+            sideband,
+        } = &mut self.collector;
         let mut intake = Rc::try_unwrap(intake)
             .unwrap_or_else(|_| unreachable!("the ring held the only other handle"))
             .into_inner();
@@ -445,7 +451,7 @@ impl<'o> Recorder<'o> {
         for sample in self.host.take() {
             intake.observe(Observation::Host(Box::new(sample)));
         }
-        let command_end = (self.held.as_mut()).and_then(|h| h.finish(stop == Stop::TargetEnded));
+        let command_end = (self.held.as_mut()).and_then(|h| stop.finish(h));
         let most_alive = intake.estimator.accounts.most_alive();
         intake.observe(Observation::Cost(Cost {
             bpf_ns: programs.run_time().total_ns(),
@@ -453,7 +459,7 @@ impl<'o> Recorder<'o> {
             rss_bytes,
             kernel_bytes: programs.map_bytes(most_alive)
                 + processes.table_bytes()
-                + self.sideband.bytes(),
+                + sideband.bytes(),
             target_stopped_ns: 0,
         }));
         self.told.kernel_losses(programs, &mut intake);
@@ -476,10 +482,15 @@ impl<'o> Recorder<'o> {
         self.told.losses(Counter::Collector, losses, &mut intake);
         observe_processes(processes, &mut intake);
         let EventDispatcher { estimator, log, .. } = intake;
-        let (log, assembled) = named(estimator, log, &self.processes, self.setup.options);
+        let (log, assembled) = named(
+            estimator,
+            log,
+            &self.collector.processes,
+            self.setup.options,
+        );
         let sources = Sources {
             kallsyms: symbols_of_programs(&assembled.recording),
-            ..self.processes.into_sources(&assembled.jit)
+            ..self.collector.processes.into_sources(&assembled.jit)
         };
         Captured {
             recording: assembled.recording,

@@ -14,7 +14,7 @@ use wallscope_model::{ContextId, ModuleId, Recording, Window};
 
 use super::{
     Options,
-    build::Stacks,
+    build::{Observed, Stacks},
     estimator::READ_AHEAD,
     event_dispatch::EventDispatcher,
     interface::Look,
@@ -111,12 +111,17 @@ pub(super) fn take(
         places.insert(index, recording.contexts.len() as u32);
         recording.contexts.push(context);
     }
-    let mut stacks = Stacks::new(processes.modules(), options.interpreter_frames);
+    let mut stacks = Stacks::new(processes.modules());
+    stacks.interpreter_frames = options.interpreter_frames;
+    let observed = Observed {
+        estimator,
+        names: processes,
+    };
     let mut seen = Vec::with_capacity(sums.len());
     for (key, mut sum) in sums {
         sum.slices.clear();
         sum.lengths = Default::default();
-        let Some(mut sample) = stacks.sample(key, sum, estimator, processes) else {
+        let Some(mut sample) = stacks.sample(key, sum, observed) else {
             continue;
         };
         let Some(place) = places.get(&sample.context.0) else {

@@ -107,10 +107,18 @@ pub struct Body {
     pub whole: bool,
 }
 
-/// Reads a function: its own code first, then parts of it that the compiler put elsewhere. `grows`: it
-/// may begin with a check of its stack, after which it begins again (Go). `None` where it does not begin
-/// with an instruction.
-pub fn read(stretches: &[Stretch<'_>], grows: bool) -> Option<Body> {
+/// How functions of a compiler may begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Prologue {
+    /// With their own work.
+    Plain,
+    /// With a check of the stack's size, after which they may begin again (Go).
+    ChecksStack,
+}
+
+/// Reads a function: its own code first, then parts of it that the compiler put elsewhere. `None` where
+/// it does not begin with an instruction.
+pub fn read(stretches: &[Stretch<'_>], prologue: Prologue) -> Option<Body> {
     let main = stretches.first()?;
     let inside = |address| stretches.iter().any(|s| s.holds(address));
     let mut exits = Vec::new();
@@ -159,7 +167,7 @@ pub fn read(stretches: &[Stretch<'_>], grows: bool) -> Option<Body> {
             }
         }
     }
-    let (entry, first) = entry(&ahead, &targets, indirect, grows)?;
+    let (entry, first) = entry(&ahead, &targets, indirect, prologue)?;
     Some(Body {
         entry,
         first,
@@ -281,7 +289,7 @@ fn entry(
     ahead: &[(Instruction, bool)],
     targets: &BTreeSet<u64>,
     indirect: bool,
-    grows: bool,
+    prologue: Prologue,
 ) -> Option<(Entry, Entry)> {
     let skipped = ahead
         .iter()
@@ -294,7 +302,7 @@ fn entry(
     let check = ahead
         .iter()
         .position(|(i, _)| i.flow_control() == FlowControl::ConditionalBranch);
-    if let (true, true, Some(check)) = (grows, again, check) {
+    if let (Prologue::ChecksStack, true, Some(check)) = (prologue, again, check) {
         ahead = &ahead[check + 1..];
     }
     let (head, emulated) = ahead.first()?;
@@ -365,7 +373,7 @@ mod tests {
             start: 0x1000,
             bytes,
         };
-        read(&[stretch], false).unwrap()
+        read(&[stretch], Prologue::Plain).unwrap()
     }
 
     #[test]
@@ -421,8 +429,11 @@ mod tests {
             start: 0x1000,
             bytes: &bytes,
         };
-        assert_eq!(read(&[stretch], true).unwrap().entry.at, 0x1006);
-        assert_eq!(read(&[stretch], false).unwrap().entry.at, 0x1004);
+        assert_eq!(
+            read(&[stretch], Prologue::ChecksStack).unwrap().entry.at,
+            0x1006
+        );
+        assert_eq!(read(&[stretch], Prologue::Plain).unwrap().entry.at, 0x1004);
     }
 
     #[test]
@@ -465,14 +476,14 @@ mod tests {
         let cold = [0xe9, 0x02, 0xf0, 0xff, 0xff]; // jmp 0x1007
         let stretches = [(0x1000, &main[..]), (0x2000, &cold[..])]
             .map(|(start, bytes)| Stretch { start, bytes });
-        let b = read(&stretches, false).unwrap();
+        let b = read(&stretches, Prologue::Plain).unwrap();
         assert_eq!(b.exits.len(), 1, "{b:?}");
     }
 
     #[test]
     fn nonsense_is_reported() {
         assert!(!body(&[0x55, 0x06, 0xc3]).whole);
-        assert_eq!(read(&[], false), None);
+        assert_eq!(read(&[], Prologue::Plain), None);
         assert!(begins_at(
             Stretch {
                 start: 0,

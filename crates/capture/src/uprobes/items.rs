@@ -7,7 +7,6 @@ use super::{
     options::Options,
     plan::{Circumstances, Handler, Harm, Plan, Planned},
     spec::{EventSpec, Spec, is_pattern},
-    usdt,
 };
 use crate::Error;
 
@@ -136,7 +135,6 @@ pub(super) fn plan(
     items: &[Item],
     modules: &[Module],
     given: Circumstances,
-    notes: &mut Vec<String>,
 ) -> Result<Plan, Error> {
     let mut plan = Plan::default();
     let mut refusal = None;
@@ -152,7 +150,7 @@ pub(super) fn plan(
                     Ok(()) => {}
                     // Of several, those that cannot be probed are left out, and named.
                     Err(e) if *by_pattern || items.len() > 1 => {
-                        notes.push(format!("left out: {e}"));
+                        plan.left_out.push(format!("left out: {e}"));
                         refusal = Some(e);
                     }
                     Err(e) => return Err(e),
@@ -174,14 +172,12 @@ pub(super) fn plan(
                     how: event_words(event).into(),
                     kinds: vec![Site::Begin],
                 })?;
-                add_event(
-                    &mut plan,
-                    modules,
-                    event,
+                let probe = EventProbe {
                     function,
-                    Site::Begin,
-                    Handler::Count,
-                )?;
+                    site: Site::Begin,
+                    handler: Handler::Count,
+                };
+                add_event(&mut plan, modules, event, probe)?;
             }
             Item::Pair(begin, end) => {
                 let function = plan.function(Planned {
@@ -193,15 +189,14 @@ pub(super) fn plan(
                     ),
                     kinds: vec![Site::Begin, Site::End],
                 })?;
-                add_event(
-                    &mut plan,
-                    modules,
-                    begin,
-                    function,
-                    Site::Begin,
-                    Handler::Met,
-                )?;
-                add_event(&mut plan, modules, end, function, Site::End, Handler::Met)?;
+                for (event, site) in [(begin, Site::Begin), (end, Site::End)] {
+                    let probe = EventProbe {
+                        function,
+                        site,
+                        handler: Handler::Met,
+                    };
+                    add_event(&mut plan, modules, event, probe)?;
+                }
             }
         }
     }
@@ -222,20 +217,27 @@ fn event_words(event: &EventSpec) -> &'static str {
     }
 }
 
+/// A probe at an event, for function `function` of the plan.
+struct EventProbe {
+    function: u16,
+    site: Site,
+    handler: Handler,
+}
+
 fn add_event(
     plan: &mut Plan,
     modules: &[Module],
     event: &EventSpec,
-    function: u16,
-    site: Site,
-    handler: Handler,
+    probe: EventProbe,
 ) -> Result<(), Error> {
-    let counting = handler == Handler::Count;
     match event {
         EventSpec::Tracepoint { category, name } => {
             // A count is told from the first of a pair by its kind.
-            let site = if counting { Site::Entry } else { site };
-            let cookie = Cookie::new(function, site);
+            let site = match probe.handler {
+                Handler::Count => Site::Entry,
+                _ => probe.site,
+            };
+            let cookie = Cookie::new(probe.function, site);
             plan.tracepoints
                 .push((category.clone(), name.clone(), cookie));
         }
@@ -245,9 +247,9 @@ fn add_event(
             name,
         } => {
             let found = find::static_probes(modules, module.as_deref(), provider, name)?;
+            let cookie = Cookie::new(probe.function, probe.site);
             for (module, places) in found {
-                let places: Vec<usdt::Place> = places;
-                plan.static_probe(module, &places, Cookie::new(function, site), handler);
+                plan.static_probe(module, &places, cookie, probe.handler);
             }
         }
     }

@@ -9,7 +9,7 @@ use std::cell::Cell;
 use rustc_hash::FxHashMap;
 use wallscope_model::StackEnd;
 use wallscope_unwind::{
-    native::{End, FrameWord},
+    native::{CopiedMemory, End, FrameWord, StackStart},
     runtime::Role,
 };
 
@@ -141,12 +141,8 @@ impl ProcPoller {
             same: None,
         };
         let tables = self.processes.files().tables();
-        let stack = self.unwinder.unwind_copy(
-            tables,
-            r.pid,
-            &r.registers,
-            usize::MAX,
-            |address, to| {
+        let memory = CopiedMemory {
+            stack: |address, to: &mut [u8]| {
                 let n = match address < r.end() {
                     true if r.is_below(address) => {
                         at_once.set(true);
@@ -168,13 +164,15 @@ impl ProcPoller {
                 beyond |= n == 0 && (r.end()..r.end().saturating_add(DEEPEST)).contains(&address);
                 n
             },
-            // What a VM keeps about its code, as it is now.
-            |address, to| {
+            // As it is now.
+            beside: |address, to: &mut [u8]| {
                 at_once.set(true);
                 read_memory(r.pid, address, to)
             },
-            |address, to| read_memory(r.pid, address, to),
-        );
+            code: |address, to: &mut [u8]| read_memory(r.pid, address, to),
+        };
+        let start = StackStart::new(r.pid, &r.registers);
+        let stack = self.unwinder.unwind_copy(tables, start, memory);
         if at_once.get() {
             self.reads_at_once(r.cpu, clock::now());
         }

@@ -374,9 +374,7 @@ pub(crate) fn record(
     drop(stopper);
     host.finish();
     let facts = host.take();
-    let command_end = held
-        .as_mut()
-        .and_then(|h| h.finish(stop == Stop::TargetEnded));
+    let command_end = held.as_mut().and_then(|h| stop.finish(h));
     let mut recording = Recording {
         window: Window {
             start_ns,
