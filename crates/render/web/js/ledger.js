@@ -90,12 +90,12 @@ export function sentence(sum, threads, profile) {
 }
 
 /**
- * A bar of parts.
+ * A bar of parts. A big one has words in it.
  * @param {import('./profile.js').Profile} profile
  * @param {Sum} sum
- * @param {boolean} labels
+ * @param {'big' | 'thin'} size
  */
-export function bar(profile, sum, labels) {
+export function bar(profile, sum, size) {
   const parts = [];
   const words = [];
   for (let k = 0; k < sum.parts.length; k += 1) {
@@ -112,11 +112,11 @@ export function bar(profile, sum, labels) {
           'data-part': k,
           style: { width: `${share * 100}%`, background: PART_COLOURS[k] },
         },
-        labels && share > 0.05 ? el('span', {}, `${k < 7 ? title : partTitle(profile, k)} ${percent(share)}`) : null,
+        size === 'big' && share > 0.05 ? el('span', {}, `${k < 7 ? title : partTitle(profile, k)} ${percent(share)}`) : null,
       ),
     );
   }
-  return el('div', { class: labels ? 'bar big' : 'bar', role: 'img', 'aria-label': words.join(', ') }, ...parts);
+  return el('div', { class: size === 'big' ? 'bar big' : 'bar', role: 'img', 'aria-label': words.join(', ') }, ...parts);
 }
 
 /**
@@ -135,7 +135,7 @@ export function showLedger(host, profile, look, change) {
   const all = chosen === threads.length && !mask;
   const idle = hiddenIdle(profile, look);
 
-  const big = bar(profile, sum, true);
+  const big = bar(profile, sum, 'big');
   big.addEventListener('click', (/** @type {Event} */ e) => {
     const part = /** @type {Element} */ (e.target).closest('.part');
     if (!part) return;
@@ -284,7 +284,7 @@ export function showThreads(host, profile, look, change) {
     change({ threads: next, zoom: '' });
   };
   const body = rows.slice(0, order.shown).map((/** @type {any} */ r) => {
-    const thin = bar(profile, r.l, false);
+    const thin = bar(profile, r.l, 'thin');
     thin.style.width = `${Math.max(2, (r.wall / longest) * 100)}%`;
     return el(
       'tr',

@@ -45,13 +45,20 @@ export function intervalBadge(selection, ranges) {
 }
 
 /**
+ * What the table shows.
+ * @typedef {object} Chosen
+ * @property {import('./selection.js').Selection} selection
+ * @property {import('./filter.js').Look} look
+ * @property {Uint8Array | null} matches of the search, by entry
+ */
+
+/**
  * @param {HTMLElement} host
- * @param {import('./selection.js').Selection} selection
- * @param {import('./filter.js').Look} look
- * @param {Uint8Array | null} matches
+ * @param {Chosen} chosen
  * @param {{change: (c: Partial<import('./filter.js').Look>) => void, pick: (entry: number) => void}} act
  */
-export function showTable(host, selection, look, matches, act) {
+export function showTable(host, chosen, act) {
+  const { selection, look, matches } = chosen;
   const p = selection.profile;
   const mine = mineOf(p, look);
   const { self, total } = mine ? selection.byOwnEntry(mine) : selection.byEntry();
@@ -129,7 +136,7 @@ export function showTable(host, selection, look, matches, act) {
       el('table', { class: 'functions' }, el('caption', { class: 'offscreen' }, 'Functions by time'), el('thead', {}, head), el('tbody', {}, ...body)),
     ),
     more > 0
-      ? el('button', { type: 'button', class: 'more', onclick: () => { state.shown += 400; showTable(host, selection, look, matches, act); } }, `${count(more)} more functions`)
+      ? el('button', { type: 'button', class: 'more', onclick: () => { state.shown += 400; showTable(host, chosen, act); } }, `${count(more)} more functions`)
       : null,
   );
   intervals(selection, pending);
