@@ -174,10 +174,7 @@ fn main_thread(m: &mut Maker) {
     spend(m, t, &times);
 }
 
-/// `n` distinct stacks of about `depth` frames: walks down a random program.
-pub fn many(n: usize, depth: usize, threads: usize) -> Recording {
-    let mut m = Maker::new(&format!("{n} stacks of depth {depth}"), 60, SECOND);
-    let names = 20_000u64;
+fn put_functions(m: &mut Maker, names: u64) {
     for i in 0..names {
         m.r.functions.push(Function {
             name: format!(
@@ -200,6 +197,38 @@ pub fn many(n: usize, depth: usize, threads: usize) -> Recording {
             }],
         });
     }
+}
+
+/// Spreads the ledgers evenly over sixty slices.
+fn put_slices(m: &mut Maker, threads: u32) {
+    for t in 0..threads {
+        for slice in 0..60 {
+            let of = |blocked: bool| {
+                let state = if blocked {
+                    State::Blocked
+                } else {
+                    State::OnCpu
+                };
+                let l = &m.r.contexts[t as usize].ledger;
+                l.state_ns(state) / 60
+            };
+            let mut row = LedgerSlice {
+                context: t,
+                slice,
+                on_cpu_ns: of(false),
+                ..LedgerSlice::default()
+            };
+            row.blocked[BlockReason::Lock as usize] = of(true);
+            m.r.ledger_slices.push(row);
+        }
+    }
+}
+
+/// `n` distinct stacks of about `depth` frames: walks down a random program.
+pub fn many(n: usize, depth: usize, threads: usize) -> Recording {
+    let mut m = Maker::new(&format!("{n} stacks of depth {depth}"), 60, SECOND);
+    let names = 20_000u64;
+    put_functions(&mut m, names);
     for t in 0..threads {
         m.thread(1, 10 + t as u32, &format!("worker-{t}"));
     }
@@ -251,27 +280,7 @@ pub fn many(n: usize, depth: usize, threads: usize) -> Recording {
             slices: vec![SliceValue { slice, count, ns }],
         });
     }
-    for t in 0..threads as u32 {
-        for slice in 0..60 {
-            let of = |blocked: bool| {
-                let state = if blocked {
-                    State::Blocked
-                } else {
-                    State::OnCpu
-                };
-                let l = &m.r.contexts[t as usize].ledger;
-                l.state_ns(state) / 60
-            };
-            let mut row = LedgerSlice {
-                context: t,
-                slice,
-                on_cpu_ns: of(false),
-                ..LedgerSlice::default()
-            };
-            row.blocked[BlockReason::Lock as usize] = of(true);
-            m.r.ledger_slices.push(row);
-        }
-    }
+    put_slices(&mut m, threads as u32);
     m.r
 }
 

@@ -120,6 +120,51 @@ export function bar(profile, sum, size) {
 }
 
 /**
+ * A state's title and time.
+ * @param {import('./profile.js').Profile} profile
+ * @param {number} state
+ * @param {number} ns
+ * @param {{wall: number, show: () => void}} more
+ */
+function legendHead(profile, state, ns, { wall, show }) {
+  return el(
+    'div', { class: 'legend-head' },
+    el(
+      'button',
+      { class: 'legend-title', type: 'button', title: `show ${STATE_TITLES[state]} only`, onclick: show },
+      el('i', { class: 'swatch', style: { background: STATE_COLOURS[state] } }),
+      STATE_TITLES[state],
+    ),
+    el('b', {}, percent(ns / wall)),
+    el('span', { class: 'quiet' }, duration(ns)),
+    stateBadge(profile, state),
+  );
+}
+
+/**
+ * The largest parts of a state.
+ * @param {import('./profile.js').Profile} profile
+ * @param {{k: number, ns: number}[]} parts largest first
+ * @param {number} wall ns
+ * @param {(k: number) => void} pick
+ */
+function legendParts(profile, parts, wall, pick) {
+  return el(
+    'div',
+    { class: 'legend-parts' },
+    ...parts.slice(0, 5).map(({ k, ns }) =>
+      el(
+        'button',
+        { type: 'button', class: 'legend-part', title: `${duration(ns)} of ${STATE_TITLES[stateOfPart(k)]}`, onclick: () => pick(k) },
+        el('i', { class: 'swatch', style: { background: PART_COLOURS[k] } }),
+        `${partTitle(profile, k)} ${percent(ns / wall)}`,
+      ),
+    ),
+    parts.length > 5 ? el('span', { class: 'quiet' }, `and ${parts.length - 5} more`) : null,
+  );
+}
+
+/**
  * @param {Element} host
  * @param {import('./profile.js').Profile} profile
  * @param {import('./filter.js').Look} look
@@ -162,39 +207,8 @@ export function showLedger(host, profile, look, change) {
       parts.push({ k, ns: sum.parts[k] });
     }
     parts.sort((a, b) => b.ns - a.ns);
-    legend.append(
-      el(
-        'div',
-        { class: 'legend-state' },
-        el('div', { class: 'legend-head' }, el(
-          'button',
-          {
-            class: 'legend-title',
-            type: 'button',
-            title: `show ${STATE_TITLES[s]} only`,
-            onclick: () => change({ view: ['on-cpu', 'runq', 'off-cpu', 'wall'][s], reasons: [], zoom: '' }),
-          },
-          el('i', { class: 'swatch', style: { background: STATE_COLOURS[s] } }),
-          STATE_TITLES[s],
-        ),
-        el('b', {}, percent(states[s] / sum.wall)),
-        el('span', { class: 'quiet' }, duration(states[s])),
-        stateBadge(profile, s)),
-        el(
-          'div',
-          { class: 'legend-parts' },
-          ...parts.slice(0, 5).map(({ k, ns }) =>
-            el(
-              'button',
-              { type: 'button', class: 'legend-part', title: `${duration(ns)} of ${STATE_TITLES[s]}`, onclick: () => pickPart(k) },
-              el('i', { class: 'swatch', style: { background: PART_COLOURS[k] } }),
-              `${partTitle(profile, k)} ${percent(ns / sum.wall)}`,
-            ),
-          ),
-          parts.length > 5 ? el('span', { class: 'quiet' }, `and ${parts.length - 5} more`) : null,
-        ),
-      ),
-    );
+    const show = () => change({ view: ['on-cpu', 'runq', 'off-cpu', 'wall'][s], reasons: [], zoom: '' });
+    legend.append(el('div', { class: 'legend-state' }, legendHead(profile, s, states[s], { wall: sum.wall, show }), legendParts(profile, parts, sum.wall, pickPart)));
   }
 
   const residue = profile.meta.threads.reduce(

@@ -44,6 +44,25 @@ export function intervalBadge(selection, ranges) {
   ]);
 }
 
+/** The columns' titles; a click sorts. @param {string} sort as in a look @param {(sort: string) => void} change */
+function headRow(sort, change) {
+  const down = !sort.startsWith('-');
+  const by = sort.replace('-', '') || 'self';
+  return el(
+    'tr', {},
+    ...TABLE_COLUMNS.map(([id, title]) => {
+      const sortable = id !== 'self-share' && id !== 'interval';
+      return el(
+        'th',
+        { class: id === 'name' || id === 'module' ? '' : 'number', 'aria-sort': id === by ? (down ? 'descending' : 'ascending') : null },
+        sortable
+          ? el('button', { type: 'button', onclick: () => change(by === id && down ? `-${id}` : id) }, title, id === by ? (down ? ' ▾' : ' ▴') : '')
+          : title,
+      );
+    }),
+  );
+}
+
 /**
  * What the table shows.
  * @typedef {object} Chosen
@@ -81,19 +100,7 @@ export function showTable(host, chosen, act) {
   }
   if (!down) all.reverse();
   const widest = Math.max(1, ...all.slice(0, 2000).map((e) => self[e]));
-  const head = el(
-    'tr', {},
-    ...TABLE_COLUMNS.map(([id, title]) => {
-      const sortable = id !== 'self-share' && id !== 'interval';
-      return el(
-        'th',
-        { class: id === 'name' || id === 'module' ? '' : 'number', 'aria-sort': id === by ? (down ? 'descending' : 'ascending') : null },
-        sortable
-          ? el('button', { type: 'button', onclick: () => act.change({ sort: by === id && down ? `-${id}` : id }) }, title, id === by ? (down ? ' ▾' : ' ▴') : '')
-          : title,
-      );
-    }),
-  );
+  const head = headRow(look.sort, (sort) => act.change({ sort }));
   /** @type {{cell: HTMLElement, entry: number}[]} */
   const pending = [];
   const body = all.slice(0, state.shown).map((e) => {
