@@ -6,6 +6,8 @@
 
 mod fold;
 mod groups;
+mod settle;
+mod thread;
 mod thread_names;
 mod ticks;
 
@@ -13,91 +15,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use wallscope_model::{
-    Audit, BlockReason, Context, Ledger, LedgerSlice, LedgerSlices, OnCpu, Runnable, Slices,
-    UnknownCause,
-};
+use wallscope_model::{BlockReason, Context, LedgerSlice, LedgerSlices, Slices};
 
 use crate::event::{self, Dump, ThreadEvent, how, state};
 
 pub use groups::{Folded, number};
 use groups::{Folding, Role};
-use ticks::Ticks;
-
-/// Time in each state up to some moment, open interval included.
-#[derive(Clone, Copy, Default)]
-struct Sums {
-    on_cpu: u64,
-    runnable: u64,
-    blocked: [u64; BlockReason::COUNT],
-}
-
-impl Sums {
-    /// The sums of `thread` by its figures in `dump`, as they stand at `now`.
-    fn of(thread: &Thread, dump: &Dump, now: u64) -> Sums {
-        let mut sums = Sums::at(dump, now);
-        let queued = sums.queued_while_held(thread);
-        sums.blocked[BlockReason::Pipe as usize] -= thread.held - queued;
-        sums.runnable = sums.runnable.saturating_sub(queued);
-        sums
-    }
-
-    /// Part of `thread`'s time held at our pipe that a repair counted as runnable. The thread slept for all
-    /// of that time. The kernel's figure, which pauses by the hypervisor disturb, may date its wake-up before
-    /// its release.
-    fn queued_while_held(&self, thread: &Thread) -> u64 {
-        let asleep = self.blocked[BlockReason::Pipe as usize];
-        thread.held.saturating_sub(asleep)
-    }
-
-    /// The sums of `dump` as they stand at `now` (not before `dump.since`).
-    fn at(dump: &Dump, now: u64) -> Sums {
-        let mut sums = Sums {
-            on_cpu: dump.acc.on_cpu,
-            runnable: dump.acc.runnable.iter().sum(),
-            blocked: dump.acc.blocked,
-        };
-        let open = now.saturating_sub(dump.since);
-        match dump.state {
-            state::ON_CPU => sums.on_cpu += open,
-            state::RUNNABLE => sums.runnable += open,
-            state::BLOCKED => {
-                if let Some(slot) = sums.blocked.get_mut(dump.detail as usize) {
-                    *slot += open;
-                }
-            }
-            _ => {}
-        }
-        sums
-    }
-}
-
-/// A thread as seen so far.
-struct Thread {
-    /// Its record.
-    id: u64,
-    role: Role,
-    pid: u32,
-    tid: u32,
-    name: Arc<str>,
-    /// The name that it was met with.
-    first_name: Arc<str>,
-    /// The name that its runtime gave it.
-    runtime_name: Option<Arc<str>>,
-    birth: u64,
-    /// Time at the beginning that is not its own: it was held, blocked on our pipe.
-    held: u64,
-    /// The last figures, if any came.
-    last: Option<Dump>,
-    /// What has been given to slices so far, and up to when.
-    given: Sums,
-    given_until: u64,
-    done: bool,
-    /// What looks have shown so far, and up to when; `None`: nothing.
-    shown: Option<Box<(Ledger, u64)>>,
-    /// It has ended, and a look has shown all of it.
-    told: bool,
-}
+use settle::settled;
+use thread::{Sums, Thread, context};
 
 /// The open interval of a blocked thread.
 #[derive(Clone, Copy, Debug)]
@@ -548,140 +473,6 @@ impl Accounts {
             slices = settled(&slices, &contexts, self.grid);
         }
         (contexts, self.grid, slices)
-    }
-}
-
-/// Returns the slices, which sum to each thread's ledger.
-fn settled(rows: &LedgerSlices, contexts: &[Context], grid: Slices) -> LedgerSlices {
-    let mut out = LedgerSlices::default();
-    let mut rows = rows.iter().peekable();
-    for (context, c) in (0u32..).zip(contexts) {
-        let mut own: Vec<LedgerSlice> = Vec::new();
-        while let Some(row) = rows.next_if(|row| row.context == context) {
-            own.push(row);
-        }
-        let lacks = settle(&mut own, context, c, grid);
-        out.extend(own);
-        out.add(lacks);
-    }
-    out
-}
-
-/// Corrects the slices of a thread, and returns the row that they lack. Between two reports of a thread, its
-/// slices get the state that was last known. If the next report shows another state meanwhile, the last
-/// slices have too much of the first.
-fn settle(own: &mut [LedgerSlice], context: u32, c: &Context, grid: Slices) -> LedgerSlice {
-    fn places(row: &mut LedgerSlice) -> impl Iterator<Item = &mut u64> {
-        [&mut row.on_cpu_ns, &mut row.runnable_ns]
-            .into_iter()
-            .chain(&mut row.blocked)
-    }
-    let l = &c.ledger;
-    let mut lacks = LedgerSlice {
-        context,
-        slice: own.last().map_or_else(
-            || {
-                let end = c.end_ns.saturating_sub(grid.start_ns + 1) / grid.width_ns.max(1);
-                end.min(u64::from(grid.count.saturating_sub(1))) as u32
-            },
-            |row| row.slice,
-        ),
-        on_cpu_ns: l.on_cpu.total(),
-        runnable_ns: l.runnable.total(),
-        blocked: l.blocked,
-    };
-    for row in own {
-        for (given, lacks) in places(row).zip(places(&mut lacks)) {
-            *given = (*given).min(*lacks);
-            *lacks -= *given;
-        }
-    }
-    lacks
-}
-
-fn context(t: &Thread, ticks: &Ticks) -> Context {
-    if let Role::Group(group) = &t.role {
-        return group.ledger(ticks).of(t.pid, t.tid, t.name.clone());
-    }
-    let Some(d) = t.last else {
-        // Born and never heard of again: its figures were lost with the ring.
-        return Context {
-            pid: t.pid,
-            tid: t.tid,
-            name: t.name.clone(),
-            start_ns: t.birth,
-            end_ns: t.birth,
-            ledger: Ledger::default(),
-        };
-    };
-    let sums = Sums::of(t, &d, d.now);
-    let mut ledger = Ledger {
-        wall_ns: d.now.saturating_sub(d.birth + t.held),
-        blocked: sums.blocked,
-        repaired_ns: d.acc.repaired,
-        voluntary_switches: d.acc.voluntary,
-        involuntary_switches: d.acc.involuntary,
-        ..Ledger::default()
-    };
-    ledger.unknown[UnknownCause::LostEvents as usize] = d.acc.limbo;
-    let open = d.now.saturating_sub(d.since);
-    let queued_while_held = Sums::at(&d, d.now).queued_while_held(t);
-    let mut runnable = d.acc.runnable;
-    if d.state == state::RUNNABLE
-        && let Some(part) = runnable.get_mut(d.detail as usize)
-    {
-        *part += open;
-    }
-    ledger.runnable = Runnable {
-        woken: runnable[0].saturating_sub(queued_while_held),
-        preempted: runnable[1],
-        throttled: runnable[2],
-    };
-    ledger.on_cpu = divide_on_cpu(&d, sums.on_cpu, ticks);
-    ledger.audit = Audit {
-        // With what that counter leaves out by design, by the kernel's own count of it.
-        on_cpu_ns: d.kernel_exec
-            + d.acc.stolen
-            + if d.flags & event::FLAG_IRQ_OUT != 0 {
-                d.acc.irq
-            } else {
-                0
-            },
-        run_delay_ns: d.kernel_run_delay.saturating_sub(queued_while_held),
-        switches: d.kernel_switches,
-        valid: true,
-    };
-    Context {
-        pid: t.pid,
-        tid: t.tid,
-        name: t.name.clone(),
-        start_ns: d.birth + t.held,
-        end_ns: d.now,
-        ledger,
-    }
-}
-
-/// User against kernel by the kernel's own tick counters, which are samples; the sum is exact. Most threads
-/// that live for a moment meet no tick: they are divided as `all` ticks of the recording say, so that
-/// thousands of them together come out right.
-fn divide_on_cpu(d: &Dump, total: u64, all: &Ticks) -> OnCpu {
-    let irq = d.acc.irq.min(total);
-    let stolen = d.acc.stolen.min(total - irq);
-    let own = total - irq - stolen;
-    let mut ticks = Ticks::default();
-    ticks.add(d);
-    let kernel = if d.flags & event::FLAG_KERNEL_THREAD != 0 {
-        own
-    } else if d.utime == 0 && d.stime == 0 {
-        all.kernel_part(own)
-    } else {
-        ticks.kernel_part(own)
-    };
-    OnCpu {
-        user: own - kernel,
-        kernel,
-        irq,
-        stolen,
     }
 }
 

@@ -1,3 +1,5 @@
+use super::thread::divide_on_cpu;
+use super::ticks::Ticks;
 use super::*;
 use zerocopy::FromZeros;
 

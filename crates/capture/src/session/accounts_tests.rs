@@ -2,7 +2,7 @@
 
 use super::figures_of_threads::*;
 use super::*;
-use wallscope_model::State;
+use wallscope_model::{Audit, Ledger, OnCpu, Runnable, State, UnknownCause};
 
 #[test]
 fn the_open_interval_belongs_to_the_state_and_part_that_it_is_in() {

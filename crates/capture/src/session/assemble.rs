@@ -86,21 +86,7 @@ impl Estimator {
             let scope = AddressScope::last(self.accounts.pid(context));
             stacks.stack(0, user, scope, self.observed(names))
         });
-        for (cause, count) in [
-            (
-                "parts of waits that are not told apart (too many)",
-                self.chains.parts.crowded,
-            ),
-            ("malformed event", self.malformed),
-            ("user stack never read", self.samples.unresolved),
-        ] {
-            losses.push((cause.into(), count));
-        }
-        let mut truncated: Vec<_> = stacks.truncated.iter().collect();
-        truncated.sort();
-        for (end, count) in truncated {
-            losses.push((format!("truncated:{}", end.name()), *count));
-        }
+        losses.extend(self.own_losses(&stacks));
         losses.extend(self.losses(&[Counter::Collector]));
         let jit = stacks.jit_modules();
         let mut unnamed =
@@ -130,6 +116,27 @@ impl Estimator {
             estimator: self,
             names: names.code,
         }
+    }
+
+    /// What the estimator itself could not tell, and how stacks were cut, by cause.
+    fn own_losses(&self, stacks: &Stacks) -> Vec<(String, u64)> {
+        let mut losses: Vec<(String, u64)> = Vec::new();
+        for (cause, count) in [
+            (
+                "parts of waits that are not told apart (too many)",
+                self.chains.parts.crowded,
+            ),
+            ("malformed event", self.malformed),
+            ("user stack never read", self.samples.unresolved),
+        ] {
+            losses.push((cause.into(), count));
+        }
+        let mut truncated: Vec<_> = stacks.truncated.iter().collect();
+        truncated.sort();
+        for (end, count) in truncated {
+            losses.push((format!("truncated:{}", end.name()), *count));
+        }
+        losses
     }
 
     /// Sums of samples, in the order of the recording's samples.

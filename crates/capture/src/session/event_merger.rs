@@ -152,13 +152,7 @@ impl EventMerger {
         for named in thread_names.take_news() {
             intake.observe(Observation::ThreadName(named));
         }
-        let java = &mut processes.managed_mut().java;
-        intake.tell_java(java);
-        programs.add_sleeps(&java.take_sleeps());
-        programs.add_vms(&java.new_stops());
-        java.look_at_threads();
-        programs.add_java_threads(&java.take_threads());
-        intake.tell_owners(java);
+        follow_java(programs, processes, &mut intake);
         programs.set_managed(processes.managed().processes(), processes.vms());
         let deferred = processes.unwind_deferred(&mut intake.raws, Due::CannotWait);
         intake.deferred(deferred);
@@ -204,6 +198,17 @@ impl EventMerger {
             }
         }
     }
+}
+
+/// Passes on what HotSpot VMs told, and tells the kernel programs what is new of them.
+fn follow_java(programs: &mut Programs, processes: &mut Processes, intake: &mut EventDispatcher) {
+    let java = &mut processes.managed_mut().java;
+    intake.tell_java(java);
+    programs.add_sleeps(&java.take_sleeps());
+    programs.add_vms(&java.new_stops());
+    java.look_at_threads();
+    programs.add_java_threads(&java.take_threads());
+    intake.tell_owners(java);
 }
 
 /// Names the stacks of managed code that came in: whether one ran what was not known before; `None`:

@@ -5,7 +5,7 @@ use std::{cell::RefCell, rc::Rc, time::Duration};
 use libbpf_rs::RingBuffer;
 use wallscope_binfmt::kallsyms;
 use wallscope_model::{Cost, FrameKind, Limit, Loss, Recording};
-use wallscope_observe::{Counter, DescribedDomain, LogWriter, Mark, Observation, Purpose};
+use wallscope_observe::{Begin, Counter, DescribedDomain, LogWriter, Mark, Observation, Purpose};
 use wallscope_symbolize::Sources;
 
 mod described;
@@ -143,20 +143,12 @@ impl<'o> Recorder<'o> {
         let host = HostLog::open(&chosen.pids);
         // From here on signals end the recording and not this process: before there is a log.
         let mut events = Events::new(&chosen.watch, options.duration)?;
-        for fd in sideband.descriptors() {
-            events.sideband(fd)?;
-        }
         let slice_ns = slices::first_width_ns(options.duration);
         let (log, no_log) = options.begin_log();
         let is_logged = log.is_some();
         let begin = setup.begin(slice_ns, interrupts.codes());
         let start_ns = begin.start_ns;
-        let intake = Rc::new(RefCell::new(EventDispatcher::new(begin, log)));
-        {
-            let estimator = &mut intake.borrow_mut().estimator;
-            estimator.samples.each = options.moments.then(Vec::new);
-            estimator.follows_waits = options.looks.is_none();
-        }
+        let intake = intake(begin, log, options);
         let ring = read_ring(&programs, &intake, options)?;
 
         let looks = [
@@ -166,6 +158,9 @@ impl<'o> Recorder<'o> {
         ];
         for every in looks.into_iter().flatten() {
             events.look_every(every)?;
+        }
+        for fd in sideband.descriptors() {
+            events.sideband(fd)?;
         }
         events.ring(ring.epoll_fd())?;
         events.tick_every(start_ns, slice_ns)?;
@@ -503,6 +498,14 @@ impl<'o> Recorder<'o> {
             signals: self.events.into_signals(),
         }
     }
+}
+
+/// Takes in observations, as `options` ask for it.
+fn intake(begin: Begin, log: Option<LogWriter>, options: &Options) -> Rc<RefCell<EventDispatcher>> {
+    let mut intake = EventDispatcher::new(begin, log);
+    intake.estimator.samples.each = options.moments.then(Vec::new);
+    intake.estimator.follows_waits = options.looks.is_none();
+    Rc::new(RefCell::new(intake))
 }
 
 /// Sums of the kernel programs up to a window.

@@ -33,33 +33,7 @@ pub(super) fn items(options: &Options, modules: &[Module]) -> Result<Vec<Item>, 
                 module,
                 name,
                 offset,
-            } => {
-                // A program's file may have any name: as reports print code without a symbol.
-                if let (None, Some(offset)) = (module, *offset)
-                    && let Some(place) = find::unnamed(modules, name, offset)
-                {
-                    items.extend(place?.into_iter().map(|f| Item::Function(f, false)));
-                    continue;
-                }
-                let mut found = find::functions_named(modules, module.as_deref(), name)?;
-                for f in found.iter_mut().filter(|_| offset.is_some_and(|o| o > 0)) {
-                    let by = offset.unwrap_or(0);
-                    if f.size > 0 && by >= f.size {
-                        return Err(Error::NoFunction {
-                            asked: format!("{name}+{by:#x}"),
-                            why: format!("{} is only {:#x} bytes long", f.name, f.size),
-                            instead: "take an offset within the function".into(),
-                        });
-                    }
-                    f.place = Some(f.address + by);
-                    f.name += &format!("+{by:#x}");
-                }
-                items.extend(
-                    found
-                        .into_iter()
-                        .map(|f| Item::Function(f, is_pattern(name))),
-                );
-            }
+            } => items.extend(functions(modules, module.as_deref(), name, *offset)?),
             Spec::Place { module, offset } => {
                 let found = find::place(modules, module, *offset)?;
                 items.extend(found.into_iter().map(|f| Item::Function(f, false)));
@@ -92,6 +66,49 @@ pub(super) fn items(options: &Options, modules: &[Module]) -> Result<Vec<Item>, 
             Spec::Pair(a, b) => items.push(Item::Pair(a.clone(), b.clone())),
         }
     }
+    // First, as each has a place by the lowest digits of its number.
+    items.sort_by_key(|i| matches!(i, Item::Function(..)));
+    refuse_too_many(options, &items)?;
+    Ok(items)
+}
+
+/// The functions of a name or pattern, or the place at an offset in them.
+fn functions(
+    modules: &[Module],
+    module: Option<&str>,
+    name: &str,
+    offset: Option<u64>,
+) -> Result<Vec<Item>, Error> {
+    // A program's file may have any name: as reports print code without a symbol.
+    if let (None, Some(offset)) = (module, offset)
+        && let Some(place) = find::unnamed(modules, name, offset)
+    {
+        return Ok(place?
+            .into_iter()
+            .map(|f| Item::Function(f, false))
+            .collect());
+    }
+    let mut found = find::functions_named(modules, module, name)?;
+    let by = offset.unwrap_or(0);
+    for f in found.iter_mut().filter(|_| by > 0) {
+        if f.size > 0 && by >= f.size {
+            return Err(Error::NoFunction {
+                asked: format!("{name}+{by:#x}"),
+                why: format!("{} is only {:#x} bytes long", f.name, f.size),
+                instead: "take an offset within the function".into(),
+            });
+        }
+        f.place = Some(f.address + by);
+        f.name += &format!("+{by:#x}");
+    }
+    let by_pattern = is_pattern(name);
+    Ok(found
+        .into_iter()
+        .map(|f| Item::Function(f, by_pattern))
+        .collect())
+}
+
+fn refuse_too_many(options: &Options, items: &[Item]) -> Result<(), Error> {
     let pairs = items.iter().filter(|i| !matches!(i, Item::Function(..)));
     if options.timed && pairs.count() > MOST_PAIRS {
         return Err(Error::Refused {
@@ -100,24 +117,18 @@ pub(super) fn items(options: &Options, modules: &[Module]) -> Result<Vec<Item>, 
             instead: "`wallscope count` takes more".into(),
         });
     }
-    // First, as each has a place by the lowest digits of its number.
-    items.sort_by_key(|i| matches!(i, Item::Function(..)));
-    let most = if options.timed {
-        MOST_TIMED
-    } else {
-        MOST_COUNTED
+    let (most, verb) = match options.timed {
+        true => (MOST_TIMED, "timed"),
+        false => (MOST_COUNTED, "counted"),
     };
     if items.len() > most {
         return Err(Error::Refused {
             what: format!("{} functions", items.len()),
-            why: format!(
-                "at most {most} are {} at a time",
-                if options.timed { "timed" } else { "counted" }
-            ),
+            why: format!("at most {most} are {verb} at a time"),
             instead: "use a narrower pattern, or name the module, as in libc.so.6:'str*'".into(),
         });
     }
-    Ok(items)
+    Ok(())
 }
 
 fn nearest_syscalls(name: &str) -> String {
