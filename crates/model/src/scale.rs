@@ -229,12 +229,16 @@ impl Group {
     }
 }
 
-fn run(rec: &Recording, exact: &[Exact], value: impl Fn(&Sample) -> (u64, u64)) -> Scaled {
-    let mut out = Scaled::default();
+/// The samples of the first `contexts` contexts, ordered by context, state and class.
+fn ordered(
+    rec: &Recording,
+    contexts: usize,
+    value: impl Fn(&Sample) -> (u64, u64),
+) -> Vec<(u32, State, Weight)> {
     let mut order: Vec<(u32, State, Weight)> = Vec::with_capacity(rec.samples.len());
     for (i, s) in rec.samples.iter().enumerate() {
         let (count, ns) = value(s);
-        if ns == 0 || s.context.0 as usize >= exact.len() {
+        if ns == 0 || s.context.0 as usize >= contexts {
             continue;
         }
         let weight = Weight {
@@ -246,6 +250,12 @@ fn run(rec: &Recording, exact: &[Exact], value: impl Fn(&Sample) -> (u64, u64)) 
         order.push((s.context.0, s.state, weight));
     }
     order.sort_unstable_by_key(|(c, s, w)| (*c, *s, w.class, w.sample));
+    order
+}
+
+fn run(rec: &Recording, exact: &[Exact], value: impl Fn(&Sample) -> (u64, u64)) -> Scaled {
+    let mut out = Scaled::default();
+    let order = ordered(rec, exact.len(), value);
     let weights: Vec<Weight> = order.iter().map(|(_, _, w)| *w).collect();
 
     let mut division = Division {

@@ -1,27 +1,14 @@
 //! Recordings that no program ever was, for what must hold of all.
 
-use std::sync::Arc;
-
 use wallscope_model::histogram::{Histogram, HistogramRow};
 use wallscope_model::*;
 
 use crate::Random;
 
+mod draw;
 mod host;
 
-/// Times and sums are below this.
-const BIG: u64 = 1 << 40;
-/// Process and thread ids are below this.
-const IDS: u64 = 1 << 22;
-
-const WORDS: [&str; 6] = [
-    "",
-    "a",
-    "naïve;\nname",
-    "operator new(unsigned long)",
-    "[kernel]",
-    "x y ",
-];
+use draw::{BIG, Draw};
 
 /// Any recording at all, as long as its indices are right and its sums do not overflow.
 pub fn random(seed: u64) -> Recording {
@@ -71,87 +58,6 @@ pub fn random(seed: u64) -> Recording {
         target_stopped_ns: d.big(),
     };
     rec
-}
-
-/// Draws values.
-struct Draw(Random);
-
-impl Draw {
-    /// A number below `below`.
-    fn n(&mut self, below: u64) -> u64 {
-        self.0.below(below)
-    }
-
-    fn small(&mut self, below: u64) -> u32 {
-        self.n(below) as u32
-    }
-
-    fn big(&mut self) -> u64 {
-        self.n(BIG)
-    }
-
-    fn id(&mut self) -> u32 {
-        self.small(IDS)
-    }
-
-    fn coin(&mut self) -> bool {
-        self.n(2) == 0
-    }
-
-    fn word(&mut self) -> &'static str {
-        self.pick(&WORDS)
-    }
-
-    fn text(&mut self) -> String {
-        self.word().to_string()
-    }
-
-    fn name(&mut self) -> Arc<str> {
-        Arc::from(self.word())
-    }
-
-    fn pick<T: Copy>(&mut self, all: &[T]) -> T {
-        all[self.n(all.len() as u64) as usize]
-    }
-
-    /// An index into `all`.
-    fn index<T>(&mut self, all: &[T]) -> u32 {
-        self.small(all.len() as u64)
-    }
-
-    fn maybe<T>(&mut self, make: impl FnOnce(&mut Draw) -> T) -> Option<T> {
-        if self.coin() { None } else { Some(make(self)) }
-    }
-
-    /// Fewer than `below`.
-    fn list<T>(&mut self, below: u64, mut make: impl FnMut(&mut Draw) -> T) -> Vec<T> {
-        (0..self.n(below)).map(|_| make(self)).collect()
-    }
-
-    /// At least one, at most `most`.
-    fn some<T>(&mut self, most: u64, mut make: impl FnMut(&mut Draw) -> T) -> Vec<T> {
-        (0..1 + self.n(most)).map(|_| make(self)).collect()
-    }
-
-    fn context(&mut self, rec: &Recording) -> ContextId {
-        ContextId(self.index(&rec.contexts))
-    }
-
-    fn stack(&mut self, rec: &Recording) -> StackId {
-        StackId(self.index(&rec.stacks))
-    }
-
-    fn reason(&mut self) -> Option<BlockReason> {
-        self.maybe(|d| d.pick(&BlockReason::ALL))
-    }
-
-    fn part(&mut self) -> Option<Part> {
-        self.maybe(|d| d.pick(&Part::ALL))
-    }
-
-    fn labels(&mut self, rec: &Recording) -> Option<LabelsId> {
-        (!rec.label_sets.is_empty() && self.coin()).then(|| LabelsId(self.index(&rec.label_sets)))
-    }
 }
 
 fn domain(d: &mut Draw) -> Domain {

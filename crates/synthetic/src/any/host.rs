@@ -2,7 +2,7 @@
 
 use wallscope_model::*;
 
-use super::Draw;
+use super::draw::Draw;
 
 pub(super) fn sample(d: &mut Draw) -> HostSample {
     let mut facts = HostFacts {
