@@ -129,12 +129,8 @@ impl<'o> Recorder<'o> {
             kernel_named: false,
         };
         let (mut programs, interrupts) = setup.load()?;
-        let sideband = Sideband::open(&cpus).map_err(|e| {
-            Error::io(
-                "cannot follow new mappings (perf_event_open on every CPU)",
-                e,
-            )
-        })?;
+        let failed = "cannot follow new mappings (perf_event_open on every CPU)";
+        let sideband = Sideband::open(&cpus).map_err(|e| Error::io(failed, e))?;
         let processes = setup.find_processes(&mut programs, &chosen, held.as_ref())?;
         setup.attach(&mut programs, &cpus)?;
         programs.add_targets(&chosen.pids)?;
@@ -429,11 +425,6 @@ impl<'o> Recorder<'o> {
         let rss_bytes = cost::peak_rss_bytes();
         drop(ring);
         upkeep.follow(&mut self.collector, None, &intake);
-        let Collector {
-            programs,
-            processes,
-            sideband,
-        } = &mut self.collector;
         let mut intake = Rc::try_unwrap(intake)
             .unwrap_or_else(|_| unreachable!("the ring held the only other handle"))
             .into_inner();
@@ -441,7 +432,7 @@ impl<'o> Recorder<'o> {
             let (options, ns) = (self.setup.options, end_ns - self.start_ns);
             (self.notes).extend(ended_early(&options.target, options.duration, ns));
         }
-        let tasks = processes.managed_mut().finish_tasks();
+        let tasks = (self.collector.processes.managed_mut()).finish_tasks();
         self.host.finish();
         for sample in self.host.take() {
             intake.observe(Observation::Host(Box::new(sample)));
@@ -449,14 +440,15 @@ impl<'o> Recorder<'o> {
         let command_end = (self.held.as_mut()).and_then(|h| stop.finish(h));
         let most_alive = intake.estimator.accounts.most_alive();
         intake.observe(Observation::Cost(Cost {
-            bpf_ns: programs.run_time().total_ns(),
             own_cpu_ns,
             rss_bytes,
-            kernel_bytes: programs.map_bytes(most_alive)
-                + processes.table_bytes()
-                + sideband.bytes(),
-            target_stopped_ns: 0,
+            ..cost_of(&self.collector, most_alive)
         }));
+        let Collector {
+            programs,
+            processes,
+            ..
+        } = &mut self.collector;
         self.told.kernel_losses(programs, &mut intake);
         let deferred = processes.unwind_deferred(&mut intake.raws, Due::All);
         intake.deferred(deferred);
@@ -497,6 +489,20 @@ impl<'o> Recorder<'o> {
             log,
             signals: self.events.into_signals(),
         }
+    }
+}
+
+/// What a collector costs in the kernel, with so many threads at most.
+fn cost_of(collector: &Collector, threads: usize) -> Cost {
+    let Collector {
+        programs,
+        processes,
+        sideband,
+    } = collector;
+    Cost {
+        bpf_ns: programs.run_time().total_ns(),
+        kernel_bytes: programs.map_bytes(threads) + processes.table_bytes() + sideband.bytes(),
+        ..Cost::default()
     }
 }
 

@@ -312,25 +312,7 @@ impl Resources {
             None
         };
         let Some(file) = file else {
-            let region = match m.path.as_str() {
-                "" => "anonymous memory",
-                other => other.trim_matches(['[', ']']),
-            };
-            let memory = |at: u64, to: &mut [u8]| read_memory(pid, at, to);
-            let in_file = |at| {
-                all.iter()
-                    .any(|m| m.is_file() && (m.start..m.end).contains(&at))
-            };
-            let block = heap::block(&memory, address, m.start..m.end, &in_file);
-            return match block.map(|b| (address - b.start, b)) {
-                Some((at, Block { class: Some(c), .. })) => {
-                    format!("{address:#x} ({c}+{at:#x}, heap of process {pid})")
-                }
-                Some((at, Block { size, .. })) => format!(
-                    "{address:#x} (+{at:#x} of a block of {size} bytes, heap of process {pid})"
-                ),
-                None => format!("{address:#x} ({region} of process {pid})"),
-            };
+            return place_in_memory(pid, address, m, all);
         };
         let path = file.path.clone();
         let short = path.rsplit('/').next().unwrap_or(&path).to_owned();
@@ -436,6 +418,29 @@ fn socket(e: &ResourceEvent) -> String {
         0 if e.asks != 0 => format!("answers to UDP port {}", e.local_port),
         0 => format!("socket at {}:{}", address(&e.local), e.local_port),
         port => format!("peer {}:{port}", address(&e.peer)),
+    }
+}
+
+/// Names an address in memory without a file: `mapping`, one of `all`.
+fn place_in_memory(pid: u32, address: u64, mapping: &Mapping, all: &[Mapping]) -> String {
+    let region = match mapping.path.as_str() {
+        "" => "anonymous memory",
+        other => other.trim_matches(['[', ']']),
+    };
+    let memory = |at: u64, to: &mut [u8]| read_memory(pid, at, to);
+    let in_file = |at| {
+        all.iter()
+            .any(|m| m.is_file() && (m.start..m.end).contains(&at))
+    };
+    let block = heap::block(&memory, address, mapping.start..mapping.end, &in_file);
+    match block.map(|b| (address - b.start, b)) {
+        Some((at, Block { class: Some(c), .. })) => {
+            format!("{address:#x} ({c}+{at:#x}, heap of process {pid})")
+        }
+        Some((at, Block { size, .. })) => {
+            format!("{address:#x} (+{at:#x} of a block of {size} bytes, heap of process {pid})")
+        }
+        None => format!("{address:#x} ({region} of process {pid})"),
     }
 }
 
