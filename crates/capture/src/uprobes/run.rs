@@ -292,8 +292,8 @@ fn announced(plan: &Plan, costs: &Costs, trial: Option<&Trial>) -> Announced {
 /// A measurement that is live.
 struct Live<'a> {
     facts: Facts<'a>,
-    programs: Programs,
     ring: RingBuffer<'a>,
+    programs: Programs,
     slow: Rc<RefCell<Slowest>>,
     events: Events,
     steps: Steps,
