@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use wallscope_unwind::native::{
-    End, MappingSpec, MemoryTables, Registers, Source, TableStore, Unwinder, Unwound,
+    End, MappingSpec, MemoryTables, Registers, Source, StackStart, TableStore, Unwinder, Unwound,
 };
 use wallscope_unwind::runtime::hotspot::{Item, ScriptPosition, abi::Proc, items};
 
@@ -70,9 +70,8 @@ impl Memory {
         if let Some(v8) = v8 {
             store.set_hotspot(PID, &v8).expect("memory");
         }
-        Unwinder::new().unwind(store.sink(), PID, registers, usize::MAX, |at, to| {
-            self.read(at, to)
-        })
+        let start = StackStart::new(PID, registers);
+        Unwinder::new().unwind(store.sink(), start, |at, to| self.read(at, to))
     }
 }
 

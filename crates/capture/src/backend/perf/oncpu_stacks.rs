@@ -9,7 +9,7 @@ use std::cell::Cell;
 use rustc_hash::FxHashMap;
 use wallscope_model::StackEnd;
 use wallscope_unwind::{
-    native::{End, FrameWord},
+    native::{CopiedMemory, End, FrameWord, StackStart},
     runtime::Role,
 };
 
@@ -28,11 +28,12 @@ const STEP: usize = 256;
 /// No stack is deeper, bytes: what is read beyond is none.
 const DEEPEST: u64 = 1 << 30;
 
-/// The same for another stack, from which it came to the one that was copied, to be as it was.
+/// CPU time after a sample, ns, up to which memory beside the copied stack is believed to be unchanged.
 const ELSEWHERE: u64 = 100_000;
-/// The same for it to be where it was, if it has left its CPU by its own will since.
+/// CPU time after a sample, ns, up to which a thread that switched voluntarily since is believed to be
+/// in the sampled function.
 const AT_ONCE: u64 = 200_000;
-/// The same for what it runs now to be as good as what it ran then, if it has not.
+/// CPU time after a sample, ns, up to which a thread that did not switch voluntarily may be read instead.
 const STILL: u64 = 20_000_000;
 
 impl ProcPoller {
@@ -135,19 +136,15 @@ impl ProcPoller {
     }
 
     fn unwind_running(&mut self, r: &Running, time: u64) -> (Vec<FrameWord>, StackEnd) {
-        let (mut beyond, mut deepest) = (false, 0);
+        let (mut beyond, mut deepest) = (false, 0u64);
         let at_once = Cell::new(false);
         let mut deeper = Deeper {
             until: time + FRESH,
             same: None,
         };
         let tables = self.processes.files().tables();
-        let stack = self.unwinder.unwind_copy(
-            tables,
-            r.pid,
-            &r.registers,
-            usize::MAX,
-            |address, to| {
+        let memory = CopiedMemory {
+            stack: |address: u64, to: &mut [u8]| {
                 // Small steps tell how much of a stack is needed.
                 let step = r.first.as_ref().map_or(to.len(), |_| STEP.min(to.len()));
                 let to = &mut to[..step];
@@ -173,13 +170,15 @@ impl ProcPoller {
                 beyond |= n == 0 && (r.end()..r.end().saturating_add(DEEPEST)).contains(&address);
                 n
             },
-            // What a VM keeps about its code, as it is now.
-            |address, to| {
+            // As it is now.
+            beside: |address, to: &mut [u8]| {
                 at_once.set(true);
                 read_memory(r.pid, address, to)
             },
-            |address, to| read_memory(r.pid, address, to),
-        );
+            code: |address, to: &mut [u8]| read_memory(r.pid, address, to),
+        };
+        let start = StackStart::new(r.pid, &r.registers);
+        let stack = self.unwinder.unwind_copy(tables, start, memory);
         if let (Some(_), Some(clock)) = (&r.first, &mut self.clock) {
             let sp = r.registers.general[7];
             clock.newborns.needed(deepest.saturating_sub(sp));
