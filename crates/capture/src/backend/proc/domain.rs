@@ -244,6 +244,12 @@ pub fn describe(f: Facts<'_>) -> Domain {
     if f.looker.nearby.went {
         notes.push("frames that had to be read at once were read on the CPU of most of these threads: they stood still meanwhile, which is in their preempted time".into());
     }
+    if f.looker.rings.unknown > 0 {
+        limits.push(limit(
+            format!("what requests {} looks at waits in io_uring_enter were for (the ring could not be read, or its last requests do not tell): their reason is poll", f.looker.rings.unknown),
+            "the ebpf backend",
+        ));
+    }
     if f.unreadable > 0 {
         limits.push(limit(
             format!("what the threads of {} processes waited for, and their stacks: reading them is refused", f.unreadable),

@@ -34,6 +34,7 @@ mod connection;
 mod connections;
 pub(crate) mod counters;
 mod domain;
+mod io_ring;
 mod last_ran;
 mod lent;
 mod pace;

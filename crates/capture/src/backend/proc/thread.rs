@@ -8,6 +8,7 @@ use wallscope_procfs::process::{self, SchedStat, Status};
 
 use super::{
     counters::{Counters, Doing},
+    io_ring::RingWait,
     last_ran::LastRan,
     spans::Spans,
     thread_ledger::ThreadLedger,
@@ -54,6 +55,8 @@ pub struct Thread {
     pub seen: WaitSeen,
     /// What is known of that wait if it was over before its stack was copied, at the time below.
     pub glimpse: Option<PartialObservation>,
+    /// The ring of io_uring at which it waited then.
+    pub ring: Option<RingWait>,
     /// When that was, ns.
     pub copied_ns: u64,
     /// Whether that is its stack also if it had just moved by then.
@@ -158,6 +161,7 @@ impl Thread {
             stack: None,
             seen: WaitSeen::default(),
             glimpse: None,
+            ring: None,
             copied_ns: 0,
             called: false,
             sight: None,

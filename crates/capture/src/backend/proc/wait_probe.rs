@@ -30,7 +30,7 @@ impl ProcPoller {
     pub fn see(&mut self, index: usize, now: u64) -> Option<Doing> {
         let t = &mut self.watch.threads[index];
         let (pid, recorded) = (t.pid, t.course.is_some());
-        (t.stack, t.seen, t.glimpse) = (None, WaitSeen::default(), None);
+        (t.stack, t.seen, t.glimpse, t.ring) = (None, WaitSeen::default(), None, None);
         let mut readable = self.watch.processes.get(&pid)?.readable;
         let mut glimpse: Option<PartialObservation> = None;
         // Twice: it may move while it is read, and then mostly stays.
@@ -92,6 +92,13 @@ impl ProcPoller {
             {
                 reasons.replace(BlockReason::Lock, BlockReason::Gc);
             }
+            if reasons.by_place == BlockReason::Poll
+                && let Some((reason, wait)) = call.and_then(|c| self.rings.wait(pid, c, now))
+            {
+                reasons.replace(BlockReason::Poll, reason);
+                self.watch.threads[index].ring = Some(wait);
+            }
+            let t = &mut self.watch.threads[index];
             let less = *glimpse.get_or_insert(PartialObservation {
                 reason: reasons.by_call,
                 sp,
