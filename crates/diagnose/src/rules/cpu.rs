@@ -11,9 +11,10 @@ use super::wait_target::wait_target;
 use crate::evidence::host_facts::{self, Room};
 use crate::evidence::{Cause, Evidence, Level, WorkKind, largest, tasks};
 use crate::thresholds::{
-    AT_MEMORY_LIMIT, CAUSE_SHARE, COLLECT_OF_COMPUTING, CPU_FIRST, CPUS_WITH_ROOM,
-    HOT_OF_COMPUTING, IDLE_CPUS, KERNEL_AT_LIMIT, ONE_CPU, ONE_THREAD_SHARE, QUOTA_BINDING,
-    QUOTA_OTHER_WAITS, QUOTA_SHARE, SHORTAGE_OF_COMPUTING, SHORTAGE_OF_WINDOW, SHORTAGE_SHARE,
+    AT_MEMORY_LIMIT, CAUSE_SHARE, COLLECT_IS_CAUSE, COLLECT_OF_COMPUTING, CPU_FIRST,
+    CPUS_WITH_ROOM, HOT_OF_COMPUTING, IDLE_CPUS, KERNEL_AT_LIMIT, ONE_CPU, ONE_THREAD_SHARE,
+    QUOTA_BINDING, QUOTA_OTHER_WAITS, QUOTA_SHARE, SHORTAGE_OF_COMPUTING, SHORTAGE_OF_WINDOW,
+    SHORTAGE_SHARE,
 };
 use crate::words;
 
@@ -264,24 +265,38 @@ fn computing_verdict(e: &Evidence<'_>, ns: u64) -> Verdict {
             let of = words::share(hot as f64 / ns.max(1) as f64);
             format!(", {most}{} ({of} of the computing)", c.function)
         });
-    let collected = e.work.ns(WorkKind::Collect) as f64;
-    let collects = (collected >= COLLECT_OF_COMPUTING * ns as f64 && collected > 0.0).then(|| {
-        format!(
-            "{} of the computing is garbage collection ({}): allocate less, or allow more memory",
-            words::share(collected / ns.max(1) as f64),
-            e.work.name(WorkKind::Collect)
-        )
-    });
-    Verdict::new(format!("CPU-bound: {profile}{main}{kernel}"))
+    let (collects, mostly) = collects(e, ns);
+    let cause = match &collects {
+        Some(collects) if mostly => format!("CPU-bound: {collects}"),
+        _ => format!("CPU-bound: {profile}{main}{kernel}"),
+    };
+    Verdict::new(cause)
     .of(e, Spent::on_cpu(ns, hottest.map(|(c, _)| c)))
-    .rooted(collects)
+    .rooted(collects.filter(|_| !mostly))
     .rooted(at_the_limit(e))
     .rooted(main_system_call(e, ns))
+    .advised(mostly.then(|| COLLECT_LESS.into()))
     .advised(hottest.map(|(c, _)| format!("make {} faster, or call it less", c.function)))
     .with(Some(
         "Whether it waits for memory while it computes cannot be told without hardware counters"
             .into(),
     ))
+}
+
+/// The thing to change where a collector computes.
+const COLLECT_LESS: &str = "allocate less, or allow the collector more memory";
+
+/// The part of `ns` of computing that collects garbage, in words where it is worth a line, and whether it is most.
+fn collects(e: &Evidence<'_>, ns: u64) -> (Option<String>, bool) {
+    let part = e.work.ns(WorkKind::Collect) as f64 / ns.max(1) as f64;
+    let words = (part >= COLLECT_OF_COMPUTING).then(|| {
+        format!(
+            "garbage collection takes {} of the computing ({})",
+            words::share(part),
+            e.work.name(WorkKind::Collect)
+        )
+    });
+    (words, part >= COLLECT_IS_CAUSE)
 }
 
 /// Profile without stacks.
