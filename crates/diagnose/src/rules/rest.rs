@@ -49,15 +49,18 @@ pub(super) fn idle(e: &Evidence<'_>) -> Found {
         };
         let rest = e.causes.first();
         let rest = rest.filter(|c| c.share > MOSTLY_SHARE && c.has_function());
+        let sleeps = rest.is_some_and(|c| c.is_wait_for(BlockReason::Timer));
         Verdict::new(format!(
             "No bottleneck found: the process is idle; its threads wait for work, events or their own \
              timers{unmoved}"
         ))
         .healthy()
         .with(open_all_along(e))
-        .with(rest.map(|c| {
+        .rooted(tries_again(e).filter(|_| sleeps))
+        .advised(tries_again(e).filter(|_| sleeps).map(|_| "check the peer that it connects to".into()))
+        .measured(rest.map(|c| {
             format!(
-                "If it should be working: it is {} in {} for {} of the time of the threads that move",
+                "if it should be working: it is {} in {} for {} of the time of the threads that move",
                 c.what(),
                 c.function,
                 words::share(c.share)
