@@ -15,6 +15,9 @@ use crate::frames::{Side, passes};
 use crate::knowledge::STALLS;
 use crate::words;
 
+/// Begin of the domain's note.
+const NOTE: &str = "garbage collection: ";
+
 const LOCK: usize = BlockReason::Lock as usize;
 const GC: usize = BlockReason::Gc as usize;
 
@@ -41,10 +44,19 @@ pub(crate) fn mark(recording: &mut Recording) {
     }
     let ns = move_time(recording, moved);
     recording.domain.notes.push(format!(
-        "garbage collection: {} of waits count as gc and not as lock because a collector's function is on their stacks \
+        "{NOTE}{} of waits count as gc and not as lock because a collector's function is on their stacks \
          (an estimate)",
         words::time(ns)
     ));
+}
+
+/// Whether stacks have told a part of the waits for a collector, so that their total is no count.
+pub(crate) fn told(recording: &Recording) -> bool {
+    recording
+        .domain
+        .notes
+        .iter()
+        .any(|note| note.starts_with(NOTE))
 }
 
 /// Scaled time of these samples, ns, by context and slice.
