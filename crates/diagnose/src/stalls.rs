@@ -51,7 +51,7 @@ pub(crate) fn mark(recording: &mut Recording) {
 }
 
 /// Whether stacks have told a part of the waits for a collector, so that their total is no count.
-pub(crate) fn told(recording: &Recording) -> bool {
+pub(crate) fn estimated(recording: &Recording) -> bool {
     recording
         .domain
         .notes

@@ -230,6 +230,17 @@ impl Roots<'_> {
         main.map_or_else(|| ("".into(), "".into()), |(site, _)| site)
     }
 
+    /// Process of an actor that is not measured.
+    fn stranger(&self, actor: RootActor) -> Option<u32> {
+        let RootActor::Actor(id) = actor else {
+            return None;
+        };
+        match &self.recording.actors[id.0 as usize] {
+            Actor::Stranger { pid, .. } => Some(*pid).filter(|pid| *pid > 0),
+            _ => None,
+        }
+    }
+
     fn name(&self, actor: RootActor) -> String {
         let id = match actor {
             RootActor::Context(thread) => {
@@ -244,19 +255,6 @@ impl Roots<'_> {
             Actor::Interrupt(served) if served.is_empty() => "an interrupt".into(),
             Actor::Interrupt(served) => format!("the {served}'s interrupt"),
             Actor::Unknown => "an unknown thread".into(),
-        }
-    }
-}
-
-impl Roots<'_> {
-    /// Process of an actor that is not measured.
-    fn stranger(&self, actor: RootActor) -> Option<u32> {
-        let RootActor::Actor(id) = actor else {
-            return None;
-        };
-        match &self.recording.actors[id.0 as usize] {
-            Actor::Stranger { pid, .. } => Some(*pid).filter(|pid| *pid > 0),
-            _ => None,
         }
     }
 }

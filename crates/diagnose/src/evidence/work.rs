@@ -69,7 +69,7 @@ impl Work {
             ..Work::default()
         };
         let mut names: Vec<(WorkKind, &str, u64)> = Vec::new();
-        let mut threads: HashMap<ContextId, OfThread> = HashMap::new();
+        let mut threads: HashMap<ContextId, ThreadTimes> = HashMap::new();
         for piece in active.scaled.pieces.iter().filter(|p| active.counts(p)) {
             let sample = &recording.samples[piece.sample as usize];
             let kind = work.kind(sample);
@@ -120,14 +120,14 @@ impl Work {
 
 /// Active time of one thread, ns.
 #[derive(Clone, Copy, Default)]
-struct OfThread {
+struct ThreadTimes {
     all: u64,
     on_cpu: u64,
     collects: u64,
     stopped: u64,
 }
 
-impl OfThread {
+impl ThreadTimes {
     /// Adds a sample's time; `collects`: a collector computes in it.
     fn add(&mut self, sample: &Sample, ns: u64, collects: bool) {
         self.all += ns;

@@ -55,7 +55,7 @@ fn verdict(e: &Evidence<'_>, ns: u64) -> Verdict {
         )
     }))
     .advised(Some(advice(main).into()));
-    if stalls::told(e.recording) {
+    if stalls::estimated(e.recording) {
         for line in &mut verdict.parts.evidence {
             *line = line.replace("total exact", "total partly estimated (by stacks)");
         }

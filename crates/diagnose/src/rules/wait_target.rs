@@ -28,7 +28,7 @@ pub(super) const TO_CONNECT: &str = "connections to be made";
 
 /// A virtual machine has stopped its threads.
 pub(super) const VM_PAUSE: &str =
-    "the end of a Java VM pause (safepoint, mostly garbage collection)";
+    "the end of a Java VM pause (a safepoint, such as garbage collection)";
 
 const TO_SYNC: &str = "its writes to reach the disk (fsync)";
 const MESSAGES: &str = "messages from a queue";
@@ -85,6 +85,13 @@ const TARGETS: &[Target] = &[
         Sign::Sample(awaits_result),
         "the results of other threads (a future)",
     ),
+    // The virtual machine stops its threads at a barrier of its own.
+    target(
+        Lock,
+        Sign::User(JAVA_HEAP),
+        "free memory in the Java heap (garbage is collected first)",
+    ),
+    target(Lock, Sign::User(JAVA_PAUSES), VM_PAUSE),
     target(Lock, Sign::User(BARRIERS), "the other threads at a barrier"),
     target(Lock, Sign::User(WRITE_LOCKS), "a read-write lock, to write"),
     target(Lock, Sign::User(READ_LOCKS), "a read-write lock, to read"),
@@ -94,12 +101,6 @@ const TARGETS: &[Target] = &[
         Sign::Cause(in_openmp),
         "the other threads of its parallel loops (OpenMP)",
     ),
-    target(
-        Lock,
-        Sign::User(JAVA_HEAP),
-        "free memory in the Java heap (garbage is collected first)",
-    ),
-    target(Lock, Sign::User(JAVA_PAUSES), VM_PAUSE),
     target(
         Lock,
         Sign::Function(|_, name| allocates(name)),

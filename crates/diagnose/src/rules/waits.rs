@@ -84,10 +84,13 @@ fn raise_limit(e: &Evidence<'_>, reason: BlockReason) -> Option<String> {
     met.then(|| "raise the memory limit of its cgroup, or use less memory".into())
 }
 
-/// The pauses that collect nothing with most time, of one operation of the virtual machine.
+/// The pauses that collect nothing with most time, of one operation of the virtual machine, where such pauses are
+/// most of the waits of the thread that waits most.
 fn main_operation<'e>(e: &Evidence<'e>) -> Option<&'e PauseGroup> {
-    let others = e.recording.pauses.iter().filter(|g| !g.collects());
-    others.max_by_key(|g| g.total_ns)
+    let others = || e.recording.pauses.iter().filter(|g| !g.collects());
+    let paused: u64 = others().map(|g| g.total_ns).sum();
+    let most = paused * 2 > e.most_of_one_thread(BlockReason::Lock);
+    others().max_by_key(|g| g.total_ns).filter(|_| most)
 }
 
 /// Rows that another transaction has locked, where MySQL and MariaDB wait at a condition until that

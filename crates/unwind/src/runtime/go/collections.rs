@@ -149,8 +149,8 @@ impl Books {
         let first = number.saturating_sub(RING as u32);
         let places = || (first..number).map(|n| n as usize % RING);
         let ends: Vec<u64> = places().map(|i| self.word(ENDS_WORD + i)).collect();
-        let stops = places().map(|i| self.word(STOPS_WORD + i));
-        let Some(stopped) = stops.fold(Some(0u64), |sum, ns| sum?.checked_add(ns)) else {
+        let mut stops = places().map(|i| self.word(STOPS_WORD + i));
+        let Some(stopped) = stops.try_fold(0, u64::checked_add) else {
             return false;
         };
         let total = self.word(TOTAL_WORD);
