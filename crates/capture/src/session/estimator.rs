@@ -115,6 +115,8 @@ pub struct TaskFacts {
     pub stacks: Vec<TaskStack>,
     /// What the domain says of them.
     pub words: Vec<TaskWords>,
+    /// Pauses of their runtimes' collectors.
+    pub pauses: Vec<PauseEvent>,
 }
 
 /// Everything that has come in.

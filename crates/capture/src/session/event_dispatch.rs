@@ -378,6 +378,9 @@ impl EventDispatcher {
         for words in facts.words {
             self.observe(Observation::TaskWords(words));
         }
+        for pause in facts.pauses {
+            self.observe(Observation::Event(pause.as_bytes()));
+        }
     }
 
     /// Exact waits by thread and lock, with the locks' names. The kernel lists them in no order: they

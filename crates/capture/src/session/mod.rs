@@ -80,7 +80,7 @@ pub(crate) mod mappings;
 mod moved_code;
 pub(crate) mod naming;
 mod pace;
-mod pauses;
+pub(crate) mod pauses;
 pub(crate) mod peers;
 mod plausible;
 pub(crate) mod processes;

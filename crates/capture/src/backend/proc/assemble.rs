@@ -17,7 +17,7 @@ use super::{
     thread_ledger::{ThreadLedger, Totals},
     tracked_process::TrackedProcess,
 };
-use crate::session::{build::Stacks, jit_hints, naming::CodeNames, tasks};
+use crate::session::{build::Stacks, jit_hints, naming::CodeNames, pauses::PauseGroups, tasks};
 
 /// What putting a recording together gives beside it.
 pub struct Assembled {
@@ -118,6 +118,9 @@ pub fn assemble(looker: &mut ProcPoller, recording: &mut Recording, last: bool) 
         losses.extend(lost);
         tasks::assemble::assemble(recording, &mut stacks, &facts, &looker.processes);
         tasks::assemble::describe(&mut recording.domain, facts.words);
+        let mut pauses = PauseGroups::default();
+        facts.pauses.iter().for_each(|pause| pauses.take(pause));
+        recording.pauses = pauses.finish();
     }
     let hits_lost = looker.hits.as_ref().map_or(0, |h| h.lost);
     let seen;
