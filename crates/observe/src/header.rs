@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, Read};
 
 /// Version of the encoding. It grows with each change that an older reader would misread.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// The first words of every log.
 const MAGIC: &str = "wallscope observation log";

@@ -214,6 +214,7 @@ fn agent_families(totals: &Totals, agent: &AgentFigures) -> Vec<Family> {
             "wallscope_agent_cpu_seconds",
             "CPU time of the agent.",
             vec![
+                part("displaced_caches", Value::Ns(totals.displaced_ns)),
                 part("kernel_programs", Value::Ns(totals.bpf_ns)),
                 part("process", Value::Ns(totals.own_cpu_ns)),
             ],

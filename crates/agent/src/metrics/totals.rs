@@ -42,6 +42,8 @@ pub struct Totals {
     pub windows: u64,
     /// Run time of the kernel programs, ns.
     pub bpf_ns: u64,
+    /// What others lost by caches that the kernel programs displaced, as estimated, ns.
+    pub displaced_ns: u64,
     /// CPU time of the agent, ns.
     pub own_cpu_ns: u64,
     /// Resident size of the agent in the last window, bytes.
@@ -73,6 +75,7 @@ impl Default for Totals {
             losses: BTreeMap::new(),
             windows: 0,
             bpf_ns: 0,
+            displaced_ns: 0,
             own_cpu_ns: 0,
             rss_bytes: 0,
             kernel_bytes: 0,
@@ -109,6 +112,7 @@ impl Totals {
         self.services.retain(|_, s| s.last_window >= oldest);
         self.windows += 1;
         self.bpf_ns += window.cost.bpf_ns;
+        self.displaced_ns += window.cost.displaced_ns;
         self.own_cpu_ns += window.cost.own_cpu_ns;
         self.rss_bytes = window.cost.rss_bytes;
         self.kernel_bytes = window.cost.kernel_bytes;

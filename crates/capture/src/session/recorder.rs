@@ -44,7 +44,7 @@ use super::{
 use crate::{
     Error,
     ahead::Ahead,
-    backend::ebpf::{KernelFeatures, Programs, Visit, sideband::Sideband, timer::Timer},
+    backend::ebpf::{KernelFeatures, Programs, RunTime, Visit, sideband::Sideband, timer::Timer},
     clock::{now, unix_now},
     cpus, event, slices,
     target::{Held, Target},
@@ -499,8 +499,10 @@ fn cost_of(collector: &Collector, threads: usize) -> Cost {
         processes,
         sideband,
     } = collector;
+    let run_time = programs.run_time();
     Cost {
-        bpf_ns: programs.run_time().total_ns(),
+        bpf_ns: run_time.total_ns(),
+        displaced_ns: run_time.displaced_ns,
         kernel_bytes: programs.map_bytes(threads) + processes.table_bytes() + sideband.bytes(),
         ..Cost::default()
     }
@@ -517,16 +519,17 @@ fn intake(begin: Begin, log: Option<LogWriter>, options: &Options) -> Rc<RefCell
 /// Sums of the kernel programs up to a window.
 #[derive(Default)]
 struct WindowSums {
-    run_time_ns: u64,
+    run_time: RunTime,
     losses: Vec<u64>,
 }
 
 impl WindowSums {
     /// Gives `window` what was added since the last one.
     fn take(&mut self, programs: &Programs, window: &mut Recording) {
-        let run_time_ns = programs.run_time().total_ns();
-        window.cost.bpf_ns = run_time_ns.saturating_sub(self.run_time_ns);
-        self.run_time_ns = run_time_ns;
+        let (now, before) = (programs.run_time(), self.run_time);
+        window.cost.bpf_ns = now.total_ns().saturating_sub(before.total_ns());
+        window.cost.displaced_ns = now.displaced_ns.saturating_sub(before.displaced_ns);
+        self.run_time = now;
         let losses: Vec<u64> = programs.losses().into_iter().collect();
         for (at, (cause, count)) in event::LOSSES.iter().zip(&losses).enumerate() {
             let added = count.saturating_sub(self.losses.get(at).copied().unwrap_or(0));

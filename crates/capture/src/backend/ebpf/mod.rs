@@ -8,6 +8,7 @@ pub mod sideband;
 pub mod timer;
 
 mod counts;
+mod displaced;
 mod given_up;
 mod hook_entry;
 mod irq_work;

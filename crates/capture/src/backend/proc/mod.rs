@@ -386,6 +386,7 @@ pub(crate) fn record(
         host: facts,
         cost: Cost {
             bpf_ns: 0,
+            displaced_ns: 0,
             own_cpu_ns,
             rss_bytes: cost::peak_rss_bytes(),
             kernel_bytes: looker.clock.as_ref().map_or(0, ThreadEvents::bytes)
