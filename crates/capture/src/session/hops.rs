@@ -25,7 +25,10 @@ pub fn assemble(
     estimator: &mut Estimator,
     names: &dyn CodeNames,
 ) {
-    let (roots, nodes) = estimator.chains.finish(&estimator.kernel);
+    let (roots, nodes) = estimator.chains.take(&estimator.kernel);
+    for part in nodes.iter().map(|node| &node.part) {
+        estimator.uses(part.kernel, part.user, part.resource);
+    }
     let accounts = &estimator.accounts;
     let mut actors: FxHashMap<ActorKey, ActorId> = FxHashMap::default();
     let mut places: Vec<Option<u32>> = Vec::with_capacity(nodes.len());

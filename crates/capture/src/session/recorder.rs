@@ -30,15 +30,16 @@ use super::{
     event_merger::EventMerger,
     event_sampling,
     events::{Event, Events},
+    flight::FlightWriter,
     host_log::HostLog,
     jit,
     naming::Names,
     pace::Pace,
     processes::Processes,
+    shapes::{self, ClassCounts},
     snapshot::{self, SnapshotWindow},
     target_resolve::{ResolvedTarget, ended_early, resolve_target},
     tasks,
-    timeline::LOOK_EVERY,
     told::Told,
 };
 use crate::{
@@ -148,21 +149,31 @@ impl<'o> Recorder<'o> {
         for fd in sideband.descriptors() {
             events.sideband(fd)?;
         }
-        let slice_ns = slices::first_width_ns(options.duration);
+        let slice_ns = match options.windows {
+            // Windows are merged: their slices have one width from the beginning.
+            true => slices::WINDOW_WIDTH_NS,
+            false => slices::first_width_ns(options.duration),
+        };
         let (log, no_log) = options.begin_log();
         let is_logged = log.is_some();
         let begin = setup.begin(slice_ns, interrupts.codes());
         let start_ns = begin.start_ns;
         let intake = Rc::new(RefCell::new(EventDispatcher::new(begin, log)));
         {
-            let estimator = &mut intake.borrow_mut().estimator;
+            let mut intake = intake.borrow_mut();
+            let flight = options.flight.clone();
+            intake.flight = flight.map(|recorder| FlightWriter::new(recorder, start_ns));
+            let estimator = &mut intake.estimator;
             estimator.samples.each = options.moments.then(Vec::new);
             estimator.follows_waits = options.looks.is_none();
+            if options.windows {
+                estimator.make_windows();
+            }
         }
         let ring = read_ring(&programs, &intake, options)?;
 
         let looks = [
-            options.timeline.map(|_| LOOK_EVERY),
+            options.read_turns_every(),
             setup.timer.vary_every(),
             is_logged.then_some(LOG_EVERY),
         ];
@@ -280,6 +291,9 @@ impl<'o> Recorder<'o> {
             &mut self.processes,
             &self.intake,
         );
+        if let Some(flight) = &self.intake.borrow().flight {
+            self.programs.set_turn_threshold(flight.threshold_ns());
+        }
     }
 
     /// Copies threads' books; `failed`: what cannot be done without.
@@ -313,8 +327,12 @@ impl<'o> Recorder<'o> {
         };
         self.looked = stretch.now;
         let mut intake = self.intake.borrow_mut();
+        intake.end_flight(stretch.now);
         intake.estimator.accounts.tick(stretch.now);
         let mut look = snapshot::take(stretch, &mut intake, &self.processes, self.setup.options);
+        if self.setup.options.windows {
+            self.programs.forget_sent(&intake.end_window());
+        }
         drop(intake);
         if self.setup.options.windows {
             self.describe_window(&mut look.recording);
@@ -339,14 +357,21 @@ impl<'o> Recorder<'o> {
         let described = self.described();
         window.domain = described.domain;
         window.domain.limits.push(Limit {
-            what: "wakers, holders, lengths of waits and time slices: this is a window of a session that goes on".into(),
+            what: "exact waits by lock, and exact lengths of waits by thread: this is a window of a session that goes on".into(),
             remedy: "`wallscope record`".into(),
         });
         let intake = self.intake.borrow();
         (window.domain.limits).extend(intake.estimator.accounts.folded_limit());
         drop(intake);
         window.host = self.host.take();
+        window.cost.kernel_bytes = self.kernel_bytes();
         self.window_sums.take(&self.programs, window);
+    }
+
+    /// Memory of the kernel programs' maps and tables now, bytes.
+    fn kernel_bytes(&self) -> u64 {
+        let alive = self.intake.borrow().estimator.accounts.alive();
+        self.programs.map_bytes(alive) + self.processes.table_bytes() + self.sideband.bytes()
     }
 
     /// Closes a time slice.
@@ -499,6 +524,7 @@ impl<'o> Recorder<'o> {
 struct WindowSums {
     run_time_ns: u64,
     losses: Vec<u64>,
+    lengths: ClassCounts,
 }
 
 impl WindowSums {
@@ -519,6 +545,9 @@ impl WindowSums {
             }
         }
         self.losses = losses;
+        let lengths = programs.shapes();
+        window.shapes.extend(shapes::added(&lengths, &self.lengths));
+        self.lengths = lengths;
     }
 }
 
