@@ -9,69 +9,13 @@ use std::time::Duration;
 
 use zerocopy::FromZeros;
 
-use super::{Chunk, FlightLimits, FlightSnapshot};
-use crate::event::{Dump, FLAG_ASKING, Turn};
+use super::values::{Chunk, FlightLimits, FlightSnapshot, Known, Open};
+use crate::event::Turn;
 
 /// First bytes of a snapshot. Another layout gets another number.
 const MAGIC: &[u8] = b"wallscope.flight/1\n";
 /// Largest reason that a turn's byte can hold; it stands for an unknown one.
 const NO_REASON: u8 = 31;
-
-/// A thread that turns name by its record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Known {
-    pub record: u32,
-    pub pid: u32,
-    pub tid: u32,
-}
-
-/// The interval of a thread that is under way, and the parts of its turn before that.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Open {
-    pub pid: u32,
-    pub tid: u32,
-    /// When the interval began, ns.
-    pub since: u64,
-    /// When it was looked at, ns.
-    pub now: u64,
-    /// Stretch on a CPU before it, ns.
-    pub stretch: u64,
-    /// Block before it, ns.
-    pub block: u64,
-    /// State, its detail, reason of the block, whether a request is in flight.
-    pub kind: [u8; 4],
-}
-
-impl Open {
-    /// The interval by the last figures `d`, which still hold at `now`.
-    pub fn of(d: &Dump, now: u64) -> Open {
-        Open {
-            pid: d.pid,
-            tid: d.tid,
-            since: d.since,
-            now: d.now.max(now),
-            stretch: d.stretch,
-            block: d.block,
-            kind: [
-                d.state,
-                d.detail,
-                d.block_reason,
-                u8::from(d.flags & FLAG_ASKING != 0),
-            ],
-        }
-    }
-
-    /// The figures that it was made of, without sums.
-    pub fn dump(&self) -> Dump {
-        let mut d = Dump::new_zeroed();
-        (d.pid, d.tid, d.since, d.now) = (self.pid, self.tid, self.since, self.now);
-        (d.stretch, d.block) = (self.stretch, self.block);
-        let asking;
-        [d.state, d.detail, d.block_reason, asking] = self.kind;
-        d.flags = asking * FLAG_ASKING;
-        d
-    }
-}
 
 pub(super) fn put(out: &mut Vec<u8>, mut n: u64) {
     while n >= 0x80 {

@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 use wallscope_model::{ContextId, Interval, Lane, Recording, Timeline};
 
 use super::coding::Reader;
-use super::{Chunk, FlightSnapshot};
+use super::values::{Chunk, FlightSnapshot};
 use crate::event::{RING_TURN, Turn};
 use crate::session::timeline::{put_open, put_turn};
 

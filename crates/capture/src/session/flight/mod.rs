@@ -15,15 +15,16 @@
 mod coding;
 mod lanes;
 mod threshold;
+mod values;
 mod writer;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 pub use coding::WrongFlight;
-use coding::{Known, Open};
 pub use lanes::{FlightMemory, Flown};
+use values::{Chunk, Open};
+pub use values::{FlightLimits, FlightSnapshot};
 pub(super) use writer::FlightWriter;
 
 /// How often a session with a flight recorder reads the ring of turns, ns: 50,000 turns a second write 0.6 MB
@@ -31,50 +32,6 @@ pub(super) use writer::FlightWriter;
 pub(super) const READ_EVERY: u64 = 200_000_000;
 /// Bytes of the kernel's ring of turns: some 37,000 turns.
 pub(super) const KERNEL_RING: u32 = 2 << 20;
-/// Part of the memory that the ring takes. A snap needs the rest: its intervals are some three times as large.
-const RING_PART: u64 = 4;
-
-/// Limits of a flight recorder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FlightLimits {
-    /// Time that it keeps.
-    pub length: Duration,
-    /// Memory for the ring and for the intervals of one snap, bytes.
-    pub bytes: u64,
-}
-
-impl FlightLimits {
-    /// Bytes of the ring.
-    fn ring_bytes(&self) -> u64 {
-        self.bytes / RING_PART
-    }
-
-    fn length_ns(&self) -> u64 {
-        u64::try_from(self.length.as_nanos()).unwrap_or(u64::MAX)
-    }
-}
-
-/// Turns between two times, and the threads that they name.
-#[derive(Debug, PartialEq, Eq)]
-struct Chunk {
-    /// Begin, ns on the recording's clock.
-    start_ns: u64,
-    /// End, ns.
-    end_ns: u64,
-    /// Largest threshold in force meanwhile, ns.
-    threshold_ns: u64,
-    /// Threads by record, ascending.
-    threads: Box<[Known]>,
-    /// Turns (`coding.rs`).
-    turns: Box<[u8]>,
-}
-
-impl Chunk {
-    fn bytes(&self) -> u64 {
-        (size_of::<Chunk>() + size_of_val(&*self.threads) + self.turns.len()) as u64
-    }
-}
-
 #[derive(Debug)]
 struct Ring {
     /// Most bytes of all chunks.
@@ -132,6 +89,14 @@ impl FlightRecorder {
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn push(&self, chunk: Chunk) {
+        self.lock().push(chunk, &self.limits);
+    }
+
+    fn set_open(&self, open: Arc<[Open]>) {
+        self.lock().open = open;
+    }
+
     /// Its limits.
     pub fn limits(&self) -> FlightLimits {
         self.limits
@@ -165,14 +130,6 @@ impl FlightRecorder {
             open: ring.open.clone(),
         }
     }
-}
-
-/// The content of a flight recorder at one moment.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FlightSnapshot {
-    limits: FlightLimits,
-    chunks: Vec<Arc<Chunk>>,
-    open: Arc<[Open]>,
 }
 
 #[cfg(test)]

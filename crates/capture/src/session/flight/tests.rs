@@ -3,6 +3,9 @@
 use wallscope_model::{Context, ContextId, Recording, State};
 use zerocopy::{FromZeros, IntoBytes};
 
+use std::time::Duration;
+
+use super::writer::FlightWriter;
 use super::*;
 use crate::event::{Dump, Turn, state};
 use crate::session::accounts::Accounts;

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use rustc_hash::FxHashSet;
 use zerocopy::FromBytes;
 
-use super::coding::{self, Known, Open};
+use super::FlightRecorder;
+use super::coding;
 use super::threshold::Threshold;
-use super::{Chunk, FlightRecorder};
+use super::values::{Chunk, Known, Open};
 use crate::event::Turn;
 use crate::session::accounts::Accounts;
 
@@ -83,13 +84,13 @@ impl FlightWriter {
         // A burst is no reason to keep its memory.
         self.turns.shrink_to(share as usize);
         (self.start_ns, self.last_time) = (now, now);
-        self.recorder.lock().push(chunk, &self.recorder.limits);
+        self.recorder.push(chunk);
     }
 
     /// Notes the intervals that are under way at `now`, the end of a window. To be called before accounts forget
     /// threads.
     pub fn note_open(&mut self, now: u64, accounts: &Accounts) {
         let open: Vec<Open> = accounts.living().map(|d| Open::of(d, now)).collect();
-        self.recorder.lock().open = Arc::from(open);
+        self.recorder.set_open(Arc::from(open));
     }
 }
