@@ -181,6 +181,7 @@ fn facts(cgroup: &str, environ: &[(&str, &str)], exe: &str, args: &str) -> Facts
             .iter()
             .map(|(k, v)| (k.to_string(), v.to_string()))
             .collect(),
+        is_gone: false,
         context: Default::default(),
         comm: "comm".to_string(),
         exe: exe.to_string(),

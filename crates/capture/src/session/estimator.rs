@@ -27,8 +27,8 @@ use super::{
     sent_once::{Forgotten, SentOnce},
     shapes::Shapes,
     timeline::Turns,
-    unwound::{ManagedStack, UserStack},
-    wait_tree::ActorKey,
+    unwound::{ManagedStack, Unwinding, UserStack},
+    wait_tree::{ActorKey, Node},
 };
 use crate::{
     event::{
@@ -202,8 +202,8 @@ impl Estimator {
                 Some(turns) => turns.take(bytes),
                 None => Some(()),
             },
-            Observation::Books(bytes) => self.books(bytes, false),
-            Observation::LastBooks(bytes) => self.books(bytes, true),
+            Observation::Books(bytes) => dump(bytes).map(|d| self.accounts.dump(&d)),
+            Observation::LastBooks(bytes) => dump(bytes).map(|d| self.accounts.last_dump(&d)),
             Observation::Socket(bytes) => self.open_socket(bytes),
             // Threads that do not move until the end are known then.
             Observation::FirstBooks(_) => Some(()),
@@ -230,7 +230,7 @@ impl Estimator {
             Observation::Stack(s) => {
                 let stack = UserStack {
                     end: s.end,
-                    late: true,
+                    unwinding: Unwinding::Deferred,
                     frames: s.frames.as_slice().into(),
                 };
                 self.unwound(s.hash, stack);
@@ -268,8 +268,8 @@ impl Estimator {
                 }
             }
             kind::EXIT => {
-                let d = Dump::read_from_prefix(bytes).ok()?.0;
-                self.accounts.dump(&d, true);
+                let d = dump(bytes)?;
+                self.accounts.last_dump(&d);
                 self.samples.thread_gone(d.id);
             }
             kind::SAMPLE => self
@@ -344,12 +344,6 @@ impl Estimator {
         Some(())
     }
 
-    fn books(&mut self, bytes: &[u8], last: bool) -> Option<()> {
-        self.accounts
-            .dump(&Dump::read_from_prefix(bytes).ok()?.0, last);
-        Some(())
-    }
-
     fn open_socket(&mut self, bytes: &[u8]) -> Option<()> {
         let record = SocketRecord::read_from_prefix(bytes).ok()?.0;
         self.samples.peers.open(record);
@@ -374,8 +368,12 @@ impl Estimator {
         let end = end.map_or(StackEnd::Lost, StackEnd::from);
         let hash = word(bytes, 8)?;
         let frames = words(bytes, 16, n)?;
-        let late = false;
-        self.unwound(hash, UserStack { end, late, frames });
+        let stack = UserStack {
+            end,
+            unwinding: Unwinding::Immediate,
+            frames,
+        };
+        self.unwound(hash, stack);
         Some(())
     }
 
@@ -546,6 +544,15 @@ impl Estimator {
         }
     }
 
+    /// The parts of waits since the last call, with the keys of the samples at their roots.
+    pub fn take_chains(&mut self) -> (Vec<SampleKey>, Vec<Node>) {
+        let (roots, nodes) = self.chains.take(&self.kernel);
+        for part in nodes.iter().map(|node| &node.part) {
+            self.uses(part.kernel, part.user, part.resource);
+        }
+        (roots, nodes)
+    }
+
     /// Ends a window: forgets what no sample has used for long.
     pub fn end_window(&mut self) -> Forgotten {
         self.samples.peers.end_window();
@@ -597,6 +604,10 @@ impl Facts {
             _ => {}
         }
     }
+}
+
+fn dump(bytes: &[u8]) -> Option<Dump> {
+    Some(Dump::read_from_prefix(bytes).ok()?.0)
 }
 
 pub(super) fn word(bytes: &[u8], at: usize) -> Option<u64> {

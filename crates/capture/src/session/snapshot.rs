@@ -17,10 +17,10 @@ use wallscope_model::{Actor, ContextId, ModuleId, Recording, State, Window};
 use super::{
     Options,
     accounts::StillBlocked,
-    build::Stacks,
+    build::{Observed, Stacks},
     estimator::{Estimator, READ_AHEAD},
     event_dispatch::EventDispatcher,
-    hops,
+    hops::{self, Followed},
     interface::Look,
     processes::Processes,
     sample_key::{self, SampleKey, SampleSum},
@@ -89,7 +89,8 @@ pub(super) fn take(
     let own = window_slices::grid(grid, &recording.window);
     recording.ledger_slices = window_slices::rows(&rows, &places, &recording.contexts, (grid, own));
     recording.slices = own;
-    let mut stacks = Stacks::new(processes.modules(), options.interpreter_frames);
+    let mut stacks = Stacks::new(processes.modules());
+    stacks.interpreter_frames = options.interpreter_frames;
     let mut seen = Vec::with_capacity(sums.len());
     let mut waits: BTreeMap<u32, Histogram> = BTreeMap::new();
     let mut at = FxHashMap::default();
@@ -97,7 +98,11 @@ pub(super) fn take(
         estimator.uses(key.kernel, key.user, key.resource);
         window_slices::values(&mut sum.slices, (grid, own));
         let lengths = std::mem::take(&mut sum.lengths);
-        let Some(mut sample) = stacks.sample(key, sum, estimator, processes) else {
+        let observed = Observed {
+            estimator: &*estimator,
+            names: processes,
+        };
+        let Some(mut sample) = stacks.sample(key, sum, observed) else {
             continue;
         };
         let Some(place) = places.get(&sample.context.0) else {
@@ -122,7 +127,17 @@ pub(super) fn take(
     }
     recording.shapes = run_queue(waits);
     if estimator.follows_waits {
-        hops::assemble(&mut recording, &mut stacks, &at, estimator, processes);
+        let (roots, nodes) = estimator.take_chains();
+        let followed = Followed {
+            roots,
+            nodes,
+            samples: &at,
+        };
+        let observed = Observed {
+            estimator: &*estimator,
+            names: processes,
+        };
+        hops::assemble(&mut recording, &mut stacks, &followed, observed);
         place_actors(&mut recording, &places);
     }
     let jit = stacks.jit_modules();

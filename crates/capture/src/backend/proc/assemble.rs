@@ -109,7 +109,8 @@ pub fn assemble(looker: &mut ProcPoller, recording: &mut Recording, last: bool) 
         count: count.max(last_slice + 1),
         ..grid
     };
-    let mut stacks = Stacks::new(looker.processes.modules(), looker.interpreter_frames);
+    let mut stacks = Stacks::new(looker.processes.modules());
+    stacks.interpreter_frames = looker.interpreter_frames;
     let mut losses = looker.processes.losses();
     if last {
         let seen = looker.processes.managed_mut().finish_tasks();

@@ -92,7 +92,7 @@ use subreaper::Subreaper;
 const FOLLOW: u64 = 100_000_000;
 /// Where there are births, so many times what a search takes.
 const SOONER: u64 = 300;
-/// The same where births are recorded, and between two readings of everybody's counters.
+/// Between two searches where births are recorded, and between two readings of all counters, ns.
 const REVIEW: u64 = 1_000_000_000;
 /// Descriptors that are left to what is not a thread's.
 const RESERVED: usize = 128;
@@ -374,9 +374,7 @@ pub(crate) fn record(
     drop(stopper);
     host.finish();
     let facts = host.take();
-    let command_end = held
-        .as_mut()
-        .and_then(|h| h.finish(stop == Stop::TargetEnded));
+    let command_end = held.as_mut().and_then(|h| stop.finish(h));
     let mut recording = Recording {
         window: Window {
             start_ns,

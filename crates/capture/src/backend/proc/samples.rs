@@ -29,7 +29,11 @@ mod woken;
 use super::samples::weight::{AS_MUCH, ENOUGH, Key, Sum};
 use crate::{
     backend::perf::told_apart,
-    session::{address_scope::AddressScope, build::Stacks, processes::Processes},
+    session::{
+        address_scope::AddressScope,
+        build::{Stacks, UserFrames},
+        processes::Processes,
+    },
     slices::spread,
 };
 use callers::give_to_callers;
@@ -350,7 +354,12 @@ impl Samples {
                 let labels = stacks.labels.id(what, None, None);
                 let stack = *ids.entry(stack).or_insert_with(|| {
                     let (scope, words, managed, end, _) = &self.stacks[stack as usize];
-                    stacks.user_stack(words, managed, *end, *scope, processes)
+                    let frames = UserFrames {
+                        native: words,
+                        managed,
+                        end: *end,
+                    };
+                    stacks.user_stack(&frames, *scope, processes)
                 });
                 let Stack { end, .. } = stacks.stacks[stack.0 as usize];
                 if !end.is_whole() {

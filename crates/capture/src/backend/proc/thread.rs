@@ -58,7 +58,7 @@ pub struct Thread {
     pub copied_ns: u64,
     /// Whether that is its stack also if it had just moved by then.
     pub called: bool,
-    /// The same while its switches are recorded.
+    /// The wait as it was observed last, while its switches are recorded.
     pub sight: Option<WaitObservation>,
     /// Where it was seen to wait, while its switches are recorded.
     pub places: Places,
@@ -404,7 +404,7 @@ pub fn line<'a>(
     std::str::from_utf8(bytes).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-/// The same as bytes.
+/// The bytes of a small file, which is kept open in `slot` if `keep`.
 fn bytes<'a>(
     slot: &mut Option<Arc<File>>,
     keep: bool,
