@@ -31,6 +31,7 @@ u32 set_given_up = 0;
 enum { WS_ALL, WS_NO_REQUESTS, WS_NO_STACKS, WS_FEW_REASONS, WS_NO_HOOKS };
 /* A thread that waits again so soon switches very often, ns: ten thousand times a second. */
 #define WS_OFTEN 100000
+u64 set_turn_min = 0;     /* ns that one interval of a turn must have for the turn to be told */
 u32 set_iter = 0;         /* what the iterator does: enum below */
 enum { ITER_BEGIN, ITER_DUMP, ITER_END, ITER_ALL };
 
