@@ -76,7 +76,7 @@ fn domain(d: &mut Draw) -> Domain {
             rate: d.text(),
         }),
         columns: d.list(4, |d| Column {
-            state: d.pick(&State::ALL),
+            state: d.pick(State::ALL),
             exact: d.coin(),
             how: d.text(),
         }),
@@ -117,7 +117,7 @@ fn code(d: &mut Draw, rec: &mut Recording) {
         let frames = if rec.frames.is_empty() { 0 } else { d.n(9) };
         Stack {
             frames: (0..frames).map(|_| FrameId(d.index(&rec.frames))).collect(),
-            end: d.pick(&StackEnd::ALL),
+            end: d.pick(StackEnd::ALL),
         }
     });
 }
@@ -212,7 +212,7 @@ fn sample(d: &mut Draw, rec: &Recording) -> Sample {
     Sample {
         context: d.context(rec),
         stack: d.stack(rec),
-        state: d.pick(&State::ALL),
+        state: d.pick(State::ALL),
         reason: d.reason(),
         part: d.part(),
         idle: d.coin(),
@@ -337,7 +337,7 @@ fn shape(d: &mut Draw, rec: &Recording) -> HistogramRow {
     HistogramRow {
         context: d.maybe(|d| d.context(rec)),
         stack: d.maybe(|d| d.stack(rec)),
-        state: d.pick(&State::ALL),
+        state: d.pick(State::ALL),
         reason: d.reason(),
         part: d.part(),
         shape,
@@ -367,7 +367,7 @@ fn timeline(d: &mut Draw, rec: &Recording) -> Timeline {
 
 /// An interval that begins at `at` or later.
 fn interval(d: &mut Draw, rec: &Recording, at: u64) -> Interval {
-    let state = d.pick(&State::ALL);
+    let state = d.pick(State::ALL);
     let blocked = state == State::Blocked;
     Interval {
         start_ns: at + d.n(3) * d.big(),

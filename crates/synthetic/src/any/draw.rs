@@ -89,11 +89,11 @@ impl Draw {
     }
 
     pub fn reason(&mut self) -> Option<BlockReason> {
-        self.maybe(|d| d.pick(&BlockReason::ALL))
+        self.maybe(|d| d.pick(BlockReason::ALL))
     }
 
     pub fn part(&mut self) -> Option<Part> {
-        self.maybe(|d| d.pick(&Part::ALL))
+        self.maybe(|d| d.pick(Part::ALL))
     }
 
     pub fn labels(&mut self, rec: &Recording) -> Option<LabelsId> {

@@ -193,7 +193,7 @@ fn a_session_without_end_forgets_groups_and_their_threads() {
             id += 1;
             let name = format!("job-{window}-{}", n % 50);
             a.thread(&born(id, 100 + id as u32, PARENT, &name, start + n));
-            a.dump(&life(id, 100 + id as u32, &name, start + n), true);
+            a.last_dump(&life(id, 100 + id as u32, &name, start + n));
             if n % 1_000 == 0 {
                 a.tick(start + n + 10_000);
                 a.fold();

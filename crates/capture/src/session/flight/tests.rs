@@ -27,7 +27,7 @@ fn accounts(now: u64) -> Accounts {
         (d.id, d.pid, d.tid) = (id, 10, 10 + id as u32);
         (d.birth, d.now, d.since) = (SECOND, now, now);
         d.state = state::BLOCKED;
-        accounts.dump(&d, false);
+        accounts.dump(&d);
     }
     accounts
 }
@@ -49,8 +49,10 @@ fn recording(end_ns: u64) -> Recording {
         end_ns,
         ledger: Default::default(),
     };
-    let mut recording = Recording::default();
-    recording.contexts = vec![context(12), context(11)];
+    let mut recording = Recording {
+        contexts: vec![context(12), context(11)],
+        ..Recording::default()
+    };
     (recording.window.start_ns, recording.window.end_ns) = (SECOND, end_ns);
     recording
 }
