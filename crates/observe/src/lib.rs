@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! observation.rs  what is observed, and the number of each kind
-//! facts.rs        the values that observations carry
+//! facts.rs        the values that observations carry; polls.rs: those of the poller of `/proc`
 //! wire.rs         values ↔ bytes; model.rs: the same for values of `wallscope_model`
 //! words.rs        records of the kernel programs ↔ bytes: differences of words
 //! frame.rs        frames of at most 256 KiB: length, CRC, sequence number, payload
@@ -33,7 +33,7 @@
 //! **State.** What can change (a process's name, a loss, the sum of a lock) is observed again when it
 //! has changed, and the last observation holds. So a log that ends early is a recording up to there.
 //!
-//! Not done: logs of the perf and proc backends.
+//! Not done: logs of the perf backend.
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
@@ -42,6 +42,7 @@ mod frame;
 mod header;
 mod model;
 mod observation;
+mod polls;
 mod read;
 mod spool;
 mod symbols;
@@ -51,8 +52,9 @@ mod write;
 
 pub use facts::*;
 pub use frame::MAX_PAYLOAD;
-pub use header::{Header, VERSION};
+pub use header::{Header, OLDEST, VERSION};
 pub use observation::{Importance, LeftOut, Observation, kind};
+pub use polls::*;
 pub use read::{End, LogReader, OpenError};
 pub use spool::{Spool, is_being_written};
 pub use symbols::{Symbols, Unresolved};

@@ -11,7 +11,7 @@ use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer};
 
 use crate::{
     frame::{self, Fault},
-    header::{Header, VERSION},
+    header::{Header, OLDEST, VERSION},
     observation::{LeftOut, Observation},
     wire::{Input, Malformed},
     words::Words,
@@ -37,7 +37,9 @@ pub enum OpenError {
     #[error("it is no log of observations (`wallscope record --keep-log` makes them)")]
     NotALog,
     /// Another version wrote it.
-    #[error("its version is {found} ({tool} wrote it); this wallscope reads version {VERSION}")]
+    #[error(
+        "its version is {found} ({tool} wrote it); this wallscope reads versions {OLDEST} to {VERSION}"
+    )]
     Version {
         /// The log's version.
         found: u32,
@@ -96,7 +98,7 @@ impl<R: BufRead> LogReader<R> {
     /// It is no log that this version reads.
     pub fn new(mut from: R) -> Result<LogReader<R>, OpenError> {
         let header = Header::read(&mut from)?.ok_or(OpenError::NotALog)?;
-        if header.version != VERSION {
+        if !(OLDEST..=VERSION).contains(&header.version) {
             return Err(OpenError::Version {
                 found: header.version,
                 tool: header.tool,

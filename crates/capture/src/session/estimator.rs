@@ -117,6 +117,19 @@ pub struct TaskFacts {
     pub words: Vec<TaskWords>,
 }
 
+impl TaskFacts {
+    /// All of it as observations, in the order in which they are to be read.
+    pub fn into_observations(self) -> impl Iterator<Item = Observation<'static>> {
+        let stacks = self.stacks.into_iter().map(Observation::TaskStack);
+        let groups = self.groups.into_iter().flat_map(|(tasks, times)| {
+            let times = times.into_iter().map(Observation::TaskTime);
+            std::iter::once(Observation::Tasks(tasks)).chain(times)
+        });
+        let words = self.words.into_iter().map(Observation::TaskWords);
+        stacks.chain(groups).chain(words)
+    }
+}
+
 /// Everything that has come in.
 pub struct Estimator {
     /// Threads and their books.
@@ -493,7 +506,8 @@ impl Estimator {
 }
 
 impl Facts {
-    fn take(&mut self, observation: &Observation<'_>) {
+    /// Takes an observation that is a fact.
+    pub fn take(&mut self, observation: &Observation<'_>) {
         match observation {
             Observation::Host(sample) => self.host.push((**sample).clone()),
             Observation::Cost(cost) => self.cost = cost.clone(),

@@ -1,7 +1,7 @@
 //! Records of perf events → threads, their courses, samples.
 
 use wallscope_model::{Part, State, WaitSeen};
-use wallscope_procfs::process::{self, SchedStat};
+use wallscope_procfs::process;
 
 use super::{
     EventSampler, Record, Running, SwitchTimeline,
@@ -29,9 +29,10 @@ impl ProcPoller {
     /// Opens events for every watched thread that has none. `all`: for threads that were
     /// refused them before, too.
     pub fn join(&mut self, first: usize) {
-        let Some(clock) = &mut self.clock else { return };
-        for (index, t) in self.watch.threads[first..].iter_mut().enumerate() {
-            if !t.alive || t.course.is_some() {
+        for index in first..self.watch.threads.len() {
+            let Some(clock) = &mut self.clock else { return };
+            let t = &mut self.watch.threads[index];
+            if !t.alive || t.has_records {
                 continue;
             }
             // Threads with events write records while others get theirs.
@@ -39,18 +40,19 @@ impl ProcPoller {
             match clock.join(t.tid, 1.0) {
                 Ok(()) => {
                     if let Some(hits) = &mut self.hits {
-                        hits.join(first + index, t.tid);
+                        hits.join(index, t.tid);
                     }
                     let now = clock::now();
                     let Ok(books) = t.schedstat() else { continue };
-                    if t.book.seen_ns > t.book.start_ns || t.ran {
+                    let estimator = &mut self.intake.estimator;
+                    let account = &mut estimator.accounts[index];
+                    if account.book.seen_ns > account.book.start_ns || t.ran {
                         // Its time up to here is the counters' to tell.
-                        t.counters.look(&mut t.book, now, books, t.doing, self.grid);
-                        t.counters.settle(&mut t.book, self.grid);
+                        estimator.settle_counters(index, now, books, t.doing);
                     } else {
-                        t.begin(now, books);
+                        account.begin(&t.begins(now, books));
                     }
-                    t.course = Some(SwitchTimeline::joined(now, books));
+                    self.begin_records(index, SwitchTimeline::joined(now, books));
                 }
                 Err(_) => clock.left_out += 1,
             }
@@ -74,16 +76,14 @@ impl ProcPoller {
         let hits = self.hits.as_mut().map_or_else(Vec::new, EventSampler::take);
         let records = clock.drain_all(hits);
         self.take(records, since, now);
-        for t in self.watch.threads.iter_mut().filter(|t| t.alive) {
-            if let Some(course) = &mut t.course {
-                course.settle(&mut t.book, self.grid, &mut self.lag, u64::MAX);
-            }
+        let alive = self.watch.threads.iter().enumerate();
+        for (index, _) in alive.filter(|(_, t)| t.alive) {
+            self.intake.estimator.settle_records(index, u64::MAX);
         }
         for index in self.watch.live.clone() {
-            let t = &self.watch.threads[index];
-            let open = t.course.as_ref().and_then(SwitchTimeline::off_since);
-            if let Some(begin) = open {
-                self.waited(index, begin, t.book.seen_ns);
+            let account = &self.intake.estimator.accounts[index];
+            if let Some(begin) = account.off_since() {
+                self.waited(index, begin, account.book.seen_ns);
             }
         }
     }
@@ -96,12 +96,12 @@ impl ProcPoller {
         self.drain(followed, clock::now());
         let until = self.drained_ns;
         for index in self.watch.live.clone() {
-            let t = &mut self.watch.threads[index];
-            let Some(course) = &mut t.course else {
+            let estimator = &mut self.intake.estimator;
+            if estimator.settle_records(index, until).is_none() {
                 continue;
-            };
-            course.settle(&mut t.book, self.grid, &mut self.lag, until);
-            let (open, end) = (course.off_since(), t.book.seen_ns);
+            }
+            let account = &estimator.accounts[index];
+            let (open, end) = (account.off_since(), account.book.seen_ns);
             // Short ones are told from each other at their ends only.
             if let Some(begin) = open.filter(|b| end.saturating_sub(*b) > 2 * self.spacing_ns) {
                 self.waited(index, begin.max(last), end);
@@ -155,11 +155,11 @@ impl ProcPoller {
                 } => self.born(pid, tid, parent, parent_tid, time),
                 Record::Ended { pid, tid } if pid == tid && goes_on(pid) => {
                     let index = self.watch.find(pid, tid);
-                    let thread = index.map(|index| &mut self.watch.threads[index]);
-                    if let Some(course) = thread.and_then(|t| t.course.as_mut()) {
-                        course.deafen();
-                    }
                     if let Some(index) = index {
+                        let account = &mut self.intake.estimator.accounts[index];
+                        if let Some(course) = &mut account.course {
+                            course.deafen();
+                        }
                         self.watch.wake(index);
                     }
                 }
@@ -204,7 +204,11 @@ impl ProcPoller {
             (Step::Out { preempted: true }, None, Some(clock)) => clock.tells_leaving_of(tid),
             _ => t.inherits_leaving,
         };
-        let Some(course) = &mut t.course else { return };
+        let estimator = &mut self.intake.estimator;
+        let (grid, account) = (estimator.grid, &mut estimator.accounts[index]);
+        let Some(course) = &mut account.course else {
+            return;
+        };
         t.ran = true;
         let sampled = match step {
             Step::In => None,
@@ -243,9 +247,9 @@ impl ProcPoller {
                 weight: Weight::PutOff,
                 seen: WaitSeen::default(),
             };
-            self.samples.add(self.grid, &look);
+            estimator.samples.add(grid, &look);
         }
-        let ended = course.step(&mut t.book, self.grid, &mut self.lag, time, step);
+        let ended = course.step(&mut account.book, grid, &mut estimator.lag, time, step);
         if let (Step::End, Some(clock)) = (step, &mut self.clock) {
             (clock.newborns).ended(tid, course.computed_ns, clock.period_ns);
         }
@@ -276,7 +280,7 @@ impl ProcPoller {
         let length = end.saturating_sub(begin);
         let sight = t.sight.take_if(|s| s.at < end);
         let sight = sight.filter(|s| s.at >= begin);
-        t.waits.add(length);
+        self.intake.estimator.accounts[index].waits.add(length);
         let s = sight?;
         let Some((reason, whole)) = s.of_wait(end) else {
             self.tally.raced += 1;
@@ -303,8 +307,9 @@ impl ProcPoller {
             true => 0,
             false => ns,
         };
-        t.book
-            .add(self.grid, begin, end, TimeKind::Seen(reason, class), told);
+        let estimator = &mut self.intake.estimator;
+        let (grid, book) = (estimator.grid, &mut estimator.accounts[index].book);
+        book.add(grid, begin, end, TimeKind::Seen(reason, class), told);
         let look = Look {
             thread: index as u32,
             stack,
@@ -317,7 +322,7 @@ impl ProcPoller {
             weight: weight(Meant::Wait { class, late }),
             seen: s.seen,
         };
-        self.samples.add(self.grid, &look);
+        estimator.samples.add(grid, &look);
         // Each wait ends with a wake-up, and each of them waits for the CPU.
         let wakeup = Look {
             state: State::Runnable,
@@ -328,9 +333,9 @@ impl ProcPoller {
             seen: WaitSeen::default(),
             ..look
         };
-        self.samples.add(self.grid, &wakeup);
+        estimator.samples.add(grid, &wakeup);
         if whole && !s.left {
-            (self.samples.queueing).woke(stack, 1.0 / chance, s.late_ns > 0);
+            (estimator.samples.queueing).woke(stack, 1.0 / chance, s.late_ns > 0);
         }
         whole.then_some(stack)
     }
@@ -369,11 +374,12 @@ impl ProcPoller {
         }
         let keep = self.watch.has_room();
         let mut thread = Thread::new(pid, tid, name, time, keep);
-        thread.course = Some(SwitchTimeline::born(time));
         (thread.heir_of, thread.inherits_leaving) = (root, inherits_leaving);
         thread.covered_ns = covered_ns;
-        thread.rebase(time, SchedStat::default());
-        self.watch.insert(thread);
+        let begin = thread.is_born(time);
+        let index = self.watch.insert(thread, begin);
+        self.open_accounts();
+        self.begin_records(index, SwitchTimeline::born(time));
     }
 
     /// A thread has a new name, perhaps because it runs a new program: then it is alone from now on,
@@ -397,8 +403,10 @@ impl ProcPoller {
             }
             if self.watch.find(pid, tid).is_none() {
                 let mut thread = Thread::new(pid, tid, name.clone(), time, self.watch.has_room());
-                thread.course = Some(SwitchTimeline::running(time));
-                self.watch.insert(thread);
+                let begin = thread.is_born(time);
+                let index = self.watch.insert(thread, begin);
+                self.open_accounts();
+                self.begin_records(index, SwitchTimeline::running(time));
             }
             self.attention.needed(clock::now());
             self.processes.change(time, Change::Exec { pid });
@@ -414,7 +422,7 @@ impl ProcPoller {
     /// Records of unknown threads did not fit.
     fn lost(&mut self, time: u64) {
         for index in &self.watch.live {
-            if let Some(course) = &mut self.watch.threads[*index].course {
+            if let Some(course) = &mut self.intake.estimator.accounts[*index].course {
                 course.mistrust();
             }
         }
@@ -428,17 +436,16 @@ impl ProcPoller {
         let Some(period) = self.clock.as_ref().map(|c| c.period_ns) else {
             return false;
         };
-        if self.watch.process(r.pid, Some(since), now) {
+        if self.process(r.pid, Some(since), now) {
             self.processes.found(r.pid);
         }
-        let Some(index) = self.watch.heard_of(r.pid, r.tid, since, now) else {
+        let Some(index) = self.heard_of(r.pid, r.tid, since, now) else {
             self.tally.strangers += 1;
             return false;
         };
         if let Some(first) = &r.first {
-            let counts = first
-                .born_ns
-                .contains(&self.watch.threads[index].book.start_ns);
+            let born_ns = self.intake.estimator.accounts[index].book.start_ns;
+            let counts = first.born_ns.contains(&born_ns);
             if counts {
                 let stack = self.running(r, time, now);
                 self.computed(index, r, stack, first.stands_for_ns, time);
@@ -455,10 +462,8 @@ impl ProcPoller {
         }
         let ns = std::mem::take(&mut t.credit_ns);
         let ns = ns.saturating_sub(std::mem::take(&mut t.covered_ns));
-        let put_off = t
-            .course
-            .as_ref()
-            .is_some_and(SwitchTimeline::is_put_off_often);
+        let course = self.intake.estimator.accounts[index].course.as_ref();
+        let put_off = course.is_some_and(SwitchTimeline::is_put_off_often);
         if let Some(clock) = self.clock.as_mut().filter(|_| put_off && !interpreted) {
             clock.is_put_off(r.tid);
         }
@@ -476,8 +481,9 @@ impl ProcPoller {
         } else {
             Part::Kernel
         };
-        self.samples.add(
-            self.grid,
+        let estimator = &mut self.intake.estimator;
+        estimator.samples.add(
+            estimator.grid,
             &Look {
                 thread: index as u32,
                 stack,

@@ -46,7 +46,7 @@ mod throttle_turns;
 pub(crate) mod waits;
 
 pub use attention::Attention;
-pub use event_sampling::EventSampler;
+pub use event_sampling::{EventFamilies, EventSampler};
 pub use nearby::Nearby;
 pub(in crate::backend) use queued::told_apart;
 pub use queued::{Crowd, Place, Places, Queued};

@@ -10,11 +10,13 @@
 use std::io;
 
 use wallscope_model::{BlockReason, StackEnd, WaitSeen};
+use wallscope_observe::StackBegin;
 
 use super::{
     call_site_check::SOON,
     counters::Doing,
     poller::ProcPoller,
+    samples::Polled,
     wait_observation::PartialObservation,
     waiting::{self, Pages, Where},
 };
@@ -29,8 +31,9 @@ impl ProcPoller {
     /// on a CPU by then: that is for its switch records to say. `None`: it is gone.
     pub fn see(&mut self, index: usize, now: u64) -> Option<Doing> {
         let t = &mut self.watch.threads[index];
-        let (pid, recorded) = (t.pid, t.course.is_some());
-        (t.stack, t.seen, t.glimpse) = (None, WaitSeen::default(), None);
+        let (pid, recorded) = (t.pid, t.has_records);
+        (t.stack, t.begin, t.glimpse) = (None, None, None);
+        t.seen = WaitSeen::default();
         let mut readable = self.watch.processes.get(&pid)?.readable;
         let mut glimpse: Option<PartialObservation> = None;
         // Twice: it may move while it is read, and then mostly stays.
@@ -64,7 +67,7 @@ impl ProcPoller {
                     return None;
                 }
                 t.stood_ns = clock::now();
-                t.stack = Some(self.samples.none(pid, StackEnd::Gone));
+                t.stack = Some(self.intake.stack(Polled::none(pid, StackEnd::Gone)));
                 return Some(Doing::Blocked(BlockReason::Other));
             }
             // What the thread does next says nothing about the moment of the poll.
@@ -155,8 +158,11 @@ impl ProcPoller {
                 descriptors::awaited(pid, call.number, [first, second], reasons.by_call)
             });
             let what = what.map(Into::into);
-            let stack = self.samples.wait(scope, stack.frames, words, end, what);
-            self.samples.stands_at(index, stack, sp);
+            let stack = self.intake.stack(Polled {
+                resource: what,
+                ..Polled::of(scope, &stack.frames, words, end)
+            });
+            t.begin = Some(StackBegin::Whole(sp));
             t.places.note(Place {
                 sp,
                 pc,
@@ -178,13 +184,14 @@ impl ProcPoller {
             let t = &mut self.watch.threads[index];
             let Some(g) = glimpse else {
                 t.stood_ns = clock::now();
-                t.stack = Some(self.samples.none(pid, StackEnd::Lost));
+                t.stack = Some(self.intake.stack(Polled::none(pid, StackEnd::Lost)));
                 return Some(Doing::Blocked(t.reason));
             };
             (t.copied_ns, t.stood_ns, t.called) = (g.until, g.until, false);
             t.glimpse = Some(g);
             let stack = self.innermost(index, g);
-            self.watch.threads[index].stack = Some(stack);
+            let t = &mut self.watch.threads[index];
+            (t.stack, t.begin) = (Some(stack), Some(StackBegin::Innermost(g.sp)));
             return Some(Doing::Blocked(g.reason));
         }
         let t = &mut self.watch.threads[index];
@@ -223,7 +230,8 @@ impl ProcPoller {
         let stack = pages.unwind(&mut self.unwinder, self.processes.files().tables());
         let scope = self.processes.scope_of(t.pid, g.until, &stack.frames);
         self.tally.glimpsed += 1;
-        (self.samples).stack(scope, stack.frames, Box::default(), StackEnd::Lost)
+        let lost = StackEnd::Lost;
+        (self.intake).stack(Polled::of(scope, &stack.frames, Box::default(), lost))
     }
 }
 
