@@ -298,6 +298,23 @@ mod tests {
     }
 
     #[test]
+    fn a_log_of_polls_that_ends_early_gives_no_recording() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let file = LogFile::create(&path).unwrap();
+        let mut writer = LogWriter::begin(file, "wallscope", LogFile::BOUND);
+        let Observation::Begin(begins) = begin() else {
+            unreachable!("it begins so")
+        };
+        writer.append(&Observation::PollsBegin(begins));
+        writer.flush();
+        let read = || LogReader::new(Cursor::new(std::fs::read(&path).unwrap())).unwrap();
+        let whole = |e: Option<ReplayError>| e.unwrap().to_string().contains("only if it is whole");
+        assert!(whole(replay(&mut read()).err()));
+        assert!(whole(super::super::recover::extent(&mut read()).err()));
+    }
+
+    #[test]
     fn times_that_cannot_be_are_refused() {
         let far = Observation::Mark(Mark::Tick { time: 1 << 50 });
         let why = |all: &[Observation<'_>]| replay(&mut log_of(all)).err();

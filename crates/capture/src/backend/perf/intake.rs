@@ -32,7 +32,7 @@ impl ProcPoller {
         for index in first..self.watch.threads.len() {
             let Some(clock) = &mut self.clock else { return };
             let t = &mut self.watch.threads[index];
-            if !t.alive || t.has_records {
+            if !t.alive || t.records.open {
                 continue;
             }
             // Threads with events write records while others get theirs.
@@ -48,7 +48,7 @@ impl ProcPoller {
                     let account = &mut estimator.accounts[index];
                     if account.book.seen_ns > account.book.start_ns || t.ran {
                         // Its time up to here is the counters' to tell.
-                        estimator.settle_counters(index, now, books, t.doing);
+                        estimator.settle_counters(index, now, books, t.probe.doing);
                     } else {
                         account.begin(&t.begins(now, books));
                     }
@@ -200,9 +200,9 @@ impl ProcPoller {
         };
         self.watch.wake(index);
         let t = &mut self.watch.threads[index];
-        let tells_leaving = match (step, t.heir_of, &self.clock) {
+        let tells_leaving = match (step, t.records.heir_of, &self.clock) {
             (Step::Out { preempted: true }, None, Some(clock)) => clock.tells_leaving_of(tid),
-            _ => t.inherits_leaving,
+            _ => t.records.inherits_leaving,
         };
         let estimator = &mut self.intake.estimator;
         let (grid, account) = (estimator.grid, &mut estimator.accounts[index]);
@@ -212,28 +212,28 @@ impl ProcPoller {
         t.ran = true;
         let sampled = match step {
             Step::In => None,
-            Step::Out { .. } | Step::End => t.sampled.take(),
+            Step::Out { .. } | Step::End => t.records.sampled.take(),
         };
-        let leaves = t.leaves.take();
+        let leaves = t.records.leaves.take();
         let interpreted = self.processes.managed().is_interpreted(pid);
         if let (Step::Out { preempted: true }, Some((stack, switches))) = (step, leaves) {
-            t.put_off = Some(PutOff {
+            t.records.put_off = Some(PutOff {
                 since: time,
                 stack,
                 chance: 1.0 / switches as f64,
             });
         } else if let (Step::Out { preempted: true }, Some(stack), Some(begin), Some(clock)) =
             (step, sampled, course.on_since(), &self.clock)
-            && (interpreted || t.ration.is_some_and(|r| r.share < 1.0) || !tells_leaving)
+            && (interpreted || t.records.ration.is_some_and(|r| r.share < 1.0) || !tells_leaving)
         {
             // Where the end of its time on the CPU is not seen, the sampled time stands for that.
-            let period = clock.period_ns as f64 * t.ration.map_or(1.0, |r| r.share);
-            t.put_off = Some(PutOff {
+            let period = clock.period_ns as f64 * t.records.ration.map_or(1.0, |r| r.share);
+            t.records.put_off = Some(PutOff {
                 since: time,
                 stack,
                 chance: (time.saturating_sub(begin) as f64 / period).clamp(1e-4, 1.0),
             });
-        } else if let (Step::In, Some(put_off)) = (step, t.put_off.take()) {
+        } else if let (Step::In, Some(put_off)) = (step, t.records.put_off.take()) {
             let waited = time.saturating_sub(put_off.since);
             let look = Look {
                 thread: index as u32,
@@ -278,7 +278,7 @@ impl ProcPoller {
     fn was_blocked(&mut self, index: usize, begin: u64, end: u64) -> Option<u32> {
         let t = &mut self.watch.threads[index];
         let length = end.saturating_sub(begin);
-        let sight = t.sight.take_if(|s| s.at < end);
+        let sight = t.records.sight.take_if(|s| s.at < end);
         let sight = sight.filter(|s| s.at >= begin);
         self.intake.estimator.accounts[index].waits.add(length);
         let s = sight?;
@@ -302,8 +302,8 @@ impl ProcPoller {
             false => Weight::Innermost { sp, of },
         };
         let late = s.is_late_for(length);
-        t.in_time += u32::from(!late);
-        let told = match late && t.in_time >= ENOUGH {
+        t.duty.in_time += u32::from(!late);
+        let told = match late && t.duty.in_time >= ENOUGH {
             true => 0,
             false => ns,
         };
@@ -343,7 +343,7 @@ impl ProcPoller {
     /// A thread was born, and inherited its parent's events.
     fn born(&mut self, pid: u32, tid: u32, parent: u32, parent_tid: u32, time: u64) {
         let maker = self.watch.find(parent, parent_tid);
-        let root = maker.map(|m| self.watch.threads[m].heir_of.unwrap_or(m));
+        let root = maker.map(|m| self.watch.threads[m].records.heir_of.unwrap_or(m));
         let of_root = root.map(|root| self.watch.threads[root].tid);
         let inherits_leaving = match (of_root, &mut self.clock) {
             (Some(tid), Some(clock)) => {
@@ -361,7 +361,7 @@ impl ProcPoller {
             if let (Some(hits), true) = (&mut self.hits, root.is_some()) {
                 hits.leave(known);
                 let t = &mut self.watch.threads[known];
-                (t.heir_of, t.inherits_leaving) = (root, inherits_leaving);
+                (t.records.heir_of, t.records.inherits_leaving) = (root, inherits_leaving);
             }
             return;
         }
@@ -374,8 +374,8 @@ impl ProcPoller {
         }
         let keep = self.watch.has_room();
         let mut thread = Thread::new(pid, tid, name, time, keep);
-        (thread.heir_of, thread.inherits_leaving) = (root, inherits_leaving);
-        thread.covered_ns = covered_ns;
+        (thread.records.heir_of, thread.records.inherits_leaving) = (root, inherits_leaving);
+        thread.records.covered_ns = covered_ns;
         let begin = thread.is_born(time);
         let index = self.watch.insert(thread, begin);
         self.open_accounts();
@@ -456,19 +456,20 @@ impl ProcPoller {
         let t = &mut self.watch.threads[index];
         // A thread that inherited its event before the rate was lowered still has the old one; that distances
         // differ a little is no reason to leave one out.
-        t.credit_ns += (r.period_ns as f64 / t.ration.map_or(1.0, |ration| ration.share)) as u64;
-        if t.credit_ns < period - period / period_jitter::SAMPLE_JITTER_DIVISOR {
+        t.records.credit_ns +=
+            (r.period_ns as f64 / t.records.ration.map_or(1.0, |ration| ration.share)) as u64;
+        if t.records.credit_ns < period - period / period_jitter::SAMPLE_JITTER_DIVISOR {
             return false;
         }
-        let ns = std::mem::take(&mut t.credit_ns);
-        let ns = ns.saturating_sub(std::mem::take(&mut t.covered_ns));
+        let ns = std::mem::take(&mut t.records.credit_ns);
+        let ns = ns.saturating_sub(std::mem::take(&mut t.records.covered_ns));
         let course = self.intake.estimator.accounts[index].course.as_ref();
         let put_off = course.is_some_and(SwitchTimeline::is_put_off_often);
         if let Some(clock) = self.clock.as_mut().filter(|_| put_off && !interpreted) {
             clock.is_put_off(r.tid);
         }
         let stack = self.running(r, time, now);
-        self.watch.threads[index].sampled = Some(stack);
+        self.watch.threads[index].records.sampled = Some(stack);
         self.computed(index, r, stack, ns, time);
         true
     }
@@ -507,7 +508,7 @@ impl ProcPoller {
         }
         if let Some(index) = self.watch.find(r.pid, r.tid) {
             let stack = self.running(r, time, now);
-            self.watch.threads[index].leaves = Some((stack, switches));
+            self.watch.threads[index].records.leaves = Some((stack, switches));
         }
     }
 

@@ -20,9 +20,9 @@ impl ProcPoller {
             return;
         };
         let t = &mut self.watch.threads[index];
-        let woken = t.queued.is_some_and(|q| q.at >= begin);
+        let woken = t.records.queued.is_some_and(|q| q.at >= begin);
         let followed = at.saturating_sub(begin) <= FOLLOWED * self.spacing_ns;
-        let Some(sight) = t.sight.as_mut().filter(|s| !s.left) else {
+        let Some(sight) = t.records.sight.as_mut().filter(|s| !s.left) else {
             return;
         };
         if !woken && !followed {
@@ -62,7 +62,7 @@ impl ProcPoller {
             ns: self.spacing_ns,
             late,
         };
-        if t.queued.is_none_or(|q| q.at < begin) {
+        if t.records.queued.is_none_or(|q| q.at < begin) {
             let Some(times) = self.crowd.meet() else {
                 return;
             };
@@ -125,7 +125,7 @@ impl ProcPoller {
     /// did, stands for its waiting for a CPU. `seen`: the stack, if an earlier look saw that.
     pub(super) fn was_queued(&mut self, index: usize, begin: u64, end: u64, seen: Option<u32>) {
         let t = &mut self.watch.threads[index];
-        let queued = t.queued.take_if(|q| q.at < end);
+        let queued = t.records.queued.take_if(|q| q.at < end);
         let Some(q) = queued.filter(|q| q.at >= begin) else {
             return;
         };

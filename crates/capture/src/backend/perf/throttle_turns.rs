@@ -23,7 +23,7 @@ impl ProcPoller {
             if !t.alive || account.book.spans.is_some() {
                 continue;
             }
-            match (&account.course, &mut t.ration) {
+            match (&account.course, &mut t.records.ration) {
                 (Some(course), ration) => {
                     let switches = course.voluntary + course.involuntary;
                     let ration = ration.get_or_insert_with(|| SwitchThrottle::new(now, switches));
@@ -52,7 +52,7 @@ impl ProcPoller {
         }
         for index in due {
             let t = &mut self.watch.threads[index];
-            (t.skip, t.sight) = (0, None);
+            (t.duty.skip, t.records.sight) = (0, None);
             self.join_one(index);
         }
     }
@@ -61,12 +61,12 @@ impl ProcPoller {
     fn end_turns(&mut self, threads: &[usize], since: u64, now: u64) {
         let mut closed = Vec::new();
         for index in threads.iter().copied() {
-            let root = self.watch.threads[index].heir_of.unwrap_or(index);
+            let root = self.watch.threads[index].records.heir_of.unwrap_or(index);
             let live = self.watch.live.iter().copied();
             let family: Vec<usize> = live
                 .filter(|i| {
                     let t = &self.watch.threads[*i];
-                    (*i == root || t.heir_of == Some(root)) && t.has_records
+                    (*i == root || t.records.heir_of == Some(root)) && t.records.open
                 })
                 .collect();
             // Up to the counters' figures, records tell; what they tell of later is left out.
@@ -78,7 +78,7 @@ impl ProcPoller {
                     course.read(clock::now(), books, true);
                     closed.push(member);
                 }
-                t.heir_of = None;
+                t.records.heir_of = None;
             }
             if let Some(clock) = &mut self.clock {
                 clock.leave(self.watch.threads[root].tid);
@@ -108,21 +108,21 @@ impl ProcPoller {
     fn join_one(&mut self, index: usize) {
         let Some(clock) = &mut self.clock else { return };
         let t = &mut self.watch.threads[index];
-        let share = t.ration.map_or(1.0, |r| r.share);
+        let share = t.records.ration.map_or(1.0, |r| r.share);
         if clock.join(t.tid, share).is_err() {
             // It goes on by its counters.
             clock.left_out += 1;
-            if let Some(ration) = &mut t.ration {
+            if let Some(ration) = &mut t.records.ration {
                 ration.share = 1.0;
             }
             return;
         }
         let now = clock::now();
         let Ok(books) = t.schedstat() else { return };
-        let doing = t.doing;
+        let doing = t.probe.doing;
         (self.intake.estimator).settle_counters(index, now, books, doing);
         let course = SwitchTimeline::joined(now, books);
-        let course = match &mut t.ration {
+        let course = match &mut t.records.ration {
             Some(ration) if ration.share < 1.0 => {
                 (ration.since, ration.switches) = (now, 0);
                 course.by_counters()

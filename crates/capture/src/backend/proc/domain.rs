@@ -447,7 +447,8 @@ fn queueing(told: bool) -> &'static str {
 fn rationed(poller: &ProcPoller) -> Option<String> {
     let start_ns = poller.intake.estimator.grid.start_ns;
     let rations = || {
-        let own = |(t, a): (&Thread, &Account)| Some((t.ration?.unrecorded_ns, a.book.seen_ns));
+        let own =
+            |(t, a): (&Thread, &Account)| Some((t.records.ration?.unrecorded_ns, a.book.seen_ns));
         let threads = poller.watch.threads.iter();
         let all = threads.zip(&poller.intake.estimator.accounts);
         all.filter_map(own).filter(|(ns, _)| *ns > 0)

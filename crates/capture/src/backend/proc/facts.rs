@@ -33,13 +33,13 @@ impl ProcPoller {
 
     /// The switches of a thread are recorded from now on.
     pub fn begin_records(&mut self, index: usize, course: SwitchTimeline) {
-        self.watch.threads[index].has_records = true;
+        self.watch.threads[index].records.open = true;
         self.intake.estimator.accounts[index].course = Some(course);
     }
 
     /// They are not any more.
     pub fn end_records(&mut self, index: usize) -> Option<SwitchTimeline> {
-        self.watch.threads[index].has_records = false;
+        self.watch.threads[index].records.open = false;
         self.intake.estimator.accounts[index].course.take()
     }
 

@@ -95,7 +95,7 @@ impl ProcPoller {
             if !all && !(self.rounds + index).is_multiple_of(stride) {
                 return true;
             }
-            let there = if t.has_records {
+            let there = if t.records.open {
                 self.look_between_switches(*index, late, all)
             } else {
                 self.look(*index, period, late, all)
@@ -106,11 +106,11 @@ impl ProcPoller {
             }
             let course = self.intake.estimator.accounts[*index].course.as_ref();
             let t = &mut self.watch.threads[*index];
-            t.awake = !t.rests(course);
-            if !t.awake {
-                t.ration.take_if(|r| r.is_idle());
+            t.duty.awake = !t.rests(course);
+            if !t.duty.awake {
+                t.records.ration.take_if(|r| r.is_idle());
             }
-            t.awake
+            t.duty.awake
         });
         awake.append(&mut self.watch.awake);
         self.watch.awake = awake;
@@ -126,7 +126,7 @@ impl ProcPoller {
     fn review(&mut self, passed: u64) {
         for place in self.turn.next(self.watch.live.len(), passed) {
             let index = self.watch.live[place];
-            self.watch.threads[index].review = true;
+            self.watch.threads[index].duty.review = true;
             self.watch.wake(index);
         }
     }
@@ -140,12 +140,12 @@ impl ProcPoller {
             let Ok(books) = t.schedstat() else {
                 continue;
             };
-            (t.sight, t.queued, t.stack) = (None, None, None);
+            (t.records.sight, t.records.queued, t.probe.stack) = (None, None, None);
             self.intake.observe(&Observation::Rebased(Rebased {
                 thread: index as u32,
                 begin: t.begins(now, books),
             }));
-            if t.has_records {
+            if t.records.open {
                 let course = SwitchTimeline::waiting(now, books);
                 self.intake.estimator.accounts[index].course = Some(course);
             }
@@ -161,7 +161,7 @@ impl ProcPoller {
         self.drain(since, self.due_ns);
         for index in self.watch.live.clone() {
             let t = &mut self.watch.threads[index];
-            if !t.has_records {
+            if !t.records.open {
                 if t.alive && !self.look(index, period, false, true) {
                     self.ended(index);
                 }
@@ -189,18 +189,18 @@ impl ProcPoller {
         }
         let moved = course.moved();
         let t = &mut self.watch.threads[index];
-        if std::mem::take(&mut t.review) || all || moved {
+        if std::mem::take(&mut t.duty.review) || all || moved {
             let Ok(books) = t.schedstat() else {
                 // Its last record is on its way; if that was lost, listing will not find it.
-                t.quiet += 1;
-                return t.quiet < 100;
+                t.duty.quiet += 1;
+                return t.duty.quiet < 100;
             };
             if let Some(course) = &mut self.intake.estimator.accounts[index].course {
                 course.read(clock::now(), books, false);
             }
         }
         let t = &self.watch.threads[index];
-        let known = off.is_some_and(|begin| t.sight.is_some_and(|s| s.at >= begin));
+        let known = off.is_some_and(|begin| t.records.sight.is_some_and(|s| s.at >= begin));
         let at = clock::now();
         // By its records it computes, and has for long: it hardly began to wait just now.
         let computes = on.is_some_and(|begin| at.saturating_sub(begin) > self.spacing_ns);
@@ -217,21 +217,21 @@ impl ProcPoller {
             Some(Doing::Running) => self.see_queued(index, at, late),
             Some(Doing::Blocked(reason)) => {
                 let t = &mut self.watch.threads[index];
-                t.reason = reason;
-                if let (Some(stack), Some(StackBegin::Whole(sp))) = (t.stack, t.begin) {
+                t.probe.reason = reason;
+                if let (Some(stack), Some(StackBegin::Whole(sp))) = (t.probe.stack, t.probe.begin) {
                     self.intake.estimator.samples.stands_at(index, stack, sp);
                 }
                 // Without a glimpse it was not seen in this wait.
-                if let (Some(stack), Some(less)) = (t.stack, t.glimpse) {
-                    t.sight = Some(WaitObservation {
+                if let (Some(stack), Some(less)) = (t.probe.stack, t.probe.glimpse) {
+                    t.records.sight = Some(WaitObservation {
                         at,
-                        until: t.stood_ns,
-                        copied: t.copied_ns,
-                        called: t.called,
+                        until: t.probe.stood_ns,
+                        copied: t.probe.copied_ns,
+                        called: t.probe.called,
                         less,
                         stack,
                         reason,
-                        seen: t.seen,
+                        seen: t.probe.seen,
                         late_ns: if late { at - self.due_ns.min(at) } else { 0 },
                         left: false,
                     });
@@ -269,8 +269,8 @@ impl ProcPoller {
     /// happens when some thread's wait ends.
     fn look(&mut self, index: usize, period: u64, late: bool, all: bool) -> bool {
         let t = &mut self.watch.threads[index];
-        if t.skip > 0 && !all {
-            t.skip -= 1;
+        if t.duty.skip > 0 && !all {
+            t.duty.skip -= 1;
             self.tally.skipped += 1;
             return true;
         }
@@ -284,32 +284,32 @@ impl ProcPoller {
         let (since, same) = (account.book.seen_ns, account.counters.unchanged(books));
         let [computed, queued] = account.counters.since(books);
         let t = &mut self.watch.threads[index];
-        let sleeps = same && matches!(t.doing, Doing::Blocked(_));
-        let left_out = t.left_out;
+        let sleeps = same && matches!(t.probe.doing, Doing::Blocked(_));
+        let left_out = t.duty.left_out;
         let rarely = now.saturating_sub(since) > RARELY * period;
-        if late && !all && !rarely && t.in_time >= ENOUGH {
+        if late && !all && !rarely && t.duty.in_time >= ENOUGH {
             t.ran |= !sleeps;
             return true;
         }
-        t.in_time += u32::from(!late && !sleeps);
+        t.duty.in_time += u32::from(!late && !sleeps);
         if sleeps {
-            t.quiet = t.quiet.saturating_add(1);
+            t.duty.quiet = t.duty.quiet.saturating_add(1);
             // Looked at less often the longer it sleeps, so that what is not seen is little beside what is: the
             // time it has not run for is its own witness.
-            let slept = t.slept.saturating_add(1);
-            t.skip = left_out_after(slept, index);
-            t.slept = slept.saturating_add(t.skip);
-            t.left_out = t.skip;
+            let slept = t.duty.slept.saturating_add(1);
+            t.duty.skip = left_out_after(slept, index);
+            t.duty.slept = slept.saturating_add(t.duty.skip);
+            t.duty.left_out = t.duty.skip;
         } else {
-            (t.quiet, t.slept, t.left_out, t.ran) = (0, 0, 0, true);
+            (t.duty.quiet, t.duty.slept, t.duty.left_out, t.ran) = (0, 0, 0, true);
             let Some(doing) = self.see(index, now) else {
                 self.gone(index);
                 return false;
             };
             let t = &mut self.watch.threads[index];
-            t.doing = doing;
-            if let (Doing::Blocked(reason), Some(_)) = (doing, t.stack) {
-                t.reason = reason;
+            t.probe.doing = doing;
+            if let (Doing::Blocked(reason), Some(_)) = (doing, t.probe.stack) {
+                t.probe.reason = reason;
             }
         }
         let t = &self.watch.threads[index];
@@ -320,7 +320,7 @@ impl ProcPoller {
             left_out,
             saw: (!sleeps).then(|| t.saw()),
         }));
-        if t.doing == Doing::Running {
+        if t.probe.doing == Doing::Running {
             let (begin, end) = self.intake.estimator.accounts[index].stretch;
             self.halt(PendingStopSample {
                 poll: RunnablePoll {
@@ -410,7 +410,7 @@ impl ProcPoller {
         self.due_ns = now;
         for index in first..self.watch.threads.len() {
             let t = &self.watch.threads[index];
-            if t.alive && !t.has_records && !self.look(index, self.spacing_ns, false, true) {
+            if t.alive && !t.records.open && !self.look(index, self.spacing_ns, false, true) {
                 self.ended(index);
             }
         }

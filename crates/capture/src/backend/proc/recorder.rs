@@ -612,7 +612,7 @@ fn named(poller: ProcPoller) -> Named {
     let Intake { estimator, log } = intake;
     let events = hits.map(|sampler| EventFamilies {
         sampler,
-        heirs: watch.threads.iter().map(|t| t.heir_of).collect(),
+        heirs: watch.threads.iter().map(|t| t.records.heir_of).collect(),
     });
     let names = Names {
         code: &processes,

@@ -269,7 +269,7 @@ impl TargetTracker {
 
     /// The next round looks at a thread, which may have rested.
     pub fn wake(&mut self, index: usize) {
-        if !std::mem::replace(&mut self.threads[index].awake, true) {
+        if !std::mem::replace(&mut self.threads[index].duty.awake, true) {
             self.awake.push(index);
         }
     }

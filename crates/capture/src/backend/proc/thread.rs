@@ -24,23 +24,10 @@ const GROWN: u64 = 16;
 /// names are mostly given soon after birth, but within these bounds.
 const RENAMED: [u64; 2] = [20_000_000, 10_000_000_000];
 
-/// One thread.
-pub struct Thread {
-    /// Process.
-    pub pid: u32,
-    /// Thread.
-    pub tid: u32,
-    /// Name, as last seen.
-    pub name: String,
-    /// Index of the thread that it inherited perf events from; `None`: it has its own, or none.
-    pub heir_of: Option<usize>,
-    /// Whether those sample it when it is put off its CPU.
-    pub inherits_leaving: bool,
-    /// Whether its switches are recorded now.
-    pub has_records: bool,
-    /// Where its switches are too many for a record of each.
-    pub ration: Option<SwitchThrottle>,
-    /// What the last look saw.
+/// What the last poll of a thread read.
+#[derive(Clone, Debug)]
+pub struct Probe {
+    /// What the last poll saw.
     pub doing: Doing,
     /// The reason it was blocked for last.
     pub reason: BlockReason,
@@ -56,14 +43,60 @@ pub struct Thread {
     pub copied_ns: u64,
     /// Whether that is its stack also if it had just moved by then.
     pub called: bool,
-    /// The same while its switches are recorded.
-    pub sight: Option<WaitObservation>,
-    /// Where it was seen to wait, while its switches are recorded.
-    pub places: Places,
-    /// Looks that may have seen it wait for a CPU.
-    pub queued: Option<Queued>,
-    /// Until when the last look knows it to have stood where it was seen, ns.
+    /// Until when the last poll knows it to have been where it was seen, ns.
     pub stood_ns: u64,
+}
+
+impl Default for Probe {
+    fn default() -> Probe {
+        Probe {
+            doing: Doing::Running,
+            reason: BlockReason::Other,
+            stack: None,
+            begin: None,
+            seen: WaitSeen::default(),
+            glimpse: None,
+            copied_ns: 0,
+            called: false,
+            stood_ns: 0,
+        }
+    }
+}
+
+/// When a thread is polled.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PollDuty {
+    /// Polls to leave out: it sleeps for long.
+    pub skip: u32,
+    /// Polls in a row at which nothing had changed.
+    pub quiet: u32,
+    /// Rounds that these stand for, those left out included.
+    pub slept: u32,
+    /// Polls left out since the last one, as it slept.
+    pub left_out: u32,
+    /// Polls in time at which it had moved.
+    pub in_time: u32,
+    /// Whether the next poll reads its counters though no record of it may have come.
+    pub review: bool,
+    /// Whether the next round polls it: it does not rest.
+    pub awake: bool,
+}
+
+/// What perf events add to the polls of a thread.
+#[derive(Clone, Debug, Default)]
+pub struct Records {
+    /// Index of the thread that it inherited perf events from; `None`: it has its own, or none.
+    pub heir_of: Option<usize>,
+    /// Whether those sample it when it is put off its CPU.
+    pub inherits_leaving: bool,
+    /// Whether its switches are recorded now.
+    pub open: bool,
+    /// Where its switches are too many for a record of each.
+    pub ration: Option<SwitchThrottle>,
+    /// What a poll saw of its present wait.
+    pub sight: Option<WaitObservation>,
+    /// Polls that may have seen it wait for a CPU.
+    pub queued: Option<Queued>,
     /// On-CPU time since its last sample, where samples are thinned out, ns.
     pub credit_ns: u64,
     /// Time from its birth on that samples of newborn threads stand for, ns.
@@ -75,16 +108,24 @@ pub struct Thread {
     pub leaves: Option<(u32, u64)>,
     /// Put off the CPU in sampled time on it, or at a stack that is known.
     pub put_off: Option<PutOff>,
-    /// Looks to leave out: it sleeps for long.
-    pub skip: u32,
-    /// Looks in a row at which nothing had changed.
-    pub quiet: u32,
-    /// Rounds that these stand for, those left out included.
-    pub slept: u32,
-    /// Looks that were left out since the last one, as it slept.
-    pub left_out: u32,
-    /// Looks in time at which it had moved.
-    pub in_time: u32,
+}
+
+/// One thread.
+pub struct Thread {
+    /// Process.
+    pub pid: u32,
+    /// Thread.
+    pub tid: u32,
+    /// Name, as last seen.
+    pub name: String,
+    /// What the last poll read.
+    pub probe: Probe,
+    /// When it is polled.
+    pub duty: PollDuty,
+    /// What perf events add.
+    pub records: Records,
+    /// Where it was seen to wait, while its switches are recorded.
+    pub places: Places,
     /// Whether it ran since the last listing.
     pub ran: bool,
     /// Whether its records named new threads when it was followed last.
@@ -93,10 +134,6 @@ pub struct Thread {
     stale: bool,
     /// When that was, ns on the recording's clock, and its CPU time then, ns; 0: it is new.
     refreshed: (u64, u64),
-    /// Whether the next look reads its counters though no record of it may have come.
-    pub review: bool,
-    /// Whether the next round looks at it: it does not rest.
-    pub awake: bool,
     /// Still there.
     pub alive: bool,
     /// User and kernel ticks, as they were read last.
@@ -139,38 +176,14 @@ impl Thread {
             pid,
             tid,
             name,
-            heir_of: None,
-            inherits_leaving: false,
-            has_records: false,
-            ration: None,
-            doing: Doing::Running,
-            reason: BlockReason::Other,
-            stack: None,
-            begin: None,
-            seen: WaitSeen::default(),
-            glimpse: None,
-            copied_ns: 0,
-            called: false,
-            sight: None,
+            probe: Probe::default(),
+            duty: PollDuty::default(),
+            records: Records::default(),
             places: Places::default(),
-            queued: None,
-            stood_ns: 0,
-            credit_ns: 0,
-            covered_ns: 0,
-            sampled: None,
-            leaves: None,
-            put_off: None,
-            skip: 0,
-            quiet: 0,
-            slept: 0,
-            left_out: 0,
-            in_time: 0,
             ran: false,
             tells_births: false,
             stale: false,
             refreshed: (0, 0),
-            review: false,
-            awake: false,
             alive: true,
             ticks: (0, 0),
             switches: (0, 0),
@@ -186,13 +199,13 @@ impl Thread {
     /// and have left that wait. `course`: its records, if there are any.
     pub fn rests(&self, course: Option<&SwitchTimeline>) -> bool {
         let since = course.and_then(SwitchTimeline::rests_since);
-        let left = |begin| self.sight.is_some_and(|s| s.left && s.at >= begin);
-        !self.review && since.is_some_and(left)
+        let left = |begin| self.records.sight.is_some_and(|s| s.left && s.at >= begin);
+        !self.duty.review && since.is_some_and(left)
     }
 
     /// Whether all of its time was recorded, but for what was lost.
     pub fn is_recorded(&self) -> bool {
-        self.has_records && self.ration.is_none_or(|r| r.unrecorded_ns == 0)
+        self.records.open && self.records.ration.is_none_or(|r| r.unrecorded_ns == 0)
     }
 
     /// Its time begins at `now`, when the counters stand at `books`. Nothing that came before is its own.
@@ -218,13 +231,13 @@ impl Thread {
     /// What the last poll saw, as an observation.
     pub fn saw(&self) -> Saw {
         Saw {
-            blocked: match self.doing {
+            blocked: match self.probe.doing {
                 Doing::Running => None,
                 Doing::Blocked(reason) => Some(reason),
             },
-            stack: self.stack,
-            begin: self.begin,
-            seen: self.seen,
+            stack: self.probe.stack,
+            begin: self.probe.begin,
+            seen: self.probe.seen,
         }
     }
 
@@ -288,7 +301,7 @@ impl Thread {
 
     /// A poll of what may be a wait that began at `begin` saw it woken.
     pub fn meet(&mut self, begin: u64, queued: Queued) {
-        match &mut self.queued {
+        match &mut self.records.queued {
             Some(known) if known.at >= begin => known.ns += queued.ns,
             slot => *slot = Some(queued),
         }
@@ -319,7 +332,7 @@ impl Thread {
         let computed = self.books.on_cpu_ns.saturating_sub(on_cpu_ns);
         let [soonest, latest] = RENAMED;
         let renamed = then.saturating_sub(self.since_ns).clamp(soonest, latest);
-        let may_be_renamed = !self.has_records && now.saturating_sub(then) >= renamed;
+        let may_be_renamed = !self.records.open && now.saturating_sub(then) >= renamed;
         let before = on_cpu_ns.saturating_sub(self.told_on_cpu_ns);
         if computed >= TICK.max(before / GROWN) || may_be_renamed {
             self.refresh(now);

@@ -31,9 +31,9 @@ impl ProcPoller {
     /// on a CPU by then: that is for its switch records to say. `None`: it is gone.
     pub fn see(&mut self, index: usize, now: u64) -> Option<Doing> {
         let t = &mut self.watch.threads[index];
-        let (pid, recorded) = (t.pid, t.has_records);
-        (t.stack, t.begin, t.glimpse) = (None, None, None);
-        t.seen = WaitSeen::default();
+        let (pid, recorded) = (t.pid, t.records.open);
+        (t.probe.stack, t.probe.begin, t.probe.glimpse) = (None, None, None);
+        t.probe.seen = WaitSeen::default();
         let mut readable = self.watch.processes.get(&pid)?.readable;
         let mut glimpse: Option<PartialObservation> = None;
         // Twice: it may move while it is read, and then mostly stays.
@@ -66,8 +66,8 @@ impl ProcPoller {
                 if matches!(t.letter(), 'Z' | 'X' | '?') {
                     return None;
                 }
-                t.stood_ns = clock::now();
-                t.stack = Some(self.intake.stack(Polled::none(pid, StackEnd::Gone)));
+                t.probe.stood_ns = clock::now();
+                t.probe.stack = Some(self.intake.stack(Polled::none(pid, StackEnd::Gone)));
                 return Some(Doing::Blocked(BlockReason::Other));
             }
             // What the thread does next says nothing about the moment of the poll.
@@ -81,7 +81,7 @@ impl ProcPoller {
             let mut wchan = [0u8; 96];
             let wchan = if stood { t.wchan(&mut wchan) } else { "" };
             let mut all_ns = clock::now();
-            let mut reasons = waiting::reasons(&self.table, pid, wchan, call, t.reason);
+            let mut reasons = waiting::reasons(&self.table, pid, wchan, call, t.probe.reason);
             if !recorded && reasons.by_place != reasons.by_call && !t.still(text) {
                 reasons.by_place = reasons.by_call;
             }
@@ -104,7 +104,7 @@ impl ProcPoller {
             if !recorded {
                 all_ns = clock::now();
             }
-            t.seen = match &mut self.connections {
+            t.probe.seen = match &mut self.connections {
                 Some(connections) => connections.seen(pid, call, now),
                 None => WaitSeen::default(),
             };
@@ -162,7 +162,7 @@ impl ProcPoller {
                 resource: what,
                 ..Polled::of(scope, &stack.frames, words, end)
             });
-            t.begin = Some(StackBegin::Whole(sp));
+            t.probe.begin = Some(StackBegin::Whole(sp));
             t.places.note(Place {
                 sp,
                 pc,
@@ -171,9 +171,9 @@ impl ProcPoller {
                 reason: Some(reasons.by_call),
                 stack,
             });
-            t.stack = Some(stack);
-            (t.copied_ns, t.stood_ns, t.called) = (copied_ns, all_ns, called);
-            t.glimpse = Some(PartialObservation {
+            t.probe.stack = Some(stack);
+            (t.probe.copied_ns, t.probe.stood_ns, t.probe.called) = (copied_ns, all_ns, called);
+            t.probe.glimpse = Some(PartialObservation {
                 reason: reasons.by_call,
                 ..less
             });
@@ -183,19 +183,19 @@ impl ProcPoller {
             // The thread alternates between running and waiting, faster than we can read.
             let t = &mut self.watch.threads[index];
             let Some(g) = glimpse else {
-                t.stood_ns = clock::now();
-                t.stack = Some(self.intake.stack(Polled::none(pid, StackEnd::Lost)));
-                return Some(Doing::Blocked(t.reason));
+                t.probe.stood_ns = clock::now();
+                t.probe.stack = Some(self.intake.stack(Polled::none(pid, StackEnd::Lost)));
+                return Some(Doing::Blocked(t.probe.reason));
             };
-            (t.copied_ns, t.stood_ns, t.called) = (g.until, g.until, false);
-            t.glimpse = Some(g);
+            (t.probe.copied_ns, t.probe.stood_ns, t.probe.called) = (g.until, g.until, false);
+            t.probe.glimpse = Some(g);
             let stack = self.innermost(index, g);
             let t = &mut self.watch.threads[index];
-            (t.stack, t.begin) = (Some(stack), Some(StackBegin::Innermost(g.sp)));
+            (t.probe.stack, t.probe.begin) = (Some(stack), Some(StackBegin::Innermost(g.sp)));
             return Some(Doing::Blocked(g.reason));
         }
         let t = &mut self.watch.threads[index];
-        t.stood_ns = clock::now();
+        t.probe.stood_ns = clock::now();
         let letter = t.letter();
         if let Some(process) = self.watch.processes.get_mut(&pid) {
             process.readable = false;
@@ -219,7 +219,7 @@ impl ProcPoller {
         let t = &mut self.watch.threads[index];
         let place = t.places.with(stack?)?;
         let reason = place.reason?;
-        (t.stood_ns, t.stack) = (clock::now(), Some(place.stack));
+        (t.probe.stood_ns, t.probe.stack) = (clock::now(), Some(place.stack));
         Some(Doing::Blocked(reason))
     }
 
