@@ -1,21 +1,19 @@
 //! Records of perf events → threads, their courses, samples.
 
-use wallscope_model::{Part, State, WaitSeen};
+use wallscope_model::Part;
 use wallscope_procfs::process;
 
 use super::{
     EventSampler, Record, Running, SwitchTimeline,
+    estimate::{RunningSample, SeenWait},
     switch_timeline::Step,
-    waits::{chance, class},
 };
 use crate::{
     backend::{
         ebpf::sideband::Change,
         proc::{
-            poller::{ENOUGH, ProcPoller, REMAP, REMAP_TIMES},
-            samples::{Look, Meant, Weight},
+            poller::{ProcPoller, REMAP, REMAP_TIMES},
             thread::Thread,
-            time_kind::TimeKind,
             wait_observation::PutOff,
         },
     },
@@ -205,10 +203,10 @@ impl ProcPoller {
             _ => t.records.inherits_leaving,
         };
         let estimator = &mut self.intake.estimator;
-        let (grid, account) = (estimator.grid, &mut estimator.accounts[index]);
-        let Some(course) = &mut account.course else {
+        let Some(course) = &estimator.accounts[index].course else {
             return;
         };
+        let on_since = course.on_since();
         t.ran = true;
         let sampled = match step {
             Step::In => None,
@@ -223,7 +221,7 @@ impl ProcPoller {
                 chance: 1.0 / switches as f64,
             });
         } else if let (Step::Out { preempted: true }, Some(stack), Some(begin), Some(clock)) =
-            (step, sampled, course.on_since(), &self.clock)
+            (step, sampled, on_since, &self.clock)
             && (interpreted || t.records.ration.is_some_and(|r| r.share < 1.0) || !tells_leaving)
         {
             // Where the end of its time on the CPU is not seen, the sampled time stands for that.
@@ -234,22 +232,12 @@ impl ProcPoller {
                 chance: (time.saturating_sub(begin) as f64 / period).clamp(1e-4, 1.0),
             });
         } else if let (Step::In, Some(put_off)) = (step, t.records.put_off.take()) {
-            let waited = time.saturating_sub(put_off.since);
-            let look = Look {
-                thread: index as u32,
-                stack: put_off.stack,
-                state: State::Runnable,
-                reason: None,
-                part: Some(Part::Preempted),
-                begin: put_off.since,
-                end: time,
-                ns: (waited as f64 / put_off.chance) as u64,
-                weight: Weight::PutOff,
-                seen: WaitSeen::default(),
-            };
-            estimator.samples.add(grid, &look);
+            estimator.was_put_off(index, put_off, time);
         }
-        let ended = course.step(&mut account.book, grid, &mut estimator.lag, time, step);
+        let ended = estimator.switched(index, time, step);
+        let Some(course) = &estimator.accounts[index].course else {
+            return;
+        };
         if let (Step::End, Some(clock)) = (step, &mut self.clock) {
             (clock.newborns).ended(tid, course.computed_ns, clock.period_ns);
         }
@@ -290,53 +278,19 @@ impl ProcPoller {
             true => s.stack,
             false => self.innermost(index, s.less),
         };
-        let t = &mut self.watch.threads[index];
-        // Its chance to be seen: that a look began in it, and what it was for was read in it as well.
-        let width = length.saturating_sub(s.less.until - s.at);
-        let chance = chance(width, self.spacing_ns);
-        let ns = (length as f64 / chance) as u64;
-        let class = class(length);
-        let sp = s.less.sp;
-        let weight = |of: Meant| match whole {
-            true => of.into(),
-            false => Weight::Innermost { sp, of },
-        };
-        let late = s.is_late_for(length);
-        t.duty.in_time += u32::from(!late);
-        let told = match late && t.duty.in_time >= ENOUGH {
-            true => 0,
-            false => ns,
-        };
-        let estimator = &mut self.intake.estimator;
-        let (grid, book) = (estimator.grid, &mut estimator.accounts[index].book);
-        book.add(grid, begin, end, TimeKind::Seen(reason, class), told);
-        let look = Look {
-            thread: index as u32,
-            stack,
-            state: State::Blocked,
-            reason: Some(reason),
-            part: None,
+        let duty = &mut self.watch.threads[index].duty;
+        duty.in_time += u32::from(!s.is_late_for(length));
+        self.intake.estimator.was_seen(&SeenWait {
+            thread: index,
             begin,
             end,
-            ns,
-            weight: weight(Meant::Wait { class, late }),
-            seen: s.seen,
-        };
-        estimator.samples.add(grid, &look);
-        // Each wait ends with a wake-up, and each of them waits for the CPU.
-        let wakeup = Look {
-            state: State::Runnable,
-            reason: None,
-            part: Some(Part::Woken),
-            ns: (1000.0 / chance) as u64,
-            weight: weight(Meant::Wakeup { class }),
-            seen: WaitSeen::default(),
-            ..look
-        };
-        estimator.samples.add(grid, &wakeup);
-        if whole && !s.left {
-            (estimator.samples.queueing).woke(stack, 1.0 / chance, s.late_ns > 0);
-        }
+            sight: s,
+            reason,
+            stack,
+            whole,
+            spacing_ns: self.spacing_ns,
+            in_time: duty.in_time,
+        });
         whole.then_some(stack)
     }
 
@@ -477,27 +431,16 @@ impl ProcPoller {
     /// A thread computed with `stack` at `time`, which stands for `ns`.
     fn computed(&mut self, index: usize, r: &Running, stack: u32, ns: u64, time: u64) {
         self.sampled_ns += ns;
-        let part = if r.user_mode {
-            Part::User
-        } else {
-            Part::Kernel
-        };
-        let estimator = &mut self.intake.estimator;
-        estimator.samples.add(
-            estimator.grid,
-            &Look {
-                thread: index as u32,
-                stack,
-                state: State::OnCpu,
-                reason: None,
-                part: Some(part),
-                begin: time.saturating_sub(ns),
-                end: time,
-                ns,
-                weight: Weight::Own,
-                seen: WaitSeen::default(),
+        self.intake.estimator.computed(&RunningSample {
+            thread: index,
+            stack,
+            time,
+            ns,
+            part: match r.user_mode {
+                true => Part::User,
+                false => Part::Kernel,
             },
-        );
+        });
     }
 
     /// A thread is about to be put off its CPU, which stands for so many `switches`. An interpreter's frames

@@ -1,7 +1,8 @@
 //! The ledger with nothing but `/proc` and `process_vm_readv`.
 //!
 //! ```text
-//! recorder.rs         the order of things: prepare, go live, follow, end
+//! recorder.rs         the order of a recording: prepare, go live, follow, end; recorder/ending.rs: its end;
+//!                     recorder/switches.rs: perf events beside the polls
 //! target_tracker.rs   processes and threads under watch, as they come and go; tracked_process.rs, thread.rs:
 //!                     one of them; subreaper.rs: children after their parent's end
 //! poller.rs           the poller's state; poll_round.rs: its rounds; pace.rs: how often
@@ -13,6 +14,7 @@
 //! connections.rs      peers of connections, and requests in flight; connection.rs: one connection
 //! prompt.rs           scheduling of the poller itself
 //! facts.rs            threads as they come, clocks of processes, losses, as observations
+//! domain.rs           the measurement domain in words; refusal.rs: what cannot be measured
 //! intake.rs           observations -> the log, the estimator
 //! ------------------- above: the collector. Below: the estimator, which never looks at the machine
 //! estimator.rs        observations -> threads, samples; account.rs: one thread
@@ -22,8 +24,6 @@
 //! samples.rs          stacks and the time they stand for; lent.rs: reasons of waits that no poll met
 //! unseen_children.rs  CPU time of children that no poll met
 //! assemble.rs         all of it -> the recording
-//! domain.rs           the measurement domain in words
-//! refusal.rs          what cannot be measured
 //! ```
 //!
 //! Every round each thread's `schedstat` is read. One that has not run since the last round still

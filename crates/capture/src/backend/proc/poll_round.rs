@@ -8,9 +8,9 @@ use super::{
     account::observed,
     counters::Doing,
     pending_stop::PendingStopSample,
-    poller::{ENOUGH, ProcPoller, REMAP},
+    poller::{ProcPoller, REMAP},
     subreaper::Subreaper,
-    wait_observation::WaitObservation,
+    wait_observation::{ENOUGH, WaitObservation},
 };
 use crate::{
     backend::perf::SwitchTimeline,

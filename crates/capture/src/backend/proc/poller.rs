@@ -19,8 +19,6 @@ use crate::{
 pub const REMAP: u64 = 100_000_000;
 /// So many times.
 pub const REMAP_TIMES: u64 = 50;
-/// Looks in time at a thread that are enough to do without those that came late.
-pub const ENOUGH: u32 = 20;
 
 /// Things that happened on the way, counted.
 #[derive(Clone, Copy, Debug, Default)]

@@ -2,19 +2,14 @@
 
 use std::time::Duration;
 
-use wallscope_model::{Cost, Slices};
-use wallscope_observe::{Begin, LogWriter, Mark, Observation, OtherEnd};
-use wallscope_symbolize::Sources;
+use wallscope_model::Slices;
+use wallscope_observe::{Begin, Mark, Observation};
 use wallscope_unwind::native::MemoryTables;
-use zerocopy::IntoBytes;
 
 use super::{
     PerfEvents,
     assemble::{Assembled, Extent},
     connections::Connections,
-    domain,
-    estimator::SwitchRecords,
-    intake::Intake,
     pace::{Pace, Used, Waking},
     poll_round::{LATE, TickLateness},
     poller::ProcPoller,
@@ -26,13 +21,11 @@ use super::{
 use crate::{
     Error,
     ahead::Ahead,
-    backend::perf::{DATA_PAGES, EventFamilies, EventSampler, ThreadEvents},
-    clock, cpus,
+    clock,
     session::{
         self, Captured, Live, Look, Observer, Options, Progress, ResolvedTarget, Stop,
-        answers::Logged,
         collected_names::HostWhenAsked,
-        cost::{self, CostMeter, thread_cpu_ns},
+        cost::{CostMeter, thread_cpu_ns},
         events::{Event, Events},
         files::Files,
         host_log::HostLog,
@@ -43,6 +36,9 @@ use crate::{
     slices,
     target::{Held, Target},
 };
+
+mod ending;
+mod switches;
 
 /// Between two searches for new threads and processes, ns.
 const FOLLOW: u64 = 100_000_000;
@@ -175,41 +171,6 @@ impl<'o> PollRecorder<'o> {
             start_ns,
             notes: Vec::new(),
         })
-    }
-
-    /// Has switches recorded by perf events, where these are allowed.
-    ///
-    /// # Errors
-    /// They are not, and must be; or what was asked for cannot be had with them.
-    fn record_switches(&mut self, perf: PerfEvents, descriptors: usize) -> Result<(), Error> {
-        let options = self.options;
-        let poller = &mut self.poller;
-        match open_clock(poller, options, descriptors) {
-            Ok(cpus) => {
-                refusal::of_log(options, &self.reason)?;
-                if let (Some(clock), false) = (&poller.clock, options.events.is_empty()) {
-                    let (hz, gap) = (options.hz, options.event_period);
-                    let kernel = clock.with_kernel;
-                    let hits =
-                        EventSampler::open(&options.events, gap, hz, &cpus, descriptors, kernel)?;
-                    poller.hits = Some(hits);
-                }
-                join_all(poller);
-                if options.timeline.is_some() {
-                    poller.intake.estimator.keep_spans();
-                }
-                let clock = poller.clock.iter().flat_map(ThreadEvents::descriptors);
-                for fd in clock.chain(poller.hits.iter().flat_map(EventSampler::descriptors)) {
-                    self.events.sideband(fd)?;
-                }
-                Ok(())
-            }
-            Err(e) if perf == PerfEvents::Must => Err(refusal::of_events(&e)),
-            Err(e) => {
-                self.reason = format!("{}; perf events are refused: {e}", self.reason);
-                refusal::of_stacks_at(&options.events, &self.reason)
-            }
-        }
     }
 
     /// Polls everybody once, and says that measuring is live.
@@ -439,125 +400,6 @@ impl<'o> PollRecorder<'o> {
         let ended = stop == Stop::TargetEnded;
         poller.finish(course.followed, course.pace.period_ns(), ended);
     }
-
-    /// Takes in what is known only now, and has the recording put together.
-    fn end(mut self, course: Course, stop: Stop) -> Captured {
-        let end_ns = clock::now();
-        let own_cpu_ns = course.meter.own_ns();
-        let poller = &mut self.poller;
-        poller.watch.read_clocks();
-        for t in &mut poller.watch.threads {
-            t.catch_up(end_ns);
-        }
-        let stops = self.end_stops();
-        let stopped_ns = stops.as_ref().map_or(0, |s| s.ns);
-        self.host.finish();
-        let command_end = self
-            .held
-            .as_mut()
-            .and_then(|h| h.finish(stop == Stop::TargetEnded));
-        let intake = &mut self.poller.intake;
-        intake.observe(&Observation::Mark(Mark::End { time: end_ns }));
-        for sample in self.host.take() {
-            intake.observe(&Observation::Host(Box::new(sample)));
-        }
-        let clock = &self.poller.clock;
-        let hits = &self.poller.hits;
-        intake.observe(&Observation::Cost(Cost {
-            bpf_ns: 0,
-            own_cpu_ns,
-            rss_bytes: cost::peak_rss_bytes(),
-            kernel_bytes: clock.as_ref().map_or(0, ThreadEvents::bytes)
-                + hits.as_ref().map_or(0, EventSampler::bytes),
-            target_stopped_ns: stopped_ns,
-        }));
-        let window_ns = (end_ns - self.start_ns).max(1);
-        if stop == Stop::TargetEnded {
-            let (target, duration) = (&self.options.target, self.options.duration);
-            (self.notes).extend(session::ended_early(target, duration, window_ns));
-        }
-        self.describe(&course, stops, end_ns);
-        self.tell_rest(end_ns - self.start_ns);
-        let events = self.events;
-        let Named {
-            assembled,
-            sources,
-            log,
-        } = named(self.poller);
-        Captured {
-            recording: assembled.recording,
-            sources,
-            seen: assembled.seen,
-            moments: assembled.moments,
-            stop,
-            command_end,
-            log,
-            signals: events.into_signals(),
-        }
-    }
-
-    /// Ends the stops of running threads. A thread that is still to stop is let go as soon as it does.
-    fn end_stops(&mut self) -> Option<domain::Stops> {
-        let stopper = self.poller.stopper.take();
-        self.options.allow_stop.then(|| domain::Stops {
-            count: stopper.as_ref().map_or(0, |s| s.stops),
-            ns: stopper.as_ref().map_or(0, |s| s.stopped_ns),
-            refused: stopper.as_ref().and_then(|s| s.refused.clone()),
-        })
-    }
-
-    /// Observes the domain.
-    fn describe(&mut self, course: &Course, stops: Option<domain::Stops>, end_ns: u64) {
-        let (options, poller) = (self.options, &mut self.poller);
-        let mut notes = std::mem::take(&mut self.notes);
-        notes.extend(poller.processes.several_programs());
-        poller.processes.jit_mut().follow();
-        notes.extend(poller.processes.jit().notes());
-        notes.extend(poller.processes.undescribed());
-        let log = poller.intake.log.as_ref();
-        notes.extend(log.and_then(|log| log.failed()).map(str::to_owned));
-        let window_ns = (end_ns - self.start_ns).max(1);
-        let processes = poller.watch.processes.values();
-        let described = domain::describe(&domain::Facts {
-            reason: std::mem::take(&mut self.reason),
-            timeline_asked: options.timeline.is_some(),
-            target: options.target.describe(),
-            descends: matches!(options.target, Target::Pids(_) | Target::Command(_)),
-            asked_hz: options.hz,
-            hz: course.pace.look_hz(window_ns),
-            sample_hz: course.pace.sample_hz(end_ns, window_ns),
-            unreadable: processes.filter(|p| !p.readable).count() as u64,
-            cpus: std::thread::available_parallelism().map_or(0, |n| n.get() as u32),
-            stops,
-            looker: poller,
-            notes,
-            runtimes: poller.processes.managed().describe(),
-        });
-        (self.poller.intake).observe(&Observation::Domain(described));
-    }
-
-    /// Observes everything else that is known at the end only. `window_ns`: length of the recording.
-    fn tell_rest(&mut self, window_ns: u64) {
-        let poller = &mut self.poller;
-        poller.processes.managed_mut().thread_names.read_all();
-        poller.tell_tasks_and_losses(window_ns);
-        poller.tell_facts();
-        let intake = &mut poller.intake;
-        let Some(connections) = poller.connections.take() else {
-            return;
-        };
-        let found = connections.finish();
-        for (cookie, process) in found.others {
-            intake.observe(&Observation::OtherEnd(OtherEnd {
-                cookie,
-                process: Some(process),
-                before: true,
-            }));
-        }
-        for socket in found.all {
-            intake.observe(&Observation::Socket(socket.as_bytes()));
-        }
-    }
 }
 
 /// What was seen since the last look.
@@ -590,100 +432,6 @@ fn look(poller: &mut ProcPoller, stretch: SnapshotWindow, followed: u64) -> Look
             .sources_of(&snapshot::used(&recording), &jit),
         recording,
         seen,
-    }
-}
-
-/// A recording with the names that are known here.
-struct Named {
-    assembled: session::assemble::Assembled,
-    sources: Sources,
-    log: Option<LogWriter>,
-}
-
-/// Has the recording put together. A log keeps the answers about names.
-fn named(poller: ProcPoller) -> Named {
-    let ProcPoller {
-        intake,
-        processes,
-        watch,
-        hits,
-        ..
-    } = poller;
-    let Intake { estimator, log } = intake;
-    let events = hits.map(|sampler| EventFamilies {
-        sampler,
-        heirs: watch.threads.iter().map(|t| t.records.heir_of).collect(),
-    });
-    let names = Names {
-        code: &processes,
-        host: &HostWhenAsked::default(),
-    };
-    let (assembled, log) = match log {
-        None => (estimator.finish(names, events), None),
-        Some(log) => {
-            let logged = Logged::new(names, log);
-            let assembled = estimator.finish(logged.names(), events);
-            (assembled, Some(logged.into_log()))
-        }
-    };
-    let sources = processes.into_sources(&assembled.jit);
-    Named {
-        assembled,
-        sources,
-        log,
-    }
-}
-
-/// Prepares perf events of every watched thread. Returns the CPUs.
-fn open_clock(
-    poller: &mut ProcPoller,
-    options: &Options,
-    descriptors: usize,
-) -> std::io::Result<Vec<u32>> {
-    let cpus = cpus::online()?;
-    // What an ordinary user may lock has to do for stacks at events too.
-    let pages = if options.events.is_empty() {
-        DATA_PAGES
-    } else {
-        DATA_PAGES / 2
-    };
-    let mut clock = ThreadEvents::open(&cpus, options.hz, descriptors, pages)?;
-    // The first one decides whether there is any use in it.
-    for t in &poller.watch.threads {
-        match clock.join(t.tid, 1.0) {
-            Ok(()) => {
-                clock.leave(t.tid);
-                break;
-            }
-            Err(e) if e.raw_os_error() == Some(libc::ESRCH) => {}
-            Err(e) => return Err(e),
-        }
-    }
-    let estimator = &mut poller.intake.estimator;
-    estimator.tick_ns = clock::tick_ns();
-    estimator.records = match clock.with_kernel {
-        true => SwitchRecords::WithKernel,
-        false => SwitchRecords::UserOnly,
-    };
-    poller.clock = Some(clock);
-    Ok(cpus)
-}
-
-/// Opens perf events of every watched thread.
-fn join_all(poller: &mut ProcPoller) {
-    poller.join(0);
-    // Threads that were born meanwhile by one that had its events already are told of by records;
-    // the others are found by listing, until there are none.
-    for _ in 0..16 {
-        let now = clock::now();
-        poller.drain(now, now);
-        let known = poller.watch.threads.len();
-        poller.watch.list_all(now);
-        poller.open_accounts();
-        if poller.watch.threads.len() == known {
-            break;
-        }
-        poller.join(known);
     }
 }
 

@@ -43,6 +43,9 @@ pub struct WaitObservation {
     pub left: bool,
 }
 
+/// Polls in time at a thread that are enough to do without those that came late.
+pub const ENOUGH: u32 = 20;
+
 /// Waits that are so many times as long as a look was late are as likely seen by it as by any other.
 const LONG: u64 = 16;
 
