@@ -96,7 +96,7 @@ fn main() {
     link.push("-ldl");
     run(&cxx, &link);
 
-    // The same without a description of how its frames are left: only its instructions tell.
+    // The programs once more without unwind tables: only instructions tell how frames are left.
     let bare = text(&out.join("wallscope-bare"));
     let mut arguments: Vec<&str> = FLAGS.iter().chain(BARE).copied().collect();
     let sources: Vec<String> = (C_FILES.iter().map(|n| format!("programs/{n}.c"))).collect();

@@ -29,7 +29,7 @@ pub struct Row {
     pub calls: u64,
     /// Time spent in it, instrumented, with what only that profile sees below it, ns.
     pub own: u64,
-    /// The same as a share of all, 0..=1.
+    /// `own` as a share of all time, 0..=1.
     pub instrumented: f64,
     /// Its share when sampled.
     pub sampled: f64,

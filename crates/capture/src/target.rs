@@ -203,25 +203,27 @@ impl Held {
         }
     }
 
-    /// Waits for its end: for as long as it takes if it has `ended` already, otherwise it is asked
-    /// to end (SIGTERM), and after two seconds made to.
-    pub fn finish(&mut self, ended: bool) -> Option<CommandEnd> {
-        if !ended && self.try_wait().is_none() {
+    /// Asks it to end (SIGTERM), and makes it end after two seconds.
+    pub fn end(&mut self) -> Option<CommandEnd> {
+        if self.try_wait().is_none() {
             let _ = rustix::process::kill_process(self.pid, rustix::process::Signal::TERM);
             if let Ok(fd) = watch(self.pid()) {
                 let mut fds = [PollFd::new(&fd, PollFlags::IN)];
-                let _ = poll(
-                    &mut fds,
-                    Some(&Timespec {
-                        tv_sec: 2,
-                        tv_nsec: 0,
-                    }),
-                );
+                let patience = Timespec {
+                    tv_sec: 2,
+                    tv_nsec: 0,
+                };
+                let _ = poll(&mut fds, Some(&patience));
             }
-            if self.ended.is_none() && self.try_wait().is_none() {
+            if self.try_wait().is_none() {
                 let _ = rustix::process::kill_process(self.pid, rustix::process::Signal::KILL);
             }
         }
+        self.wait()
+    }
+
+    /// Waits for its end, for as long as it takes.
+    pub fn wait(&mut self) -> Option<CommandEnd> {
         if self.ended.is_none() {
             let waited = rustix::process::waitpid(Some(self.pid), WaitOptions::empty())
                 .ok()

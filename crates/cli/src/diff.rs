@@ -240,7 +240,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
             Form::Html => {
                 let mut w = w;
                 let title = format!("{} → {}", named(&args.base), named(&new));
-                return diff::write_page(&comparison, &base, &new_recordings, &title, &mut w);
+                return diff::write_page(&comparison, [&base, &new_recordings], &title, &mut w);
             }
         };
         w.write_all(text.as_bytes())

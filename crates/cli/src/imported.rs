@@ -14,7 +14,8 @@ use wallscope_model::{Loss, ModuleKind, Recording, StackEnd};
 use wallscope_procfs::target_file::{Purpose, Rights, TargetPath, TargetRoot};
 use wallscope_symbolize::{ModuleSource, Sources};
 use wallscope_unwind::native::{
-    End, FileKey, MappingSpec, MemoryTables, Registers, Source, TableStore, Unwinder,
+    CopiedMemory, End, FileKey, MappingSpec, MemoryTables, Registers, Source, StackStart,
+    TableStore, Unwinder,
 };
 
 /// Most memory of unwind tables, bytes.
@@ -127,15 +128,13 @@ impl Unwind for CopiedStacks {
             general: stack.general,
         };
         let (tables, process) = (store.sink(), stack.process);
-        let unwound = self.unwinder.unwind_copy(
-            tables,
-            process,
-            &registers,
-            MAX_FRAMES,
-            read,
-            |_, _| 0,
-            |_, _| 0,
-        );
+        let memory = CopiedMemory {
+            stack: read,
+            beside: |_, _: &mut [u8]| 0,
+            code: |_, _: &mut [u8]| 0,
+        };
+        let start = StackStart::new(process, &registers).at_most(MAX_FRAMES);
+        let unwound = self.unwinder.unwind_copy(tables, start, memory);
         let addresses = unwound
             .frames
             .iter()

@@ -52,6 +52,36 @@ pub fn recording(path: &Path, reading: &Reading) -> Result<Recording, Failure> {
     reading.windows.services(recording)
 }
 
+/// Says why the content of a file cannot be used, and what to do.
+fn unusable(name: &str, e: &ReadError) -> Failure {
+    let next = match e {
+        ReadError::Empty => {
+            "was the recording stopped before it was written? Record again".to_string()
+        }
+        ReadError::Unrecognised { .. } => {
+            let names: Vec<_> = Format::read().map(|f| f.name).collect();
+            format!(
+                "wallscope reads {} (see wallscope export --help)",
+                names.join(", ")
+            )
+        }
+        ReadError::Truncated => "copy it again, or record again".to_string(),
+        ReadError::TooLarge { .. } => {
+            "is it a profile at all? If so, record for less time".to_string()
+        }
+        ReadError::NotRead { convert, .. } => format!("convert it: {convert}"),
+        ReadError::UnknownLayout { .. } => {
+            "update wallscope, or save the file in an older version of its format".to_string()
+        }
+        ReadError::Ambiguous { choose, .. } => choose.clone(),
+        ReadError::NoValues => "was anything running while it was made?".to_string(),
+        ReadError::NoSuchValue { .. } => "choose one of them with --value".to_string(),
+        // `Damaged`, and causes that a later version of the reader adds.
+        _ => "copy it again, or make it again".to_string(),
+    };
+    Failure::unreadable(format!("cannot use {name}: {e}; {next}"))
+}
+
 /// Reads the recording in a file.
 fn file_recording(path: &Path, reading: &Reading) -> Result<Recording, Failure> {
     let name = if path == Path::new("-") {
@@ -104,34 +134,7 @@ fn file_recording(path: &Path, reading: &Reading) -> Result<Recording, Failure> 
         unnamed,
         cut,
         ..
-    } = read.map_err(|e| {
-        let next = match &e {
-            ReadError::Empty => {
-                "was the recording stopped before it was written? Record again".to_string()
-            }
-            ReadError::Unrecognised { .. } => {
-                let names: Vec<_> = Format::read().map(|f| f.name).collect();
-                format!(
-                    "wallscope reads {} (see wallscope export --help)",
-                    names.join(", ")
-                )
-            }
-            ReadError::Truncated => "copy it again, or record again".to_string(),
-            ReadError::TooLarge { .. } => {
-                "is it a profile at all? If so, record for less time".to_string()
-            }
-            ReadError::NotRead { convert, .. } => format!("convert it: {convert}"),
-            ReadError::UnknownLayout { .. } => {
-                "update wallscope, or save the file in an older version of its format".to_string()
-            }
-            ReadError::Ambiguous { choose, .. } => choose.clone(),
-            ReadError::NoValues => "was anything running while it was made?".to_string(),
-            ReadError::NoSuchValue { .. } => "choose one of them with --value".to_string(),
-            // `Damaged`, and causes that a later version of the reader adds.
-            _ => "copy it again, or make it again".to_string(),
-        };
-        Failure::unreadable(format!("cannot use {name}: {e}; {next}"))
-    })?;
+    } = read.map_err(|e| unusable(&name, &e))?;
     CUT.fetch_or(cut, Ordering::Relaxed);
     for warning in &warnings {
         eprintln!("wallscope: warning: {name}: {warning}");

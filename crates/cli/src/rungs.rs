@@ -30,7 +30,7 @@ const TIMED: Duration = Duration::from_secs(5);
 struct Named<'a> {
     cause: &'a Cause,
     spec: Spec,
-    /// The same as a command takes it.
+    /// The specification as a command takes it.
     text: String,
 }
 
@@ -187,7 +187,7 @@ impl Ended {
         )
     }
 
-    /// The same for scripts.
+    /// The interrupted ladder for scripts.
     pub fn json(&self) -> Value {
         let by = match self.why {
             Why::Target => "target",
@@ -382,7 +382,7 @@ impl Climbed {
         out
     }
 
-    /// The same for scripts.
+    /// Both rungs for scripts.
     pub fn json(&self) -> Value {
         let of = |calls: &Calls| -> Value {
             serde_json::from_str(&calls::json(calls, &Look::default())).unwrap_or(Value::Null)

@@ -15,7 +15,7 @@ use wallscope_capture::target::Target;
 use wallscope_capture::uprobes::Measured;
 use wallscope_formats::pprof;
 use wallscope_model::Recording;
-use wallscope_model::call_filter::outermost;
+use wallscope_model::call_filter::{Moment, outermost};
 use wallscope_model::calls::Call;
 use wallscope_model::scale::scale;
 use wallscope_model::units::{count, ns};
@@ -53,6 +53,20 @@ pub struct Slow {
 struct Recorder {
     control: Control,
     thread: JoinHandle<Result<Captured, Error>>,
+}
+
+/// The recording beside the probes with its names, and the times of its samples.
+fn recorded(
+    thread: JoinHandle<Result<Captured, Error>>,
+) -> Result<(Recording, Vec<Moment>), Failure> {
+    let captured = match thread.join() {
+        Ok(captured) => captured.map_err(|e| Failure::of(e.exit_code(), anyhow::Error::new(e)))?,
+        Err(_) => return Err(anyhow::anyhow!("the recording beside the probes failed").into()),
+    };
+    let mut recording = captured.recording;
+    let unnamed = wallscope_symbolize::resolve(&mut recording, captured.sources);
+    recording.losses.extend(unnamed);
+    Ok((recording, captured.moments))
 }
 
 /// Sends the recording's control to the caller once the recording is live.
@@ -123,16 +137,7 @@ impl Slow {
             return Ok("Nothing was recorded beside the probes.\n".into());
         };
         control.stop();
-        let captured = match thread.join() {
-            Ok(captured) => {
-                captured.map_err(|e| Failure::of(e.exit_code(), anyhow::Error::new(e)))?
-            }
-            Err(_) => return Err(anyhow::anyhow!("the recording beside the probes failed").into()),
-        };
-        let mut recording = captured.recording;
-        let unnamed = wallscope_symbolize::resolve(&mut recording, captured.sources);
-        recording.losses.extend(unnamed);
-
+        let (recording, moments) = recorded(thread)?;
         let functions = &measured.calls.functions;
         let most = (0..functions.len()).max_by_key(|i| functions[*i].wall);
         let divided = most.and_then(|i| {
@@ -155,7 +160,7 @@ impl Slow {
             .filter(|c| (low..=high).contains(&c.length) && c.length < slow_at)
             .collect();
         let part = |calls: &[&Call], which: &str| {
-            let mut part = recording.restricted_to(&captured.moments, calls);
+            let mut part = recording.restricted_to(&moments, calls);
             part.domain.notes.push(format!(
                 "only what lies within {} {which} calls of {name}; ledgers are those of the calls",
                 count(calls.len() as u64)
@@ -190,14 +195,9 @@ impl Slow {
         };
         out.push_str(&diff::text(&comparison, &[], shown, &style()));
         let title = format!("{name}: typical calls → slow calls");
-        diff::write_page(
-            &comparison,
-            &typical_part,
-            &slow_part,
-            &title,
-            &mut self.page.1,
-        )
-        .with_context(|| unwritable(&self.page.0))?;
+        let sides: [&[Recording]; 2] = [&typical_part, &slow_part];
+        diff::write_page(&comparison, sides, &title, &mut self.page.1)
+            .with_context(|| unwritable(&self.page.0))?;
         self.page.1.finish()?;
         eprintln!(
             "wallscope: wrote {} (the flame graph of slow against typical calls), {} and {}",

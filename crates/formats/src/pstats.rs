@@ -92,6 +92,28 @@ impl<'a> Marshal<'a> {
         Ok(())
     }
 
+    /// An integer in digits of 15 bits.
+    fn long_integer(&mut self) -> Result<i64, Stop> {
+        let n = self.long()?;
+        let mut v = 0i64;
+        for i in 0..n.unsigned_abs() {
+            let d = self.bytes(2)?;
+            let d = i64::from(u16::from_le_bytes([d[0], d[1]]));
+            if i < 4 {
+                v |= d << (15 * i);
+            }
+        }
+        Ok(if n < 0 { -v } else { v })
+    }
+
+    fn tuple(&mut self, n: usize, depth: usize) -> Result<Value, Stop> {
+        let mut items = Vec::new();
+        for _ in 0..n {
+            items.push(self.value(depth + 1)?.ok_or(Stop::Broken)?);
+        }
+        Ok(Value::Tuple(items))
+    }
+
     /// The next value; `None` is the end of a dictionary.
     fn value(&mut self, depth: usize) -> Result<Option<Value>, Stop> {
         if depth > DEEPEST {
@@ -115,19 +137,7 @@ impl<'a> Marshal<'a> {
                 let b: [u8; 8] = self.bytes(8)?.try_into().map_err(|_| Stop::End)?;
                 Value::Int(i64::from_le_bytes(b))
             }
-            b'l' => {
-                // Digits of 15 bits.
-                let n = self.long()?;
-                let mut v = 0i64;
-                for i in 0..n.unsigned_abs() {
-                    let d = self.bytes(2)?;
-                    let d = i64::from(u16::from_le_bytes([d[0], d[1]]));
-                    if i < 4 {
-                        v |= d << (15 * i);
-                    }
-                }
-                Value::Int(if n < 0 { -v } else { v })
-            }
+            b'l' => Value::Int(self.long_integer()?),
             b'g' => {
                 let b: [u8; 8] = self.bytes(8)?.try_into().map_err(|_| Stop::End)?;
                 Value::Float(f64::from_le_bytes(b))
@@ -162,16 +172,13 @@ impl<'a> Marshal<'a> {
                 self.take(size(&value))?;
                 value
             }
-            kind @ (b')' | b'(') => {
-                let n = match kind {
-                    b')' => usize::from(self.byte()?),
-                    _ => self.length()?,
-                };
-                let mut items = Vec::new();
-                for _ in 0..n {
-                    items.push(self.value(depth + 1)?.ok_or(Stop::Broken)?);
-                }
-                Value::Tuple(items)
+            b')' => {
+                let n = usize::from(self.byte()?);
+                self.tuple(n, depth)?
+            }
+            b'(' => {
+                let n = self.length()?;
+                self.tuple(n, depth)?
             }
             b'{' => {
                 let mut items = Vec::new();

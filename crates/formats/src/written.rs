@@ -35,7 +35,7 @@ pub(super) struct Step {
 pub(super) struct Row<'r> {
     /// Frames, root first.
     pub path: &'r [Step],
-    /// The same as numbers of functions.
+    /// The frames' functions, by number, root first.
     pub root_first: &'r [u32],
     pub state: State,
     pub reason: Option<&'static str>,

@@ -42,9 +42,20 @@ pub fn outermost(mut calls: Vec<Call>) -> Vec<Call> {
     calls
 }
 
-impl Recording {
-    /// Returns the part of the recording within `calls`, no two of which overlap in one thread.
-    pub fn restricted_to(&self, moments: &[Moment], calls: &[&Call]) -> Recording {
+/// The contexts of a part of a recording, each with its calls.
+#[derive(Default)]
+struct CallContexts<'c> {
+    contexts: Vec<Context>,
+    /// Index into `calls`, by the recording's context.
+    kept: HashMap<u32, usize>,
+    /// Each context's calls, by their start.
+    calls: Vec<(ContextId, Vec<&'c Call>)>,
+    /// Ledgers of the calls by slice of their end, and context.
+    slices: BTreeMap<(u32, u32), CallBooks>,
+}
+
+impl<'c> CallContexts<'c> {
+    fn of(recording: &Recording, calls: &[&'c Call]) -> Self {
         let mut by_thread: HashMap<(u32, u32), Vec<&Call>> = HashMap::new();
         for call in calls {
             by_thread
@@ -52,11 +63,8 @@ impl Recording {
                 .or_default()
                 .push(call);
         }
-        let mut contexts: Vec<Context> = Vec::new();
-        let mut own: Vec<(ContextId, Vec<&Call>)> = Vec::new();
-        let mut kept: HashMap<u32, usize> = HashMap::new();
-        let mut slices: BTreeMap<(u32, u32), CallBooks> = BTreeMap::new();
-        for (old, context) in (0u32..).zip(&self.contexts) {
+        let mut all = CallContexts::default();
+        for (old, context) in (0u32..).zip(&recording.contexts) {
             // A thread id may have been reused: only calls in the context's lifetime are its own.
             let Some(mut calls) = by_thread.get(&(context.pid, context.tid)).cloned() else {
                 continue;
@@ -66,36 +74,87 @@ impl Recording {
             if calls.is_empty() {
                 continue;
             }
-            let id = ContextId(contexts.len() as u32);
+            let id = ContextId(all.contexts.len() as u32);
             let mut books = CallBooks::default();
             for call in &calls {
                 books.add(&call.books);
-                let slice = self.slice_of(call.end_ns);
-                slices.entry((slice, id.0)).or_default().add(&call.books);
+                let slice = (recording.slice_of(call.end_ns), id.0);
+                all.slices.entry(slice).or_default().add(&call.books);
             }
-            contexts.push(Context {
+            all.contexts.push(Context {
                 ledger: books.ledger(books.total()),
                 ..context.clone()
             });
-            kept.insert(old, own.len());
-            own.push((id, calls));
+            all.kept.insert(old, all.calls.len());
+            all.calls.push((id, calls));
         }
-        let mut samples: HashMap<u32, Sample> = HashMap::new();
+        all
+    }
+
+    /// The context of the call that the recording's `context` was in at `at`.
+    fn at(&self, context: ContextId, at: u64) -> Option<ContextId> {
+        let (id, calls) = &self.calls[*self.kept.get(&context.0)?];
+        let before = calls.partition_point(|c| c.start_ns <= at);
+        (before > 0 && calls[before - 1].end_ns >= at).then_some(*id)
+    }
+
+    fn ledger_slices(&self) -> LedgerSlices {
+        let mut all = LedgerSlices::default();
+        for ((slice, context), books) in &self.slices {
+            all.push(LedgerSlice {
+                context: *context,
+                slice: *slice,
+                on_cpu_ns: books.on_cpu,
+                runnable_ns: books.runnable.total(),
+                blocked: books.blocked,
+            });
+        }
+        all
+    }
+}
+
+impl Recording {
+    /// Returns the part of the recording within `calls`, no two of which overlap in one thread.
+    pub fn restricted_to(&self, moments: &[Moment], calls: &[&Call]) -> Recording {
+        let contexts = CallContexts::of(self, calls);
+        let samples = self.samples_within(moments, &contexts);
+        Recording {
+            domain: self.domain.clone(),
+            window: self.window.clone(),
+            processes: self.processes.clone(),
+            modules: self.modules.clone(),
+            functions: self.functions.clone(),
+            frames: self.frames.clone(),
+            stacks: self.stacks.clone(),
+            label_sets: self.label_sets.clone(),
+            samples,
+            slices: self.slices,
+            ledger_slices: match self.slices.count {
+                0 => LedgerSlices::default(),
+                _ => contexts.ledger_slices(),
+            },
+            contexts: contexts.contexts,
+            host: self.host.clone(),
+            losses: self.losses.clone(),
+            cost: self.cost.clone(),
+            ..Recording::default()
+        }
+    }
+
+    /// The samples with moments within the calls, in the recording's order.
+    fn samples_within(&self, moments: &[Moment], contexts: &CallContexts<'_>) -> Vec<Sample> {
+        let mut samples: BTreeMap<u32, Sample> = BTreeMap::new();
         for m in moments {
             let Some(sample) = self.samples.get(m.sample as usize) else {
                 continue;
             };
-            let Some((context, calls)) = kept.get(&sample.context.0).map(|i| &own[*i]) else {
-                continue;
-            };
             // A wait that ends in a call began in it: its middle decides.
             let at = m.begin_ns + m.end_ns.saturating_sub(m.begin_ns) / 2;
-            let before = calls.partition_point(|c| c.start_ns <= at);
-            if before == 0 || calls[before - 1].end_ns < at {
+            let Some(context) = contexts.at(sample.context, at) else {
                 continue;
-            }
+            };
             let own = samples.entry(m.sample).or_insert_with(|| Sample {
-                context: *context,
+                context,
                 count: 0,
                 ns: 0,
                 // The call's caller waits for it.
@@ -106,59 +165,34 @@ impl Recording {
             own.count += m.count;
             own.ns += m.ns;
             if self.slices.count > 0 {
-                let slice = self.slice_of(at);
-                match own.slices.iter_mut().find(|v| v.slice == slice) {
-                    Some(v) => {
-                        v.count += m.count;
-                        v.ns += m.ns;
-                    }
-                    None => own.slices.push(SliceValue {
-                        slice,
-                        count: m.count,
-                        ns: m.ns,
-                    }),
-                }
+                add_to_slice(&mut own.slices, self.slice_of(at), m);
             }
         }
-        let mut samples: Vec<(u32, Sample)> = samples.into_iter().collect();
-        samples.sort_by_key(|(index, _)| *index);
-        for (_, s) in &mut samples {
+        let mut samples: Vec<Sample> = samples.into_values().collect();
+        for s in &mut samples {
             s.slices.sort_by_key(|v| v.slice);
         }
-        let mut ledger_slices = LedgerSlices::default();
-        for ((slice, context), books) in slices.into_iter().filter(|_| self.slices.count > 0) {
-            ledger_slices.push(LedgerSlice {
-                context,
-                slice,
-                on_cpu_ns: books.on_cpu,
-                runnable_ns: books.runnable.total(),
-                blocked: books.blocked,
-            });
-        }
-        Recording {
-            domain: self.domain.clone(),
-            window: self.window.clone(),
-            contexts,
-            processes: self.processes.clone(),
-            modules: self.modules.clone(),
-            functions: self.functions.clone(),
-            frames: self.frames.clone(),
-            stacks: self.stacks.clone(),
-            label_sets: self.label_sets.clone(),
-            samples: samples.into_iter().map(|(_, s)| s).collect(),
-            slices: self.slices,
-            ledger_slices,
-            host: self.host.clone(),
-            losses: self.losses.clone(),
-            cost: self.cost.clone(),
-            ..Recording::default()
-        }
+        samples
     }
 
     fn slice_of(&self, time: u64) -> u32 {
         let s = &self.slices;
         let slice = time.saturating_sub(s.start_ns) / s.width_ns.max(1);
         slice.min(u64::from(s.count.saturating_sub(1))) as u32
+    }
+}
+
+fn add_to_slice(slices: &mut Vec<SliceValue>, slice: u32, m: &Moment) {
+    match slices.iter_mut().find(|v| v.slice == slice) {
+        Some(v) => {
+            v.count += m.count;
+            v.ns += m.ns;
+        }
+        None => slices.push(SliceValue {
+            slice,
+            count: m.count,
+            ns: m.ns,
+        }),
     }
 }
 

@@ -229,12 +229,16 @@ impl Group {
     }
 }
 
-fn run(rec: &Recording, exact: &[Exact], value: impl Fn(&Sample) -> (u64, u64)) -> Scaled {
-    let mut out = Scaled::default();
+/// The samples of the first `contexts` contexts, ordered by context, state and class.
+fn ordered(
+    rec: &Recording,
+    contexts: usize,
+    value: impl Fn(&Sample) -> (u64, u64),
+) -> Vec<(u32, State, Weight)> {
     let mut order: Vec<(u32, State, Weight)> = Vec::with_capacity(rec.samples.len());
     for (i, s) in rec.samples.iter().enumerate() {
         let (count, ns) = value(s);
-        if ns == 0 || s.context.0 as usize >= exact.len() {
+        if ns == 0 || s.context.0 as usize >= contexts {
             continue;
         }
         let weight = Weight {
@@ -246,9 +250,19 @@ fn run(rec: &Recording, exact: &[Exact], value: impl Fn(&Sample) -> (u64, u64)) 
         order.push((s.context.0, s.state, weight));
     }
     order.sort_unstable_by_key(|(c, s, w)| (*c, *s, w.class, w.sample));
+    order
+}
+
+fn run(rec: &Recording, exact: &[Exact], value: impl Fn(&Sample) -> (u64, u64)) -> Scaled {
+    let mut out = Scaled::default();
+    let order = ordered(rec, exact.len(), value);
     let weights: Vec<Weight> = order.iter().map(|(_, _, w)| *w).collect();
 
-    let mut groups = Vec::new();
+    let mut division = Division {
+        weights: &weights,
+        groups: Vec::new(),
+        unplaced_ns: 0,
+    };
     let mut at = 0;
     for (c, e) in exact.iter().enumerate() {
         for state in State::ALL.iter().copied() {
@@ -256,17 +270,11 @@ fn run(rec: &Recording, exact: &[Exact], value: impl Fn(&Sample) -> (u64, u64)) 
             while at < order.len() && order[at].0 == c as u32 && order[at].1 == state {
                 at += 1;
             }
-            divide(
-                ContextId(c as u32),
-                state,
-                &e.classes(state),
-                &weights,
-                from..at,
-                &mut groups,
-                &mut out,
-            );
+            division.divide(ContextId(c as u32), state, &e.classes(state), from..at);
         }
     }
+    let groups = division.groups;
+    out.unplaced_ns += division.unplaced_ns;
 
     // Mean period by state, which decides whether a group is sparse.
     let mut seen = [(0u64, 0u64); State::COUNT];
@@ -340,51 +348,54 @@ fn withdraw(rec: &Recording, out: &mut Scaled) {
     });
 }
 
-/// Divides one context's time in one state into groups.
-fn divide(
-    context: ContextId,
-    state: State,
-    classes: &[(u8, u64)],
-    weights: &[Weight],
-    range: Range<usize>,
-    groups: &mut Vec<Group>,
-    out: &mut Scaled,
-) {
-    let total: u64 = classes.iter().map(|(_, ns)| *ns).sum();
-    let sum = |r: Range<usize>| weights[r].iter().map(|w| w.ns).sum::<u64>();
-    if total == 0 {
-        out.unplaced_ns += sum(range);
-        return;
-    }
-    let stray = weights[range.clone()]
-        .iter()
-        .any(|w| !classes.iter().any(|(class, _)| *class == w.class));
-    if stray {
-        groups.push(Group {
-            context,
-            state,
-            class: 0,
-            exact: total,
-            sampled: sum(range.clone()),
-            weights: range,
-        });
-        return;
-    }
-    let mut from = range.start;
-    for &(class, exact) in classes {
-        let mut to = from;
-        while to < range.end && weights[to].class == class {
-            to += 1;
-        }
-        groups.push(Group {
+/// Divides the contexts' time into groups.
+struct Division<'w> {
+    /// Samples, ordered by context, state and class.
+    weights: &'w [Weight],
+    groups: Vec<Group>,
+    /// Samples of time that the ledgers have not, ns.
+    unplaced_ns: u64,
+}
+
+impl Division<'_> {
+    /// Divides one context's time in one state, by class. `range`: its samples.
+    fn divide(
+        &mut self,
+        context: ContextId,
+        state: State,
+        classes: &[(u8, u64)],
+        range: Range<usize>,
+    ) {
+        let weights = self.weights;
+        let total: u64 = classes.iter().map(|(_, ns)| *ns).sum();
+        let group = |class, exact, weights_of: Range<usize>| Group {
             context,
             state,
             class,
             exact,
-            sampled: sum(from..to),
-            weights: from..to,
-        });
-        from = to;
+            sampled: weights[weights_of.clone()].iter().map(|w| w.ns).sum(),
+            weights: weights_of,
+        };
+        if total == 0 {
+            self.unplaced_ns += group(0, 0, range).sampled;
+            return;
+        }
+        let stray = weights[range.clone()]
+            .iter()
+            .any(|w| !classes.iter().any(|(class, _)| *class == w.class));
+        if stray {
+            self.groups.push(group(0, total, range));
+            return;
+        }
+        let mut from = range.start;
+        for &(class, exact) in classes {
+            let mut to = from;
+            while to < range.end && weights[to].class == class {
+                to += 1;
+            }
+            self.groups.push(group(class, exact, from..to));
+            from = to;
+        }
     }
 }
 

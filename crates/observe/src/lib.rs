@@ -9,10 +9,11 @@
 //! observation.rs  what is observed, and the number of each kind
 //! facts.rs        the values that observations carry; polls.rs: those of the poller of `/proc`
 //! wire.rs         values ↔ bytes; model.rs: the same for values of `wallscope_model`
+//! kind.rs         kinds of the kernel programs' records
 //! words.rs        records of the kernel programs ↔ bytes: differences of words
 //! frame.rs        frames of at most 256 KiB: length, CRC, sequence number, payload
 //! header.rs       the text at the top of a log: its version and its contents
-//! write.rs        the log while it grows: flushing, bounds, a full disk
+//! write.rs        the log while it grows: flushing, bounds, a full disk; lock.rs: its lock
 //! spool.rs        the log beside a recording's file: its name, its lock, its end
 //! read.rs         the log as a sequence, up to its end or to the first damage
 //! symbols.rs      what a symboliser found, taken from a recording and put into another
@@ -40,6 +41,8 @@
 mod facts;
 mod frame;
 mod header;
+pub mod kind;
+mod lock;
 mod model;
 mod observation;
 mod polls;
@@ -53,10 +56,11 @@ mod write;
 pub use facts::*;
 pub use frame::MAX_PAYLOAD;
 pub use header::{Header, OLDEST, VERSION};
-pub use observation::{Importance, LeftOut, Observation, kind};
+pub use lock::is_being_written;
+pub use observation::{Importance, LeftOut, Observation};
 pub use polls::*;
 pub use read::{End, LogReader, OpenError};
-pub use spool::{Spool, is_being_written};
+pub use spool::Spool;
 pub use symbols::{Symbols, Unresolved};
 pub use wire::{Input, Malformed, Wire};
 pub use write::{Closed, LogFile, LogWriter, Purpose};

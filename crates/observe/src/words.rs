@@ -15,7 +15,7 @@
 use rustc_hash::FxHashMap;
 
 use crate::{
-    observation::kind,
+    kind,
     wire::{Input, Malformed, Wire, unzigzag, zigzag},
 };
 

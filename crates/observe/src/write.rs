@@ -22,8 +22,8 @@ use zstd_safe::{CCtx, InBuffer, OutBuffer, zstd_sys::ZSTD_EndDirective};
 use crate::{
     frame::{self, MAX_PAYLOAD},
     header::Header,
+    lock,
     observation::{Importance, LeftOut, Observation},
-    spool,
     words::{self, Words},
 };
 
@@ -79,7 +79,7 @@ impl LogFile {
                 "a log needs a regular file",
             ));
         }
-        spool::hold(&file);
+        lock::hold(&file);
         file.set_permissions(Permissions::from_mode(0o600))?;
         file.set_len(0)?;
         Ok(LogFile {

@@ -494,7 +494,7 @@ fn stacks_of_both_sides_keep_their_sums() {
         assert!((sum / want - 1.0).abs() < 0.01, "{sum} {want}");
     }
     let mut page = Vec::new();
-    diff::write_page(&c, &base, &new, "a → b", &mut page).unwrap();
+    diff::write_page(&c, [&base, &new], "a → b", &mut page).unwrap();
     let page = String::from_utf8(page).unwrap();
     assert!(page.contains("default-src 'none'") && !page.contains("{{"));
     let mut pprof = Vec::new();

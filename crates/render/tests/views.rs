@@ -504,7 +504,7 @@ fn what_threads_park_for_is_told_by_place_and_not_by_their_own_words() {
     let by_word = Analysis::new(&rec, Idle::Show).locks();
     assert_eq!(by_word.len(), words.len());
 
-    // The same waits, seen to go through a lock that parks.
+    // These waits, seen to go through a lock that parks.
     let stacks: Vec<_> = (rec.samples.iter())
         .filter(|s| s.reason == Some(BlockReason::Lock))
         .map(|s| s.stack.0 as usize)

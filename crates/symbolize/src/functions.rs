@@ -28,14 +28,20 @@ pub struct Inlined {
     pub into: String,
 }
 
-/// Calls `visit` with every function symbol of `elf`, once for each table that has it. `path` is
-/// the file's path as seen from `root` (`None`: from here); a debug file is searched beside it.
-pub fn functions(
-    elf: &Elf<'_>,
-    path: &Path,
-    root: Option<&Arc<TargetRoot>>,
-    visit: &mut dyn FnMut(&Symbol<'_>),
-) {
+/// A file with code. A debug file is searched beside it.
+#[derive(Clone, Copy)]
+pub struct CodeFile<'a> {
+    /// Its content.
+    pub elf: &'a Elf<'a>,
+    /// Its path as seen from `root`.
+    pub path: &'a Path,
+    /// The root of its process; `None`: ours.
+    pub root: Option<&'a Arc<TargetRoot>>,
+}
+
+/// Calls `visit` with every function symbol of a file, once for each table that has it.
+pub fn functions(file: CodeFile<'_>, visit: &mut dyn FnMut(&Symbol<'_>)) {
+    let CodeFile { elf, path, root } = file;
     let mut walk = |from: &Elf<'_>, table| {
         for symbol in from.symbols(table) {
             if symbol.function && elf.is_executable(symbol.address) {
@@ -62,13 +68,8 @@ pub fn functions(
 
 /// Returns the inlined copies of functions with a demangled name that `wanted` accepts, each pair
 /// once. Stops reading debug information after `limit`.
-pub fn inlined(
-    elf: &Elf<'_>,
-    path: &Path,
-    root: Option<&Arc<TargetRoot>>,
-    limit: Duration,
-    wanted: &dyn Fn(&str) -> bool,
-) -> Vec<Inlined> {
+pub fn inlined(file: CodeFile<'_>, limit: Duration, wanted: &dyn Fn(&str) -> bool) -> Vec<Inlined> {
+    let CodeFile { elf, path, root } = file;
     let directories = Sources::default().debug_directories;
     let roots = Roots::of(root.cloned());
     let search = Search::new(&roots, &directories, path);
@@ -102,15 +103,11 @@ pub fn inlined(
 
 /// Returns the first address and size in bytes of the function around virtual address `at`, and its
 /// symbol's name if it has one.
-pub fn extent(
-    elf: &Elf<'_>,
-    path: &Path,
-    root: Option<&Arc<TargetRoot>>,
-    at: u64,
-) -> Option<(u64, u64, Option<String>)> {
+pub fn extent(file: CodeFile<'_>, at: u64) -> Option<(u64, u64, Option<String>)> {
+    let elf = file.elf;
     let mut best: Option<(u64, u64, bool, Vec<u8>)> = None;
     let mut origin = Origin::Native;
-    functions(elf, path, root, &mut |s| {
+    functions(file, &mut |s| {
         if shows_nim(s.name) {
             origin = Origin::Nim;
         }

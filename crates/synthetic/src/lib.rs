@@ -32,6 +32,8 @@ const MS: u64 = 1_000_000;
 const START: u64 = 5_000_000_000_000;
 const SLICES: u32 = 20;
 const WIDTH: u64 = 500 * MS;
+/// At 99 Hz.
+const ON_CPU_PERIOD: u64 = 10_101_010;
 
 /// Names of functions by module; `~` marks one that is inlined into the next.
 const KERNEL: &str = "[kernel]";
@@ -107,7 +109,7 @@ impl Builder {
     }
 
     /// A stack from `module:function` words, leaf first.
-    fn stack(&mut self, frames: &[(&'static str, &'static str)], end: StackEnd) -> StackId {
+    fn stack(&mut self, frames: &Frames, end: StackEnd) -> StackId {
         let frames = frames.iter().map(|(m, f)| self.frame(m, f)).collect();
         let stack = Stack { frames, end };
         let next = StackId(self.rec.stacks.len() as u32);
@@ -143,9 +145,13 @@ impl Builder {
         id
     }
 
-    /// About `count` samples of `period`, spread over the slices.
-    fn sample(&mut self, context: ContextId, stack: StackId, kind: Kind, count: u64, period: u64) {
+    /// About `count` samples, spread over the slices.
+    fn sample(&mut self, context: ContextId, stack: StackId, kind: Kind, count: u64) {
         let (state, reason, part) = kind;
+        let period = match state {
+            State::OnCpu => ON_CPU_PERIOD,
+            _ => MS,
+        };
         let mut slices = Vec::new();
         for slice in 0..SLICES {
             let left = u64::from(SLICES - slice);
@@ -193,150 +199,138 @@ fn blocked(reason: BlockReason) -> Kind {
     (State::Blocked, Some(reason), None)
 }
 
-/// The recording, with so many workers.
-///
-/// ```
-/// let recording = wallscope_synthetic::recording(4);
-/// assert!(recording.contexts.len() > 4);
-/// assert!(recording == wallscope_synthetic::recording(4));
-/// ```
-pub fn recording(workers: u32) -> Recording {
-    let mut b = Builder {
-        rec: Recording::default(),
-        random: Random(7),
-        modules: HashMap::new(),
-        functions: HashMap::new(),
-        frames: HashMap::new(),
-        stacks: HashMap::new(),
-    };
-    let handle = (
+/// The stacks of the service.
+struct Stacks {
+    lock: StackId,
+    price: StackId,
+    parse: StackId,
+    codec: StackId,
+    write: StackId,
+    fsync: StackId,
+    waking: StackId,
+    accept: StackId,
+    /// It ends within the kernel.
+    cut: StackId,
+}
+
+/// Frames of a stack, leaf first: module and function.
+type Frames = [(&'static str, &'static str)];
+
+const WORKER: &Frames = &[
+    (
         SERVICE,
         "orders::Worker::handle(std::shared_ptr<orders::Request<std::pair<unsigned long, std::string> > > const&)",
-    );
-    let base = [
-        handle,
-        (SERVICE, "orders::Worker::run()"),
-        (LIBC, "start_thread"),
-        (LIBC, "clone3"),
-    ];
-    let switch = [(KERNEL, "__schedule"), (KERNEL, "schedule")];
-    let futex = [
-        (KERNEL, "futex_wait_queue"),
-        (KERNEL, "futex_wait"),
-        (KERNEL, "do_futex"),
-        (KERNEL, "__x64_sys_futex"),
-        (KERNEL, "do_syscall_64"),
-        (LIBC, "__lll_lock_wait"),
-        (LIBC, "pthread_mutex_lock"),
-        (
-            SERVICE,
-            "std::mutex::lock()~orders::Inventory::reserve(long, int)",
-        ),
-    ];
-    let lock = [&switch[..], &futex, &base].concat();
-    let lock = b.stack(&lock, StackEnd::Root);
-    let price = [
-        &[(
-            SERVICE,
-            "std::__detail::_Hash_node<long>::_M_next()~orders::Prices::find(long)",
-        )][..],
-        &[(SERVICE, "orders::Inventory::reserve(long, int)")],
-        &base,
-    ]
-    .concat();
-    let price = b.stack(&price, StackEnd::Root);
-    let parse = [&[(SERVICE, "orders::parse(std::string_view)")][..], &base].concat();
-    let parse = b.stack(&parse, StackEnd::Root);
-    let codec = [&[(STRIPPED, ""), (SERVICE, "orders::decode()")][..], &base].concat();
-    let codec = b.stack(&codec, StackEnd::Root);
-    let write = [
-        (KERNEL, "copy_user_generic"),
-        (KERNEL, "ext4_file_write_iter"),
-        (LIBC, "write"),
-    ];
-    let write = b.stack(&[&write[..], &base].concat(), StackEnd::Root);
-    let fsync = [
-        &switch[..],
-        &[
-            (KERNEL, "io_schedule"),
-            (KERNEL, "folio_wait_bit"),
-            (KERNEL, "ext4_sync_file"),
-        ],
-        &[
-            (KERNEL, "__x64_sys_fsync"),
-            (LIBC, "fsync"),
-            (SERVICE, "orders::Journal::commit()"),
-        ],
-        &base,
-    ]
-    .concat();
-    let fsync = b.stack(&fsync, StackEnd::Root);
-    let cut = b.stack(&[&switch[..], &futex[..5]].concat(), StackEnd::WindowEnd);
-    let waking = b.stack(&[&switch[..], &base].concat(), StackEnd::Root);
-    let accept = [
-        &switch[..],
-        &[
-            (KERNEL, "ep_poll"),
-            (KERNEL, "do_epoll_wait"),
-            (LIBC, "epoll_wait"),
-        ],
-        &[
-            (SERVICE, "orders::Listener::run()"),
-            (SERVICE, "main"),
-            (LIBC, "__libc_start_main"),
-        ],
-        &[(SERVICE, "_start")],
-    ]
-    .concat();
-    let accept = b.stack(&accept, StackEnd::Root);
+    ),
+    (SERVICE, "orders::Worker::run()"),
+    (LIBC, "start_thread"),
+    (LIBC, "clone3"),
+];
+const SWITCH: &Frames = &[(KERNEL, "__schedule"), (KERNEL, "schedule")];
+const FUTEX: &Frames = &[
+    (KERNEL, "futex_wait_queue"),
+    (KERNEL, "futex_wait"),
+    (KERNEL, "do_futex"),
+    (KERNEL, "__x64_sys_futex"),
+    (KERNEL, "do_syscall_64"),
+];
+const MUTEX: &Frames = &[
+    (LIBC, "__lll_lock_wait"),
+    (LIBC, "pthread_mutex_lock"),
+    (
+        SERVICE,
+        "std::mutex::lock()~orders::Inventory::reserve(long, int)",
+    ),
+];
+const PRICE: &Frames = &[
+    (
+        SERVICE,
+        "std::__detail::_Hash_node<long>::_M_next()~orders::Prices::find(long)",
+    ),
+    (SERVICE, "orders::Inventory::reserve(long, int)"),
+];
+const PARSE: &Frames = &[(SERVICE, "orders::parse(std::string_view)")];
+const CODEC: &Frames = &[(STRIPPED, ""), (SERVICE, "orders::decode()")];
+const WRITE: &Frames = &[
+    (KERNEL, "copy_user_generic"),
+    (KERNEL, "ext4_file_write_iter"),
+    (LIBC, "write"),
+];
+const FSYNC: &Frames = &[
+    (KERNEL, "io_schedule"),
+    (KERNEL, "folio_wait_bit"),
+    (KERNEL, "ext4_sync_file"),
+    (KERNEL, "__x64_sys_fsync"),
+    (LIBC, "fsync"),
+    (SERVICE, "orders::Journal::commit()"),
+];
+const ACCEPT: &Frames = &[
+    (KERNEL, "ep_poll"),
+    (KERNEL, "do_epoll_wait"),
+    (LIBC, "epoll_wait"),
+    (SERVICE, "orders::Listener::run()"),
+    (SERVICE, "main"),
+    (LIBC, "__libc_start_main"),
+    (SERVICE, "_start"),
+];
 
-    let mut main = Ledger::default();
-    main.on_cpu.user = 31 * MS;
-    main.on_cpu.kernel = 52 * MS;
-    main.runnable.woken = 9 * MS;
-    main.blocked[BlockReason::Poll as usize] = 9_908 * MS;
-    let main = b.context(4711, "orders-service", main);
-    b.sample(main, accept, blocked(BlockReason::Poll), 9_900, MS);
-    b.sample(main, parse, USER, 8, 10_101_010);
-
-    for w in 0..workers {
-        let mut l = Ledger::default();
-        l.on_cpu.user = (900 + 37 * u64::from(w % 8)) * MS;
-        l.on_cpu.kernel = 120 * MS + 7;
-        l.on_cpu.irq = 3 * MS;
-        l.runnable.woken = 240 * MS + 1;
-        l.runnable.preempted = 12 * MS;
-        l.blocked[BlockReason::Lock as usize] = 6_400 * MS + u64::from(w);
-        l.blocked[BlockReason::Disk as usize] = 1_800 * MS;
-        l.blocked[BlockReason::PageFault as usize] = 2 * MS;
-        l.unknown[UnknownCause::LostEvents as usize] = 1_234;
-        let c = b.context(4712 + w, &format!("worker-{w}"), l);
-        b.sample(c, price, USER, 62, 10_101_010);
-        b.sample(c, parse, USER, 21, 10_101_010);
-        b.sample(c, codec, USER, 11, 10_101_010);
-        b.sample(c, write, IN_KERNEL, 9, 10_101_010);
-        b.sample(c, lock, blocked(BlockReason::Lock), 6_300, MS);
-        b.sample(c, cut, blocked(BlockReason::Lock), 40, MS);
-        b.sample(c, fsync, blocked(BlockReason::Disk), 1_790, MS);
-        b.sample(c, waking, WOKEN, 230, MS);
+fn stacks(b: &mut Builder) -> Stacks {
+    let mut whole = |parts: &[&Frames]| b.stack(&parts.concat(), StackEnd::Root);
+    Stacks {
+        lock: whole(&[SWITCH, FUTEX, MUTEX, WORKER]),
+        price: whole(&[PRICE, WORKER]),
+        parse: whole(&[PARSE, WORKER]),
+        codec: whole(&[CODEC, WORKER]),
+        write: whole(&[WRITE, WORKER]),
+        fsync: whole(&[SWITCH, FSYNC, WORKER]),
+        waking: whole(&[SWITCH, WORKER]),
+        accept: whole(&[SWITCH, ACCEPT]),
+        cut: b.stack(&[SWITCH, FUTEX].concat(), StackEnd::WindowEnd),
     }
+}
+
+fn main_thread(b: &mut Builder, stacks: &Stacks) {
+    let mut l = Ledger::default();
+    l.on_cpu.user = 31 * MS;
+    l.on_cpu.kernel = 52 * MS;
+    l.runnable.woken = 9 * MS;
+    l.blocked[BlockReason::Poll as usize] = 9_908 * MS;
+    let c = b.context(4711, "orders-service", l);
+    b.sample(c, stacks.accept, blocked(BlockReason::Poll), 9_900);
+    b.sample(c, stacks.parse, USER, 8);
+}
+
+fn worker(b: &mut Builder, stacks: &Stacks, w: u32) {
+    let mut l = Ledger::default();
+    l.on_cpu.user = (900 + 37 * u64::from(w % 8)) * MS;
+    l.on_cpu.kernel = 120 * MS + 7;
+    l.on_cpu.irq = 3 * MS;
+    l.runnable.woken = 240 * MS + 1;
+    l.runnable.preempted = 12 * MS;
+    l.blocked[BlockReason::Lock as usize] = 6_400 * MS + u64::from(w);
+    l.blocked[BlockReason::Disk as usize] = 1_800 * MS;
+    l.blocked[BlockReason::PageFault as usize] = 2 * MS;
+    l.unknown[UnknownCause::LostEvents as usize] = 1_234;
+    let c = b.context(4712 + w, &format!("worker-{w}"), l);
+    b.sample(c, stacks.price, USER, 62);
+    b.sample(c, stacks.parse, USER, 21);
+    b.sample(c, stacks.codec, USER, 11);
+    b.sample(c, stacks.write, IN_KERNEL, 9);
+    b.sample(c, stacks.lock, blocked(BlockReason::Lock), 6_300);
+    b.sample(c, stacks.cut, blocked(BlockReason::Lock), 40);
+    b.sample(c, stacks.fsync, blocked(BlockReason::Disk), 1_790);
+    b.sample(c, stacks.waking, WOKEN, 230);
+}
+
+/// A thread too short to be sampled.
+fn short_thread(b: &mut Builder) {
     let mut short = Ledger::default();
     short.on_cpu.user = 700_000;
     short.blocked[BlockReason::Network as usize] = 400_000;
     b.context(9000, "resolver", short);
+}
 
-    let mut rec = b.rec;
-    rec.window = Window {
-        start_ns: START,
-        end_ns: START + 10_000 * MS,
-        clock: "CLOCK_MONOTONIC".to_string(),
-        start_unix_ns: 1_790_000_000_000_000_000,
-    };
-    rec.slices = Slices {
-        start_ns: START,
-        width_ns: WIDTH,
-        count: SLICES,
-    };
+/// Spreads each ledger evenly over the slices.
+fn ledger_slices(rec: &mut Recording) {
     for (i, c) in rec.contexts.iter().enumerate() {
         for slice in 0..SLICES {
             let n = u64::from(SLICES);
@@ -353,6 +347,65 @@ pub fn recording(workers: u32) -> Recording {
             rec.ledger_slices.push(row);
         }
     }
+}
+
+fn host(rec: &mut Recording) {
+    for (time, load) in [(START, 1.5), (START + 10_000 * MS, 2.5)] {
+        let mut host = HostSample {
+            time_ns: time,
+            ..HostSample::default()
+        };
+        host.facts.load = Some([load, 1.0, 0.5]);
+        host.facts.psi_io = Some(Pressure {
+            some_avg10: 12.5,
+            some_total_us: 99,
+            ..Pressure::default()
+        });
+        host.facts.disks.push(DiskFacts {
+            name: "vda".to_string(),
+            writes: 12,
+            ..DiskFacts::default()
+        });
+        rec.host.push(host);
+    }
+}
+
+/// The recording, with so many workers.
+///
+/// ```
+/// let recording = wallscope_synthetic::recording(4);
+/// assert!(recording.contexts.len() > 4);
+/// assert!(recording == wallscope_synthetic::recording(4));
+/// ```
+pub fn recording(workers: u32) -> Recording {
+    let mut b = Builder {
+        rec: Recording::default(),
+        random: Random(7),
+        modules: HashMap::new(),
+        functions: HashMap::new(),
+        frames: HashMap::new(),
+        stacks: HashMap::new(),
+    };
+    let stacks = stacks(&mut b);
+    main_thread(&mut b, &stacks);
+    for w in 0..workers {
+        worker(&mut b, &stacks, w);
+    }
+    short_thread(&mut b);
+
+    let mut rec = b.rec;
+    rec.window = Window {
+        start_ns: START,
+        end_ns: START + 10_000 * MS,
+        clock: "CLOCK_MONOTONIC".to_string(),
+        start_unix_ns: 1_790_000_000_000_000_000,
+    };
+    rec.slices = Slices {
+        start_ns: START,
+        width_ns: WIDTH,
+        count: SLICES,
+    };
+    ledger_slices(&mut rec);
     rec.processes.push(Process {
         pid: 4711,
         parent: 1,
@@ -380,24 +433,7 @@ pub fn recording(workers: u32) -> Recording {
         kernel_bytes: 11 << 20,
         target_stopped_ns: 0,
     };
-    for (time, load) in [(START, 1.5), (START + 10_000 * MS, 2.5)] {
-        let mut host = HostSample {
-            time_ns: time,
-            ..HostSample::default()
-        };
-        host.facts.load = Some([load, 1.0, 0.5]);
-        host.facts.psi_io = Some(Pressure {
-            some_avg10: 12.5,
-            some_total_us: 99,
-            ..Pressure::default()
-        });
-        host.facts.disks.push(DiskFacts {
-            name: "vda".to_string(),
-            writes: 12,
-            ..DiskFacts::default()
-        });
-        rec.host.push(host);
-    }
+    host(&mut rec);
     rec
 }
 

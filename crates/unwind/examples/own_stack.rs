@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 
 use wallscope_procfs::maps::{self, Mapping};
 use wallscope_unwind::native::{
-    FileKey, MappingSpec, MemoryTables, Registers, Source, TableStore, Unwinder,
+    FileKey, MappingSpec, MemoryTables, Registers, Source, StackStart, TableStore, Unwinder,
 };
 
 /// DWARF numbers of registers.
@@ -82,7 +82,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut stack = None;
     recurse(5, &mut || {
         let registers = registers();
-        stack = Some(Unwinder::new().unwind(store.sink(), pid, &registers, 100, read));
+        let start = StackStart::new(pid, &registers).at_most(100);
+        stack = Some(Unwinder::new().unwind(store.sink(), start, read));
     });
     let stack = stack.ok_or("nothing was unwound")?;
     for frame in &stack.frames {

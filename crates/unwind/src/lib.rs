@@ -17,7 +17,7 @@
 //! use std::fs::File;
 //! use std::os::unix::fs::FileExt;
 //! use wallscope_unwind::native::{
-//!     End, FileKey, MappingSpec, MemoryTables, Registers, Source, TableStore, Unwinder,
+//!     End, FileKey, MappingSpec, MemoryTables, Registers, Source, StackStart, TableStore, Unwinder,
 //! };
 //!
 //! // The program's own files with code.
@@ -52,7 +52,8 @@
 //! }
 //! let memory = File::open("/proc/self/mem")?;
 //! let read = |address, to: &mut [u8]| memory.read_at(to, address).unwrap_or(0);
-//! let stack = Unwinder::new().unwind(store.sink(), pid, &registers, 100, read);
+//! let start = StackStart::new(pid, &registers).at_most(100);
+//! let stack = Unwinder::new().unwind(store.sink(), start, read);
 //! assert_eq!(stack.end, End::Root); // the thread's entry point: no caller is missing
 //! assert!(stack.frames.len() > 3);
 //! # Ok(())

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use wallscope_unwind::native::{End, MemoryTables, Registers, TableSink, Unwinder, Unwound};
+use wallscope_unwind::native::{
+    End, MemoryTables, Registers, StackStart, TableSink, Unwinder, Unwound,
+};
 use wallscope_unwind::runtime::hotspot::abi::{Heap, Proc};
 use wallscope_unwind::runtime::hotspot::{Item, items};
 
@@ -156,9 +158,8 @@ impl Machine {
         let mut registers = self.registers;
         registers.ip = ip;
         registers.general[RSP] = STACK + 0x100;
-        Unwinder::new().unwind(&tables, PID, &registers, usize::MAX, |at, to| {
-            self.memory.read(at, to)
-        })
+        let start = StackStart::new(PID, &registers);
+        Unwinder::new().unwind(&tables, start, |at, to| self.memory.read(at, to))
     }
 }
 
@@ -345,7 +346,7 @@ fn code_that_makes_or_undoes_its_frame_tells_where_it_is() {
     for into in [1, 8, 14] {
         assert_eq!(interrupted(&end, 0x40, into, 0), both, "{into}");
     }
-    // The same with a short offset.
+    // A comparison with a short offset.
     let end = [0x5d, 0x49, 0x3b, 0x67, 0x28, 0x0f, 0x87, 1, 0, 0, 0, 0xc3];
     for into in [1, 5, 11] {
         assert_eq!(interrupted(&end, 0x40, into, 0), both, "{into}");

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use wallscope_unwind::native::{
-    End, MappingSpec, MemoryTables, Registers, Source, TableStore, Unwinder, Unwound,
+    End, MappingSpec, MemoryTables, Registers, Source, StackStart, TableStore, Unwinder, Unwound,
 };
 use wallscope_unwind::runtime::hotspot::{Item, ScriptPosition, abi::Proc, items};
 
@@ -66,9 +66,8 @@ impl Memory {
         };
         registers.general[RSP] = sp;
         registers.general[RBP] = fp;
-        Unwinder::new().unwind(store.sink(), PID, &registers, usize::MAX, |at, to| {
-            self.read(at, to)
-        })
+        let start = StackStart::new(PID, &registers);
+        Unwinder::new().unwind(store.sink(), start, |at, to| self.read(at, to))
     }
 }
 

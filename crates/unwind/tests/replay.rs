@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use support::{address, compile, load, read_all, read_process};
-use wallscope_unwind::native::{End, MemoryTables, Registers, TableStore, Unwinder};
+use wallscope_unwind::native::{End, MemoryTables, Registers, StackStart, TableStore, Unwinder};
 
 fn pipe() -> (OwnedFd, OwnedFd) {
     let mut ends = [0; 2];
@@ -87,9 +87,8 @@ fn step(program: &std::path::Path) -> Score {
                 ip: head[16],
                 general: head[..16].try_into().unwrap(),
             };
-            let got = unwinder.unwind(store.sink(), pid, &registers, usize::MAX, |addr, to| {
-                read_process(pid, addr, to)
-            });
+            let start = StackStart::new(pid, &registers);
+            let got = unwinder.unwind(store.sink(), start, |addr, to| read_process(pid, addr, to));
             let found: Vec<u64> = got.frames.iter().map(|f| address(*f, &mapped)).collect();
             score.stacks += 1;
             if let Some(before) = beyond.take() {
@@ -256,7 +255,8 @@ fn waiting(compiler: &str, args: &[&str], name: &str, call: &str) -> (End, Vec<u
     let mapped = load(&mut store, pid).expect("tables");
     let read = |addr, to: &mut [u8]| read_process(pid, addr, to);
     let mut unwinder = Unwinder::new();
-    let got = unwinder.unwind_known(store.sink(), pid, &registers, known, 64, read);
+    let start = StackStart::new(pid, &registers).knowing(known).at_most(64);
+    let got = unwinder.unwind(store.sink(), start, read);
     let found = got.frames.iter().map(|f| address(*f, &mapped)).collect();
     drop(child.stdin.take());
     child.wait().expect("it ends");

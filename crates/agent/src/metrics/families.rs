@@ -86,32 +86,50 @@ pub fn families(totals: &Totals, agent: &AgentFigures) -> Vec<Family> {
     all
 }
 
+/// Parts of a figure of a service, each with its label's value.
+type Parts = Vec<(&'static str, u64)>;
+
+fn on_cpu(s: &ServiceTotals) -> Parts {
+    let p = s.ledger.on_cpu;
+    vec![
+        ("user", p.user),
+        ("kernel", p.kernel),
+        ("irq", p.irq),
+        ("stolen", p.stolen),
+    ]
+}
+
+fn runnable(s: &ServiceTotals) -> Parts {
+    let p = s.ledger.runnable;
+    vec![
+        ("woken", p.woken),
+        ("preempted", p.preempted),
+        ("throttled", p.throttled),
+    ]
+}
+
+fn blocked(s: &ServiceTotals) -> Parts {
+    let of = |r: &BlockReason| (r.name(), s.ledger.blocked[*r as usize]);
+    BlockReason::ALL.iter().map(of).collect()
+}
+
+fn unknown(s: &ServiceTotals) -> Parts {
+    let of = |c: &UnknownCause| (c.name(), s.ledger.unknown[*c as usize]);
+    UnknownCause::ALL.iter().map(of).collect()
+}
+
+fn switches(s: &ServiceTotals) -> Parts {
+    vec![
+        ("voluntary", s.ledger.voluntary_switches),
+        ("involuntary", s.ledger.involuntary_switches),
+    ]
+}
+
+fn requests(s: &ServiceTotals) -> Parts {
+    vec![("served", s.served), ("sent", s.asked)]
+}
+
 fn ledger_families(totals: &Totals) -> Vec<Family> {
-    let parts = |s: &ServiceTotals| {
-        let p = s.ledger.on_cpu;
-        vec![
-            ("user", p.user),
-            ("kernel", p.kernel),
-            ("irq", p.irq),
-            ("stolen", p.stolen),
-        ]
-    };
-    let runnable = |s: &ServiceTotals| {
-        let p = s.ledger.runnable;
-        vec![
-            ("woken", p.woken),
-            ("preempted", p.preempted),
-            ("throttled", p.throttled),
-        ]
-    };
-    let blocked = |s: &ServiceTotals| {
-        let of = |r: &BlockReason| (r.name(), s.ledger.blocked[*r as usize]);
-        BlockReason::ALL.iter().map(of).collect()
-    };
-    let unknown = |s: &ServiceTotals| {
-        let of = |c: &UnknownCause| (c.name(), s.ledger.unknown[*c as usize]);
-        UnknownCause::ALL.iter().map(of).collect()
-    };
     let time = |name, help, key, of: &dyn Fn(&ServiceTotals) -> Vec<(&'static str, u64)>| {
         counter(name, help, by(totals, key, of, Value::Ns))
     };
@@ -121,13 +139,6 @@ fn ledger_families(totals: &Totals) -> Vec<Family> {
         };
         counter(name, help, totals.services.iter().map(sample).collect())
     };
-    let switches = |s: &ServiceTotals| {
-        vec![
-            ("voluntary", s.ledger.voluntary_switches),
-            ("involuntary", s.ledger.involuntary_switches),
-        ]
-    };
-    let requests = |s: &ServiceTotals| vec![("served", s.served), ("sent", s.asked)];
     let fraction = |(name, s): (&String, &ServiceTotals)| {
         Some((
             vec![("service", name.clone())],
@@ -135,7 +146,12 @@ fn ledger_families(totals: &Totals) -> Vec<Family> {
         ))
     };
     vec![
-        time("wallscope_on_cpu_seconds", "Time on a CPU.", "mode", &parts),
+        time(
+            "wallscope_on_cpu_seconds",
+            "Time on a CPU.",
+            "mode",
+            &on_cpu,
+        ),
         time(
             "wallscope_runnable_seconds",
             "Time runnable and not running.",

@@ -45,9 +45,9 @@ pub struct Annotation {
     pub kind: FrameKind,
     /// All of its time.
     pub spent: Spent,
-    /// The same by source line; 0: not known.
+    /// Time by source line; 0: not known.
     pub lines: BTreeMap<u32, Spent>,
-    /// The same by address, as frames have it.
+    /// Time by address, as frames have it.
     pub addresses: BTreeMap<u64, Spent>,
     /// Samples behind it.
     pub samples: u64,

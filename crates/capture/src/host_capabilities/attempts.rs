@@ -96,13 +96,22 @@ pub(super) fn open_event(a: &mut b::perf_event_attr, pid: i32, cpu: i32) -> io::
     owned(fd).map(drop)
 }
 
-/// Opens the sampling clock of the calling thread, and closes it.
+/// Opens the sampling clock of the calling thread in user mode, and closes it.
 ///
 /// # Errors
 /// It is refused.
-pub(crate) fn perf_clock(exclude_kernel: bool) -> io::Result<()> {
+pub(crate) fn perf_clock() -> io::Result<()> {
     let mut a = attributes(b::PERF_TYPE_SOFTWARE, b::PERF_COUNT_SW_CPU_CLOCK.into());
-    a.set_exclude_kernel(exclude_kernel.into());
+    a.set_exclude_kernel(1);
+    open_event(&mut a, 0, -1)
+}
+
+/// Opens the sampling clock of the calling thread in user mode and in the kernel, and closes it.
+///
+/// # Errors
+/// It is refused.
+pub(super) fn perf_clock_with_kernel() -> io::Result<()> {
+    let mut a = attributes(b::PERF_TYPE_SOFTWARE, b::PERF_COUNT_SW_CPU_CLOCK.into());
     open_event(&mut a, 0, -1)
 }
 

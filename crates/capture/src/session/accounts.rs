@@ -6,6 +6,8 @@
 
 mod fold;
 mod groups;
+mod settle;
+mod thread;
 mod thread_names;
 mod ticks;
 
@@ -13,91 +15,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use wallscope_model::{
-    Audit, BlockReason, Context, Ledger, LedgerSlice, LedgerSlices, OnCpu, Runnable, Slices,
-    UnknownCause,
-};
+use wallscope_model::{BlockReason, Context, LedgerSlice, LedgerSlices, Slices};
 
 use crate::event::{self, Dump, ThreadEvent, how, state};
 
 pub use groups::{Folded, number};
 use groups::{Folding, Role};
-use ticks::Ticks;
-
-/// Time in each state up to some moment, open interval included.
-#[derive(Clone, Copy, Default)]
-struct Sums {
-    on_cpu: u64,
-    runnable: u64,
-    blocked: [u64; BlockReason::COUNT],
-}
-
-impl Sums {
-    /// The sums of `thread` by its figures in `dump`, as they stand at `now`.
-    fn of(thread: &Thread, dump: &Dump, now: u64) -> Sums {
-        let mut sums = Sums::at(dump, now);
-        let queued = sums.queued_while_held(thread);
-        sums.blocked[BlockReason::Pipe as usize] -= thread.held - queued;
-        sums.runnable = sums.runnable.saturating_sub(queued);
-        sums
-    }
-
-    /// Part of `thread`'s time held at our pipe that a repair counted as runnable. The thread slept for all
-    /// of that time. The kernel's figure, which pauses by the hypervisor disturb, may date its wake-up before
-    /// its release.
-    fn queued_while_held(&self, thread: &Thread) -> u64 {
-        let asleep = self.blocked[BlockReason::Pipe as usize];
-        thread.held.saturating_sub(asleep)
-    }
-
-    /// The sums of `dump` as they stand at `now` (not before `dump.since`).
-    fn at(dump: &Dump, now: u64) -> Sums {
-        let mut sums = Sums {
-            on_cpu: dump.acc.on_cpu,
-            runnable: dump.acc.runnable.iter().sum(),
-            blocked: dump.acc.blocked,
-        };
-        let open = now.saturating_sub(dump.since);
-        match dump.state {
-            state::ON_CPU => sums.on_cpu += open,
-            state::RUNNABLE => sums.runnable += open,
-            state::BLOCKED => {
-                if let Some(slot) = sums.blocked.get_mut(dump.detail as usize) {
-                    *slot += open;
-                }
-            }
-            _ => {}
-        }
-        sums
-    }
-}
-
-/// A thread as seen so far.
-struct Thread {
-    /// Its record.
-    id: u64,
-    role: Role,
-    pid: u32,
-    tid: u32,
-    name: Arc<str>,
-    /// The name that it was met with.
-    first_name: Arc<str>,
-    /// The name that its runtime gave it.
-    runtime_name: Option<Arc<str>>,
-    birth: u64,
-    /// Time at the beginning that is not its own: it was held, blocked on our pipe.
-    held: u64,
-    /// The last figures, if any came.
-    last: Option<Dump>,
-    /// What has been given to slices so far, and up to when.
-    given: Sums,
-    given_until: u64,
-    done: bool,
-    /// What looks have shown so far, and up to when; `None`: nothing.
-    shown: Option<Box<(Ledger, u64)>>,
-    /// It has ended, and a look has shown all of it.
-    told: bool,
-}
+use settle::settled;
+use thread::{Sums, Thread, context};
 
 /// The open interval of a blocked thread.
 #[derive(Clone, Copy, Debug)]
@@ -340,14 +265,26 @@ impl Accounts {
     }
 
     /// A thread's figures at one moment.
-    pub fn dump(&mut self, d: &Dump, last: bool) {
+    pub fn dump(&mut self, d: &Dump) {
+        self.figures(d);
+    }
+
+    /// The last figures of a thread.
+    pub fn last_dump(&mut self, d: &Dump) {
+        if let Some(index) = self.figures(d) {
+            self.threads[index as usize].done = true;
+        }
+    }
+
+    /// Takes a thread's figures, and gives its index if they are news.
+    fn figures(&mut self, d: &Dump) -> Option<u32> {
         if self.comes_late(d.id, d.birth) {
-            return;
+            return None;
         }
         let index = self.meet(d.id, d.pid, d.tid, d.birth);
         let thread = &mut self.threads[index as usize];
         if !thread.role.is_own() || thread.done || thread.last.is_some_and(|l| l.now > d.now) {
-            return;
+            return None;
         }
         self.folding.moves(thread.pid, d.pid);
         thread.birth = d.birth;
@@ -358,9 +295,59 @@ impl Accounts {
             self.folding.called(d.pid, &thread.name, None);
         }
         thread.last = Some(*d);
-        thread.done = last;
-        let until = d.now;
-        give(&mut self.slices, self.grid, index, thread, until);
+        self.give(index, d.now);
+        Some(index)
+    }
+
+    /// Gives the growth of a thread's sums up to `until` to the slices it falls into.
+    fn give(&mut self, context: u32, until: u64) {
+        let grid = self.grid;
+        let thread = &mut self.threads[context as usize];
+        let Some(last) = thread.last else { return };
+        if until <= thread.given_until || grid.width_ns == 0 {
+            return;
+        }
+        let now = Sums::of(thread, &last, until.max(last.since));
+        let from = thread.given_until.max(grid.start_ns);
+        let slice_of = |time: u64| (time.saturating_sub(grid.start_ns) / grid.width_ns) as u32;
+        let (first, end) = (slice_of(from), slice_of(until.max(from + 1) - 1));
+        let length = until.saturating_sub(from).max(1);
+        let mut done = 0u64;
+        // The share of a place that lies before `done_len` of `length`, without rounding drift.
+        let part = |growth: u64, upto: u64| {
+            (u128::from(growth) * u128::from(upto) / u128::from(length)) as u64
+        };
+        for slice in first..=end {
+            let slice_end = grid.start_ns + u64::from(slice + 1) * grid.width_ns;
+            let upto = if slice == end {
+                length
+            } else {
+                slice_end.saturating_sub(from).min(length)
+            };
+            let piece = |new: u64, old: u64| {
+                let growth = new.saturating_sub(old);
+                part(growth, upto) - part(growth, done)
+            };
+            let mut row = LedgerSlice {
+                context,
+                slice,
+                on_cpu_ns: piece(now.on_cpu, thread.given.on_cpu),
+                runnable_ns: piece(now.runnable, thread.given.runnable),
+                ..LedgerSlice::default()
+            };
+            for (i, value) in row.blocked.iter_mut().enumerate() {
+                *value = piece(now.blocked[i], thread.given.blocked[i]);
+            }
+            done = upto;
+            self.slices.add(row);
+        }
+        // Time that was given too early is not given again when it is reported.
+        thread.given.on_cpu = thread.given.on_cpu.max(now.on_cpu);
+        thread.given.runnable = thread.given.runnable.max(now.runnable);
+        for (given, now) in thread.given.blocked.iter_mut().zip(now.blocked) {
+            *given = now.max(*given);
+        }
+        thread.given_until = until;
     }
 
     /// Closes slices up to `now`: threads without news have stayed as they were.
@@ -374,11 +361,8 @@ impl Accounts {
             }
             !thread.done
         });
-        for index in &self.live {
-            let thread = &mut self.threads[*index as usize];
-            if thread.last.is_some() {
-                give(&mut self.slices, self.grid, *index, thread, now);
-            }
+        for at in 0..self.live.len() {
+            self.give(self.live[at], now);
         }
     }
 
@@ -492,189 +476,6 @@ impl Accounts {
     }
 }
 
-/// Returns the slices, which sum to each thread's ledger.
-fn settled(rows: &LedgerSlices, contexts: &[Context], grid: Slices) -> LedgerSlices {
-    let mut out = LedgerSlices::default();
-    let mut rows = rows.iter().peekable();
-    for (context, c) in (0u32..).zip(contexts) {
-        let mut own: Vec<LedgerSlice> = Vec::new();
-        while let Some(row) = rows.next_if(|row| row.context == context) {
-            own.push(row);
-        }
-        let lacks = settle(&mut own, context, c, grid);
-        out.extend(own);
-        out.add(lacks);
-    }
-    out
-}
-
-/// Corrects the slices of a thread, and returns the row that they lack. Between two reports of a thread, its
-/// slices get the state that was last known. If the next report shows another state meanwhile, the last
-/// slices have too much of the first.
-fn settle(own: &mut [LedgerSlice], context: u32, c: &Context, grid: Slices) -> LedgerSlice {
-    fn places(row: &mut LedgerSlice) -> impl Iterator<Item = &mut u64> {
-        [&mut row.on_cpu_ns, &mut row.runnable_ns]
-            .into_iter()
-            .chain(&mut row.blocked)
-    }
-    let l = &c.ledger;
-    let mut lacks = LedgerSlice {
-        context,
-        slice: own.last().map_or_else(
-            || {
-                let end = c.end_ns.saturating_sub(grid.start_ns + 1) / grid.width_ns.max(1);
-                end.min(u64::from(grid.count.saturating_sub(1))) as u32
-            },
-            |row| row.slice,
-        ),
-        on_cpu_ns: l.on_cpu.total(),
-        runnable_ns: l.runnable.total(),
-        blocked: l.blocked,
-    };
-    for row in own {
-        for (given, lacks) in places(row).zip(places(&mut lacks)) {
-            *given = (*given).min(*lacks);
-            *lacks -= *given;
-        }
-    }
-    lacks
-}
-
-/// Gives the growth of a thread's sums up to `until` to the slices it falls into.
-fn give(rows: &mut LedgerSlices, grid: Slices, context: u32, thread: &mut Thread, until: u64) {
-    let Some(last) = thread.last else { return };
-    if until <= thread.given_until || grid.width_ns == 0 {
-        return;
-    }
-    let now = Sums::of(thread, &last, until.max(last.since));
-    let from = thread.given_until.max(grid.start_ns);
-    let slice_of = |time: u64| (time.saturating_sub(grid.start_ns) / grid.width_ns) as u32;
-    let (first, end) = (slice_of(from), slice_of(until.max(from + 1) - 1));
-    let length = until.saturating_sub(from).max(1);
-    let mut done = 0u64;
-    // The share of a place that lies before `done_len` of `length`, without rounding drift.
-    let part = |growth: u64, upto: u64| {
-        (u128::from(growth) * u128::from(upto) / u128::from(length)) as u64
-    };
-    for slice in first..=end {
-        let slice_end = grid.start_ns + u64::from(slice + 1) * grid.width_ns;
-        let upto = if slice == end {
-            length
-        } else {
-            slice_end.saturating_sub(from).min(length)
-        };
-        let piece = |new: u64, old: u64| {
-            let growth = new.saturating_sub(old);
-            part(growth, upto) - part(growth, done)
-        };
-        let mut row = LedgerSlice {
-            context,
-            slice,
-            on_cpu_ns: piece(now.on_cpu, thread.given.on_cpu),
-            runnable_ns: piece(now.runnable, thread.given.runnable),
-            ..LedgerSlice::default()
-        };
-        for (i, value) in row.blocked.iter_mut().enumerate() {
-            *value = piece(now.blocked[i], thread.given.blocked[i]);
-        }
-        done = upto;
-        rows.add(row);
-    }
-    // Time that was given too early is not given again when it is reported.
-    thread.given.on_cpu = thread.given.on_cpu.max(now.on_cpu);
-    thread.given.runnable = thread.given.runnable.max(now.runnable);
-    for (given, now) in thread.given.blocked.iter_mut().zip(now.blocked) {
-        *given = now.max(*given);
-    }
-    thread.given_until = until;
-}
-
-fn context(t: &Thread, ticks: &Ticks) -> Context {
-    if let Role::Group(group) = &t.role {
-        return group.ledger(ticks).of(t.pid, t.tid, t.name.clone());
-    }
-    let Some(d) = t.last else {
-        // Born and never heard of again: its figures were lost with the ring.
-        return Context {
-            pid: t.pid,
-            tid: t.tid,
-            name: t.name.clone(),
-            start_ns: t.birth,
-            end_ns: t.birth,
-            ledger: Ledger::default(),
-        };
-    };
-    let sums = Sums::of(t, &d, d.now);
-    let mut ledger = Ledger {
-        wall_ns: d.now.saturating_sub(d.birth + t.held),
-        blocked: sums.blocked,
-        repaired_ns: d.acc.repaired,
-        voluntary_switches: d.acc.voluntary,
-        involuntary_switches: d.acc.involuntary,
-        ..Ledger::default()
-    };
-    ledger.unknown[UnknownCause::LostEvents as usize] = d.acc.limbo;
-    let open = d.now.saturating_sub(d.since);
-    let queued_while_held = Sums::at(&d, d.now).queued_while_held(t);
-    let mut runnable = d.acc.runnable;
-    if d.state == state::RUNNABLE
-        && let Some(part) = runnable.get_mut(d.detail as usize)
-    {
-        *part += open;
-    }
-    ledger.runnable = Runnable {
-        woken: runnable[0].saturating_sub(queued_while_held),
-        preempted: runnable[1],
-        throttled: runnable[2],
-    };
-    ledger.on_cpu = divide_on_cpu(&d, sums.on_cpu, ticks);
-    ledger.audit = Audit {
-        // With what that counter leaves out by design, by the kernel's own count of it.
-        on_cpu_ns: d.kernel_exec
-            + d.acc.stolen
-            + if d.flags & event::FLAG_IRQ_OUT != 0 {
-                d.acc.irq
-            } else {
-                0
-            },
-        run_delay_ns: d.kernel_run_delay.saturating_sub(queued_while_held),
-        switches: d.kernel_switches,
-        valid: true,
-    };
-    Context {
-        pid: t.pid,
-        tid: t.tid,
-        name: t.name.clone(),
-        start_ns: d.birth + t.held,
-        end_ns: d.now,
-        ledger,
-    }
-}
-
-/// User against kernel by the kernel's own tick counters, which are samples; the sum is exact. Most threads
-/// that live for a moment meet no tick: they are divided as `all` ticks of the recording say, so that
-/// thousands of them together come out right.
-fn divide_on_cpu(d: &Dump, total: u64, all: &Ticks) -> OnCpu {
-    let irq = d.acc.irq.min(total);
-    let stolen = d.acc.stolen.min(total - irq);
-    let own = total - irq - stolen;
-    let mut ticks = Ticks::default();
-    ticks.add(d);
-    let kernel = if d.flags & event::FLAG_KERNEL_THREAD != 0 {
-        own
-    } else if d.utime == 0 && d.stime == 0 {
-        all.kernel_part(own)
-    } else {
-        ticks.kernel_part(own)
-    };
-    OnCpu {
-        user: own - kernel,
-        kernel,
-        irq,
-        stolen,
-    }
-}
-
 #[cfg(test)]
 #[path = "accounts_tests.rs"]
 mod books_tests;
@@ -684,161 +485,6 @@ mod figures_of_threads;
 #[cfg(test)]
 #[path = "accounts_slices_tests.rs"]
 mod slices_tests;
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use zerocopy::FromZeros;
-
-    fn dump(id: u64, now: u64, since: u64, st: u8) -> Dump {
-        let mut d = Dump::new_zeroed();
-        (d.id, d.now, d.since, d.state) = (id, now, since, st);
-        d.birth = 1000;
-        d
-    }
-
-    #[test]
-    fn slices_sum_to_the_ledger() {
-        let mut a = Accounts::new(1000, 100);
-        let mut d = dump(1, 1150, 1120, state::BLOCKED);
-        d.detail = BlockReason::Disk as u8;
-        d.acc.on_cpu = 120;
-        a.dump(&d, false);
-        a.tick(1390);
-        let mut d = dump(1, 1500, 1480, state::ON_CPU);
-        d.acc.on_cpu = 130;
-        d.acc.blocked[BlockReason::Disk as usize] = 350;
-        a.dump(&d, true);
-        let (contexts, grid, rows) = a.finish(1500);
-        assert_eq!(grid.count, 5);
-        let l = &contexts[0].ledger;
-        assert_eq!((l.wall_ns, l.residue_ns()), (500, 0));
-        assert_eq!(
-            rows.iter().map(|r| r.on_cpu_ns).sum::<u64>(),
-            l.on_cpu.total()
-        );
-        assert_eq!(
-            rows.iter()
-                .map(|r| r.blocked[BlockReason::Disk as usize])
-                .sum::<u64>(),
-            l.blocked_ns()
-        );
-        assert!(
-            rows.iter()
-                .all(|r| r.on_cpu_ns + r.blocked.iter().sum::<u64>() <= 110)
-        );
-    }
-
-    #[test]
-    fn a_held_command_that_a_repair_woke_too_early_closes() {
-        let mut a = Accounts::new(1000, 100);
-        let mut d = dump(1, 1100, 1000, state::BLOCKED);
-        d.detail = BlockReason::Pipe as u8;
-        d.pid = 7;
-        a.dump(&d, false);
-        a.begins(7, 1300);
-        // Let go at 1300, it got the CPU at 1302; the kernel says that it had queued for 12.
-        let mut d = dump(1, 1500, 1302, state::ON_CPU);
-        d.pid = 7;
-        d.acc.blocked[BlockReason::Pipe as usize] = 290;
-        d.acc.runnable[0] = 12;
-        d.kernel_run_delay = 12;
-        a.dump(&d, true);
-        let (contexts, ..) = a.finish(1500);
-        let l = &contexts[0].ledger;
-        assert_eq!((l.wall_ns, l.residue_ns()), (200, 0));
-        assert_eq!((l.runnable.woken, l.audit.run_delay_ns), (2, 2));
-    }
-
-    #[test]
-    fn slices_sum_to_the_ledger_where_a_thread_did_not_stay_as_it_was() {
-        let disk = BlockReason::Disk as usize;
-        for last in [1390, 1500] {
-            let mut a = Accounts::new(1000, 100);
-            let mut d = dump(1, 1150, 1120, state::BLOCKED);
-            d.detail = disk as u8;
-            d.acc.on_cpu = 120;
-            a.dump(&d, false);
-            // Taken for blocked until 1390; it computed from 1200 on, and its report was under way.
-            a.tick(1390);
-            let mut d = dump(1, last, 1200, state::ON_CPU);
-            d.acc.on_cpu = 120;
-            d.acc.blocked[disk] = 80;
-            a.dump(&d, true);
-            let (contexts, _, rows) = a.finish(1500);
-            let l = &contexts[0].ledger;
-            assert_eq!(l.residue_ns(), 0);
-            let on_cpu: u64 = rows.iter().map(|r| r.on_cpu_ns).sum();
-            let blocked: u64 = rows.iter().map(|r| r.blocked[disk]).sum();
-            assert_eq!((on_cpu, blocked), (l.on_cpu.total(), l.blocked_ns()));
-        }
-    }
-
-    #[test]
-    fn who_is_born_after_the_window_is_not_met() {
-        let mut a = Accounts::new(1000, 100);
-        a.dump(&dump(1, 1400, 1000, state::RUNNABLE), true);
-        a.close(1500);
-        let mut late = ThreadEvent::new_zeroed();
-        (late.id, late.time) = (2, 1600);
-        a.thread(&late);
-        let mut d = dump(3, 1700, 1600, state::RUNNABLE);
-        d.birth = 1600;
-        a.dump(&d, true);
-        assert_eq!(a.len(), 1);
-    }
-
-    #[test]
-    fn an_idle_thread_is_known_without_news() {
-        let mut a = Accounts::new(1000, 100);
-        let mut d = dump(1, 1010, 1000, state::BLOCKED);
-        d.detail = BlockReason::Timer as u8;
-        a.dump(&d, false);
-        for now in [1100, 1200, 1300] {
-            a.tick(now);
-        }
-        d.now = 1300;
-        a.dump(&d, true);
-        let (_, _, rows) = a.finish(1300);
-        let by_slice: Vec<_> = rows
-            .iter()
-            .map(|r| r.blocked[BlockReason::Timer as usize])
-            .collect();
-        assert_eq!(by_slice, [100, 100, 100]);
-    }
-
-    #[test]
-    fn coarser_slices_keep_the_sum() {
-        let mut a = Accounts::new(1000, 100);
-        a.dump(&dump(1, 1400, 1000, state::RUNNABLE), false);
-        a.coarsen();
-        a.dump(&dump(1, 1800, 1000, state::RUNNABLE), true);
-        let (_, grid, rows) = a.finish(1800);
-        assert_eq!((grid.width_ns, grid.count), (200, 4));
-        assert_eq!(rows.iter().map(|r| r.runnable_ns).sum::<u64>(), 800);
-    }
-
-    #[test]
-    fn user_and_kernel_time_of_those_that_met_no_tick_is_that_of_the_others() {
-        let mut long = dump(1, 9000, 9000, 0);
-        (long.utime, long.stime) = (3_000_000, 9_000_000);
-        let mut short = dump(2, 9000, 9000, 0);
-        short.acc.irq = 100;
-        let mut kernel = dump(3, 9000, 9000, 0);
-        (kernel.flags, kernel.utime, kernel.stime) = (event::FLAG_KERNEL_THREAD, 0, 500);
-        let mut ticks = Ticks::default();
-        for d in [&long, &short, &kernel] {
-            ticks.add(d);
-        }
-        let parts = |d: &Dump| {
-            let on_cpu = divide_on_cpu(d, 1100, &ticks);
-            (on_cpu.user, on_cpu.kernel, on_cpu.irq)
-        };
-        assert_eq!(parts(&long), (275, 825, 0));
-        assert_eq!(parts(&short), (250, 750, 100));
-        assert_eq!(parts(&kernel), (0, 1100, 0));
-        // No thread met a tick, so the time counts as user, where most programs compute.
-        let on_cpu = divide_on_cpu(&short, 1100, &Ticks::default());
-        assert_eq!((on_cpu.user, on_cpu.kernel), (1000, 0));
-    }
-}
+#[path = "accounts_dump_tests.rs"]
+mod tests;

@@ -6,7 +6,7 @@ use super::*;
 /// Accounts with one thread. A snapshot at the start keeps `finish` from correcting its slices.
 fn uncorrected() -> Accounts {
     let mut a = accounts();
-    a.dump(&figures(1, START), false);
+    a.dump(&figures(1, START));
     a.look(START);
     a
 }
@@ -16,7 +16,7 @@ fn time_is_divided_over_the_slices_that_it_covers() {
     let mut a = accounts();
     let mut d = figures(1, 1300).on_cpu(150).blocked(DISK, 60);
     (d.birth, d.acc.runnable) = (1050, [10, 20, 10]);
-    a.dump(&d, true);
+    a.last_dump(&d);
     assert_eq!((a.rows(), a.grid().count), (3, 0));
     let (_, grid, rows) = a.finish(1300);
     assert_eq!(
@@ -35,7 +35,7 @@ fn time_is_divided_over_the_slices_that_it_covers() {
 fn no_nanosecond_is_lost_to_rounding() {
     for total in [1, 2, 7, 299] {
         let mut a = accounts();
-        a.dump(&figures(1, 1300).on_cpu(total), true);
+        a.last_dump(&figures(1, 1300).on_cpu(total));
         let (.., rows) = a.finish(1300);
         let expected: Vec<_> = (0..3)
             .map(|slice| {
@@ -55,7 +55,7 @@ fn time_before_the_window_goes_to_the_slices_of_the_window() {
     let mut a = accounts();
     let mut d = figures(1, 1200).on_cpu(300);
     d.birth = 900;
-    a.dump(&d, true);
+    a.last_dump(&d);
     let (.., rows) = a.finish(1200);
     assert_eq!(on_cpu_by_slice(&rows), [(0, 150), (1, 150)]);
 }
@@ -63,8 +63,8 @@ fn time_before_the_window_goes_to_the_slices_of_the_window() {
 #[test]
 fn a_report_that_ends_with_a_slice_does_not_touch_the_next() {
     let mut a = accounts();
-    a.dump(&figures(1, 1200).on_cpu(200), false);
-    a.dump(&figures(1, 1201).on_cpu(201), true);
+    a.dump(&figures(1, 1200).on_cpu(200));
+    a.last_dump(&figures(1, 1201).on_cpu(201));
     let (_, grid, rows) = a.finish(1200);
     // The window has two slices; what comes after it is in the last.
     assert_eq!(grid.count, 2);
@@ -74,7 +74,7 @@ fn a_report_that_ends_with_a_slice_does_not_touch_the_next() {
 #[test]
 fn a_window_that_ends_in_a_slice_has_that_slice() {
     let mut a = accounts();
-    a.dump(&figures(1, 1400).on_cpu(400), true);
+    a.last_dump(&figures(1, 1400).on_cpu(400));
     let (_, grid, rows) = a.finish(1201);
     assert_eq!(grid.count, 3);
     assert_eq!(on_cpu_by_slice(&rows), [(0, 100), (1, 100), (2, 200)]);
@@ -83,9 +83,9 @@ fn a_window_that_ends_in_a_slice_has_that_slice() {
 #[test]
 fn ticks_carry_the_last_known_state_on_for_living_threads() {
     let mut a = accounts();
-    a.dump(&figures(1, 1100).since(1000, state::RUNNABLE, 1), false);
+    a.dump(&figures(1, 1100).since(1000, state::RUNNABLE, 1));
     a.thread(&born(2, 1000));
-    a.dump(&figures(3, 1100).since(1000, state::RUNNABLE, 1), true);
+    a.last_dump(&figures(3, 1100).since(1000, state::RUNNABLE, 1));
     a.tick(1250);
     let rows: Vec<_> = (a.slices.iter())
         .map(|r| (r.context, r.slice, r.runnable_ns))
@@ -100,16 +100,13 @@ fn ticks_carry_the_last_known_state_on_for_living_threads() {
 #[test]
 fn time_that_was_given_too_early_is_not_given_again() {
     let mut a = uncorrected();
-    a.dump(
-        &figures(1, 1100).since(1000, state::BLOCKED, DISK as u8),
-        false,
-    );
+    a.dump(&figures(1, 1100).since(1000, state::BLOCKED, DISK as u8));
     a.tick(1300);
     // It was on a CPU from 1200 on.
     let turned = figures(1, 1500).since(1200, state::ON_CPU, 0);
-    a.dump(&turned.blocked(DISK, 200), false);
+    a.dump(&turned.blocked(DISK, 200));
     let again = figures(1, 1700).since(1500, state::BLOCKED, DISK as u8);
-    a.dump(&again.on_cpu(300).blocked(DISK, 200), true);
+    a.last_dump(&again.on_cpu(300).blocked(DISK, 200));
     let (.., rows) = a.finish(1700);
     let disk = [100, 100, 100, 0, 0, 50, 50];
     let on_cpu = [0, 0, 0, 150, 150, 0, 0];
@@ -123,7 +120,7 @@ fn time_that_was_given_too_early_is_not_given_again() {
 fn on_cpu_and_runnable_time_that_was_given_too_early_is_not_given_again() {
     for st in [state::ON_CPU, state::RUNNABLE] {
         let mut a = uncorrected();
-        a.dump(&figures(1, 1100).since(1000, st, 0), false);
+        a.dump(&figures(1, 1100).since(1000, st, 0));
         a.tick(1300);
         // It ended at 1200: a disk from then on.
         let mut d = figures(1, 1400).since(1200, state::BLOCKED, DISK as u8);
@@ -134,8 +131,8 @@ fn on_cpu_and_runnable_time_that_was_given_too_early_is_not_given_again() {
                 _ => d.acc.runnable[0] = 200,
             }
         }
-        a.dump(&d, false);
-        a.dump(&again, true);
+        a.dump(&d);
+        a.last_dump(&again);
         let (.., rows) = a.finish(1600);
         let own: Vec<_> = rows.iter().map(|r| r.on_cpu_ns + r.runnable_ns).collect();
         assert_eq!(own, [100, 100, 100, 0, 50, 50]);
@@ -145,13 +142,10 @@ fn on_cpu_and_runnable_time_that_was_given_too_early_is_not_given_again() {
 #[test]
 fn slices_that_got_too_much_are_cut_from_the_end() {
     let mut a = accounts();
-    a.dump(
-        &figures(1, 1100).since(1000, state::BLOCKED, DISK as u8),
-        false,
-    );
+    a.dump(&figures(1, 1100).since(1000, state::BLOCKED, DISK as u8));
     a.tick(1400);
     let turned = figures(1, 1400).since(1250, state::RUNNABLE, 0);
-    a.dump(&turned.blocked(DISK, 250), true);
+    a.last_dump(&turned.blocked(DISK, 250));
     let (.., rows) = a.finish(1400);
     // The waiting for a CPU was not seen in time; the last slice that is left has it.
     assert_eq!(
@@ -167,13 +161,10 @@ fn a_thread_without_slices_has_its_time_in_the_slice_of_its_end() {
     for (end, until, expected) in [(1500, 2000, 4), (1501, 2000, 5), (1500, 1300, 2)] {
         let mut a = accounts();
         // Blocked for a reason that is not known: nothing is given.
-        a.dump(
-            &figures(1, 1100).since(1000, state::BLOCKED, u8::MAX),
-            false,
-        );
+        a.dump(&figures(1, 1100).since(1000, state::BLOCKED, u8::MAX));
         a.tick(1600);
         assert_eq!(a.rows(), 0);
-        a.dump(&figures(1, end).on_cpu(400), true);
+        a.last_dump(&figures(1, end).on_cpu(400));
         let (.., rows) = a.finish(until);
         assert_eq!(on_cpu_by_slice(&rows), [(expected, 400)]);
     }
@@ -182,12 +173,12 @@ fn a_thread_without_slices_has_its_time_in_the_slice_of_its_end() {
 #[test]
 fn coarser_slices_hold_two_of_the_finer_ones() {
     let mut a = accounts();
-    a.dump(&figures(1, 1050).on_cpu(50), false);
-    a.dump(&figures(2, 1400).on_cpu(400), true);
-    a.dump(&figures(1, 1350).on_cpu(350), false);
+    a.dump(&figures(1, 1050).on_cpu(50));
+    a.last_dump(&figures(2, 1400).on_cpu(400));
+    a.dump(&figures(1, 1350).on_cpu(350));
     a.coarsen();
     assert_eq!((a.grid().width_ns, a.rows()), (200, 4));
-    a.dump(&figures(1, 1500).on_cpu(500), true);
+    a.last_dump(&figures(1, 1500).on_cpu(500));
     let (_, grid, rows) = a.finish(1500);
     assert_eq!(grid.count, 3);
     let rows: Vec<_> = rows
@@ -204,8 +195,8 @@ fn coarser_slices_hold_two_of_the_finer_ones() {
 #[test]
 fn rows_to_come_are_those_of_living_threads_in_slices_not_closed() {
     let mut a = accounts();
-    a.dump(&figures(1, 1100).on_cpu(100), false);
-    a.dump(&figures(2, 1100).on_cpu(100), true);
+    a.dump(&figures(1, 1100).on_cpu(100));
+    a.last_dump(&figures(2, 1100).on_cpu(100));
     assert_eq!((a.rows(), a.rows_at(1000), a.rows_at(1250)), (2, 4, 8));
     a.tick(1200);
     // Thread 1 has a second row. From 1200 to 1450 two slices end and a third begins.
@@ -215,7 +206,7 @@ fn rows_to_come_are_those_of_living_threads_in_slices_not_closed() {
 #[test]
 fn without_a_width_there_are_no_slices() {
     let mut a = Accounts::new(START, 0);
-    a.dump(&figures(1, 1100).on_cpu(100), false);
+    a.dump(&figures(1, 1100).on_cpu(100));
     a.tick(1200);
     assert_eq!((a.rows(), a.rows_at(1203)), (0, 4));
 }
@@ -223,15 +214,12 @@ fn without_a_width_there_are_no_slices() {
 #[test]
 fn a_wait_for_a_lock_that_was_a_sleep_moves_to_timers() {
     let mut a = uncorrected();
-    a.dump(
-        &figures(1, 1150).since(1000, state::BLOCKED, LOCK as u8),
-        false,
-    );
+    a.dump(&figures(1, 1150).since(1000, state::BLOCKED, LOCK as u8));
     a.tick(1300);
     a.sleeps(0);
     a.tick(1400);
     let end = figures(1, 1500).since(1450, state::ON_CPU, 0);
-    a.dump(&end.blocked(TIMER, 450), true);
+    a.last_dump(&end.blocked(TIMER, 450));
     let (.., rows) = a.finish(1500);
     let lock = [(0, 100), (1, 100), (2, 100), (3, 0), (4, 0)];
     assert_eq!(blocked_by_slice(&rows, LOCK), lock);
@@ -244,10 +232,10 @@ fn a_wait_for_a_lock_that_was_a_sleep_moves_to_timers() {
 fn only_the_open_wait_for_a_lock_was_a_sleep() {
     let mut a = uncorrected();
     let open = figures(1, 1150).since(1100, state::BLOCKED, LOCK as u8);
-    a.dump(&open.on_cpu(20).blocked(LOCK, 80), false);
+    a.dump(&open.on_cpu(20).blocked(LOCK, 80));
     a.sleeps(0);
     let end = figures(1, 1300).since(1250, state::ON_CPU, 0).on_cpu(20);
-    a.dump(&end.blocked(LOCK, 80).blocked(TIMER, 150), true);
+    a.last_dump(&end.blocked(LOCK, 80).blocked(TIMER, 150));
     let (.., rows) = a.finish(1300);
     let sum = |reason: usize| rows.iter().map(|r| r.blocked[reason]).sum::<u64>();
     // 50 of it were given as a lock before it was known.
@@ -258,15 +246,15 @@ fn only_the_open_wait_for_a_lock_was_a_sleep() {
 fn slices_of_a_command_begin_when_it_is_let_go() {
     let mut a = accounts();
     let held = figures(1, 1100).since(1000, state::BLOCKED, PIPE as u8);
-    a.dump(&held.of(7, 1), false);
-    a.dump(&figures(2, 1100).on_cpu(100), false);
+    a.dump(&held.of(7, 1));
+    a.dump(&figures(2, 1100).on_cpu(100));
     a.look(1100);
     a.tick(1250);
     a.begins(7, 1300);
     // A repair dates its wake-up 10 ns before its release; it waited for a CPU for 2 ns after that.
     let mut d = figures(1, 1500).since(1302, state::ON_CPU, 0);
     d.acc.runnable[0] = 12;
-    a.dump(&d.blocked(PIPE, 290).of(7, 1), true);
+    a.last_dump(&d.blocked(PIPE, 290).of(7, 1));
     let (.., rows) = a.finish(1500);
     let own: Vec<_> = (rows.iter().filter(|r| r.context == 0))
         .map(|r| (r.slice, r.on_cpu_ns, r.runnable_ns, r.blocked[PIPE]))
@@ -281,12 +269,12 @@ fn other_waits_are_no_sleeps() {
     let lock = LOCK as u8;
     for (st, detail) in [(state::BLOCKED, DISK as u8), (state::RUNNABLE, lock)] {
         let mut a = accounts();
-        a.dump(&figures(1, 1200).since(1100, st, detail), false);
+        a.dump(&figures(1, 1200).since(1100, st, detail));
         a.sleeps(0);
         assert_eq!(a.open().next(), Some((0, st, detail, 100)));
     }
     let mut a = accounts();
-    a.dump(&figures(1, 1200).since(1100, state::BLOCKED, lock), false);
+    a.dump(&figures(1, 1200).since(1100, state::BLOCKED, lock));
     a.sleeps(0);
     let timer = (0, state::BLOCKED, TIMER as u8, 100);
     assert_eq!(a.open().next(), Some(timer));
@@ -299,8 +287,8 @@ fn other_waits_are_no_sleeps() {
 #[test]
 fn snapshots_hold_what_was_added_since_the_last() {
     let mut a = accounts();
-    a.dump(&figures(1, 1100).since(1000, state::ON_CPU, 0), false);
-    a.dump(&figures(2, 1200).on_cpu(150).blocked(DISK, 50), false);
+    a.dump(&figures(1, 1100).since(1000, state::ON_CPU, 0));
+    a.dump(&figures(2, 1200).on_cpu(150).blocked(DISK, 50));
     let first = a.look(1200);
     let figures_of = |list: &[(u32, Context)]| -> Vec<_> {
         list.iter()
@@ -326,9 +314,8 @@ fn snapshots_hold_what_was_added_since_the_last() {
         &figures(1, 1300)
             .since(1250, state::BLOCKED, DISK as u8)
             .on_cpu(250),
-        false,
     );
-    a.dump(&figures(2, 1350).on_cpu(250).blocked(DISK, 100), true);
+    a.last_dump(&figures(2, 1350).on_cpu(250).blocked(DISK, 100));
     let second = a.look(1400);
     // Thread 2 ended at 1350.
     assert_eq!(
@@ -359,7 +346,7 @@ fn a_thread_that_has_no_figures_yet_is_in_snapshots() {
     );
     let mut d = figures(1, 1300).on_cpu(200);
     d.birth = 1100;
-    a.dump(&d, true);
+    a.last_dump(&d);
     let c = a.look(1300).remove(0).1;
     assert_eq!(
         (c.start_ns, c.end_ns, c.ledger.on_cpu.user),
@@ -371,7 +358,7 @@ fn a_thread_that_has_no_figures_yet_is_in_snapshots() {
 #[test]
 fn the_last_snapshot_of_an_ended_thread_leaves_its_slices_alone() {
     let mut a = accounts();
-    a.dump(&figures(1, 1100).on_cpu(100), true);
+    a.last_dump(&figures(1, 1100).on_cpu(100));
     a.look(1200);
     // It was told of: no slice is made up for it, though its ledger has time.
     let (contexts, _, rows) = a.finish(1200);

@@ -2,13 +2,13 @@
 
 use super::figures_of_threads::*;
 use super::*;
-use wallscope_model::State;
+use wallscope_model::{Audit, Ledger, OnCpu, Runnable, State, UnknownCause};
 
 #[test]
 fn the_open_interval_belongs_to_the_state_and_part_that_it_is_in() {
     let ledger_of = |st: u8, detail: u8| {
         let mut a = accounts();
-        a.dump(&figures(1, 1500).since(1400, st, detail), true);
+        a.last_dump(&figures(1, 1500).since(1400, st, detail));
         a.finish(1500).0.remove(0).ledger
     };
     let ledger = ledger_of(state::ON_CPU, 0);
@@ -51,7 +51,7 @@ fn whole_figures() -> Dump {
 #[test]
 fn a_ledger_holds_every_figure_in_its_place() {
     let mut a = accounts();
-    a.dump(&whole_figures(), true);
+    a.last_dump(&whole_figures());
     let (contexts, ..) = a.finish(2000);
     let mut expected = Ledger {
         wall_ns: 1000,
@@ -99,7 +99,7 @@ fn the_audit_adds_interrupt_time_where_the_kernel_leaves_it_out() {
     let mut d = whole_figures();
     d.flags = event::FLAG_IRQ_OUT;
     let mut a = accounts();
-    a.dump(&d, true);
+    a.last_dump(&d);
     assert_eq!(a.finish(2000).0[0].ledger.audit.on_cpu_ns, 330);
 }
 
@@ -113,7 +113,7 @@ fn parts_of_on_cpu_time_never_exceed_it() {
         let mut d = figures(1, 1100).on_cpu(50);
         (d.acc.irq, d.acc.stolen) = (irq, stolen);
         let mut a = accounts();
-        a.dump(&d, true);
+        a.last_dump(&d);
         let on_cpu = a.finish(1100).0[0].ledger.on_cpu;
         assert_eq!((on_cpu.user, on_cpu.irq, on_cpu.stolen), expected);
     }
@@ -126,9 +126,9 @@ fn a_thread_without_ticks_is_divided_as_all_user_threads_together() {
     (ticked.utime, ticked.stime) = (10, 30);
     let mut of_kernel = figures(2, 1400).on_cpu(400);
     (of_kernel.stime, of_kernel.flags) = (1000, event::FLAG_KERNEL_THREAD);
-    a.dump(&ticked, true);
-    a.dump(&of_kernel, true);
-    a.dump(&figures(3, 1400).on_cpu(200), true);
+    a.last_dump(&ticked);
+    a.last_dump(&of_kernel);
+    a.last_dump(&figures(3, 1400).on_cpu(200));
     let (contexts, ..) = a.finish(1400);
     let parts: Vec<_> = contexts
         .iter()
@@ -141,16 +141,16 @@ fn a_thread_without_ticks_is_divided_as_all_user_threads_together() {
 fn a_commands_time_begins_when_it_is_let_go() {
     let mut a = accounts();
     let held = figures(1, 1200).since(1000, state::BLOCKED, PIPE as u8);
-    a.dump(&held.of(7, 1), false);
-    a.dump(&figures(2, 1200).of(8, 2), false);
-    a.dump(&figures(3, 1200).of(7, 3), false);
+    a.dump(&held.of(7, 1));
+    a.dump(&figures(2, 1200).of(8, 2));
+    a.dump(&figures(3, 1200).of(7, 3));
     a.tick(1300);
     a.begins(7, 1300);
     assert_eq!(a.life(0).start, 1300);
     let mut d = figures(1, 1500).on_cpu(120);
     d.acc.blocked[PIPE] = 340;
     d.acc.blocked[DISK] = 40;
-    a.dump(&d.of(7, 1), false);
+    a.dump(&d.of(7, 1));
     assert_eq!(
         (a.life(0), a.life(1), a.life(2)),
         (1300..1500, 1000..1200, 1000..1200)
@@ -171,14 +171,11 @@ fn a_commands_time_begins_when_it_is_let_go() {
 #[test]
 fn an_open_interval_begins_no_earlier_than_the_threads_own_time() {
     let mut a = accounts();
-    a.dump(
-        &figures(1, 1500).since(1100, state::BLOCKED, 4).of(7, 1),
-        false,
-    );
-    a.dump(&figures(2, 1500).since(1450, state::RUNNABLE, 1), false);
-    a.dump(&figures(3, 1500), false);
+    a.dump(&figures(1, 1500).since(1100, state::BLOCKED, 4).of(7, 1));
+    a.dump(&figures(2, 1500).since(1450, state::RUNNABLE, 1));
+    a.dump(&figures(3, 1500));
     a.thread(&born(4, 1500));
-    a.dump(&figures(5, 1500).since(1499, state::ON_CPU, 0), false);
+    a.dump(&figures(5, 1500).since(1499, state::ON_CPU, 0));
     let open: Vec<_> = a.open().collect();
     let first = (0, state::BLOCKED, 4, 400);
     let others = [(1, state::RUNNABLE, 1, 50), (4, state::ON_CPU, 0, 1)];
@@ -228,7 +225,7 @@ fn figures_give_a_thread_its_birth_its_process_and_its_name() {
     a.thread(&named(born(5, 1200), b"old"));
     let mut d = figures(5, 1400).of(30, 31);
     (d.birth, d.comm[0], d.acc.on_cpu) = (1250, b'n', 150);
-    a.dump(&d, false);
+    a.dump(&d);
     assert_eq!((a.life(0), a.pid(0), a.len()), (1250..1400, 30, 1));
     let (contexts, _, rows) = a.finish(1400);
     let c = &contexts[0];
@@ -246,11 +243,11 @@ fn a_thread_born_when_the_window_ends_is_left_out() {
     a.thread(&born(3, 1500));
     let mut late = figures(4, 1700);
     late.birth = 1500;
-    a.dump(&late, true);
+    a.last_dump(&late);
     // One that is known is told of to the end, whatever its record says of its birth.
     let mut known = figures(1, 1600);
     known.birth = 1500;
-    a.dump(&known, true);
+    a.last_dump(&known);
     assert_eq!((a.len(), a.index(3), a.index(4)), (2, None, None));
     assert_eq!(a.life(0), 1500..1600);
 }
@@ -258,12 +255,12 @@ fn a_thread_born_when_the_window_ends_is_left_out() {
 #[test]
 fn older_figures_and_figures_after_the_last_are_ignored() {
     let mut a = accounts();
-    a.dump(&figures(1, 1300).on_cpu(300), false);
-    a.dump(&figures(1, 1200).on_cpu(100), false);
+    a.dump(&figures(1, 1300).on_cpu(300));
+    a.dump(&figures(1, 1200).on_cpu(100));
     assert_eq!(a.life(0), 1000..1300);
     // Of two reports of one moment the later one is better.
-    a.dump(&figures(1, 1300).on_cpu(280).blocked(DISK, 20), true);
-    a.dump(&figures(1, 1400).on_cpu(400), true);
+    a.last_dump(&figures(1, 1300).on_cpu(280).blocked(DISK, 20));
+    a.last_dump(&figures(1, 1400).on_cpu(400));
     let ledger = a.finish(1400).0.remove(0).ledger;
     let figures = (ledger.wall_ns, ledger.on_cpu.total(), ledger.blocked[DISK]);
     assert_eq!(figures, (300, 280, 20));
@@ -275,21 +272,21 @@ fn threads_are_counted_while_they_live() {
     assert!(a.all_done());
     assert_eq!(a.most_alive(), 0);
     for id in 1..=5 {
-        a.dump(&figures(id, 1100).of(100 + id as u32, id as u32), false);
+        a.dump(&figures(id, 1100).of(100 + id as u32, id as u32));
     }
     assert_eq!((a.len(), a.alive(), a.most_alive()), (5, 5, 5));
     assert_eq!(a.few_processes(), None);
-    a.dump(&figures(5, 1200).of(105, 5), true);
+    a.last_dump(&figures(5, 1200).of(105, 5));
     // A tick forgets it.
     assert_eq!((a.alive(), a.all_done()), (5, false));
     a.tick(1200);
     assert_eq!((a.len(), a.alive(), a.most_alive()), (5, 4, 5));
     assert_eq!(a.few_processes(), Some(vec![101, 102, 103, 104]));
-    a.dump(&figures(6, 1200).of(101, 6), false);
+    a.dump(&figures(6, 1200).of(101, 6));
     assert_eq!(a.few_processes(), Some(vec![101, 102, 103, 104]));
     assert_eq!((a.alive(), a.most_alive()), (5, 5));
     for id in [1, 2, 3, 4, 6] {
-        a.dump(&figures(id, 1300), true);
+        a.last_dump(&figures(id, 1300));
     }
     assert!(a.all_done());
     a.tick(1300);
@@ -300,12 +297,12 @@ fn threads_are_counted_while_they_live() {
 fn threads_that_are_blocked_and_alive_are_listed() {
     let mut a = accounts();
     let blocked = |id| figures(id, 1300).since(1200 + id, state::BLOCKED, DISK as u8);
-    a.dump(&blocked(1).of(10, 11), false);
+    a.dump(&blocked(1).of(10, 11));
     let mut of_kernel = blocked(2);
     of_kernel.flags = event::FLAG_KERNEL_THREAD;
-    a.dump(&of_kernel, false);
-    a.dump(&blocked(3), true);
-    a.dump(&figures(4, 1300).since(1200, state::RUNNABLE, 0), false);
+    a.dump(&of_kernel);
+    a.last_dump(&blocked(3));
+    a.dump(&figures(4, 1300).since(1200, state::RUNNABLE, 0));
     a.thread(&born(5, 1250));
     let list: Vec<_> = a
         .still_blocked()
@@ -324,13 +321,10 @@ fn threads_that_are_blocked_and_alive_are_listed() {
 #[test]
 fn threads_without_last_figures_stay_as_they_were() {
     let mut a = accounts();
-    a.dump(
-        &figures(1, 1100).since(1000, state::BLOCKED, DISK as u8),
-        false,
-    );
-    a.dump(&figures(2, 1150).on_cpu(150), true);
+    a.dump(&figures(1, 1100).since(1000, state::BLOCKED, DISK as u8));
+    a.last_dump(&figures(2, 1150).on_cpu(150));
     // Reported after the recorder's end.
-    a.dump(&figures(3, 1450).on_cpu(450), false);
+    a.dump(&figures(3, 1450).on_cpu(450));
     a.stay(1400);
     let ends = [a.life(0).end, a.life(1).end, a.life(2).end];
     assert_eq!(ends, [1400, 1150, 1450]);

@@ -24,11 +24,12 @@ use super::{
     address_scope::AddressScope,
     managed::Word,
     naming::{CodeNames, HostNames, ManagedFrame, Names},
+    unwound::Unwinding,
 };
 use crate::event::SocketRecord;
 
 /// The question for a frame's name.
-pub(super) fn frame_key(item: Item, late: bool, scope: AddressScope) -> FrameKey {
+pub(super) fn frame_key(item: Item, unwinding: Unwinding, scope: AddressScope) -> FrameKey {
     let words = match item {
         Item::Native(word) => [0, word.0, 0, 0],
         Item::Compiled(word, at) => [1, word.0, at.into(), 0],
@@ -49,7 +50,7 @@ pub(super) fn frame_key(item: Item, late: bool, scope: AddressScope) -> FrameKey
     FrameKey {
         pid: scope.pid,
         code: scope.code,
-        late,
+        late: unwinding == Unwinding::Deferred,
         words,
     }
 }
@@ -119,8 +120,8 @@ impl<'a> Logged<'a> {
 }
 
 impl CodeNames for Logged<'_> {
-    fn frame(&self, item: Item, late: bool, scope: AddressScope) -> NamedFrame {
-        let frame = self.names.code.frame(item, late, scope);
+    fn frame(&self, item: Item, unwinding: Unwinding, scope: AddressScope) -> NamedFrame {
+        let frame = self.names.code.frame(item, unwinding, scope);
         if let (Item::Native(word), CodeModule::File(_)) = (item, &frame.module)
             && word.file() != 0
         {
@@ -128,7 +129,7 @@ impl CodeNames for Logged<'_> {
             return frame;
         }
         self.keep(&Observation::FrameName(FrameName {
-            key: frame_key(item, late, scope),
+            key: frame_key(item, unwinding, scope),
             frame: frame.clone(),
         }));
         frame
@@ -340,8 +341,8 @@ pub(super) fn nameless(kind: FrameKind, address: u64) -> NamedFrame {
 }
 
 impl CodeNames for Answers {
-    fn frame(&self, item: Item, late: bool, scope: AddressScope) -> NamedFrame {
-        let key = frame_key(item, late, scope);
+    fn frame(&self, item: Item, unwinding: Unwinding, scope: AddressScope) -> NamedFrame {
+        let key = frame_key(item, unwinding, scope);
         self.known_frame(item, &key).unwrap_or_else(|| {
             self.miss();
             nameless(FrameKind::Native, key.words[1])

@@ -7,10 +7,12 @@ use wallscope_observe::Counter;
 use super::{
     accounts::Accounts,
     address_scope::AddressScope,
-    build::Stacks,
+    build::{Observed, Stacks},
     domain,
     estimator::Estimator,
-    event_sampling, hops, jit_hints,
+    event_sampling,
+    hops::{self, Followed},
+    jit_hints,
     naming::Names,
     sample_key::{SampleKey, SampleSum},
     tasks,
@@ -60,7 +62,8 @@ impl Estimator {
             ..Recording::default()
         };
         let modules = std::mem::take(&mut self.facts.modules);
-        let mut stacks = Stacks::new(modules, self.interpreter_frames);
+        let mut stacks = Stacks::new(modules);
+        stacks.interpreter_frames = self.interpreter_frames;
         tasks::assemble::assemble(&mut recording, &mut stacks, &self.facts.tasks, names.code);
         let mut losses = self.losses(&[Counter::Kernel, Counter::Tasks]);
         let sums = self.sums(end_ns);
@@ -68,28 +71,22 @@ impl Estimator {
         stacks.kernel_functions(&self.kernel, names.host);
         let (seen, at) = self.samples(&mut recording, &mut stacks, sums, names);
         let moments = self.moments(&at);
-        hops::assemble(&mut recording, &mut stacks, &at, &mut self, names.code);
+        let (roots, nodes) = self.chains.finish(&self.kernel);
+        let followed = Followed {
+            roots,
+            nodes,
+            samples: &at,
+        };
+        let locks = std::mem::take(&mut self.facts.locks).into_values();
+        recording.locks = hops::lock_waits(locks, &self.accounts, &mut stacks);
+        hops::assemble(&mut recording, &mut stacks, &followed, self.observed(names));
         recording.label_sets = std::mem::take(&mut stacks.labels.sets);
         let peers = std::mem::take(&mut self.samples.peers);
         recording.peers = peers.finish(end_ns, &self.accounts, names.host, |user, context| {
             let scope = AddressScope::last(self.accounts.pid(context));
-            stacks.stack(0, user, scope, &self, names.code)
+            stacks.stack(0, user, scope, self.observed(names))
         });
-        for (cause, count) in [
-            (
-                "parts of waits that are not told apart (too many)",
-                self.chains.parts.crowded,
-            ),
-            ("malformed event", self.malformed),
-            ("user stack never read", self.samples.unresolved),
-        ] {
-            losses.push((cause.into(), count));
-        }
-        let mut truncated: Vec<_> = stacks.truncated.iter().collect();
-        truncated.sort();
-        for (end, count) in truncated {
-            losses.push((format!("truncated:{}", end.name()), *count));
-        }
+        losses.extend(self.own_losses(&stacks));
         losses.extend(self.losses(&[Counter::Collector]));
         let jit = stacks.jit_modules();
         let mut unnamed =
@@ -114,6 +111,34 @@ impl Estimator {
         }
     }
 
+    fn observed<'a>(&'a self, names: Names<'a>) -> Observed<'a> {
+        Observed {
+            estimator: self,
+            names: names.code,
+        }
+    }
+
+    /// What the estimator itself could not tell, and how stacks were cut, by cause.
+    fn own_losses(&self, stacks: &Stacks) -> Vec<(String, u64)> {
+        let mut losses: Vec<(String, u64)> = Vec::new();
+        for (cause, count) in [
+            (
+                "parts of waits that are not told apart (too many)",
+                self.chains.parts.crowded,
+            ),
+            ("malformed event", self.malformed),
+            ("user stack never read", self.samples.unresolved),
+        ] {
+            losses.push((cause.into(), count));
+        }
+        let mut truncated: Vec<_> = stacks.truncated.iter().collect();
+        truncated.sort();
+        for (end, count) in truncated {
+            losses.push((format!("truncated:{}", end.name()), *count));
+        }
+        losses
+    }
+
     /// Sums of samples, in the order of the recording's samples.
     fn sums(&mut self, end_ns: u64) -> Vec<(SampleKey, SampleSum)> {
         let accounts = &self.accounts;
@@ -136,7 +161,7 @@ impl Estimator {
         let mut seen = Vec::with_capacity(sums.len());
         let mut at = FxHashMap::default();
         for (key, sum) in sums {
-            let Some(sample) = stacks.sample(key, sum, self, names.code) else {
+            let Some(sample) = stacks.sample(key, sum, self.observed(names)) else {
                 continue;
             };
             if key.state == event::state::HIT {

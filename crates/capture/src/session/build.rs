@@ -11,7 +11,7 @@ use wallscope_model::{
 use wallscope_unwind::{
     native::abi::FrameWord,
     runtime::{
-        self, Entry,
+        self, Entry, InterpreterFrames, MatchFrom,
         hotspot::{self, Item},
     },
 };
@@ -23,6 +23,7 @@ use super::{
     managed::Word,
     naming::{CodeNames, HostNames},
     sample_key::{SampleKey, SampleSum, UserPart},
+    unwound::Unwinding,
 };
 use crate::event::state;
 
@@ -53,17 +54,47 @@ pub struct Stacks {
     /// By path, or name of a virtual machine.
     source_ids: FxHashMap<Arc<str>, ModuleId>,
     /// User frames that were named, by what they mean where.
-    user_ids: FxHashMap<(AddressScope, bool, Item), FrameId>,
+    user_ids: FxHashMap<(AddressScope, Unwinding, Item), FrameId>,
     managed_ids: FxHashMap<(u32, Word), FrameId>,
     /// By managed stack: what its task began with.
     tasks: FxHashMap<u64, Option<Arc<str>>>,
-    interpreter_frames: bool,
+    /// Whether frames of interpreters are kept beside those of their programs.
+    pub interpreter_frames: bool,
+}
+
+/// What stacks and labels are made from.
+#[derive(Clone, Copy)]
+pub struct Observed<'a> {
+    /// Stacks and resources.
+    pub estimator: &'a Estimator,
+    /// Names of code.
+    pub names: &'a dyn CodeNames,
+}
+
+/// What a thread waited for, as the kernel programs tell it.
+#[derive(Clone, Copy)]
+pub struct WaitedFor {
+    /// The reason, if the thread was blocked.
+    pub reason: Option<BlockReason>,
+    /// The kernel stack, 0: none.
+    pub kernel: u64,
+    /// The resource, 0: not known.
+    pub resource: u64,
+}
+
+/// The two halves of a user stack, innermost frames first.
+pub struct UserFrames<'a> {
+    /// Native frames, in the unwinder's words.
+    pub native: &'a [u64],
+    /// Managed frames, two words each.
+    pub managed: &'a [u64],
+    /// How the native frames ended.
+    pub end: StackEnd,
 }
 
 impl Stacks {
     /// Starts with the files that processes had mapped; their index is the module's id.
-    /// `interpreter_frames`: those of interpreters are kept beside those of their programs.
-    pub fn new(mut modules: Vec<Module>, interpreter_frames: bool) -> Stacks {
+    pub fn new(mut modules: Vec<Module>) -> Stacks {
         modules.push(Module {
             kind: ModuleKind::Kernel,
             path: "[kernel]".into(),
@@ -89,7 +120,7 @@ impl Stacks {
             user_ids: FxHashMap::default(),
             managed_ids: FxHashMap::default(),
             tasks: FxHashMap::default(),
-            interpreter_frames,
+            interpreter_frames: false,
         }
     }
 
@@ -127,19 +158,14 @@ impl Stacks {
         &mut self,
         key: SampleKey,
         sum: SampleSum,
-        estimator: &Estimator,
-        names: &dyn CodeNames,
+        observed: Observed<'_>,
     ) -> Option<Sample> {
+        let Observed { estimator, names } = observed;
         let context = estimator.accounts.index(key.id)?;
         let pid = estimator.accounts.pid(context);
         let code = key.code;
-        let stack = self.stack(
-            key.kernel,
-            key.user,
-            AddressScope { pid, code },
-            estimator,
-            names,
-        );
+        let scope = AddressScope { pid, code };
+        let stack = self.stack(key.kernel, key.user, scope, observed);
         let end = self.stacks[stack.0 as usize].end;
         if !end.is_whole() {
             *self.truncated.entry(end).or_default() += sum.count;
@@ -174,7 +200,12 @@ impl Stacks {
                 shape: sum.lengths,
             });
         }
-        let task = self.task(key.user, estimator, names);
+        let task = self.task(key.user, observed);
+        let waited_for = WaitedFor {
+            reason,
+            kernel: key.kernel,
+            resource: key.resource,
+        };
         Some(Sample {
             context: ContextId(context),
             stack,
@@ -184,9 +215,7 @@ impl Stacks {
             idle: false,
             cpu: key.cpu.map(u32::from),
             labels: self.labels(
-                reason,
-                key.kernel,
-                key.resource,
+                waited_for,
                 [names.program(pid, key.former), task],
                 estimator,
             ),
@@ -197,12 +226,8 @@ impl Stacks {
     }
 
     /// The coroutine with which the task began that ran, or blocked its thread, in a stack.
-    fn task(
-        &mut self,
-        user: UserPart,
-        estimator: &Estimator,
-        names: &dyn CodeNames,
-    ) -> Option<Arc<str>> {
+    fn task(&mut self, user: UserPart, observed: Observed<'_>) -> Option<Arc<str>> {
+        let Observed { estimator, names } = observed;
         let UserPart::Hash(hash) = user else {
             return None;
         };
@@ -221,17 +246,15 @@ impl Stacks {
     /// What was waited for, which program and which task it was, as a set of labels.
     pub fn labels(
         &mut self,
-        reason: Option<BlockReason>,
-        kernel: u64,
-        resource: u64,
+        wait: WaitedFor,
         [program, task]: [Option<Arc<str>>; 2],
         estimator: &Estimator,
     ) -> Option<LabelsId> {
         let (function, named) = (
-            self.waits_in.get(&kernel),
-            estimator.resources.get(&resource),
+            self.waits_in.get(&wait.kernel),
+            estimator.resources.get(&wait.resource),
         );
-        let resource = labels::resource(reason, function, named);
+        let resource = labels::resource(wait.reason, function, named);
         self.labels.id(resource, program, task)
     }
 
@@ -241,108 +264,103 @@ impl Stacks {
         kernel: u64,
         user: UserPart,
         scope: AddressScope,
-        estimator: &Estimator,
-        names: &dyn CodeNames,
+        observed: Observed<'_>,
     ) -> StackId {
-        // Stacks with addresses outside all files mean something in their own process only.
-        let own = match user {
-            UserPart::Hash(h) => {
-                estimator.joins.contains_key(&h)
-                    || estimator
-                        .user
-                        .get(&h)
-                        .is_some_and(|s| s.frames.iter().any(|w| FrameWord(*w).file() == 0))
-            }
-            UserPart::Missing(_) => false,
-        };
+        let own = is_own(user, observed.estimator);
         let memo = (kernel, user, own.then_some(scope));
         if let Some(id) = self.stack_ids.get(&memo) {
             return *id;
         }
-        let mut frames = Vec::new();
-        let mut end = StackEnd::Lost;
-        match estimator.kernel.get(&kernel) {
-            Some(pcs) => {
-                for (depth, pc) in pcs.iter().enumerate() {
-                    let address = pc.saturating_sub(u64::from(depth > 0));
-                    frames.push(self.frame(FrameKind::Kernel, Some(self.kernel), address));
-                }
-            }
-            None if kernel != 0 => *self.truncated.entry(StackEnd::Lost).or_default() += 1,
-            None => {}
-        }
-        match user {
-            UserPart::Missing(cause) => end = cause,
-            UserPart::Hash(hash) => {
-                let (native, managed) = match estimator.joins.get(&hash) {
-                    Some((native, managed)) => (*native, estimator.managed.get(managed)),
-                    None => (hash, None),
-                };
-                if let Some(stack) = estimator.user.get(&native) {
-                    let (_, items) = hotspot::items(&stack.frames);
-                    match managed {
-                        Some(m) => {
-                            let scope = AddressScope {
-                                pid: m.pid,
-                                ..scope
-                            };
-                            end = m.end_with(stack.end);
-                            let whole = end == StackEnd::Root;
-                            let own =
-                                self.mixed(&mut frames, &items, whole, scope, &m.words, names);
-                            if own {
-                                end = m.end_with(StackEnd::Root);
-                            }
-                        }
-                        None => {
-                            for item in items {
-                                frames.push(self.user_frame(item, stack.late, scope, names));
-                            }
-                            end = stack.end;
-                        }
-                    }
-                }
-            }
-        }
-        let id = StackId(self.stacks.len() as u32);
-        self.stacks.push(Stack { frames, end });
+        let mut frames = self.kernel_half(kernel, observed.estimator);
+        let (user, end) = match user {
+            UserPart::Missing(cause) => (Vec::new(), cause),
+            UserPart::Hash(hash) => self.user_half(hash, scope, observed),
+        };
+        frames.extend(user);
+        let id = self.push(Stack { frames, end });
         self.stack_ids.insert(memo, id);
         id
     }
 
-    /// The stack of user frames `words`, innermost first, with the managed frames `managed` (none, or two
-    /// words each).
+    fn push(&mut self, stack: Stack) -> StackId {
+        self.stacks.push(stack);
+        StackId((self.stacks.len() - 1) as u32)
+    }
+
+    fn kernel_half(&mut self, hash: u64, estimator: &Estimator) -> Vec<FrameId> {
+        let Some(pcs) = estimator.kernel.get(&hash) else {
+            if hash != 0 {
+                *self.truncated.entry(StackEnd::Lost).or_default() += 1;
+            }
+            return Vec::new();
+        };
+        let address = |(depth, pc): (usize, &u64)| pc.saturating_sub(u64::from(depth > 0));
+        (pcs.iter().enumerate().map(address))
+            .map(|address| self.frame(FrameKind::Kernel, Some(self.kernel), address))
+            .collect()
+    }
+
+    /// The user half of a stack, and how the stack ends with it.
+    fn user_half(
+        &mut self,
+        hash: u64,
+        scope: AddressScope,
+        observed: Observed<'_>,
+    ) -> (Vec<FrameId>, StackEnd) {
+        let Observed { estimator, names } = observed;
+        let (native, managed) = match estimator.joins.get(&hash) {
+            Some((native, managed)) => (*native, estimator.managed.get(managed)),
+            None => (hash, None),
+        };
+        let Some(stack) = estimator.user.get(&native) else {
+            return (Vec::new(), StackEnd::Lost);
+        };
+        if let Some(m) = managed {
+            let scope = AddressScope {
+                pid: m.pid,
+                ..scope
+            };
+            let halves = UserFrames {
+                native: &stack.frames,
+                managed: &m.words,
+                end: m.end_with(stack.end),
+            };
+            return match self.mixed(&halves, scope, names) {
+                (frames, StackOwner::Task) => (frames, m.end_with(StackEnd::Root)),
+                (frames, StackOwner::Thread) => (frames, halves.end),
+            };
+        }
+        let (_, items) = hotspot::items(&stack.frames);
+        let frames = (items.into_iter())
+            .map(|item| self.user_frame(item, stack.unwinding, scope, names))
+            .collect();
+        (frames, stack.end)
+    }
+
+    /// The stack of user frames in process `scope`.
     pub fn user_stack(
         &mut self,
-        words: &[u64],
-        managed: &[u64],
-        end: StackEnd,
+        halves: &UserFrames<'_>,
         scope: AddressScope,
         names: &dyn CodeNames,
     ) -> StackId {
-        let mut frames = Vec::new();
-        let whole = end == StackEnd::Root;
-        let (_, items) = hotspot::items(words);
-        let own = self.mixed(&mut frames, &items, whole, scope, managed, names);
-        let end = if own { StackEnd::Root } else { end };
-        let id = StackId(self.stacks.len() as u32);
-        self.stacks.push(Stack { frames, end });
-        id
+        let (frames, end) = match self.mixed(halves, scope, names) {
+            (frames, StackOwner::Task) => (frames, StackEnd::Root),
+            (frames, StackOwner::Thread) => (frames, halves.end),
+        };
+        self.push(Stack { frames, end })
     }
 
-    /// Adds the user frames of a stack with managed ones in the interpreter's place. Whether it is a stack
-    /// of its own within its thread's, of which nothing is missing.
+    /// User frames of a stack with managed ones in the interpreter's place.
     fn mixed(
         &mut self,
-        frames: &mut Vec<FrameId>,
-        native: &[Item],
-        whole: bool,
+        halves: &UserFrames<'_>,
         scope: AddressScope,
-        managed: &[u64],
         names: &dyn CodeNames,
-    ) -> bool {
+    ) -> (Vec<FrameId>, StackOwner) {
         let pid = scope.pid;
-        let words: Vec<Word> = Word::all(managed).collect();
+        let (_, native) = hotspot::items(halves.native);
+        let words: Vec<Word> = Word::all(halves.managed).collect();
         let entries: Vec<_> = words
             .iter()
             .map(|w| runtime::Managed { entry: w.entry })
@@ -355,16 +373,42 @@ impl Stacks {
         let in_files: Vec<FrameWord> = native.iter().map(words_of).collect();
         let roles = names.roles(pid, &in_files);
         let own = runtime::running_frames(&roles).filter(|_| !words.is_empty());
-        let (roles, whole) = match own {
-            Some(n) => (&roles[..n], true),
-            None => (&roles[..], whole),
+        let (owner, roles) = match own {
+            Some(n) => (StackOwner::Task, &roles[..n]),
+            None => (StackOwner::Thread, &roles[..]),
         };
-        for entry in runtime::fold(roles, &entries, whole, self.interpreter_frames) {
-            frames.push(match entry {
-                Entry::Native(i) => self.user_frame(native[i], false, scope, names),
-                Entry::Managed(i) => self.managed_frame(pid, words[i], names),
-            });
-        }
-        own.is_some()
+        let from = match owner == StackOwner::Task || halves.end == StackEnd::Root {
+            true => MatchFrom::Root,
+            false => MatchFrom::Leaf,
+        };
+        let interpreter = match self.interpreter_frames {
+            true => InterpreterFrames::Keep,
+            false => InterpreterFrames::Drop,
+        };
+        let folded = runtime::fold(roles, &entries, from, interpreter);
+        let frames = folded.into_iter().map(|entry| match entry {
+            Entry::Native(i) => self.user_frame(native[i], Unwinding::Immediate, scope, names),
+            Entry::Managed(i) => self.managed_frame(pid, words[i], names),
+        });
+        (frames.collect(), owner)
     }
+}
+
+/// What a stack is the stack of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum StackOwner {
+    /// A thread.
+    Thread,
+    /// A task with a stack of its own within its thread's, of which nothing is missing.
+    Task,
+}
+
+/// Whether the stack means something in its own process only: it has addresses outside all files.
+fn is_own(user: UserPart, estimator: &Estimator) -> bool {
+    let UserPart::Hash(hash) = user else {
+        return false;
+    };
+    let in_no_file = |word: &u64| FrameWord(*word).file() == 0;
+    estimator.joins.contains_key(&hash)
+        || (estimator.user.get(&hash)).is_some_and(|s| s.frames.iter().any(in_no_file))
 }

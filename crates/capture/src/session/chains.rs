@@ -30,7 +30,7 @@ use super::{
     gil::Holders,
     lock_owner::OwnerEvidence,
     sample_key::{Moves, SampleKey, UserPart},
-    wait_tree::{ActorKey, Follow, Node, WaitTree},
+    wait_tree::{ActorKey, Node, WaitTree},
 };
 use crate::{
     event::{
@@ -329,19 +329,6 @@ impl Chains {
             .retain(|_, w| w.time.saturating_add(50 * DELAY) > now);
         self.tickets
             .retain(|_, w| w.iter().any(|w| w.time.saturating_add(50 * DELAY) > now));
-    }
-
-    /// Follows a wait from its beginning.
-    fn begin(&mut self, root: u32, id: u64, block: &Block, kernel: &FxHashMap<u64, Box<[u64]>>) {
-        let follow = Follow {
-            root,
-            above: None,
-            from: block.begin,
-            to: block.end,
-            ns: block.ns,
-            count: block.count,
-        };
-        self.ended(follow, block, kernel, &mut vec![id]);
     }
 
     /// Whether `block` ended by its time limit and no activity of the lock's owner after it is known yet. The

@@ -19,11 +19,12 @@ use super::{
     naming::{CodeNames, HostNames, ManagedFrame},
     peers::Lookup,
     processes::Processes,
+    unwound::Unwinding,
 };
 use crate::event::SocketRecord;
 
 impl<S: TableSink> CodeNames for Processes<S> {
-    fn frame(&self, item: Item, late: bool, scope: AddressScope) -> NamedFrame {
+    fn frame(&self, item: Item, unwinding: Unwinding, scope: AddressScope) -> NamedFrame {
         let pid = scope.pid;
         if let Item::Script { frame, .. } = item {
             return match self.managed().scripts.scopes(pid, item) {
@@ -34,7 +35,7 @@ impl<S: TableSink> CodeNames for Processes<S> {
                     });
                     of_vm(FrameKind::JavaScript, "[javascript]", lines.collect())
                 }
-                None => self.native(frame, late, scope),
+                None => self.native(frame, unwinding, scope),
             };
         }
         let address = match item {
@@ -44,7 +45,7 @@ impl<S: TableSink> CodeNames for Processes<S> {
             Item::Interpreted { method, .. } => method,
         };
         let lines: Vec<NamedLine> = match (self.managed().java.meaning(pid, item), item) {
-            (None, Item::Native(word)) => return self.native(word, late, scope),
+            (None, Item::Native(word)) => return self.native(word, unwinding, scope),
             (Some(Meaning::Methods(scopes)), _) => (scopes.iter())
                 .map(|s| line_of(&s.method.name, &s.method.file, s.method.line, s.line))
                 .collect(),
@@ -98,7 +99,7 @@ impl<S: TableSink> CodeNames for Processes<S> {
 }
 
 impl<S: TableSink> Processes<S> {
-    fn native(&self, word: FrameWord, late: bool, scope: AddressScope) -> NamedFrame {
+    fn native(&self, word: FrameWord, unwinding: Unwinding, scope: AddressScope) -> NamedFrame {
         let address = word.lookup_offset();
         let AddressScope { pid, code } = scope;
         let moved = (word.file() == 0)
@@ -107,7 +108,7 @@ impl<S: TableSink> Processes<S> {
         if let Some((module, offset)) = moved {
             return unnamed(FrameKind::Native, CodeModule::File(module.0), offset);
         }
-        match self.module_of(word.file(), late) {
+        match self.module_of(word.file(), unwinding) {
             Some(module) => unnamed(FrameKind::Native, CodeModule::File(module.0), address),
             None if self.is_jit(pid, address) => {
                 let place = self.jit().at(pid, address, code);

@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use rustc_hash::{FxHashMap, FxHashSet};
 use wallscope_model::StackEnd;
 use wallscope_unwind::native::{
-    MemoryTables, TableSink, TableStore, Unwinder, Unwound,
+    CopiedMemory, MemoryTables, StackStart, TableSink, TableStore, Unwinder, Unwound,
     abi::{End, FILES},
 };
 
@@ -20,7 +20,7 @@ use super::{
     files::Files,
     managed::Managed,
     mappings::{Mapped, MappingSnapshot},
-    unwound::UserStack,
+    unwound::{Unwinding, UserStack},
 };
 use crate::{event::Resolve, target::read_memory};
 
@@ -102,20 +102,19 @@ impl DeferredUnwinder {
         }
         loop {
             let mut beyond = false;
-            let stack = self.unwinder.unwind_copy(
-                self.store.sink(),
-                process.id,
-                &copy.registers(),
-                usize::MAX,
-                |address, to| {
+            let registers = copy.registers();
+            let start = StackStart::new(process.id, &registers);
+            let memory = CopiedMemory {
+                stack: |address, to: &mut [u8]| {
                     let n = copy.read(address, to);
                     beyond |= n == 0 && copy.is_beyond(address);
                     n
                 },
-                // A VM's own data, if it still runs.
-                |address, to| read_memory(copy.pid(), address, to),
-                |address, to| read_memory(copy.pid(), address, to),
-            );
+                // If the VM still runs.
+                beside: |address, to: &mut [u8]| read_memory(copy.pid(), address, to),
+                code: |address, to: &mut [u8]| read_memory(copy.pid(), address, to),
+            };
+            let stack = self.unwinder.unwind_copy(self.store.sink(), start, memory);
             let last = stack.frames.last().map(|frame| frame.file());
             let lacks = last.filter(|f| stack.end == End::NotLoaded && (1..FILES).contains(f));
             let Some(file) = lacks else {
@@ -159,7 +158,7 @@ impl DeferredUnwinder {
                 resolve: copy.resolved(hash),
                 stack: Some(UserStack {
                     end,
-                    late: true,
+                    unwinding: Unwinding::Deferred,
                     frames,
                 }),
             });

@@ -49,28 +49,36 @@ fn run_time(entry_ns: f64) -> String {
     )
 }
 
-/// The domain, and where among its notes the estimator says what a timeline holds.
-pub fn describe(f: &Facts<'_>) -> DescribedDomain {
-    let period = |d: std::time::Duration| format!("every {} ms", d.as_nanos() as f64 / 1e6);
-    let source = |what: &str, event: &str, rate: String| EventSource {
-        what: what.into(),
-        event: event.into(),
-        rate,
-    };
-    let off_cpu = match f.mechanism {
-        Mechanism::TaskWork => {
-            "sched_switch, user stack read by the thread before it returns to user mode"
-        }
-        Mechanism::Interrupt => {
-            "sched_switch, user stack read by the thread in an interrupt as it gets the CPU"
-        }
-    };
+fn columns() -> Vec<Column> {
+    vec![
+        column(
+            State::OnCpu,
+            "counted at each switch; interrupts by their own hooks",
+        ),
+        column(
+            State::Runnable,
+            "counted from wake-up or preemption to the CPU",
+        ),
+        column(
+            State::Blocked,
+            "counted from switch-out to wake-up; reason from system call, descriptor, task state and kernel stack",
+        ),
+        column(State::Unknown, "counted by cause"),
+    ]
+}
+
+fn every(d: std::time::Duration) -> String {
+    format!("every {} ms", d.as_nanos() as f64 / 1e6)
+}
+
+/// Notes, and where among them the estimator says what a timeline holds.
+fn notes(f: &Facts<'_>) -> (Vec<String>, u32) {
     let mut notes = f.notes.clone();
     if f.pace.slowed {
         notes.push(format!(
             "rates at the end: {} Hz, {} of off-CPU time; each sample carries the period in force",
             f.pace.hz,
-            period(f.pace.period)
+            every(f.pace.period)
         ));
     }
     notes.push(
@@ -94,6 +102,25 @@ pub fn describe(f: &Facts<'_>) -> DescribedDomain {
         notes.push(REQUESTS.into());
     }
     notes.push(run_time(f.entry_ns));
+    (notes, timeline_note)
+}
+
+/// The domain, and where among its notes the estimator says what a timeline holds.
+pub fn describe(f: &Facts<'_>) -> DescribedDomain {
+    let source = |what: &str, event: &str, rate: String| EventSource {
+        what: what.into(),
+        event: event.into(),
+        rate,
+    };
+    let off_cpu = match f.mechanism {
+        Mechanism::TaskWork => {
+            "sched_switch, user stack read by the thread before it returns to user mode"
+        }
+        Mechanism::Interrupt => {
+            "sched_switch, user stack read by the thread in an interrupt as it gets the CPU"
+        }
+    };
+    let (notes, timeline_note) = notes(f);
     let domain = Domain {
         unit: wallscope_model::Unit::Nanoseconds,
         tool: concat!("wallscope ", env!("CARGO_PKG_VERSION")).into(),
@@ -115,28 +142,14 @@ pub fn describe(f: &Facts<'_>) -> DescribedDomain {
                 off_cpu,
                 format!(
                     "{} of each thread's blocked and of its runnable time",
-                    period(f.options.off_cpu_period)
+                    every(f.options.off_cpu_period)
                 ),
             ),
         ]
         .into_iter()
         .chain(f.taps.iter().map(SampledEvent::describe))
         .collect(),
-        columns: vec![
-            column(
-                State::OnCpu,
-                "counted at each switch; interrupts by their own hooks",
-            ),
-            column(
-                State::Runnable,
-                "counted from wake-up or preemption to the CPU",
-            ),
-            column(
-                State::Blocked,
-                "counted from switch-out to wake-up; reason from system call, descriptor, task state and kernel stack",
-            ),
-            column(State::Unknown, "counted by cause"),
-        ],
+        columns: columns(),
         limits: limits(f),
         notes,
     };

@@ -23,11 +23,12 @@ use wallscope_unwind::{
 use super::{
     address_scope::AddressScope,
     answers::{frame_key, managed_key, role_number},
-    build::Stacks,
+    build::{Observed, Stacks},
     estimator::Estimator,
     managed::Word,
     naming::{CodeNames, ManagedFrame},
     sample_key::UserPart,
+    unwound::Unwinding,
 };
 
 /// Stacks with frames without a name that are asked about again.
@@ -109,13 +110,13 @@ impl EarlyNames {
             asker.nameless.set(false);
             let scope = AddressScope { pid, code };
             // What it makes of the stack is of no interest here: what it asks is.
-            Stacks::new(Vec::new(), estimator.interpreter_frames).stack(
-                0,
-                UserPart::Hash(hash),
-                scope,
+            let mut stacks = Stacks::new(Vec::new());
+            stacks.interpreter_frames = estimator.interpreter_frames;
+            let source = Observed {
                 estimator,
-                &asker,
-            );
+                names: &asker,
+            };
+            stacks.stack(0, UserPart::Hash(hash), scope, source);
             if asker.nameless.get() && tries < TRIES && self.nameless.len() < MAX_RETRIES {
                 self.nameless.push(((pid, hash, code), tries + 1));
             }
@@ -148,13 +149,13 @@ fn nobody(kind: FrameKind) -> NamedFrame {
 }
 
 impl CodeNames for Asker<'_> {
-    fn frame(&self, item: Item, late: bool, scope: AddressScope) -> NamedFrame {
+    fn frame(&self, item: Item, unwinding: Unwinding, scope: AddressScope) -> NamedFrame {
         let in_file = matches!(item, Item::Native(word) if word.file() != 0);
-        let key = frame_key(item, late, scope);
+        let key = frame_key(item, unwinding, scope);
         if in_file || self.told.borrow().frames.contains(&key) {
             return nobody(FrameKind::Native);
         }
-        let frame = self.names.frame(item, late, scope);
+        let frame = self.names.frame(item, unwinding, scope);
         let is_named = !frame.lines.is_empty();
         if is_named {
             self.told.borrow_mut().frames.insert(key);

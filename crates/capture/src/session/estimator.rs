@@ -26,7 +26,7 @@ use super::{
     samples::Samples,
     shapes::Shapes,
     timeline::Turns,
-    unwound::{ManagedStack, UserStack},
+    unwound::{ManagedStack, Unwinding, UserStack},
     wait_tree::ActorKey,
 };
 use crate::{
@@ -211,8 +211,8 @@ impl Estimator {
                 Some(turns) => turns.take(bytes),
                 None => Some(()),
             },
-            Observation::Books(bytes) => self.books(bytes, false),
-            Observation::LastBooks(bytes) => self.books(bytes, true),
+            Observation::Books(bytes) => dump(bytes).map(|d| self.accounts.dump(&d)),
+            Observation::LastBooks(bytes) => dump(bytes).map(|d| self.accounts.last_dump(&d)),
             Observation::Socket(bytes) => self.open_socket(bytes),
             // Threads that do not move until the end are known then.
             Observation::FirstBooks(_) => Some(()),
@@ -239,7 +239,7 @@ impl Estimator {
             Observation::Stack(s) => {
                 let stack = UserStack {
                     end: s.end,
-                    late: true,
+                    unwinding: Unwinding::Deferred,
                     frames: s.frames.as_slice().into(),
                 };
                 self.unwound(s.hash, stack);
@@ -277,8 +277,8 @@ impl Estimator {
                 }
             }
             kind::EXIT => {
-                let d = Dump::read_from_prefix(bytes).ok()?.0;
-                self.accounts.dump(&d, true);
+                let d = dump(bytes)?;
+                self.accounts.last_dump(&d);
                 self.samples.thread_gone(d.id);
             }
             kind::SAMPLE => self
@@ -347,12 +347,6 @@ impl Estimator {
         Some(())
     }
 
-    fn books(&mut self, bytes: &[u8], last: bool) -> Option<()> {
-        self.accounts
-            .dump(&Dump::read_from_prefix(bytes).ok()?.0, last);
-        Some(())
-    }
-
     fn open_socket(&mut self, bytes: &[u8]) -> Option<()> {
         let record = SocketRecord::read_from_prefix(bytes).ok()?.0;
         self.samples.peers.open(record);
@@ -377,8 +371,12 @@ impl Estimator {
         let end = end.map_or(StackEnd::Lost, StackEnd::from);
         let hash = word(bytes, 8)?;
         let frames = words(bytes, 16, n)?;
-        let late = false;
-        self.unwound(hash, UserStack { end, late, frames });
+        let stack = UserStack {
+            end,
+            unwinding: Unwinding::Immediate,
+            frames,
+        };
+        self.unwound(hash, stack);
         Some(())
     }
 
@@ -536,6 +534,10 @@ impl Facts {
             _ => {}
         }
     }
+}
+
+fn dump(bytes: &[u8]) -> Option<Dump> {
+    Some(Dump::read_from_prefix(bytes).ok()?.0)
 }
 
 pub(super) fn word(bytes: &[u8], at: usize) -> Option<u64> {

@@ -25,7 +25,7 @@ use super::{
     sample_key::{SampleKey, SampleSum, UserPart},
 };
 use crate::{
-    backend::ebpf::Visited,
+    backend::ebpf::{Visit, Visited},
     event::{
         Dump, LockSum, ManagedHead, OwnerEvent, Resolve, ResourceEvent, ThreadEvent, WordsEvent,
         kind, state, what,
@@ -175,10 +175,12 @@ impl EventDispatcher {
         Some(())
     }
 
-    /// Takes what the task iterator tells of a thread; the last it tells, if `last`.
-    pub fn visited(&mut self, v: &Visited<'_>, last: bool) {
+    /// Takes what the task iterator tells of a thread on a visit.
+    pub fn visited(&mut self, v: &Visited<'_>, visit: Visit) {
         match v {
-            Visited::Books(d) if last => self.observe(Observation::LastBooks(d.as_bytes())),
+            Visited::Books(d) if visit == Visit::End => {
+                self.observe(Observation::LastBooks(d.as_bytes()))
+            }
             Visited::Books(d) => self.observe(Observation::Books(d.as_bytes())),
             Visited::Shape(bytes) => self.take(bytes),
         }

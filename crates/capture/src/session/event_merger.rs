@@ -64,6 +64,16 @@ impl Step {
     }
 }
 
+/// Everything that observes the target.
+pub struct Collector {
+    /// The kernel programs.
+    pub programs: Programs,
+    /// Mapping records.
+    pub sideband: Sideband,
+    /// Processes and their code.
+    pub processes: Processes,
+}
+
 /// Events that were taken and wait for their turn.
 #[derive(Default)]
 pub struct EventMerger {
@@ -79,12 +89,15 @@ impl EventMerger {
     /// `None` once it is closed and emptied, when nothing more can come.
     pub fn follow(
         &mut self,
-        programs: &mut Programs,
-        sideband: &mut Sideband,
+        collector: &mut Collector,
         ring: Option<&RingBuffer<'_>>,
-        processes: &mut Processes,
         intake: &RefCell<EventDispatcher>,
     ) {
+        let Collector {
+            programs,
+            sideband,
+            processes,
+        } = collector;
         for _ in 0..TURNS {
             let upto = ring.map_or(u64::MAX, |_| now());
             // Before the samples: what changed is known when they are taken in.
@@ -139,13 +152,7 @@ impl EventMerger {
         for named in thread_names.take_news() {
             intake.observe(Observation::ThreadName(named));
         }
-        let java = &mut processes.managed_mut().java;
-        intake.tell_java(java);
-        programs.add_sleeps(&java.take_sleeps());
-        programs.add_vms(&java.new_stops());
-        java.look_at_threads();
-        programs.add_java_threads(&java.take_threads());
-        intake.tell_owners(java);
+        follow_java(programs, processes, &mut intake);
         programs.set_managed(processes.managed().processes(), processes.vms());
         let deferred = processes.unwind_deferred(&mut intake.raws, Due::CannotWait);
         intake.deferred(deferred);
@@ -191,6 +198,17 @@ impl EventMerger {
             }
         }
     }
+}
+
+/// Passes on what HotSpot VMs told, and tells the kernel programs what is new of them.
+fn follow_java(programs: &mut Programs, processes: &mut Processes, intake: &mut EventDispatcher) {
+    let java = &mut processes.managed_mut().java;
+    intake.tell_java(java);
+    programs.add_sleeps(&java.take_sleeps());
+    programs.add_vms(&java.new_stops());
+    java.look_at_threads();
+    programs.add_java_threads(&java.take_threads());
+    intake.tell_owners(java);
 }
 
 /// Names the stacks of managed code that came in: whether one ran what was not known before; `None`:

@@ -163,14 +163,19 @@ impl Events {
             .map_err(|e| Error::io("cannot watch for new mappings", e))
     }
 
-    /// Whether to wake up for a ring, which is one of `sideband`, from now on.
+    /// Wakes up for a ring, which is one of `sideband`, from now on.
     ///
     /// # Errors
     /// It did already.
-    pub fn listen(&self, fd: &OwnedFd, on: bool) -> io::Result<()> {
-        if on {
-            return self.add(fd.as_fd(), NEWS);
-        }
+    pub fn listen(&self, fd: &OwnedFd) -> io::Result<()> {
+        self.add(fd.as_fd(), NEWS)
+    }
+
+    /// Does not wake up for a ring, which is one of `sideband`, from now on.
+    ///
+    /// # Errors
+    /// It did not before.
+    pub fn ignore(&self, fd: &OwnedFd) -> io::Result<()> {
         // To ask for no events would not do: the kernel wakes us for a ring whatever was asked for.
         Ok(epoll::delete(&self.epoll, fd)?)
     }

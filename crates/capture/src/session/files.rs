@@ -20,16 +20,17 @@ use wallscope_procfs::{
 };
 use wallscope_symbolize::{ModuleSource, Sources};
 use wallscope_unwind::native::{
-    FallbackMethod, FileKey, KernelTables, MappingSpec, MemoryTables, Source, TableSink,
-    TableStore, UnwindMaps,
+    FileKey, KernelTables, MappingSpec, MemoryTables, Source, TableSink, TableStore, UnwindMaps,
 };
 use wallscope_unwind::runtime::{self, hotspot};
 
-use super::{found_runtime::FoundRuntime, mappings::Mapped, moved_code};
+use super::{found_runtime::FoundRuntime, mappings::Mapped, moved_code, unwound::Unwinding};
 use crate::{
     Error,
     backend::ebpf::{Programs, sideband::Mapping},
 };
+
+mod report;
 
 /// Most bytes of unwind tables kept.
 const TABLE_LIMIT: u64 = 128 << 20;
@@ -283,15 +284,13 @@ impl<S: TableSink> Files<S> {
         mappings: &BTreeMap<u64, Mapped>,
         meanwhile: &mut dyn FnMut(),
     ) {
-        let installed = install(
-            &mut self.store,
-            &self.entries,
-            &mut self.by_unwinder,
-            (pid, mappings),
-            None,
-            meanwhile,
-        );
-        self.refused += u64::from(!installed);
+        let specs = specs(&self.entries, mappings, |_| true);
+        self.store
+            .build(specs.iter().map(|spec| &spec.source), meanwhile);
+        match self.store.set_process(pid, &specs) {
+            Ok(given) => learn(&mut self.by_unwinder, given, mappings),
+            Err(_) => self.refused += 1,
+        }
     }
 
     /// Installs a process's mappings for unwinding after the recording. Only the files `wanted` get tables,
@@ -303,14 +302,12 @@ impl<S: TableSink> Files<S> {
         mappings: &BTreeMap<u64, Mapped>,
         wanted: &FxHashSet<u16>,
     ) {
-        install(
-            store,
-            &self.entries,
-            &mut self.by_late,
-            (process, mappings),
-            Some(wanted),
-            &mut || (),
-        );
+        let is_wanted = |key: &FileKey| store.file_id(key).is_some_and(|id| wanted.contains(&id));
+        let specs = specs(&self.entries, mappings, is_wanted);
+        store.build(specs.iter().map(|spec| &spec.source), &mut || ());
+        if let Ok(given) = store.set_process(process, &specs) {
+            learn(&mut self.by_late, given, mappings);
+        }
     }
 
     /// Tells the unwinder of a process's HotSpot VM; whether it could be told.
@@ -335,12 +332,11 @@ impl<S: TableSink> Files<S> {
         self.store.forget_process(pid);
     }
 
-    /// The module of an unwinder's file id; `late`: of a stack unwound after the recording.
-    pub fn module_of(&self, id: u16, late: bool) -> Option<ModuleId> {
-        let ids = if late {
-            &self.by_late
-        } else {
-            &self.by_unwinder
+    /// The module of a file by its number in such unwinding.
+    pub fn module_of(&self, id: u16, unwinding: Unwinding) -> Option<ModuleId> {
+        let ids = match unwinding {
+            Unwinding::Immediate => &self.by_unwinder,
+            Unwinding::Deferred => &self.by_late,
         };
         ids.get(&id).map(|index| ModuleId(u32::from(*index)))
     }
@@ -398,91 +394,6 @@ impl<S: TableSink> Files<S> {
         e.file.is_some() || e.bytes.is_some()
     }
 
-    /// Why code of file `index` cannot be unwound, if there is a reason.
-    pub fn problem(&self, index: u16) -> Option<&str> {
-        let mut ids = self.by_unwinder.iter().filter(|(_, i)| **i == index);
-        ids.find_map(|(id, _)| self.store.file_problem(*id))
-    }
-
-    /// Notes for the user on files without unwind information.
-    pub fn notes(&self) -> Vec<String> {
-        let names = |how: FallbackMethod| {
-            let ids = (self.by_unwinder.iter())
-                .filter(|(id, _)| self.store.file_fallback(**id) == Some(how));
-            let mut names: Vec<&str> = ids
-                .map(|(_, index)| &*self.entries[*index as usize].path)
-                .collect();
-            names.sort_unstable();
-            names.dedup();
-            names.join(", ")
-        };
-        let words = [
-            (
-                FallbackMethod::Synthesised,
-                "stacks are followed by what its instructions do, where these leave no doubt",
-            ),
-            (
-                FallbackMethod::FramePointers,
-                "stacks are followed by frame pointers, as most of its functions keep them; callers of \
-                 others would be passed over",
-            ),
-        ];
-        (words.into_iter())
-            .map(|(how, told)| (names(how), told))
-            .filter(|(names, _)| !names.is_empty())
-            .map(|(names, told)| format!("code without unwind information: {told}: {names}"))
-            .collect()
-    }
-
-    /// Bytes of kernel memory that unwind tables take.
-    pub fn table_bytes(&self) -> u64 {
-        self.store.stats().table_bytes
-    }
-
-    /// Losses of this side, by cause.
-    pub fn losses(&self) -> Vec<(String, u64)> {
-        let s = self.store.stats();
-        let mut losses = vec![
-            ("mapped file could not be opened".to_owned(), self.unopened),
-            (
-                "mappings of a process refused by the kernel".to_owned(),
-                self.refused,
-            ),
-            (
-                "unwind table dropped to keep the memory limit".to_owned(),
-                s.evicted,
-            ),
-            (
-                "unwind table refused (memory limit)".to_owned(),
-                s.tables_refused,
-            ),
-            (
-                "file without an id (too many files)".to_owned(),
-                s.files_refused,
-            ),
-            (
-                "unwind rule left out (too many rules)".to_owned(),
-                s.rules_refused,
-            ),
-            (
-                "process whose mappings did not fit".to_owned(),
-                s.processes_refused,
-            ),
-        ];
-        for (why, count) in &self.refusals {
-            losses.push((format!("mapped file refused: {why}"), *count));
-        }
-        let mut ids: Vec<_> = self.by_unwinder.iter().collect();
-        ids.sort_unstable();
-        for (id, index) in ids {
-            if let Some(problem) = self.store.file_problem(*id) {
-                let path = &self.entries[*index as usize].path;
-                losses.push((format!("no unwind information in {path}: {problem}"), 1));
-            }
-        }
-        losses
-    }
-
     /// What a symboliser needs of `modules`: their files once more, while these stay open here.
     pub fn sources_of(&self, modules: &[ModuleId]) -> Sources {
         let mut sources = Sources::default();
@@ -516,51 +427,40 @@ impl<S: TableSink> Files<S> {
     }
 }
 
-/// Sets a process's mappings in `store` and learns the ids that its files got there. If `wanted` is given,
-/// other files get no new tables.
-fn install<S: TableSink>(
-    store: &mut TableStore<S>,
-    entries: &[Entry],
-    ids: &mut FxHashMap<u16, u16>,
-    (process, mappings): (u32, &BTreeMap<u64, Mapped>),
-    wanted: Option<&FxHashSet<u16>>,
-    meanwhile: &mut dyn FnMut(),
-) -> bool {
-    let is_wanted =
-        |key| wanted.is_none_or(|wanted| store.file_id(key).is_some_and(|id| wanted.contains(&id)));
-    let specs: Vec<_> = mappings
-        .iter()
-        .map(|(start, m)| {
-            let source = match m.file.map(|i| &entries[i as usize]) {
-                None => Source::Anonymous,
-                Some(Entry {
-                    bytes: Some(bytes),
-                    key,
-                    ..
-                }) => Source::Bytes { key, bytes },
-                Some(Entry { key, file, .. }) => Source::File {
-                    key,
-                    file: file.as_ref().filter(|_| is_wanted(key)),
-                },
-            };
-            MappingSpec {
-                start: *start,
-                end: m.end,
-                pgoff: m.offset,
-                source,
-            }
-        })
-        .collect();
-    store.build(specs.iter().map(|spec| &spec.source), meanwhile);
-    let Ok(given) = store.set_process(process, &specs) else {
-        return false;
+/// Mappings as an unwinder takes them. Files that are not wanted get no new tables.
+fn specs<'e>(
+    entries: &'e [Entry],
+    mappings: &BTreeMap<u64, Mapped>,
+    is_wanted: impl Fn(&FileKey) -> bool,
+) -> Vec<MappingSpec<'e>> {
+    let source = |m: &Mapped| match m.file.map(|i| &entries[i as usize]) {
+        None => Source::Anonymous,
+        Some(Entry {
+            bytes: Some(bytes),
+            key,
+            ..
+        }) => Source::Bytes { key, bytes },
+        Some(Entry { key, file, .. }) => Source::File {
+            key,
+            file: file.as_ref().filter(|_| is_wanted(key)),
+        },
     };
+    let spec = |(start, m): (&u64, &Mapped)| MappingSpec {
+        start: *start,
+        end: m.end,
+        pgoff: m.offset,
+        source: source(m),
+    };
+    mappings.iter().map(spec).collect()
+}
+
+/// Learns the ids that an unwinder has given to the files of `mappings`; 0: none.
+fn learn(ids: &mut FxHashMap<u16, u16>, given: Vec<u16>, mappings: &BTreeMap<u64, Mapped>) {
     for (id, m) in given.into_iter().zip(mappings.values()) {
         if let (true, Some(index)) = (id != 0, m.file) {
             ids.entry(id).or_insert(index);
         }
     }
-    true
 }
 
 /// Whether a file begins as programs and shared objects do.

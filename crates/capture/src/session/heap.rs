@@ -53,10 +53,16 @@ pub fn block(
         let mut bytes = vec![0; (address - from) as usize + 8];
         let readable = memory(from, &mut bytes);
         bytes.truncate(readable);
+        let before = Before {
+            memory,
+            from,
+            bytes: &bytes,
+            end: region.end,
+        };
         // Memory in use may hold what were marks of blocks before. A chain of blocks meets the true
         // ones after at most one of those, so the first chain that reaches the address is right.
         let mut chunks = (from..address).step_by(16);
-        chunks.find_map(|chunk| chain(memory, &bytes, from, chunk, address, &region))
+        chunks.find_map(|chunk| before.chain(chunk, address))
     })?;
     let class = class(memory, start, in_file);
     Some(Block { start, size, class })
@@ -72,37 +78,44 @@ fn alone(memory: Memory<'_>, address: u64, region: &Range<u64>) -> Option<(u64, 
     (fits && (start..region.start + whole).contains(&address)).then(|| (start, whole - 16))
 }
 
-/// Follows blocks from `chunk`, where one may begin, to the one in use that holds `address`: where
-/// that begins for its owner, and its size. `bytes`: memory at `from`.
-fn chain(
-    memory: Memory<'_>,
-    bytes: &[u8],
+/// Memory before an address, in which blocks are looked for.
+struct Before<'m> {
+    memory: Memory<'m>,
+    /// Address of the bytes.
     from: u64,
-    mut chunk: u64,
-    address: u64,
-    region: &Range<u64>,
-) -> Option<(u64, u64)> {
-    let plausible = |mark: u64, chunk: u64| -> Option<u64> {
+    bytes: &'m [u8],
+    /// End of the mapping.
+    end: u64,
+}
+
+impl Before<'_> {
+    /// The end of the block at `chunk` with this mark, if there may be one.
+    fn end_of(&self, mark: u64, chunk: u64) -> Option<u64> {
         let whole = mark & !FLAGS;
         let end = chunk.checked_add(whole)?;
-        (mark & MAPPED == 0 && whole >= 32 && whole.is_multiple_of(16) && end <= region.end)
-            .then_some(end)
-    };
-    loop {
-        let at = (chunk + 8 - from) as usize;
-        let mark = u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?);
-        let end = plausible(mark, chunk)?;
-        // Its owner may use the first word of the next one, too.
-        if address < end + 8 {
-            let next = word(memory, end + 8)?;
-            let last = next & !FLAGS == 16;
-            let known = last || plausible(next, end).is_some();
-            // Only blocks in use bear the arena's bit.
-            let used = next & IN_USE != 0 && next & ARENA & !mark == 0;
-            let start = chunk + 16;
-            return (known && used && address >= start).then_some((start, (mark & !FLAGS) - 8));
+        let plausible = mark & MAPPED == 0 && whole >= 32 && whole.is_multiple_of(16);
+        (plausible && end <= self.end).then_some(end)
+    }
+
+    /// Follows blocks from `chunk`, where one may begin, to the one in use that holds `address`: where
+    /// that begins for its owner, and its size.
+    fn chain(&self, mut chunk: u64, address: u64) -> Option<(u64, u64)> {
+        loop {
+            let at = (chunk + 8 - self.from) as usize;
+            let mark = u64::from_ne_bytes(*self.bytes.get(at..)?.first_chunk()?);
+            let end = self.end_of(mark, chunk)?;
+            // Its owner may use the first word of the next one, too.
+            if address < end + 8 {
+                let next = word(self.memory, end + 8)?;
+                let last = next & !FLAGS == 16;
+                let known = last || self.end_of(next, end).is_some();
+                // Only blocks in use bear the arena's bit.
+                let used = next & IN_USE != 0 && next & ARENA & !mark == 0;
+                let start = chunk + 16;
+                return (known && used && address >= start).then_some((start, (mark & !FLAGS) - 8));
+            }
+            chunk = end;
         }
-        chunk = end;
     }
 }
 

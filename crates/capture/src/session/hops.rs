@@ -8,34 +8,43 @@ use wallscope_model::{
 use wallscope_observe::LockWaits;
 
 use super::{
+    accounts::Accounts,
     address_scope::AddressScope,
-    build::Stacks,
+    build::{Observed, Stacks, WaitedFor},
     estimator::Estimator,
     lock_owner::OwnerEvidence,
-    naming::CodeNames,
     sample_key::{SampleKey, UserPart},
     wait_tree::{ActorKey, Node},
 };
 
-/// Puts hops and lock waits into `recording`. `samples`: where each key's sample stands in it.
+/// Chains that were followed to their ends.
+pub struct Followed<'a> {
+    /// Keys of the samples at their roots.
+    pub roots: Vec<SampleKey>,
+    /// Parts, parents before children.
+    pub nodes: Vec<Node>,
+    /// Where each key's sample stands in the recording.
+    pub samples: &'a FxHashMap<SampleKey, u32>,
+}
+
+/// Puts hops into `recording`.
 pub fn assemble(
     recording: &mut Recording,
     stacks: &mut Stacks,
-    samples: &FxHashMap<SampleKey, u32>,
-    estimator: &mut Estimator,
-    names: &dyn CodeNames,
+    followed: &Followed<'_>,
+    observed: Observed<'_>,
 ) {
-    let (roots, nodes) = estimator.chains.finish(&estimator.kernel);
+    let estimator = observed.estimator;
     let accounts = &estimator.accounts;
     let mut actors: FxHashMap<ActorKey, ActorId> = FxHashMap::default();
-    let mut places: Vec<Option<u32>> = Vec::with_capacity(nodes.len());
-    for node in &nodes {
+    let mut places: Vec<Option<u32>> = Vec::with_capacity(followed.nodes.len());
+    for node in &followed.nodes {
         let above = match node.parent {
             Some(parent) => places[parent as usize].map(Above::Hop),
-            None => roots
+            None => (followed.roots)
                 .get(node.root as usize)
                 .map(|key| key.moved_late(accounts.record(key.id)).unwrap_or(*key))
-                .and_then(|key| samples.get(&key))
+                .and_then(|key| followed.samples.get(&key))
                 .map(|s| Above::Sample(*s)),
         };
         let Some(above) = above else {
@@ -47,12 +56,19 @@ pub fn assemble(
             recording.actors.push(actor(&node.part.actor, estimator));
             ActorId((recording.actors.len() - 1) as u32)
         });
-        let hop = hop(node, above, actor, stacks, estimator, names);
+        let hop = hop(node, (above, actor), stacks, observed);
         recording.hops.push(hop);
     }
-    let locks = std::mem::take(&mut estimator.facts.locks).into_values();
+}
+
+/// Exact waits for locks, in the recording's order.
+pub fn lock_waits(
+    locks: impl Iterator<Item = LockWaits>,
+    accounts: &Accounts,
+    stacks: &mut Stacks,
+) -> Vec<LockWait> {
     let mut locks: Vec<(u32, LockWaits)> = locks
-        .filter_map(|l| Some((estimator.accounts.index(l.record)?, l)))
+        .filter_map(|l| Some((accounts.index(l.record)?, l)))
         .collect();
     locks.sort_by_key(|(context, l)| (*context, l.address, l.call));
     let wait = |(context, l): (u32, LockWaits)| LockWait {
@@ -63,7 +79,7 @@ pub fn assemble(
         longest_ns: l.longest_ns,
         count: l.count,
     };
-    recording.locks = locks.into_iter().map(wait).collect();
+    locks.into_iter().map(wait).collect()
 }
 
 fn actor(key: &ActorKey, estimator: &Estimator) -> Actor {
@@ -83,12 +99,11 @@ fn actor(key: &ActorKey, estimator: &Estimator) -> Actor {
 
 fn hop(
     node: &Node,
-    above: Above,
-    actor: ActorId,
+    (above, actor): (Above, ActorId),
     stacks: &mut Stacks,
-    estimator: &Estimator,
-    names: &dyn CodeNames,
+    observed: Observed<'_>,
 ) -> Hop {
+    let estimator = observed.estimator;
     let p = &node.part;
     let nothing = p.kernel == 0 && matches!(p.user, UserPart::Missing(_));
     let pid = match &p.actor {
@@ -101,7 +116,7 @@ fn hop(
     };
     let stack = pid
         .filter(|_| !nothing)
-        .map(|pid| stacks.stack(p.kernel, p.user, AddressScope::last(pid), estimator, names));
+        .map(|pid| stacks.stack(p.kernel, p.user, AddressScope::last(pid), observed));
     let blocked = p.role == Role::Blocked;
     let reason = BlockReason::ALL
         .get(p.detail as usize)
@@ -114,7 +129,14 @@ fn hop(
             key: told_by::KEY.into(),
             value: LabelValue::Text(told.into()),
         }])),
-        None => stacks.labels(reason, p.kernel, p.resource, [None, None], estimator),
+        None => {
+            let wait = WaitedFor {
+                reason,
+                kernel: p.kernel,
+                resource: p.resource,
+            };
+            stacks.labels(wait, [None, None], estimator)
+        }
     };
     Hop {
         above,

@@ -10,7 +10,7 @@ use super::events::{Control, Signals};
 use crate::{
     backend::{Backend, ebpf::Mechanism},
     counter::EventSpec,
-    target::{CommandEnd, Target},
+    target::{CommandEnd, Held, Target},
 };
 
 /// The program as logs name it.
@@ -176,6 +176,16 @@ pub enum Stop {
     TargetEnded,
     /// A signal asked for it.
     Signal,
+}
+
+impl Stop {
+    /// Waits for the end of a command that has ended, or is to end with the measurement.
+    pub(crate) fn finish(self, held: &mut Held) -> Option<CommandEnd> {
+        match self {
+            Stop::TargetEnded => held.wait(),
+            Stop::Duration | Stop::Signal => held.end(),
+        }
+    }
 }
 
 /// The result of measuring.

@@ -12,7 +12,7 @@ use wallscope_unwind::{
     runtime::{Role, hotspot::Item},
 };
 
-use super::{address_scope::AddressScope, managed::Word};
+use super::{address_scope::AddressScope, managed::Word, unwound::Unwinding};
 use crate::event::SocketRecord;
 
 /// A frame of an interpreter.
@@ -26,8 +26,8 @@ pub struct ManagedFrame {
 
 /// Names of user code.
 pub trait CodeNames {
-    /// The name of a user frame; `late`: of a stack that was unwound from a copy of its memory.
-    fn frame(&self, item: Item, late: bool, scope: AddressScope) -> NamedFrame;
+    /// The name of a user frame.
+    fn frame(&self, item: Item, unwinding: Unwinding, scope: AddressScope) -> NamedFrame;
 
     /// The name of an interpreter's frame.
     fn managed(&self, pid: u32, word: Word) -> ManagedFrame;

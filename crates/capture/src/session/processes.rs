@@ -5,28 +5,28 @@
 //! come from `/proc/PID/maps` for what exists, and from the kernel's own records for what is made
 //! later, so that a process which lives a few milliseconds is known too.
 
+mod code;
+mod facts;
+mod lives;
+
 use std::{collections::BTreeSet, ffi::OsStr, path::Path, sync::Arc};
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use wallscope_model::{Module, ModuleId, Process};
-use wallscope_observe::{ProgramName, UnwinderFile};
+use wallscope_model::ModuleId;
 use wallscope_procfs::target_file::{Purpose, Refusal, TargetRoot, open_mapped};
 use wallscope_procfs::{maps, process};
 use wallscope_symbolize::{ModuleSource, Sources};
-use wallscope_unwind::native::{FrameWord, KernelTables, TableSink};
+use wallscope_unwind::native::{KernelTables, TableSink};
 
 use super::{
-    address_scope::AddressScope,
-    address_space::{AddressSpace, facts, facts_of_program},
+    address_space::{AddressSpace, facts},
     command,
-    copied_stack::CopiedStack,
-    deferred_unwind::{Deferred, DeferredUnwinder, Due},
+    deferred_unwind::DeferredUnwinder,
     fact_ration::FactRation,
     files::Files,
     jit::{self, Jit},
     jit_hints::JitRuntime,
     managed::Managed,
-    mappings::MappingSnapshot,
 };
 use crate::{
     Error,
@@ -35,7 +35,6 @@ use crate::{
         sideband::{Change, Mapping},
     },
     clock::now,
-    event::{ThreadEvent, how},
 };
 
 /// Whether a file is a runtime that programs of other languages embed, by its name: looking into each of
@@ -235,123 +234,6 @@ impl<S: TableSink> Processes<S> {
         self.settle(&mut || ());
     }
 
-    /// A thread was born, found, or runs a new program.
-    pub fn news(&mut self, e: &ThreadEvent) {
-        if e.how == how::BORN {
-            self.managed.thread_names.born(e.pid);
-        }
-        match e.how {
-            how::EXEC => {
-                // The mappings themselves follow the kernel's mapping records.
-                let space = self.spaces.entry(e.pid).or_default();
-                let left = self.held.take_if(|pid| *pid == e.pid).is_none();
-                let left = left.then(|| space.facts.name.clone());
-                self.jit.left(e.pid, e.time);
-                self.former.entry(e.pid).or_default().push(left);
-                self.untold.insert(e.pid);
-                self.untold_programs.insert(e.pid);
-                space.facts = Process {
-                    pid: e.pid,
-                    parent: e.parent,
-                    name: e.name().into(),
-                    // Its first mapping has told it.
-                    exe: std::mem::take(&mut space.facts.exe),
-                    ..Process::default()
-                };
-                // Another program may have other rights.
-                space.root = None;
-                self.changed.insert(e.pid);
-                self.unread.insert(e.pid);
-                if self.ration.take(e.time) {
-                    self.read_program(e.pid);
-                }
-            }
-            how::BORN if self.spaces.get(&e.pid).is_none_or(|s| s.threads == 0) => {
-                let mut space = self.spaces.get(&e.parent).cloned().unwrap_or_default();
-                space.facts = Process {
-                    pid: e.pid,
-                    parent: e.parent,
-                    name: e.name().into(),
-                    ..space.facts
-                };
-                (space.threads, space.ended) = (1, false);
-                self.untold.insert(e.pid);
-                self.jit.born(e.pid, e.parent, e.time);
-                self.spaces.insert(e.pid, space);
-                self.changed.insert(e.pid);
-            }
-            _ => {
-                if !self.spaces.contains_key(&e.pid) {
-                    self.found(e.pid);
-                }
-                if let Some(space) = self.spaces.get_mut(&e.pid) {
-                    space.threads += 1;
-                }
-            }
-        }
-    }
-
-    /// Looks up the program of a process, unless that was done.
-    fn read_program(&mut self, pid: u32) {
-        let (true, Some(space)) = (self.unread.remove(&pid), self.spaces.get_mut(&pid)) else {
-            return;
-        };
-        let root = TargetRoot::of_process(pid).ok();
-        let (name, parent) = (space.facts.name.clone(), space.facts.parent);
-        space.facts = facts_of_program(pid, &name, parent, root.as_ref());
-        space.root = root.map(Arc::new);
-        self.untold.insert(pid);
-    }
-
-    /// Looks up the programs that started faster than the ration allows and still run.
-    pub fn read_late(&mut self) {
-        for pid in self.unread.clone() {
-            self.read_program(pid);
-        }
-    }
-
-    /// What is not known of short processes, in words.
-    pub fn never_read(&self) -> Option<String> {
-        (self.never_read > 0).then(|| {
-            format!(
-                "command lines and users of {} processes: programs started faster than they were looked up, and \
-                 these ended within a time slice",
-                self.never_read
-            )
-        })
-    }
-
-    /// A thread ended; with the last one the process's tables need not be kept at hand.
-    pub fn thread_gone(&mut self, pid: u32) {
-        if let Some(space) = self.spaces.get_mut(&pid) {
-            space.threads = space.threads.saturating_sub(1);
-            if space.threads == 0 {
-                space.clear();
-                space.ended = true;
-                self.never_read += u64::from(self.unread.remove(&pid));
-                self.changed.remove(&pid);
-                self.files.forget(pid);
-                self.managed.forget(pid);
-                self.jit.gone(pid);
-            }
-        }
-    }
-
-    /// Forgets ended processes: nothing refers to them any more.
-    pub fn forget(&mut self, pids: &[u32]) {
-        for pid in pids {
-            self.former.remove(pid);
-            self.untold.remove(pid);
-            self.untold_programs.remove(pid);
-            self.changed.remove(pid);
-            if self.spaces.remove(pid).is_some_and(|space| !space.ended) {
-                self.files.forget(*pid);
-                self.managed.forget(*pid);
-                self.jit.gone(*pid);
-            }
-        }
-    }
-
     /// A mapping was made, or an exec voided all of them, at `time`. Strangers' are ignored.
     pub fn change(&mut self, time: u64, change: Change) {
         match change {
@@ -513,182 +395,6 @@ impl<S: TableSink> Processes<S> {
     /// Code made at run time, to follow what its runtimes write.
     pub fn jit_mut(&mut self) -> &mut Jit {
         &mut self.jit
-    }
-
-    /// The address space that the stack `frames`, seen at `time`, belongs to.
-    pub fn scope_of(&self, pid: u32, time: u64, frames: &[FrameWord]) -> AddressScope {
-        let unfiled = frames.iter().any(|w| w.file() == 0);
-        let code = if unfiled {
-            self.jit.version(pid, time)
-        } else {
-            0
-        };
-        AddressScope { pid, code }
-    }
-
-    /// Whether code without a file was mapped at `address` of `pid`.
-    pub fn is_jit(&self, pid: u32, address: u64) -> bool {
-        self.spaces.get(&pid).is_some_and(|s| {
-            s.jit
-                .iter()
-                .any(|(start, end)| (*start..*end).contains(&address))
-        })
-    }
-
-    /// The module, and the offset in it, of the code at `address` of `pid` if that was moved there from a file.
-    pub fn moved_from(&self, pid: u32, address: u64) -> Option<(ModuleId, u64)> {
-        let (file, offset) = self.spaces.get(&pid)?.moved_from(address)?;
-        Some((ModuleId(file.into()), offset))
-    }
-
-    /// The module of an unwinder's file id; `late`: of a stack unwound after the recording.
-    pub fn module_of(&self, file: u16, late: bool) -> Option<ModuleId> {
-        self.files.module_of(file, late)
-    }
-
-    /// Whether code lies in a library that switches between stacks within a thread: greenlet's, which
-    /// gevent and SQLAlchemy use.
-    pub fn switches_stacks(&self, word: FrameWord) -> bool {
-        let module = self.module_of(word.file(), false);
-        module.is_some_and(|m| is_greenlet(self.files.path(m.0 as u16)))
-    }
-
-    /// The files, for unwinding after the recording.
-    pub fn files(&mut self) -> &mut Files<S> {
-        &mut self.files
-    }
-
-    /// Unwinds those of `copies` that are due, and takes them out.
-    pub fn unwind_deferred(&mut self, copies: &mut Vec<CopiedStack>, due: Due) -> Vec<Deferred> {
-        let managed = &mut self.managed;
-        let is_due = |c: &mut CopiedStack| due == Due::All || managed.walked(c.pid()).is_some();
-        let copies: Vec<CopiedStack> = copies.extract_if(.., is_due).collect();
-        if copies.is_empty() {
-            return Vec::new();
-        }
-        if self.late.is_none() {
-            self.late = DeferredUnwinder::new();
-        }
-        match &mut self.late {
-            Some(late) => late.unwind(&copies, &mut self.files, managed),
-            None => Vec::new(),
-        }
-    }
-
-    /// What process `pid` has mapped now.
-    pub fn snapshot(&mut self, pid: u32) -> Option<MappingSnapshot> {
-        self.spaces.get_mut(&pid).map(AddressSpace::snapshot)
-    }
-
-    /// All files, in the order of their module ids.
-    pub fn modules(&self) -> Vec<Module> {
-        self.files.modules_from(0)
-    }
-
-    /// Files that were met since this was called last, in the order of their module ids.
-    pub fn take_modules(&mut self) -> Vec<Module> {
-        self.files.take_modules()
-    }
-
-    /// Numbers that unwinders gave to files since this was called last.
-    pub fn take_unwinder_files(&mut self) -> Vec<UnwinderFile> {
-        self.files.take_unwinder_files()
-    }
-
-    /// Bytes of kernel memory that unwind tables take.
-    pub fn table_bytes(&self) -> u64 {
-        self.files.table_bytes()
-    }
-
-    /// What process `pid` has mapped.
-    pub fn space(&self, pid: u32) -> Option<&AddressSpace> {
-        self.spaces.get(&pid)
-    }
-
-    /// Returns what is known of the processes with news since the last call.
-    pub fn take_facts(&mut self) -> Vec<Process> {
-        let pids = std::mem::take(&mut self.untold).into_iter();
-        pids.filter_map(|pid| Some(self.spaces.get(&pid)?.facts.clone()))
-            .collect()
-    }
-
-    /// Returns the programs of the processes that have become another one since the last call: the one that
-    /// each left, and the one that it runs.
-    pub fn take_programs(&mut self) -> Vec<ProgramName> {
-        let mut all = Vec::new();
-        for pid in std::mem::take(&mut self.untold_programs) {
-            let left = self.former.get(&pid).map_or(0, Vec::len) as u32;
-            all.extend((left.saturating_sub(1)..=left).map(|former| ProgramName {
-                pid,
-                former,
-                name: self.program(pid, former),
-            }));
-        }
-        all
-    }
-
-    /// What is known of each process, as it was last.
-    pub fn facts(&self) -> Vec<Process> {
-        let mut all: Vec<Process> = self.spaces.values().map(|s| s.facts.clone()).collect();
-        all.sort_by_key(|p| p.pid);
-        all
-    }
-
-    /// The program that process `pid` ran after having left `former` others; `None` where it has only
-    /// ever run one.
-    pub fn program(&self, pid: u32, former: u32) -> Option<Arc<str>> {
-        let names = self.former.get(&pid)?;
-        names.iter().flatten().next()?;
-        match names.get(former as usize) {
-            Some(name) => name.clone(),
-            None => self.spaces.get(&pid).map(|s| s.facts.name.clone()),
-        }
-    }
-
-    /// Which processes ran several programs, in words.
-    pub fn several_programs(&self) -> Option<String> {
-        const EXAMPLES: usize = 4;
-        let several = self.former.iter().filter_map(|(pid, names)| {
-            let names: Vec<&str> = names.iter().flatten().map(|n| &**n).collect();
-            (!names.is_empty()).then_some((pid, names))
-        });
-        let mut several: Vec<(&u32, Vec<&str>)> = several.collect();
-        several.sort_unstable();
-        let example = |(pid, names): &(&u32, Vec<&str>)| {
-            let last = self.spaces.get(pid).map_or("", |s| &*s.facts.name);
-            format!("{last} ({pid}; before: {})", names.join(", "))
-        };
-        let examples: Vec<String> = several.iter().take(EXAMPLES).map(example).collect();
-        let more = if several.len() > EXAMPLES {
-            ", …"
-        } else {
-            ""
-        };
-        (!several.is_empty()).then(|| {
-            format!(
-                "processes that became other programs (exec), each under the name of the last: {}, as \
-                 {}{more}",
-                several.len(),
-                examples.join(", ")
-            )
-        })
-    }
-
-    /// Notes for the user on code without unwind information.
-    pub fn undescribed(&self) -> Vec<String> {
-        self.files.notes()
-    }
-
-    /// Losses of this side, by cause.
-    pub fn losses(&self) -> Vec<(String, u64)> {
-        let mut losses = self.files.losses();
-        losses.extend(self.managed.losses());
-        losses.extend(self.jit.losses());
-        losses.push((
-            "mapping record lost (processes read again)".into(),
-            self.lost_mappings,
-        ));
-        losses
     }
 
     /// Returns what a symboliser needs. `jit`: modules of code made at run time, which have their names in

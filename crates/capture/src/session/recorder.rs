@@ -5,7 +5,7 @@ use std::{cell::RefCell, rc::Rc, time::Duration};
 use libbpf_rs::RingBuffer;
 use wallscope_binfmt::kallsyms;
 use wallscope_model::{Cost, FrameKind, Limit, Loss, Recording};
-use wallscope_observe::{Counter, DescribedDomain, LogWriter, Mark, Observation, Purpose};
+use wallscope_observe::{Begin, Counter, DescribedDomain, LogWriter, Mark, Observation, Purpose};
 use wallscope_symbolize::Sources;
 
 mod described;
@@ -27,7 +27,7 @@ use super::{
     early_names::EarlyNames,
     estimator::Estimator,
     event_dispatch::EventDispatcher,
-    event_merger::EventMerger,
+    event_merger::{Collector, EventMerger},
     event_sampling,
     events::{Event, Events},
     host_log::HostLog,
@@ -82,9 +82,7 @@ struct Recorder<'o> {
     chosen: ResolvedTarget,
     /// The command, if the target is one.
     held: Option<Held>,
-    programs: Programs,
-    sideband: Sideband,
-    processes: Processes,
+    collector: Collector,
     intake: Rc<RefCell<EventDispatcher>>,
     ring: RingBuffer<'static>,
     events: Events,
@@ -131,12 +129,8 @@ impl<'o> Recorder<'o> {
             kernel_named: false,
         };
         let (mut programs, interrupts) = setup.load()?;
-        let sideband = Sideband::open(&cpus).map_err(|e| {
-            Error::io(
-                "cannot follow new mappings (perf_event_open on every CPU)",
-                e,
-            )
-        })?;
+        let failed = "cannot follow new mappings (perf_event_open on every CPU)";
+        let sideband = Sideband::open(&cpus).map_err(|e| Error::io(failed, e))?;
         let processes = setup.find_processes(&mut programs, &chosen, held.as_ref())?;
         setup.attach(&mut programs, &cpus)?;
         programs.add_targets(&chosen.pids)?;
@@ -145,20 +139,12 @@ impl<'o> Recorder<'o> {
         let host = HostLog::open(&chosen.pids);
         // From here on signals end the recording and not this process: before there is a log.
         let mut events = Events::new(&chosen.watch, options.duration)?;
-        for fd in sideband.descriptors() {
-            events.sideband(fd)?;
-        }
         let slice_ns = slices::first_width_ns(options.duration);
         let (log, no_log) = options.begin_log();
         let is_logged = log.is_some();
         let begin = setup.begin(slice_ns, interrupts.codes());
         let start_ns = begin.start_ns;
-        let intake = Rc::new(RefCell::new(EventDispatcher::new(begin, log)));
-        {
-            let estimator = &mut intake.borrow_mut().estimator;
-            estimator.samples.each = options.moments.then(Vec::new);
-            estimator.follows_waits = options.looks.is_none();
-        }
+        let intake = intake(begin, log, options);
         let ring = read_ring(&programs, &intake, options)?;
 
         let looks = [
@@ -169,6 +155,9 @@ impl<'o> Recorder<'o> {
         for every in looks.into_iter().flatten() {
             events.look_every(every)?;
         }
+        for fd in sideband.descriptors() {
+            events.sideband(fd)?;
+        }
         events.ring(ring.epoll_fd())?;
         events.tick_every(start_ns, slice_ns)?;
 
@@ -177,9 +166,11 @@ impl<'o> Recorder<'o> {
             setup,
             chosen,
             held,
-            programs,
-            sideband,
-            processes,
+            collector: Collector {
+                programs,
+                sideband,
+                processes,
+            },
             intake,
             ring,
             events,
@@ -202,7 +193,7 @@ impl<'o> Recorder<'o> {
     fn go_live(&mut self, observer: &mut dyn Observer) -> Result<(), Error> {
         // A switch, so that the programs know the scheduler's clock.
         std::thread::sleep(Duration::from_micros(50));
-        self.programs.visit(Visit::Begin, None, |_| {})?;
+        self.collector.programs.visit(Visit::Begin, None, |_| {})?;
         let consumed = self.ring.consume();
         consumed.map_err(Error::bpf("cannot read the event ring"))?;
         if self.intake.borrow().estimator.accounts.len() == 0
@@ -241,7 +232,7 @@ impl<'o> Recorder<'o> {
             if let Some(log) = &mut self.intake.borrow_mut().log {
                 log.flush_if_due();
             }
-            if !dates && self.processes.jit().follows() {
+            if !dates && self.collector.processes.jit().follows() {
                 // What is written without times is dated by when it is seen.
                 dates = true;
                 let set = self.events.look_every(jit::LOOK_EVERY);
@@ -273,13 +264,8 @@ impl<'o> Recorder<'o> {
     }
 
     fn take_in(&mut self) {
-        self.upkeep.follow(
-            &mut self.programs,
-            &mut self.sideband,
-            Some(&self.ring),
-            &mut self.processes,
-            &self.intake,
-        );
+        self.upkeep
+            .follow(&mut self.collector, Some(&self.ring), &self.intake);
     }
 
     /// Copies threads' books; `failed`: what cannot be done without.
@@ -287,9 +273,9 @@ impl<'o> Recorder<'o> {
         let few = self.intake.borrow().estimator.accounts.few_processes();
         // At the end the whole machine, so that nobody is missed.
         let few = few.filter(|_| order != Visit::End);
-        let visited = self.programs.visit(order, few.as_deref(), |v| {
+        let visited = self.collector.programs.visit(order, few.as_deref(), |v| {
             let mut intake = self.intake.borrow_mut();
-            intake.visited(&v, order == Visit::End);
+            intake.visited(&v, order);
         });
         if let Err(e) = visited {
             self.notes.push(format!("{failed}: {e}"));
@@ -314,7 +300,12 @@ impl<'o> Recorder<'o> {
         self.looked = stretch.now;
         let mut intake = self.intake.borrow_mut();
         intake.estimator.accounts.tick(stretch.now);
-        let mut look = snapshot::take(stretch, &mut intake, &self.processes, self.setup.options);
+        let mut look = snapshot::take(
+            stretch,
+            &mut intake,
+            &self.collector.processes,
+            self.setup.options,
+        );
         drop(intake);
         if self.setup.options.windows {
             self.describe_window(&mut look.recording);
@@ -326,8 +317,9 @@ impl<'o> Recorder<'o> {
 
     /// The domain as it is now.
     fn described(&self) -> DescribedDomain {
-        let entry_ns = self.programs.entry_ns();
-        let mut described = (self.setup).domain(&self.pace, entry_ns, &self.notes, &self.processes);
+        let entry_ns = self.collector.programs.entry_ns();
+        let mut described =
+            (self.setup).domain(&self.pace, entry_ns, &self.notes, &self.collector.processes);
         self.describe_budget(&mut described.domain);
         described
     }
@@ -346,7 +338,7 @@ impl<'o> Recorder<'o> {
         (window.domain.limits).extend(intake.estimator.accounts.folded_limit());
         drop(intake);
         window.host = self.host.take();
-        self.window_sums.take(&self.programs, window);
+        self.window_sums.take(&self.collector.programs, window);
     }
 
     /// Closes a time slice.
@@ -355,13 +347,13 @@ impl<'o> Recorder<'o> {
         let time = now();
         let elapsed = time - self.start_ns;
         self.vary(time);
-        self.processes.read_late();
-        self.processes.managed_mut().java.count();
+        self.collector.processes.read_late();
+        self.collector.processes.managed_mut().java.count();
         self.log_news(time);
         let mut intake = self.intake.borrow_mut();
         intake.tick(time);
         let forgotten = intake.forget();
-        self.processes.forget(&forgotten);
+        self.collector.processes.forget(&forgotten);
         let grid = intake.estimator.accounts.grid();
         if grid.width_ns != std::mem::replace(&mut self.slice_ns, grid.width_ns) {
             let set = self.events.tick_every(grid.start_ns, grid.width_ns);
@@ -369,7 +361,7 @@ impl<'o> Recorder<'o> {
         }
         self.host.tick(time);
         if self.setup.options.stacks && self.takes_stacks() {
-            let (programs, timer) = (&mut self.programs, &mut self.setup.timer);
+            let (programs, timer) = (&mut self.collector.programs, &mut self.setup.timer);
             self.notes.extend(self.pace.check(programs, timer, elapsed));
         }
         observer.progress(&Progress {
@@ -386,7 +378,7 @@ impl<'o> Recorder<'o> {
     /// a distance begins anew, and done when the program does something it would leave out what follows.
     fn vary(&mut self, time: u64) {
         if self.setup.options.stacks && self.takes_stacks() {
-            let (programs, timer) = (&mut self.programs, &mut self.setup.timer);
+            let (programs, timer) = (&mut self.collector.programs, &mut self.setup.timer);
             self.pace.vary(programs, timer, time - self.start_ns);
         }
     }
@@ -405,20 +397,20 @@ impl<'o> Recorder<'o> {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        let thread_names = &mut self.processes.managed_mut().thread_names;
+        let thread_names = &mut self.collector.processes.managed_mut().thread_names;
         thread_names.read_all();
         let names = thread_names.take_news();
         let mut intake = self.intake.borrow_mut();
         for named in names {
             intake.observe(Observation::ThreadName(named));
         }
-        intake.read_owners(&self.processes.managed().java);
+        intake.read_owners(&self.collector.processes.managed().java);
     }
 
     /// Takes in what is known only now, and has the recording put together.
     fn end(mut self, stop: Stop, end_ns: u64) -> Captured {
         let own_cpu_ns = self.meter.own_ns();
-        self.programs.detach();
+        self.collector.programs.detach();
         let mark = Mark::End { time: end_ns };
         self.intake.borrow_mut().observe(Observation::Mark(mark));
         let _ = self.ring.consume();
@@ -428,11 +420,11 @@ impl<'o> Recorder<'o> {
             mut upkeep,
             ..
         } = self;
-        self.told.figures(&self.programs, &mut intake.borrow_mut());
+        self.told
+            .figures(&self.collector.programs, &mut intake.borrow_mut());
         let rss_bytes = cost::peak_rss_bytes();
         drop(ring);
-        let (programs, processes) = (&mut self.programs, &mut self.processes);
-        upkeep.follow(programs, &mut self.sideband, None, processes, &intake);
+        upkeep.follow(&mut self.collector, None, &intake);
         let mut intake = Rc::try_unwrap(intake)
             .unwrap_or_else(|_| unreachable!("the ring held the only other handle"))
             .into_inner();
@@ -440,22 +432,23 @@ impl<'o> Recorder<'o> {
             let (options, ns) = (self.setup.options, end_ns - self.start_ns);
             (self.notes).extend(ended_early(&options.target, options.duration, ns));
         }
-        let tasks = processes.managed_mut().finish_tasks();
+        let tasks = (self.collector.processes.managed_mut()).finish_tasks();
         self.host.finish();
         for sample in self.host.take() {
             intake.observe(Observation::Host(Box::new(sample)));
         }
-        let command_end = (self.held.as_mut()).and_then(|h| h.finish(stop == Stop::TargetEnded));
+        let command_end = (self.held.as_mut()).and_then(|h| stop.finish(h));
         let most_alive = intake.estimator.accounts.most_alive();
         intake.observe(Observation::Cost(Cost {
-            bpf_ns: programs.run_time().total_ns(),
             own_cpu_ns,
             rss_bytes,
-            kernel_bytes: programs.map_bytes(most_alive)
-                + processes.table_bytes()
-                + self.sideband.bytes(),
-            target_stopped_ns: 0,
+            ..cost_of(&self.collector, most_alive)
         }));
+        let Collector {
+            programs,
+            processes,
+            ..
+        } = &mut self.collector;
         self.told.kernel_losses(programs, &mut intake);
         let deferred = processes.unwind_deferred(&mut intake.raws, Due::All);
         intake.deferred(deferred);
@@ -476,10 +469,15 @@ impl<'o> Recorder<'o> {
         self.told.losses(Counter::Collector, losses, &mut intake);
         observe_processes(processes, &mut intake);
         let EventDispatcher { estimator, log, .. } = intake;
-        let (log, assembled) = named(estimator, log, &self.processes, self.setup.options);
+        let (log, assembled) = named(
+            estimator,
+            log,
+            &self.collector.processes,
+            self.setup.options,
+        );
         let sources = Sources {
             kallsyms: symbols_of_programs(&assembled.recording),
-            ..self.processes.into_sources(&assembled.jit)
+            ..self.collector.processes.into_sources(&assembled.jit)
         };
         Captured {
             recording: assembled.recording,
@@ -492,6 +490,28 @@ impl<'o> Recorder<'o> {
             signals: self.events.into_signals(),
         }
     }
+}
+
+/// What a collector costs in the kernel, with so many threads at most.
+fn cost_of(collector: &Collector, threads: usize) -> Cost {
+    let Collector {
+        programs,
+        processes,
+        sideband,
+    } = collector;
+    Cost {
+        bpf_ns: programs.run_time().total_ns(),
+        kernel_bytes: programs.map_bytes(threads) + processes.table_bytes() + sideband.bytes(),
+        ..Cost::default()
+    }
+}
+
+/// Takes in observations, as `options` ask for it.
+fn intake(begin: Begin, log: Option<LogWriter>, options: &Options) -> Rc<RefCell<EventDispatcher>> {
+    let mut intake = EventDispatcher::new(begin, log);
+    intake.estimator.samples.each = options.moments.then(Vec::new);
+    intake.estimator.follows_waits = options.looks.is_none();
+    Rc::new(RefCell::new(intake))
 }
 
 /// Sums of the kernel programs up to a window.

@@ -31,6 +31,7 @@ use super::{
     naming::{CodeNames, HostNames, ManagedFrame, Names},
     plausible::Times,
     replay::{Rebuild, ReplayError, losses},
+    unwound::Unwinding,
 };
 use crate::event::SocketRecord;
 
@@ -238,8 +239,8 @@ impl<'a> EarlyAnswers<'a> {
 }
 
 impl CodeNames for EarlyAnswers<'_> {
-    fn frame(&self, item: Item, late: bool, scope: AddressScope) -> NamedFrame {
-        let key = frame_key(item, late, scope);
+    fn frame(&self, item: Item, unwinding: Unwinding, scope: AddressScope) -> NamedFrame {
+        let key = frame_key(item, unwinding, scope);
         if let Some(found) = self.answers.known_frame(item, &key) {
             return found;
         }

@@ -88,7 +88,7 @@ pub struct SampleSum {
     pub count: u64,
     /// Weight, ns.
     pub ns: u64,
-    /// The same by slice.
+    /// Periods and weight by slice.
     pub slices: Vec<SliceValue>,
     /// How long the intervals were that the samples fell into.
     pub lengths: Histogram,

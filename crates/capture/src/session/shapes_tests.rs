@@ -31,7 +31,7 @@ fn threads(ids: &[u64]) -> Accounts {
         if *id == 0 {
             (d.state, d.since) = (state::ON_CPU, 950);
         }
-        accounts.dump(&d, false);
+        accounts.dump(&d);
     }
     accounts
 }

@@ -14,7 +14,8 @@ use wallscope_model::{ContextId, ModuleId, Recording, Window};
 
 use super::{
     Options,
-    build::Stacks,
+    build::{Observed, Stacks},
+    estimator::Estimator,
     estimator::READ_AHEAD,
     event_dispatch::EventDispatcher,
     interface::Look,
@@ -69,41 +70,9 @@ pub(super) fn take(
     }
     let mut sums = intake.take_samples();
     let estimator = &mut intake.estimator;
-    let mut unsure = FxHashSet::default();
-    for t in estimator.accounts.still_blocked() {
-        let since = t.since.max(stretch.last);
-        // Shorter ones are not read, and what is known of the thread's stack is of another wait.
-        if stretch.now.saturating_sub(t.since)
-            < READ_AHEAD * options.off_cpu_period.as_nanos() as u64
-        {
-            continue;
-        }
-        let Some(user) = estimator.samples.read_ahead(t.id) else {
-            continue;
-        };
-        let key = SampleKey {
-            id: t.id,
-            former: 0,
-            resource: 0,
-            kernel: 0,
-            user,
-            code: 0,
-            state: state::BLOCKED,
-            detail: t.detail,
-            user_mode: false,
-            cpu: None,
-            in_flight: false,
-            awaits: false,
-            talks: false,
-        };
-        unsure.insert(key);
-        let sum = SampleSum {
-            count: 1,
-            ns: stretch.now.saturating_sub(since),
-            ..SampleSum::default()
-        };
-        sums.push((key, sum));
-    }
+    let open = open_waits(estimator, &stretch, options);
+    let unsure: FxHashSet<SampleKey> = open.iter().map(|(key, _)| *key).collect();
+    sums.extend(open);
     sample_key::sort(&mut sums);
     estimator.accounts.drop_told();
     let mut places = FxHashMap::default();
@@ -111,12 +80,17 @@ pub(super) fn take(
         places.insert(index, recording.contexts.len() as u32);
         recording.contexts.push(context);
     }
-    let mut stacks = Stacks::new(processes.modules(), options.interpreter_frames);
+    let mut stacks = Stacks::new(processes.modules());
+    stacks.interpreter_frames = options.interpreter_frames;
+    let observed = Observed {
+        estimator,
+        names: processes,
+    };
     let mut seen = Vec::with_capacity(sums.len());
     for (key, mut sum) in sums {
         sum.slices.clear();
         sum.lengths = Default::default();
-        let Some(mut sample) = stacks.sample(key, sum, estimator, processes) else {
+        let Some(mut sample) = stacks.sample(key, sum, observed) else {
             continue;
         };
         let Some(place) = places.get(&sample.context.0) else {
@@ -150,6 +124,49 @@ pub(super) fn take(
         sources,
         seen,
     }
+}
+
+/// Waits that are not over, as far as their stacks were read ahead.
+fn open_waits(
+    estimator: &Estimator,
+    stretch: &SnapshotWindow,
+    options: &Options,
+) -> Vec<(SampleKey, SampleSum)> {
+    let mut open = Vec::new();
+    for t in estimator.accounts.still_blocked() {
+        let since = t.since.max(stretch.last);
+        // Shorter ones are not read, and what is known of the thread's stack is of another wait.
+        if stretch.now.saturating_sub(t.since)
+            < READ_AHEAD * options.off_cpu_period.as_nanos() as u64
+        {
+            continue;
+        }
+        let Some(user) = estimator.samples.read_ahead(t.id) else {
+            continue;
+        };
+        let key = SampleKey {
+            id: t.id,
+            former: 0,
+            resource: 0,
+            kernel: 0,
+            user,
+            code: 0,
+            state: state::BLOCKED,
+            detail: t.detail,
+            user_mode: false,
+            cpu: None,
+            in_flight: false,
+            awaits: false,
+            talks: false,
+        };
+        let sum = SampleSum {
+            count: 1,
+            ns: stretch.now.saturating_sub(since),
+            ..SampleSum::default()
+        };
+        open.push((key, sum));
+    }
+    open
 }
 
 /// The modules that frames lie in.

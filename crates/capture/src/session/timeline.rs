@@ -122,18 +122,29 @@ impl Turns {
     }
 }
 
-/// Appends `ns` from `*at` on, as far as the thread existed then and no interval is there yet.
-fn put(lane: &mut Vec<Interval>, life: &Range<u64>, at: &mut u64, ns: u64, what: Interval) {
-    let known = lane.last().map_or(life.start, Interval::end_ns);
-    let start = (*at).max(known);
-    *at = at.saturating_add(ns);
-    let ns = (*at).min(life.end).saturating_sub(start);
-    if ns > 0 {
-        lane.push(Interval {
-            start_ns: start,
-            ns,
-            ..what
-        });
+/// Appends intervals one after the other to the lane of a thread.
+struct Pen<'a> {
+    lane: &'a mut Vec<Interval>,
+    /// When the thread existed.
+    life: &'a Range<u64>,
+    /// Where the next interval begins.
+    at: u64,
+}
+
+impl Pen<'_> {
+    /// Appends `ns`, as far as the thread existed then and no interval is there yet.
+    fn put(&mut self, ns: u64, what: Interval) {
+        let known = self.lane.last().map_or(self.life.start, Interval::end_ns);
+        let start = self.at.max(known);
+        self.at = self.at.saturating_add(ns);
+        let ns = self.at.min(self.life.end).saturating_sub(start);
+        if ns > 0 {
+            self.lane.push(Interval {
+                start_ns: start,
+                ns,
+                ..what
+            });
+        }
     }
 }
 
@@ -168,28 +179,28 @@ fn runnable(part: u8) -> Interval {
 
 fn put_turn(lane: &mut Vec<Interval>, life: &Range<u64>, t: &Turn, waker: Option<ContextId>) {
     let all = t.stretch.saturating_add(t.block).saturating_add(t.waited);
-    let mut at = t.time.saturating_sub(all);
-    put(lane, life, &mut at, t.stretch, ON_CPU);
-    let block = blocked(t.reason, waker, t.asking != 0);
-    put(lane, life, &mut at, t.block, block);
-    put(lane, life, &mut at, t.waited, runnable(t.part));
+    let at = t.time.saturating_sub(all);
+    let mut pen = Pen { lane, life, at };
+    pen.put(t.stretch, ON_CPU);
+    pen.put(t.block, blocked(t.reason, waker, t.asking != 0));
+    pen.put(t.waited, runnable(t.part));
 }
 
 /// What was under way when the last figures were read.
 fn put_open(lane: &mut Vec<Interval>, life: &Range<u64>, d: &Dump) {
     let over = d.stretch.saturating_add(d.block);
-    let mut at = d.since.saturating_sub(over);
-    put(lane, life, &mut at, d.stretch, ON_CPU);
+    let at = d.since.saturating_sub(over);
+    let mut pen = Pen { lane, life, at };
+    pen.put(d.stretch, ON_CPU);
     let asking = d.flags & FLAG_ASKING != 0;
-    let block = blocked(d.block_reason, None, asking);
-    put(lane, life, &mut at, d.block, block);
+    pen.put(d.block, blocked(d.block_reason, None, asking));
     let open = match d.state {
         state::ON_CPU => ON_CPU,
         state::RUNNABLE => runnable(d.detail),
         state::BLOCKED => blocked(d.detail, None, asking),
         _ => return,
     };
-    put(lane, life, &mut at, d.now.saturating_sub(d.since), open);
+    pen.put(d.now.saturating_sub(d.since), open);
 }
 
 #[cfg(test)]

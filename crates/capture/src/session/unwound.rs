@@ -3,12 +3,21 @@
 use wallscope_model::StackEnd;
 use wallscope_unwind::runtime::python;
 
+/// How a stack was unwound. Each way numbers files by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Unwinding {
+    /// At once, by the kernel programs.
+    Immediate,
+    /// Later, from a copy of its memory.
+    Deferred,
+}
+
 /// An unwound user stack.
 pub struct UserStack {
     /// How it ended.
     pub end: StackEnd,
-    /// Unwound after the recording: file ids are those of that unwinder's own store.
-    pub late: bool,
+    /// How it was unwound.
+    pub unwinding: Unwinding,
     /// Frames, innermost first (see `uw_stack` in `unwind_abi.h`), with what was seen of a
     /// VM's (see `hotspot_abi.h`).
     pub frames: Box<[u64]>,

@@ -51,6 +51,11 @@ impl Part {
             resource: 0,
         }
     }
+
+    /// A part that is charged to the thread with record `id`.
+    pub fn of_record(role: Role, id: u64) -> Part {
+        Part::of(role, &ActorKey::Record(id))
+    }
 }
 
 /// A part of a wait.

@@ -21,7 +21,7 @@ pub enum Site {
     Ret,
     /// A jump out of the function.
     Jump,
-    /// The same with a condition.
+    /// A conditional jump out of the function.
     Branch,
     /// A jump by register or table.
     Indirect,

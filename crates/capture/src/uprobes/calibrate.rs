@@ -149,17 +149,17 @@ impl Found {
     }
 }
 
-/// Measures the cost of each kind of probe that `timed` needs.
+/// Measures the cost of each kind of probe that counting or timing needs. Entries have `handler`:
+/// [`Handler::Count`], or [`Handler::Met`] where calls are timed.
 ///
 /// # Errors
 /// The child cannot be made, or the kernel refuses the simplest probe.
-pub fn measure(programs: &mut Programs, timed: bool) -> Result<Costs, Error> {
+pub fn measure(programs: &mut Programs, handler: Handler) -> Result<Costs, Error> {
     let mut costs = Costs::default();
     let modules = [own_module()?];
     let place = |f: usize| own_offset(&modules[0], f as u64);
     let push = place(wallscope_calibrate_push as *const () as usize)?;
     let step = place(wallscope_calibrate_move as *const () as usize)?;
-    let handler = if timed { Handler::Met } else { Handler::Count };
     let slot = (programs.functions() - 1) as u16;
     let site = |offset, handler, site| PlannedSite {
         module: 0,
@@ -200,7 +200,7 @@ pub fn measure(programs: &mut Programs, timed: bool) -> Result<Costs, Error> {
         keep(&mut costs, kind, entry);
     }
     keep(&mut costs, Site::SteppedEntry, stepped);
-    if !timed {
+    if handler == Handler::Count {
         return Ok(costs);
     }
     for (kind, handler, at) in [

@@ -9,7 +9,9 @@ use std::{collections::BTreeMap, time::Duration};
 
 use wallscope_binfmt::elf::{Binding, Elf, Symbol};
 use wallscope_symbolize::{
-    Origin, demangle, demangle_from, functions, is_mangled, name_origin, without_arguments,
+    Origin, demangle, demangle_from,
+    functions::{self, CodeFile},
+    is_mangled, name_origin, without_arguments,
 };
 
 use super::{
@@ -182,7 +184,7 @@ pub fn place(modules: &[Module], asked: &str, offset: u64) -> Result<Vec<Found>,
                 instead: "take the offset that a report prints as module+0x…".into(),
             });
         };
-        let extent = functions::extent(&elf, module.path.as_ref(), module.root.as_ref(), at);
+        let extent = functions::extent(file_of(&elf, module), at);
         let (address, size, name) = extent.unwrap_or((at, 0, None));
         found.push(Found {
             module: index,
@@ -206,7 +208,7 @@ pub fn place(modules: &[Module], asked: &str, offset: u64) -> Result<Vec<Found>,
 /// The name of the function that starts at `address` of `module`, with its size.
 pub fn starting_at(module: &Module, address: u64) -> Option<(u64, u64)> {
     let elf = module.elf()?;
-    let extent = functions::extent(&elf, module.path.as_ref(), module.root.as_ref(), address)?;
+    let extent = functions::extent(file_of(&elf, module), address)?;
     (extent.0 == address).then_some((extent.0, extent.1))
 }
 
@@ -244,7 +246,15 @@ fn chosen<'a>(
 }
 
 fn every(elf: &Elf<'_>, module: &Module, visit: &mut dyn FnMut(&Symbol<'_>)) {
-    functions::functions(elf, module.path.as_ref(), module.root.as_ref(), visit);
+    functions::functions(file_of(elf, module), visit);
+}
+
+fn file_of<'a>(elf: &'a Elf<'a>, module: &'a Module) -> CodeFile<'a> {
+    CodeFile {
+        elf,
+        path: module.path.as_ref(),
+        root: module.root.as_ref(),
+    }
 }
 
 /// Where a name says that it is a part of another function.
@@ -319,9 +329,7 @@ fn missing(modules: &[Module], among: Option<&str>, asked: &str) -> Error {
             let tail = bare.strip_suffix(asked).is_some_and(|h| h.ends_with("::"));
             name == asked || bare == asked || tail || (pattern && fits(asked, bare))
         };
-        let path = module.path.as_ref();
-        let root = module.root.as_ref();
-        let found = functions::inlined(&elf, path, root, INLINED_LIMIT, &wanted);
+        let found = functions::inlined(file_of(&elf, module), INLINED_LIMIT, &wanted);
         into.extend(found.into_iter().map(|i| i.into));
     }
     into.sort();
@@ -472,34 +480,5 @@ pub fn static_probes(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_fit_in_degrees() {
-        let of = |asked: &str, raw: &str| {
-            fit(asked, is_pattern(asked), raw.as_bytes(), Origin::Nim).map(|f| f.0)
-        };
-        assert_eq!(of("main", "main"), Some(Fit::Exact));
-        assert_eq!(of("memcpy", "memcpy@@GLIBC_2.14"), Some(Fit::Exact));
-        assert_eq!(of("ns::f(int)", "_ZN2ns1fEi"), Some(Fit::Whole));
-        assert_eq!(of("ns::f", "_ZN2ns1fEi"), Some(Fit::Bare));
-        assert_eq!(of("f", "_ZN2ns1fEi"), Some(Fit::Tail));
-        assert_eq!(of("s::f", "_ZN2ns1fEi"), None);
-        assert_eq!(of("ns::*", "_ZN2ns1fEi"), Some(Fit::Exact));
-        assert_eq!(of("g", "_ZN2ns1fEi"), None);
-        assert_eq!(
-            of("std.stdio.File.close", "_D3std5stdio4File5closeMFNeZv"),
-            Some(Fit::Bare)
-        );
-        assert_eq!(
-            of("File.close", "_D3std5stdio4File5closeMFNeZv"),
-            Some(Fit::Tail)
-        );
-        assert_eq!(
-            of("main.Tree.insert", "$s4main4TreeC6insert3keySbSi_tF"),
-            Some(Fit::Bare)
-        );
-        assert_eq!(of("alpha.fooBar", "fooBar__alpha_u25"), Some(Fit::Whole));
-    }
-}
+#[path = "find_tests.rs"]
+mod tests;

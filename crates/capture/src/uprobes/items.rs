@@ -7,7 +7,6 @@ use super::{
     options::Options,
     plan::{Circumstances, Handler, Harm, Plan, Planned},
     spec::{EventSpec, Spec, is_pattern},
-    usdt,
 };
 use crate::Error;
 
@@ -34,33 +33,7 @@ pub(super) fn items(options: &Options, modules: &[Module]) -> Result<Vec<Item>, 
                 module,
                 name,
                 offset,
-            } => {
-                // A program's file may have any name: as reports print code without a symbol.
-                if let (None, Some(offset)) = (module, *offset)
-                    && let Some(place) = find::unnamed(modules, name, offset)
-                {
-                    items.extend(place?.into_iter().map(|f| Item::Function(f, false)));
-                    continue;
-                }
-                let mut found = find::functions_named(modules, module.as_deref(), name)?;
-                for f in found.iter_mut().filter(|_| offset.is_some_and(|o| o > 0)) {
-                    let by = offset.unwrap_or(0);
-                    if f.size > 0 && by >= f.size {
-                        return Err(Error::NoFunction {
-                            asked: format!("{name}+{by:#x}"),
-                            why: format!("{} is only {:#x} bytes long", f.name, f.size),
-                            instead: "take an offset within the function".into(),
-                        });
-                    }
-                    f.place = Some(f.address + by);
-                    f.name += &format!("+{by:#x}");
-                }
-                items.extend(
-                    found
-                        .into_iter()
-                        .map(|f| Item::Function(f, is_pattern(name))),
-                );
-            }
+            } => items.extend(functions(modules, module.as_deref(), name, *offset)?),
             Spec::Place { module, offset } => {
                 let found = find::place(modules, module, *offset)?;
                 items.extend(found.into_iter().map(|f| Item::Function(f, false)));
@@ -93,6 +66,49 @@ pub(super) fn items(options: &Options, modules: &[Module]) -> Result<Vec<Item>, 
             Spec::Pair(a, b) => items.push(Item::Pair(a.clone(), b.clone())),
         }
     }
+    // First, as each has a place by the lowest digits of its number.
+    items.sort_by_key(|i| matches!(i, Item::Function(..)));
+    refuse_too_many(options, &items)?;
+    Ok(items)
+}
+
+/// The functions of a name or pattern, or the place at an offset in them.
+fn functions(
+    modules: &[Module],
+    module: Option<&str>,
+    name: &str,
+    offset: Option<u64>,
+) -> Result<Vec<Item>, Error> {
+    // A program's file may have any name: as reports print code without a symbol.
+    if let (None, Some(offset)) = (module, offset)
+        && let Some(place) = find::unnamed(modules, name, offset)
+    {
+        return Ok(place?
+            .into_iter()
+            .map(|f| Item::Function(f, false))
+            .collect());
+    }
+    let mut found = find::functions_named(modules, module, name)?;
+    let by = offset.unwrap_or(0);
+    for f in found.iter_mut().filter(|_| by > 0) {
+        if f.size > 0 && by >= f.size {
+            return Err(Error::NoFunction {
+                asked: format!("{name}+{by:#x}"),
+                why: format!("{} is only {:#x} bytes long", f.name, f.size),
+                instead: "take an offset within the function".into(),
+            });
+        }
+        f.place = Some(f.address + by);
+        f.name += &format!("+{by:#x}");
+    }
+    let by_pattern = is_pattern(name);
+    Ok(found
+        .into_iter()
+        .map(|f| Item::Function(f, by_pattern))
+        .collect())
+}
+
+fn refuse_too_many(options: &Options, items: &[Item]) -> Result<(), Error> {
     let pairs = items.iter().filter(|i| !matches!(i, Item::Function(..)));
     if options.timed && pairs.count() > MOST_PAIRS {
         return Err(Error::Refused {
@@ -101,24 +117,18 @@ pub(super) fn items(options: &Options, modules: &[Module]) -> Result<Vec<Item>, 
             instead: "`wallscope count` takes more".into(),
         });
     }
-    // First, as each has a place by the lowest digits of its number.
-    items.sort_by_key(|i| matches!(i, Item::Function(..)));
-    let most = if options.timed {
-        MOST_TIMED
-    } else {
-        MOST_COUNTED
+    let (most, verb) = match options.timed {
+        true => (MOST_TIMED, "timed"),
+        false => (MOST_COUNTED, "counted"),
     };
     if items.len() > most {
         return Err(Error::Refused {
             what: format!("{} functions", items.len()),
-            why: format!(
-                "at most {most} are {} at a time",
-                if options.timed { "timed" } else { "counted" }
-            ),
+            why: format!("at most {most} are {verb} at a time"),
             instead: "use a narrower pattern, or name the module, as in libc.so.6:'str*'".into(),
         });
     }
-    Ok(items)
+    Ok(())
 }
 
 fn nearest_syscalls(name: &str) -> String {
@@ -136,7 +146,6 @@ pub(super) fn plan(
     items: &[Item],
     modules: &[Module],
     given: Circumstances,
-    notes: &mut Vec<String>,
 ) -> Result<Plan, Error> {
     let mut plan = Plan::default();
     let mut refusal = None;
@@ -152,7 +161,7 @@ pub(super) fn plan(
                     Ok(()) => {}
                     // Of several, those that cannot be probed are left out, and named.
                     Err(e) if *by_pattern || items.len() > 1 => {
-                        notes.push(format!("left out: {e}"));
+                        plan.left_out.push(format!("left out: {e}"));
                         refusal = Some(e);
                     }
                     Err(e) => return Err(e),
@@ -174,14 +183,12 @@ pub(super) fn plan(
                     how: event_words(event).into(),
                     kinds: vec![Site::Begin],
                 })?;
-                add_event(
-                    &mut plan,
-                    modules,
-                    event,
+                let probe = EventProbe {
                     function,
-                    Site::Begin,
-                    Handler::Count,
-                )?;
+                    site: Site::Begin,
+                    handler: Handler::Count,
+                };
+                add_event(&mut plan, modules, event, probe)?;
             }
             Item::Pair(begin, end) => {
                 let function = plan.function(Planned {
@@ -193,15 +200,14 @@ pub(super) fn plan(
                     ),
                     kinds: vec![Site::Begin, Site::End],
                 })?;
-                add_event(
-                    &mut plan,
-                    modules,
-                    begin,
-                    function,
-                    Site::Begin,
-                    Handler::Met,
-                )?;
-                add_event(&mut plan, modules, end, function, Site::End, Handler::Met)?;
+                for (event, site) in [(begin, Site::Begin), (end, Site::End)] {
+                    let probe = EventProbe {
+                        function,
+                        site,
+                        handler: Handler::Met,
+                    };
+                    add_event(&mut plan, modules, event, probe)?;
+                }
             }
         }
     }
@@ -222,20 +228,27 @@ fn event_words(event: &EventSpec) -> &'static str {
     }
 }
 
+/// A probe at an event, for function `function` of the plan.
+struct EventProbe {
+    function: u16,
+    site: Site,
+    handler: Handler,
+}
+
 fn add_event(
     plan: &mut Plan,
     modules: &[Module],
     event: &EventSpec,
-    function: u16,
-    site: Site,
-    handler: Handler,
+    probe: EventProbe,
 ) -> Result<(), Error> {
-    let counting = handler == Handler::Count;
     match event {
         EventSpec::Tracepoint { category, name } => {
             // A count is told from the first of a pair by its kind.
-            let site = if counting { Site::Entry } else { site };
-            let cookie = Cookie::new(function, site);
+            let site = match probe.handler {
+                Handler::Count => Site::Entry,
+                _ => probe.site,
+            };
+            let cookie = Cookie::new(probe.function, site);
             plan.tracepoints
                 .push((category.clone(), name.clone(), cookie));
         }
@@ -245,9 +258,9 @@ fn add_event(
             name,
         } => {
             let found = find::static_probes(modules, module.as_deref(), provider, name)?;
+            let cookie = Cookie::new(probe.function, probe.site);
             for (module, places) in found {
-                let places: Vec<usdt::Place> = places;
-                plan.static_probe(module, &places, Cookie::new(function, site), handler);
+                plan.static_probe(module, &places, cookie, probe.handler);
             }
         }
     }

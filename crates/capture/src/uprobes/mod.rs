@@ -6,11 +6,13 @@
 //! modules.rs    the files with code that the target runs
 //! find.rs       names -> addresses; usdt.rs: static probes
 //! code.rs       addresses -> instructions that probes may stand at
+//! function_code.rs  a found function's code, and its ways out over tail calls
 //! plan.rs       which probe stands where, and why: probe safety
 //! calibrate.rs  what probes cost here
 //! programs.rs   the kernel programs (bpf/latency.bpf.c): loading, attaching, reading
 //! items.rs      what was asked for, found and planned
 //! run.rs        the order of things
+//! trial.rs      how often the probes are met, before they stay
 //! slowest.rs    calls told one by one; result.rs: all that was counted
 //! steps.rs      counts over time
 //! ```
@@ -23,6 +25,7 @@ mod abi;
 mod calibrate;
 mod code;
 mod find;
+mod function_code;
 mod items;
 mod modules;
 mod options;
@@ -33,6 +36,7 @@ mod run;
 mod slowest;
 pub mod spec;
 mod steps;
+mod trial;
 mod usdt;
 
 pub use crate::uprobes::options::Options;

@@ -23,3 +23,10 @@ pub struct Options {
     /// Each call is kept, as long as they come no faster than can be told.
     pub each: bool,
 }
+
+impl Options {
+    /// Most that probes may cost, ns a second.
+    pub(super) fn limit_ns(&self) -> f64 {
+        self.max_overhead / 100.0 * 1e9
+    }
+}

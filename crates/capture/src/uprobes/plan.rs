@@ -9,14 +9,14 @@
 //!   call that the filter does not know, and with a shadow stack. Go, which moves stacks, is not
 //!   timed at all.
 //!   A `ret` is single-stepped, which is dearer, so elsewhere the return probe is taken.
-//! * A tail call to a function of the same file is followed: the call ends where that one returns.
 
 use std::collections::BTreeSet;
 
 use super::{
     abi::{self, Cookie, Site},
-    code::{self, Body, Exit, Leave, Stretch},
+    code::{self, Body, Leave},
     find::{self, Found},
+    function_code::{self, FunctionCode, Way, Ways, offset, ways_out},
     modules::Module,
     usdt,
 };
@@ -26,10 +26,6 @@ use crate::Error;
 const MOST_EXITS: usize = 192;
 /// Most pairs of functions that tail-call each other; as large as the kernel programs' table.
 const MOST_TAIL_CALLS: usize = 4096;
-/// How many functions that are called by tail calls are followed.
-const MOST_FOLLOWED: usize = 12;
-/// Most bytes of a function that are looked at.
-const MOST_BYTES: u64 = 4 << 20;
 /// Most indirect jumps in all functions.
 pub const MOST_JUMPS: usize = 1 << 12;
 
@@ -87,6 +83,8 @@ pub struct Plan {
     pub syscalls: Vec<(u32, u16)>,
     /// Tracepoints: category, name, and what the program is told.
     pub tracepoints: Vec<(String, String, Cookie)>,
+    /// Functions that were left out, in words.
+    pub left_out: Vec<String>,
     /// Timed functions: where each begins, by module and address, and where those that it tail-calls do.
     begins: Vec<(u16, usize, u64, BTreeSet<u64>)>,
 }
@@ -148,7 +146,7 @@ impl Plan {
     /// It cannot be probed.
     pub fn count(&mut self, modules: &[Module], found: &Found) -> Result<(), Error> {
         let module = &modules[found.module];
-        let Read { body, place } = read(module, found)?;
+        let FunctionCode { body, place } = function_code::read(module, found)?;
         let entry = place.unwrap_or(body.entry);
         self.add_count(modules, found, entry)
     }
@@ -188,116 +186,37 @@ impl Plan {
         given: Circumstances,
     ) -> Result<(), Error> {
         let module = &modules[found.module];
-        let refused = |why: &str, instead: &str| Error::Refused {
-            what: found.name.clone(),
-            why: why.into(),
-            instead: instead.into(),
+        refuse_without_ends(module, found)?;
+        let FunctionCode { body, .. } = function_code::read(module, found)?;
+        let ways = ways_out(module, found, &body, self.jumps.len());
+        let sites = SitesOf {
+            module,
+            found,
+            function: u16::try_from(self.functions.len()).unwrap_or(u16::MAX),
         };
-        if found.place.is_some() {
+        let (entry, ends) = match end_probes(found, &body, &ways, given)? {
+            EndProbes::Return => (body.first, sites.kernel_return(body.first)?),
+            EndProbes::WaysOut => (body.entry, sites.ways_out(&ways)?),
+        };
+        if self.jumps.len() + ways.jumps.len() > MOST_JUMPS {
             return Err(refused(
-                "a place within a function is passed at one moment and has no length",
-                "use `wallscope count` for it, or name a function",
+                found,
+                "too many indirect jumps",
+                "use a narrower pattern",
             ));
         }
-        if module.is_go() {
-            return Err(refused(
-                "Go moves its stacks and goroutines between threads, so that entry and return cannot \
-                 be matched from outside, and a return probe would end the process",
-                "use `wallscope count` for its calls, and runtime/trace for their lengths",
-            ));
-        }
-        let Read { body, .. } = read(module, found)?;
-        let mut jumps = Vec::new();
-        let ways = follow(module, found, &body, self.jumps.len(), &mut jumps);
-        let by_sites = body.whole && !ways.exits.is_empty() && ways.exits.len() <= MOST_EXITS;
-        let by_return = match given.harm {
-            None => true,
-            Some(_) if by_sites => false,
-            Some(_) if body.whole && ways.exits.is_empty() => {
-                return Err(refused("it never returns", "use `wallscope count` for it"));
-            }
-            Some(harm) => {
-                let why = if body.whole {
-                    format!(
-                        "it has {} ways out, too many for a probe at each",
-                        ways.exits.len()
-                    )
-                } else {
-                    "its code cannot be read whole, so that its ways out are not known".to_owned()
-                };
-                return Err(refused(
-                    &format!("{why}, and {}", harm.words()),
-                    "use `wallscope count` for it, or time the function that calls it",
-                ));
-            }
-        };
-        let entry = if by_return { body.first } else { body.entry };
-        let mut how = entry_words(entry).to_owned();
-        let mut kinds = vec![entry_site(entry)];
-        let index = u16::try_from(self.functions.len()).unwrap_or(u16::MAX);
-        let at = |site, handler, address, depth| -> Result<PlannedSite, Error> {
-            let mut cookie = Cookie::new(index, site);
-            cookie.depth = depth;
-            Ok(PlannedSite {
-                module: found.module,
-                offset: offset(module, address, found)?,
-                semaphore: 0,
-                handler,
-                cookie,
-            })
-        };
-        let mut sites = vec![at(kinds[0], Handler::Met, entry.at, entry.pushed)?];
-        if by_return {
-            how += "; return by the kernel's return probe";
-            kinds.push(Site::Return);
-            sites.push(at(Site::Return, Handler::Return, entry.at, 0)?);
-        } else {
-            let mut returns = 0;
-            for way in &ways.exits {
-                let mut site = match way.exit.leave {
-                    Leave::Return => at(Site::Ret, Handler::Met, way.exit.at, 0)?,
-                    Leave::Jump { .. } => at(Site::Jump, Handler::Met, way.exit.at, 0)?,
-                    Leave::Branch { condition, .. } => {
-                        let mut site = at(Site::Branch, Handler::Met, way.exit.at, 0)?;
-                        site.cookie.condition = condition;
-                        site
-                    }
-                    Leave::Indirect(_) => {
-                        let mut site = at(Site::Indirect, Handler::Met, way.exit.at, 0)?;
-                        site.cookie.jump = way.jump;
-                        site
-                    }
-                };
-                returns += usize::from(matches!(way.exit.leave, Leave::Return));
-                site.cookie.followed = way.followed;
-                sites.push(site);
-            }
-            let others = ways.exits.len() - returns;
-            how += &format!("; ends at {returns} of its own returns");
-            if others > 0 {
-                how += &format!(" and {others} jumps out");
-            }
-            if !ways.followed.is_empty() {
-                how += &format!(
-                    ", those of {} tail-called functions included",
-                    ways.followed.len()
-                );
-            }
-            kinds.push(if returns > 0 { Site::Ret } else { Site::Jump });
-        }
-        if self.jumps.len() + jumps.len() > MOST_JUMPS {
-            return Err(refused("too many indirect jumps", "use a narrower pattern"));
-        }
-        self.function(Planned {
+        let entry_site = sites.entry(entry)?;
+        let index = self.function(Planned {
             name: found.name.clone(),
             module: module.name().to_owned(),
-            how,
-            kinds,
+            how: format!("{}; {}", entry_words(entry), ends.how),
+            kinds: vec![entry_site.cookie.site, ends.kind],
         })?;
         self.begins
             .push((index, found.module, found.address, ways.followed));
-        self.jumps.extend(jumps);
-        self.sites.extend(sites);
+        self.jumps.extend(ways.jumps);
+        self.sites.push(entry_site);
+        self.sites.extend(ends.sites);
         Ok(())
     }
 
@@ -318,7 +237,7 @@ impl Plan {
         let caught = find::functions_named(modules, None, "__cxa_begin_catch");
         for found in caught.unwrap_or_default() {
             let module = &modules[found.module];
-            let Ok(Read { body, .. }) = read(module, &found) else {
+            let Ok(FunctionCode { body, .. }) = function_code::read(module, &found) else {
                 continue;
             };
             let Ok(offset) = offset(module, body.entry.at, &found) else {
@@ -370,144 +289,150 @@ fn entry_words(entry: code::Entry) -> &'static str {
     }
 }
 
-fn offset(module: &Module, address: u64, found: &Found) -> Result<u64, Error> {
-    module
-        .elf()
-        .and_then(|e| e.offset_of_vaddr(address))
-        .ok_or_else(|| unreadable(module, found))
-}
-
-fn unreadable(module: &Module, found: &Found) -> Error {
-    Error::NoFunction {
-        asked: found.name.clone(),
-        why: format!("its code cannot be read in {}", module.path),
-        instead: "the file may be damaged, or for another kind of processor".into(),
+fn refused(found: &Found, why: &str, instead: &str) -> Error {
+    Error::Refused {
+        what: found.name.clone(),
+        why: why.into(),
+        instead: instead.into(),
     }
 }
 
-struct Read {
-    body: Body,
-    place: Option<code::Entry>,
-}
-
-fn bytes(module: &Module, address: u64, size: u64) -> Option<Stretch<'_>> {
-    let from = module.elf()?.offset_of_vaddr(address)?;
-    let from = usize::try_from(from).ok()?;
-    let to = from.checked_add(usize::try_from(size.min(MOST_BYTES)).ok()?)?;
-    Some(Stretch {
-        start: address,
-        bytes: module.bytes.get(from..to.min(module.bytes.len()))?,
-    })
-}
-
-/// Reads a found function's code.
-fn read(module: &Module, found: &Found) -> Result<Read, Error> {
-    let fail = || unreadable(module, found);
-    // Without a size a few instructions are enough to find the entry, but not the ways out.
-    let sized = found.size > 0;
-    let main =
-        bytes(module, found.address, if sized { found.size } else { 64 }).ok_or_else(fail)?;
-    let mut stretches = vec![main];
-    stretches.extend(
-        found
-            .parts
-            .iter()
-            .filter_map(|(a, s)| bytes(module, *a, *s)),
-    );
-    let mut body = code::read(&stretches, module.is_go()).ok_or_else(fail)?;
-    body.whole &= sized;
-    let Some(at) = found.place else {
-        return Ok(Read { body, place: None });
-    };
-    if sized && !code::begins_at(main, at) {
-        return Err(Error::NoFunction {
-            asked: found.name.clone(),
-            why: "no instruction begins there; a probe in the middle of one would damage it".into(),
-            instead: "take an address that objdump -d shows, or one that a report prints".into(),
-        });
+/// Refuses calls that have no end which could be seen.
+fn refuse_without_ends(module: &Module, found: &Found) -> Result<(), Error> {
+    if found.place.is_some() {
+        return Err(refused(
+            found,
+            "a place within a function is passed at one moment and has no length",
+            "use `wallscope count` for it, or name a function",
+        ));
     }
-    let instruction = bytes(module, at, 15).ok_or_else(fail)?;
-    Ok(Read {
-        body,
-        place: Some(code::Entry {
-            at,
-            pushed: 0,
-            stepped: !code::is_emulated(&instruction.bytes[..code::length(instruction)]),
-        }),
-    })
+    if module.is_go() {
+        return Err(refused(
+            found,
+            "Go moves its stacks and goroutines between threads, so that entry and return cannot \
+             be matched from outside, and a return probe would end the process",
+            "use `wallscope count` for its calls, and runtime/trace for their lengths",
+        ));
+    }
+    Ok(())
 }
 
-/// A way out, after tail calls were followed.
-struct Way {
-    exit: Exit,
-    followed: bool,
-    jump: u16,
+/// How the end of a call is seen.
+enum EndProbes {
+    /// By the kernel's return probe.
+    Return,
+    /// By a probe at each way out.
+    WaysOut,
 }
 
-struct Ways {
-    exits: Vec<Way>,
-    followed: BTreeSet<u64>,
-}
-
-/// The ways out of a function, where a tail call to a function of the same file is replaced by that
-/// function's own.
-fn follow(
-    module: &Module,
+/// Decides how the ends of a function's calls are seen.
+///
+/// # Errors
+/// A return probe would do harm, and there cannot be a probe at each way out.
+fn end_probes(
     found: &Found,
     body: &Body,
-    first_jump: usize,
-    jumps: &mut Vec<abi::Jump>,
-) -> Ways {
-    let mut ways = Ways {
-        exits: Vec::new(),
-        followed: BTreeSet::new(),
+    ways: &Ways,
+    given: Circumstances,
+) -> Result<EndProbes, Error> {
+    let Some(harm) = given.harm else {
+        return Ok(EndProbes::Return);
     };
-    let mut todo: Vec<(u64, u64, Body, bool)> =
-        vec![(found.address, found.size, body.clone(), false)];
-    while let Some((start, size, body, followed)) = todo.pop() {
-        for exit in &body.exits {
-            let to = match exit.leave {
-                Leave::Jump { to } | Leave::Branch { to, .. } => Some(to),
-                _ => None,
-            };
-            let mut jump = 0;
-            if let Some(to) = to {
-                if to == found.address || ways.followed.contains(&to) {
-                    continue;
-                }
-                if let Some(next) =
-                    tail_called(module, to).filter(|_| ways.followed.len() < MOST_FOLLOWED)
-                {
-                    ways.followed.insert(to);
-                    todo.push(next);
-                    continue;
-                }
-            } else if let Leave::Indirect(i) = exit.leave {
-                jump = u16::try_from(first_jump + jumps.len()).unwrap_or(u16::MAX);
-                jumps.push(abi::Jump {
-                    low: start.wrapping_sub(exit.at) as i64,
-                    high: (start + size).wrapping_sub(exit.at) as i64,
-                    displacement: i.displacement,
-                    base: i.base,
-                    index: i.index,
-                    scale: i.scale,
-                    memory: u8::from(i.memory),
-                    pad0: 0,
-                });
-            }
-            ways.exits.push(Way {
-                exit: *exit,
-                followed,
-                jump,
-            });
+    let why = match (body.whole, ways.exits.len()) {
+        (true, 0) => {
+            return Err(refused(
+                found,
+                "it never returns",
+                "use `wallscope count` for it",
+            ));
         }
-    }
-    ways
+        (true, 1..=MOST_EXITS) => return Ok(EndProbes::WaysOut),
+        (true, many) => format!("it has {many} ways out, too many for a probe at each"),
+        (false, _) => {
+            "its code cannot be read whole, so that its ways out are not known".to_owned()
+        }
+    };
+    Err(refused(
+        found,
+        &format!("{why}, and {}", harm.words()),
+        "use `wallscope count` for it, or time the function that calls it",
+    ))
 }
 
-/// The function at `to`, where one starts there and can be read whole.
-fn tail_called(module: &Module, to: u64) -> Option<(u64, u64, Body, bool)> {
-    let (start, size) = find::starting_at(module, to)?;
-    let body = code::read(&[bytes(module, start, size)?], false)?;
-    body.whole.then_some((start, size, body, true))
+/// Probes at the end of a function's calls.
+struct Ends {
+    sites: Vec<PlannedSite>,
+    /// In words.
+    how: String,
+    /// The kind of probe that a usual call meets.
+    kind: Site,
+}
+
+/// Makes the probes of one timed function.
+struct SitesOf<'a> {
+    module: &'a Module,
+    found: &'a Found,
+    function: u16,
+}
+
+impl SitesOf<'_> {
+    fn at(&self, address: u64, handler: Handler, site: Site) -> Result<PlannedSite, Error> {
+        Ok(PlannedSite {
+            module: self.found.module,
+            offset: offset(self.module, address, self.found)?,
+            semaphore: 0,
+            handler,
+            cookie: Cookie::new(self.function, site),
+        })
+    }
+
+    fn entry(&self, entry: code::Entry) -> Result<PlannedSite, Error> {
+        let mut site = self.at(entry.at, Handler::Met, entry_site(entry))?;
+        site.cookie.depth = entry.pushed;
+        Ok(site)
+    }
+
+    fn kernel_return(&self, entry: code::Entry) -> Result<Ends, Error> {
+        Ok(Ends {
+            sites: vec![self.at(entry.at, Handler::Return, Site::Return)?],
+            how: "return by the kernel's return probe".into(),
+            kind: Site::Return,
+        })
+    }
+
+    fn ways_out(&self, ways: &Ways) -> Result<Ends, Error> {
+        let sites = ways.exits.iter().map(|way| self.way_out(way));
+        let is_return = |way: &&Way| matches!(way.exit.leave, Leave::Return);
+        let returns = ways.exits.iter().filter(is_return).count();
+        let mut how = format!("ends at {returns} of its own returns");
+        match ways.exits.len() - returns {
+            0 => {}
+            others => how += &format!(" and {others} jumps out"),
+        }
+        match ways.followed.len() {
+            0 => {}
+            followed => how += &format!(", those of {followed} tail-called functions included"),
+        }
+        Ok(Ends {
+            sites: sites.collect::<Result<_, _>>()?,
+            how,
+            kind: if returns > 0 { Site::Ret } else { Site::Jump },
+        })
+    }
+
+    fn way_out(&self, way: &Way) -> Result<PlannedSite, Error> {
+        let kind = match way.exit.leave {
+            Leave::Return => Site::Ret,
+            Leave::Jump { .. } => Site::Jump,
+            Leave::Branch { .. } => Site::Branch,
+            Leave::Indirect(_) => Site::Indirect,
+        };
+        let mut site = self.at(way.exit.at, Handler::Met, kind)?;
+        if let Leave::Branch { condition, .. } = way.exit.leave {
+            site.cookie.condition = condition;
+        }
+        site.cookie.jump = way.jump;
+        site.cookie.followed = way.followed;
+        Ok(site)
+    }
 }

@@ -62,6 +62,7 @@ pub struct Programs {
     links: Vec<Link>,
     multi: bool,
     functions: usize,
+    timed: bool,
 }
 
 impl Programs {
@@ -141,6 +142,7 @@ impl Programs {
             links: Vec::new(),
             multi,
             functions,
+            timed: settings.timed,
         };
         programs.fill()?;
         Ok(programs)
@@ -213,10 +215,19 @@ impl Programs {
         }
     }
 
-    /// Whether calls that begin from now on count.
-    pub fn set_live(&mut self, live: bool) {
+    /// Calls that begin from now on count.
+    pub fn start(&mut self) {
+        self.set_live(1);
+    }
+
+    /// Calls that begin from now on do not count.
+    pub fn stop(&mut self) {
+        self.set_live(0);
+    }
+
+    fn set_live(&mut self, live: u32) {
         if let Some(state) = self.skel.maps.bss_data.as_deref_mut() {
-            state.set_live = u32::from(live);
+            state.set_live = live;
         }
     }
 
@@ -415,9 +426,12 @@ impl Programs {
         sum
     }
 
-    /// The lengths of a function's calls.
+    /// The lengths of a function's calls; none where calls are only counted.
     pub fn lengths(&self, function: usize) -> Lengths {
         let mut lengths = Lengths::default();
+        if !self.timed {
+            return lengths;
+        }
         for octave in 0..abi::OCTAVES {
             let key = (function * abi::OCTAVES + octave) as u32;
             for_each_cpu(&self.skel.maps.fine, key, |bytes| {
@@ -429,8 +443,11 @@ impl Programs {
         lengths
     }
 
-    /// The ledgers of a function's calls, by length.
+    /// The ledgers of a function's calls, by length; none where calls are only counted.
     pub fn bands(&self, function: usize) -> Vec<Band> {
+        if !self.timed {
+            return Vec::new();
+        }
         let bands = abi::OCTAVES * abi::COARSE;
         (0..bands)
             .map(|part| {

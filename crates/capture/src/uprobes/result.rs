@@ -2,7 +2,7 @@
 
 use wallscope_model::{
     Domain, EventSource, Limit, Loss,
-    calls::{Calls, FunctionCalls, Lengths, Tally},
+    calls::{Calls, FunctionCalls, Tally},
 };
 
 use super::{
@@ -58,16 +58,10 @@ impl Facts<'_> {
                     deep: t.deep,
                     begun: t.begun,
                 },
-                lengths: match timed {
-                    true => programs.lengths(index),
-                    false => Lengths::default(),
-                },
+                lengths: programs.lengths(index),
                 longest: t.longest,
                 wall: t.wall,
-                bands: match timed {
-                    true => programs.bands(index),
-                    false => Vec::new(),
-                },
+                bands: programs.bands(index),
                 subtracted: match timed {
                     true => self.costs.bias[stepped][exit],
                     false => 0,

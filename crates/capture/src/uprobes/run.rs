@@ -1,24 +1,26 @@
 //! Counting and timing, from what was asked for to the result.
 
-use std::{cell::RefCell, path::Path, rc::Rc, time::Duration};
+use std::{cell::RefCell, path::Path, rc::Rc};
 use wallscope_procfs::kernel_file;
 
+use libbpf_rs::RingBuffer;
 use wallscope_binfmt::kallsyms;
 use wallscope_model::calls::{Call, Calls};
 
 use super::{
-    abi::{Met, Site},
+    abi::Met,
     calibrate::{self, Costs},
     find,
     items::{Item, items, plan},
     modules::{self, Module},
     options::Options,
-    plan::{Circumstances, Harm, Plan},
+    plan::{Circumstances, Handler, Harm, Plan, PlannedSite},
     programs::{Programs, Settings},
     result::Facts,
     slowest::Slowest,
     spec::EventSpec,
     steps::Steps,
+    trial::{Trial, percent},
 };
 use crate::{
     Error,
@@ -34,11 +36,6 @@ use crate::{
     target::{CommandEnd, Held, Target},
 };
 
-/// A trial is looked at that often, and is over after so many looks.
-const TRIAL_STEP: Duration = Duration::from_millis(4);
-const TRIAL_STEPS: u32 = 12;
-/// Calls a second that may be reported one by one until it is known which are long.
-const MOST_REPORTED: f64 = 10_000.0;
 /// The least stretch of time that a rate is judged by.
 const JUDGED: u64 = 900_000_000;
 
@@ -94,230 +91,312 @@ pub fn measure(options: &Options, watcher: &mut dyn Watcher) -> Result<Measured,
         _ => None,
     };
     let chosen = resolve_target(&options.target, held.as_ref())?;
-    run(options, watcher, &kernel, held, &chosen).map_err(|e| match e {
+    let request = Request {
+        options,
+        kernel: &kernel,
+        chosen: &chosen,
+        modules: match &options.target {
+            Target::Command(argv) => modules::of_files(&command::files_of(&argv[0])),
+            _ => modules::of_processes(&chosen.pids),
+        },
+    };
+    request.run(watcher, held).map_err(|e| match e {
         // What a trial found stands, whatever became of the target since.
         Error::Refused { .. } => e,
         e => chosen.gone(&options.target).unwrap_or(e),
     })
 }
 
-/// Counts or times what `chosen` call.
-fn run(
-    options: &Options,
-    watcher: &mut dyn Watcher,
-    kernel: &KernelFeatures,
-    mut held: Option<Held>,
-    chosen: &ResolvedTarget,
-) -> Result<Measured, Error> {
-    let modules = match &options.target {
-        Target::Command(argv) => modules::of_files(&command::files_of(&argv[0])),
-        _ => modules::of_processes(&chosen.pids),
-    };
-    let items = items(options, &modules).map_err(|e| match (e, &options.target) {
-        (Error::NoFunction { asked, why, instead }, Target::Command(_)) => Error::NoFunction {
-            asked,
-            why,
-            instead: format!(
-                "{instead} (of a command only the program and the libraries it is linked with are known \
-                 before it starts; use -p for what it opens later)"
-            ),
-        },
-        (e, _) if modules.is_empty() => modules::refused(&chosen.pids).unwrap_or(e),
-        (e, _) => e,
-    })?;
+/// What is asked for, and the targets that it meets.
+struct Request<'a> {
+    options: &'a Options,
+    kernel: &'a KernelFeatures,
+    chosen: &'a ResolvedTarget,
+    /// Files with code of the targets.
+    modules: Vec<Module>,
+}
 
-    let symbols = kallsyms::read().unwrap_or_default();
-    let places = Places::parse(&symbols);
-    let is_event = |e: &EventSpec| matches!(e, EventSpec::Tracepoint { .. });
-    let settings = Settings {
-        functions: items.len(),
-        timed: options.timed,
-        syscalls: items.iter().any(|i| matches!(i, Item::Syscall(..))),
-        tracepoints: items.iter().any(|i| match i {
-            Item::Event(e) => is_event(e),
-            Item::Pair(a, b) => is_event(a) || is_event(b),
-            _ => false,
-        }),
-        choose: !matches!(options.target, Target::All),
-        places: &places,
-    };
-    let mut programs = Programs::load(kernel, &settings)?;
-    let costs = calibrate::measure(&mut programs, options.timed)?;
-    programs.set_costs([costs.in_a_row, costs.cold[0]], costs.bias);
+impl Request<'_> {
+    /// Counts or times.
+    fn run(&self, watcher: &mut dyn Watcher, mut held: Option<Held>) -> Result<Measured, Error> {
+        let options = self.options;
+        let items = self.items()?;
+        let mut programs = self.load(&items)?;
+        let entries = match options.timed {
+            true => Handler::Met,
+            false => Handler::Count,
+        };
+        let costs = calibrate::measure(&mut programs, entries)?;
+        programs.set_costs([costs.in_a_row, costs.cold[0]], costs.bias);
+        let given = Circumstances {
+            harm: harm(&self.modules, &self.chosen.pids),
+        };
+        let plan = plan(options, &items, &self.modules, given)?;
+        programs.set_plan(&plan)?;
+        programs.add_targets(&self.chosen.pids)?;
 
-    let given = Circumstances {
-        harm: harm(&modules, &chosen.pids),
-    };
-    let mut notes = Vec::new();
-    let plan = plan(options, &items, &modules, given, &mut notes)?;
-    programs.set_plan(&plan)?;
-    programs.add_targets(&chosen.pids)?;
-    let announced = |rate, cost| Announced {
-        functions: plan
-            .functions
-            .iter()
-            .map(|f| {
-                let cost = costs.of(&f.kinds);
-                (f.name.clone(), f.module.clone(), f.how.clone(), cost)
-            })
-            .collect(),
-        rate,
-        cost,
-    };
-
-    let mut events = Events::new(&chosen.watch, None)?;
-    let slow = Rc::new(RefCell::new(Slowest::new(options.slowest, options.each)));
-    let ring = {
-        let slow = Rc::clone(&slow);
-        programs.ring(move |bytes| slow.borrow_mut().take(bytes))?
-    };
-    programs.attach_hooks(&plan)?;
-    let pids: Vec<Option<u32>> = match &options.target {
-        Target::Pids(_) => chosen.pids.iter().copied().map(Some).collect(),
-        _ => vec![None],
-    };
-    // A file that only the targets run is probed for every process, and so in children yet to be forked.
-    let probed = |at: &usize| plan.sites.iter().any(|s| s.module == *at);
-    let theirs: Vec<usize> = match &options.target {
-        Target::Pids(_) => (0..modules.len())
-            .filter(|at| probed(at) && modules::is_theirs(&modules[*at], &chosen.pids))
-            .collect(),
-        _ => Vec::new(),
-    };
-    for_module(&mut programs, &modules, &plan, None, |at| {
-        theirs.contains(&at)
-    })?;
-    for pid in &pids {
-        let placed = for_module(&mut programs, &modules, &plan, *pid, |at| {
-            !theirs.contains(&at)
-        });
-        // One of several that ended meanwhile, as children do all the time.
-        let ended = |pid: u32| pids.len() > 1 && !Path::new(&format!("/proc/{pid}")).exists();
-        if !pid.is_some_and(ended) {
-            placed?;
+        let events = Events::new(&self.chosen.watch, None)?;
+        let slow = Rc::new(RefCell::new(Slowest::new(options)));
+        let ring = {
+            let slow = Rc::clone(&slow);
+            programs.ring(move |bytes| slow.borrow_mut().take(bytes))?
+        };
+        programs.attach_hooks(&plan)?;
+        let theirs = self.theirs(&plan);
+        self.place(&mut programs, &plan, &theirs)?;
+        let trial = match held {
+            Some(_) => None,
+            None => Some(self.try_out(&mut programs, &plan, &costs)?),
+        };
+        watcher.announced(&announced(&plan, &costs, trial.as_ref()));
+        let quiet = trial.is_none_or(|trial| trial.is_quiet());
+        if options.timed && (options.slowest > 0 || options.each) && quiet {
+            programs.set_slow(0);
         }
+
+        // The window begins where all probes are in place: each of them alone takes the kernel a while.
+        events.lasts(options.duration)?;
+        let before = programs.met();
+        let start_unix_ns = unix_now();
+        programs.start();
+        let start_ns = now();
+        let slice_ns = slices::first_width_ns(options.duration);
+        events.tick_every(start_ns, slice_ns)?;
+        watcher.live(&options.target.describe());
+        if let Some(held) = &mut held {
+            watcher.begins(held.pid())?;
+            held.release()?;
+        }
+        let mut live = Live {
+            facts: Facts {
+                options,
+                kernel: self.kernel,
+                plan: &plan,
+                costs: &costs,
+                start_ns,
+                start_unix_ns,
+                unwinds: given.harm == Some(Harm::Exceptions),
+                follows_forks: plan.sites.iter().all(|s| theirs.contains(&s.module)),
+            },
+            steps: Steps::new(start_ns, plan.functions.len()),
+            judged: (now(), programs.met()),
+            programs,
+            ring,
+            slow,
+            events,
+            slice_ns,
+            stopped: None,
+            notes: plan.left_out.clone(),
+        };
+        let stop = live.follow(watcher);
+        Ok(live.end(stop, held, &before))
     }
-    let limit = options.max_overhead / 100.0 * 1e9;
-    let mut quiet = true;
-    if held.is_none() {
-        let (rate, cost) = trial(&programs, &costs, limit);
-        let facts = announced(Some(rate), Some(cost));
-        if cost > limit {
-            programs.detach_to(0);
-            return Err(too_dear(&facts, &plan, options, rate, cost));
-        }
-        quiet = rate < MOST_REPORTED;
-        if options.each && !quiet {
-            programs.detach_to(0);
-            return Err(Error::Refused {
-                what: "each call".into(),
-                why: format!(
-                    "{rate:.0} calls a second came in a short trial, and at most {MOST_REPORTED:.0} can \
-                     be followed one by one"
+
+    /// Finds what was asked for.
+    fn items(&self) -> Result<Vec<Item>, Error> {
+        let target = &self.options.target;
+        items(self.options, &self.modules).map_err(|e| match (e, target) {
+            (Error::NoFunction { asked, why, instead }, Target::Command(_)) => Error::NoFunction {
+                asked,
+                why,
+                instead: format!(
+                    "{instead} (of a command only the program and the libraries it is linked with are known \
+                     before it starts; use -p for what it opens later)"
                 ),
-                instead: "follow a function that calls it, or leave --slow out".into(),
-            });
-        }
-        watcher.announced(&facts);
-    } else {
-        watcher.announced(&announced(None, None));
-    }
-    if options.timed && (options.slowest > 0 || options.each) && quiet {
-        programs.set_slow(0);
-    }
-    // The window begins where all probes are in place: each of them alone takes the kernel a while.
-    events.lasts(options.duration)?;
-    let before = programs.met();
-    let start_unix_ns = unix_now();
-    programs.set_live(true);
-    let start_ns = now();
-    let mut slice_ns = slices::first_width_ns(options.duration);
-    let mut steps = Steps::new(start_ns, plan.functions.len(), options.timed);
-    events.tick_every(start_ns, slice_ns)?;
-    watcher.live(&options.target.describe());
-    if let Some(held) = &mut held {
-        watcher.begins(held.pid())?;
-        held.release()?;
+            },
+            (e, _) if self.modules.is_empty() => {
+                modules::refused(&self.chosen.pids).unwrap_or(e)
+            }
+            (e, _) => e,
+        })
     }
 
-    let facts = Facts {
-        options,
-        kernel,
-        plan: &plan,
-        costs: &costs,
-        start_ns,
-        start_unix_ns,
-        unwinds: given.harm == Some(Harm::Exceptions),
-        follows_forks: plan.sites.iter().all(|s| theirs.contains(&s.module)),
-    };
-    let mut stopped = None;
-    let (mut judged, mut judged_met) = (now(), programs.met());
-    let stop = loop {
-        let event = events.wait();
-        let _ = ring.consume();
-        match event {
-            Event::News | Event::Clock | Event::Look => {}
-            Event::Tick => {
-                let time = now();
-                if steps.end(&programs, time) {
-                    slice_ns *= 2;
-                    if let Err(e) = events.tick_every(time, slice_ns) {
-                        notes.push(e.to_string());
-                    }
-                }
-                programs.set_slow(slow.borrow_mut().threshold(&programs, plan.functions.len()));
-                if time - judged >= JUDGED {
-                    let met = programs.met();
-                    let spent = costs.spent(&judged_met, &met, time - judged);
-                    let rate = spent as f64 * 1e9 / (time - judged) as f64;
-                    (judged, judged_met) = (time, met);
-                    if rate > limit {
-                        stopped = Some(format!(
-                            "the probes were taken out after {:.1} s: calls came so often that they cost {} \
-                             of one CPU, more than the {} % allowed",
-                            (time - start_ns) as f64 / 1e9,
-                            percent(rate / 1e9),
-                            options.max_overhead
-                        ));
-                        break Stop::Duration;
-                    }
-                }
-                if watcher.wants_steps() {
-                    let so_far = facts.result(&programs, &steps, &slow.borrow(), time);
-                    watcher.step(&so_far);
-                }
-            }
-            Event::Duration => break Stop::Duration,
-            Event::TargetEnded => break Stop::TargetEnded,
-            Event::Signal => break Stop::Signal,
-        }
-    };
-    programs.set_live(false);
-    let end_ns = now();
-    let met = programs.met();
-    programs.detach_to(0);
-    let _ = ring.consume();
-    steps.end(&programs, end_ns);
-    drop(ring);
-    let command_end = held
-        .as_mut()
-        .and_then(|h| h.finish(stop == Stop::TargetEnded));
-    let mut calls = facts.result(&programs, &steps, &slow.borrow(), end_ns);
-    calls.probe_ns = costs.spent(&before, &met, end_ns - start_ns);
-    calls.stopped = stopped;
-    calls.domain.notes.extend(notes);
-    if stop == Stop::TargetEnded {
-        let note = ended_early(&options.target, options.duration, calls.window_ns());
-        calls.domain.notes.extend(note);
+    /// Loads the kernel programs for `items`.
+    fn load(&self, items: &[Item]) -> Result<Programs, Error> {
+        let is_tracepoint = |e: &EventSpec| matches!(e, EventSpec::Tracepoint { .. });
+        let settings = Settings {
+            functions: items.len(),
+            timed: self.options.timed,
+            syscalls: items.iter().any(|i| matches!(i, Item::Syscall(..))),
+            tracepoints: items.iter().any(|i| match i {
+                Item::Event(e) => is_tracepoint(e),
+                Item::Pair(a, b) => is_tracepoint(a) || is_tracepoint(b),
+                _ => false,
+            }),
+            choose: !matches!(self.options.target, Target::All),
+            places: &Places::parse(&kallsyms::read().unwrap_or_default()),
+        };
+        Programs::load(self.kernel, &settings)
     }
-    facts.limits(&programs, &mut calls.domain);
-    let each = slow.borrow_mut().all.take().unwrap_or_default();
-    Ok(Measured {
-        calls,
-        each,
-        stop,
-        command_end,
-    })
+
+    /// The modules that only the targets run. These are probed for every process, and so in children
+    /// yet to be forked.
+    fn theirs(&self, plan: &Plan) -> Vec<usize> {
+        let Target::Pids(_) = &self.options.target else {
+            return Vec::new();
+        };
+        let probed = |at: &usize| plan.sites.iter().any(|s| s.module == *at);
+        let is_theirs = |at: &usize| modules::is_theirs(&self.modules[*at], &self.chosen.pids);
+        (0..self.modules.len())
+            .filter(|at| probed(at) && is_theirs(at))
+            .collect()
+    }
+
+    /// Places the probes: in the modules `theirs` for every process, elsewhere for the targets.
+    fn place(&self, programs: &mut Programs, plan: &Plan, theirs: &[usize]) -> Result<(), Error> {
+        let (of_theirs, others): (Vec<PlannedSite>, Vec<_>) =
+            (plan.sites.iter().copied()).partition(|s| theirs.contains(&s.module));
+        programs.attach(&self.modules, &of_theirs, None)?;
+        let Target::Pids(_) = &self.options.target else {
+            return programs.attach(&self.modules, &others, None);
+        };
+        let pids = &self.chosen.pids;
+        for pid in pids {
+            let runs = |s: &PlannedSite| self.modules[s.module].pids.contains(pid);
+            let own: Vec<PlannedSite> = others.iter().copied().filter(runs).collect();
+            let placed = programs.attach(&self.modules, &own, Some(*pid));
+            // One of several that ended meanwhile, as children do all the time.
+            let ended = || pids.len() > 1 && !Path::new(&format!("/proc/{pid}")).exists();
+            if placed.is_err() && !ended() {
+                return placed;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tries the probes out, and takes them out again where that is refused.
+    fn try_out(&self, programs: &mut Programs, plan: &Plan, costs: &Costs) -> Result<Trial, Error> {
+        let trial = Trial::run(programs, costs, self.options);
+        match trial.refusal(self.options, plan, costs) {
+            Some(refusal) => {
+                programs.detach_to(0);
+                Err(refusal)
+            }
+            None => Ok(trial),
+        }
+    }
+}
+
+fn announced(plan: &Plan, costs: &Costs, trial: Option<&Trial>) -> Announced {
+    let functions = plan.functions.iter().map(|f| {
+        let cost = costs.of(&f.kinds);
+        (f.name.clone(), f.module.clone(), f.how.clone(), cost)
+    });
+    Announced {
+        functions: functions.collect(),
+        rate: trial.map(|t| t.rate),
+        cost: trial.map(|t| t.cost),
+    }
+}
+
+/// A measurement that is live.
+struct Live<'a> {
+    facts: Facts<'a>,
+    ring: RingBuffer<'a>,
+    programs: Programs,
+    slow: Rc<RefCell<Slowest>>,
+    events: Events,
+    steps: Steps,
+    slice_ns: u64,
+    /// When the rate was judged last, and the counts at that time.
+    judged: (u64, Vec<Met>),
+    /// Why it was stopped before its time.
+    stopped: Option<String>,
+    notes: Vec<String>,
+}
+
+impl Live<'_> {
+    /// Follows it to its end.
+    fn follow(&mut self, watcher: &mut dyn Watcher) -> Stop {
+        loop {
+            let event = self.events.wait();
+            let _ = self.ring.consume();
+            match event {
+                Event::News | Event::Clock | Event::Look => {}
+                Event::Tick => {
+                    self.tick();
+                    if self.stopped.is_some() {
+                        return Stop::Duration;
+                    }
+                    if watcher.wants_steps() {
+                        watcher.step(&self.result(now()));
+                    }
+                }
+                Event::Duration => return Stop::Duration,
+                Event::TargetEnded => return Stop::TargetEnded,
+                Event::Signal => return Stop::Signal,
+            }
+        }
+    }
+
+    /// A stretch of time is over.
+    fn tick(&mut self) {
+        let time = now();
+        if self.steps.end(&self.programs, time) {
+            self.slice_ns *= 2;
+            if let Err(e) = self.events.tick_every(time, self.slice_ns) {
+                self.notes.push(e.to_string());
+            }
+        }
+        let functions = self.facts.plan.functions.len();
+        let threshold = self.slow.borrow_mut().threshold(&self.programs, functions);
+        self.programs.set_slow(threshold);
+        if time - self.judged.0 >= JUDGED {
+            self.judge(time);
+        }
+    }
+
+    /// Stops it where the probes cost more than is allowed.
+    fn judge(&mut self, time: u64) {
+        let Facts { options, costs, .. } = self.facts;
+        let met = self.programs.met();
+        let (before, ns) = (&self.judged.1, time - self.judged.0);
+        let rate = costs.spent(before, &met, ns) as f64 * 1e9 / ns as f64;
+        self.judged = (time, met);
+        if rate > options.limit_ns() {
+            self.stopped = Some(format!(
+                "the probes were taken out after {:.1} s: calls came so often that they cost {} \
+                 of one CPU, more than the {} % allowed",
+                (time - self.facts.start_ns) as f64 / 1e9,
+                percent(rate / 1e9),
+                options.max_overhead
+            ));
+        }
+    }
+
+    /// The result up to `time`.
+    fn result(&self, time: u64) -> Calls {
+        self.facts
+            .result(&self.programs, &self.steps, &self.slow.borrow(), time)
+    }
+
+    /// Takes the probes out. `before` has the counts at the start.
+    fn end(mut self, stop: Stop, held: Option<Held>, before: &[Met]) -> Measured {
+        self.programs.stop();
+        let end_ns = now();
+        let met = self.programs.met();
+        self.programs.detach_to(0);
+        let _ = self.ring.consume();
+        self.steps.end(&self.programs, end_ns);
+        let command_end = held.and_then(|mut held| stop.finish(&mut held));
+        let mut calls = self.result(end_ns);
+        let Facts { options, costs, .. } = self.facts;
+        calls.probe_ns = costs.spent(before, &met, end_ns - self.facts.start_ns);
+        calls.stopped = self.stopped;
+        calls.domain.notes.extend(self.notes);
+        if stop == Stop::TargetEnded {
+            let note = ended_early(&options.target, options.duration, calls.window_ns());
+            calls.domain.notes.extend(note);
+        }
+        self.facts.limits(&self.programs, &mut calls.domain);
+        let each = self.slow.borrow_mut().all.take().unwrap_or_default();
+        Measured {
+            calls,
+            each,
+            stop,
+            command_end,
+        }
+    }
 }
 
 /// What a return probe would do to the target, where it would do harm.
@@ -338,91 +417,4 @@ fn harm(modules: &[Module], pids: &[u32]) -> Option<Harm> {
         }
     }
     None
-}
-
-/// Ends first: a call with a seen entry should have a seen end.
-fn for_module(
-    programs: &mut Programs,
-    modules: &[Module],
-    plan: &Plan,
-    pid: Option<u32>,
-    which: impl Fn(usize) -> bool,
-) -> Result<(), Error> {
-    let sites: Vec<_> = plan
-        .sites
-        .iter()
-        .copied()
-        .filter(|s| which(s.module))
-        .filter(|s| pid.is_none_or(|p| modules[s.module].pids.contains(&p)))
-        .collect();
-    programs.attach(modules, &sites, pid)
-}
-
-/// Watches the probes for a short while; calls a second and their cost in ns a second. Ends at once
-/// where that is far too much.
-fn trial(programs: &Programs, costs: &Costs, limit: f64) -> (f64, f64) {
-    let begins = [Site::Entry, Site::SteppedEntry, Site::Begin];
-    let (mut rate, mut cost) = (0.0, 0.0);
-    let (start_ns, before) = (now(), programs.met());
-    for step in 0..TRIAL_STEPS {
-        std::thread::sleep(TRIAL_STEP);
-        let met = programs.met();
-        let ns = now() - start_ns;
-        let seconds = ns as f64 / 1e9;
-        let begun = |met: &[Met]| -> u64 {
-            let of_cpu = |met: &Met| {
-                begins
-                    .map(|k| met.kind[k as usize].count)
-                    .iter()
-                    .sum::<u64>()
-            };
-            met.iter().map(of_cpu).sum()
-        };
-        let calls = begun(&met) - begun(&before);
-        rate = calls as f64 / seconds;
-        cost = costs.spent(&before, &met, ns) as f64 / seconds;
-        // A few calls in the first milliseconds are no rate.
-        if cost > 4.0 * limit && calls > 500 && step > 0 {
-            break;
-        }
-    }
-    (rate, cost)
-}
-
-fn percent(share: f64) -> String {
-    if share < 0.0995 {
-        format!("{:.1} %", share * 100.0)
-    } else {
-        format!("{:.0} %", share * 100.0)
-    }
-}
-
-fn too_dear(facts: &Announced, plan: &Plan, options: &Options, rate: f64, cost: f64) -> Error {
-    let what = match &plan.functions[..] {
-        [one] => one.name.clone(),
-        many => format!("{} functions", many.len()),
-    };
-    // Hooks of system calls have no cost of their own that could be foretold.
-    let each = match facts.functions.iter().map(|f| f.3).max().unwrap_or(0) {
-        0 => format!("{:.1} µs", cost / rate.max(1.0) / 1e3),
-        ns => format!("up to {:.1} µs", ns as f64 / 1e3),
-    };
-    Error::Refused {
-        what,
-        why: format!(
-            "a short trial counted {rate:.0} calls a second, already slowed by the probes, which at {each} a call \
-             is {} of one CPU, more than the {} % allowed",
-            percent(cost / 1e9),
-            options.max_overhead
-        ),
-        instead: format!(
-            "--max-overhead {} allows it{}",
-            (cost / 1e7 * 1.5).ceil().max(1.0),
-            if options.timed {
-                "; `wallscope count` costs less than half; a function that calls it is called less often"
-            } else {
-                "; a function that calls it is called less often"
-            }
-        ),
-    }
 }

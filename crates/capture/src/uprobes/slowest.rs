@@ -5,6 +5,7 @@ use zerocopy::FromBytes;
 
 use super::{
     abi,
+    options::Options,
     programs::{self, Programs},
 };
 
@@ -20,11 +21,12 @@ pub(super) struct Slowest {
 }
 
 impl Slowest {
-    pub(super) fn new(most: usize, each: bool) -> Slowest {
+    /// As `options` ask for them.
+    pub(super) fn new(options: &Options) -> Slowest {
         Slowest {
-            most,
+            most: options.slowest,
             calls: Vec::new(),
-            all: each.then(Vec::new),
+            all: options.each.then(Vec::new),
         }
     }
 

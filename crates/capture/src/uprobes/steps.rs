@@ -19,17 +19,15 @@ pub struct Steps {
     since: u64,
     last: Vec<Last>,
     slices: Vec<Vec<CallSlice>>,
-    timed: bool,
 }
 
 impl Steps {
     /// Begins at `now` with `functions` functions.
-    pub fn new(now: u64, functions: usize, timed: bool) -> Steps {
+    pub fn new(now: u64, functions: usize) -> Steps {
         Steps {
             since: now,
             last: (0..functions).map(|_| Last::default()).collect(),
             slices: vec![Vec::new(); functions],
-            timed,
         }
     }
 
@@ -38,11 +36,7 @@ impl Steps {
     pub fn end(&mut self, programs: &Programs, now: u64) -> bool {
         for (index, (last, slices)) in self.last.iter_mut().zip(&mut self.slices).enumerate() {
             let entered = programs.tally(index).entered;
-            let lengths = if self.timed {
-                programs.lengths(index)
-            } else {
-                Lengths::default()
-            };
+            let lengths = programs.lengths(index);
             slices.push(CallSlice {
                 start_ns: self.since,
                 end_ns: now,

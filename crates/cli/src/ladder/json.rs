@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use wallscope_analysis::blame::NotFollowed;
-use wallscope_diagnose::ladder::RootShare;
+use wallscope_diagnose::ladder::{Cause, ExcludedTime, RootShare};
 use wallscope_model::{BlockReason, State};
 
 use super::Page;
@@ -54,30 +54,8 @@ impl Page<'_> {
                 "level": r.level.name(),
             })).collect::<Vec<_>>(),
             "resolves": self.ladder.resolves,
-            "causes": self.ladder.causes.iter().map(|c| json!({
-                "state": c.state.name(),
-                "reason": c.reason,
-                "function": &*c.function,
-                "module": &*c.module,
-                "through": &*c.through,
-                "resource": c.resource.as_deref(),
-                "ns": c.ns,
-                "share": c.share,
-                "low": c.interval.low,
-                "high": c.interval.high,
-                "threads": c.threads,
-                "thread": &*c.thread,
-                "because_of": c.because.iter().map(root).collect::<Vec<_>>(),
-            })).collect::<Vec<_>>(),
-            "apart": self.ladder.excluded.iter().map(|a| json!({
-                "why": a.exclusion.name(),
-                "state": a.state.name(),
-                "reason": a.reason,
-                "function": &*a.function,
-                "module": &*a.module,
-                "ns": a.ns,
-                "threads": a.threads,
-            })).collect::<Vec<_>>(),
+            "causes": self.ladder.causes.iter().map(cause).collect::<Vec<_>>(),
+            "apart": self.ladder.excluded.iter().map(excluded).collect::<Vec<_>>(),
             "probes": self.probes(),
             "ended": self.ended.as_ref().map(Ended::json),
             "rungs": self.climbed.as_ref().map(Climbed::json),
@@ -120,6 +98,37 @@ impl Page<'_> {
             "because_of": v.parts.blame.iter().map(root).collect::<Vec<_>>(),
         })
     }
+}
+
+fn cause(c: &Cause) -> Value {
+    json!({
+        "state": c.state.name(),
+        "reason": c.reason,
+        "function": &*c.function,
+        "module": &*c.module,
+        "through": &*c.through,
+        "resource": c.resource.as_deref(),
+        "ns": c.ns,
+        "share": c.share,
+        "low": c.interval.low,
+        "high": c.interval.high,
+        "threads": c.threads,
+        "thread": &*c.thread,
+        "because_of": c.because.iter().map(root).collect::<Vec<_>>(),
+    })
+}
+
+/// Time that no cause counts.
+fn excluded(a: &ExcludedTime) -> Value {
+    json!({
+        "why": a.exclusion.name(),
+        "state": a.state.name(),
+        "reason": a.reason,
+        "function": &*a.function,
+        "module": &*a.module,
+        "ns": a.ns,
+        "threads": a.threads,
+    })
 }
 
 /// A root of waits, with its share of them.

@@ -101,7 +101,7 @@ fn other_wait_there(e: &Evidence<'_>, c: &Cause) -> Option<String> {
 pub(super) fn delayed(e: &Evidence<'_>) -> Found {
     let (delay, own) = e.main_delay();
     let (ns, others) = match delay {
-        // The same wait in other calls: for the end of a child, and for its output.
+        // A wait for a child has two forms: for its end, and for its output.
         Delay::Child => {
             let ns = own + e.blocked(BlockReason::Child) + e.piped_from_children();
             (ns, longest_without_children(e))

@@ -351,11 +351,7 @@ impl Reader {
         }
         let (name, file, line) = located(name);
         let kind = match kind {
-            FrameKind::Native if file.ends_with(".py") || file.starts_with("<frozen ") => {
-                FrameKind::Python
-            }
-            FrameKind::Native if file.ends_with(".php") => FrameKind::Php,
-            FrameKind::Native if file.ends_with(".rb") => FrameKind::Ruby,
+            FrameKind::Native => kind_by_file(file),
             kind => kind,
         };
         Ok(Word::Frame(self.to.named(
@@ -471,4 +467,15 @@ fn full(line: &[u8]) -> Option<(&[u8], u64, bool)> {
     let time = number(numbers.next()?)?;
     let idle = number(numbers.next()?)? != 0;
     Some((&line[..at], time, idle))
+}
+
+/// The kind of code that a source file has, by its name.
+fn kind_by_file(file: &str) -> FrameKind {
+    match file.rsplit_once('.') {
+        Some((_, "py")) => FrameKind::Python,
+        Some((_, "php")) => FrameKind::Php,
+        Some((_, "rb")) => FrameKind::Ruby,
+        _ if file.starts_with("<frozen ") => FrameKind::Python,
+        _ => FrameKind::Native,
+    }
 }

@@ -48,6 +48,36 @@ struct Event {
 }
 
 impl Event {
+    /// The event of a first record.
+    fn new(name: &Arc<str>, r: &Record) -> Event {
+        let meaning = match Meaning::of(name) {
+            // Without its length a tick of a clock is a count.
+            m if m.is_length() && r.period.is_none() => Meaning::Count,
+            m => m,
+        };
+        Event {
+            name: name.clone(),
+            meaning,
+            seen: 0,
+            sum: 0,
+            unweighed: 0,
+            used: false,
+            period: r.period,
+        }
+    }
+
+    /// Counts a record.
+    fn see(&mut self, r: &Record) {
+        self.seen += 1;
+        self.sum = self.sum.saturating_add(r.period.unwrap_or(1));
+        self.unweighed += u64::from(r.period.is_none());
+        if self.period != r.period {
+            self.period = None;
+        }
+    }
+}
+
+impl Event {
     /// Its name, samples and sum, in words.
     fn summary(&self) -> String {
         let name = match &*self.name {
@@ -223,29 +253,9 @@ impl Assembler {
             .get(r.stack as usize)
             .copied()
             .ok_or_else(|| ReadError::damaged("a record without its stack"))?;
-        let name = &self.names[event as usize];
-        let e = self.events[event as usize].get_or_insert_with(|| {
-            let meaning = match Meaning::of(name) {
-                // Without its length a tick of a clock is a count.
-                m if m.is_length() && r.period.is_none() => Meaning::Count,
-                m => m,
-            };
-            Event {
-                name: name.clone(),
-                meaning,
-                seen: 0,
-                sum: 0,
-                unweighed: 0,
-                used: false,
-                period: r.period,
-            }
-        });
-        e.seen += 1;
-        e.sum = e.sum.saturating_add(r.period.unwrap_or(1));
-        e.unweighed += u64::from(r.period.is_none());
-        if e.period != r.period {
-            e.period = None;
-        }
+        let e = self.events[event as usize]
+            .get_or_insert_with(|| Event::new(&self.names[event as usize], r));
+        e.see(r);
         let first = self.timed.is_none();
         let time = match &self.asked {
             Some(_) => false,
@@ -265,9 +275,8 @@ impl Assembler {
         let context = match self.contexts.get(&key) {
             Some(id) => *id,
             None => {
-                let id = self
-                    .to
-                    .context(r.pid, r.tid, &self.names[comm as usize].clone(), "")?;
+                let name = self.names[comm as usize].clone();
+                let id = self.to.context(r.pid, r.tid, &name, "")?;
                 self.contexts.insert(key, id);
                 id
             }

@@ -14,6 +14,16 @@ fn kind<T: PartialEq, N>(list: &[(T, N)], value: &T) -> u32 {
     list.iter().position(|(v, _)| v == value).unwrap_or(0) as u32
 }
 
+fn cost(cost: &model::Cost) -> ext::Cost {
+    ext::Cost {
+        bpf_ns: cost.bpf_ns,
+        own_cpu_ns: cost.own_cpu_ns,
+        rss_bytes: cost.rss_bytes,
+        kernel_bytes: cost.kernel_bytes,
+        target_stopped_ns: cost.target_stopped_ns,
+    }
+}
+
 /// The encoded `wallscope.v1.Recording`.
 pub(super) fn to_bytes(rec: &model::Recording, scaled: &Scaled) -> Vec<u8> {
     ext::Recording {
@@ -73,13 +83,7 @@ pub(super) fn to_bytes(rec: &model::Recording, scaled: &Scaled) -> Vec<u8> {
                 count: l.count,
             })
             .collect(),
-        cost: Some(ext::Cost {
-            bpf_ns: rec.cost.bpf_ns,
-            own_cpu_ns: rec.cost.own_cpu_ns,
-            rss_bytes: rec.cost.rss_bytes,
-            kernel_bytes: rec.cost.kernel_bytes,
-            target_stopped_ns: rec.cost.target_stopped_ns,
-        }),
+        cost: Some(cost(&rec.cost)),
         factors: Some(factors(scaled)),
         shapes: shapes::to_message(rec),
         timeline: timeline::to_message(rec),

@@ -15,13 +15,22 @@ use super::names::{Names, pick};
 use super::tables::Tables;
 use super::{host, labels, pauses, peers, shapes, sums, tasks, timeline, waits};
 
+fn cost(cost: ext::Cost) -> model::Cost {
+    model::Cost {
+        bpf_ns: cost.bpf_ns,
+        own_cpu_ns: cost.own_cpu_ns,
+        rss_bytes: cost.rss_bytes,
+        kernel_bytes: cost.kernel_bytes,
+        target_stopped_ns: cost.target_stopped_ns,
+    }
+}
+
 /// Rebuilds the recording.
 pub(super) fn recording(t: &Tables, m: ext::Recording) -> Result<Read, ReadError> {
     let mut warnings = Vec::new();
     let names = Names::new(m.names.unwrap_or_default(), &mut warnings);
     let window = m.window.unwrap_or_default();
     let slices = m.slices.unwrap_or_default();
-    let cost = m.cost.unwrap_or_default();
     let mut rec = model::Recording {
         domain: domain(m.domain.unwrap_or_default(), &names),
         window: model::Window {
@@ -46,13 +55,7 @@ pub(super) fn recording(t: &Tables, m: ext::Recording) -> Result<Read, ReadError
                 count: l.count,
             })
             .collect(),
-        cost: model::Cost {
-            bpf_ns: cost.bpf_ns,
-            own_cpu_ns: cost.own_cpu_ns,
-            rss_bytes: cost.rss_bytes,
-            kernel_bytes: cost.kernel_bytes,
-            target_stopped_ns: cost.target_stopped_ns,
-        },
+        cost: cost(m.cost.unwrap_or_default()),
         ..model::Recording::default()
     };
     rec.modules = modules(t, &m.modules.unwrap_or_default(), &names)?;

@@ -236,13 +236,11 @@ fn samples<W: Write>(
     let keys = Keys::new(strings);
     // The labels that depend on the context alone, ready to append.
     let processes: HashMap<u32, &str> = rec.processes.iter().map(|p| (p.pid, &*p.name)).collect();
-    let ends: Vec<Option<u64>> = StackEnd::ALL
-        .iter()
-        .map(|end| {
-            let seen = !end.is_whole() && rec.stacks.iter().any(|s| s.end == *end);
-            seen.then(|| extra.location(&name::truncated(*end)))
-        })
-        .collect();
+    let mut end = |end: &StackEnd| {
+        let seen = !end.is_whole() && rec.stacks.iter().any(|s| s.end == *end);
+        seen.then(|| extra.location(&name::truncated(*end)))
+    };
+    let ends: Vec<Option<u64>> = StackEnd::ALL.iter().map(&mut end).collect();
     let further: Vec<Vec<u8>> = (rec.label_sets.iter())
         .map(|set| keys.further(set, strings))
         .collect();
@@ -267,10 +265,9 @@ fn samples<W: Write>(
             .position(|e| *e == stack.end)
             .and_then(|i| ends[i]);
         // A sample with several pieces is counted once.
-        let count = if last == Some(piece.sample) {
-            0
-        } else {
-            s.count
+        let count = match last == Some(piece.sample) {
+            true => 0,
+            false => s.count,
         };
         last = Some(piece.sample);
         message.bytes.clear();

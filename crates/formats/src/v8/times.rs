@@ -36,7 +36,7 @@ impl Times {
         Times::at(nodes, &times, end)
     }
 
-    /// The same from the samples' times. One time more than there are samples is the end of the last.
+    /// Sums by the samples' times, µs. One time more than there are samples is the end of the last.
     pub(crate) fn at(nodes: &[i64], times: &[f64], end: Option<f64>) -> Times {
         let known = nodes.len().min(times.len());
         let mut order: Vec<usize> = (0..known).collect();

@@ -136,7 +136,7 @@ const NUMBERS: [u64; 8] = [
     u64::MAX,
 ];
 
-/// The same as texts have them, and worse.
+/// Numbers that readers of texts stumble over.
 const WORDS: [&str; 8] = [
     "0",
     "-1",

@@ -57,7 +57,7 @@ fn addresses_are_offsets_in_their_files() {
             &[number(1, id), number(2, mapping), number(3, address)].concat(),
         )
     };
-    // The same code at two places, as in two runs.
+    // One file's code at two places, as in two runs.
     let file = profile(
         &[
             mapping(1, 0x7f00_0000_0000, 0x7f00_0001_0000, 0x2000, 3),

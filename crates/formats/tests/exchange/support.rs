@@ -63,7 +63,7 @@ pub fn ends(recording: &Recording) -> (BTreeMap<String, u64>, BTreeMap<String, u
     ends_of(&fold(recording))
 }
 
-/// The same of folded lines.
+/// Values of folded lines by leaf, and by anywhere on the stack.
 pub fn ends_of(sums: &BTreeMap<String, u64>) -> (BTreeMap<String, u64>, BTreeMap<String, u64>) {
     let (mut own, mut total) = (BTreeMap::new(), BTreeMap::new());
     for (stack, value) in sums {

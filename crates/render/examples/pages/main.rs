@@ -16,7 +16,7 @@ use wallscope_render::page::{self, Choice, PageOptions, Verdict};
 use crate::maker::SECOND;
 use crate::programs::{deep, hostile, many, shop};
 
-/// The same stacks in speedscope's own format, the quickest it reads.
+/// The recording's stacks in speedscope's own format, the quickest it reads.
 fn speedscope(r: &Recording, out: &mut impl Write) -> std::io::Result<()> {
     let name = |f: &Frame| r.functions[f.lines[0].function.0 as usize].name.to_string();
     let frames: Vec<_> = r

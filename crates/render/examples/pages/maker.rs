@@ -28,6 +28,47 @@ pub struct Maker {
 /// In nanoseconds.
 pub const SECOND: u64 = 1_000_000_000;
 
+const ON_CPU_PERIOD: u64 = SECOND / 99;
+const BLOCKED_PERIOD: u64 = 1_000_000;
+
+/// Time of one kind.
+#[derive(Clone, Copy)]
+pub struct Time {
+    state: State,
+    reason: Option<BlockReason>,
+    ns: u64,
+}
+
+impl Time {
+    pub fn on_cpu(ms: u64) -> Time {
+        Time::of(State::OnCpu, None, ms)
+    }
+
+    pub fn runnable(ms: u64) -> Time {
+        Time::of(State::Runnable, None, ms)
+    }
+
+    pub fn blocked(reason: BlockReason, ms: u64) -> Time {
+        Time::of(State::Blocked, Some(reason), ms)
+    }
+
+    fn of(state: State, reason: Option<BlockReason>, ms: u64) -> Time {
+        Time {
+            state,
+            reason,
+            ns: ms * 1_000_000,
+        }
+    }
+
+    /// Of its samples, ns.
+    fn period(self) -> u64 {
+        match self.state {
+            State::OnCpu => ON_CPU_PERIOD,
+            _ => BLOCKED_PERIOD,
+        }
+    }
+}
+
 impl Maker {
     pub fn new(target: &str, seconds: u64, width_ns: u64) -> Self {
         let window = Window {
@@ -178,18 +219,10 @@ impl Maker {
         StackId(self.r.stacks.len() as u32 - 1)
     }
 
-    /// Gives a thread `ns` in a stack, spread over the slices by `shape`.
-    #[allow(clippy::too_many_arguments)]
-    pub fn spend(
-        &mut self,
-        thread: usize,
-        stack: StackId,
-        state: State,
-        reason: Option<BlockReason>,
-        ns: u64,
-        period: u64,
-        shape: impl Fn(u32) -> u64,
-    ) {
+    /// Gives a thread time in a stack, spread over the slices by `shape`.
+    pub fn spend(&mut self, thread: usize, stack: StackId, time: Time, shape: impl Fn(u32) -> u64) {
+        let Time { state, reason, ns } = time;
+        let period = time.period();
         let n = self.r.slices.count;
         let sum: u64 = (0..n).map(&shape).sum::<u64>().max(1);
         let mut slices = Vec::new();
@@ -200,7 +233,7 @@ impl Maker {
             if exact == 0 {
                 continue;
             }
-            self.ledger(thread, slice, state, reason, exact);
+            self.ledger(thread, slice, Time { ns: exact, ..time });
             let samples = exact / period + u64::from(self.dice.below(period) < exact % period);
             if samples > 0 {
                 slices.push(SliceValue {
@@ -234,14 +267,8 @@ impl Maker {
         });
     }
 
-    fn ledger(
-        &mut self,
-        thread: usize,
-        slice: u32,
-        state: State,
-        reason: Option<BlockReason>,
-        ns: u64,
-    ) {
+    fn ledger(&mut self, thread: usize, slice: u32, time: Time) {
+        let Time { state, reason, ns } = time;
         let id = thread as u32;
         let mut row = LedgerSlice {
             context: id,

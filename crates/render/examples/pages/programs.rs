@@ -4,10 +4,47 @@ use std::sync::Arc;
 
 use wallscope_model::*;
 
-use crate::maker::{Maker, SECOND};
+use crate::maker::{Maker, SECOND, Time};
 
-const ON_CPU_PERIOD: u64 = SECOND / 99;
-const BLOCKED_PERIOD: u64 = 1_000_000;
+/// How time is spread over the slices of the shop.
+#[derive(Clone, Copy)]
+enum Spread {
+    /// Alike everywhere.
+    Even,
+    /// More in the first quarter of each second.
+    Striped,
+    /// More from the twelfth second on.
+    Late,
+    /// In the first slice only.
+    First,
+}
+
+impl Spread {
+    fn weight(self, slice: u32, slices_a_second: u32) -> u64 {
+        match self {
+            Spread::Even => 10,
+            Spread::Striped => match slice % slices_a_second < slices_a_second.div_ceil(4) {
+                true => 30,
+                false => 4,
+            },
+            Spread::Late => match slice / slices_a_second >= 12 {
+                true => 25,
+                false => 3,
+            },
+            Spread::First => u64::from(slice == 0),
+        }
+    }
+}
+
+const ROOT: &str = "_start c:__libc_start_main main";
+const RUN: &str = "c:clone3 c:start_thread worker_main handle_request";
+const ROUTE: &str = "std::_Function_handler<void(shop::Request&),shop::Router::bind<shop::CartHandler,std::allocator<std::pair<std::string_view_const,shop::Price>>>(shop::CartHandler*)::{lambda(shop::Request&)#1}>::_M_invoke";
+const LOCK: &str =
+    "c:pthread_mutex_lock c:__lll_lock_wait k:entry_SYSCALL_64 k:do_futex k:futex_wait k:schedule";
+const RECEIVE: &str = "c:recv k:entry_SYSCALL_64 k:tcp_recvmsg k:sk_wait_data k:schedule";
+const NEXT_JOB: &str = "c:clone3 c:start_thread worker_main next_job c:epoll_wait k:entry_SYSCALL_64 k:do_epoll_wait k:schedule";
+/// Its root is out of sight.
+const LOG_LINE: &str = "log_line c:write k:entry_SYSCALL_64 k:ext4_write k:schedule";
 
 /// A service that is slow for a reason no CPU profile shows.
 pub fn shop(width_ns: u64) -> Recording {
@@ -21,205 +58,11 @@ pub fn shop(width_ns: u64) -> Recording {
         unattributed_on_cpu_ns: 0,
         user: None,
     });
-    let per_second = (SECOND / width_ns).max(1) as u32;
-    let even = |_: u32| 10;
-    let stripe = move |s: u32| {
-        if s % per_second < per_second.div_ceil(4) {
-            30
-        } else {
-            4
-        }
-    };
-    let late = move |s: u32| if s / per_second >= 12 { 25 } else { 3 };
-    let root = "_start c:__libc_start_main main";
-    let run = "c:clone3 c:start_thread worker_main handle_request";
-    let std_fn = "std::_Function_handler<void(shop::Request&),shop::Router::bind<shop::CartHandler,std::allocator<std::pair<std::string_view_const,shop::Price>>>(shop::CartHandler*)::{lambda(shop::Request&)#1}>::_M_invoke";
-    for i in 0..6usize {
-        let t = m.thread(4711, 4720 + i as u32, &format!("worker-{i}"));
-        let w = 1 + i as u64 % 3;
-        let spend = |m: &mut Maker, s: &str, st, r, ms: u64, shape: &dyn Fn(u32) -> u64| {
-            let end = if ms == 37 {
-                StackEnd::WindowEnd
-            } else {
-                StackEnd::Root
-            };
-            let id = m.stack(s, end);
-            let period = if st == State::OnCpu {
-                ON_CPU_PERIOD
-            } else {
-                BLOCKED_PERIOD
-            };
-            m.spend(t, id, st, r, ms * 1_000_000, period, shape);
-        };
-        let on = State::OnCpu;
-        let off = State::Blocked;
-        use BlockReason as B;
-        spend(
-            &mut m,
-            &format!("{run} {std_fn} render_page^escape_html"),
-            on,
-            None,
-            900 * w,
-            &even,
-        );
-        spend(
-            &mut m,
-            &format!("{run} {std_fn} render_page c:memcpy"),
-            on,
-            None,
-            210,
-            &even,
-        );
-        spend(
-            &mut m,
-            &format!("{run} parse_headers^to_lower"),
-            on,
-            None,
-            320,
-            &even,
-        );
-        spend(
-            &mut m,
-            &format!("{run} {std_fn} render_page c:malloc"),
-            on,
-            None,
-            140,
-            &stripe,
-        );
-        spend(
-            &mut m,
-            &format!("{run} s:SSL_read s:aes_gcm_decrypt"),
-            on,
-            None,
-            420,
-            &even,
-        );
-        spend(
-            &mut m,
-            &format!("{run} c:read k:entry_SYSCALL_64 k:ksys_read k:copy_to_user"),
-            on,
-            None,
-            160,
-            &even,
-        );
-        spend(
-            &mut m,
-            &format!("{run} json_encode json_encode json_encode json_encode"),
-            on,
-            None,
-            260,
-            &late,
-        );
-        let lock = "c:pthread_mutex_lock c:__lll_lock_wait k:entry_SYSCALL_64 k:do_futex k:futex_wait k:schedule";
-        spend(
-            &mut m,
-            &format!("{run} cache_get {lock}"),
-            off,
-            Some(B::Lock),
-            7_400 - 300 * w,
-            &stripe,
-        );
-        spend(
-            &mut m,
-            &format!("{run} cache_put {lock}"),
-            off,
-            Some(B::Lock),
-            700,
-            &stripe,
-        );
-        let net = "c:recv k:entry_SYSCALL_64 k:tcp_recvmsg k:sk_wait_data k:schedule";
-        spend(
-            &mut m,
-            &format!("{run} query_upstream {net}"),
-            off,
-            Some(B::Network),
-            4_300,
-            &late,
-        );
-        spend(
-            &mut m,
-            "c:clone3 c:start_thread worker_main next_job c:epoll_wait k:entry_SYSCALL_64 k:do_epoll_wait k:schedule",
-            off,
-            Some(B::Poll),
-            3_000,
-            &even,
-        );
-        spend(
-            &mut m,
-            "log_line c:write k:entry_SYSCALL_64 k:ext4_write k:schedule",
-            off,
-            Some(B::Disk),
-            37,
-            &even,
-        );
-        spend(
-            &mut m,
-            &format!("{run} {std_fn} render_page"),
-            State::Runnable,
-            None,
-            310,
-            &late,
-        );
-        m.r.contexts[t].ledger.voluntary_switches = 5_000 + 100 * w;
-        m.r.contexts[t].ledger.involuntary_switches = 120;
-        m.r.contexts[t].ledger.wall_ns += 9_000;
+    for i in 0..6 {
+        worker(&mut m, i);
     }
-    let t = m.thread(4711, 4730, "compaction");
-    let compact = format!("{root} compaction");
-    let id = m.stack(
-        &format!("{compact} fsync_segment c:fsync k:entry_SYSCALL_64 k:ext4_sync_file k:schedule"),
-        StackEnd::Root,
-    );
-    m.spend(
-        t,
-        id,
-        State::Blocked,
-        Some(BlockReason::Disk),
-        11_000_000_000,
-        BLOCKED_PERIOD,
-        stripe,
-    );
-    let id = m.stack(&format!("{compact} merge_runs"), StackEnd::Root);
-    m.spend(
-        t,
-        id,
-        State::OnCpu,
-        None,
-        2_000_000_000,
-        ON_CPU_PERIOD,
-        stripe,
-    );
-    let id = m.stack(
-        &format!("{compact} c:nanosleep k:entry_SYSCALL_64 k:hrtimer_nanosleep k:schedule"),
-        StackEnd::Root,
-    );
-    m.spend(
-        t,
-        id,
-        State::Blocked,
-        Some(BlockReason::Timer),
-        6_900_000_000,
-        BLOCKED_PERIOD,
-        even,
-    );
-    let t = m.thread(4711, 4711, "shopd");
-    let id = m.stack(
-        &format!("{root} c:accept k:entry_SYSCALL_64 k:inet_accept k:schedule"),
-        StackEnd::Root,
-    );
-    m.spend(
-        t,
-        id,
-        State::Blocked,
-        Some(BlockReason::Network),
-        19_900_000_000,
-        BLOCKED_PERIOD,
-        even,
-    );
-    let id = m.stack(&format!("{root} read_config"), StackEnd::Root);
-    m.spend(t, id, State::OnCpu, None, 2_000_000, ON_CPU_PERIOD, |s| {
-        u64::from(s == 0)
-    });
+    compaction(&mut m);
+    main_thread(&mut m);
     // Workers that poll have no request in flight.
     for s in &mut m.r.samples {
         s.idle = s.reason == Some(BlockReason::Poll);
@@ -230,10 +73,108 @@ pub fn shop(width_ns: u64) -> Recording {
     m.r
 }
 
-/// `n` distinct stacks of about `depth` frames: walks down a random program.
-pub fn many(n: usize, depth: usize, threads: usize) -> Recording {
-    let mut m = Maker::new(&format!("{n} stacks of depth {depth}"), 60, SECOND);
-    let names = 20_000u64;
+/// Gives thread `t` of the shop its time, by stack.
+fn spend(m: &mut Maker, t: usize, times: &[(String, Time, Spread)]) {
+    let width_ns = m.r.slices.width_ns;
+    let slices_a_second = (SECOND / width_ns).max(1) as u32;
+    for (words, time, spread) in times {
+        let end = match words == LOG_LINE {
+            true => StackEnd::WindowEnd,
+            false => StackEnd::Root,
+        };
+        let stack = m.stack(words, end);
+        m.spend(t, stack, *time, |slice| {
+            spread.weight(slice, slices_a_second)
+        });
+    }
+}
+
+fn worker(m: &mut Maker, i: u64) {
+    use BlockReason as B;
+    use Spread::{Even, Late, Striped};
+    let t = m.thread(4711, 4720 + i as u32, &format!("worker-{i}"));
+    let w = 1 + i % 3;
+    let run = |words: &str| format!("{RUN} {words}");
+    let page = |words: &str| run(&format!("{ROUTE} render_page{words}"));
+    let times = [
+        (page("^escape_html"), Time::on_cpu(900 * w), Even),
+        (page(" c:memcpy"), Time::on_cpu(210), Even),
+        (run("parse_headers^to_lower"), Time::on_cpu(320), Even),
+        (page(" c:malloc"), Time::on_cpu(140), Striped),
+        (run("s:SSL_read s:aes_gcm_decrypt"), Time::on_cpu(420), Even),
+        (
+            run("c:read k:entry_SYSCALL_64 k:ksys_read k:copy_to_user"),
+            Time::on_cpu(160),
+            Even,
+        ),
+        (
+            run("json_encode json_encode json_encode json_encode"),
+            Time::on_cpu(260),
+            Late,
+        ),
+        (
+            run(&format!("cache_get {LOCK}")),
+            Time::blocked(B::Lock, 7_400 - 300 * w),
+            Striped,
+        ),
+        (
+            run(&format!("cache_put {LOCK}")),
+            Time::blocked(B::Lock, 700),
+            Striped,
+        ),
+        (
+            run(&format!("query_upstream {RECEIVE}")),
+            Time::blocked(B::Network, 4_300),
+            Late,
+        ),
+        (NEXT_JOB.into(), Time::blocked(B::Poll, 3_000), Even),
+        (LOG_LINE.into(), Time::blocked(B::Disk, 37), Even),
+        (page(""), Time::runnable(310), Late),
+    ];
+    spend(m, t, &times);
+    let ledger = &mut m.r.contexts[t].ledger;
+    ledger.voluntary_switches = 5_000 + 100 * w;
+    ledger.involuntary_switches = 120;
+    ledger.wall_ns += 9_000;
+}
+
+fn compaction(m: &mut Maker) {
+    let t = m.thread(4711, 4730, "compaction");
+    let run = |words: &str| format!("{ROOT} compaction {words}");
+    let times = [
+        (
+            run("fsync_segment c:fsync k:entry_SYSCALL_64 k:ext4_sync_file k:schedule"),
+            Time::blocked(BlockReason::Disk, 11_000),
+            Spread::Striped,
+        ),
+        (run("merge_runs"), Time::on_cpu(2_000), Spread::Striped),
+        (
+            run("c:nanosleep k:entry_SYSCALL_64 k:hrtimer_nanosleep k:schedule"),
+            Time::blocked(BlockReason::Timer, 6_900),
+            Spread::Even,
+        ),
+    ];
+    spend(m, t, &times);
+}
+
+fn main_thread(m: &mut Maker) {
+    let t = m.thread(4711, 4711, "shopd");
+    let times = [
+        (
+            format!("{ROOT} c:accept k:entry_SYSCALL_64 k:inet_accept k:schedule"),
+            Time::blocked(BlockReason::Network, 19_900),
+            Spread::Even,
+        ),
+        (
+            format!("{ROOT} read_config"),
+            Time::on_cpu(2),
+            Spread::First,
+        ),
+    ];
+    spend(m, t, &times);
+}
+
+fn put_functions(m: &mut Maker, names: u64) {
     for i in 0..names {
         m.r.functions.push(Function {
             name: format!(
@@ -256,6 +197,38 @@ pub fn many(n: usize, depth: usize, threads: usize) -> Recording {
             }],
         });
     }
+}
+
+/// Spreads the ledgers evenly over sixty slices.
+fn put_slices(m: &mut Maker, threads: u32) {
+    for t in 0..threads {
+        for slice in 0..60 {
+            let of = |blocked: bool| {
+                let state = if blocked {
+                    State::Blocked
+                } else {
+                    State::OnCpu
+                };
+                let l = &m.r.contexts[t as usize].ledger;
+                l.state_ns(state) / 60
+            };
+            let mut row = LedgerSlice {
+                context: t,
+                slice,
+                on_cpu_ns: of(false),
+                ..LedgerSlice::default()
+            };
+            row.blocked[BlockReason::Lock as usize] = of(true);
+            m.r.ledger_slices.push(row);
+        }
+    }
+}
+
+/// `n` distinct stacks of about `depth` frames: walks down a random program.
+pub fn many(n: usize, depth: usize, threads: usize) -> Recording {
+    let mut m = Maker::new(&format!("{n} stacks of depth {depth}"), 60, SECOND);
+    let names = 20_000u64;
+    put_functions(&mut m, names);
     for t in 0..threads {
         m.thread(1, 10 + t as u32, &format!("worker-{t}"));
     }
@@ -307,27 +280,7 @@ pub fn many(n: usize, depth: usize, threads: usize) -> Recording {
             slices: vec![SliceValue { slice, count, ns }],
         });
     }
-    for t in 0..threads as u32 {
-        for slice in 0..60 {
-            let of = |blocked: bool| {
-                let state = if blocked {
-                    State::Blocked
-                } else {
-                    State::OnCpu
-                };
-                let l = &m.r.contexts[t as usize].ledger;
-                l.state_ns(state) / 60
-            };
-            let mut row = LedgerSlice {
-                context: t,
-                slice,
-                on_cpu_ns: of(false),
-                ..LedgerSlice::default()
-            };
-            row.blocked[BlockReason::Lock as usize] = of(true);
-            m.r.ledger_slices.push(row);
-        }
-    }
+    put_slices(&mut m, threads as u32);
     m.r
 }
 
@@ -340,15 +293,7 @@ pub fn deep(depth: usize) -> Recording {
             .map(|i| ["descend_left", "descend_right", "visit"][i % 3])
             .collect();
         let id = m.stack(&format!("main {} leaf", words.join(" ")), StackEnd::Root);
-        m.spend(
-            t,
-            id,
-            State::OnCpu,
-            None,
-            ms * 1_000_000,
-            ON_CPU_PERIOD,
-            |_| 1,
-        );
+        m.spend(t, id, Time::on_cpu(ms), |_| 1);
     }
     m.r
 }
@@ -405,15 +350,7 @@ pub fn hostile() -> Recording {
                     .rposition(|f| f.lines[0].function == function);
             let stack = StackId(m.r.stacks.len() as u32 - 1);
             m.r.stacks[stack.0 as usize].frames[0] = FrameId(leaf.unwrap_or(0) as u32);
-            m.spend(
-                t,
-                stack,
-                State::OnCpu,
-                None,
-                500_000_000,
-                ON_CPU_PERIOD,
-                |_| 1,
-            );
+            m.spend(t, stack, Time::on_cpu(500), |_| 1);
         }
     }
     m.r.domain.notes = vec!["<b>bold</b>".into()];

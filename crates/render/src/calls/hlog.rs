@@ -49,7 +49,7 @@ pub fn hlog(calls: &Calls, to: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-/// The same counts with three significant digits; each at the middle of its part.
+/// The counts of `lengths` with three significant digits, each at the middle of its bucket.
 fn histogram(lengths: &Lengths) -> Result<Histogram<u64>, String> {
     let mut out = Histogram::new(3).map_err(|e| e.to_string())?;
     for (from, to, n) in lengths.parts() {

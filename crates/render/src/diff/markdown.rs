@@ -5,7 +5,7 @@ use wallscope_model::printable::is_obeyed;
 
 use super::text::{Shown, rests_on, sentence};
 use wallscope_analysis::diff::relative;
-use wallscope_analysis::diff::{Comparison, FunctionRow, Outcome, Verdict};
+use wallscope_analysis::diff::{Comparison, FunctionRow, Outcome, Verdict, WholeRow};
 
 /// Most functions listed.
 const MOST: usize = 15;
@@ -78,58 +78,66 @@ pub fn render(c: &Comparison, outcomes: &[Outcome]) -> String {
     if !outcomes.is_empty() {
         out.push('\n');
     }
+    functions(c, &changed, &mut out);
+    whole(c, &mut out);
+    out.push_str("\n</details>\n");
+    out
+}
+
+/// The figures of a table's row.
+fn figures(c: &Comparison, d: &wallscope_model::compare::Difference) -> String {
     let unit = c.unit();
-    let row = |d: &wallscope_model::compare::Difference| {
-        format!(
-            "{} | {} | {} | {}",
-            unit.value(d.base),
-            unit.value(d.new),
-            unit.difference(d.delta, (d.high - d.low) / 2.0),
-            relative(d)
-        )
-    };
-    if !changed.is_empty() {
-        out.push_str(
-            "| function | what | base | new | difference | |\n|---|---|--:|--:|--:|--:|\n",
-        );
-        for r in changed.iter().take(MOST) {
-            let states: Vec<_> = r.states.iter().filter(|s| s.changed).collect();
-            let d = if let [only] = states[..] {
-                &only.difference
-            } else {
-                &r.all
-            };
-            out.push_str(&format!(
-                "| {} | {}{} | {} |\n",
-                code(&r.label()),
-                r.what(),
-                held_by(r),
-                row(d)
-            ));
-        }
-        if changed.len() > MOST {
-            out.push_str(&format!("\nand {} more\n", changed.len() - MOST));
-        }
-        out.push('\n');
+    format!(
+        "{} | {} | {} | {}",
+        unit.value(d.base),
+        unit.value(d.new),
+        unit.difference(d.delta, (d.high - d.low) / 2.0),
+        relative(d)
+    )
+}
+
+fn functions(c: &Comparison, changed: &[&FunctionRow], out: &mut String) {
+    if changed.is_empty() {
+        return;
     }
+    out.push_str("| function | what | base | new | difference | |\n|---|---|--:|--:|--:|--:|\n");
+    for r in changed.iter().take(MOST) {
+        let states: Vec<_> = r.states.iter().filter(|s| s.changed).collect();
+        let d = match states[..] {
+            [only] => &only.difference,
+            _ => &r.all,
+        };
+        out.push_str(&format!(
+            "| {} | {}{} | {} |\n",
+            code(&r.label()),
+            r.what(),
+            held_by(r),
+            figures(c, d)
+        ));
+    }
+    if changed.len() > MOST {
+        out.push_str(&format!("\nand {} more\n", changed.len() - MOST));
+    }
+    out.push('\n');
+}
+
+/// The whole, and what it rests on.
+fn whole(c: &Comparison, out: &mut String) {
     out.push_str("<details><summary>The whole, and what this rests on</summary>\n\n");
     out.push_str("| | base | new | difference | | |\n|---|--:|--:|--:|--:|---|\n");
-    for r in c
-        .whole
-        .iter()
-        .filter(|r| r.reason.is_none() || r.q <= c.options.fdr)
-    {
+    let is_shown = |r: &&WholeRow| r.reason.is_none() || r.q <= c.options.fdr;
+    for r in c.whole.iter().filter(is_shown) {
         let name = match (r.state, r.reason) {
             (_, Some(reason)) => reason.replace('_', " "),
             (Some(s), None) => s.name().replace('_', " "),
             (None, None) => c.of_all().to_string(),
         };
         let noise = if r.q <= c.options.fdr { "" } else { "noise" };
-        out.push_str(&format!("| {name} | {} | {noise} |\n", row(&r.difference)));
+        let figures = figures(c, &r.difference);
+        out.push_str(&format!("| {name} | {figures} | {noise} |\n"));
     }
-    out.push('\n');
     out.push_str(&format!(
-        "- {}, mean of {} base and {} new runs, ± 95 %\n",
+        "\n- {}, mean of {} base and {} new runs, ± 95 %\n",
         c.about(),
         c.runs.0,
         c.runs.1
@@ -137,6 +145,4 @@ pub fn render(c: &Comparison, outcomes: &[Outcome]) -> String {
     for line in rests_on(c, Shown::default()) {
         out.push_str(&format!("- {line}\n"));
     }
-    out.push_str("\n</details>\n");
-    out
 }

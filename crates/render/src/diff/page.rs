@@ -11,20 +11,21 @@ use super::text::{Shown, rests_on, sentence};
 use crate::page::trie::Builder;
 use crate::page::{Content, DELTA, assemble};
 use wallscope_analysis::diff::relative;
-use wallscope_analysis::diff::{Comparison, Normal, Unit};
+use wallscope_analysis::diff::{Comparison, FunctionRow, Normal, Unit};
 use wallscope_analysis::diff::{Stacks, Times};
 
 /// Most nodes that the page is given; the smallest beyond are left out, and it says so.
 const MOST_STACKS: usize = 200_000;
+/// Rows of functions.
+const MOST_FUNCTIONS: usize = 2_000;
 
-/// Writes the recordings that `comparison` was made from as one page.
+/// Writes the recordings that `comparison` was made from, base and new, as one page.
 ///
 /// # Errors
 /// Those of `out`.
 pub fn write(
     comparison: &Comparison,
-    base: &[Recording],
-    new: &[Recording],
+    [base, new]: [&[Recording]; 2],
     title: &str,
     out: &mut impl Write,
 ) -> io::Result<()> {
@@ -36,6 +37,35 @@ pub fn write(
         payload: payload.as_bytes(),
     };
     assemble(&DELTA, &content, out)
+}
+
+/// The page's number for a kind of code.
+fn kind(kind: FrameKind) -> u8 {
+    match kind {
+        FrameKind::Native
+        | FrameKind::Python
+        | FrameKind::Php
+        | FrameKind::Ruby
+        | FrameKind::Java
+        | FrameKind::JavaScript => 0,
+        FrameKind::Kernel => 1,
+        FrameKind::Jit => 2,
+    }
+}
+
+/// The rows of functions.
+fn functions(c: &Comparison) -> Vec<Value> {
+    let unit = c.unit();
+    let row = |r: &FunctionRow| {
+        let d = &r.all;
+        json!({
+            "name": &*r.function.name, "module": &*r.function.module, "changed": r.changed,
+            "what": r.what(), "base": unit.value(d.base), "new": unit.value(d.new),
+            "delta": unit.difference(d.delta, (d.high - d.low) / 2.0),
+            "relative": relative(d), "size": d.delta,
+        })
+    };
+    c.functions.iter().take(MOST_FUNCTIONS).map(row).collect()
 }
 
 fn payload(c: &Comparison, stacks: Stacks, title: &str) -> Value {
@@ -63,27 +93,6 @@ fn payload(c: &Comparison, stacks: Stacks, title: &str) -> Value {
         .collect();
     own.sort_unstable_by_key(|(node, _)| *node);
     let unit = c.unit();
-    let kind = |k: FrameKind| match k {
-        FrameKind::Native
-        | FrameKind::Python
-        | FrameKind::Php
-        | FrameKind::Ruby
-        | FrameKind::Java
-        | FrameKind::JavaScript => 0,
-        FrameKind::Kernel => 1,
-        FrameKind::Jit => 2,
-    };
-    let rows: Vec<Value> = (c.functions.iter().take(2_000))
-        .map(|r| {
-            let d = &r.all;
-            json!({
-                "name": &*r.function.name, "module": &*r.function.module, "changed": r.changed,
-                "what": r.what(), "base": unit.value(d.base), "new": unit.value(d.new),
-                "delta": unit.difference(d.delta, (d.high - d.low) / 2.0),
-                "relative": relative(d), "size": d.delta,
-            })
-        })
-        .collect();
     let mut notes = rests_on(c, Shown::default());
     if left_out > 0.0 {
         notes.push(format!(
@@ -118,7 +127,7 @@ fn payload(c: &Comparison, stacks: Stacks, title: &str) -> Value {
         "own": own.iter().map(|(node, t)| json!([
             node, t[0].map(f64::round), t[1].map(f64::round),
         ])).collect::<Vec<_>>(),
-        "functions": rows,
+        "functions": functions(c),
         "notes": notes,
     })
 }

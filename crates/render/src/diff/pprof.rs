@@ -61,35 +61,13 @@ impl Strings {
     }
 }
 
-/// Writes the difference of the recordings that `comparison` was made from.
-///
-/// # Errors
-/// What `out` returns.
-pub fn write(
-    comparison: &Comparison,
-    base: &[Recording],
-    new: &[Recording],
-    out: impl Write,
-) -> io::Result<()> {
-    let stacks = Stacks::of(comparison, base, new);
-    let mut strings = Strings::default();
-    strings.id("");
-    let mut profile = Message::default();
-    let unit = match (comparison.options.normal, &comparison.measured) {
-        (Normal::Total, _) => "ppb",
-        (_, Unit::Nanoseconds) => "nanoseconds",
-        (_, Unit::Bytes) => "bytes",
-        (_, Unit::Count(_)) => "count",
-    };
-    // As in a recording's file, time in no known state is in `wall` only.
-    let told = || STATES.iter().filter(|s| **s != State::Unknown);
-    let types = told().map(|s| s.name()).chain(["wall"]);
-    for name in types {
-        let mut kind = Message::default();
-        kind.number(1, strings.id(name));
-        kind.number(2, strings.id(unit));
-        profile.bytes(1, &kind.0);
-    }
+/// The states with a value of their own. As in a recording's file, time in no known state is in `wall`
+/// only.
+fn told() -> impl Iterator<Item = &'static State> {
+    STATES.iter().filter(|s| **s != State::Unknown)
+}
+
+fn put_samples(stacks: &Stacks, profile: &mut Message) {
     let mut paths: Vec<_> = stacks.paths.iter().collect();
     paths.sort_unstable_by_key(|(path, _)| path.as_slice());
     for (path, [base, new]) in paths {
@@ -106,6 +84,10 @@ pub fn write(
         sample.packed(2, values.iter().map(|v| *v as u64));
         profile.bytes(2, &sample.0);
     }
+}
+
+/// Puts locations and functions, one each a frame, and mappings.
+fn put_frames(stacks: &Stacks, strings: &mut Strings, profile: &mut Message) {
     let mut modules: FxHashMap<&str, u64> = FxHashMap::default();
     let mut mappings = Message::default();
     for (id, f) in (1u64..).zip(&stacks.frames) {
@@ -137,6 +119,37 @@ pub fn write(
         profile.bytes(5, &function.0);
     }
     profile.0.extend_from_slice(&mappings.0);
+}
+
+/// Writes the difference of the recordings that `comparison` was made from.
+///
+/// # Errors
+/// What `out` returns.
+pub fn write(
+    comparison: &Comparison,
+    base: &[Recording],
+    new: &[Recording],
+    out: impl Write,
+) -> io::Result<()> {
+    let stacks = Stacks::of(comparison, base, new);
+    let mut strings = Strings::default();
+    strings.id("");
+    let mut profile = Message::default();
+    let unit = match (comparison.options.normal, &comparison.measured) {
+        (Normal::Total, _) => "ppb",
+        (_, Unit::Nanoseconds) => "nanoseconds",
+        (_, Unit::Bytes) => "bytes",
+        (_, Unit::Count(_)) => "count",
+    };
+    let types = told().map(|s| s.name()).chain(["wall"]);
+    for name in types {
+        let mut kind = Message::default();
+        kind.number(1, strings.id(name));
+        kind.number(2, strings.id(unit));
+        profile.bytes(1, &kind.0);
+    }
+    put_samples(&stacks, &mut profile);
+    put_frames(&stacks, &mut strings, &mut profile);
     let comment = strings.id(&format!(
         "difference new − base, {}, mean of {} and {} runs",
         comparison.about(),

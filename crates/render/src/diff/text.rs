@@ -102,21 +102,40 @@ fn cells(c: &Comparison, d: &Difference) -> [String; 4] {
 /// Renders the comparison, its judged conditions, and what more data would resolve.
 pub fn render(c: &Comparison, outcomes: &[Outcome], shown: Shown, style: &Style) -> String {
     let mut out = String::new();
-    let width = style.width;
-    let say = |out: &mut String, text: &str, indent: usize| {
-        for line in crate::text::layout::wrap(text, width, indent) {
-            out.push_str(&line);
-            out.push('\n');
-        }
-    };
-    say(&mut out, &sentence(c), 0);
+    say(&sentence(c), 0, style, &mut out);
+    whole(c, style, &mut out);
+    changed(c, style, &mut out);
+    noise(c, shown, style, &mut out);
+    conditions(outcomes, style, &mut out);
+    heading("What this rests on", "\n", style, &mut out);
+    for line in rests_on(c, shown) {
+        say(&format!("  {line}"), 4, style, &mut out);
+    }
+    out
+}
+
+fn say(text: &str, indent: usize, style: &Style, out: &mut String) {
+    for line in crate::text::layout::wrap(text, style.width, indent) {
+        out.push_str(&line);
+        out.push('\n');
+    }
+}
+
+/// A heading after an empty line, and what follows it.
+fn heading(title: &str, rest: &str, style: &Style, out: &mut String) {
     out.push('\n');
-    out.push_str(&style.ink(Ink::Strong, "The whole"));
-    let about = c.about();
-    out.push_str(&format!(
-        "  {about}, mean of {} base and {} new runs, ± 95 %\n",
-        c.runs.0, c.runs.1
-    ));
+    out.push_str(&style.ink(Ink::Strong, title));
+    out.push_str(rest);
+}
+
+fn whole(c: &Comparison, style: &Style, out: &mut String) {
+    let about = format!(
+        "  {}, mean of {} base and {} new runs, ± 95 %\n",
+        c.about(),
+        c.runs.0,
+        c.runs.1
+    );
+    heading("The whole", &about, style, out);
     let mut table = Table { rows: Vec::new() };
     table.put(
         Ink::Faint,
@@ -135,67 +154,61 @@ pub fn render(c: &Comparison, outcomes: &[Outcome], shown: Shown, style: &Style)
         });
         table.put(if real { Ink::Plain } else { Ink::Faint }, row);
     }
-    table.lines(style, &mut out);
+    table.lines(style, out);
+}
 
-    let changed: Vec<&FunctionRow> = c.changed().collect();
-    out.push('\n');
-    out.push_str(&style.ink(Ink::Strong, "Functions that changed"));
-    out.push_str(&format!(
-        "  at most {} of these are chance\n",
-        share(c.options.fdr)
-    ));
-    if changed.is_empty() {
-        out.push_str("  none\n");
-    }
+fn changed(c: &Comparison, style: &Style, out: &mut String) {
+    let by_chance = format!("  at most {} of these are chance\n", share(c.options.fdr));
+    heading("Functions that changed", &by_chance, style, out);
     let mut table = Table { rows: Vec::new() };
-    for r in &changed {
+    for r in c.changed() {
         function(c, r, &mut table);
     }
-    table.lines(style, &mut out);
+    if table.rows.is_empty() {
+        out.push_str("  none\n");
+    }
+    table.lines(style, out);
+}
+
+/// The largest functions without a change.
+fn noise(c: &Comparison, shown: Shown, style: &Style, out: &mut String) {
     let rest: Vec<&FunctionRow> = (c.functions.iter()).filter(|r| !r.changed).collect();
-    if !rest.is_empty() && shown.noise > 0 {
-        out.push('\n');
-        let title = format!(
-            "Noise  the {} largest of {} others",
-            shown.noise.min(rest.len()),
-            rest.len()
-        );
-        out.push_str(&style.ink(Ink::Faint, &title));
-        out.push('\n');
-        let mut table = Table { rows: Vec::new() };
-        for r in rest.iter().take(shown.noise) {
-            let mut row = cells(c, &r.all).to_vec();
-            row.push(r.what());
-            row.push(name(r));
-            table.put(Ink::Faint, row);
-        }
-        table.lines(style, &mut out);
+    if rest.is_empty() || shown.noise == 0 {
+        return;
     }
-    if !outcomes.is_empty() {
-        out.push('\n');
-        out.push_str(&style.ink(Ink::Strong, "Conditions"));
-        out.push('\n');
-        for o in outcomes {
-            let verdict = match o.verdict {
-                Verdict::Fired => "FIRED",
-                Verdict::Holds => "holds",
-                Verdict::Undecided => "undecided",
-                Verdict::Nothing => "nothing to judge",
-            };
-            say(
-                &mut out,
-                &format!("  {}  {verdict}: {}", o.condition, o.says),
-                4,
-            );
-        }
-    }
+    let title = format!(
+        "Noise  the {} largest of {} others",
+        shown.noise.min(rest.len()),
+        rest.len()
+    );
     out.push('\n');
-    out.push_str(&style.ink(Ink::Strong, "What this rests on"));
+    out.push_str(&style.ink(Ink::Faint, &title));
     out.push('\n');
-    for line in rests_on(c, shown) {
-        say(&mut out, &format!("  {line}"), 4);
+    let mut table = Table { rows: Vec::new() };
+    for r in rest.iter().take(shown.noise) {
+        let mut row = cells(c, &r.all).to_vec();
+        row.push(r.what());
+        row.push(name(r));
+        table.put(Ink::Faint, row);
     }
-    out
+    table.lines(style, out);
+}
+
+fn conditions(outcomes: &[Outcome], style: &Style, out: &mut String) {
+    if outcomes.is_empty() {
+        return;
+    }
+    heading("Conditions", "\n", style, out);
+    for o in outcomes {
+        let verdict = match o.verdict {
+            Verdict::Fired => "FIRED",
+            Verdict::Holds => "holds",
+            Verdict::Undecided => "undecided",
+            Verdict::Nothing => "nothing to judge",
+        };
+        let line = format!("  {}  {verdict}: {}", o.condition, o.says);
+        say(&line, 4, style, out);
+    }
 }
 
 /// One function: a line, and one for each state where it changed in several.

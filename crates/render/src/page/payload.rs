@@ -118,17 +118,16 @@ pub(super) fn payload(recording: &Recording, title: &str, options: &PageOptions<
     out
 }
 
-fn put_rows(
-    columns: &mut Columns,
+/// Adds the stacks with time to a tree, each once. Returns each stack's node and the line of its leaf, and
+/// how many lines the stacks have.
+fn put_stacks(
+    builder: &mut Builder,
     recording: &Recording,
     scaled: &scale::Scaled,
     entries: &mut Entries,
-) -> Vec<Row> {
-    let shapes = SliceIndex::of(recording);
-    let mut builder = Builder::new();
+) -> (Vec<(u32, u32)>, usize) {
     let mut path = Vec::new();
     let mut ids = Vec::new();
-    // Stacks first, each once: (node, line of the leaf).
     let mut weight = vec![0u64; recording.stacks.len()];
     for piece in &scaled.pieces {
         let stack = sample_of(recording, piece.sample).map(|s| s.stack.0 as usize);
@@ -150,7 +149,18 @@ fn put_rows(
             (builder.add(&ids, weight[stack]), line)
         })
         .collect();
+    (leaves, stack_lines)
+}
 
+fn put_rows(
+    columns: &mut Columns,
+    recording: &Recording,
+    scaled: &scale::Scaled,
+    entries: &mut Entries,
+) -> Vec<Row> {
+    let shapes = SliceIndex::of(recording);
+    let mut builder = Builder::new();
+    let (leaves, stack_lines) = put_stacks(&mut builder, recording, scaled, entries);
     let mut rows = Vec::with_capacity(scaled.pieces.len() + scaled.unsampled.len());
     for piece in &scaled.pieces {
         let Some(sample) = sample_of(recording, piece.sample) else {

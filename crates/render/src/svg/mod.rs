@@ -94,6 +94,20 @@ impl Tree {
     }
 }
 
+/// Left ends of nodes: children in their order, each after the one before it.
+fn left_ends(tree: &Tree) -> Vec<u64> {
+    let n = tree.entry.len();
+    let mut left = vec![0u64; n];
+    let mut next = vec![0u64; n];
+    for node in 1..n {
+        let p = tree.parent[node] as usize;
+        left[node] = next[p];
+        next[p] += tree.total[node];
+        next[node] = left[node];
+    }
+    left
+}
+
 /// Writes the flame graph of `view`.
 ///
 /// # Errors
@@ -106,15 +120,7 @@ pub fn write(recording: &Recording, view: View, out: &mut dyn Write) -> io::Resu
     let shown = |node: usize| tree.total[node] as f64 * unit >= NARROWEST;
     let n = tree.entry.len();
 
-    // Left ends: children in their order, each after the one before it.
-    let mut left = vec![0u64; n];
-    let mut next = vec![0u64; n];
-    for node in 1..n {
-        let p = tree.parent[node] as usize;
-        left[node] = next[p];
-        next[p] += tree.total[node];
-        next[node] = left[node];
-    }
+    let left = left_ends(&tree);
     let deep = |n: &usize| tree.depth[*n] as usize >= MOST_LEVELS;
     let drawn: Vec<usize> = (0..n)
         .filter(|n| *n == 0 || shown(*n) && !deep(n))
@@ -174,6 +180,12 @@ pub fn write(recording: &Recording, view: View, out: &mut dyn Write) -> io::Resu
         };
         frame(out, &drawn)?;
     }
+    legend(&classes, height, out)?;
+    writeln!(out, "</svg>")
+}
+
+/// The colours' meanings, at the foot of a picture of this height.
+fn legend(classes: &[Class], height: f64, out: &mut dyn Write) -> io::Result<()> {
     let mut x = MARGIN;
     for class in classes {
         let title = class.title();
@@ -189,7 +201,7 @@ pub fn write(recording: &Recording, view: View, out: &mut dyn Write) -> io::Resu
         )?;
         x += 32.0 + title.chars().count() as f64 * LETTER;
     }
-    writeln!(out, "</svg>")
+    Ok(())
 }
 
 /// By drawn node its time by class, in the classes' order; and the classes there are.

@@ -1,6 +1,6 @@
 //! Where the time went: the whole, and by process and thread.
 
-use wallscope_model::State;
+use wallscope_model::{Ledger, State};
 
 use super::MOST_ROWS;
 use super::groups::groups_text;
@@ -33,35 +33,7 @@ impl Page<'_> {
             .style
             .bar(l, self.width().min(100).saturating_sub(4).max(10));
         self.line(&format!("  {bar}"));
-        let reasons = reason_rows(l);
-        for state in State::ALL {
-            let time = l.state_ns(*state);
-            let parts: Vec<String> = reasons
-                .iter()
-                .filter(|r| r.state == *state)
-                .map(|r| format!("{} {}", r.reason, self.value(r.ns)))
-                .collect();
-            let name = pad(label(*state), 9);
-            let head = format!(
-                "  {name} {} {}  ",
-                pad(&self.value(time), -8),
-                pad(&share_of(time, l.wall_ns), -8)
-            );
-            let indent = cells(&head);
-            let text = format!("{head}{}", parts.join(", "));
-            for (i, line) in wrap(&text, self.style.width, indent)
-                .into_iter()
-                .enumerate()
-            {
-                let inked = self.style.ink(Ink::State(*state), &name);
-                let line = if i == 0 {
-                    line.replacen(&name, &inked, 1)
-                } else {
-                    line
-                };
-                self.line(&line);
-            }
-        }
+        self.states(l);
         let wall = format!(
             "  {} {} {}",
             pad("wall", 9),
@@ -92,6 +64,39 @@ impl Page<'_> {
                 self.value(total.unattributed_on_cpu_ns)
             );
             self.faint(&unseen, 2);
+        }
+    }
+
+    /// A line for each state, with its parts.
+    fn states(&mut self, l: &Ledger) {
+        let reasons = reason_rows(l);
+        for state in State::ALL {
+            let time = l.state_ns(*state);
+            let parts: Vec<String> = reasons
+                .iter()
+                .filter(|r| r.state == *state)
+                .map(|r| format!("{} {}", r.reason, self.value(r.ns)))
+                .collect();
+            let name = pad(label(*state), 9);
+            let head = format!(
+                "  {name} {} {}  ",
+                pad(&self.value(time), -8),
+                pad(&share_of(time, l.wall_ns), -8)
+            );
+            let indent = cells(&head);
+            let text = format!("{head}{}", parts.join(", "));
+            for (i, line) in wrap(&text, self.style.width, indent)
+                .into_iter()
+                .enumerate()
+            {
+                let inked = self.style.ink(Ink::State(*state), &name);
+                let line = if i == 0 {
+                    line.replacen(&name, &inked, 1)
+                } else {
+                    line
+                };
+                self.line(&line);
+            }
         }
     }
 

@@ -117,7 +117,7 @@ class DeltaPage {
     this.flame = new FlameGraph(byId('flame'), {
       pick: (node) => this.change({ pick: node }),
       zoom: (from, to, node) => this.zoom(from, to, node),
-      hover: (node, strip, x, y) => this.hover(node, strip, x, y),
+      hover: (hit, at) => this.hover(hit, at),
       menu: () => undefined,
     });
     byId('theme').addEventListener('click', () => {
@@ -261,8 +261,8 @@ class DeltaPage {
     return this.data.share ? `${(v / 1e7).toFixed(2)} %` : `${duration(Math.round(v))}${this.data.per}`;
   }
 
-  /** @param {number} node @param {{from: number, to: number} | null} strip @param {number} x @param {number} y */
-  hover(node, strip, x, y) {
+  /** Tells what lies at a place. @param {import('./flame.js').Hit} hit @param {import('./dom.js').Place} at */
+  hover({ node, strip }, { x, y }) {
     const tip = byId('tip');
     tip.hidden = node < 0 && !strip;
     if (tip.hidden) return;
@@ -358,7 +358,7 @@ class DeltaPage {
         on[`Arrow${way[0].toUpperCase()}${way.slice(1)}`] = () => {
           const node = this.flame.step(way);
           const at = this.flame.canvas.getBoundingClientRect();
-          if (node >= 0) this.hover(node, null, at.left + 20, at.top + 10);
+          if (node >= 0) this.hover({ node, strip: null }, { x: at.left + 20, y: at.top + 10 });
         };
       }
       if (e.key in on) {

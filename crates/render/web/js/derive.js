@@ -97,7 +97,7 @@ const MOST_NODES = 400_000;
 export function mergeDown(selection, nodes, options) {
   const p = selection.profile;
   const { fold, mine } = options;
-  return grow(selection, false, [startGroup(selection, nodes)], false, (group, entry) => {
+  return grow(selection, false, startGroup(selection, nodes), (group, entry) => {
     if (mine) return ownBelow(selection, mine, group.at, fold ? entry : -1);
     /** @type {Map<number, Group>} */
     const next = new Map();
@@ -122,7 +122,7 @@ export function mergeDown(selection, nodes, options) {
  * @param {Options} options
  */
 export function mergeUp(selection, nodes, options) {
-  return growUp(selection, [startGroup(selection, nodes)], false, options);
+  return growUp(selection, startGroup(selection, nodes), options);
 }
 
 /**
@@ -143,19 +143,18 @@ export function leafFirst(selection, options) {
     const at = options.mine ? options.mine.holder(p, node) : node;
     put(leaves, p.entry[at], { from, to: r, at }, time);
   }
-  return growUp(selection, [...leaves.values()], true, options);
+  return growUp(selection, [...leaves.values()], options);
 }
 
 /**
  * @param {import('./selection.js').Selection} selection
- * @param {Group[]} tops
- * @param {boolean} leaves
+ * @param {Group | Group[]} top as in `grow`
  * @param {Options} options
  */
-function growUp(selection, tops, leaves, options) {
+function growUp(selection, top, options) {
   const p = selection.profile;
   const { mine } = options;
-  return grow(selection, true, tops, leaves, (group, entry) => {
+  return grow(selection, true, top, (group, entry) => {
     /** @type {Map<number, Group>} */
     const next = new Map();
     for (let i = 0; i < group.at.length; i += 1) {
@@ -184,14 +183,13 @@ function startGroup(selection, nodes) {
 /**
  * @param {import('./selection.js').Selection} selection
  * @param {boolean} inverted
- * @param {Group[]} tops
- * @param {boolean} leaves whether `tops` stand beside each other below a root
+ * @param {Group | Group[]} top the root, be it everything or one function; or groups beside each other below a root
  * @param {(group: Group, entry: number) => Map<number, Group>} step
  */
-function grow(selection, inverted, tops, leaves, step) {
+function grow(selection, inverted, top, step) {
   const p = selection.profile;
   const shape = new LaidOut(inverted);
-  for (const g of tops) shape.total += g.weight;
+  for (const g of Array.isArray(top) ? top : [top]) shape.total += g.weight;
   shape.rights[0] = shape.selfs[0] = shape.total;
   const finest = shape.total * FINEST;
   /** @type {{group: Group, node: number}[]} */
@@ -226,14 +224,12 @@ function grow(selection, inverted, tops, leaves, step) {
     for (const a of added.reverse()) open.push(a);
     return left - start;
   };
-  if (!leaves) {
-    // One group: it is the root, be it everything or one function.
-    const [top] = tops;
+  if (!Array.isArray(top)) {
     open.push({ group: top, node: 0 });
     shape.rowRanges[0] = top.ranges;
     shape.entries[0] = top.at[0] > 0 ? p.entry[top.at[0]] : -1;
   } else {
-    shape.selfs[0] -= place(tops.map((g) => [p.entry[g.at[0]], g]), 0, 0);
+    shape.selfs[0] -= place(top.map((g) => [p.entry[g.at[0]], g]), 0, 0);
     shape.rowRanges[0] = [0, p.rows];
   }
   while (open.length > 0) {

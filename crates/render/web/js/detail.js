@@ -130,113 +130,188 @@ function lengthsBelow(selection, ranges) {
 }
 
 /**
- * @param {HTMLElement} host
- * @param {import('./selection.js').Selection} selection
- * @param {import('./filter.js').Look} look
- * @param {number[]} stack entries outermost first that lead to the picked frame; may be empty
- * @param {{change: (c: Partial<import('./filter.js').Look>) => void, pick: (entry: number) => void,
- *   close: () => void}} act
+ * What the panel is of.
+ * @typedef {object} Subject
+ * @property {import('./selection.js').Selection} selection
+ * @property {import('./filter.js').Look} look its picked entry is the function
+ * @property {number[]} stack entries outermost first that lead to the picked frame; may be empty
  */
-export function showDetail(host, selection, look, stack, act) {
-  const p = selection.profile;
-  const entry = look.pick;
-  if (entry < 0 || entry >= p.names.length) {
-    host.hidden = true;
-    return;
+
+/**
+ * What the panel's buttons do.
+ * @typedef {object} Act
+ * @property {(c: Partial<import('./filter.js').Look>) => void} change
+ * @property {(entry: number) => void} pick
+ * @property {() => void} close
+ */
+
+/**
+ * @param {HTMLElement} host
+ * @param {Subject} subject
+ * @param {Act} act
+ */
+export function showDetail(host, subject, act) {
+  const entry = subject.look.pick;
+  host.hidden = entry < 0 || entry >= subject.selection.profile.names.length;
+  if (host.hidden) return;
+  fill(host, ...new Panel(subject, act).sections());
+}
+
+/** The panel of one function. */
+class Panel {
+  /** @param {Subject} subject @param {Act} act */
+  constructor({ selection, look, stack }, act) {
+    this.selection = selection;
+    this.profile = selection.profile;
+    this.look = look;
+    this.stack = stack;
+    this.act = act;
+    this.entry = look.pick;
+    this.nodes = selection.nodesOf(this.entry);
+    this.ranges = selection.ranges(this.nodes);
+    const { self, total } = selection.byEntry();
+    this.self = self[this.entry];
+    this.total = total[this.entry];
+    this.file = this.profile.files[this.profile.entryFile[this.entry]];
   }
-  host.hidden = false;
-  const nodes = selection.nodesOf(entry);
-  const ranges = selection.ranges(nodes);
-  const { self, total } = selection.byEntry();
-  const share = (/** @type {number} */ ns) => percent(ns / selection.total);
-  const kind = ['native code', 'kernel', 'code made at run time', 'no function, but what stands for one', 'managed code'][p.kind[entry]];
-  const module = p.module(entry);
-  const file = p.files[p.entryFile[entry]];
-  const build = p.entryModule[entry] > 0 ? p.builds[p.entryModule[entry] - 1] : '';
 
-  const item = (/** @type {number} */ e, /** @type {number} */ ns) =>
-    el(
-      'li', {},
-      e < 0
-        ? el('span', {}, 'nothing: it is where stacks begin')
-        : el('button', { type: 'button', class: 'link', title: p.names[e].slice(0, 2000), onclick: () => act.pick(e) }, name(shorten(p.names[e], 60))),
-      el('span', { class: 'number' }, percent(ns / Math.max(1, total[entry]))),
-    );
-  const list = (/** @type {string} */ title, /** @type {[number, number][]} */ items) =>
-    items.length === 0
-      ? null
-      : el('section', {}, el('h4', {}, title), el('ul', { class: 'neighbours' }, ...items.slice(0, 7).map(([e, ns]) => item(e, ns))), items.length > 7 ? el('p', { class: 'quiet small' }, `and ${items.length - 7} more`) : null);
+  sections() {
+    const { selection, nodes } = this;
+    const stack = this.stack.length > 0 ? this.stack : nodes.length > 0 ? heaviestStack(selection, nodes) : [];
+    return [
+      ...this.head(),
+      this.facts(),
+      this.parts(),
+      this.choices(stack),
+      this.lines(),
+      this.lengths(),
+      this.wakers(),
+      this.neighbours('Called by', neighbours(selection, nodes, true)),
+      this.neighbours('Calls', neighbours(selection, nodes, false)),
+      this.frames(stack),
+    ];
+  }
 
-  const lines = [...linesOf(selection, entry)].filter(([line]) => line > 0).sort((a, b) => b[1].total - a[1].total);
-  const parts = partsOf(selection, ranges);
-  const sum = parts.reduce((a, [, ns]) => a + ns, 0);
-  const lengths = lengthsBelow(selection, ranges);
-  const wakers = wakersOf(selection, look, entry);
-  const woken = wakers.reduce((a, [, ns]) => a + ns, 0);
-  const stackOf = stack.length > 0 ? stack : nodes.length > 0 ? heaviestStack(selection, nodes) : [];
+  head() {
+    const title = this.profile.names[this.entry];
+    return [
+      el('div', { class: 'detail-head' }, el('h3', { class: 'function-name' }, name(title)), el('button', { type: 'button', class: 'close', 'aria-label': 'close the panel', onclick: this.act.close }, '×')),
+      title.length > 20_000 ? el('p', { class: 'quiet small' }, `${count(title.length)} characters; the first 20 000 are shown.`) : null,
+    ];
+  }
 
-  fill(
-    host,
-    el('div', { class: 'detail-head' }, el('h3', { class: 'function-name' }, name(p.names[entry])), el('button', { type: 'button', class: 'close', 'aria-label': 'close the panel', onclick: act.close }, '×')),
-    p.names[entry].length > 20_000 ? el('p', { class: 'quiet small' }, `${count(p.names[entry].length)} characters; the first 20 000 are shown.`) : null,
-    el(
+  facts() {
+    const { profile: p, entry, selection, file } = this;
+    const share = (/** @type {number} */ ns) => percent(ns / selection.total);
+    const kind = ['native code', 'kernel', 'code made at run time', 'no function, but what stands for one', 'managed code'][p.kind[entry]];
+    const module = p.module(entry);
+    const build = p.entryModule[entry] > 0 ? p.builds[p.entryModule[entry] - 1] : '';
+    return el(
       'dl', { class: 'facts' },
-      el('dt', {}, 'Total'), el('dd', {}, el('b', {}, share(total[entry])), ` ${duration(total[entry])} `, isFunction(p, entry) && total[entry] > 0 ? intervalBadge(selection, ranges) : null),
-      el('dt', {}, 'Self'), el('dd', {}, el('b', {}, share(self[entry])), ` ${duration(self[entry])}`),
+      el('dt', {}, 'Total'), el('dd', {}, el('b', {}, share(this.total)), ` ${duration(this.total)} `, isFunction(p, entry) && this.total > 0 ? intervalBadge(selection, this.ranges) : null),
+      el('dt', {}, 'Self'), el('dd', {}, el('b', {}, share(this.self)), ` ${duration(this.self)}`),
       el('dt', {}, 'Kind'), el('dd', {}, kind + (p.inlined[entry] ? ', inlined into its caller' : '')),
       ...(module ? [el('dt', {}, 'Module'), el('dd', {}, name(module))] : []),
       ...(build ? [el('dt', {}, 'Build id'), el('dd', { class: 'mono' }, name(build))] : []),
       ...(file ? [el('dt', {}, 'Source'), el('dd', { class: 'mono' }, name(`${file}${p.entryLine[entry] > 0 ? `:${p.entryLine[entry]}` : ''}`))] : []),
-    ),
-    sum > 0
-      ? el(
-          'section', {},
-          el('h4', {}, 'What its time was'),
-          el(
-            'div', { class: 'bar', role: 'img', 'aria-label': parts.map(([k, ns]) => `${k < 0 ? STATE_TITLES[-1 - k] : partTitle(p, k)} ${percent(ns / sum)}`).join(', ') },
-            ...parts.map(([k, ns]) => el('span', { class: 'part', style: { width: `${(ns / sum) * 100}%`, background: k < 0 ? STATE_COLOURS[-1 - k] : PART_COLOURS[k] } })),
-          ),
-          el('p', { class: 'small' }, parts.slice(0, 5).map(([k, ns]) => `${k < 0 ? STATE_TITLES[-1 - k] : partTitle(p, k)} ${percent(ns / sum)}`).join(' · ')),
-        )
-      : null,
-    el(
+    );
+  }
+
+  parts() {
+    const parts = partsOf(this.selection, this.ranges);
+    const sum = parts.reduce((a, [, ns]) => a + ns, 0);
+    if (sum === 0) return null;
+    const words = parts.map(([k, ns]) => `${k < 0 ? STATE_TITLES[-1 - k] : partTitle(this.profile, k)} ${percent(ns / sum)}`);
+    return el(
+      'section', {},
+      el('h4', {}, 'What its time was'),
+      el(
+        'div', { class: 'bar', role: 'img', 'aria-label': words.join(', ') },
+        ...parts.map(([k, ns]) => el('span', { class: 'part', style: { width: `${(ns / sum) * 100}%`, background: k < 0 ? STATE_COLOURS[-1 - k] : PART_COLOURS[k] } })),
+      ),
+      el('p', { class: 'small' }, words.slice(0, 5).join(' · ')),
+    );
+  }
+
+  /** @param {number[]} stack */
+  choices(stack) {
+    const { profile: p, entry, look, act } = this;
+    return el(
       'div', { class: 'choices' },
       isFunction(p, entry) ? el('button', { type: 'button', class: 'focus', onclick: () => act.change({ focus: look.focus === entry ? -1 : entry, tab: 'flame', zoom: '' }) }, look.focus === entry ? 'Back to all' : 'Callers and callees') : null,
       el('button', { type: 'button', onclick: () => act.change({ query: exactPattern(p.names[entry]), zoom: '' }) }, 'Search'),
       el('button', {
         type: 'button', class: 'copy',
-        onclick: async () => say((await copy(stackText(p, stackOf, look.view, total[entry]))) ? 'The stack is copied.' : 'Copying is not allowed here.'),
+        onclick: async () => say((await copy(stackText(p, stack, look.view, this.total))) ? 'The stack is copied.' : 'Copying is not allowed here.'),
       }, 'Copy stack'),
-    ),
-    lines.length > 0
-      ? el(
-          'section', {},
-          el('h4', {}, p.rowLine ? 'Lines (self)' : 'Lines'),
-          el(
-            'table', { class: 'lines' },
-            el('tbody', {}, ...lines.slice(0, 8).map(([line, t]) => el('tr', {}, el('td', { class: 'mono' }, `${file ? baseName(file) : 'line '}:${line}`), el('td', { class: 'number' }, percent(t.total / Math.max(1, total[entry]))), el('td', { class: 'number quiet' }, t.self > 0 ? `self ${percent(t.self / Math.max(1, total[entry]))}` : '')))),
-          ),
-        )
-      : null,
-    lengths.length > 0 ? el('section', {}, el('h4', {}, 'How long its single intervals were'), ...lengths) : null,
-    woken > 0
-      ? el(
-          'section', {},
-          el('h4', {}, 'Wakers of its waits'),
-          el('ul', { class: 'neighbours' }, ...wakers.slice(0, 6).map(([e, ns]) => el('li', {}, name(p.names[e].slice(1, -1)), el('span', { class: 'number' }, percent(ns / woken))))),
-          el('button', { type: 'button', class: 'link', onclick: () => act.change({ view: 'off-wake', focus: entry, tab: 'flame', zoom: '' }) }, 'With their stacks'),
-        )
-      : null,
-    list('Called by', neighbours(selection, nodes, true)),
-    list('Calls', neighbours(selection, nodes, false)),
-    stackOf.length > 0
-      ? el(
-          'section', {},
-          el('h4', {}, stack.length > 0 ? 'This stack' : 'Its heaviest stack'),
-          el('ol', { class: 'stack' }, ...stackOf.slice(-200).reverse().map((e) => el('li', { class: `kind-${p.kind[e] === KIND.kernel ? 'kernel' : 'user'}` }, el('button', { type: 'button', class: 'link', onclick: () => act.pick(e), title: p.names[e].slice(0, 2000) }, name(shorten(p.names[e], 90)))))),
-        )
-      : null,
-  );
+    );
+  }
+
+  lines() {
+    const { file, total } = this;
+    const lines = [...linesOf(this.selection, this.entry)].filter(([line]) => line > 0).sort((a, b) => b[1].total - a[1].total);
+    if (lines.length === 0) return null;
+    const share = (/** @type {number} */ ns) => percent(ns / Math.max(1, total));
+    const rows = lines.slice(0, 8).map(([line, t]) =>
+      el('tr', {}, el('td', { class: 'mono' }, `${file ? baseName(file) : 'line '}:${line}`), el('td', { class: 'number' }, share(t.total)), el('td', { class: 'number quiet' }, t.self > 0 ? `self ${share(t.self)}` : '')),
+    );
+    return el('section', {}, el('h4', {}, this.profile.rowLine ? 'Lines (self)' : 'Lines'), el('table', { class: 'lines' }, el('tbody', {}, ...rows)));
+  }
+
+  lengths() {
+    const lengths = lengthsBelow(this.selection, this.ranges);
+    return lengths.length > 0 ? el('section', {}, el('h4', {}, 'How long its single intervals were'), ...lengths) : null;
+  }
+
+  wakers() {
+    const { profile: p, entry, act } = this;
+    const wakers = wakersOf(this.selection, this.look, entry);
+    const woken = wakers.reduce((a, [, ns]) => a + ns, 0);
+    if (woken === 0) return null;
+    return el(
+      'section', {},
+      el('h4', {}, 'Wakers of its waits'),
+      el('ul', { class: 'neighbours' }, ...wakers.slice(0, 6).map(([e, ns]) => el('li', {}, name(p.names[e].slice(1, -1)), el('span', { class: 'number' }, percent(ns / woken))))),
+      el('button', { type: 'button', class: 'link', onclick: () => act.change({ view: 'off-wake', focus: entry, tab: 'flame', zoom: '' }) }, 'With their stacks'),
+    );
+  }
+
+  /** @param {string} title @param {[number, number][]} items entries and their time */
+  neighbours(title, items) {
+    if (items.length === 0) return null;
+    return el(
+      'section', {},
+      el('h4', {}, title),
+      el('ul', { class: 'neighbours' }, ...items.slice(0, 7).map(([e, ns]) => this.neighbour(e, ns))),
+      items.length > 7 ? el('p', { class: 'quiet small' }, `and ${items.length - 7} more`) : null,
+    );
+  }
+
+  /** @param {number} entry or −1 @param {number} ns */
+  neighbour(entry, ns) {
+    return el(
+      'li', {},
+      entry < 0 ? el('span', {}, 'nothing: it is where stacks begin') : this.link(entry, 60),
+      el('span', { class: 'number' }, percent(ns / Math.max(1, this.total))),
+    );
+  }
+
+  /** @param {number[]} stack */
+  frames(stack) {
+    const { kind } = this.profile;
+    if (stack.length === 0) return null;
+    return el(
+      'section', {},
+      el('h4', {}, this.stack.length > 0 ? 'This stack' : 'Its heaviest stack'),
+      el('ol', { class: 'stack' }, ...stack.slice(-200).reverse().map((e) => el('li', { class: `kind-${kind[e] === KIND.kernel ? 'kernel' : 'user'}` }, this.link(e, 90)))),
+    );
+  }
+
+  /** A function that a click picks. @param {number} entry @param {number} most letters */
+  link(entry, most) {
+    const title = this.profile.names[entry];
+    return el('button', { type: 'button', class: 'link', title: title.slice(0, 2000), onclick: () => this.act.pick(entry) }, name(shorten(title, most)));
+  }
 }
 
 /** The path to the heaviest of some nodes. @param {import('./selection.js').Selection} selection @param {number[]} nodes */

@@ -138,6 +138,8 @@ export function closePopUp() {
   return open;
 }
 
+/** A place of the window, CSS pixels. @typedef {{x: number, y: number}} Place */
+
 /** Shows the tip beside a place of the window. @param {HTMLElement} tip @param {number} x @param {number} y */
 export function placeTip(tip, x, y) {
   tip.hidden = false;

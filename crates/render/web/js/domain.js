@@ -17,6 +17,31 @@ function command(text) {
   return el('p', { class: 'command' }, el('code', {}, name(text)), el('button', { type: 'button', onclick: async () => say((await copy(text)) ? 'Copied.' : 'Copying is not allowed here.') }, 'Copy'));
 }
 
+/** What the host was doing. @param {any} m facts about the recording */
+function hostRows(m) {
+  const first = m.host[0];
+  const last = m.host[m.host.length - 1];
+  const most = (/** @type {(h: any) => number | null | undefined} */ f) => m.host.reduce((/** @type {number} */ a, /** @type {any} */ h) => Math.max(a, f(h) ?? 0), 0);
+  const rows = [];
+  if (first && last) {
+    if (first.load !== null) rows.push(['Load average', `${first.load.toFixed(2)} at the start, ${last.load?.toFixed(2)} at the end, on ${m.domain.cpus} CPUs`]);
+    if (first.cpu && last.cpu) {
+      const delta = first.cpu.map((/** @type {number} */ v, /** @type {number} */ i) => last.cpu[i] - v);
+      const sum = delta.reduce((/** @type {number} */ a, /** @type {number} */ b) => a + b, 0);
+      if (sum > 0) rows.push(['The machine’s CPUs', `${percent(1 - (delta[3] + delta[4]) / sum)} busy, ${percent(delta[4] / sum)} waiting for disks, ${percent(delta[7] / sum)} taken by the hypervisor`]);
+    }
+    ['CPU', 'I/O', 'memory'].forEach((what, i) => {
+      if (first.psi[i] !== null) rows.push([`Pressure on ${what}`, `at most ${most((h) => h.psi[i]).toFixed(1)} % of time stalled`]);
+    });
+    if (first.memory && last.memory) rows.push(['Memory available', `${bytes(last.memory[1])} of ${bytes(last.memory[0])} at the end`]);
+    if (first.quota && last.quota) {
+      const [quota, period, n, ns] = last.quota;
+      if (quota && period) rows.push(['CPU quota', `${(quota / period).toFixed(2)} CPUs; throttled ${count((n ?? 0) - (first.quota[2] ?? 0))} times, ${duration((ns ?? 0) - (first.quota[3] ?? 0))}`]);
+    }
+  }
+  return rows;
+}
+
 /**
  * @param {HTMLElement} host
  * @param {import('./selection.js').Selection} selection
@@ -53,27 +78,6 @@ export function showDomain(host, selection) {
     ];
   }).filter((r) => r !== null);
 
-  const first = m.host[0];
-  const last = m.host[m.host.length - 1];
-  const most = (/** @type {(h: any) => number | null | undefined} */ f) => m.host.reduce((/** @type {number} */ a, /** @type {any} */ h) => Math.max(a, f(h) ?? 0), 0);
-  const hostRows = [];
-  if (first && last) {
-    if (first.load !== null) hostRows.push(['Load average', `${first.load.toFixed(2)} at the start, ${last.load?.toFixed(2)} at the end, on ${d.cpus} CPUs`]);
-    if (first.cpu && last.cpu) {
-      const delta = first.cpu.map((/** @type {number} */ v, /** @type {number} */ i) => last.cpu[i] - v);
-      const sum = delta.reduce((/** @type {number} */ a, /** @type {number} */ b) => a + b, 0);
-      if (sum > 0) hostRows.push(['The machine’s CPUs', `${percent(1 - (delta[3] + delta[4]) / sum)} busy, ${percent(delta[4] / sum)} waiting for disks, ${percent(delta[7] / sum)} taken by the hypervisor`]);
-    }
-    ['CPU', 'I/O', 'memory'].forEach((what, i) => {
-      if (first.psi[i] !== null) hostRows.push([`Pressure on ${what}`, `at most ${most((h) => h.psi[i]).toFixed(1)} % of time stalled`]);
-    });
-    if (first.memory && last.memory) hostRows.push(['Memory available', `${bytes(last.memory[1])} of ${bytes(last.memory[0])} at the end`]);
-    if (first.quota && last.quota) {
-      const [quota, period, n, ns] = last.quota;
-      if (quota && period) hostRows.push(['CPU quota', `${(quota / period).toFixed(2)} CPUs; throttled ${count((n ?? 0) - (first.quota[2] ?? 0))} times, ${duration((ns ?? 0) - (first.quota[3] ?? 0))}`]);
-    }
-  }
-
   fill(
     host,
     el('p', {}, 'A profiler is an instrument with a range. This is what the numbers in this page are of, and what they are not.'),
@@ -107,7 +111,7 @@ export function showDomain(host, selection) {
       ['The target was stopped for', duration(m.cost.target_stopped_ns)],
     ]),
     d.notes.length > 0 ? el('section', {}, el('h3', {}, 'Notes'), el('ul', {}, ...d.notes.map((/** @type {string} */ n) => el('li', {}, name(n))))) : null,
-    table('The host meanwhile', hostRows),
+    table('The host meanwhile', hostRows(m)),
     el(
       'section', {},
       el('h3', {}, 'How to sharpen it'),

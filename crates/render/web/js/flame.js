@@ -5,17 +5,21 @@ import { canvasPainter, drawScene, firstEndingAfter, ROW } from './scene.js';
 
 /** @typedef {import('./scene.js').Scene} Scene */
 /** @typedef {import('./scene.js').Hidden} Hidden */
+/** @typedef {import('./dom.js').Place} Place */
+
+/** What lies at a place: a node, a strip of hidden ones, or neither (node −1). @typedef {{node: number, strip: Hidden | null}} Hit */
+/** @type {Hit} */
+const NOTHING = { node: -1, strip: null };
 
 /**
  * The flame graph on the screen.
- * `act`: `pick(node, shape)`, `zoom(from, to, node)`, `hover(hit, x, y)`.
+ * `act`: `pick(node)`, `zoom(from, to, node)`, `hover(hit, at)`, `menu(node, at)`.
  */
 export class FlameGraph {
   /**
    * @param {HTMLElement} host
    * @param {{pick: (node: number) => void, zoom: (from: number, to: number, node: number) => void,
-   *   hover: (node: number, strip: Hidden | null, x: number, y: number) => void,
-   *   menu: (node: number, x: number, y: number) => void}} act
+   *   hover: (hit: Hit, at: Place) => void, menu: (node: number, at: Place) => void}} act
    */
   constructor(host, act) {
     this.act = act;
@@ -40,7 +44,7 @@ export class FlameGraph {
     this.drag = null;
     this.scroller.addEventListener('scroll', () => this.request());
     this.canvas.addEventListener('pointermove', (/** @type {PointerEvent} */ e) => this.move(e));
-    this.canvas.addEventListener('pointerleave', () => act.hover(-1, null, 0, 0));
+    this.canvas.addEventListener('pointerleave', () => act.hover(NOTHING, { x: 0, y: 0 }));
     this.canvas.addEventListener('pointerdown', (/** @type {PointerEvent} */ e) => this.down(e));
     this.canvas.addEventListener('pointerup', (/** @type {PointerEvent} */ e) => this.up(e));
     this.canvas.addEventListener('wheel', (/** @type {WheelEvent} */ e) => this.wheel(e), { passive: false });
@@ -48,7 +52,7 @@ export class FlameGraph {
       const { node } = this.at(e.offsetX, e.offsetY);
       if (node >= 0) {
         e.preventDefault();
-        act.menu(node, e.clientX, e.clientY);
+        act.menu(node, { x: e.clientX, y: e.clientY });
       }
     });
     new ResizeObserver(() => this.request()).observe(this.scroller);
@@ -115,7 +119,7 @@ export class FlameGraph {
     this.y = (/** @type {number} */ level) => (icicle ? level * ROW : full - 2 - (level + 1) * ROW) - offset;
     const nearest = icicle ? Math.floor(offset / ROW) : Math.floor((full - offset - height) / ROW);
     const rows = Math.ceil(height / ROW) + 2;
-    this.strips = drawScene(scene, canvasPainter(context, width, height), width, nearest - 1, nearest - 1 + rows + 1, this.y);
+    this.strips = drawScene(scene, canvasPainter(context, width, height), { width, top: nearest - 1, bottom: nearest + rows, y: this.y });
     if (this.cursor >= 0) this.outline(context, this.cursor, width);
     this.frames += 1;
     this.cost = performance.now() - began;
@@ -133,21 +137,21 @@ export class FlameGraph {
     context.strokeRect(x0 + 1, y + 1, Math.max(1, x1 - x0 - 3), ROW - 3);
   }
 
-  /** What lies at a place. @param {number} x @param {number} y @returns {{node: number, strip: Hidden | null}} */
+  /** What lies at a place. @param {number} x @param {number} y @returns {Hit} */
   at(x, y) {
     const scene = this.scene;
-    if (!scene || !this.y) return { node: -1, strip: null };
+    if (!scene || !this.y) return NOTHING;
     const { shape, from, to, icicle } = scene;
     const zero = this.y(0);
     const level = icicle ? Math.floor((y - zero) / ROW) : Math.floor((zero + ROW - 1 - y) / ROW);
-    if (level < 0 || level >= shape.levels) return { node: -1, strip: null };
+    if (level < 0 || level >= shape.levels) return NOTHING;
     for (const s of this.strips) {
       if (s.level === level && x >= s.x0 && x < Math.max(s.x1, s.x0 + 1)) return { node: -1, strip: s };
     }
     const ns = from + (x / this.scroller.clientWidth) * (to - from);
     const end = shape.levelEnd[level];
     const i = firstEndingAfter(shape, shape.levelStart[level], end, ns);
-    if (i >= end || shape.left(shape.order[i]) > ns) return { node: -1, strip: null };
+    if (i >= end || shape.left(shape.order[i]) > ns) return NOTHING;
     return { node: shape.order[i], strip: null };
   }
 
@@ -167,9 +171,9 @@ export class FlameGraph {
         return;
       }
     }
-    const { node, strip } = this.at(e.offsetX, e.offsetY);
-    this.canvas.style.cursor = node >= 0 || strip ? 'pointer' : 'default';
-    this.act.hover(node, strip, e.clientX, e.clientY);
+    const hit = this.at(e.offsetX, e.offsetY);
+    this.canvas.style.cursor = hit.node >= 0 || hit.strip ? 'pointer' : 'default';
+    this.act.hover(hit, { x: e.clientX, y: e.clientY });
   }
 
   /** @param {PointerEvent} e */

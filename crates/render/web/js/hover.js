@@ -7,8 +7,14 @@ import { stackText } from './picture.js';
 import { KIND, STATES, STATE_TITLES } from './profile.js';
 import { baseName, count, duration, percent } from './text.js';
 
-/** Tells what lies at a place. @param {import('./main.js').Page} page @param {import('./flame.js').FlameGraph} graph @param {number} node @param {any} strip @param {number} x @param {number} y */
-export function showTip(page, graph, node, strip, x, y) {
+/**
+ * Tells what lies at a place.
+ * @param {import('./main.js').Page} page
+ * @param {import('./flame.js').FlameGraph} graph
+ * @param {import('./flame.js').Hit} hit
+ * @param {import('./dom.js').Place} at
+ */
+export function showTip(page, graph, { node, strip }, at) {
   const tip = byId('tip');
   clearTimeout(page.tipTimer);
   if ((node < 0 && !strip) || !graph.scene) {
@@ -50,15 +56,21 @@ export function showTip(page, graph, node, strip, x, y) {
       spot.textContent = `(${percent(low)} … ${percent(high)}, ${count(samples)} samples)`;
     }, 60);
   }
-  placeTip(tip, x, y);
+  placeTip(tip, at.x, at.y);
 }
 
-/** What can be done with a frame. @param {import('./main.js').Page} page @param {import('./flame.js').FlameGraph} graph @param {number} node @param {number} x @param {number} y */
-export function showMenu(page, graph, node, x, y) {
+/**
+ * What can be done with a frame.
+ * @param {import('./main.js').Page} page
+ * @param {import('./flame.js').FlameGraph} graph
+ * @param {number} node
+ * @param {import('./dom.js').Place} at
+ */
+export function showMenu(page, graph, node, at) {
   const { shape } = /** @type {import('./scene.js').Scene} */ (graph.scene);
   const entry = shape.entry(node);
   if (entry < 0) return;
-  const anchor = { getBoundingClientRect: () => new DOMRect(x, y, 1, 1) };
+  const anchor = { getBoundingClientRect: () => new DOMRect(at.x, at.y, 1, 1) };
   const item = (/** @type {string} */ title, /** @type {() => void} */ act) => el('button', { type: 'button', onclick: () => { closePopUp(); act(); } }, title);
   byId('tip').hidden = true;
   popUp(

@@ -90,12 +90,12 @@ export function sentence(sum, threads, profile) {
 }
 
 /**
- * A bar of parts.
+ * A bar of parts. A big one has words in it.
  * @param {import('./profile.js').Profile} profile
  * @param {Sum} sum
- * @param {boolean} labels
+ * @param {'big' | 'thin'} size
  */
-export function bar(profile, sum, labels) {
+export function bar(profile, sum, size) {
   const parts = [];
   const words = [];
   for (let k = 0; k < sum.parts.length; k += 1) {
@@ -112,11 +112,56 @@ export function bar(profile, sum, labels) {
           'data-part': k,
           style: { width: `${share * 100}%`, background: PART_COLOURS[k] },
         },
-        labels && share > 0.05 ? el('span', {}, `${k < 7 ? title : partTitle(profile, k)} ${percent(share)}`) : null,
+        size === 'big' && share > 0.05 ? el('span', {}, `${k < 7 ? title : partTitle(profile, k)} ${percent(share)}`) : null,
       ),
     );
   }
-  return el('div', { class: labels ? 'bar big' : 'bar', role: 'img', 'aria-label': words.join(', ') }, ...parts);
+  return el('div', { class: size === 'big' ? 'bar big' : 'bar', role: 'img', 'aria-label': words.join(', ') }, ...parts);
+}
+
+/**
+ * A state's title and time.
+ * @param {import('./profile.js').Profile} profile
+ * @param {number} state
+ * @param {number} ns
+ * @param {{wall: number, show: () => void}} more
+ */
+function legendHead(profile, state, ns, { wall, show }) {
+  return el(
+    'div', { class: 'legend-head' },
+    el(
+      'button',
+      { class: 'legend-title', type: 'button', title: `show ${STATE_TITLES[state]} only`, onclick: show },
+      el('i', { class: 'swatch', style: { background: STATE_COLOURS[state] } }),
+      STATE_TITLES[state],
+    ),
+    el('b', {}, percent(ns / wall)),
+    el('span', { class: 'quiet' }, duration(ns)),
+    stateBadge(profile, state),
+  );
+}
+
+/**
+ * The largest parts of a state.
+ * @param {import('./profile.js').Profile} profile
+ * @param {{k: number, ns: number}[]} parts largest first
+ * @param {number} wall ns
+ * @param {(k: number) => void} pick
+ */
+function legendParts(profile, parts, wall, pick) {
+  return el(
+    'div',
+    { class: 'legend-parts' },
+    ...parts.slice(0, 5).map(({ k, ns }) =>
+      el(
+        'button',
+        { type: 'button', class: 'legend-part', title: `${duration(ns)} of ${STATE_TITLES[stateOfPart(k)]}`, onclick: () => pick(k) },
+        el('i', { class: 'swatch', style: { background: PART_COLOURS[k] } }),
+        `${partTitle(profile, k)} ${percent(ns / wall)}`,
+      ),
+    ),
+    parts.length > 5 ? el('span', { class: 'quiet' }, `and ${parts.length - 5} more`) : null,
+  );
 }
 
 /**
@@ -135,7 +180,7 @@ export function showLedger(host, profile, look, change) {
   const all = chosen === threads.length && !mask;
   const idle = hiddenIdle(profile, look);
 
-  const big = bar(profile, sum, true);
+  const big = bar(profile, sum, 'big');
   big.addEventListener('click', (/** @type {Event} */ e) => {
     const part = /** @type {Element} */ (e.target).closest('.part');
     if (!part) return;
@@ -162,39 +207,8 @@ export function showLedger(host, profile, look, change) {
       parts.push({ k, ns: sum.parts[k] });
     }
     parts.sort((a, b) => b.ns - a.ns);
-    legend.append(
-      el(
-        'div',
-        { class: 'legend-state' },
-        el('div', { class: 'legend-head' }, el(
-          'button',
-          {
-            class: 'legend-title',
-            type: 'button',
-            title: `show ${STATE_TITLES[s]} only`,
-            onclick: () => change({ view: ['on-cpu', 'runq', 'off-cpu', 'wall'][s], reasons: [], zoom: '' }),
-          },
-          el('i', { class: 'swatch', style: { background: STATE_COLOURS[s] } }),
-          STATE_TITLES[s],
-        ),
-        el('b', {}, percent(states[s] / sum.wall)),
-        el('span', { class: 'quiet' }, duration(states[s])),
-        stateBadge(profile, s)),
-        el(
-          'div',
-          { class: 'legend-parts' },
-          ...parts.slice(0, 5).map(({ k, ns }) =>
-            el(
-              'button',
-              { type: 'button', class: 'legend-part', title: `${duration(ns)} of ${STATE_TITLES[s]}`, onclick: () => pickPart(k) },
-              el('i', { class: 'swatch', style: { background: PART_COLOURS[k] } }),
-              `${partTitle(profile, k)} ${percent(ns / sum.wall)}`,
-            ),
-          ),
-          parts.length > 5 ? el('span', { class: 'quiet' }, `and ${parts.length - 5} more`) : null,
-        ),
-      ),
-    );
+    const show = () => change({ view: ['on-cpu', 'runq', 'off-cpu', 'wall'][s], reasons: [], zoom: '' });
+    legend.append(el('div', { class: 'legend-state' }, legendHead(profile, s, states[s], { wall: sum.wall, show }), legendParts(profile, parts, sum.wall, pickPart)));
   }
 
   const residue = profile.meta.threads.reduce(
@@ -284,7 +298,7 @@ export function showThreads(host, profile, look, change) {
     change({ threads: next, zoom: '' });
   };
   const body = rows.slice(0, order.shown).map((/** @type {any} */ r) => {
-    const thin = bar(profile, r.l, false);
+    const thin = bar(profile, r.l, 'thin');
     thin.style.width = `${Math.max(2, (r.wall / longest) * 100)}%`;
     return el(
       'tr',

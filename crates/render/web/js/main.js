@@ -18,7 +18,7 @@ import { FlameGraph } from './flame.js';
 import { showMenu, showTip } from './hover.js';
 import { controls, keys } from './keys.js';
 import { hasLanes, Timeline } from './lanes.js';
-import { showFilters } from './menus.js';
+import { showChips, showFilters } from './menus.js';
 import { byState, showLedger, showThreads, sumLedgers } from './ledger.js';
 import { mineOf } from './mine.js';
 import { COLOURINGS, colouringFor, paint } from './palette.js';
@@ -145,7 +145,8 @@ export class Page {
       showLedger(byId('ledger'), profile, look, change);
       showThreads(byId('threads'), profile, look, change);
       this.strip.show(look);
-      showFilters(byId('filters'), byId('chips'), profile, look, change);
+      showFilters(byId('filters'), profile, look, change);
+      showChips(byId('chips'), profile, look, change);
     }
     this.showViews();
     this.showSearch(matches);
@@ -153,7 +154,7 @@ export class Page {
     if (look.tab === 'flame') this.showFlame(smooth, matches);
     const selection = /** @type {import('./selection.js').Selection} */ (this.selection);
     const act = { change: (/** @type {any} */ c) => this.change(c), pick: (/** @type {number} */ e) => this.pickEntry(e) };
-    if (look.tab === 'table') showTable(byId('pane-table'), selection, look, matches, act);
+    if (look.tab === 'table') showTable(byId('pane-table'), { selection, look, matches }, act);
     if (look.tab === 'heat') {
       const whole = look.time.length > 0 ? select(profile, { ...look, time: [] }, matches) : selection;
       showHeat(byId('pane-heat'), whole, look, act.change);
@@ -166,7 +167,7 @@ export class Page {
     }
     if (look.tab === 'domain') showDomain(byId('pane-domain'), selection);
     const stack = this.stack.length > 0 && this.stack[this.stack.length - 1] === look.pick ? this.stack : [];
-    showDetail(byId('detail'), selection, look, stack, { ...act, close: () => this.change({ pick: -1 }, true) });
+    showDetail(byId('detail'), { selection, look, stack }, { ...act, close: () => this.change({ pick: -1 }, true) });
   }
 
   /** What the chosen time was really spent on. @param {Uint8Array | null} matches */
@@ -411,8 +412,8 @@ export class Page {
     return {
       pick: (/** @type {number} */ node) => this.pickNode(graph(), node),
       zoom: (/** @type {number} */ from, /** @type {number} */ to, /** @type {number} */ node) => this.zoom(graph(), from, to, node),
-      hover: (/** @type {number} */ node, /** @type {any} */ strip, /** @type {number} */ x, /** @type {number} */ y) => showTip(this, graph(), node, strip, x, y),
-      menu: (/** @type {number} */ node, /** @type {number} */ x, /** @type {number} */ y) => showMenu(this, graph(), node, x, y),
+      hover: (/** @type {import('./flame.js').Hit} */ hit, /** @type {import('./dom.js').Place} */ at) => showTip(this, graph(), hit, at),
+      menu: (/** @type {number} */ node, /** @type {import('./dom.js').Place} */ at) => showMenu(this, graph(), node, at),
     };
   }
 
@@ -439,7 +440,7 @@ export class Page {
       // The two of callers and callees zoom by themselves.
       if (graph.scene) graph.show({ ...graph.scene, from, to, picked: this.look.pick }, true);
       const selection = /** @type {import('./selection.js').Selection} */ (this.selection);
-      showDetail(byId('detail'), selection, this.look, [], { change: (c) => this.change(c), pick: (e) => this.pickEntry(e), close: () => this.change({ pick: -1 }, true) });
+      showDetail(byId('detail'), { selection, look: this.look, stack: [] }, { change: (c) => this.change(c), pick: (e) => this.pickEntry(e), close: () => this.change({ pick: -1 }, true) });
       return;
     }
     const total = Math.max(1, this.shape().total);

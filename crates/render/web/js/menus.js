@@ -7,18 +7,17 @@ import { BLOCK_REASONS, STATES, STATE_TITLES } from './profile.js';
 import { count, duration, percent, time } from './text.js';
 
 /**
- * @param {HTMLElement} host of the menus
- * @param {HTMLElement} chipsHost
+ * Menus of what there is to choose.
+ * @param {HTMLElement} host
  * @param {import('./profile.js').Profile} profile
  * @param {import('./filter.js').Look} look
  * @param {(change: Partial<import('./filter.js').Look>) => void} change
  */
-export function showFilters(host, chipsHost, profile, look, change) {
+export function showFilters(host, profile, look, change) {
   const { threads, processes } = profile.meta;
   const names = tally(threads, (t) => t.name);
   const pids = tally(threads, (t) => t.pid);
   const sum = sumLedgers(profile.threadLedgers(null));
-  const processName = (/** @type {number} */ pid) => processes.find((/** @type {any} */ q) => q.pid === pid)?.name ?? '';
   const reasons = profile.reasons
     .map((r, i) => ({ r, ns: sum.parts[i < BLOCK_REASONS ? 7 + i : i < BLOCK_REASONS + 7 ? i - BLOCK_REASONS : i] }))
     .filter((v) => v.ns > 0 && !['user', 'kernel', 'irq', 'stolen'].includes(v.r))
@@ -50,7 +49,7 @@ export function showFilters(host, chipsHost, profile, look, change) {
   fill(
     host,
     menu('names', 'Thread name', names.map((n) => ({ value: n.key, label: String(n.key), note: `${n.n}` }))),
-    pids.length > 1 ? menu('pids', 'Process', pids.map((n) => ({ value: n.key, label: `${processName(Number(n.key))} ${n.key}`, note: `${n.n}` }))) : null,
+    pids.length > 1 ? menu('pids', 'Process', pids.map((n) => ({ value: n.key, label: `${processName(processes, Number(n.key))} ${n.key}`, note: `${n.n}` }))) : null,
     look.view === 'wall' ? menu('states', 'State', STATES.map((s, i) => ({ value: s, label: STATE_TITLES[i], note: lived(byState(sum)[i]) }))) : null,
     labels.length > 0 ? menu('labels', 'Label', labels) : null,
     menu('reasons', 'Reason', reasons.map((v) => ({ value: v.r, label: v.r.replace(/_/g, ' '), note: lived(v.ns) }))),
@@ -59,13 +58,28 @@ export function showFilters(host, chipsHost, profile, look, change) {
       : null,
   );
   if (opened) host.querySelector(`details[data-filter=${opened}]`)?.setAttribute('open', '');
+}
 
+/** @param {any[]} processes @param {number} pid */
+function processName(processes, pid) {
+  return processes.find((q) => q.pid === pid)?.name ?? '';
+}
+
+/**
+ * A chip for everything chosen.
+ * @param {HTMLElement} host
+ * @param {import('./profile.js').Profile} profile
+ * @param {import('./filter.js').Look} look
+ * @param {(change: Partial<import('./filter.js').Look>) => void} change
+ */
+export function showChips(host, profile, look, change) {
+  const { threads, processes } = profile.meta;
   const chip = (/** @type {string} */ text, /** @type {Partial<import('./filter.js').Look>} */ without) =>
     el('button', { type: 'button', class: 'chip', title: 'remove this filter', onclick: () => change(without) }, name(text), ' ×');
   const chips = [
     ...look.threads.map((i) => chip(`thread ${threads[i]?.name ?? i} ${threads[i]?.tid ?? ''}`, { threads: look.threads.filter((v) => v !== i) })),
     ...look.names.map((v) => chip(`name ${v}`, { names: look.names.filter((w) => w !== v) })),
-    ...look.pids.map((v) => chip(`process ${processName(v)} ${v}`, { pids: look.pids.filter((w) => w !== v) })),
+    ...look.pids.map((v) => chip(`process ${processName(processes, v)} ${v}`, { pids: look.pids.filter((w) => w !== v) })),
     ...look.states.map((v) => chip(`state ${v}`, { states: look.states.filter((w) => w !== v) })),
     ...look.labels.map((v) => chip(`label ${v}`, { labels: look.labels.filter((w) => w !== v) })),
     ...look.reasons.map((v) => chip(`reason ${v.replace(/_/g, ' ')}`, { reasons: look.reasons.filter((w) => w !== v) })),
@@ -79,7 +93,7 @@ export function showFilters(host, chipsHost, profile, look, change) {
   const hidden = hiddenIdle(profile, look);
   if (hidden > 0) chips.push(el('button', { type: 'button', class: 'chip plain', title: 'show it', onclick: () => change({ idle: 'show' }) }, `idle hidden: ${duration(hidden)}`));
   if (chips.length > 1) chips.push(el('button', { type: 'button', class: 'chip plain', onclick: () => change({ ...plainLook(), view: look.view, tab: look.tab, icicle: look.icicle, colour: look.colour }) }, 'clear all'));
-  fill(chipsHost, ...chips);
+  fill(host, ...chips);
 }
 
 /** Distinct values with how often they occur, the commonest first. @template T @param {any[]} items @param {(item: any) => T} of @returns {{key: T, n: number}[]} */

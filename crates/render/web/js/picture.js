@@ -1,7 +1,7 @@
 // The flame graph as a file: SVG for documents, PNG for everything else.
 
 import { css, download, sharp } from './dom.js';
-import { canvasPainter, drawScene, ROW } from './scene.js';
+import { canvasPainter, drawScene, ROW, UNDERLINE } from './scene.js';
 import { duration, escapeXml, printable } from './text.js';
 
 const WIDTH = 1400;
@@ -28,29 +28,39 @@ export function toSvg(scene, title) {
     dim: ' fill="#777"',
     small: ' fill="#555"',
   });
-  const rect = (/** @type {number} */ x, /** @type {number} */ y, /** @type {number} */ w, /** @type {number} */ h, /** @type {string} */ colour) => {
-    out.push(`<rect x="${fix(x)}" y="${y}" width="${fix(w)}" height="${h}" fill="${colour}"/>`);
+  let y = 0;
+  const rect = (/** @type {number} */ x, /** @type {number} */ w, /** @type {string} */ colour) => {
+    out.push(`<rect x="${fix(x)}" y="${y}" width="${fix(w)}" height="${ROW - 1}" fill="${colour}"/>`);
   };
   drawScene(
     scene,
     {
       letter: LETTER,
+      row: (edge) => {
+        y = edge;
+      },
       rect,
       over: rect,
+      underline: (x, w, colour) =>
+        out.push(`<rect x="${fix(x)}" y="${y + ROW - 1 - UNDERLINE}" width="${fix(w)}" height="${UNDERLINE}" fill="${colour}"/>`),
       flush: () => {},
       finish: () => {},
-      frame: (x, y, w, h, colour) =>
-        out.push(`<rect x="${fix(x)}" y="${y}" width="${fix(w)}" height="${h}" fill="none" stroke="${colour}"/>`),
-      text: (x, y, text, _, kind) =>
+      frame: (x, w, colour) =>
+        out.push(`<rect x="${fix(x)}" y="${y}" width="${fix(w)}" height="${ROW - 1}" fill="none" stroke="${colour}"/>`),
+      text: (x, text, _, kind) =>
         out.push(`<text x="${fix(x)}" y="${y + 13}"${style[kind] ?? ''}>${escapeXml(text)}</text>`),
     },
-    WIDTH,
-    0,
-    levels,
-    (level) => head + (scene.icicle ? level : levels - 1 - level) * ROW,
+    excerpt(scene, head),
   );
   out.push(legend(scene, height - 8), '</svg>');
   return out.join('\n');
+}
+
+/** All levels of a scene, below a head. @param {import('./scene.js').Scene} scene @param {number} head CSS pixels @returns {import('./scene.js').Excerpt} */
+function excerpt(scene, head) {
+  const levels = Math.min(scene.shape.levels, MOST_LEVELS);
+  const y = (/** @type {number} */ level) => head + (scene.icicle ? level : levels - 1 - level) * ROW;
+  return { width: WIDTH, top: 0, bottom: levels, y };
 }
 
 /** @param {import('./scene.js').Scene} scene @param {number} y */
@@ -83,7 +93,7 @@ export function savePng(scene, title, fileName) {
   const canvas = document.createElement('canvas');
   const height = 34 + levels * ROW + 4;
   const context = sharp(canvas, WIDTH, height);
-  drawScene(scene, canvasPainter(context, WIDTH, height), WIDTH, 0, levels, (level) => 34 + (scene.icicle ? level : levels - 1 - level) * ROW);
+  drawScene(scene, canvasPainter(context, WIDTH, height), excerpt(scene, 34));
   // The ground goes below what is painted already.
   context.globalCompositeOperation = 'destination-over';
   context.fillStyle = css('--ground') || '#fff';

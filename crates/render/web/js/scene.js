@@ -8,6 +8,8 @@ import { KIND } from './profile.js';
 import { printable, shorten, count } from './text.js';
 
 export const ROW = 19;
+/** Height of the stripe below a strip that hides matches. */
+export const UNDERLINE = 3;
 const NARROWEST = 1.6;
 /** Looking for a match among the hidden reads at most so many of a strip. */
 const MOST_LOOKED_AT = 4096;
@@ -29,15 +31,26 @@ export const INK = '#1b1b1b';
  */
 
 /**
- * Where a scene is drawn: a canvas, or a file.
+ * Where a scene is drawn, row by row: a canvas, or a file. Boxes are as high as their row.
  * @typedef {object} Painter
- * @property {(x: number, y: number, w: number, h: number, colour: string) => void} rect
- * @property {(x: number, y: number, w: number, h: number, colour: string) => void} over like `rect`, on top of what that drew
- * @property {() => void} flush ends a level
+ * @property {(y: number) => void} row begins a row with this upper edge
+ * @property {(x: number, w: number, colour: string) => void} rect
+ * @property {(x: number, w: number, colour: string) => void} over like `rect`, on top of what that drew
+ * @property {(x: number, w: number, colour: string) => void} underline a stripe at the row's lower edge, on top
+ * @property {(x: number, w: number, colour: string) => void} frame
+ * @property {(x: number, text: string, width: number, style: string) => void} text
+ * @property {() => void} flush ends a row
  * @property {() => void} finish ends the picture
- * @property {(x: number, y: number, text: string, width: number, style: string) => void} text
- * @property {(x: number, y: number, w: number, h: number, colour: string) => void} frame
  * @property {number} letter width of one letter, CSS pixels
+ */
+
+/**
+ * The part of a scene that is drawn, and its place.
+ * @typedef {object} Excerpt
+ * @property {number} width CSS pixels
+ * @property {number} top first level
+ * @property {number} bottom last level, not included
+ * @property {(level: number) => number} y upper edge of a level
  */
 
 /** A strip of nodes too narrow to be drawn. @typedef {{x0: number, x1: number, level: number, from: number, to: number}} Hidden */
@@ -70,146 +83,165 @@ export function frameLabel(p, entry, most) {
 }
 
 /**
- * Draws levels `top..bottom` of a scene; gives the strips of hidden nodes.
+ * Draws an excerpt of a scene; gives the strips of hidden nodes.
  * @param {Scene} scene
  * @param {Painter} painter
- * @param {number} width CSS pixels
- * @param {number} top first level
- * @param {number} bottom last level, not included
- * @param {(level: number) => number} y upper edge of a level
+ * @param {Excerpt} excerpt
  * @returns {Hidden[]}
  */
-export function drawScene(scene, painter, width, top, bottom, y) {
-  const { shape, profile, paint, matches, from, to } = scene;
-  /** @type {Hidden[]} */
-  const strips = [];
-  const scale = width / (to - from);
-  const faded = css('--faded') || '#ddd';
-  const hiddenInk = css('--hidden') || '#bbb';
-  const accent = css('--match') || '#b0106a';
-  for (let level = Math.max(0, top); level < Math.min(bottom, shape.levels); level += 1) {
+export function drawScene(scene, painter, excerpt) {
+  const drawing = new Drawing(scene, painter, excerpt.width);
+  for (let level = Math.max(0, excerpt.top); level < Math.min(excerpt.bottom, scene.shape.levels); level += 1) {
+    painter.row(excerpt.y(level));
+    drawing.level(level);
+    painter.flush();
+  }
+  painter.finish();
+  return drawing.strips;
+}
+
+/** Scratch for the parts of one frame. */
+const PARTS = new Float64Array(64);
+
+/** A scene while it is drawn. */
+class Drawing {
+  /** @param {Scene} scene @param {Painter} painter @param {number} width CSS pixels */
+  constructor(scene, painter, width) {
+    this.scene = scene;
+    this.painter = painter;
+    this.width = width;
+    /** @type {Hidden[]} */
+    this.strips = [];
+    this.faded = css('--faded') || '#ddd';
+    this.hiddenInk = css('--hidden') || '#bbb';
+    this.accent = css('--match') || '#b0106a';
+  }
+
+  /** Draws what is in sight of a level. @param {number} level */
+  level(level) {
+    const { shape, from, to } = this.scene;
+    const scale = this.width / (to - from);
     const end = shape.levelEnd[level];
     let i = firstEndingAfter(shape, shape.levelStart[level], end, from);
-    const yy = y(level);
     /** @type {Hidden | null} */
     let strip = null;
     while (i < end) {
       const node = shape.order[i];
       const left = shape.left(node);
       if (left >= to) break;
-      const right = shape.right(node);
       const x0 = Math.max(0, (left - from) * scale);
-      const x1 = Math.min(width, (right - from) * scale);
-      if (x1 - x0 < NARROWEST) {
-        // All that ends this near.
-        const next = Math.max(i + 1, nextEndingAfter(shape, i, end, from + (x0 + NARROWEST) / scale));
-        const upto = Math.min(width, (shape.right(shape.order[next - 1]) - from) * scale);
-        if (strip && x0 - strip.x1 < NARROWEST) {
-          strip.x1 = Math.max(upto, strip.x1);
-          strip.to = next;
-        } else {
-          if (strip) drawStrip(strip);
-          strip = { x0, x1: Math.max(upto, Math.min(width, x0 + 1)), level, from: i, to: next };
-        }
-        i = next;
+      const x1 = Math.min(this.width, (shape.right(node) - from) * scale);
+      if (x1 - x0 >= NARROWEST) {
+        if (strip) this.strip(strip);
+        strip = null;
+        this.frame(node, x0, x1);
+        i += 1;
         continue;
       }
-      if (strip) {
-        drawStrip(strip);
-        strip = null;
+      // All that ends this near.
+      const next = Math.max(i + 1, nextEndingAfter(shape, i, end, from + (x0 + NARROWEST) / scale));
+      const upto = Math.min(this.width, (shape.right(shape.order[next - 1]) - from) * scale);
+      if (strip && x0 - strip.x1 < NARROWEST) {
+        strip.x1 = Math.max(upto, strip.x1);
+        strip.to = next;
+      } else {
+        if (strip) this.strip(strip);
+        strip = { x0, x1: Math.max(upto, Math.min(this.width, x0 + 1)), level, from: i, to: next };
       }
-      drawFrame(node, x0, x1, yy);
-      i += 1;
+      i = next;
     }
-    if (strip) drawStrip(strip);
-    painter.flush();
+    if (strip) this.strip(strip);
   }
-  painter.finish();
-  return strips;
 
   /** @param {Hidden} strip */
-  function drawStrip(strip) {
-    strips.push(strip);
-    const yy = y(strip.level);
+  strip(strip) {
+    const { painter } = this;
+    this.strips.push(strip);
     const w = strip.x1 - strip.x0;
-    let lit = false;
-    if (matches) {
-      const step = Math.max(1, Math.floor((strip.to - strip.from) / MOST_LOOKED_AT));
-      for (let k = strip.from; k < strip.to && !lit; k += step) {
-        const e = shape.entry(shape.order[k]);
-        lit = e >= 0 && matches[e] === 1;
-      }
-    }
-    painter.rect(strip.x0, yy, w, ROW - 1, hiddenInk);
-    if (lit) painter.over(strip.x0, yy + ROW - 4, w, 3, accent);
+    painter.rect(strip.x0, w, this.hiddenInk);
+    if (this.hidesMatch(strip)) painter.underline(strip.x0, w, this.accent);
     if (w > 70) {
       const text = `${count(strip.to - strip.from)} hidden`;
-      if (text.length * painter.letter < w - 6) painter.text(strip.x0 + 4, yy, text, w - 6, 'small');
+      if (text.length * painter.letter < w - 6) painter.text(strip.x0 + 4, text, w - 6, 'small');
     }
   }
 
-  /** @param {number} node @param {number} x0 @param {number} x1 @param {number} yy */
-  function drawFrame(node, x0, x1, yy) {
+  /** @param {Hidden} strip */
+  hidesMatch(strip) {
+    const { shape, matches } = this.scene;
+    if (!matches) return false;
+    const step = Math.max(1, Math.floor((strip.to - strip.from) / MOST_LOOKED_AT));
+    for (let k = strip.from; k < strip.to; k += step) {
+      const e = shape.entry(shape.order[k]);
+      if (e >= 0 && matches[e] === 1) return true;
+    }
+    return false;
+  }
+
+  /** @param {number} node @param {number} x0 @param {number} x1 */
+  frame(node, x0, x1) {
+    const { painter } = this;
+    const { shape, profile, matches, bright, picked } = this.scene;
     const entry = shape.entry(node);
     const gap = x1 - x0 > 3 ? 1 : 0;
     const w = x1 - x0 - gap;
     const lit = matches !== null && entry >= 0 && matches[entry] === 1;
-    const dim = matches !== null && !lit && !scene.bright;
-    if (entry < -1) {
-      painter.rect(x0, yy, w, ROW - 1, hiddenInk);
-    } else if (dim) {
-      painter.rect(x0, yy, w, ROW - 1, faded);
-    } else if (paint.classOf) {
-      painter.rect(x0, yy, w, ROW - 1, paint.colours[paint.classOf(entry)]);
-    } else {
-      drawParts(node, x0, w, yy);
-    }
-    if (entry >= 0 && profile.kind[entry] === KIND.kernel && w > 6) painter.over(x0, yy, 3, ROW - 1, '#5a4a42');
-    if (entry >= 0 && entry === scene.picked) painter.frame(x0, yy, w, ROW - 1, css('--pick') || '#000');
-    else if (lit) painter.frame(x0, yy, w, ROW - 1, accent);
+    const dim = matches !== null && !lit && !bright;
+    this.box(node, x0, w, dim);
+    if (entry >= 0 && profile.kind[entry] === KIND.kernel && w > 6) painter.over(x0, 3, '#5a4a42');
+    if (entry >= 0 && entry === picked) painter.frame(x0, w, css('--pick') || '#000');
+    else if (lit) painter.frame(x0, w, this.accent);
     const room = Math.floor((w - 8) / painter.letter);
     if (room >= 2) {
       let style = entry >= 0 && profile.inlined[entry] ? 'inlined' : 'plain';
       if (dim) style = 'dim';
-      painter.text(x0 + 5, yy, frameLabel(profile, entry, room), w - 7, style);
+      painter.text(x0 + 5, frameLabel(profile, entry, room), w - 7, style);
     }
   }
 
-  /** The parts of a frame's time side by side: each frame is a ledger of its own. @param {number} node @param {number} x0 @param {number} w @param {number} yy */
-  function drawParts(node, x0, w, yy) {
-    const { sums, colours } = paint;
+  /** @param {number} node @param {number} x @param {number} w @param {boolean} dim */
+  box(node, x, w, dim) {
+    const { shape, paint } = this.scene;
+    const entry = shape.entry(node);
+    if (entry < -1) this.painter.rect(x, w, this.hiddenInk);
+    else if (dim) this.painter.rect(x, w, this.faded);
+    else if (paint.classOf) this.painter.rect(x, w, paint.colours[paint.classOf(entry)]);
+    else this.parts(node, x, w);
+  }
+
+  /** The parts of a frame's time side by side: each frame is a ledger of its own. @param {number} node @param {number} x0 @param {number} w */
+  parts(node, x0, w) {
+    const { painter } = this;
+    const { sums, colours } = this.scene.paint;
     if (sums.length === 1) {
-      painter.rect(x0, yy, w, ROW - 1, colours[0]);
+      painter.rect(x0, w, colours[0]);
       return;
     }
-    const ranges = shape.ranges(node);
+    const ranges = this.scene.shape.ranges(node);
     // Long lists of runs belong to merged frames; a sample of them gives the proportions.
     const step = ranges.length > 4000 ? 2 * Math.ceil(ranges.length / 4000) : 2;
-    const parts = drawScene.parts;
     let all = 0;
     let most = 0;
     for (let c = 0; c < sums.length; c += 1) {
       let v = 0;
       for (let k = 0; k < ranges.length; k += step) v += sums[c][ranges[k + 1]] - sums[c][ranges[k]];
-      parts[c] = v;
+      PARTS[c] = v;
       all += v;
-      if (v > parts[most]) most = c;
+      if (v > PARTS[most]) most = c;
     }
-    if (w < 5 || parts[most] > all * 0.995 || all === 0) {
-      painter.rect(x0, yy, w, ROW - 1, colours[most]);
+    if (w < 5 || PARTS[most] > all * 0.995 || all === 0) {
+      painter.rect(x0, w, colours[most]);
       return;
     }
     let x = x0;
     for (let c = 0; c < sums.length; c += 1) {
-      if (parts[c] <= 0) continue;
-      const part = (parts[c] / all) * w;
-      painter.rect(x, yy, part, ROW - 1, colours[c]);
+      if (PARTS[c] <= 0) continue;
+      const part = (PARTS[c] / all) * w;
+      painter.rect(x, part, colours[c]);
       x += part;
     }
   }
 }
-/** Scratch for the parts of one frame. */
-drawScene.parts = new Float64Array(64);
 
 /** Colours as pixels. @type {Map<string, number>} */
 const pixels = new Map();
@@ -248,20 +280,29 @@ export function canvasPainter(context, width, height) {
   const all = new Uint32Array(image.data.buffer);
   const line = new Uint32Array(wide);
   let top = 0;
-  let size = 0;
   let style = '';
   /** @type {(() => void)[]} */
   const above = [];
+  const paintAbove = (/** @type {(y: number) => void} */ paint) => {
+    const y = top;
+    above.push(() => paint(y));
+  };
+  const fillAbove = (/** @type {string} */ colour, /** @type {(y: number) => void} */ paint) =>
+    paintAbove((y) => {
+      context.fillStyle = colour;
+      paint(y);
+    });
   return {
     letter,
-    rect(x, y, w, h, colour) {
+    row(y) {
       top = y;
-      size = h;
+    },
+    rect(x, w, colour) {
       const from = Math.round(x * ratio);
       line.fill(pixel(colour), from, Math.max(from + 1, Math.round((x + w) * ratio)));
     },
     flush() {
-      const end = Math.min(high, Math.round((top + size) * ratio));
+      const end = Math.min(high, Math.round((top + ROW - 1) * ratio));
       for (let row = Math.max(0, Math.round(top * ratio)); row < end; row += 1) all.set(line, row * wide);
       line.fill(0);
     },
@@ -269,33 +310,35 @@ export function canvasPainter(context, width, height) {
       context.putImageData(image, 0, 0);
       for (const draw of above) draw();
     },
-    over(x, y, w, h, colour) {
-      above.push(() => {
-        context.fillStyle = colour;
-        context.fillRect(x, y, w, h);
-      });
+    over(x, w, colour) {
+      fillAbove(colour, (y) => context.fillRect(x, y, w, ROW - 1));
     },
-    frame(x, y, w, h, colour) {
-      above.push(() => {
+    underline(x, w, colour) {
+      fillAbove(colour, (y) => context.fillRect(x, y + ROW - 1 - UNDERLINE, w, UNDERLINE));
+    },
+    frame(x, w, colour) {
+      paintAbove((y) => {
         context.strokeStyle = colour;
         context.lineWidth = 1.5;
-        context.strokeRect(x + 0.75, y + 0.75, Math.max(0, w - 1.5), h - 1.5);
+        context.strokeRect(x + 0.75, y + 0.75, Math.max(0, w - 1.5), ROW - 2.5);
       });
     },
-    text(x, y, text, room, kind) {
-      above.push(() => write(x, y, text, room, kind));
+    text(x, text, room, kind) {
+      paintAbove((y) => {
+        font(kind);
+        // Letters outside ASCII may be wider than the font's own.
+        if (/^[\x20-\x7e…]*$/.test(text)) context.fillText(text, x, y + ROW / 2);
+        else context.fillText(text, x, y + ROW / 2, room);
+      });
     },
   };
 
-  /** @param {number} x @param {number} y @param {string} text @param {number} room @param {string} kind */
-  function write(x, y, text, room, kind) {
+  /** @param {string} kind */
+  function font(kind) {
     if (kind !== style) {
       context.font = kind === 'inlined' ? `italic ${FONT}` : FONT;
       style = kind;
     }
     context.fillStyle = kind === 'dim' ? dim : kind === 'small' ? '#444' : INK;
-    // Letters outside ASCII may be wider than the font's own.
-    if (/^[\x20-\x7e…]*$/.test(text)) context.fillText(text, x, y + ROW / 2);
-    else context.fillText(text, x, y + ROW / 2, room);
   }
 }

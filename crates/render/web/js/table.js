@@ -44,14 +44,40 @@ export function intervalBadge(selection, ranges) {
   ]);
 }
 
+/** The columns' titles; a click sorts. @param {string} sort as in a look @param {(sort: string) => void} change */
+function headRow(sort, change) {
+  const down = !sort.startsWith('-');
+  const by = sort.replace('-', '') || 'self';
+  return el(
+    'tr', {},
+    ...TABLE_COLUMNS.map(([id, title]) => {
+      const sortable = id !== 'self-share' && id !== 'interval';
+      return el(
+        'th',
+        { class: id === 'name' || id === 'module' ? '' : 'number', 'aria-sort': id === by ? (down ? 'descending' : 'ascending') : null },
+        sortable
+          ? el('button', { type: 'button', onclick: () => change(by === id && down ? `-${id}` : id) }, title, id === by ? (down ? ' ▾' : ' ▴') : '')
+          : title,
+      );
+    }),
+  );
+}
+
+/**
+ * What the table shows.
+ * @typedef {object} Chosen
+ * @property {import('./selection.js').Selection} selection
+ * @property {import('./filter.js').Look} look
+ * @property {Uint8Array | null} matches of the search, by entry
+ */
+
 /**
  * @param {HTMLElement} host
- * @param {import('./selection.js').Selection} selection
- * @param {import('./filter.js').Look} look
- * @param {Uint8Array | null} matches
+ * @param {Chosen} chosen
  * @param {{change: (c: Partial<import('./filter.js').Look>) => void, pick: (entry: number) => void}} act
  */
-export function showTable(host, selection, look, matches, act) {
+export function showTable(host, chosen, act) {
+  const { selection, look, matches } = chosen;
   const p = selection.profile;
   const mine = mineOf(p, look);
   const { self, total } = mine ? selection.byOwnEntry(mine) : selection.byEntry();
@@ -74,19 +100,7 @@ export function showTable(host, selection, look, matches, act) {
   }
   if (!down) all.reverse();
   const widest = Math.max(1, ...all.slice(0, 2000).map((e) => self[e]));
-  const head = el(
-    'tr', {},
-    ...TABLE_COLUMNS.map(([id, title]) => {
-      const sortable = id !== 'self-share' && id !== 'interval';
-      return el(
-        'th',
-        { class: id === 'name' || id === 'module' ? '' : 'number', 'aria-sort': id === by ? (down ? 'descending' : 'ascending') : null },
-        sortable
-          ? el('button', { type: 'button', onclick: () => act.change({ sort: by === id && down ? `-${id}` : id }) }, title, id === by ? (down ? ' ▾' : ' ▴') : '')
-          : title,
-      );
-    }),
-  );
+  const head = headRow(look.sort, (sort) => act.change({ sort }));
   /** @type {{cell: HTMLElement, entry: number}[]} */
   const pending = [];
   const body = all.slice(0, state.shown).map((e) => {
@@ -129,7 +143,7 @@ export function showTable(host, selection, look, matches, act) {
       el('table', { class: 'functions' }, el('caption', { class: 'offscreen' }, 'Functions by time'), el('thead', {}, head), el('tbody', {}, ...body)),
     ),
     more > 0
-      ? el('button', { type: 'button', class: 'more', onclick: () => { state.shown += 400; showTable(host, selection, look, matches, act); } }, `${count(more)} more functions`)
+      ? el('button', { type: 'button', class: 'more', onclick: () => { state.shown += 400; showTable(host, chosen, act); } }, `${count(more)} more functions`)
       : null,
   );
   intervals(selection, pending);

@@ -117,7 +117,7 @@ export class Chains {
     this.graph = new FlameGraph(room, {
       pick: () => {},
       zoom: (from, to) => this.graph.scene && this.graph.show({ ...this.graph.scene, from, to }, true),
-      hover: (node, _, x, y) => this.names && tell(node, /** @type {any} */ (this.graph.scene).shape, this.names, x, y),
+      hover: ({ node }, { x, y }) => this.names && tell(node, /** @type {any} */ (this.graph.scene).shape, this.names, x, y),
       menu: () => {},
     });
     const key = el('div', { class: 'key' }, ...LINE_TITLES.slice(0, 5).map((t, i) => el('span', {}, el('i', { class: 'swatch', style: { background: LINE_COLOURS[i] } }), t)));

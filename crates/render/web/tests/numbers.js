@@ -133,7 +133,7 @@ async function timeline(context, name) {
   return { size: statSync(join(PAGES, `${name}.html`)).size, intervals, opened, zooming, moving };
 }
 
-/** The same stacks in speedscope, which reads a profile beside it from a script. */
+/** Opens the page's stacks in speedscope, which reads a profile beside it from a script. */
 async function speedscope(context, name) {
   const file = join(PAGES, `${name}.speedscope.json`);
   if (!existsSync(join(SPEEDSCOPE, 'index.html')) || !existsSync(file)) return null;

@@ -18,11 +18,10 @@ const CLOCKS_NS: f64 = 15_000.0;
 /// Ledgers of calls against their wall time, percent.
 const LEDGER: f64 = 1.0;
 
-/// The program's truth beside what `verb` says of `functions`.
+/// The truth of the program with these flags, beside what the tool says: `asked` is a verb with functions.
 fn run(
     tool: &Tool,
-    verb: &str,
-    functions: &[&str],
+    asked: &[&str],
     flags: &[&str],
     length: Length,
 ) -> Result<(Truth, Value), Error> {
@@ -31,7 +30,7 @@ fn run(
     let pid = program.pids()[0].to_string();
     // The machine may be slow, and is not what is judged here.
     let fixed = ["-p", &pid, "--max-overhead", "90"];
-    let prober = Prober::start(tool, &[&[verb], functions, &fixed].concat())?;
+    let prober = Prober::start(tool, &[asked, &fixed].concat())?;
     program.release()?;
     let truth = program.truth(Duration::from_secs(120))?;
     let said = prober.stop()?;
@@ -181,8 +180,8 @@ pub(super) fn calls(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
         "calls_passing",
         "calls_catching",
     ];
-    let asked = [&functions[..], &[PAIR]].concat();
-    let (truth, said) = run(tool, "latency", &asked, &[], length)?;
+    let asked = [&["latency"], &functions[..], &[PAIR]].concat();
+    let (truth, said) = run(tool, &asked, &[], length)?;
     let mut card = Scorecard::default();
     for name in functions {
         let ended = &function(&said, name)["ended"];
@@ -205,8 +204,13 @@ pub(super) fn calls(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
 pub(super) fn counts(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let (truth, said) = run(
         tool,
-        "count",
-        &["calls_c*", "calls_timed", "calls_recursive", BEGINS],
+        &[
+            "count",
+            "calls_c*",
+            "calls_timed",
+            "calls_recursive",
+            BEGINS,
+        ],
         &[],
         length,
     )?;
@@ -240,7 +244,7 @@ pub(super) fn forked(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
         seconds: length.seconds / 3.0,
         ..length
     };
-    let (truth, said) = run(tool, "count", &["calls_counted"], &["--forking"], short)?;
+    let (truth, said) = run(tool, &["count", "calls_counted"], &["--forking"], short)?;
     let mut card = Scorecard::default();
     let calls = counted(&mut card, &truth, &said, "calls_counted");
     card.at_least("calls, some of them in children", calls, 150.0, "");
@@ -269,7 +273,8 @@ pub(super) fn slow(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
 }
 
 fn slow_attached(tool: &Tool, arguments: &[&str], length: Length) -> Result<(), Error> {
-    run(tool, "latency", arguments, &[], length).map(|_| ())
+    let asked = [&["latency"], arguments].concat();
+    run(tool, &asked, &[], length).map(|_| ())
 }
 
 fn slow_command(tool: &Tool, arguments: &[&str], length: Length) -> Result<(), Error> {

@@ -31,27 +31,26 @@ fn common(run: &Run, views: &[&str]) -> Scorecard {
     card
 }
 
-fn usual(
-    tool: &Tool,
-    name: &str,
-    length: Length,
-    flags: &[&str],
-    views: &[&str],
-) -> Result<Scorecard, Error> {
-    Ok(usual_run(tool, name, length, flags, views)?.1)
+/// A program and the views that are compared with its truth.
+struct Experiment<'a> {
+    program: &'a str,
+    flags: &'a [&'a str],
+    views: &'a [&'a str],
+}
+
+fn usual(tool: &Tool, length: Length, what: &Experiment<'_>) -> Result<Scorecard, Error> {
+    Ok(usual_run(tool, length, what)?.1)
 }
 
 fn usual_run(
     tool: &Tool,
-    name: &str,
     length: Length,
-    flags: &[&str],
-    views: &[&str],
+    what: &Experiment<'_>,
 ) -> Result<(Run, Scorecard), Error> {
     let seconds = length.text();
-    let flags = [&["--seconds", &seconds], flags].concat();
-    let run = tool.measure(name, &flags, &length.options())?;
-    let mut card = common(&run, views);
+    let flags = [&["--seconds", &seconds], what.flags].concat();
+    let run = tool.measure(what.program, &flags, &length.options())?;
+    let mut card = common(&run, what.views);
     card.rows.extend(reasons_right(&run)?.rows);
     Ok((run, card))
 }
@@ -144,8 +143,12 @@ pub(super) fn cover(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
 }
 
 pub(super) fn convoy(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
-    let views = ["wall", "off-cpu", "on-cpu"];
-    let (run, mut card) = usual_run(tool, "convoy", length, &[], &views)?;
+    let convoy = Experiment {
+        program: "convoy",
+        flags: &[],
+        views: &["wall", "off-cpu", "on-cpu"],
+    };
+    let (run, mut card) = usual_run(tool, length, &convoy)?;
     // The mutex is 0x28 bytes into an object on the heap.
     let locks = run.recorded.json(&["locks"])?;
     let (mut named, mut all) = (0, 0);
@@ -178,29 +181,26 @@ pub(super) fn bare(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
 
 pub(super) fn disk(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let folder = disk_folder(tool);
-    usual(
-        tool,
-        "disk",
-        length,
-        &["--dir", &folder],
-        &["wall", "off-cpu"],
-    )
+    let disk = Experiment {
+        program: "disk",
+        flags: &["--dir", &folder],
+        views: &["wall", "off-cpu"],
+    };
+    usual(tool, length, &disk)
 }
 
 /// On the first CPU and on the last: an idle CPU's timer comes late, or not at all, as its kernel likes.
-fn on_both_ends(
-    tool: &Tool,
-    name: &str,
-    length: Length,
-    flags: &[&str],
-    views: &[&str],
-) -> Result<Scorecard, Error> {
+fn on_both_ends(tool: &Tool, length: Length, what: &Experiment<'_>) -> Result<Scorecard, Error> {
     let last = std::thread::available_parallelism().map_or(0, |n| n.get() - 1);
     let mut card = Scorecard::default();
     for cpu in BTreeSet::from([0, last]) {
         let cpu = cpu.to_string();
-        let pinned = [flags, &["--cpu", &cpu]].concat();
-        for mut row in usual(tool, name, length, &pinned, views)?.rows {
+        let flags = [what.flags, &["--cpu", &cpu]].concat();
+        let pinned = Experiment {
+            flags: &flags,
+            ..*what
+        };
+        for mut row in usual(tool, length, &pinned)?.rows {
             // What is promised goes by how a row begins.
             row.what = format!("{}, CPU {cpu}", row.what);
             card.rows.push(row);
@@ -211,20 +211,39 @@ fn on_both_ends(
 
 pub(super) fn faults(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let folder = disk_folder(tool);
-    let views = ["wall", "off-cpu", "on-cpu"];
-    on_both_ends(tool, "faults", length, &["--dir", &folder], &views)
+    let faults = Experiment {
+        program: "faults",
+        flags: &["--dir", &folder],
+        views: &["wall", "off-cpu", "on-cpu"],
+    };
+    on_both_ends(tool, length, &faults)
 }
 
 pub(super) fn bursts(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
-    on_both_ends(tool, "bursts", length, &[], &["off-cpu", "on-cpu"])
+    let bursts = Experiment {
+        program: "bursts",
+        flags: &[],
+        views: &["off-cpu", "on-cpu"],
+    };
+    on_both_ends(tool, length, &bursts)
 }
 
 pub(super) fn rpc(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
-    usual(tool, "rpc", length, &[], &["wall", "off-cpu"])
+    let rpc = Experiment {
+        program: "rpc",
+        flags: &[],
+        views: &["wall", "off-cpu"],
+    };
+    usual(tool, length, &rpc)
 }
 
 pub(super) fn crowd(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
-    usual(tool, "crowd", length, &[], &["wall", "runq"])
+    let crowd = Experiment {
+        program: "crowd",
+        flags: &[],
+        views: &["wall", "runq"],
+    };
+    usual(tool, length, &crowd)
 }
 
 pub(super) fn throttled(tool: &Tool, length: Length) -> Result<Scorecard, Error> {

@@ -10,18 +10,27 @@ use super::Length;
 
 /// `--backend perf`: running stacks by samples, waiting ones by looks.
 pub(super) fn perf(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
-    shares(tool, length, "perf", &[], 2.0)
+    let tier = Tier {
+        backend: "perf",
+        flags: &[],
+        promised: 2.0,
+    };
+    shares(tool, length, &tier)
 }
 
 /// `--backend proc --allow-stop`: without stops running threads have no stacks at all, and waiting ones are held to
 /// the same.
 pub(super) fn proc(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
-    let promised = 3.0;
-    let mut card = shares(tool, length, "proc", &["--allow-stop"], promised)?;
+    let tier = Tier {
+        backend: "proc",
+        flags: &["--allow-stop"],
+        promised: 3.0,
+    };
+    let mut card = shares(tool, length, &tier)?;
     let (flags, options) = how(length, "proc", &[]);
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
     let run = tool.measure("mix", &flags, &options)?;
-    let rows = run.evidence().shares("off-cpu", promised);
+    let rows = run.evidence().shares("off-cpu", tier.promised);
     card.extend("proc, nobody stopped", rows);
     Ok(card)
 }
@@ -41,14 +50,16 @@ fn how(length: Length, backend: &str, more: &[&str]) -> (Vec<String>, Options) {
     (vec!["--seconds".into(), seconds], options)
 }
 
-fn shares(
-    tool: &Tool,
-    length: Length,
-    backend: &str,
-    more: &[&str],
+/// A way to measure.
+struct Tier<'a> {
+    backend: &'a str,
+    flags: &'a [&'a str],
+    /// Largest error of a share, points.
     promised: f64,
-) -> Result<Scorecard, Error> {
-    let (long, options) = how(length, backend, more);
+}
+
+fn shares(tool: &Tool, length: Length, tier: &Tier<'_>) -> Result<Scorecard, Error> {
+    let (long, options) = how(length, tier.backend, tier.flags);
     let long: Vec<&str> = long.iter().map(String::as_str).collect();
     // On a machine that has hardly anything to do its CPUs sleep, and wake late.
     let calm = [
@@ -75,8 +86,8 @@ fn shares(
     for (what, name, flags) in some {
         let flags = [&long[..], *flags].concat();
         let run = tool.measure(name, &flags, &options)?;
-        let what = format!("{backend}{what}");
-        let rows = run.evidence().shares("wall", promised);
+        let what = format!("{}{what}", tier.backend);
+        let rows = run.evidence().shares("wall", tier.promised);
         card.extend(&what, rows);
         let sums = share::sums(&run.report, &run.stacks, &run.truth);
         card.extend(&what, sums);

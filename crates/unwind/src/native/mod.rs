@@ -26,4 +26,4 @@ pub use rules::{Row, RuleSet};
 pub use sink::{Capacity, MemoryTables, SinkError, TableSink};
 pub use store::{StoreStats, TableStore};
 pub use table::{FallbackMethod, Table, UnwindMethod};
-pub use user_unwinder::{Registers, Unwinder, Unwound};
+pub use user_unwinder::{CopiedMemory, Registers, StackStart, Unwinder, Unwound};

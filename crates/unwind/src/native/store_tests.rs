@@ -1,6 +1,6 @@
 use super::*;
 use crate::native::abi::{End, Rule};
-use crate::native::{Capacity, MemoryTables, Registers, Unwinder, Unwound};
+use crate::native::{Capacity, MemoryTables, Registers, StackStart, Unwinder, Unwound};
 use std::fs::File;
 use std::path::PathBuf;
 
@@ -186,7 +186,11 @@ fn memory_is_bounded_by_dropping_what_nobody_uses() {
         ..Registers::default()
     };
     let mut unwinder = Unwinder::new();
-    let got = unwinder.unwind(&store.sink.inner, 2, &registers, 8, |_, _| 0);
+    let got = unwinder.unwind(
+        &store.sink.inner,
+        StackStart::new(2, &registers).at_most(8),
+        |_, _| 0,
+    );
     assert_eq!(got.end, End::NotLoaded);
     assert_eq!(got.frames[0].file(), refused[0]);
     // The first is no longer in use: it is evicted, and comes back under its id.
@@ -290,7 +294,8 @@ fn code_that_is_no_program_is_left_by_frame_pointer() {
     let mut unwinder = Unwinder::new();
     let mut run = |registers: &Registers, instruction| {
         let tables = &store.sink.inner;
-        unwinder.unwind(tables, 1, registers, 8, memory(instruction))
+        let start = StackStart::new(1, registers).at_most(8);
+        unwinder.unwind(tables, start, memory(instruction))
     };
     let offsets = |u: &Unwound| u.frames.iter().map(|f| f.offset()).collect::<Vec<_>>();
     let got = run(&registers, body);
@@ -320,7 +325,7 @@ fn code_that_is_no_program_is_left_by_frame_pointer() {
         (got.end, offsets(&got)),
         (End::Root, vec![0x10, 0x20, 0x30])
     );
-    // The same address in a body would skip the caller.
+    // In a function's body, this address would skip the caller.
     assert_eq!(offsets(&run(&entry, body)), [0x10, 0x30]);
     // A zero that no chain passed down proves nothing.
     registers.general[6] = 0;

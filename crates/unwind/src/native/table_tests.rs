@@ -1,6 +1,6 @@
 use super::*;
 use crate::native::abi::{Mapping, Proc};
-use crate::native::{MemoryTables, Registers, TableSink, Unwinder};
+use crate::native::{MemoryTables, Registers, StackStart, TableSink, Unwinder};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -11,7 +11,8 @@ fn ask(unwinder: &mut Unwinder, tables: &MemoryTables, offset: u64) -> End {
         ip: 0x1_0000_0000 + offset,
         ..Registers::default()
     };
-    unwinder.unwind(tables, 1, &registers, 4, |_, _| 0).end
+    let start = StackStart::new(1, &registers).at_most(4);
+    unwinder.unwind(tables, start, |_, _| 0).end
 }
 
 fn serve(table: Table, generation: u32) -> MemoryTables {

@@ -22,6 +22,51 @@ pub struct Registers {
     pub general: [u64; 16],
 }
 
+/// The innermost end of a stack that is to be unwound.
+#[derive(Clone, Copy, Debug)]
+pub struct StackStart<'r> {
+    process: u32,
+    registers: &'r Registers,
+    /// Bit per register, by DWARF number.
+    known: u16,
+    max_frames: usize,
+}
+
+impl<'r> StackStart<'r> {
+    /// A thread of process `process` of the tables, with these registers.
+    pub fn new(process: u32, registers: &'r Registers) -> StackStart<'r> {
+        StackStart {
+            process,
+            registers,
+            known: ALL_REGISTERS,
+            max_frames: MAX_FRAMES,
+        }
+    }
+
+    /// With only the registers in `known` (a bit each, by DWARF number). If a rule needs an unknown
+    /// rbp, the CFA offset of the code is used instead.
+    pub fn knowing(self, known: u16) -> StackStart<'r> {
+        StackStart { known, ..self }
+    }
+
+    /// With a result of at most `max_frames` frames, and never more than [`MAX_FRAMES`].
+    pub fn at_most(self, max_frames: usize) -> StackStart<'r> {
+        StackStart { max_frames, ..self }
+    }
+}
+
+/// Memory of a stack that was copied: each closure fills a buffer from an address on and returns the
+/// bytes read.
+#[derive(Clone, Copy, Debug)]
+pub struct CopiedMemory<F, G, H> {
+    /// The stack.
+    pub stack: F,
+    /// A HotSpot VM's data about its code, which only the process has.
+    pub beside: G,
+    /// Instructions, which do not change.
+    pub code: H,
+}
+
 /// An unwound stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -63,62 +108,26 @@ impl Unwinder {
         }
     }
 
-    /// Unwinds from `registers`, as process `tgid` of `tables`.
+    /// Unwinds a stack from its start, by `tables`.
     ///
-    /// `read` fills a buffer from an address on and returns the bytes read. The result has at most
-    /// `max_frames` frames, and never more than [`MAX_FRAMES`]. HotSpot code adds further words
-    /// ([`crate::runtime::hotspot::items`]).
+    /// `read` fills a buffer from an address on and returns the bytes read. HotSpot code adds further
+    /// words ([`crate::runtime::hotspot::items`]).
     pub fn unwind<F: FnMut(u64, &mut [u8]) -> usize>(
         &mut self,
         tables: &MemoryTables,
-        tgid: u32,
-        registers: &Registers,
-        max_frames: usize,
-        mut read: F,
-    ) -> Unwound {
-        self.unwind_known(
-            tables,
-            tgid,
-            registers,
-            ALL_REGISTERS,
-            max_frames,
-            &mut read,
-        )
-    }
-
-    /// Unwinds like [`Unwinder::unwind`], with only the registers in `known` (a bit each, by DWARF
-    /// number).
-    ///
-    /// If a rule needs an unknown rbp, the CFA offset of the code is used instead.
-    pub fn unwind_known<F: FnMut(u64, &mut [u8]) -> usize>(
-        &mut self,
-        tables: &MemoryTables,
-        tgid: u32,
-        registers: &Registers,
-        known: u16,
-        max_frames: usize,
+        start: StackStart<'_>,
         mut read: F,
     ) -> Unwound {
         let context: *mut libc::c_void = (&raw mut read).cast();
-        let reads = [(read_into::<F> as Reader, context); 3];
-        let input = Input { registers, known };
-        self.run(tables, tgid, input, max_frames, reads)
+        self.run(tables, start, [(read_into::<F> as Reader, context); 3])
     }
 
     /// Unwinds a copied stack, like [`Unwinder::unwind`].
-    ///
-    /// `read` knows only the stack. `beside` reads a HotSpot VM's data about its code, which only
-    /// the process has. `code` reads instructions, which do not change.
-    #[expect(clippy::too_many_arguments)]
     pub fn unwind_copy<F, G, H>(
         &mut self,
         tables: &MemoryTables,
-        tgid: u32,
-        registers: &Registers,
-        max_frames: usize,
-        mut read: F,
-        mut beside: G,
-        mut code: H,
+        start: StackStart<'_>,
+        mut memory: CopiedMemory<F, G, H>,
     ) -> Unwound
     where
         F: FnMut(u64, &mut [u8]) -> usize,
@@ -126,15 +135,11 @@ impl Unwinder {
         H: FnMut(u64, &mut [u8]) -> usize,
     {
         let reads = [
-            (read_into::<F> as Reader, (&raw mut read).cast()),
-            (read_into::<G> as Reader, (&raw mut beside).cast()),
-            (read_into::<H> as Reader, (&raw mut code).cast()),
+            (read_into::<F> as Reader, (&raw mut memory.stack).cast()),
+            (read_into::<G> as Reader, (&raw mut memory.beside).cast()),
+            (read_into::<H> as Reader, (&raw mut memory.code).cast()),
         ];
-        let input = Input {
-            registers,
-            known: ALL_REGISTERS,
-        };
-        self.run(tables, tgid, input, max_frames, reads)
+        self.run(tables, start, reads)
     }
 
     /// Runs the C unwinder. `reads`: callbacks for the stack, other memory and code, each with its
@@ -142,12 +147,15 @@ impl Unwinder {
     fn run(
         &mut self,
         tables: &MemoryTables,
-        tgid: u32,
-        input: Input<'_>,
-        max_frames: usize,
+        start: StackStart<'_>,
         reads: [(Reader, *mut libc::c_void); 3],
     ) -> Unwound {
-        let Input { registers, known } = input;
+        let StackStart {
+            process: tgid,
+            registers,
+            known,
+            max_frames,
+        } = start;
         if self.cfa_offsets.len() > MAX_CACHED_OFFSETS {
             self.cfa_offsets.clear();
         }
@@ -204,13 +212,6 @@ impl Default for Unwinder {
     fn default() -> Self {
         Unwinder::new()
     }
-}
-
-/// Registers at the start of an unwind.
-struct Input<'r> {
-    registers: &'r Registers,
-    /// Bit per register, by DWARF number.
-    known: u16,
 }
 
 /// Lookup of CFA offsets during one unwind.

@@ -45,27 +45,49 @@ pub fn running_frames(roles: &[Role]) -> Option<usize> {
     Some(begins + run.count())
 }
 
-/// Folds `managed` into `roles`, the native frames; both are innermost first. `whole`: the native
-/// stack reached its root. `keep`: the runtime's own frames stay.
-pub fn fold(roles: &[Role], managed: &[Managed], whole: bool, keep: bool) -> Vec<Entry> {
+/// Where both lists are matched first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MatchFrom {
+    /// At the root, which the native stack has reached.
+    Root,
+    /// At the leaf.
+    Leaf,
+}
+
+/// What becomes of the runtime's own frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InterpreterFrames {
+    /// They go.
+    Drop,
+    /// They stay beside those of the programs that they run.
+    Keep,
+}
+
+/// Folds `managed` into `roles`, the native frames; both are innermost first.
+pub fn fold(
+    roles: &[Role],
+    managed: &[Managed],
+    from: MatchFrom,
+    own: InterpreterFrames,
+) -> Vec<Entry> {
+    let keep = own == InterpreterFrames::Keep;
     // Runs of managed frames, one a call.
     let mut calls = Vec::new();
-    let mut from = 0;
+    let mut begin = 0;
     for (i, frame) in managed.iter().enumerate() {
         if frame.entry || i + 1 == managed.len() {
-            calls.push(from..i + 1);
-            from = i + 1;
+            calls.push(begin..i + 1);
+            begin = i + 1;
         }
     }
     let interpreters = roles.iter().filter(|r| **r == Role::Interpreter).count();
     // Interpreter frame k matches run k - skipped; the first `ahead` surplus runs come first.
-    let (skipped, ahead) = if whole {
-        (
+    let (skipped, ahead) = match from {
+        MatchFrom::Root => (
             interpreters.saturating_sub(calls.len()),
             calls.len().saturating_sub(interpreters),
-        )
-    } else {
-        (0, 0)
+        ),
+        MatchFrom::Leaf => (0, 0),
     };
     let mut runs = calls.into_iter();
     let mut joined = Vec::with_capacity(roles.len() + managed.len());
@@ -113,6 +135,8 @@ pub fn fold(roles: &[Role], managed: &[Managed], whole: bool, keep: bool) -> Vec
 mod tests {
     use super::*;
     use Entry::{Managed as M, Native as N};
+    use InterpreterFrames::{Drop, Keep};
+    use MatchFrom::{Leaf, Root};
     use Role::{Glue as G, Interpreter as I, Other as O, Switch as S};
 
     fn managed(entries: &[u8]) -> Vec<Managed> {
@@ -123,31 +147,31 @@ mod tests {
     fn each_call_gets_its_functions() {
         // Two Python functions of one call, called through glue, call a C function.
         let roles = [O, I, G, O, I, O];
-        let joined = fold(&roles, &managed(&[0, 1, 1]), true, false);
+        let joined = fold(&roles, &managed(&[0, 1, 1]), Root, Drop);
         assert_eq!(joined, [N(0), M(0), M(1), N(3), M(2), N(5)]);
-        let kept = fold(&roles, &managed(&[0, 1, 1]), true, true);
+        let kept = fold(&roles, &managed(&[0, 1, 1]), Root, Keep);
         assert_eq!(kept, [N(0), N(1), M(0), M(1), N(2), N(3), N(4), M(2), N(5)]);
     }
 
     #[test]
     fn what_passes_calls_on_goes_unless_it_is_what_runs() {
-        let joined = fold(&[O, G, G, I, O], &managed(&[1]), true, false);
+        let joined = fold(&[O, G, G, I, O], &managed(&[1]), Root, Drop);
         assert_eq!(joined, [N(0), M(0), N(4)]);
-        let joined = fold(&[G, I, O, G], &managed(&[1]), true, false);
+        let joined = fold(&[G, I, O, G], &managed(&[1]), Root, Drop);
         assert_eq!(joined, [N(0), M(0), N(2), N(3)]);
-        let joined = fold(&[O, G, O, I], &managed(&[1]), true, false);
+        let joined = fold(&[O, G, O, I], &managed(&[1]), Root, Drop);
         assert_eq!(joined, [N(0), N(1), N(2), M(0)]);
     }
 
     #[test]
     fn a_call_that_has_just_begun_is_left_native() {
-        let joined = fold(&[I, I, O], &managed(&[1]), true, false);
+        let joined = fold(&[I, I, O], &managed(&[1]), Root, Drop);
         assert_eq!(joined, [N(0), M(0), N(2)]);
     }
 
     #[test]
     fn a_native_stack_that_was_cut_is_matched_from_the_leaf() {
-        let joined = fold(&[O, I], &managed(&[0, 1, 1]), false, false);
+        let joined = fold(&[O, I], &managed(&[0, 1, 1]), Leaf, Drop);
         assert_eq!(joined, [N(0), M(0), M(1), M(2)]);
     }
 
@@ -157,7 +181,7 @@ mod tests {
         // it.
         let roles = [O, I, G, S, S, G, I, S, S, I, O];
         assert_eq!(running_frames(&roles), Some(5));
-        let joined = fold(&roles[..5], &managed(&[0, 1]), true, false);
+        let joined = fold(&roles[..5], &managed(&[0, 1]), Root, Drop);
         assert_eq!(joined, [N(0), M(0), M(1), N(3), N(4)]);
         // About to switch; and a thread's first stack.
         assert_eq!(running_frames(&[S, S, I, S, O]), Some(4));
@@ -168,9 +192,9 @@ mod tests {
     #[test]
     fn without_interpreter_frames_nothing_is_lost() {
         assert_eq!(
-            fold(&[O], &managed(&[1, 1]), true, false),
+            fold(&[O], &managed(&[1, 1]), Root, Drop),
             [M(0), M(1), N(0)]
         );
-        assert_eq!(fold(&[O, I], &[], true, false), [N(0), N(1)]);
+        assert_eq!(fold(&[O, I], &[], Root, Drop), [N(0), N(1)]);
     }
 }

@@ -21,7 +21,7 @@ pub mod ruby;
 pub mod tasks;
 pub mod v8;
 
-pub use fold::{Entry, Managed, Role, fold, running_frames};
+pub use fold::{Entry, InterpreterFrames, Managed, MatchFrom, Role, fold, running_frames};
 pub(crate) use image::SymbolRange;
 pub use image::{Image, Refusal};
 

@@ -53,7 +53,7 @@ NOINLINE long realigned(long n)
 	return r;
 }
 
-/* The same where r10 is taken: a nested function needs it for its static chain. */
+/* A realigned frame where r10 is taken: a nested function needs it for its static chain. */
 NOINLINE long nested(long n)
 {
 	long seen = n;

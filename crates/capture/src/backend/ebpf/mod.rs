@@ -460,10 +460,10 @@ impl Programs {
         }
     }
 
-    /// Tells whether on-CPU samples come from the software clock, which knows when they were due.
-    pub fn set_clock(&mut self, software: bool) {
+    /// Tells that on-CPU samples come from the software clock, which knows when they were due.
+    pub fn use_software_clock(&mut self) {
         if let Some(state) = self.skel.maps.bss_data.as_deref_mut() {
-            state.set_clock = software.into();
+            state.set_clock = 1;
         }
     }
 

@@ -54,7 +54,10 @@ impl Attention {
         if listen != self.listening {
             for fd in clock.descriptors() {
                 // One that cannot be changed wakes us as before.
-                let _ = events.listen(fd, listen);
+                let _ = match listen {
+                    true => events.listen(fd),
+                    false => events.ignore(fd),
+                };
             }
             self.listening = listen;
         }

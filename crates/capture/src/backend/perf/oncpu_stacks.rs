@@ -9,7 +9,7 @@ use std::cell::Cell;
 use rustc_hash::FxHashMap;
 use wallscope_model::StackEnd;
 use wallscope_unwind::{
-    native::{End, FrameWord},
+    native::{CopiedMemory, End, FrameWord, StackStart},
     runtime::Role,
 };
 
@@ -29,11 +29,12 @@ const SEAM: usize = 512;
 /// No stack is deeper, bytes: what is read beyond is none.
 const DEEPEST: u64 = 1 << 30;
 
-/// The same for another stack, from which it came to the one that was copied, to be as it was.
+/// CPU time after a sample, ns, up to which memory beside the copied stack is believed to be unchanged.
 const ELSEWHERE: u64 = 100_000;
-/// The same for it to be where it was, if it has left its CPU by its own will since.
+/// CPU time after a sample, ns, up to which a thread that switched voluntarily since is believed to be
+/// in the sampled function.
 const AT_ONCE: u64 = 200_000;
-/// The same for what it runs now to be as good as what it ran then, if it has not.
+/// CPU time after a sample, ns, up to which a thread that did not switch voluntarily may be read instead.
 const STILL: u64 = 20_000_000;
 
 impl ProcPoller {
@@ -142,12 +143,8 @@ impl ProcPoller {
             same: None,
         };
         let tables = self.processes.files().tables();
-        let stack = self.unwinder.unwind_copy(
-            tables,
-            r.pid,
-            &r.registers,
-            usize::MAX,
-            |address, to| {
+        let memory = CopiedMemory {
+            stack: |address, to: &mut [u8]| {
                 let n = match address < r.end() {
                     true if r.is_below(address) => {
                         at_once.set(true);
@@ -169,13 +166,15 @@ impl ProcPoller {
                 beyond |= n == 0 && (r.end()..r.end().saturating_add(DEEPEST)).contains(&address);
                 n
             },
-            // What a VM keeps about its code, as it is now.
-            |address, to| {
+            // As it is now.
+            beside: |address, to: &mut [u8]| {
                 at_once.set(true);
                 read_memory(r.pid, address, to)
             },
-            |address, to| read_memory(r.pid, address, to),
-        );
+            code: |address, to: &mut [u8]| read_memory(r.pid, address, to),
+        };
+        let start = StackStart::new(r.pid, &r.registers);
+        let stack = self.unwinder.unwind_copy(tables, start, memory);
         if at_once.get() {
             self.reads_at_once(r.cpu, clock::now());
         }

@@ -457,7 +457,7 @@ impl ThreadEvents {
 /// So much memory may not be locked.
 fn ring(event: OwnedFd, pages: usize) -> io::Result<Ring> {
     Ring::map(event, pages, FEWEST_PAGES).map_err(|e| match e.raw_os_error() {
-        // The same number as that of an event that is refused.
+        // A refused event has this number too, so the ring's failure gets another kind.
         Some(libc::EPERM) => io::Error::new(io::ErrorKind::OutOfMemory, NO_RING),
         _ => e,
     })

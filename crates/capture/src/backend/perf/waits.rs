@@ -67,7 +67,7 @@ impl Waits {
         sum.count += more.count;
     }
 
-    /// The same waits in the classes `seen` only: others go to the nearest of them, or to none where
+    /// These waits in the classes `seen` only: others go to the nearest of them, or to none where
     /// nothing was seen.
     pub fn among(&self, seen: &[u8]) -> Waits {
         let mut all = Waits::default();

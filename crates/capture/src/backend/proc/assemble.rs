@@ -90,7 +90,8 @@ impl PollEstimator {
         self.samples.by_thread();
         let on_cpu = self.threads(recording, extent);
         name_threads(&self.thread_names, &mut recording.contexts);
-        let mut stacks = Stacks::new(self.facts.modules.clone(), self.interpreter_frames);
+        let mut stacks = Stacks::new(self.facts.modules.clone());
+        stacks.interpreter_frames = self.interpreter_frames;
         if extent == Extent::Whole {
             let facts = std::mem::take(&mut self.facts.tasks);
             tasks::assemble::assemble(recording, &mut stacks, &facts, names.code);

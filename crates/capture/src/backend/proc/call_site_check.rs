@@ -7,7 +7,7 @@
 //! the loader has filled. Calls by pointer are not followed.
 
 use rustc_hash::FxHashMap;
-use wallscope_unwind::native::{FrameWord, MemoryTables, Registers, Unwinder};
+use wallscope_unwind::native::{FrameWord, MemoryTables, Registers, StackStart, Unwinder};
 
 use super::waiting::Pages;
 
@@ -48,7 +48,8 @@ impl CallSiteCheck {
                     ip: *at,
                     ..Registers::default()
                 };
-                let alone = unwinder.unwind(tables, pid, &registers, 1, |_, _| 0);
+                let start = StackStart::new(pid, &registers).at_most(1);
+                let alone = unwinder.unwind(tables, start, |_, _| 0);
                 let same =
                     |w: &FrameWord| (w.file(), w.offset()) == (caller.file(), caller.offset());
                 alone.frames.first().is_some_and(same)

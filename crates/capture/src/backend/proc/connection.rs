@@ -20,7 +20,7 @@ pub(super) struct Connection {
     pub pending: Option<bool>,
     /// One is for longer than is believed of a process that may have forgotten it.
     pub overdue: bool,
-    /// The same when it was first asked for.
+    /// Whether a request was overdue when the connection was first asked for.
     at_first: bool,
     /// Segments sent and received when it was first asked for, and last.
     segments: [(u32, u32); 2],

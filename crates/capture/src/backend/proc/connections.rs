@@ -34,7 +34,7 @@ use crate::{
 
 /// Least time between two listings, ns; they take a hundredth of the time at most.
 const LIST_EVERY: u64 = 1_000_000_000;
-/// The same where a wait names a connection that no listing has shown yet.
+/// Least time between two listings, ns, where a wait names a connection that no listing has shown yet.
 const LIST_SOON: u64 = 10_000_000;
 const LIST_SHARE: u64 = 100;
 /// Connections that are asked for in one round.

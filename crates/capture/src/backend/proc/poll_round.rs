@@ -20,7 +20,8 @@ use crate::{
 
 /// Looks left out at most at a thread that sleeps.
 const MOST_SKIPPED: u32 = 7;
-/// The same where nothing tells that they have changed, of one process after the other.
+/// Mappings of one process after the other are read again where nothing tells of their changes. The
+/// pause after each reading is so many times its length.
 const REVIEW_TIMES: u64 = 5000;
 /// Rounds that are so far apart, ns, and so many times as far as they should be, are no matter of being late.
 const AWAY: (u64, u64) = (1_000_000_000, 8);

@@ -44,7 +44,7 @@ mod switches;
 const FOLLOW: u64 = 100_000_000;
 /// Where there are births, so many times what a search takes.
 const SOONER: u64 = 300;
-/// The same where births are recorded, and between two readings of everybody's counters.
+/// Between two searches where births are recorded, and between two readings of all counters, ns.
 const REVIEW: u64 = 1_000_000_000;
 /// Descriptors that are left to what is not a thread's.
 const RESERVED: usize = 128;

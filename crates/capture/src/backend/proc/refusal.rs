@@ -13,7 +13,7 @@ use crate::{
 /// Perf events were asked for and are refused.
 pub fn of_events(e: &io::Error) -> Error {
     let standing = Standing::now();
-    let (why, remedy) = match attempts::perf_clock(true) {
+    let (why, remedy) = match attempts::perf_clock() {
         // One's own are allowed.
         Ok(()) if matches!(e.raw_os_error(), Some(libc::EACCES | libc::EPERM)) => (
             format!(

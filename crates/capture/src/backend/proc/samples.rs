@@ -29,7 +29,11 @@ mod woken;
 use super::samples::weight::{AS_MUCH, ENOUGH, Key, Sum};
 use crate::{
     backend::perf::told_apart,
-    session::{address_scope::AddressScope, build::Stacks, naming::CodeNames},
+    session::{
+        address_scope::AddressScope,
+        build::{Stacks, UserFrames},
+        naming::CodeNames,
+    },
     slices::spread,
 };
 use callers::give_to_callers;
@@ -370,8 +374,12 @@ impl Samples {
                 let polled = &self.stacks[stack as usize];
                 let labels = stacks.labels.id(polled.resource.clone(), None, None);
                 let stack = *ids.entry(stack).or_insert_with(|| {
-                    let (words, managed) = (&polled.frames, &polled.managed);
-                    stacks.user_stack(words, managed, polled.end, polled.scope, names)
+                    let frames = UserFrames {
+                        native: &polled.frames,
+                        managed: &polled.managed,
+                        end: polled.end,
+                    };
+                    stacks.user_stack(&frames, polled.scope, names)
                 });
                 let Stack { end, .. } = stacks.stacks[stack.0 as usize];
                 if !end.is_whole() {

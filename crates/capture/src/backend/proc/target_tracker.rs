@@ -274,7 +274,7 @@ impl TargetTracker {
         }
     }
 
-    /// The same of everybody.
+    /// The next round looks at all threads.
     pub fn wake_all(&mut self) {
         for number in 0..self.live.len() {
             self.wake(self.live[number]);
@@ -328,7 +328,7 @@ impl TargetTracker {
         self.ended.get(&(pid, tid)).copied()
     }
 
-    /// The same for one that was heard of and may be new since `since`.
+    /// The thread with these ids, which an event named. One that is not known yet began after `since`.
     pub fn heard_of(&mut self, pid: u32, tid: u32, since: u64, now: u64) -> Option<usize> {
         if self.find(pid, tid).is_none() && self.processes.get(&pid).is_some_and(|p| !p.ended) {
             self.thread(pid, tid, Some(since), now);

@@ -383,7 +383,7 @@ pub fn line<'a>(
     std::str::from_utf8(bytes).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-/// The same as bytes.
+/// The bytes of a small file, which is kept open in `slot` if `keep`.
 fn bytes<'a>(
     slot: &mut Option<Arc<File>>,
     keep: bool,

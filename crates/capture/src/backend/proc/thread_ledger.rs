@@ -51,7 +51,7 @@ pub struct Totals {
     pub blocked: [u64; BlockReason::COUNT],
     /// Time of which nothing is known.
     pub unknown: u64,
-    /// The same by slice, `context` left at 0.
+    /// These sums by slice, `context` left at 0.
     pub slices: Vec<LedgerSlice>,
 }
 

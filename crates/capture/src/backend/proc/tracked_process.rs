@@ -11,7 +11,7 @@ use super::thread::thread_stat;
 pub struct TrackedProcess {
     /// Its CPU clock at the beginning and now, ns.
     pub clock: [u64; 2],
-    /// The same of processes that had its id before.
+    /// CPU time of earlier processes with its id, ns.
     pub before: u64,
     /// Whether what its threads wait in may be read.
     pub readable: bool,

@@ -11,7 +11,7 @@
 use std::{cell::RefCell, fs, os::unix::fs::MetadataExt};
 
 use wallscope_model::{BlockReason, StackEnd};
-use wallscope_unwind::native::{FrameWord, MemoryTables, Registers, Unwinder};
+use wallscope_unwind::native::{FrameWord, MemoryTables, Registers, StackStart, Unwinder};
 
 use crate::syscalls;
 
@@ -345,7 +345,8 @@ impl Pages {
         let (registers, known) = registers(self.pc, self.at, self.call);
         let pid = self.pid;
         let read = |address, to: &mut [u8]| self.read(address, to);
-        let stack = unwinder.unwind_known(tables, pid, &registers, known, usize::MAX, read);
+        let start = StackStart::new(pid, &registers).knowing(known);
+        let stack = unwinder.unwind(tables, start, read);
         let end = stack.end.into();
         Read {
             frames: stack.frames,

@@ -12,9 +12,11 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 use wallscope_model::{Context, LedgerSlice, LedgerSlices, Limit, Process, Slices};
 
+use super::Accounts;
 use super::groups::{Ended, FIRST_NUMBER, Folded, Folding, GroupKey, Role, number};
+use super::settle::settle;
+use super::thread::{Thread, context};
 use super::ticks::Ticks;
-use super::{Accounts, Thread, context, settle};
 use crate::event::FLAG_KERNEL_THREAD;
 
 /// Ended threads that stand for themselves, those with the longest lives. Some 1.5 KiB each with their samples

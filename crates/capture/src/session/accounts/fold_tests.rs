@@ -44,7 +44,7 @@ fn storm(n: u64) -> Accounts {
         let (pid, time) = (100 + id as u32, START + id * 100);
         let name = ["cut", "sed"][id as usize % 2];
         a.thread(&born(id, pid, PARENT, name, time));
-        a.dump(&life(id, pid, name, time), true);
+        a.last_dump(&life(id, pid, name, time));
         if id % 100 == 0 {
             a.tick(time + 100);
             a.fold();
@@ -64,7 +64,7 @@ fn sums_are_those_of_the_threads_to_the_nanosecond() {
     assert!(a.threads.len() <= KEPT_ENDED + FOLDED_AT_ONCE + 200);
     let (folded, groups) = (a.folding.folded, a.folding.groups.len());
     assert_eq!(groups, 2);
-    a.dump(&life(1, PARENT, "shell", START), true);
+    a.last_dump(&life(1, PARENT, "shell", START));
     let end = START + (n + 2) * 100 + 3000;
     let (contexts, _, rows) = a.finish(end);
     let mut all = Ledger::default();
@@ -107,7 +107,7 @@ fn a_folded_thread_s_record_is_its_group_s_and_news_of_it_change_nothing() {
     let id = folded.expect("some are folded");
     assert!(a.record(id) >= FIRST_RECORD);
     let before = a.threads.len();
-    a.dump(&life(id, 5, "again", START), true);
+    a.last_dump(&life(id, 5, "again", START));
     a.thread(&born(id, 5, 1, "again", START));
     assert_eq!(a.threads.len(), before);
     assert_eq!(a.pid(a.index(id).unwrap()) & FIRST_NUMBER, FIRST_NUMBER);
@@ -120,7 +120,7 @@ fn names_without_end_are_one_group() {
     for id in 1..20_000u64 {
         let (pid, name) = (100 + id as u32, format!("n{id}"));
         a.thread(&born(id, pid, 1, &name, START + id));
-        a.dump(&life(id, pid, &name, START + id), true);
+        a.last_dump(&life(id, pid, &name, START + id));
         if id % 100 == 0 {
             a.tick(START + id);
             a.fold();
@@ -138,7 +138,7 @@ fn looks_show_each_nanosecond_once_and_what_they_have_shown_is_forgotten() {
     for id in 1..=n {
         let (pid, time) = (100 + id as u32, START + id * 100);
         a.thread(&born(id, pid, PARENT, "cut", time));
-        a.dump(&life(id, pid, "cut", time), true);
+        a.last_dump(&life(id, pid, "cut", time));
         if id % 100 == 0 {
             a.tick(time + 100);
             forgotten += a.fold().forgotten.len();
@@ -169,7 +169,7 @@ fn user_and_kernel_time_of_a_group_are_divided_as_those_of_its_threads() {
     d.acc.on_cpu = 800;
     let thread = |d: Dump| {
         let mut a = Accounts::new(START, 1000);
-        a.dump(&d, true);
+        a.last_dump(&d);
         context(&a.threads[0], &Ticks::default())
     };
     group.add(&thread(d), 800);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use wallscope_observe::ThreadName;
 
-use super::{Accounts, Thread};
+use super::{Accounts, thread::Thread};
 
 impl Accounts {
     /// The runtime of a thread's process has a name for it.

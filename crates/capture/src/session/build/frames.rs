@@ -5,7 +5,7 @@ use wallscope_observe::{CodeModule, NamedFrame, NamedLine};
 use wallscope_unwind::runtime::hotspot::Item;
 
 use super::{
-    super::{address_scope::AddressScope, managed::Word, naming::CodeNames},
+    super::{address_scope::AddressScope, managed::Word, naming::CodeNames, unwound::Unwinding},
     Stacks,
 };
 
@@ -26,7 +26,7 @@ impl Stacks {
     pub(super) fn user_frame(
         &mut self,
         item: Item,
-        late: bool,
+        unwinding: Unwinding,
         scope: AddressScope,
         names: &dyn CodeNames,
     ) -> FrameId {
@@ -35,11 +35,11 @@ impl Stacks {
             Item::Native(word) if word.file() != 0 => AddressScope { pid: 0, code: 0 },
             _ => scope,
         };
-        let key = (scope, late, item);
+        let key = (scope, unwinding, item);
         if let Some(id) = self.user_ids.get(&key) {
             return *id;
         }
-        let id = self.intern(names.frame(item, late, scope));
+        let id = self.intern(names.frame(item, unwinding, scope));
         self.user_ids.insert(key, id);
         id
     }

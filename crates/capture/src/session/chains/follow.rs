@@ -15,36 +15,64 @@ use super::{
     lock_handoff::HolderEvidence,
     wake::Wake,
 };
-use crate::{
-    event::{Step, state},
-    session::sample_key::UserPart,
-};
+use crate::{event::state, session::sample_key::UserPart};
+
+/// A chain while it is followed.
+struct Walk<'a> {
+    /// Kernel stacks by hash.
+    kernel: &'a FxHashMap<u64, Box<[u64]>>,
+    /// Records of the threads from the waiter to the one that is followed.
+    path: Vec<u64>,
+}
+
+/// A wait of a thread in a chain.
+struct Wait {
+    begin: u64,
+    /// Number of its block reason.
+    reason: u8,
+    /// Record of the thread that ended it; 0: not known.
+    woken_by: u64,
+}
 
 impl Chains {
-    /// Attributes `at`, which is `block` or a part of it, to the threads that it depended on.
-    pub(super) fn ended(
+    /// Follows a wait of the thread with record `id` from its beginning. `kernel`: kernel stacks by hash.
+    pub(super) fn begin(
         &mut self,
-        at: Follow,
+        root: u32,
+        id: u64,
         block: &Block,
         kernel: &FxHashMap<u64, Box<[u64]>>,
-        path: &mut Vec<u64>,
     ) {
+        let follow = Follow {
+            root,
+            above: None,
+            from: block.begin,
+            to: block.end,
+            ns: block.ns,
+            count: block.count,
+        };
+        let path = vec![id];
+        self.ended(follow, block, &mut Walk { kernel, path });
+    }
+
+    /// Attributes `at`, which is `block` or a part of it, to the threads that it depended on.
+    fn ended(&mut self, at: Follow, block: &Block, walk: &mut Walk<'_>) {
         let Some(wake) = &block.wake else {
-            return self.still_held(at, block, kernel, path);
+            return self.still_held(at, block, walk);
         };
         if block.detail != BlockReason::Gil as u8 {
             // A wake-up by the waiter's own time limit says nothing about the lock's holder.
-            let by_itself = block.owner.is_some() && self.interrupt(wake.kernel, kernel).is_some();
-            let itself =
-                |actor: &ActorKey| matches!(actor, ActorKey::Record(id) if path.last() == Some(id));
+            let by_itself =
+                block.owner.is_some() && self.interrupt(wake.kernel, walk.kernel).is_some();
+            let itself = |actor: &ActorKey| matches!(actor, ActorKey::Record(id) if walk.path.last() == Some(id));
             return match &block.owner {
                 Some((owner, told)) if by_itself && !itself(owner) => {
-                    self.held(at, owner, *told, kernel, path);
+                    self.held(at, owner, *told, walk);
                 }
                 _ if by_itself || block.detail != BlockReason::Lock as u8 => {
-                    self.follow(at, wake, kernel, path);
+                    self.follow(at, wake, walk);
                 }
-                _ => self.let_in(at, block, kernel, path),
+                _ => self.let_in(at, block, walk),
             };
         }
         let length = at.to.saturating_sub(at.from).max(1);
@@ -61,23 +89,17 @@ impl Chains {
             };
             match s.holder {
                 // The waiter cannot be the holder: it held the lock before, and no thread has taken it since.
-                Some(holder) if path.last() != Some(&holder) => {
-                    self.held(part, &ActorKey::Record(holder), None, kernel, path);
+                Some(holder) if walk.path.last() != Some(&holder) => {
+                    self.held(part, &ActorKey::Record(holder), None, walk);
                 }
-                _ => self.follow(part, wake, kernel, path),
+                _ => self.follow(part, wake, walk),
             }
         }
     }
 
     /// Charges `at`, a wait that is not over or a part of it, to the lock's owner, from the last hand-off on:
     /// no other thread got the lock after that.
-    fn still_held(
-        &mut self,
-        at: Follow,
-        block: &Block,
-        kernel: &FxHashMap<u64, Box<[u64]>>,
-        path: &mut Vec<u64>,
-    ) {
+    fn still_held(&mut self, at: Follow, block: &Block, walk: &mut Walk<'_>) {
         let Some((actor, told)) = &block.has else {
             return;
         };
@@ -89,33 +111,27 @@ impl Chains {
             ..at
         };
         if since.ns > 0 {
-            self.held(since, actor, Some(*told), kernel, path);
+            self.held(since, actor, Some(*told), walk);
         }
     }
 
     /// Divides `at`, a wait that ended by a hand-off or a part of it, at the lock's earlier hand-offs.
-    fn let_in(
-        &mut self,
-        at: Follow,
-        block: &Block,
-        kernel: &FxHashMap<u64, Box<[u64]>>,
-        path: &mut Vec<u64>,
-    ) {
+    fn let_in(&mut self, at: Follow, block: &Block, walk: &mut Walk<'_>) {
         let Some(last) = &block.wake else { return };
         for (piece, by) in self.handed.pieces(at, block.resource, last.time) {
             // Neither the waiter nor an interrupt can be the holder.
-            let waits = |id: u64| path.last() == Some(&id);
+            let waits = |id: u64| walk.path.last() == Some(&id);
             match by {
                 Some(HolderEvidence::Wake(wake))
-                    if !waits(wake.waker) && self.interrupt(wake.kernel, kernel).is_none() =>
+                    if !waits(wake.waker) && self.interrupt(wake.kernel, walk.kernel).is_none() =>
                 {
-                    self.follow(piece, &wake, kernel, path);
+                    self.follow(piece, &wake, walk);
                 }
                 Some(HolderEvidence::Owner(actor)) if !matches!(actor, ActorKey::Record(id) if waits(id)) =>
                 {
-                    self.held(piece, &actor, None, kernel, path);
+                    self.held(piece, &actor, None, walk);
                 }
-                _ => self.follow(piece, last, kernel, path),
+                _ => self.follow(piece, last, walk),
             }
         }
     }
@@ -127,8 +143,7 @@ impl Chains {
         at: Follow,
         actor: &ActorKey,
         told: Option<OwnerEvidence>,
-        kernel: &FxHashMap<u64, Box<[u64]>>,
-        path: &mut Vec<u64>,
+        walk: &mut Walk<'_>,
     ) {
         let part = Part {
             detail: told.map_or(0, |told| told as u8),
@@ -151,25 +166,25 @@ impl Chains {
             to,
             ..at
         };
-        if !self.may_go_on(&below, holder, actor, path) {
+        if !self.may_go_on(&below, holder, walk) {
             return;
         }
-        path.push(holder);
-        let blocked = self.earlier(&below, holder, actor, to, at.ns, kernel, path);
-        let rest = self.queued(&below, holder, actor, at.ns - blocked);
+        walk.path.push(holder);
+        let blocked = self.earlier(&below, holder, walk);
+        let rest = self.queued(&below, holder, at.ns - blocked);
         // The holder may be in a wait that is not over: then its activity is not known yet.
         let known =
             !told.is_some_and(OwnerEvidence::was_then) || self.has_done_since(holder, at.to);
         let left = match known {
             true => 0,
-            false => self.computed(&below, holder, actor, rest),
+            false => self.computed(&below, holder, rest),
         };
         if known && rest > 0 {
-            self.computing(&Follow { ns: rest, ..below }, holder, actor);
+            self.computing(&Follow { ns: rest, ..below }, holder);
         } else if left > 0 {
             self.parts.add(&below, Part::of(Role::Cut, actor), left, 0);
         }
-        path.pop();
+        walk.path.pop();
     }
 
     /// Trims the edges off `at` if `holder` waits throughout it. Threads are read one after the other at the
@@ -189,19 +204,19 @@ impl Chains {
     }
 
     /// Whether to follow `waker` below `at`. If not, a part there states the reason.
-    fn may_go_on(&mut self, at: &Follow, waker: u64, actor: &ActorKey, path: &[u64]) -> bool {
+    fn may_go_on(&mut self, at: &Follow, waker: u64, walk: &Walk<'_>) -> bool {
         let role = match () {
-            () if path.contains(&waker) => Role::Circle,
-            () if path.len() >= MOST_HOPS => Role::Cut,
+            () if walk.path.contains(&waker) => Role::Circle,
+            () if walk.path.len() >= MOST_HOPS => Role::Cut,
             () => return true,
         };
-        self.parts.add(at, Part::of(role, actor), at.ns, 0);
+        self.parts.add(at, Part::of_record(role, waker), at.ns, 0);
         false
     }
 
     /// Charges the run-queue latency that samples of `id` show in `at`, at most `ns`. Returns the rest of
     /// `ns`.
-    fn queued(&mut self, at: &Follow, id: u64, actor: &ActorKey, ns: u64) -> u64 {
+    fn queued(&mut self, at: &Follow, id: u64, ns: u64) -> u64 {
         let waits: Vec<(u64, u8)> = self.past.get(&id).map_or(Vec::new(), |past| {
             let inside = past.queued.iter().filter(|q| q.0 < at.to && q.1 > at.from);
             inside
@@ -219,7 +234,7 @@ impl Chains {
             let part = part.min(left);
             let runnable = Part {
                 detail,
-                ..Part::of(Role::Runnable, actor)
+                ..Part::of_record(Role::Runnable, id)
             };
             if part > 0 && self.parts.add(at, runnable, part, 0).is_some() {
                 left -= part;
@@ -228,14 +243,8 @@ impl Chains {
         left
     }
 
-    fn follow(
-        &mut self,
-        at: Follow,
-        wake: &Rc<Wake>,
-        kernel: &FxHashMap<u64, Box<[u64]>>,
-        path: &mut Vec<u64>,
-    ) {
-        let actor = match self.interrupt(wake.kernel, kernel) {
+    fn follow(&mut self, at: Follow, wake: &Rc<Wake>, walk: &mut Walk<'_>) {
+        let actor = match self.interrupt(wake.kernel, walk.kernel) {
             Some(served) => ActorKey::Interrupt(served),
             None if wake.waker == 0 => ActorKey::Stranger(wake.pid, wake.tid, wake.name.clone()),
             None => ActorKey::Record(wake.waker),
@@ -260,42 +269,36 @@ impl Chains {
             above: Some(id),
             ..at
         };
-        if !self.may_go_on(&below, wake.waker, &actor, path) {
+        if !self.may_go_on(&below, wake.waker, walk) {
             return;
         }
-        path.push(wake.waker);
-        self.meanwhile(below, wake, &actor, kernel, path);
-        path.pop();
+        walk.path.push(wake.waker);
+        self.meanwhile(below, wake, walk);
+        walk.path.pop();
     }
 
     /// Divides `at` among the waker's states in it.
-    fn meanwhile(
-        &mut self,
-        at: Follow,
-        wake: &Rc<Wake>,
-        actor: &ActorKey,
-        kernel: &FxHashMap<u64, Box<[u64]>>,
-        path: &mut Vec<u64>,
-    ) {
+    fn meanwhile(&mut self, at: Follow, wake: &Rc<Wake>, walk: &mut Walk<'_>) {
         let length = at.to.saturating_sub(at.from).max(1);
         let upto = |time: u64| {
             let passed = time.clamp(at.from, at.to) - at.from;
             (u128::from(at.ns) * u128::from(passed.min(length)) / u128::from(length)) as u64
         };
+        let waker = wake.waker;
         let known = wake.steps.first().map_or(at.to, |s| s.time);
         if known > at.from {
-            let ns = upto(known);
-            let blocked = self.earlier(&at, wake.waker, actor, known, ns, kernel, path);
             let before = Follow {
                 to: known,
-                ns,
+                ns: upto(known),
                 count: 0,
                 ..at
             };
-            let rest = self.queued(&before, wake.waker, actor, ns - blocked);
-            let rest = self.computed(&before, wake.waker, actor, rest);
+            let blocked = self.earlier(&before, waker, walk);
+            let rest = self.queued(&before, waker, before.ns - blocked);
+            let rest = self.computed(&before, waker, rest);
             if rest > 0 {
-                self.parts.add(&at, Part::of(Role::Cut, actor), rest, 0);
+                self.parts
+                    .add(&at, Part::of_record(Role::Cut, waker), rest, 0);
             }
         }
         for (i, step) in wake.steps.iter().enumerate() {
@@ -315,27 +318,32 @@ impl Chains {
                 ..at
             };
             match step.state {
-                state::ON_CPU => self.computing(&part, wake.waker, actor),
+                state::ON_CPU => self.computing(&part, waker),
                 state::RUNNABLE => {
                     let runnable = Part {
                         detail: step.detail,
-                        ..Part::of(Role::Runnable, actor)
+                        ..Part::of_record(Role::Runnable, waker)
                     };
                     self.parts.add(&at, runnable, ns, 0);
                 }
                 state::BLOCKED => {
-                    let woken_by = next.map_or(0, |n| u64::from(n.waker));
-                    self.blocked(part, wake.waker, actor, step, woken_by, kernel, path);
+                    let wait = Wait {
+                        begin: step.time,
+                        reason: step.detail,
+                        woken_by: next.map_or(0, |n| u64::from(n.waker)),
+                    };
+                    self.blocked(part, waker, wait, walk);
                 }
                 _ => {
-                    self.parts.add(&at, Part::of(Role::Cut, actor), ns, 0);
+                    self.parts
+                        .add(&at, Part::of_record(Role::Cut, waker), ns, 0);
                 }
             }
         }
     }
 
     /// Charges the on-CPU time that samples of `id` show in `at`, at most `ns`. Returns the rest of `ns`.
-    fn computed(&mut self, at: &Follow, id: u64, actor: &ActorKey, ns: u64) -> u64 {
+    fn computed(&mut self, at: &Follow, id: u64, ns: u64) -> u64 {
         let sampled: u64 = self.past.get(&id).map_or(0, |past| {
             let inside = past
                 .on_cpu
@@ -347,15 +355,16 @@ impl Chains {
         let part = (u128::from(at.ns) * u128::from(sampled) / length) as u64;
         let part = part.min(ns);
         if part > 0 {
-            self.computing(&Follow { ns: part, ..*at }, id, actor);
+            self.computing(&Follow { ns: part, ..*at }, id);
         }
         ns - part
     }
 
     /// Charges `at` as on-CPU time of the waker. The on-CPU samples in `at` are only counted here. The time
     /// is divided among their stacks at the end, when there are enough samples.
-    fn computing(&mut self, at: &Follow, waker: u64, actor: &ActorKey) {
-        self.parts.add(at, Part::of(Role::OnCpu, actor), at.ns, 0);
+    fn computing(&mut self, at: &Follow, waker: u64) {
+        self.parts
+            .add(at, Part::of_record(Role::OnCpu, waker), at.ns, 0);
         let seen: Vec<(u64, UserPart)> = self.past.get(&waker).map_or(Vec::new(), |past| {
             let from = past.on_cpu.partition_point(|s| s.at < at.from);
             past.on_cpu
@@ -371,7 +380,7 @@ impl Chains {
             let part = Part {
                 kernel,
                 user,
-                ..Part::of(Role::OnCpu, actor)
+                ..Part::of_record(Role::OnCpu, waker)
             };
             if let Some(id) = self.parts.add(at, part, 0, 0) {
                 self.parts.hit(id, hits);
@@ -381,32 +390,25 @@ impl Chains {
 
     /// Charges `at` as blocked time of the waker. If that wait was charged to a stack, its own waker is known
     /// and followed.
-    #[allow(clippy::too_many_arguments)]
-    fn blocked(
-        &mut self,
-        at: Follow,
-        id: u64,
-        actor: &ActorKey,
-        step: &Step,
-        woken_by: u64,
-        kernel: &FxHashMap<u64, Box<[u64]>>,
-        path: &mut Vec<u64>,
-    ) {
+    fn blocked(&mut self, at: Follow, id: u64, wait: Wait, walk: &mut Walk<'_>) {
         let charged = self.past.get(&id).and_then(|past| {
-            let i = past.blocks.partition_point(|b| b.begin < step.time);
-            past.blocks.get(i).filter(|b| b.begin == step.time).cloned()
+            let i = past.blocks.partition_point(|b| b.begin < wait.begin);
+            past.blocks
+                .get(i)
+                .filter(|b| b.begin == wait.begin)
+                .cloned()
         });
         let part = match &charged {
             Some(b) => Part {
                 kernel: b.kernel,
                 user: b.user,
-                detail: step.detail,
+                detail: wait.reason,
                 resource: b.resource,
-                ..Part::of(Role::Blocked, actor)
+                ..Part::of_record(Role::Blocked, id)
             },
             None => Part {
-                detail: step.detail,
-                ..Part::of(Role::Blocked, actor)
+                detail: wait.reason,
+                ..Part::of_record(Role::Blocked, id)
             },
         };
         let Some(node) = self.parts.add(&at, part, at.ns, 0) else {
@@ -417,16 +419,15 @@ impl Chains {
             ..at
         };
         match charged {
-            Some(block) => self.ended(below, &block, kernel, path),
+            Some(block) => self.ended(below, &block, walk),
             // For a wait ended by an interrupt we know only which thread was interrupted.
-            None if woken_by != 0 && !ends_by_interrupt(step.detail) => {
-                let actor = ActorKey::Record(woken_by);
-                let woke = self
-                    .parts
-                    .add(&below, Part::of(Role::Woke, &actor), at.ns, 0);
-                if let (Some(above), true) = (woke, step.detail == BlockReason::Lock as u8) {
+            None if wait.woken_by != 0 && !ends_by_interrupt(wait.reason) => {
+                let woke =
+                    self.parts
+                        .add(&below, Part::of_record(Role::Woke, wait.woken_by), at.ns, 0);
+                if let (Some(above), true) = (woke, wait.reason == BlockReason::Lock as u8) {
                     let above = Some(above);
-                    self.let_go(&Follow { above, ..below }, woken_by, &actor, kernel, path);
+                    self.let_go(&Follow { above, ..below }, wait.woken_by, walk);
                 }
             }
             None => {}
@@ -435,49 +436,31 @@ impl Chains {
 
     /// Divides `at`, a lock wait too short to be charged to a stack, among what the samples of its waker `id`
     /// show in it.
-    fn let_go(
-        &mut self,
-        at: &Follow,
-        id: u64,
-        actor: &ActorKey,
-        kernel: &FxHashMap<u64, Box<[u64]>>,
-        path: &mut Vec<u64>,
-    ) {
+    fn let_go(&mut self, at: &Follow, id: u64, walk: &mut Walk<'_>) {
         // A cycle here is no deadlock: the threads take the lock in turn.
-        if path.contains(&id) || path.len() >= MOST_HOPS {
+        if walk.path.contains(&id) || walk.path.len() >= MOST_HOPS {
             return;
         }
-        path.push(id);
-        let blocked = self.earlier(at, id, actor, at.to, at.ns, kernel, path);
-        let rest = self.queued(at, id, actor, at.ns - blocked);
-        self.computed(at, id, actor, rest);
-        path.pop();
+        walk.path.push(id);
+        let blocked = self.earlier(at, id, walk);
+        let rest = self.queued(at, id, at.ns - blocked);
+        self.computed(at, id, rest);
+        walk.path.pop();
     }
 
-    /// Charges the waits of `id` in `at` up to `until`, as far as its samples show them, at most `ns`.
-    /// Returns the time charged.
-    #[allow(clippy::too_many_arguments)]
-    fn earlier(
-        &mut self,
-        at: &Follow,
-        id: u64,
-        actor: &ActorKey,
-        until: u64,
-        ns: u64,
-        kernel: &FxHashMap<u64, Box<[u64]>>,
-        path: &mut Vec<u64>,
-    ) -> u64 {
+    /// Charges the waits of `id` in `at`, as far as its samples show them. Returns the time charged.
+    fn earlier(&mut self, at: &Follow, id: u64, walk: &mut Walk<'_>) -> u64 {
         let blocks: Vec<Block> = self.past.get(&id).map_or(Vec::new(), |past| {
             past.blocks
                 .iter()
-                .filter(|b| b.begin < until && b.end > at.from)
+                .filter(|b| b.begin < at.to && b.end > at.from)
                 .cloned()
                 .collect()
         });
-        let gap = until - at.from;
+        let gap = at.to - at.from;
         // A wait counts with its charged time, scaled to the part of it that lies in the gap.
         let weight = |b: &Block| {
-            let inside = b.end.min(until) - b.begin.max(at.from);
+            let inside = b.end.min(at.to) - b.begin.max(at.from);
             if b.wake.is_none() {
                 return inside; // charged in whole periods
             }
@@ -488,24 +471,22 @@ impl Chains {
         let scale = sum.max(gap).max(1);
         let mut given = 0;
         for b in &blocks {
-            let part = (u128::from(ns) * u128::from(weight(b)) / u128::from(scale)) as u64;
+            let part = (u128::from(at.ns) * u128::from(weight(b)) / u128::from(scale)) as u64;
             given += part;
             let inner = Follow {
                 from: b.begin.max(at.from),
-                to: b.end.min(until),
+                to: b.end.min(at.to),
                 ns: part,
                 count: 0,
                 ..*at
             };
-            let step = Step {
-                time: b.begin,
-                waker: 0,
-                state: state::BLOCKED,
-                detail: b.detail,
-                pad0: 0,
+            let wait = Wait {
+                begin: b.begin,
+                reason: b.detail,
+                woken_by: 0,
             };
             if part > 0 {
-                self.blocked(inner, id, actor, &step, 0, kernel, path);
+                self.blocked(inner, id, wait, walk);
             }
         }
         given

@@ -30,7 +30,7 @@ impl Recorder<'_> {
     fn reading(&self, time: u64) -> Reading {
         Reading {
             time,
-            cost_ns: self.programs.run_time().total_ns() + self.meter.own_ns(),
+            cost_ns: self.collector.programs.run_time().total_ns() + self.meter.own_ns(),
             switches: switches(),
         }
     }
@@ -53,7 +53,7 @@ impl Recorder<'_> {
             .and_then(|budget| budget.check(reading));
         let Some(given_up) = step else { return };
         let timers = &self.setup.timer.events;
-        if let Err(e) = self.programs.give_up(given_up, timers) {
+        if let Err(e) = self.collector.programs.give_up(given_up, timers) {
             self.notes.push(format!(
                 "after {} were given up, not all came back: {e}",
                 given_up.name()
@@ -63,7 +63,7 @@ impl Recorder<'_> {
             true => self.pace.period,
             false => std::time::Duration::ZERO,
         };
-        self.programs.set_period(period);
+        self.collector.programs.set_period(period);
         self.forget_requests();
     }
 
@@ -72,7 +72,7 @@ impl Recorder<'_> {
         let time = now();
         let intake = Rc::clone(&self.intake);
         let intake = &mut *intake.borrow_mut();
-        for mut socket in self.programs.take_sockets() {
+        for mut socket in self.collector.programs.take_sockets() {
             if socket.since > 0 {
                 socket.in_flight += time.saturating_sub(socket.since);
                 socket.since = 0;

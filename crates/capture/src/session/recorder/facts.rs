@@ -27,7 +27,7 @@ impl Recorder<'_> {
     pub(super) fn log_first_books(&mut self) {
         let mut intake = self.intake.borrow_mut();
         let Some(log) = &mut intake.log else { return };
-        let visited = self.programs.visit(Visit::All, None, |v| {
+        let visited = self.collector.programs.visit(Visit::All, None, |v| {
             if let Visited::Books(books) = v {
                 log.append(&Observation::FirstBooks(books.as_bytes()));
             }
@@ -45,23 +45,23 @@ impl Recorder<'_> {
         }
         let intake = Rc::clone(&self.intake);
         let intake = &mut *intake.borrow_mut();
-        observe_processes(&mut self.processes, intake);
-        for program in self.processes.take_programs() {
+        observe_processes(&mut self.collector.processes, intake);
+        for program in self.collector.processes.take_programs() {
             intake.observe(Observation::ProgramName(program));
         }
-        for maker in self.processes.jit_mut().take_makers() {
+        for maker in self.collector.processes.jit_mut().take_makers() {
             intake.observe(Observation::CodeMaker(maker));
         }
         let names = self
             .early_names
-            .of_samples(&intake.estimator, &self.processes);
+            .of_samples(&intake.estimator, &self.collector.processes);
         names.into_iter().for_each(|name| intake.observe(name));
         for sample in self.host.take() {
             intake.observe(Observation::Host(Box::new(sample)));
         }
-        self.told.kernel_losses(&self.programs, intake);
+        self.told.kernel_losses(&self.collector.programs, intake);
         intake.observe(Observation::Cost(Cost {
-            bpf_ns: self.programs.run_time().total_ns(),
+            bpf_ns: self.collector.programs.run_time().total_ns(),
             own_cpu_ns: self.meter.own_ns(),
             ..self.told.memory.clone()
         }));
@@ -80,19 +80,21 @@ impl Recorder<'_> {
         self.told.figures_ns = time;
         let intake = Rc::clone(&self.intake);
         let intake = &mut *intake.borrow_mut();
-        self.told.figures(&self.programs, intake);
-        let waits = intake.lock_waits_so_far(self.programs.lock_waits());
+        self.told.figures(&self.collector.programs, intake);
+        let waits = intake.lock_waits_so_far(self.collector.programs.lock_waits());
         self.told.lock_waits(waits, intake);
-        let losses = self.processes.losses();
+        let losses = self.collector.processes.losses();
         self.told.losses(Counter::Collector, losses, intake);
-        let names = self.early_names.again(&intake.estimator, &self.processes);
+        let names = self
+            .early_names
+            .again(&intake.estimator, &self.collector.processes);
         names.into_iter().for_each(|name| intake.observe(name));
         let most_alive = intake.estimator.accounts.most_alive();
         self.told.memory = Cost {
             rss_bytes: cost::peak_rss_bytes(),
-            kernel_bytes: self.programs.map_bytes(most_alive)
-                + self.processes.table_bytes()
-                + self.sideband.bytes(),
+            kernel_bytes: self.collector.programs.map_bytes(most_alive)
+                + self.collector.processes.table_bytes()
+                + self.collector.sideband.bytes(),
             ..Cost::default()
         };
         self.log_domain(intake);

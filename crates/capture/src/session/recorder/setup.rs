@@ -103,7 +103,9 @@ impl Setup<'_> {
     /// # Errors
     /// The kernel refuses a hook that a recording needs.
     pub fn attach(&mut self, programs: &mut Programs, cpus: &[u32]) -> Result<(), Error> {
-        programs.set_clock(!self.timer.hardware);
+        if !self.timer.hardware {
+            programs.use_software_clock();
+        }
         programs.set_cpu_period(self.timer.vary());
         programs.attach(&self.timer.events, cpus)?;
         let share = self.options.max_overhead / 100.0;
@@ -134,8 +136,9 @@ impl Setup<'_> {
         chosen: &ResolvedTarget,
         intake: &RefCell<EventDispatcher>,
     ) -> Option<String> {
-        let followed = self.options.stacks && self.kernel.has_hook("ws_sent");
-        let before = Before::find(programs, &chosen.pids, followed, now());
+        let mut before = Before::find(programs, &chosen.pids, now());
+        // Whether the kernel reports each send and receive.
+        before.connected.followed = self.options.stacks && self.kernel.has_hook("ws_sent");
         let mut intake = intake.borrow_mut();
         intake.observe(Observation::Connected(before.connected));
         for end in before.others {

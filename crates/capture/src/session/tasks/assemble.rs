@@ -8,7 +8,10 @@ use wallscope_model::{
 use wallscope_observe::{ObservedTaskTime, TaskWords};
 
 use super::super::{
-    address_scope::AddressScope, build::Stacks, estimator::TaskFacts, naming::CodeNames,
+    address_scope::AddressScope,
+    build::{Stacks, UserFrames},
+    estimator::TaskFacts,
+    naming::CodeNames,
 };
 
 /// What tells one time of a group from another.
@@ -29,13 +32,12 @@ pub fn assemble(
             let stack = number.filter(|n| *n < ids.len()).map(|n| {
                 *ids[n].get_or_insert_with(|| {
                     let s = &facts.stacks[n];
-                    stacks.user_stack(
-                        &s.native,
-                        &s.managed,
-                        s.end,
-                        AddressScope::last(s.pid),
-                        names,
-                    )
+                    let frames = UserFrames {
+                        native: &s.native,
+                        managed: &s.managed,
+                        end: s.end,
+                    };
+                    stacks.user_stack(&frames, AddressScope::last(s.pid), names)
                 })
             });
             let labels = labels(time);

@@ -175,7 +175,7 @@ fn a_thread_that_polls_for_a_child_or_a_disk_does_not_rest() {
 fn a_thread_with_next_to_nothing_to_do_is_not_held_up_by_others_on_the_cpus() {
     let busy = recording(&[(10, 30, 0, BlockReason::Timer, 60)]);
     assert_eq!(climb(&busy).verdict.rule, "cpu-shortage");
-    // The same share of its time, and 3 % of the window.
+    // An equal share of its time, and 3 % of the window.
     let idle = recording(&[(1, 3, 0, BlockReason::Timer, 0)]);
     let v = climb(&idle).verdict;
     assert!(!v.bottleneck, "{}: {}", v.rule, v.cause);

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { join, shareInterval, smallestShare } from '../../js/stats.js';
 
-// The same cases with the same numbers stand in crates/render/src/page/mod.rs, where they are held
-// against the recorder's own arithmetic.
+// crates/render/src/page/mod.rs has these cases with these numbers too, and holds them against the
+// recorder's own arithmetic.
 const CASES = [
   { part: [1, 2, 3, 4, 5, 6], whole: [10, 10, 10, 10, 10, 10], samples: 60, low: 0.2140358849200057, high: 0.5156671274516007 },
   { part: [0, 0, 0, 0, 0, 0, 0, 0], whole: [9, 10, 11, 10, 9, 10, 11, 10], samples: 80, low: 0, high: 0.0654313396076468 },

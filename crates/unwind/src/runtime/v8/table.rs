@@ -103,7 +103,7 @@ mod tests {
             begin: 0x3270,
         };
         assert_eq!(CodeTable::read_by(&code, 0x5_0000), Some(table));
-        // The same code behind endbr64; push %rbp; mov %rsp,%rbp.
+        // That code behind endbr64; push %rbp; mov %rsp,%rbp.
         let mut framed = vec![0xf3, 0x0f, 0x1e, 0xfa, 0x55, 0x48, 0x89, 0xe5];
         framed.extend(code);
         assert_eq!(CodeTable::read_by(&framed, 0x4_fff8), Some(table));

@@ -18,7 +18,7 @@ impl Counter {
         }
     }
 
-    /// The same since its base.
+    /// Hits since its base.
     pub fn hits(&self) -> u64 {
         self.value().saturating_sub(self.base)
     }

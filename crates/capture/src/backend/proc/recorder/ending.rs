@@ -32,10 +32,7 @@ impl PollRecorder<'_> {
         let stops = self.end_stops();
         let stopped_ns = stops.as_ref().map_or(0, |s| s.ns);
         self.host.finish();
-        let command_end = self
-            .held
-            .as_mut()
-            .and_then(|h| h.finish(stop == Stop::TargetEnded));
+        let command_end = self.held.as_mut().and_then(|h| stop.finish(h));
         let intake = &mut self.poller.intake;
         intake.observe(&Observation::Mark(Mark::End { time: end_ns }));
         for sample in self.host.take() {
