@@ -180,19 +180,7 @@ impl ProcPoller {
             return Some(Doing::Blocked(reasons.by_place));
         }
         if readable {
-            // The thread alternates between running and waiting, faster than we can read.
-            let t = &mut self.watch.threads[index];
-            let Some(g) = glimpse else {
-                t.probe.stood_ns = clock::now();
-                t.probe.stack = Some(self.intake.stack(Polled::none(pid, StackEnd::Lost)));
-                return Some(Doing::Blocked(t.probe.reason));
-            };
-            (t.probe.copied_ns, t.probe.stood_ns, t.probe.called) = (g.until, g.until, false);
-            t.probe.glimpse = Some(g);
-            let stack = self.innermost(index, g);
-            let t = &mut self.watch.threads[index];
-            (t.probe.stack, t.probe.begin) = (Some(stack), Some(StackBegin::Innermost(g.sp)));
-            return Some(Doing::Blocked(g.reason));
+            return Some(self.alternates(index, glimpse));
         }
         let t = &mut self.watch.threads[index];
         t.probe.stood_ns = clock::now();
@@ -206,6 +194,23 @@ impl ProcPoller {
             'T' | 't' => Doing::Blocked(BlockReason::Stopped),
             _ => Doing::Blocked(BlockReason::Other),
         })
+    }
+
+    /// What a thread does that alternates between running and waiting faster than it can be read.
+    fn alternates(&mut self, index: usize, glimpse: Option<PartialObservation>) -> Doing {
+        let pid = self.watch.threads[index].pid;
+        let t = &mut self.watch.threads[index];
+        let Some(g) = glimpse else {
+            t.probe.stood_ns = clock::now();
+            t.probe.stack = Some(self.intake.stack(Polled::none(pid, StackEnd::Lost)));
+            return Doing::Blocked(t.probe.reason);
+        };
+        (t.probe.copied_ns, t.probe.stood_ns, t.probe.called) = (g.until, g.until, false);
+        t.probe.glimpse = Some(g);
+        let stack = self.innermost(index, g);
+        let t = &mut self.watch.threads[index];
+        (t.probe.stack, t.probe.begin) = (Some(stack), Some(StackBegin::Innermost(g.sp)));
+        Doing::Blocked(g.reason)
     }
 
     /// What a thread that is on a CPU's queue slept in until it was woken with us, on a CPU that had nothing else to
