@@ -1,7 +1,10 @@
 //! Records that the kernel programs send: the mirror of `bpf/event.h`, field by field.
 
 use wallscope_model::BlockReason;
-use wallscope_unwind::runtime::hotspot::{Operation, Parking, SafepointPlaces};
+use wallscope_unwind::runtime::{
+    go,
+    hotspot::{Operation, Parking, SafepointPlaces},
+};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 /// Number of parts of runnable time.
@@ -607,7 +610,7 @@ pub struct ShapeHead {
 pub const OPERATION_BYTES: usize = 40;
 
 /// `struct ws_pause`: a VM stopped its threads.
-#[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct PauseEvent {
     /// Kind and size.
@@ -626,6 +629,23 @@ pub struct PauseEvent {
     pub name: [u8; OPERATION_BYTES],
     /// Causes of the present collection and of the last one; empty: it tells none.
     pub causes: [[u8; 32]; 2],
+}
+
+impl PauseEvent {
+    /// A pause of Go's collector at time 0. `forced`: the program asked for the collection.
+    pub fn of_go(pid: u32, forced: bool) -> PauseEvent {
+        let mut e = PauseEvent::new_zeroed();
+        e.head = Head {
+            kind: kind::PAUSE,
+            size: size_of::<PauseEvent>() as u32,
+        };
+        e.pid = pid;
+        e.name[..go::COLLECTION.len()].copy_from_slice(go::COLLECTION.as_bytes());
+        if forced {
+            e.causes[0][..go::FORCED.len()].copy_from_slice(go::FORCED.as_bytes());
+        }
+        e
+    }
 }
 
 /// `struct ws_socket`: a stream socket and what is in flight on it.

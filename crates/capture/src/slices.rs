@@ -8,6 +8,8 @@ use wallscope_model::Slices;
 const MAX_SLICES: u32 = 12;
 /// Widest slice that slices are joined to for their number, ns.
 const MAX_WIDTH_NS: u64 = 1_000_000_000;
+/// Width of the slices of a session in windows, ns.
+pub(crate) const WINDOW_WIDTH_NS: u64 = MAX_WIDTH_NS;
 /// Narrowest slice of a recording of known length, ns.
 const MIN_WIDTH_NS: u64 = 50_000_000;
 

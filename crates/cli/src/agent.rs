@@ -124,6 +124,13 @@ fn text(status: &Status) -> String {
         status.store_windows,
         status.store_bytes / 1024,
     );
+    let memory = &status.memory;
+    text += &format!(
+        "memory {} MiB, of it {} MiB for single intervals; control group: {}\n",
+        memory.used_bytes >> 20,
+        memory.flight_bytes >> 20,
+        status.cgroup
+    );
     for (name, target) in &status.targets {
         text += &format!(
             "target {name}: {} delivered, {} wait, {} refused, {} attempts failed\n",

@@ -5,9 +5,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::anyhow;
 use wallscope_agent::config::DEFAULT_FILE;
-use wallscope_agent::run::{Status, close_window};
+use wallscope_agent::run::{Status, ask_flight, close_window};
 use wallscope_agent::store::{self, Selected, TimeRange};
 use wallscope_analysis::select::Selection;
+use wallscope_capture::session::FlightMemory;
 use wallscope_model::Recording;
 
 use crate::agent;
@@ -24,7 +25,8 @@ Examples:
   wallscope report slow.pb.gz
 
 The agent closes its open window, so that the snap ends now. Windows are never divided: the snap may
-begin up to one window earlier. Exit code 4: no agent runs here (start one: wallscope agent).")]
+begin up to one window earlier. Single intervals are of the last two minutes (snaps.length and
+snaps.memory in the configuration). Exit code 4: no agent runs here (start one: wallscope agent).")]
 pub struct Args {
     /// How far back
     #[arg(long, value_name = "TIME", default_value = "2m", value_parser = parse_duration)]
@@ -68,6 +70,13 @@ pub fn run(args: Args) -> Result<(), Failure> {
         eprintln!("wallscope: warning: {warning}");
     }
     let mut snap = select(&args, recording)?;
+    let intervals = match ask_flight(&config.agent.run_dir) {
+        Ok(flight) => flight.map(|f| f.put_into(&mut snap, FlightMemory::Unlimited)),
+        Err(e) => {
+            eprintln!("wallscope: warning: the snap has no single intervals: {e}");
+            None
+        }
+    };
     let length = snap.window.length_ns() as f64 / 1e9;
     snap.domain.notes.insert(
         0,
@@ -75,6 +84,11 @@ pub fn run(args: Args) -> Result<(), Failure> {
     );
     let path = record::write(output, &snap).map_err(anyhow::Error::from)?;
     eprintln!("wallscope: {windows} windows, {length:.1} s");
+    if let Some(flown) = intervals {
+        let seconds = flown.covered_ns as f64 / 1e9;
+        let n = flown.intervals;
+        eprintln!("wallscope: {n} single intervals of the last {seconds:.1} s");
+    }
     eprintln!("wallscope: {}", record::written(&path));
     Ok(())
 }

@@ -11,9 +11,12 @@ use wallscope_model::{Frame, GC_KEY, Recording, StackId, State};
 use crate::frames::frames;
 use crate::knowledge::{COLLECT, HOTSPOT_WORKERS, Known, find};
 use crate::labels::SampleLabels;
+use crate::stalls;
 
-/// Labels each on-CPU sample of a symbolised recording that collects garbage with the collector's name.
+/// Labels each on-CPU sample of a symbolised recording that collects garbage with the collector's name, and gives
+/// waits for a collector that only stacks tell of their reason.
 pub fn mark(recording: &mut Recording) {
+    stalls::mark(recording);
     let mut by_function: Vec<Option<Option<&'static Known>>> =
         vec![None; recording.functions.len()];
     let mut by_stack: HashMap<StackId, Option<&'static str>> = HashMap::new();

@@ -29,6 +29,7 @@ mod lock_wait;
 mod request_reply;
 mod rules;
 mod sentence;
+mod stalls;
 pub mod thresholds;
 mod wait_direction;
 mod wake_chain;

@@ -2,8 +2,8 @@
 
 use wallscope_model::{BlockReason, FrameKind, Recording, Sample};
 
-use crate::frames::{Side, frames, functions_on, in_python_library, passes, scripts};
-use crate::knowledge::{LOCK_FUNCTIONS, RUBY_LOCKS, knows, own_lock_advice};
+use crate::frames::{Side, frames, functions_on, in_python_library, passes, script_name, scripts};
+use crate::knowledge::{LOCK_FUNCTIONS, RUBY_LOCKS, SCRIPT_LOCKS, knows, own_lock_advice};
 
 /// Whether a wait is for a lock, and not at a condition or semaphore, where a thread may well wait
 /// for want of work.
@@ -17,11 +17,13 @@ pub(crate) fn takes_a_lock(recording: &Recording, sample: &Sample) -> bool {
     if takes_ruby_lock(recording, sample) {
         return true;
     }
-    // Python's library takes locks inside its queues and events.
-    let by_library = scripts(recording, sample.stack)
-        .next()
-        .is_some_and(in_python_library);
-    !by_library && passes(recording, sample.stack, Side::User, LOCK_FUNCTIONS)
+    // Python's library takes locks inside its queues and events; few of its locks are held across work.
+    let script = scripts(recording, sample.stack).next();
+    if script.is_some_and(|f| knows(SCRIPT_LOCKS, &script_name(f))) {
+        return true;
+    }
+    !script.is_some_and(in_python_library)
+        && passes(recording, sample.stack, Side::User, LOCK_FUNCTIONS)
 }
 
 /// The way to ask for the holder of a lock that a server made of other calls. Only the server itself

@@ -93,6 +93,8 @@ pub const FAULT_SHARE: f64 = 0.25;
 /// Part of the computing that garbage collection must take to be mentioned. Held by
 /// `the_collection_of_garbage_is_told_as_part_of_computing`.
 pub const COLLECT_OF_COMPUTING: f64 = 0.2;
+/// Part of the computing from which garbage collection is the cause, and no function. Convention: most.
+pub const COLLECT_IS_CAUSE: f64 = 0.5;
 
 // Computing, and waiting for a CPU.
 
@@ -166,8 +168,8 @@ pub const ONE_FOR_ONE: (f64, f64) = (0.5, 1.5);
 pub const QUEUE_FACTOR: f64 = 2.0;
 /// Part of the waits that measured threads must end for the peer to count as measured. Convention.
 pub const MEASURED_PART: f64 = 0.5;
-/// Failed connections a second of a service that tries again without end. Held by `script-retries`.
-pub const FAILED_CONNECTS_RATE: f64 = 1.0;
+/// Failed connections a second of a program that tries again without end: every two seconds. Held by `script-retries`.
+pub const FAILED_CONNECTS_RATE: f64 = 0.5;
 /// Share of the polls in which an accept queue was full from which it counts as full. Held by
 /// `accept-queue`.
 pub const FULL_QUEUE_SHARE: f64 = 0.2;

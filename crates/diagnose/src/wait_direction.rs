@@ -12,8 +12,9 @@ use crate::frames::{
 };
 use crate::knowledge::{
     ENDLESS_QUEUE_FILES, ENDLESS_QUEUE_TAKES, FUTURES, Known, LOCAL_CONNECTION, NameOrigin,
-    PLAIN_SEMAPHORES, SCRIPT_CONSUMERS, SCRIPT_FUTURES, SCRIPT_QUEUE_TAKES, connects, is_not_taken,
-    is_wait_machinery, knows, name_says_gives, name_says_locks, waits_for_condition,
+    PLAIN_SEMAPHORES, RESOLVERS, SCRIPT_CONSUMERS, SCRIPT_FUTURES, SCRIPT_QUEUE_TAKES, connects,
+    is_not_taken, is_wait_machinery, knows, name_says_borrows, name_says_gives, name_says_locks,
+    waits_for_condition,
 };
 use crate::lock_wait::{takes_a_lock, takes_ruby_lock};
 use crate::thresholds::{SCRIPT_FUTURE_DEPTH, SEMAPHORE_DEPTH};
@@ -173,4 +174,18 @@ pub(crate) fn gives(recording: &Recording, sample: &Sample) -> bool {
         }
     }
     false
+}
+
+/// Whether the program's function in which a thread waits takes one of few things that are all in use:
+/// `Pool.checkout`, `pool_acquire`.
+pub(crate) fn borrows(recording: &Recording, sample: &Sample) -> bool {
+    gives(recording, sample) && name_says_borrows(&code_site(recording, sample.stack).function)
+}
+
+/// Whether a thread waits for the address of a name. No thread rests so.
+pub(crate) fn resolves_name(recording: &Recording, sample: &Sample) -> bool {
+    matches!(
+        sample.reason,
+        Some(BlockReason::Poll | BlockReason::Network)
+    ) && passes(recording, sample.stack, Side::User, RESOLVERS)
 }

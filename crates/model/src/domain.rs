@@ -47,6 +47,9 @@ pub struct Loss {
 pub struct Cost {
     /// Run time of the kernel programs, ns.
     pub bpf_ns: u64,
+    /// CPU time that other programs lost because the kernel programs displaced their lines in caches, ns.
+    /// Estimated.
+    pub displaced_ns: u64,
     /// CPU time of wallscope itself while recording, ns.
     pub own_cpu_ns: u64,
     /// Largest resident size of wallscope while recording, bytes; without mapped kernel maps.

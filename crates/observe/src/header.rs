@@ -4,8 +4,6 @@ use std::io::{self, BufRead, Read};
 
 /// Version of the encoding. It grows with each change that an older reader would misread.
 pub const VERSION: u32 = 4;
-/// Oldest version that is read. Version 4 has the observations of the proc backend, and changes no other.
-pub const OLDEST: u32 = 3;
 
 /// The first words of every log.
 const MAGIC: &str = "wallscope observation log";

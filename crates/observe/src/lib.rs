@@ -55,7 +55,7 @@ mod write;
 
 pub use facts::*;
 pub use frame::MAX_PAYLOAD;
-pub use header::{Header, OLDEST, VERSION};
+pub use header::{Header, VERSION};
 pub use lock::is_being_written;
 pub use observation::{Importance, LeftOut, Observation};
 pub use polls::*;

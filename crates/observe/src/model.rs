@@ -30,7 +30,7 @@ fields! {
     Column { state, exact, how }
     Limit { what, remedy }
     Loss { cause, count }
-    Cost { bpf_ns, own_cpu_ns, rss_bytes, kernel_bytes, target_stopped_ns }
+    Cost { bpf_ns, displaced_ns, own_cpu_ns, rss_bytes, kernel_bytes, target_stopped_ns }
     Domain {
         tool, backend, backend_reason, privilege, kernel, cpus, target, events, columns, limits,
         notes, unit,

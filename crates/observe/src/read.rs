@@ -11,7 +11,7 @@ use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer};
 
 use crate::{
     frame::{self, Fault},
-    header::{Header, OLDEST, VERSION},
+    header::{Header, VERSION},
     observation::{LeftOut, Observation},
     wire::{Input, Malformed},
     words::Words,
@@ -37,9 +37,7 @@ pub enum OpenError {
     #[error("it is no log of observations (`wallscope record --keep-log` makes them)")]
     NotALog,
     /// Another version wrote it.
-    #[error(
-        "its version is {found} ({tool} wrote it); this wallscope reads versions {OLDEST} to {VERSION}"
-    )]
+    #[error("its version is {found} ({tool} wrote it); this wallscope reads version {VERSION}")]
     Version {
         /// The log's version.
         found: u32,
@@ -98,7 +96,7 @@ impl<R: BufRead> LogReader<R> {
     /// It is no log that this version reads.
     pub fn new(mut from: R) -> Result<LogReader<R>, OpenError> {
         let header = Header::read(&mut from)?.ok_or(OpenError::NotALog)?;
-        if !(OLDEST..=VERSION).contains(&header.version) {
+        if header.version != VERSION {
             return Err(OpenError::Version {
                 found: header.version,
                 tool: header.tool,

@@ -107,6 +107,7 @@ pub fn render(analysis: &Analysis, headline: &Headline) -> String {
             .collect(),
         cost: Cost {
             bpf_ns: rec.cost.bpf_ns,
+            displaced_ns: rec.cost.displaced_ns,
             own_cpu_ns: rec.cost.own_cpu_ns,
             rss_bytes: rec.cost.rss_bytes,
             kernel_bytes: rec.cost.kernel_bytes,

@@ -52,6 +52,7 @@ pub fn random(seed: u64) -> Recording {
     });
     rec.cost = Cost {
         bpf_ns: d.big(),
+        displaced_ns: d.big(),
         own_cpu_ns: d.big(),
         rss_bytes: d.big(),
         kernel_bytes: d.big(),

@@ -428,6 +428,7 @@ pub fn recording(workers: u32) -> Recording {
     ];
     rec.cost = Cost {
         bpf_ns: 21 * MS,
+        displaced_ns: 9 * MS,
         own_cpu_ns: 64 * MS,
         rss_bytes: 38 << 20,
         kernel_bytes: 11 << 20,

@@ -66,6 +66,7 @@ pub fn window(sequence: u64) -> Recording {
     });
     b.rec.cost = Cost {
         bpf_ns: 11_000_000 + sequence,
+        displaced_ns: 3_000_000 + sequence,
         own_cpu_ns: 23_000_000,
         rss_bytes: 40 << 20,
         kernel_bytes: 9 << 20,

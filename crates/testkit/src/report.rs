@@ -222,12 +222,22 @@ pub struct Loss {
 pub struct Cost {
     /// Run time of the kernel programs, ns.
     pub bpf_ns: u64,
+    /// What others lost by caches that these displaced, as estimated, ns.
+    #[serde(default)]
+    pub displaced_ns: u64,
     /// Own CPU time, ns.
     pub own_cpu_ns: u64,
     /// Largest own resident size, bytes.
     pub rss_bytes: u64,
     /// Memory held in the kernel, bytes.
     pub kernel_bytes: u64,
+}
+
+impl Cost {
+    /// CPU time that measuring took and that others lost by it, ns.
+    pub fn total_ns(&self) -> u64 {
+        self.bpf_ns + self.displaced_ns + self.own_cpu_ns
+    }
 }
 
 impl Report {

@@ -111,8 +111,8 @@ impl Agent {
         self.folder.path().join(name)
     }
 
-    /// `snap` of process `pid`, as a report.
-    fn snap(&self, tool: &Tool, pid: u32) -> Result<Report, Error> {
+    /// `snap` of process `pid`.
+    fn snap(&self, tool: &Tool, pid: u32) -> Result<Snap, Error> {
         let file = self.path("snap.pb.gz");
         let text = |path: &Path| path.display().to_string();
         let pid = pid.to_string();
@@ -125,7 +125,13 @@ impl Agent {
         ];
         ask(tool, &verb.concat())?;
         let json = ask(tool, &["report", &file, "--json"])?;
-        serde_json::from_str(&json).map_err(|e| wrong(format!("report --json: {e}")))
+        let snap = Snap {
+            report: serde_json::from_str(&json).map_err(|e| wrong(format!("its report: {e}")))?,
+            // Written without line breaks within a note.
+            is_whole: json.contains("MiB: all for") && !json.contains("µs on for"),
+        };
+        check(json.contains("timeline: "), || json.clone())?;
+        Ok(snap)
     }
 
     /// Ends it by SIGTERM; what it said.
@@ -139,6 +145,13 @@ impl Agent {
         check(status.success(), || format!("{status}: {said}"))?;
         Ok(said)
     }
+}
+
+/// A snap, as a report.
+struct Snap {
+    report: Report,
+    /// The flight recorder kept all intervals, short ones too.
+    is_whole: bool,
 }
 
 fn ask(tool: &Tool, verb: &[&str]) -> Result<String, Error> {
@@ -202,7 +215,7 @@ fn windows_hold_what_a_recorder_beside_the_agent_measures() {
         let truth = program.truth(LIMIT)?;
         let recorded = recorder.stop()?;
         let snap = agent.snap(tool, truth.pid)?;
-        compare(&truth, &snap, &recorded.report()?)?;
+        compare(&truth, &snap.report, &recorded.report()?)?;
         agent.told("WATCHDOG=1")?;
         agent.signal(Signal::HUP)?;
         agent.told("RELOADING=1")?;
@@ -210,5 +223,50 @@ fn windows_hold_what_a_recorder_beside_the_agent_measures() {
         program.finish()?;
         let said = agent.end()?;
         check(said.contains("read again"), || said.clone())
+    });
+}
+
+/// The single intervals of a snap against the ledgers of its windows, and their wakers.
+fn intervals(truth: &wallscope_testkit::Truth, snap: &Snap) -> Result<(), Error> {
+    let (mut locks, mut woken) = (0, 0);
+    for known in &truth.threads {
+        let thread = (snap.report.thread(known.pid, known.tid))
+            .ok_or_else(|| wrong(format!("{} is not in the snap", known.name)))?;
+        let lane = thread.timeline.clone().unwrap_or_default();
+        // Intervals are as they were counted; corrections since are in the ledger alone.
+        let most = thread.repaired_ns + thread.unknown_ns + thread.wall_ns / 1_000;
+        for (state, single, ledger) in [
+            ("on-CPU", lane.on_cpu_ns, thread.on_cpu_ns),
+            ("runnable", lane.runnable_ns, thread.runnable_ns),
+            ("blocked", lane.blocked_ns, thread.blocked_ns),
+        ] {
+            let is_near = match snap.is_whole {
+                true => single.abs_diff(ledger) <= most,
+                false => single > 0 && single <= ledger + most,
+            };
+            check(is_near, || {
+                let name = &known.name;
+                format!("{state} of {name}: {single} ns in intervals, {ledger} in the ledger")
+            })?;
+        }
+        locks += lane.blocks.get("lock").copied().unwrap_or(0);
+        woken += lane.woken;
+    }
+    check(locks > 0 && woken * 100 >= locks * 95, || {
+        format!("{locks} waits for the mutex, {woken} waits with a waker")
+    })
+}
+
+#[test]
+fn a_snap_has_the_single_intervals_of_the_minutes_before_it() {
+    with_tool("an agent's flight recorder", |tool| {
+        let agent = Agent::start(tool)?;
+        let mut program = Program::start("convoy", &["--seconds", "4", "--linger"])?;
+        program.release()?;
+        let truth = program.truth(LIMIT)?;
+        let snap = agent.snap(tool, truth.pid)?;
+        intervals(&truth, &snap)?;
+        program.finish()?;
+        agent.end().map(drop)
     });
 }

@@ -48,7 +48,8 @@ enum uw_end {
 #define UW_RULE_HOTSPOT 15	/* in the cache only: uw_cached.frame is a blob of HotSpot code */
 #define UW_RULE_FP_PUSHED 19	/* like UW_RULE_FP, between push %rbp and mov %rsp, %rbp */
 #define UW_RULE_RETURNS 20	/* the instruction is a return; rsp points at the return address */
-#define UW_RULE_USER 21		/* first id of a rule that comes from a file's unwind information */
+#define UW_RULE_FP_POPPED 21	/* like UW_RULE_FP_ENTRY, with the return address in r10 */
+#define UW_RULE_USER 22		/* first id of a rule that comes from a file's unwind information */
 
 /* How to compute the canonical frame address (CFA), which is the caller's rsp. */
 enum uw_kind {
@@ -174,6 +175,7 @@ struct uw_work {
 	u64 cfa;
 	u64 want;		/* the address that uw_advance needs next */
 	u64 tls;		/* the thread's TLS base; 0: unknown; set by the caller */
+	u64 js_fp;		/* V8 code that has left its frame: where that was; 0: not made yet */
 	/* chunks of stack memory in buf */
 	u64 base[2];
 	u64 len[2];

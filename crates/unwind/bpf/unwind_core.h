@@ -297,6 +297,8 @@ __attribute__((noinline)) int uw_advance(struct uw_work *w)
 				e = uw_check_epilogue(w);
 			else if (w->exact && !w->no_code)
 				e = uw_check_prologue(w);
+			if (!e && w->exact && !w->no_code && w->hs.proc.js_shared)
+				e = js_check_frame(w);
 			if (e)
 				return e;
 		}
@@ -317,7 +319,7 @@ __attribute__((noinline)) int uw_advance(struct uw_work *w)
 			if (e)
 				return e;
 		}
-		if (id == UW_RULE_FP && w->hs.proc.js_shared && w->stage == UW_STAGE_LEAVE) {
+		if (w->hs.proc.js_shared && w->stage == UW_STAGE_LEAVE && js_keeps_frames(id)) {
 			e = js_put(w);
 			if (e)
 				return e;

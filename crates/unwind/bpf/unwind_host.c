@@ -89,11 +89,15 @@ static inline u64 *uw_table_word(uw_table table, u32 index)
 #define uw_advance uw_host_advance
 #define hs_advance hs_host_advance
 #define js_put js_host_put
+#define js_check_frame js_host_check_frame
 int uw_host_lookup(struct uw_work *w);
 int uw_host_leave_go_stack(struct uw_work *w);
 int uw_host_advance(struct uw_work *w);
 int hs_host_advance(struct uw_work *w);
 int js_host_put(struct uw_work *w);
+int js_host_check_frame(struct uw_work *w);
+/* A copy of a stack has nothing below the stack pointer. */
+#define JS_NOTHING_BELOW
 #include "unwind_core.h"
 
 #define UW_R14 14
@@ -211,10 +215,10 @@ static int find_goroutine(const struct uw_host *h, struct uw_work *w, u64 start)
 	return 1;
 }
 
-/* Whether the word at `at` is an instruction at w->ip or just before it. */
+/* Whether the word at `at` is an instruction near w->ip. */
 static int is_instructions(const struct uw_work *w, u64 at)
 {
-	return at - ((w->ip - 8) & ~7ull) < 24;
+	return at - ((w->ip - 8) & ~7ull) < 24 + JS_ENTRY_BYTES;
 }
 
 /* Unwinds from w->regs and w->ip with the tables of `h`. */

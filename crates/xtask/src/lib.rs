@@ -7,6 +7,7 @@
 //! | `dist` | packages that people install |
 //! | `kernels` | experiments under other kernels |
 //! | `prove_diff` | the promises of `wallscope diff`, by live recordings |
+//! | `soak` | memory of an agent under a storm of processes and cgroups |
 //! | `tidy` | dependencies, import cycles, sizes, prose |
 //! | `same_code`, `tokens` | whether a change alters comments only; tokens of a text |
 //! | `same_output` | whether two binaries make equal outputs of the same files |
@@ -22,6 +23,7 @@ pub mod machine;
 pub mod prove_diff;
 pub mod same_code;
 pub mod same_output;
+pub mod soak;
 pub mod tidy;
 pub mod tokens;
 pub mod verify;

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use xtask::prove_diff::{self, Length};
 use xtask::verify::{Extent, Page};
-use xtask::{Outcome, bench, dist, kernels, same_code, same_output, tidy, verify, web};
+use xtask::{Outcome, bench, dist, kernels, same_code, same_output, soak, tidy, verify, web};
 
 const HELP: &str = "\
 usage: cargo xtask TASK
@@ -44,11 +44,13 @@ usage: cargo xtask TASK
   same-output OLD NEW FOLDER
                        whether two binaries read each file of FOLDER to the same outputs; names
                        each difference
+  soak [--minutes N]   memory of an agent under a storm of processes and cgroups, for 10 minutes unless
+                       told: it may grow by 1 MiB from the second tenth to the last
   tidy [--shrink]      dependencies, import cycles, sizes, prose; exceptions are listed in
                        crates/xtask/ratchet. --shrink: write the lists anew, never larger
   web [--check]        bundle the page's modules with esbuild (needs npm); --check: compare only
 
-bench, verify and prove-diff need root and a quiet machine. --quick: short, to see that they work; it writes
+bench, verify, soak and prove-diff need root and a quiet machine. --quick: short, to see that they work; it writes
 nothing.
 ";
 
@@ -104,6 +106,8 @@ fn run(arguments: &[&str]) -> Outcome<bool> {
         ["inside", names @ ..] => kernels::inside(names),
         ["same-code", arguments @ ..] => same_code::run(arguments),
         ["same-output", old, new, folder] => same_output::run(old, new, folder),
+        ["soak"] => soak::run(10),
+        ["soak", "--minutes", minutes] => soak::run(minutes.parse()?),
         ["tidy"] => tidy::run(),
         ["web"] => web::run(web::Mode::Write),
         ["web", "--check"] => web::run(web::Mode::Check),

@@ -98,6 +98,8 @@ pub struct Budget {
     /// Most of one CPU that all of measuring may cost. Above it parts of the windows are given up. Absent: no
     /// limit.
     pub max_total_overhead: Option<Share>,
+    /// Most memory of the agent, its kernel maps included. Above it caches and the flight recorder are given up.
+    pub max_memory: Size,
 }
 
 impl Default for Budget {
@@ -105,6 +107,7 @@ impl Default for Budget {
         Budget {
             max_overhead: Share(0.01),
             max_total_overhead: None,
+            max_memory: Size(128 << 20),
         }
     }
 }
@@ -284,14 +287,17 @@ pub enum TargetKind {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Snaps {
-    /// Time before a trigger that its snap holds, in whole windows.
+    /// Time before a trigger that its snap holds, in whole windows; time of which single intervals are kept.
     pub length: Length,
+    /// Memory for single intervals; 0: none are kept.
+    pub memory: Size,
 }
 
 impl Default for Snaps {
     fn default() -> Snaps {
         Snaps {
             length: Length::seconds(120),
+            memory: Size(64 << 20),
         }
     }
 }

@@ -39,6 +39,14 @@ pub struct AgentFigures {
     pub failed_windows: u64,
     /// Services of the last window that count as `other`.
     pub services_beyond: u64,
+    /// Resident memory and kernel maps, bytes.
+    pub used_bytes: u64,
+    /// Bytes that the allocator has handed out, where the C library tells.
+    pub heap_bytes: Option<u64>,
+    /// Bytes of the flight recorder's ring.
+    pub flight_bytes: u64,
+    /// Step given up for memory; 0: none.
+    pub memory_step: u32,
     /// By target.
     pub targets: BTreeMap<String, TargetFigures>,
 }
@@ -65,7 +73,7 @@ pub fn families(totals: &Totals, agent: &AgentFigures) -> Vec<Family> {
     let mut all = ledger_families(totals);
     all.push(histogram(
         "wallscope_run_queue_latency_seconds",
-        "Time from runnable to running, by service; the sum is exact, buckets are within 11 %.",
+        "Time from runnable to running, by service; the sum is exact, counts are estimated from samples.",
         totals.services.iter().map(|(name, s)| {
             let sum = s.ledger.runnable.total();
             (vec![("service", name.clone())], &s.run_queue, sum)
@@ -214,6 +222,7 @@ fn agent_families(totals: &Totals, agent: &AgentFigures) -> Vec<Family> {
             "wallscope_agent_cpu_seconds",
             "CPU time of the agent.",
             vec![
+                part("displaced_caches", Value::Ns(totals.displaced_ns)),
                 part("kernel_programs", Value::Ns(totals.bpf_ns)),
                 part("process", Value::Ns(totals.own_cpu_ns)),
             ],
@@ -221,10 +230,12 @@ fn agent_families(totals: &Totals, agent: &AgentFigures) -> Vec<Family> {
         gauge(
             "wallscope_agent_memory_bytes",
             "Memory of the agent in the last window.",
-            vec![
-                part("kernel_maps", Value::Whole(totals.kernel_bytes)),
-                part("resident", Value::Whole(totals.rss_bytes)),
-            ],
+            memory(totals, agent),
+        ),
+        gauge(
+            "wallscope_agent_memory_step",
+            "Step given up to keep budget.max_memory; 0: none.",
+            one(Value::Whole(agent.memory_step.into())),
         ),
         counter(
             "wallscope_agent_losses",
@@ -262,6 +273,18 @@ fn agent_families(totals: &Totals, agent: &AgentFigures) -> Vec<Family> {
             one(Value::Whole(agent.services_beyond)),
         ),
     ]
+}
+
+/// Parts of the agent's memory; `heap` and `flight_recorder` are within `resident`.
+fn memory(totals: &Totals, agent: &AgentFigures) -> Vec<Labelled> {
+    let part = |name: &str, bytes| (vec![("part", name.to_string())], Value::Whole(bytes));
+    let mut parts = vec![
+        part("flight_recorder", agent.flight_bytes),
+        part("kernel_maps", totals.kernel_bytes),
+        part("resident", totals.rss_bytes),
+    ];
+    parts.extend(agent.heap_bytes.map(|bytes| part("heap", bytes)));
+    parts
 }
 
 fn target_families(agent: &AgentFigures) -> Vec<Family> {

@@ -42,6 +42,8 @@ pub struct Totals {
     pub windows: u64,
     /// Run time of the kernel programs, ns.
     pub bpf_ns: u64,
+    /// What others lost by caches that the kernel programs displaced, as estimated, ns.
+    pub displaced_ns: u64,
     /// CPU time of the agent, ns.
     pub own_cpu_ns: u64,
     /// Resident size of the agent in the last window, bytes.
@@ -73,6 +75,7 @@ impl Default for Totals {
             losses: BTreeMap::new(),
             windows: 0,
             bpf_ns: 0,
+            displaced_ns: 0,
             own_cpu_ns: 0,
             rss_bytes: 0,
             kernel_bytes: 0,
@@ -109,6 +112,7 @@ impl Totals {
         self.services.retain(|_, s| s.last_window >= oldest);
         self.windows += 1;
         self.bpf_ns += window.cost.bpf_ns;
+        self.displaced_ns += window.cost.displaced_ns;
         self.own_cpu_ns += window.cost.own_cpu_ns;
         self.rss_bytes = window.cost.rss_bytes;
         self.kernel_bytes = window.cost.kernel_bytes;
@@ -118,20 +122,18 @@ impl Totals {
     /// Adds histograms: a service's from the rows of its threads.
     fn lengths(&mut self, window: &Recording, names: &[&str]) {
         for row in &window.shapes {
-            let is_all = row.state == State::Runnable
-                && row.stack.is_none()
-                && row.reason.is_none()
-                && row.part.is_none();
-            if !is_all {
+            if row.state != State::Runnable || row.stack.is_some() {
                 continue;
             }
             match row.context {
+                // Rows of all threads are by part.
                 None => self.run_queue.merge(&row.shape),
-                Some(c) => {
+                Some(c) if row.part.is_none() => {
                     let name = names.get(c.0 as usize).copied().unwrap_or(OTHER);
                     let service = self.services.entry(name.to_string()).or_default();
                     service.run_queue.merge(&row.shape);
                 }
+                Some(_) => {}
             }
         }
     }

@@ -2,9 +2,11 @@
 //!
 //! One session measures the whole machine and hands over a window at each multiple of the length.
 //! A second thread names the frames of a window and marks its idle waits, so that measuring never
-//! waits for that. A window holds ledgers and stacks. It has no wakers, no holders, no lengths of
-//! waits and no time slices, which its domain says.
+//! waits for that. A window holds ledgers by second and stacks. It has no wakers, no holders and no lengths of
+//! waits, which its domain says. A flight recorder keeps the single intervals of the last minutes.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -12,12 +14,13 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use wallscope_capture::backend::Backend;
 use wallscope_capture::session::{
-    self, Captured, Control, Live, Look, Observer, Options, Progress,
+    self, Captured, Control, FlightLimits, FlightRecorder, Live, Look, Observer, Options, Progress,
 };
 use wallscope_capture::target::Target;
-use wallscope_model::Recording;
+use wallscope_model::{Recording, SliceValue};
 use wallscope_symbolize::Names;
 
+use super::memory::{self, MemoryStep};
 use super::{Next, SourceError, WindowSource};
 use crate::config::Config;
 
@@ -28,6 +31,8 @@ pub struct LiveSource {
     options: Options,
     /// Windows of a session that a changed configuration ended.
     earlier: Vec<Recording>,
+    /// Whether caches of names are dropped after each window.
+    drops_names: Arc<AtomicBool>,
 }
 
 /// The threads of a session.
@@ -46,13 +51,15 @@ impl LiveSource {
     /// # Errors
     /// The eBPF tier is not allowed or does not work here; the sentence says why and what remains.
     pub fn start(config: &Config) -> Result<LiveSource, SourceError> {
-        let options = options(config);
-        let (session, windows) = begin(&options)?;
+        let options = options(config, flight_limits(config).map(FlightRecorder::new));
+        let drops_names = Arc::default();
+        let (session, windows) = begin(&options, &drops_names)?;
         Ok(LiveSource {
             windows,
             session: Some(session),
             options,
             earlier: Vec::new(),
+            drops_names,
         })
     }
 
@@ -69,9 +76,19 @@ impl LiveSource {
     }
 }
 
+/// Limits of the flight recorder; `None`: there is none.
+fn flight_limits(config: &Config) -> Option<FlightLimits> {
+    let limits = FlightLimits {
+        length: config.snaps.length.0,
+        bytes: config.snaps.memory.0,
+    };
+    (limits.bytes > 0).then_some(limits)
+}
+
 /// What a session measures.
-fn options(config: &Config) -> Options {
+fn options(config: &Config, flight: Option<FlightRecorder>) -> Options {
     Options {
+        flight,
         backend: Some(Backend::Ebpf),
         hz: *config.windows.on_cpu_hz.get_ref(),
         off_cpu_period: config.windows.off_cpu_period.0,
@@ -86,19 +103,20 @@ fn options(config: &Config) -> Options {
 /// Starts the threads of a session.
 fn begin(
     options: &Options,
+    drops_names: &Arc<AtomicBool>,
 ) -> Result<(Session, Receiver<Result<Recording, SourceError>>), SourceError> {
     let failed = |e: std::io::Error| SourceError(format!("cannot start a thread: {e}"));
     let (to_names, unnamed) = channel();
     let (to_agent, windows) = channel();
     let (to_start, live) = channel();
-    let own = options.clone();
+    let (own, drops_names) = (options.clone(), Arc::clone(drops_names));
     let measures = thread::Builder::new().name("windows".into());
     let measures = measures
         .spawn(move || measure(&own, to_names, to_start))
         .map_err(failed)?;
     let names = thread::Builder::new().name("names".into());
     let names = names
-        .spawn(move || name(&unnamed, &to_agent))
+        .spawn(move || name(&unnamed, &to_agent, &drops_names))
         .map_err(failed)?;
     match live.recv() {
         Ok(control) => {
@@ -148,6 +166,7 @@ impl Feeder {
         if let Some(start_ns) = self.last_end_ns {
             window.start_unix_ns += start_ns.saturating_sub(window.start_ns);
             window.start_ns = start_ns;
+            begin_slices_at(&mut recording, start_ns);
         }
         Look {
             elapsed: Duration::from_nanos(recording.window.length_ns()),
@@ -155,6 +174,31 @@ impl Feeder {
             sources: captured.sources,
             seen: captured.seen,
         }
+    }
+}
+
+/// Has the slices of `recording` begin with that of `start_ns`: the end of a session counts them from its start.
+fn begin_slices_at(recording: &mut Recording, start_ns: u64) {
+    let slices = &mut recording.slices;
+    let after_ns = start_ns.saturating_sub(slices.start_ns);
+    let first = after_ns.checked_div(slices.width_ns).unwrap_or(0);
+    slices.start_ns += first * slices.width_ns;
+    let first = u32::try_from(first).unwrap_or(u32::MAX).min(slices.count);
+    slices.count -= first;
+    let moved = |slice: u32| slice.saturating_sub(first);
+    let rows = std::mem::take(&mut recording.ledger_slices);
+    recording.ledger_slices = rows.sorted(|context, slice| (context, moved(slice)));
+    for sample in &mut recording.samples {
+        let values = sample.slices.iter_mut();
+        values.for_each(|v: &mut SliceValue| v.slice = moved(v.slice));
+        sample.slices.dedup_by(|next, kept| {
+            let same = next.slice == kept.slice;
+            if same {
+                kept.count += next.count;
+                kept.ns += next.ns;
+            }
+            same
+        });
     }
 }
 
@@ -171,7 +215,11 @@ fn measure(options: &Options, to_names: Sender<News>, live: Sender<Control>) {
 }
 
 /// Names windows in their order.
-fn name(unnamed: &Receiver<News>, to_agent: &Sender<Result<Recording, SourceError>>) {
+fn name(
+    unnamed: &Receiver<News>,
+    to_agent: &Sender<Result<Recording, SourceError>>,
+    drops_names: &AtomicBool,
+) {
     let mut names = Names::default();
     let mut cpu_ns = own_cpu_ns();
     for news in unnamed {
@@ -183,10 +231,15 @@ fn name(unnamed: &Receiver<News>, to_agent: &Sender<Result<Recording, SourceErro
             let so_far = own_cpu_ns();
             window.recording.cost.own_cpu_ns = so_far.saturating_sub(cpu_ns);
             cpu_ns = so_far;
+            window.recording.cost.rss_bytes = memory::resident();
             window.recording
         });
         if to_agent.send(closed).is_err() {
             return;
+        }
+        if drops_names.load(Ordering::Relaxed) {
+            names = Names::default();
+            memory::trim();
         }
     }
 }
@@ -213,6 +266,18 @@ impl WindowSource for LiveSource {
         self.end()
     }
 
+    fn flight(&self) -> Option<FlightRecorder> {
+        self.options.flight.clone()
+    }
+
+    fn save_memory(&mut self, step: MemoryStep) {
+        self.drops_names
+            .store(step.drops_names(), Ordering::Relaxed);
+        if let Some(flight) = &self.options.flight {
+            flight.halve(step.halvings());
+        }
+    }
+
     fn close_window(&mut self) {
         if let Some(session) = &self.session {
             session.control.close_window();
@@ -222,23 +287,39 @@ impl WindowSource for LiveSource {
     /// Rates belong to a session, so changed ones begin a new one. Between the two some hundred
     /// milliseconds are not measured; no time is measured twice.
     fn reload(&mut self, config: &Config) -> Result<(), SourceError> {
-        let options = options(config);
+        let kept = self.options.flight.clone();
+        let limits = flight_limits(config);
+        let flight = match kept.as_ref().map(FlightRecorder::limits) == limits {
+            true => kept,
+            false => limits.map(FlightRecorder::new),
+        };
+        let options = options(config, flight);
         if rates(&options) == rates(&self.options) {
             return Ok(());
         }
         self.earlier = self.end()?;
-        let (session, windows) = begin(&options)?;
+        let (session, windows) = begin(&options, &self.drops_names)?;
         (self.session, self.windows, self.options) = (Some(session), windows, options);
         Ok(())
     }
 }
 
 /// The options that a configuration changes.
-fn rates(options: &Options) -> (u32, Duration, [Option<f64>; 2], Option<Duration>) {
-    (
-        options.hz,
-        options.off_cpu_period,
-        [Some(options.max_overhead), options.max_total_overhead],
-        options.looks,
-    )
+#[derive(PartialEq)]
+struct Rates {
+    hz: u32,
+    off_cpu_period: Duration,
+    overhead: [Option<f64>; 2],
+    length: Option<Duration>,
+    flight: Option<FlightLimits>,
+}
+
+fn rates(options: &Options) -> Rates {
+    Rates {
+        hz: options.hz,
+        off_cpu_period: options.off_cpu_period,
+        overhead: [Some(options.max_overhead), options.max_total_overhead],
+        length: options.looks,
+        flight: options.flight.as_ref().map(FlightRecorder::limits),
+    }
 }

@@ -13,6 +13,8 @@
 mod error;
 mod live;
 mod lock;
+mod memory;
+mod own_cgroup;
 mod pods;
 mod published;
 mod snaps;
@@ -39,13 +41,16 @@ use crate::trigger::{Machine, Outcome, measure};
 
 pub use error::AgentError;
 pub use live::LiveSource;
+pub use memory::MemoryStep;
 pub use published::Published;
 pub use snaps::SNAPS;
-pub use socket::{ask_status, close_window};
+pub use socket::{ask_flight, ask_status, close_window};
 pub use source::{Next, SourceError, WindowSource};
 pub use status::{Status, TargetStatus};
 
 use lock::Lock;
+use memory::MemoryBudget;
+use own_cgroup::OwnCgroup;
 use pods::PodsThread;
 use socket::StatusSocket;
 use supervisor::Supervisor;
@@ -139,10 +144,12 @@ pub struct Agent<S> {
     couriers: BTreeMap<String, (Target, CourierThread)>,
     triggers: Vec<(Trigger, Machine)>,
     pods: Option<PodsThread>,
+    memory: MemoryBudget,
     published: Arc<Published>,
     server: Option<Server>,
     // Dropped in this order: the socket goes before the lock.
     _socket: StatusSocket,
+    _cgroup: OwnCgroup,
     _locks: Vec<Lock>,
 }
 
@@ -161,6 +168,8 @@ impl<S: WindowSource> Agent<S> {
         let store = open_store(&config)?;
         let identity = Identity::new(&store);
         let published = Arc::new(Published::new(&config, identity.epoch));
+        let cgroup = OwnCgroup::enter();
+        published.set_cgroup(&cgroup.words);
         let socket = StatusSocket::bind(&config.agent.run_dir, published.clone())
             .map_err(system("make the status socket"))?;
         let mut agent = Agent {
@@ -170,14 +179,17 @@ impl<S: WindowSource> Agent<S> {
             triggers: machines(&config),
             server: server(&config, &published)?,
             pods: PodsThread::start(&config.kubernetes).map_err(system("start a thread"))?,
+            memory: MemoryBudget::new(config.budget.max_memory.0),
             config,
             source,
             store,
             identity,
             published,
             _socket: socket,
+            _cgroup: cgroup,
             _locks: locks,
         };
+        agent.published.set_flight(agent.source.flight());
         agent.start_couriers()?;
         agent.publish();
         Ok(agent)
@@ -257,6 +269,7 @@ impl<S: WindowSource> Agent<S> {
                 "{beyond} services beyond the limit of services.max count as the service other"
             ));
         }
+        self.keep_memory(&mut recording, log);
         self.published.add(&recording, beyond as u64);
         let end_ns = recording.window.end_ns;
         let length_ns = recording.window.length_ns();
@@ -285,6 +298,31 @@ impl<S: WindowSource> Agent<S> {
         self.published.handled(end_unix_ns);
     }
 
+    /// Keeps the limit of memory; the window says what is given up for it.
+    fn keep_memory(&mut self, window: &mut Recording, log: &mut dyn FnMut(&str)) {
+        let used = window.cost.rss_bytes + window.cost.kernel_bytes;
+        let (limit, given_up) = (self.memory.limit, self.memory.step.describe());
+        if !given_up.is_empty() {
+            window.domain.notes.push(format!(
+                "memory within budget.max_memory, {} MiB: {given_up}",
+                limit >> 20
+            ));
+        }
+        if let Some(step) = self.memory.check(used) {
+            self.source.save_memory(step);
+            log(&format!(
+                "{} MiB of memory, budget.max_memory is {}: {}",
+                used >> 20,
+                limit >> 20,
+                match step.describe() {
+                    nothing if nothing.is_empty() => "nothing is given up any more".into(),
+                    given_up => given_up,
+                }
+            ));
+        }
+        self.published.set_memory(used, self.memory.step);
+    }
+
     /// Judges alerts that the webhook got.
     fn alerts(&mut self, log: &mut dyn FnMut(&str)) {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -308,7 +346,13 @@ impl<S: WindowSource> Agent<S> {
         };
         let trigger = &self.triggers[index].0;
         let name = &trigger.name.get_ref().0;
-        match snaps::write(&self.config, trigger, end_ms, &reason) {
+        let snap = snaps::Snap {
+            trigger,
+            end_ms,
+            reason: &reason,
+            flight: self.source.flight(),
+        };
+        match snaps::write(&self.config, &snap) {
             Ok(path) => log(&format!(
                 "trigger {name}: {reason}; wrote '{}'",
                 path.display()
@@ -352,6 +396,7 @@ impl<S: WindowSource> Agent<S> {
             self.pods = PodsThread::start(&config.kubernetes).map_err(system("start a thread"))?;
         }
         self.source.reload(&config)?;
+        self.published.set_flight(self.source.flight());
         let untold = self.store.untold().clone();
         self.store = open_store(&config)?;
         for (cause, count) in untold {
@@ -362,6 +407,7 @@ impl<S: WindowSource> Agent<S> {
         if config.triggers != self.config.triggers {
             self.triggers = machines(&config);
         }
+        self.memory.limit = config.budget.max_memory.0;
         self.config = config;
         self.start_couriers()?;
         Ok(notes)

@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use wallscope_capture::session::FlightRecorder;
 use wallscope_model::Recording;
 
-use super::status::{Status, TargetStatus};
+use super::memory::{self, MemoryStep};
+use super::status::{MemoryStatus, Status, TargetStatus};
 use crate::config::Config;
 use crate::delivery::CourierFigures;
 use crate::http::{Request, Response};
@@ -30,6 +32,10 @@ struct State {
     is_writing: bool,
     last_window: Option<Instant>,
     alerts: VecDeque<Alert>,
+    /// The single intervals of the last minutes, if they are kept.
+    flight: Option<FlightRecorder>,
+    /// Control groups of its own, in words.
+    cgroup: String,
     /// Somebody waits for the end of the open window.
     is_close_asked: bool,
     /// End of the last window that was handled, kept or not, ns since the epoch.
@@ -63,6 +69,32 @@ impl Published {
     fn lock(&self) -> MutexGuard<'_, State> {
         let state = self.state.lock();
         state.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets the flight recorder.
+    pub(super) fn set_flight(&self, flight: Option<FlightRecorder>) {
+        self.lock().flight = flight;
+    }
+
+    /// The flight recorder, if there is one.
+    pub(super) fn flight(&self) -> Option<FlightRecorder> {
+        self.lock().flight.clone()
+    }
+
+    /// Sets the words about control groups.
+    pub(super) fn set_cgroup(&self, words: &str) {
+        self.lock().cgroup = words.to_string();
+    }
+
+    /// Sets the memory at the end of a window, and the step in force.
+    pub(super) fn set_memory(&self, used_bytes: u64, step: MemoryStep) {
+        let mut state = self.lock();
+        let flight_bytes = state.flight.as_ref().map_or(0, FlightRecorder::bytes);
+        let figures = &mut state.figures;
+        figures.used_bytes = used_bytes;
+        figures.heap_bytes = memory::heap();
+        figures.flight_bytes = flight_bytes;
+        figures.memory_step = step.number();
     }
 
     /// A window that ended at `end_unix_ns` was handled.
@@ -210,6 +242,13 @@ impl Published {
             failed_windows: state.figures.failed_windows,
             targets: state.figures.targets.iter().map(target).collect(),
             error: state.error.clone(),
+            cgroup: state.cgroup.clone(),
+            memory: MemoryStatus {
+                used_bytes: state.figures.used_bytes,
+                heap_bytes: state.figures.heap_bytes,
+                flight_bytes: state.figures.flight_bytes,
+                step: state.figures.memory_step,
+            },
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use wallscope_capture::session::{FlightMemory, FlightRecorder};
 use wallscope_formats::pprof;
 use wallscope_model::scale::scale;
 
@@ -13,14 +14,27 @@ use crate::store::{StoreError, TimeRange, merged, write_atomically};
 /// Directory of snaps within a store.
 pub const SNAPS: &str = "snaps";
 
-/// Writes the windows of the configured length before `end_ms` (since the epoch) as one recording;
-/// the domain says why. The trigger's oldest snaps are dropped beyond its cap of bytes.
-pub(super) fn write(
-    config: &Config,
-    trigger: &Trigger,
-    end_ms: i64,
-    reason: &str,
-) -> Result<PathBuf, AgentError> {
+/// A snap that a trigger wants.
+pub(super) struct Snap<'a> {
+    /// The trigger.
+    pub trigger: &'a Trigger,
+    /// End, ms since the epoch.
+    pub end_ms: i64,
+    /// The trigger's reason.
+    pub reason: &'a str,
+    /// The single intervals, if they are kept.
+    pub flight: Option<FlightRecorder>,
+}
+
+/// Writes the windows of the configured length before the snap's end, and the single intervals of that time, as one
+/// recording; the domain says why. The trigger's oldest snaps are dropped beyond its cap of bytes.
+pub(super) fn write(config: &Config, wanted: &Snap<'_>) -> Result<PathBuf, AgentError> {
+    let Snap {
+        trigger,
+        end_ms,
+        reason,
+        ..
+    } = *wanted;
     let length = config.snaps.length.0.as_millis();
     let range = TimeRange {
         from_ms: end_ms.saturating_sub(i64::try_from(length).unwrap_or(i64::MAX)),
@@ -30,6 +44,9 @@ pub(super) fn write(
     let name = &trigger.name.get_ref().0;
     let note = format!("triggered by {name}: {reason}");
     snap.domain.notes.insert(0, note);
+    if let Some(flight) = &wanted.flight {
+        (flight.snapshot()).put_into(&mut snap, FlightMemory::Recorder);
+    }
     let dir = config.store.dir.join(SNAPS);
     let path = dir.join(format!("{name}_{end_ms}.pb.gz"));
     write_atomically(&path, |out| {

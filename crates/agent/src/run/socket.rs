@@ -1,5 +1,6 @@
 //! `agent status` and `snap`: a line in, a JSON document out, over a unix socket that only the agent's user may
-//! open. `status` asks for the status; `close` asks for the end of the open window first.
+//! open. `status` asks for the status; `close` asks for the end of the open window first; `flight` asks for the
+//! single intervals of the last minutes, as bytes.
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
@@ -12,13 +13,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
+use wallscope_capture::session::FlightSnapshot;
+
 use super::published::Published;
 use super::status::Status;
 
 /// The socket's name in the run directory.
 const SOCKET: &str = "agent.sock";
-/// Most bytes of an answer.
+/// Most bytes of a document.
 const MAX_ANSWER: u64 = 1 << 20;
+/// Most bytes of single intervals.
+const MAX_FLIGHT: u64 = 1 << 30;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Most bytes of a request.
 const MAX_REQUEST: u64 = 16;
@@ -42,14 +47,34 @@ pub fn close_window(run_dir: &Path) -> io::Result<Status> {
     ask(run_dir, "close", CLOSING + PATIENCE)
 }
 
+/// The single intervals that the agent with the run directory `run_dir` has kept; `None`: it keeps none.
+///
+/// # Errors
+/// There is no agent, it does not answer, or it is of another version.
+pub fn ask_flight(run_dir: &Path) -> io::Result<Option<FlightSnapshot>> {
+    let bytes = bytes(run_dir, "flight", PATIENCE, MAX_FLIGHT)?;
+    match bytes.is_empty() {
+        true => Ok(None),
+        false => FlightSnapshot::decode(&bytes)
+            .map(Some)
+            .map_err(io::Error::other),
+    }
+}
+
 fn ask(run_dir: &Path, request: &str, patience: Duration) -> io::Result<Status> {
+    let text = bytes(run_dir, request, patience, MAX_ANSWER)?;
+    serde_json::from_slice(&text).map_err(io::Error::other)
+}
+
+/// The answer to a request, at most `most` bytes of it.
+fn bytes(run_dir: &Path, request: &str, patience: Duration, most: u64) -> io::Result<Vec<u8>> {
     let mut stream = UnixStream::connect(run_dir.join(SOCKET))?;
     stream.set_read_timeout(Some(patience))?;
     stream.write_all(request.as_bytes())?;
     stream.shutdown(Shutdown::Write)?;
-    let mut text = Vec::new();
-    (&stream).take(MAX_ANSWER).read_to_end(&mut text)?;
-    serde_json::from_slice(&text).map_err(io::Error::other)
+    let mut answer = Vec::new();
+    (&stream).take(most).read_to_end(&mut answer)?;
+    Ok(answer)
 }
 
 /// The socket of a running agent; removed when it is dropped.
@@ -102,6 +127,10 @@ fn answer(mut stream: UnixStream, published: &Published) -> io::Result<()> {
             let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
             let now = now.map_or(0, |d| d.as_nanos() as u64);
             published.close_window(now, CLOSING);
+        }
+        "flight" => {
+            let bytes = published.flight().map(|f| f.snapshot().encode());
+            return stream.write_all(&bytes.unwrap_or_default());
         }
         _ => return Err(io::ErrorKind::InvalidInput.into()),
     }

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use wallscope_capture::session::FlightRecorder;
 use wallscope_model::{Process, Recording};
 
+use super::MemoryStep;
 use crate::config::Config;
 use crate::services::Facts;
 
@@ -45,6 +47,16 @@ pub trait WindowSource {
     /// # Errors
     /// A value cannot be used on this machine; the old configuration stays in force.
     fn reload(&mut self, config: &Config) -> Result<(), SourceError>;
+
+    /// The single intervals of the last minutes, if it keeps them.
+    fn flight(&self) -> Option<FlightRecorder> {
+        None
+    }
+
+    /// Gives up memory, or takes it again.
+    fn save_memory(&mut self, step: MemoryStep) {
+        let _ = step;
+    }
 
     /// Facts about a process of the last window.
     fn facts(&mut self, process: &Process) -> Facts {

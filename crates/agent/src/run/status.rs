@@ -30,6 +30,25 @@ pub struct Status {
     pub targets: BTreeMap<String, TargetStatus>,
     /// The last error, of writing, of a reload or of a trigger.
     pub error: Option<String>,
+    /// Control groups of its own, or why there are none.
+    #[serde(default)]
+    pub cgroup: String,
+    /// Its memory at the end of the last window.
+    #[serde(default)]
+    pub memory: MemoryStatus,
+}
+
+/// Memory of an agent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MemoryStatus {
+    /// Resident memory and kernel maps, bytes; what `budget.max_memory` limits.
+    pub used_bytes: u64,
+    /// Bytes that the allocator has handed out, where the C library tells.
+    pub heap_bytes: Option<u64>,
+    /// Bytes of the flight recorder's ring.
+    pub flight_bytes: u64,
+    /// Step given up for memory; 0: none.
+    pub step: u32,
 }
 
 /// State of the delivery to one target.

@@ -29,7 +29,29 @@ pub struct Labeller {
 struct Known {
     exe: Arc<str>,
     labelled: Labelled,
+    /// It was gone before its facts could be read.
+    is_gone: bool,
+    parent: u32,
     windows: u32,
+}
+
+/// Most ancestors of a process that are looked at.
+const MOST_ANCESTORS: usize = 16;
+
+/// The labels of a process. One that was gone too soon has those of its nearest ancestor that was not: they share a
+/// cgroup and an environment as a rule.
+fn inherited<'a>(own: &'a Known, all: &'a HashMap<u32, Known>) -> &'a Labelled {
+    let mut at = own;
+    for _ in 0..MOST_ANCESTORS {
+        if !at.is_gone {
+            return &at.labelled;
+        }
+        match all.get(&at.parent) {
+            Some(parent) => at = parent,
+            None => break,
+        }
+    }
+    &own.labelled
 }
 
 impl Labeller {
@@ -64,22 +86,24 @@ impl Labeller {
     fn labelled(&mut self, p: &Process, read: &mut dyn FnMut(&Process) -> Facts) -> Known {
         let known = self.known.remove(&p.pid);
         let known = known.filter(|k| k.exe == p.exe && k.windows < REREAD_WINDOWS);
-        let mut labelled = || {
-            let Services {
-                attributes, rules, ..
-            } = &self.services;
-            labelled(&read(p), attributes, &self.pods, rules)
-        };
+        let Services {
+            attributes, rules, ..
+        } = &self.services;
         match known {
             Some(k) => Known {
                 windows: k.windows + 1,
                 ..k
             },
-            None => Known {
-                exe: p.exe.clone(),
-                labelled: labelled(),
-                windows: 0,
-            },
+            None => {
+                let facts = read(p);
+                Known {
+                    exe: p.exe.clone(),
+                    labelled: labelled(&facts, attributes, &self.pods, rules),
+                    is_gone: facts.is_gone,
+                    parent: p.parent,
+                    windows: 0,
+                }
+            }
         }
     }
 }
@@ -96,8 +120,10 @@ pub fn apply(
     let mut of_process: HashMap<u32, Option<LabelsId>> = HashMap::new();
     let mut now = HashMap::new();
     for p in &window.processes {
-        let known = labeller.labelled(p, read);
-        let set = match &known.labelled {
+        now.insert(p.pid, labeller.labelled(p, read));
+    }
+    for p in &window.processes {
+        let set = match inherited(&now[&p.pid], &now) {
             Labelled::Excluded => None,
             Labelled::Labels(labels) => Some(sets.place(
                 &mut window.label_sets,
@@ -105,7 +131,6 @@ pub fn apply(
             )),
         };
         of_process.insert(p.pid, set);
-        now.insert(p.pid, known);
     }
     labeller.known = now;
     for p in &mut window.processes {

@@ -23,6 +23,8 @@ pub struct Facts {
     pub exe: String,
     /// Its arguments.
     pub args: Vec<String>,
+    /// The process, or the group of ended ones, is not there any more.
+    pub is_gone: bool,
 }
 
 /// Variables that are kept.
@@ -50,6 +52,7 @@ impl Facts {
             comm: process.name.to_string(),
             exe: process.exe.to_string(),
             args: args.split_terminator('\0').map(str::to_string).collect(),
+            is_gone: kernel_file::open(format!("/proc/{}/stat", process.pid)).is_err(),
         }
     }
 }

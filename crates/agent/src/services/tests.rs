@@ -2,6 +2,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::*;
+use wallscope_model::Process;
+
 use crate::config::{Config, Keep, Rule};
 
 const ID: &str = "3f4e8a1b2c5d6e7f8091a2b3c4d5e6f708192a3b4c5d6e7f8091a2b3c4d5e6f7";
@@ -179,6 +181,7 @@ fn facts(cgroup: &str, environ: &[(&str, &str)], exe: &str, args: &str) -> Facts
             .iter()
             .map(|(k, v)| (k.to_string(), v.to_string()))
             .collect(),
+        is_gone: false,
         context: Default::default(),
         comm: "comm".to_string(),
         exe: exe.to_string(),
@@ -438,4 +441,48 @@ fn pods_are_named_by_the_kubelet() {
     let labels = labels(&facts, &BTreeSet::new(), &pods);
     let expected = r#"{"container": "3f4e8a1b2c5d", "namespace": "shop", "pod": "checkout-7d4b9c6f5-x2x9k", "service": "checkout"}"#;
     assert_eq!(format!("{labels:?}"), expected);
+}
+
+#[test]
+fn what_was_gone_too_soon_has_the_labels_of_its_ancestor() {
+    let mut window = wallscope_synthetic::windows::window(0);
+    let process = |pid, parent, name: &str| Process {
+        pid,
+        parent,
+        name: name.into(),
+        ..Process::default()
+    };
+    // A shell of a unit, a child of its child, a group of ended ones, and one whose parent is not known.
+    window.processes = vec![
+        process(1 << 30, 10, "cut"),
+        process(10, 1, "sh"),
+        process(12, 11, "sed"),
+        process(11, 10, "make"),
+        process(13, 999, "orphan"),
+    ];
+    let context = window.contexts[0].clone();
+    window.contexts = (window.processes.iter())
+        .map(|p| wallscope_model::Context {
+            pid: p.pid,
+            tid: p.pid,
+            ..context.clone()
+        })
+        .collect();
+    (window.samples, window.shapes) = (Vec::new(), Vec::new());
+    window.ledger_slices = Default::default();
+    let mut labeller = Labeller::new(Config::default().services, Keep::All);
+    let mut read = |p: &Process| match p.pid {
+        10 => facts("/system.slice/backup.service", &[], "/bin/sh", "sh"),
+        _ => Facts {
+            comm: p.name.to_string(),
+            is_gone: true,
+            ..Facts::default()
+        },
+    };
+    let window = apply(&mut labeller, window, &mut read);
+    let services: Vec<_> = (0..5)
+        .map(|c| window.context_label(wallscope_model::ContextId(c), SERVICE))
+        .collect();
+    let backup = Some("backup");
+    assert_eq!(services, [backup, backup, backup, backup, Some("orphan")]);
 }

@@ -1,6 +1,6 @@
 //! The figure of a condition in a window.
 
-use wallscope_model::histogram::Histogram;
+use wallscope_model::histogram::{Histogram, HistogramRow};
 use wallscope_model::{
     BlockReason, ContextId, HostSample, Ledger, Part, Pressure, Recording, State,
 };
@@ -116,18 +116,19 @@ fn ledger(window: &Recording, service: Option<&str>) -> Option<Ledger> {
     sum
 }
 
-/// Run-queue latency of a service's threads.
+/// Run-queue latency of a service's threads, or of all threads.
 fn run_queue(window: &Recording, service: Option<&str>) -> Option<Histogram> {
+    let is_runnable = |row: &&HistogramRow| row.stack.is_none() && row.state == State::Runnable;
+    let rows = || window.shapes.iter().filter(is_runnable);
+    // Rows of all threads are counted, by part; those of single threads may be estimates.
+    let is_counted = service.is_none() && rows().any(|row| row.context.is_none());
     let mut sum: Option<Histogram> = None;
-    for row in &window.shapes {
-        let is_whole = row.stack.is_none() && row.reason.is_none() && row.part.is_none();
-        let Some(context) = row
-            .context
-            .filter(|_| is_whole && row.state == State::Runnable)
-        else {
-            continue;
+    for row in rows() {
+        let is_meant = match row.context {
+            None => is_counted,
+            Some(c) => !is_counted && row.part.is_none() && is_of(window, c.0 as usize, service),
         };
-        if !is_of(window, context.0 as usize, service) {
+        if !is_meant {
             continue;
         }
         match &mut sum {

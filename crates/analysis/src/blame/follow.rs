@@ -217,6 +217,10 @@ impl<'r> Follower<'r> {
                 let root = interrupted(wait, hop, served);
                 return out.push((self.roots.id(root), ns));
             }
+            // The kernel's own threads complete what a device has done.
+            Actor::Stranger { name, .. } if is_end(wait.reason) && is_kernel_worker(name) => {
+                return self.rest_of_wait(wait, ns, out);
+            }
             Actor::Stranger { .. } => {
                 let root = open_root(hop, self.actor(hop), NotFollowed::NotMeasured);
                 return out.push((self.roots.id(root), ns));
@@ -335,6 +339,13 @@ impl<'r> Follower<'r> {
 pub(super) fn is_end(reason: Option<BlockReason>) -> bool {
     use BlockReason::{Disk, Memory, PageFault, Stopped, Timer};
     matches!(reason, Some(Disk | Memory | PageFault | Stopped | Timer))
+}
+
+/// Beginnings of names of the kernel's threads that complete I/O.
+const KERNEL_WORKERS: [&str; 4] = ["kworker/", "ksoftirqd/", "irq/", "jbd2/"];
+
+fn is_kernel_worker(name: &str) -> bool {
+    KERNEL_WORKERS.iter().any(|begin| name.starts_with(begin))
 }
 
 /// The root of a wait that an interrupt ended.

@@ -194,6 +194,22 @@ fn a_disk_and_a_sleep_are_ends_of_their_own() {
     assert_eq!(only_root(&rec).reason, Some(BlockReason::Disk));
 }
 
+#[test]
+fn a_disk_is_the_end_though_a_thread_of_the_kernel_completes_its_work() {
+    for (name, is_end) in [("kworker/u8:3", true), ("fuse-server", false)] {
+        let mut rec = without_hops();
+        wait_for(&mut rec, BlockReason::Disk);
+        let (pid, tid) = (9, 9);
+        let name = name.into();
+        woke(&mut rec, Actor::Stranger { pid, tid, name });
+        let root = only_root(&rec);
+        assert_eq!(
+            (root.open.is_none(), root.is_own(ContextId(0))),
+            (is_end, is_end)
+        );
+    }
+}
+
 /// A process that waits for its child, which waits for a child of its own half of the time.
 fn family() -> Recording {
     let mut rec = Plan {

@@ -73,10 +73,19 @@ pub fn cost_lines(rec: &Recording) -> Vec<String> {
     }
     let length = rec.window.length_ns().max(1) as f64;
     let of_cpu = |v: u64| share(v as f64 / length);
+    let displaced = match c.displaced_ns {
+        0 => String::new(),
+        lost => format!(
+            "caches that they displaced about {} ({}), ",
+            ns(lost),
+            of_cpu(lost)
+        ),
+    };
     let mut line = format!(
-        "cost: kernel programs {} ({} of one CPU), own CPU {} ({}), memory {} own and {} in the kernel",
+        "cost: kernel programs {} ({} of one CPU), {}own CPU {} ({}), memory {} own and {} in the kernel",
         ns(c.bpf_ns),
         of_cpu(c.bpf_ns),
+        displaced,
         ns(c.own_cpu_ns),
         of_cpu(c.own_cpu_ns),
         bytes(c.rss_bytes),

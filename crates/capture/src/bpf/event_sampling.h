@@ -90,7 +90,7 @@ static __always_inline int hit(void *ctx, u64 cookie, u64 n, bool user_mode)
 	thin = bpf_map_lookup_elem(&thinnings, &event);
 	if (!thin)
 		return 0;
-	start = time_run(c);
+	start = time_run(c, WS_AT_EVENT);
 	key.id = t->id;
 	h = bpf_map_lookup_elem(&event_hits, &key);
 	if (!h) {

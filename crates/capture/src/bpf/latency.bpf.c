@@ -208,7 +208,7 @@ int BPF_PROG(ws_calls_switch, bool preempt, struct task_struct *prev, struct tas
 		if (!in)
 			return 0;
 	}
-	start = time_run(c);
+	start = time_run(c, WS_AT_EVENT);
 	now = event_time(c, out ? prev : next);
 	cpu = bpf_get_smp_processor_id();
 	if (out) {

@@ -31,6 +31,7 @@ u32 set_given_up = 0;
 enum { WS_ALL, WS_NO_REQUESTS, WS_NO_STACKS, WS_FEW_REASONS, WS_NO_HOOKS };
 /* A thread that waits again so soon switches very often, ns: ten thousand times a second. */
 #define WS_OFTEN 100000
+u64 set_turn_min = 0;     /* ns that one interval of a turn must have for the turn to be told */
 u32 set_iter = 0;         /* what the iterator does: enum below */
 enum { ITER_BEGIN, ITER_DUMP, ITER_END, ITER_ALL };
 
@@ -183,6 +184,9 @@ struct {
 	__type(value, u8);
 } seen SEC(".maps");
 
+/* Hooks that are met often. */
+enum { WS_AT_SWITCH, WS_AT_WAKING, WS_AT_MESSAGE, WS_AT_TIMER, WS_AT_EVENT, WS_HOOKS };
+
 /* What is going on on this CPU. */
 struct ws_cpu {
 	u64 irq_ns;    /* interrupt time that fell into measured threads */
@@ -197,6 +201,7 @@ struct ws_cpu {
 	u64 hits_ns;   /* own run time of stacks taken at events */
 	u64 edges_ns;  /* own run time at the beginnings and ends of interrupts, estimated */
 	u64 runs;      /* of programs at the hooks that are met often, with those that had nothing to do */
+	u64 worked[WS_HOOKS]; /* and of those that had something to do, by hook */
 	struct {
 		u64 tick;       /* the jiffy with a timed first run */
 		u32 untimed;    /* further runs since one of them was timed */
@@ -252,10 +257,11 @@ static __always_inline void lost(enum ws_loss cause)
  * the first is dearer, its code and data have left the caches; and where runs are few, each is
  * timed, and one that was interrupted does not stand for thirty that were not.
  */
-static __always_inline u64 time_run(struct ws_cpu *c)
+static __always_inline u64 time_run(struct ws_cpu *c, u32 hook)
 {
 	u64 tick = bpf_jiffies64();
 
+	c->worked[hook]++;
 	if (tick != c->timing.tick) {
 		c->timing.tick = tick;
 		c->timing.stands_for = 1;

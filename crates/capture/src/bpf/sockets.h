@@ -277,7 +277,7 @@ static __always_inline int talked(void *ctx, struct sock *sk, int ret, bool sent
 	talk.t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0, 0);
 	if (!talk.t || !is_dialogue(sk))
 		return 0;
-	start = time_run(c);
+	start = time_run(c, WS_AT_MESSAGE);
 	converse(&talk);
 	run_timed(c, start);
 	return 0;

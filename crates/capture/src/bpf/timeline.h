@@ -8,12 +8,14 @@
  *
  * One record a turn, not one an interval: what a turn consists of is known when the thread gets the
  * CPU again, and was kept for the histograms (shape.h) anyway.
+ *
+ * A flight recorder raises `set_turn_min` where turns are many: user space then sums up the others.
  */
 #pragma once
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 8 << 20); /* made small before loading where there is no timeline */
+	__uint(max_entries, 8 << 20); /* user space sets it before loading */
 } turns SEC(".maps");
 
 /*
@@ -25,6 +27,8 @@ static __always_inline void tell_turn(struct ws_thread *t, u64 time, u64 block, 
 	struct ws_turn *e;
 
 	if (!cfg_timeline)
+		return;
+	if (t->stretch < set_turn_min && block < set_turn_min && waited < set_turn_min)
 		return;
 	e = bpf_ringbuf_reserve(&turns, sizeof(*e), 0);
 	if (!e) {

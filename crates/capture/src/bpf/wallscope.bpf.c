@@ -147,7 +147,7 @@ int BPF_PROG(ws_switch, bool preempt, struct task_struct *prev, struct task_stru
 	if (!c)
 		return 0;
 	c->runs++;
-	start = time_run(c);
+	start = time_run(c, WS_AT_SWITCH);
 	switched(ctx, c, preempt, prev, next, prev_state);
 	run_timed(c, start);
 	return 0;
@@ -188,7 +188,7 @@ int BPF_PROG(ws_waking, struct task_struct *p)
 	c->runs++;
 	if (!t || t->state != WS_BLOCKED)
 		return 0;
-	start = time_run(c);
+	start = time_run(c, WS_AT_WAKING);
 	waking(ctx, t, p);
 	run_timed(c, start);
 	return 0;
@@ -255,7 +255,7 @@ int BPF_PROG(ws_timer_set)
 	t = record_of(p);
 	if (!t)
 		return 0;
-	start = time_run(c);
+	start = time_run(c, WS_AT_TIMER);
 	sampler_armed(t, p);
 	run_timed(c, start);
 	return 0;

@@ -21,7 +21,7 @@ use crate::event::{self, Dump, ThreadEvent, how, state};
 
 pub use groups::{Folded, number};
 use groups::{Folding, Role};
-use settle::settled;
+pub use settle::settled;
 use thread::{Sums, Thread, context};
 
 /// The open interval of a blocked thread.
@@ -171,6 +171,18 @@ impl Accounts {
             .filter_map(|(index, t)| Some((index, t.last.as_ref()?)))
     }
 
+    /// The last figures of each thread that has not ended.
+    pub fn living(&self) -> impl Iterator<Item = &Dump> {
+        let threads = self.live.iter().map(|index| &self.threads[*index as usize]);
+        threads.filter(|t| !t.done).filter_map(|t| t.last.as_ref())
+    }
+
+    /// Process and thread id of the thread with record `id`, if it was met and stands for itself.
+    pub fn ids(&self, id: u64) -> Option<(u32, u32)> {
+        let thread = &self.threads[self.index(id)? as usize];
+        thread.role.is_own().then_some((thread.pid, thread.tid))
+    }
+
     /// When thread `index` existed, as far as its figures tell.
     pub fn life(&self, index: u32) -> Range<u64> {
         let t = &self.threads[index as usize];
@@ -239,7 +251,7 @@ impl Accounts {
 
     fn meet(&mut self, id: u64, pid: u32, tid: u32, birth: u64) -> u32 {
         *self.by_id.entry(id).or_insert_with(|| {
-            self.folding.met(pid);
+            self.folding.met(pid, birth);
             let thread = Thread {
                 id,
                 role: Role::Own,
@@ -373,6 +385,11 @@ impl Accounts {
         self.slices = slices.sorted(|context, slice| (context, slice / 2));
     }
 
+    /// Takes the slices since the last call, in no order.
+    pub fn take_slices(&mut self) -> LedgerSlices {
+        std::mem::take(&mut self.slices)
+    }
+
     /// Returns what was added to each thread's ledger since the last snapshot, up to `now`, by index. Threads
     /// that ended before that snapshot are left out, and slices are forgotten.
     pub fn look(&mut self, now: u64) -> Vec<(u32, Context)> {
@@ -393,6 +410,10 @@ impl Accounts {
                 continue;
             }
             t.told = t.done;
+            if let Some(d) = t.last {
+                // Slices of the next snapshot begin with exact sums.
+                t.given = Sums::of(t, &d, now.max(d.since));
+            }
             // A thread without news has stayed as it was.
             let stayed = t.last.filter(|d| !t.done && d.now < now);
             let whole = match stayed {

@@ -5,7 +5,7 @@ use wallscope_model::{Ledger, Limit, ModuleId, Recording, WaitSeen, Window, call
 use wallscope_observe::Counter;
 
 use super::{
-    accounts::Accounts,
+    accounts::{Accounts, settled},
     address_scope::AddressScope,
     build::{Observed, Stacks},
     domain,
@@ -71,7 +71,7 @@ impl Estimator {
         stacks.kernel_functions(&self.kernel, names.host);
         let (seen, at) = self.samples(&mut recording, &mut stacks, sums, names);
         let moments = self.moments(&at);
-        let (roots, nodes) = self.chains.finish(&self.kernel);
+        let (roots, nodes) = self.take_chains();
         let followed = Followed {
             roots,
             nodes,
@@ -208,7 +208,10 @@ impl Estimator {
     /// Threads with their ledgers, and these by slice.
     fn ledgers(&mut self, recording: &mut Recording, looks: Looks) {
         let end_ns = recording.window.end_ns;
-        let rest = (looks == Looks::Taken).then(|| self.accounts.look(end_ns));
+        let rest = (looks == Looks::Taken).then(|| {
+            let rows = self.accounts.take_slices();
+            (rows, self.accounts.look(end_ns))
+        });
         let accounts = std::mem::replace(&mut self.accounts, Accounts::new(0, 0));
         (
             recording.contexts,
@@ -220,8 +223,13 @@ impl Estimator {
             context.ledger = Ledger::default();
             context.start_ns = context.end_ns;
         }
-        for (index, context) in rest.into_iter().flatten() {
-            recording.contexts[index as usize] = context;
+        if let Some((rows, parts)) = rest {
+            for (index, context) in parts {
+                recording.contexts[index as usize] = context;
+            }
+            let most = recording.slices.count.saturating_sub(1);
+            let rows = rows.sorted(|context, slice| (context, slice.min(most)));
+            recording.ledger_slices = settled(&rows, &recording.contexts, recording.slices);
         }
         // Preparing takes a moment: the window begins with the first thread's books.
         if let (Some(first), Looks::None) =

@@ -49,6 +49,8 @@ use lock_handoff::{HolderEvidence, LockHandoffs};
 pub const MOST_HOPS: usize = 8;
 /// Waits and on-CPU samples that are remembered.
 const MOST_KEPT: usize = 200_000;
+/// The number for a session in windows: some 3 MiB.
+const KEPT_IN_WINDOWS: usize = 20_000;
 /// Waits that are kept until activity of the lock's owner after the wait is known.
 const MOST_POSTPONED: usize = 20_000;
 /// Roots and parts that are worth a look for those that fall together.
@@ -111,6 +113,8 @@ pub struct Chains {
     tickets: FxHashMap<u64, Vec<Rc<Wake>>>,
     past: FxHashMap<u64, Past>,
     kept: usize,
+    /// Most waits and on-CPU samples that are remembered.
+    most_kept: usize,
     pending: VecDeque<(u32, u64, Block)>,
     /// Waits for which no activity of the lock's owner after the wait is known yet.
     postponed: VecDeque<(u32, u64, Block)>,
@@ -142,8 +146,14 @@ impl Chains {
     pub fn new(interrupts: Interrupts) -> Chains {
         Chains {
             interrupts,
+            most_kept: MOST_KEPT,
             ..Chains::default()
         }
+    }
+
+    /// Remembers less: a session in windows looks back less far than a recording.
+    pub fn remember_for_windows(&mut self) {
+        self.most_kept = KEPT_IN_WINDOWS;
     }
 
     /// Notes the end of a wait.
@@ -296,6 +306,18 @@ impl Chains {
 
     /// Follows the waits that ended long enough ago. `kernel`: kernel stacks by hash.
     pub fn settle(&mut self, now: u64, kernel: &FxHashMap<u64, Box<[u64]>>) {
+        self.follow_until(now, kernel);
+        if self.kept > self.most_kept {
+            self.forget();
+        }
+        // Drops tickets and waits for which no sample came.
+        self.wakes
+            .retain(|_, w| w.time.saturating_add(50 * DELAY) > now);
+        self.tickets
+            .retain(|_, w| w.iter().any(|w| w.time.saturating_add(50 * DELAY) > now));
+    }
+
+    fn follow_until(&mut self, now: u64, kernel: &FxHashMap<u64, Box<[u64]>>) {
         while self
             .pending
             .front()
@@ -321,14 +343,6 @@ impl Chains {
                 self.begin(root, id, &block, kernel);
             }
         }
-        if self.kept > MOST_KEPT {
-            self.forget();
-        }
-        // Drops tickets and waits for which no sample came.
-        self.wakes
-            .retain(|_, w| w.time.saturating_add(50 * DELAY) > now);
-        self.tickets
-            .retain(|_, w| w.iter().any(|w| w.time.saturating_add(50 * DELAY) > now));
     }
 
     /// Whether `block` ended by its time limit and no activity of the lock's owner after it is known yet. The
@@ -351,13 +365,15 @@ impl Chains {
         })
     }
 
-    /// Follows the remaining waits and returns all parts, parents before children.
-    pub fn finish(&mut self, kernel: &FxHashMap<u64, Box<[u64]>>) -> (Vec<SampleKey>, Vec<Node>) {
-        self.settle(u64::MAX, kernel);
+    /// Follows the remaining waits and returns the parts since the last call, parents before children.
+    pub fn take(&mut self, kernel: &FxHashMap<u64, Box<[u64]>>) -> (Vec<SampleKey>, Vec<Node>) {
+        self.follow_until(u64::MAX, kernel);
         if !self.moves.records.is_empty() || !self.moves.resources.is_empty() {
             self.move_all();
         }
         self.parts.place_computing();
+        self.root_ids.clear();
+        self.at_fold = 0;
         (std::mem::take(&mut self.roots), self.parts.take())
     }
 

@@ -86,7 +86,7 @@ fn two_hops_are_followed_and_sum_to_the_wait() {
     c.wake(&wake(1, 12 * MS, 20 * MS, 2, &of_2));
     sample(&mut c, 1, 12 * MS, 20 * MS, state::BLOCKED);
     sample(&mut c, 2, 19 * MS, 19 * MS + 1, state::ON_CPU);
-    let (roots, nodes) = c.finish(&FxHashMap::default());
+    let (roots, nodes) = c.take(&FxHashMap::default());
     assert_eq!(roots.len(), 2);
     assert_eq!(ends(&nodes), 8 * MS + 8 * MS);
     let of_root = |n: &&&Node| roots[n.root as usize].id == 1;
@@ -127,7 +127,7 @@ fn a_wait_for_the_gil_is_divided_among_those_who_had_it() {
         ..key(1, state::BLOCKED)
     };
     c.sample(key, &s);
-    let (roots, nodes) = c.finish(&FxHashMap::default());
+    let (roots, nodes) = c.take(&FxHashMap::default());
     let of_root = |n: &&Node| roots[n.root as usize].id == 1;
     let of = |role, actor| -> u64 {
         let found = find(&nodes, role, actor);
@@ -154,7 +154,7 @@ fn a_circle_ends_where_it_closes() {
     sample(&mut c, 2, 0, 15 * MS, state::BLOCKED);
     c.wake(&wake(1, 10 * MS, 20 * MS, 2, &of_2));
     sample(&mut c, 1, 10 * MS, 20 * MS, state::BLOCKED);
-    let (_, nodes) = c.finish(&FxHashMap::default());
+    let (_, nodes) = c.take(&FxHashMap::default());
     let circles: Vec<_> = nodes
         .iter()
         .filter(|n| n.part.role == Role::Circle)
@@ -175,7 +175,7 @@ fn what_is_older_than_the_changes_that_are_remembered_comes_from_samples() {
     let of_2 = [(16 * MS, state::ON_CPU, 0)];
     c.wake(&wake(1, 0, 20 * MS, 2, &of_2));
     sample(&mut c, 1, 0, 20 * MS, state::BLOCKED);
-    let (_, nodes) = c.finish(&FxHashMap::default());
+    let (_, nodes) = c.take(&FxHashMap::default());
     let of = |role| -> u64 { find(&nodes, role, 2).iter().map(|n| n.ns).sum() };
     assert_eq!(of(Role::Blocked), 4 * MS);
     assert_eq!(of(Role::Runnable), 4 * MS);
@@ -192,7 +192,7 @@ fn strangers_are_ends() {
     (e.pid, e.tid) = (7, 8);
     c.wake(&e);
     sample(&mut c, 2, 0, 5 * MS, state::BLOCKED);
-    let (_, nodes) = c.finish(&FxHashMap::default());
+    let (_, nodes) = c.take(&FxHashMap::default());
     // Nothing is known of the first wait, so it has no parts.
     assert_eq!(nodes.len(), 1);
     let cron = ActorKey::Stranger(7, 8, "cron".into());
@@ -221,7 +221,7 @@ fn locks_that_nobody_gives_up_are_their_owners_and_a_circle_is_told() {
     }
     // A lock that names no owner is given none.
     still(&mut c, 4, 0, 73);
-    let (roots, nodes) = c.finish(&FxHashMap::default());
+    let (roots, nodes) = c.take(&FxHashMap::default());
     assert_eq!(roots.len(), 4);
     let of = |root: u64, role, actor| -> u64 {
         let all = find(&nodes, role, actor).into_iter();
@@ -259,7 +259,7 @@ fn who_has_a_lock_at_the_end_has_had_it_since_somebody_was_let_in_last() {
     c.sample(lock, &s);
     c.has_lock(1, 0, ActorKey::Record(2), OwnerEvidence::Mutex);
     still(&mut c, 1, 0, 71);
-    let (roots, nodes) = c.finish(&FxHashMap::default());
+    let (roots, nodes) = c.take(&FxHashMap::default());
     let held = find(&nodes, Role::Held, 2);
     let held = held
         .iter()
@@ -293,7 +293,7 @@ fn a_wait_for_a_lock_that_ran_out_is_given_to_who_had_it_when_it_began() {
         c.settle(200 * MS, &kernel);
         c.wake(&wake(2, 0, 300 * MS, 9, &[(0, state::ON_CPU, 0)]));
         sample(&mut c, 2, 0, 300 * MS, state::BLOCKED);
-        let (roots, nodes) = c.finish(&kernel);
+        let (roots, nodes) = c.take(&kernel);
         let of_1 = |role, actor| -> u64 {
             let all = find(&nodes, role, actor).into_iter();
             let own = all.filter(|n| roots[n.root as usize].id == 1);
@@ -317,7 +317,7 @@ fn of_an_owner_that_did_nothing_since_it_is_not_said_that_it_computes() {
     c.wake(&e);
     c.owned(1, 0, ActorKey::Record(2), Some(OwnerEvidence::MutexThen));
     sample(&mut c, 1, 0, 20 * MS, state::BLOCKED);
-    let (_, nodes) = c.finish(&kernel);
+    let (_, nodes) = c.take(&kernel);
     assert_eq!(find(&nodes, Role::Held, 2)[0].ns, 20 * MS);
     assert!(find(&nodes, Role::OnCpu, 2).is_empty());
     assert_eq!(find(&nodes, Role::Cut, 2)[0].ns, 20 * MS);
@@ -337,7 +337,7 @@ fn a_sleep_was_not_ended_by_whom_its_interrupt_met() {
         e.step[0].detail = detail as u8;
         c.wake(&e);
         sample(&mut c, 1, 0, 8 * MS, state::BLOCKED);
-        let (_, nodes) = c.finish(&FxHashMap::default());
+        let (_, nodes) = c.take(&FxHashMap::default());
         assert_eq!(find(&nodes, Role::Blocked, 2)[0].ns, 6 * MS);
         let ended = find(&nodes, Role::Woke, 9);
         assert_eq!(ended.first().map(|_| 9), waker, "{detail:?}");
@@ -377,7 +377,7 @@ fn a_wait_for_a_lock_is_given_to_each_who_had_it_meanwhile() {
     c.is_a_kind(73);
     lock(&mut c, 8, 0, 10 * MS, 9, 73);
     lock(&mut c, 10, 0, 15 * MS, 11, 73);
-    let (roots, nodes) = c.finish(&FxHashMap::default());
+    let (roots, nodes) = c.take(&FxHashMap::default());
     let of = |root: u64, actor| -> (u64, u64) {
         let all = find(&nodes, Role::Woke, actor).into_iter();
         let own = all.filter(|n| roots[n.root as usize].id == root && n.parent.is_none());

@@ -44,8 +44,8 @@ fn run_time(entry_ns: f64) -> String {
     format!(
         "run time of the kernel programs: one run in 31 at switches, wake-ups and sockets and one edge of an \
          interrupt in 16 was timed, and each stack that was read; the way into a program and out of it took \
-         {entry_ns:.0} ns at the start and counts for each run; cache misses that they cause elsewhere are not in \
-         it"
+         {entry_ns:.0} ns at the start and counts for each run; what others lost by displaced caches is estimated \
+         from how much longer the programs ran than with full caches"
     )
 }
 

@@ -15,7 +15,7 @@ use wallscope_observe::{
     Mark, Observation, ObservedTaskTime, ObservedTasks, TaskStack, TaskWords,
 };
 use wallscope_unwind::native::abi::{self, End, FrameWord};
-use zerocopy::{FromBytes, FromZeros};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::{
     accounts::{Accounts, StillBlocked, number},
@@ -24,10 +24,11 @@ use super::{
     pauses::PauseGroups,
     sample_key::{Moves, SampleKey, SampleSum, UserPart},
     samples::Samples,
+    sent_once::{Forgotten, SentOnce},
     shapes::Shapes,
     timeline::Turns,
     unwound::{ManagedStack, Unwinding, UserStack},
-    wait_tree::ActorKey,
+    wait_tree::{ActorKey, Node},
 };
 use crate::{
     event::{
@@ -115,18 +116,28 @@ pub struct TaskFacts {
     pub stacks: Vec<TaskStack>,
     /// What the domain says of them.
     pub words: Vec<TaskWords>,
+    /// Pauses of their runtimes' collectors.
+    pub pauses: Vec<PauseEvent>,
 }
 
 impl TaskFacts {
-    /// All of it as observations, in the order in which they are to be read.
-    pub fn into_observations(self) -> impl Iterator<Item = Observation<'static>> {
-        let stacks = self.stacks.into_iter().map(Observation::TaskStack);
-        let groups = self.groups.into_iter().flat_map(|(tasks, times)| {
-            let times = times.into_iter().map(Observation::TaskTime);
-            std::iter::once(Observation::Tasks(tasks)).chain(times)
-        });
-        let words = self.words.into_iter().map(Observation::TaskWords);
-        stacks.chain(groups).chain(words)
+    /// Tells all of it, in the order in which it is to be read.
+    pub fn tell(self, observe: &mut dyn FnMut(Observation<'_>)) {
+        for stack in self.stacks {
+            observe(Observation::TaskStack(stack));
+        }
+        for (tasks, times) in self.groups {
+            observe(Observation::Tasks(tasks));
+            for time in times {
+                observe(Observation::TaskTime(time));
+            }
+        }
+        for words in self.words {
+            observe(Observation::TaskWords(words));
+        }
+        for pause in self.pauses {
+            observe(Observation::Event(pause.as_bytes()));
+        }
     }
 }
 
@@ -162,8 +173,10 @@ pub struct Estimator {
     pub interpreter_frames: bool,
     /// Rows of threads by slice, and of samples by slice, before slices become wider.
     most_rows: [usize; 2],
-    /// Whether waits are followed at ticks: looks at a session under way have no chains.
+    /// Whether waits are followed: only windows have chains among the looks at a session under way.
     pub follows_waits: bool,
+    /// Ages of what is sent once, for a session in windows.
+    pub sent_once: Option<SentOnce>,
     /// Hashes of waits for the end of a process, by the process.
     ends: FxHashMap<u32, u64>,
     /// What is still to be moved to groups of ended threads.
@@ -197,6 +210,7 @@ impl Estimator {
             interpreter_frames: begin.interpreter_frames,
             most_rows: [2 * MOST_ROWS, MOST_SAMPLE_ROWS],
             follows_waits: true,
+            sent_once: None,
             ends: FxHashMap::default(),
             moves: Moves::default(),
             forgotten: Vec::new(),
@@ -292,6 +306,7 @@ impl Estimator {
                     words: words(rest, 0, (head.n as usize).checked_mul(2)?)?,
                 };
                 self.managed.insert(head.hash, stack);
+                self.sent(head.hash);
             }
             kind::JOIN => {
                 let join = Join::read_from_prefix(bytes).ok()?.0;
@@ -299,6 +314,7 @@ impl Estimator {
                     self.samples.unfiled(join.hash);
                 }
                 self.joins.insert(join.hash, (join.native, join.managed));
+                self.sent(join.hash);
             }
             kind::RESOLVE => {
                 let r = Resolve::read_from_prefix(bytes).ok()?.0;
@@ -307,15 +323,18 @@ impl Estimator {
             }
             kind::RESOURCE => {
                 let e = ResourceEvent::read_from_prefix(bytes).ok()?.0;
+                self.sent(e.hash);
                 if e.what == what::MONITOR && e.address & PARKED != 0 {
                     self.chains.is_a_kind(e.hash);
                 } else if matches!(e.what, what::PROCESS | what::OWN_CHILD) {
                     self.ends.insert(e.address as u32, e.hash);
                 }
             }
+            kind::WAKE if !self.follows_waits => {}
             kind::WAKE => self
                 .chains
                 .wake(&WakeEvent::read_from_prefix(bytes).ok()?.0),
+            kind::HOLDS if !self.follows_waits => {}
             kind::HOLDS => self
                 .chains
                 .holders
@@ -336,6 +355,7 @@ impl Estimator {
                 let n = u32::from_ne_bytes(bytes.get(head + 8..head + 12)?.try_into().ok()?);
                 self.kernel
                     .insert(hash, words(bytes, head + 16, n as usize)?);
+                self.sent(hash);
             }
             kind::PAUSE => self
                 .pauses
@@ -386,6 +406,7 @@ impl Estimator {
             self.samples.unfiled(hash);
         }
         self.user.insert(hash, stack);
+        self.sent(hash);
     }
 
     /// Makes slices wider where they have become too many: a log may claim more than there can be.
@@ -425,6 +446,7 @@ impl Estimator {
         let folded = self.accounts.fold();
         self.shapes.fold(&folded);
         self.samples.forget(&folded.forgotten);
+        self.chains.holders.forget(&folded.forgotten);
         for pid in &folded.forgotten {
             self.facts.processes.remove(pid);
             self.fold_end_of(*pid);
@@ -436,7 +458,9 @@ impl Estimator {
         }
         let moves = std::mem::take(&mut self.moves);
         self.samples.fold(&moves);
-        self.chains.fold(moves);
+        if self.follows_waits {
+            self.chains.fold(moves);
+        }
     }
 
     /// Waits for the end of process `pid`, which is not known any more, become waits for the end of any process
@@ -459,13 +483,18 @@ impl Estimator {
 
     /// Follows the waits that ended some time before `now`.
     pub fn settle(&mut self, now: u64) {
+        self.pass_on();
+        self.chains.settle(now, &self.kernel);
+    }
+
+    /// Passes the samples with their stacks on to the chains.
+    fn pass_on(&mut self) {
         for (key, s) in self.samples.done.drain(..) {
             self.chains.sample(key, &s);
         }
         for (key, s) in self.samples.open.drain(..) {
             self.chains.still(key, &s);
         }
-        self.chains.settle(now, &self.kernel);
     }
 
     /// The recorder ended at `end_ns` and told nothing more. `period_ns`: off-CPU time of a stack.
@@ -497,9 +526,74 @@ impl Estimator {
         self.observe(&Observation::Mark(Mark::End { time: end_ns }));
     }
 
-    /// Samples since the last time, for a look; waits are not followed then.
+    /// Samples since the last time, for a look.
     pub fn take_samples(&mut self) -> Vec<(SampleKey, SampleSum)> {
+        if self.follows_waits {
+            self.pass_on();
+            let accounts = &self.accounts;
+            (self.samples).move_keys(&|key| key.moved_late(accounts.record(key.id)));
+        }
         self.samples.take()
+    }
+
+    /// Prepares for a session in windows, which does not end.
+    pub fn make_windows(&mut self) {
+        self.follows_waits = true;
+        self.chains.remember_for_windows();
+        self.accounts.follow_ancestors();
+        self.sent_once = Some(SentOnce::default());
+    }
+
+    /// The kernel programs sent `hash`, which they send once.
+    fn sent(&mut self, hash: u64) {
+        if let Some(sent_once) = &mut self.sent_once {
+            sent_once.used(hash);
+        }
+    }
+
+    /// A sample or a part of a wait uses these.
+    pub fn uses(&mut self, kernel: u64, user: UserPart, resource: u64) {
+        let Some(sent_once) = &mut self.sent_once else {
+            return;
+        };
+        sent_once.used(kernel);
+        sent_once.used(resource);
+        if let UserPart::Hash(hash) = user {
+            sent_once.used(hash);
+            if let Some((native, managed)) = self.joins.get(&hash) {
+                sent_once.used(*native);
+                sent_once.used(*managed);
+            }
+        }
+    }
+
+    /// The parts of waits since the last call, with the keys of the samples at their roots.
+    pub fn take_chains(&mut self) -> (Vec<SampleKey>, Vec<Node>) {
+        let (roots, nodes) = self.chains.take(&self.kernel);
+        for part in nodes.iter().map(|node| &node.part) {
+            self.uses(part.kernel, part.user, part.resource);
+        }
+        (roots, nodes)
+    }
+
+    /// Ends a window: forgets what no sample has used for long.
+    pub fn end_window(&mut self) -> Forgotten {
+        self.samples.peers.end_window();
+        let Some(sent_once) = &mut self.sent_once else {
+            return Forgotten::default();
+        };
+        let forgotten = sent_once.end_window();
+        let gone = &forgotten.gone;
+        if !gone.is_empty() {
+            self.kernel.retain(|hash, _| !gone.contains(hash));
+            self.user.retain(|hash, _| !gone.contains(hash));
+            self.managed.retain(|hash, _| !gone.contains(hash));
+            self.joins.retain(|hash, _| !gone.contains(hash));
+            self.resources.retain(|hash, _| !gone.contains(hash));
+            self.ends.retain(|_, hash| !gone.contains(hash));
+            self.samples.forget_stacks(gone);
+        }
+        forgotten
     }
 }
 

@@ -19,6 +19,7 @@ use super::{
     copied_stack::CopiedStack,
     deferred_unwind::Deferred,
     estimator::{Estimator, TaskFacts, word, words},
+    flight::FlightWriter,
     java::Java,
     lock_owner::{self, LockOwner, OwnerEvidence},
     resources::{Locks, News, Resources},
@@ -39,6 +40,8 @@ pub struct EventDispatcher {
     pub estimator: Estimator,
     /// Where it is kept, too.
     pub log: Option<LogWriter>,
+    /// Where turns are kept, if a session in windows keeps them.
+    pub flight: Option<FlightWriter>,
     /// What was waited for.
     pub resources: Resources,
     /// Hashes of managed stacks that have no names yet.
@@ -75,6 +78,7 @@ impl EventDispatcher {
         let mut intake = EventDispatcher {
             estimator: Estimator::new(&begin),
             log,
+            flight: None,
             resources: Resources::default(),
             unnamed: Vec::new(),
             unnamed_vm: Vec::new(),
@@ -118,9 +122,19 @@ impl EventDispatcher {
         self.observe(Observation::Event(bytes));
     }
 
-    /// Takes one record of the timeline's ring.
+    /// Takes one record of the ring of turns.
     pub fn turn(&mut self, bytes: &[u8]) {
-        self.observe(Observation::Turn(bytes));
+        let Some(flight) = &mut self.flight else {
+            return self.observe(Observation::Turn(bytes));
+        };
+        self.estimator.malformed += u64::from(flight.take(bytes).is_none());
+    }
+
+    /// Ends a chunk of the flight recorder, if there is one.
+    pub fn end_flight_chunk(&mut self, time: u64) {
+        if let Some(flight) = &mut self.flight {
+            flight.end_chunk(time, &self.estimator.accounts);
+        }
     }
 
     /// Keeps what the collector itself is to do with a record.
@@ -175,6 +189,14 @@ impl EventDispatcher {
         Some(())
     }
 
+    /// Ends a window of the flight recorder, if there is one.
+    pub fn end_flight(&mut self, time: u64) {
+        self.end_flight_chunk(time);
+        if let Some(flight) = &mut self.flight {
+            flight.note_open(time, &self.estimator.accounts);
+        }
+    }
+
     /// Takes what the task iterator tells of a thread on a visit.
     pub fn visited(&mut self, v: &Visited<'_>, visit: Visit) {
         match v {
@@ -188,6 +210,7 @@ impl EventDispatcher {
 
     /// Notes that all changed threads have reported their figures up to `time`.
     pub fn tick(&mut self, time: u64) {
+        self.end_flight_chunk(time);
         self.observe(Observation::Mark(Mark::Tick { time }));
         self.looked = 0;
     }
@@ -204,6 +227,17 @@ impl EventDispatcher {
         self.monitors.retain(|_, (pid, _)| !gone.contains(pid));
         self.resources.forget(&gone);
         forgotten
+    }
+
+    /// Ends a window; returns the hashes of what the kernel programs are to forget.
+    pub fn end_window(&mut self) -> Vec<u64> {
+        let forgotten = self.estimator.end_window();
+        let gone = &forgotten.gone;
+        if !gone.is_empty() {
+            self.futexes.retain(|hash, _| !gone.contains(hash));
+            self.monitors.retain(|hash, _| !gone.contains(hash));
+        }
+        forgotten.stale
     }
 
     /// Notes the stack of a ticket.
@@ -366,7 +400,7 @@ fn waits(sum: &LockSum, name: Arc<str>) -> LockWaits {
 impl EventDispatcher {
     /// Takes what was observed of tasks.
     pub fn tasks(&mut self, facts: TaskFacts) {
-        (facts.into_observations()).for_each(|observation| self.observe(observation));
+        facts.tell(&mut |observation| self.observe(observation));
     }
 
     /// Exact waits by thread and lock, with the locks' names. The kernel lists them in no order: they

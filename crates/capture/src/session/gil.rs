@@ -65,6 +65,13 @@ impl Holders {
         lock.holders.drain(..many);
     }
 
+    /// Forgets ended processes.
+    pub fn forget(&mut self, pids: &[u32]) {
+        for pid in pids {
+            self.locks.remove(pid);
+        }
+    }
+
     /// Returns the holders of the lock of `pid` between `from` and `to`; the stretches fill that time.
     pub fn between(&self, pid: u32, from: u64, to: u64) -> Vec<Stretch> {
         let mut all = vec![Stretch {

@@ -7,6 +7,10 @@ use wallscope_observe::{LogFile, LogWriter, Spool};
 use wallscope_symbolize::Sources;
 
 use super::events::{Control, Signals};
+use super::{
+    flight::{self, FlightRecorder},
+    timeline,
+};
 use crate::{
     backend::{Backend, ebpf::Mechanism},
     counter::EventSpec,
@@ -42,6 +46,9 @@ pub struct Options {
     pub allow_stop: bool,
     /// Memory for single intervals, bytes; `None`: they are not kept.
     pub timeline: Option<u64>,
+    /// Where single intervals of the last minutes are kept, for a session in windows; `None`: nowhere. By the
+    /// ebpf backend only.
+    pub flight: Option<FlightRecorder>,
     /// Events at which stacks are taken too.
     pub events: Vec<EventSpec>,
     /// Number of these events a stack; `None`: as many stacks as `max_overhead` allows.
@@ -77,6 +84,7 @@ impl Options {
             interpreter_frames: false,
             allow_stop: false,
             timeline: None,
+            flight: None,
             events: Vec::new(),
             event_period: None,
             command_output: None,
@@ -85,6 +93,24 @@ impl Options {
             log: None,
             looks: None,
             windows: false,
+        }
+    }
+
+    /// Bytes of the kernel's ring of turns; `None`: turns are not told.
+    pub(super) fn turn_ring(&self) -> Option<u32> {
+        match (self.timeline, &self.flight) {
+            (Some(_), _) => Some(timeline::KERNEL_RING),
+            (None, Some(_)) => Some(flight::KERNEL_RING),
+            (None, None) => None,
+        }
+    }
+
+    /// How often that ring is read, ns.
+    pub(super) fn read_turns_every(&self) -> Option<u64> {
+        match (self.timeline, &self.flight) {
+            (Some(_), _) => Some(timeline::LOOK_EVERY),
+            (None, Some(_)) => Some(flight::READ_EVERY),
+            (None, None) => None,
         }
     }
 

@@ -29,11 +29,13 @@
 //! peers.rs           requests in flight on connections, and their peers
 //! event_sampling.rs  stacks at events by name
 //! timeline.rs        single intervals; shapes.rs: histograms of their lengths
+//! flight/            single intervals of the last minutes, for a session in windows
 //! host_log.rs        facts about the host, each second; host_contention.rs: other programs
 //! cost.rs            overhead; pace.rs: rates that keep it below the limit
 //! assemble.rs        all of it -> the recording; build.rs: stacks and frames; hops.rs: waits;
 //!                    labels.rs: sets of labels
-//! snapshot.rs        what was added since the last snapshot, for live views
+//! sent_once.rs       stacks and resources that a session without end forgets
+//! snapshot.rs        what was added since the last snapshot, for live views; window_slices.rs: its slices
 //! domain.rs          the measurement domain in words
 //! ```
 //!
@@ -63,6 +65,7 @@ mod event_sampling;
 pub(crate) mod events;
 mod fact_ration;
 pub(crate) mod files;
+mod flight;
 pub(crate) mod found_runtime;
 mod gil;
 mod heap;
@@ -80,7 +83,7 @@ pub(crate) mod mappings;
 mod moved_code;
 pub(crate) mod naming;
 mod pace;
-mod pauses;
+pub(crate) mod pauses;
 pub(crate) mod peers;
 mod plausible;
 pub(crate) mod processes;
@@ -92,6 +95,7 @@ pub(crate) mod resources;
 pub(crate) mod sample_key;
 mod samples;
 pub(crate) mod scripts;
+mod sent_once;
 mod shapes;
 pub(crate) mod snapshot;
 mod target_resolve;
@@ -101,10 +105,12 @@ mod timeline;
 mod told;
 pub(crate) mod unwound;
 mod wait_tree;
+mod window_slices;
 
 pub(crate) use domain::privilege;
 pub use events::{Control, Signals};
 pub use files::own_vdso;
+pub use flight::{FlightLimits, FlightMemory, FlightRecorder, FlightSnapshot, Flown, WrongFlight};
 pub use interface::{Captured, Live, Log, Look, Observer, Options, Progress, Stop};
 pub use record::record;
 pub(crate) use target_resolve::{ResolvedTarget, ended_early, resolve_target};

@@ -2,13 +2,13 @@
 //!
 //! The kind of a collection is that of its operation. Where one operation may do several kinds (Serial and
 //! Parallel collect the young generation first, and all of it if that does not help), the VM's own number of
-//! full collections decides.
+//! full collections decides. A collection of Go is one pause, which ends with the second of its two stops.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use rustc_hash::FxHashMap;
 use wallscope_model::{Pause, PauseGroup};
-use wallscope_unwind::runtime::hotspot::collection;
+use wallscope_unwind::runtime::{go, hotspot::collection};
 
 use crate::event::{PauseEvent, text};
 
@@ -32,7 +32,10 @@ impl PauseGroups {
         let operation = text(&e.name);
         let [_, full, _] = e.collections;
         let before = self.full.insert(e.pid, full);
-        let mut kind = collection(&operation).unwrap_or("");
+        let mut kind = match &*operation {
+            go::COLLECTION => go::COLLECTION_KIND,
+            operation => collection(operation).unwrap_or(""),
+        };
         if kind == "young" && before.is_some_and(|before| full > before) {
             kind = "full";
         }
@@ -91,6 +94,7 @@ mod tests {
         pauses.take(&event("SerialCollectForAllocation", failed, 4));
         pauses.take(&event("ZMarkStartYoung", ["Warmup", "No GC"], 4));
         pauses.take(&event("ThreadDump", failed, 4));
+        pauses.take(&event(go::COLLECTION, [go::FORCED, ""], 4));
         let found: Vec<_> = (pauses.finish().iter())
             .map(|g| (g.kind.to_string(), g.cause.to_string(), g.count, g.total_ns))
             .collect();
@@ -102,6 +106,7 @@ mod tests {
                 row("young", "Allocation Failure", 2),
                 row("", "", 1),
                 row("mark start", "Warmup", 1),
+                row("concurrent", "runtime.GC()", 1),
             ]
         );
     }

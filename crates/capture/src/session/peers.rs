@@ -150,6 +150,20 @@ impl Peers {
             .extend(end.process.clone().map(|process| (end.cookie, process)));
     }
 
+    /// Forgets an ended process.
+    pub fn forget(&mut self, pid: u32) {
+        self.talkers.remove(&pid);
+    }
+
+    /// Forgets the connections that have gone: windows have no peers.
+    pub fn end_window(&mut self) {
+        for record in self.gone.drain(..) {
+            self.asked.remove(&record.cookie);
+            self.others.remove(&record.cookie);
+        }
+        self.answered.clear();
+    }
+
     /// What was seen of the connections of a thread of `pid` in the waits of `key`.
     pub fn seen(&self, key: &SampleKey, pid: u32) -> WaitSeen {
         WaitSeen {

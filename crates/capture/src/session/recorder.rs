@@ -30,21 +30,22 @@ use super::{
     event_merger::{Collector, EventMerger},
     event_sampling,
     events::{Event, Events},
+    flight::FlightWriter,
     host_log::HostLog,
     jit,
     naming::Names,
     pace::Pace,
     processes::Processes,
+    shapes::{self, ClassCounts},
     snapshot::{self, SnapshotWindow},
     target_resolve::{ResolvedTarget, ended_early, resolve_target},
     tasks,
-    timeline::LOOK_EVERY,
     told::Told,
 };
 use crate::{
     Error,
     ahead::Ahead,
-    backend::ebpf::{KernelFeatures, Programs, Visit, sideband::Sideband, timer::Timer},
+    backend::ebpf::{KernelFeatures, Programs, RunTime, Visit, sideband::Sideband, timer::Timer},
     clock::{now, unix_now},
     cpus, event, slices,
     target::{Held, Target},
@@ -139,7 +140,11 @@ impl<'o> Recorder<'o> {
         let host = HostLog::open(&chosen.pids);
         // From here on signals end the recording and not this process: before there is a log.
         let mut events = Events::new(&chosen.watch, options.duration)?;
-        let slice_ns = slices::first_width_ns(options.duration);
+        let slice_ns = match options.windows {
+            // Windows are merged: their slices have one width from the beginning.
+            true => slices::WINDOW_WIDTH_NS,
+            false => slices::first_width_ns(options.duration),
+        };
         let (log, no_log) = options.begin_log();
         let is_logged = log.is_some();
         let begin = setup.begin(slice_ns, interrupts.codes());
@@ -148,7 +153,7 @@ impl<'o> Recorder<'o> {
         let ring = read_ring(&programs, &intake, options)?;
 
         let looks = [
-            options.timeline.map(|_| LOOK_EVERY),
+            options.read_turns_every(),
             setup.timer.vary_every(),
             is_logged.then_some(LOG_EVERY),
         ];
@@ -266,6 +271,9 @@ impl<'o> Recorder<'o> {
     fn take_in(&mut self) {
         self.upkeep
             .follow(&mut self.collector, Some(&self.ring), &self.intake);
+        if let Some(flight) = &self.intake.borrow().flight {
+            (self.collector.programs).set_turn_threshold(flight.threshold_ns());
+        }
     }
 
     /// Copies threads' books; `failed`: what cannot be done without.
@@ -299,6 +307,7 @@ impl<'o> Recorder<'o> {
         };
         self.looked = stretch.now;
         let mut intake = self.intake.borrow_mut();
+        intake.end_flight(stretch.now);
         intake.estimator.accounts.tick(stretch.now);
         let mut look = snapshot::take(
             stretch,
@@ -306,6 +315,9 @@ impl<'o> Recorder<'o> {
             &self.collector.processes,
             self.setup.options,
         );
+        if self.setup.options.windows {
+            self.collector.programs.forget_sent(&intake.end_window());
+        }
         drop(intake);
         if self.setup.options.windows {
             self.describe_window(&mut look.recording);
@@ -331,14 +343,26 @@ impl<'o> Recorder<'o> {
         let described = self.described();
         window.domain = described.domain;
         window.domain.limits.push(Limit {
-            what: "wakers, holders, lengths of waits and time slices: this is a window of a session that goes on".into(),
+            what: "exact waits by lock, and exact lengths of waits by thread: this is a window of a session that goes on".into(),
             remedy: "`wallscope record`".into(),
         });
         let intake = self.intake.borrow();
         (window.domain.limits).extend(intake.estimator.accounts.folded_limit());
         drop(intake);
         window.host = self.host.take();
+        window.cost.kernel_bytes = self.kernel_bytes();
         self.window_sums.take(&self.collector.programs, window);
+    }
+
+    /// Memory of the kernel programs' maps and tables now, bytes.
+    fn kernel_bytes(&self) -> u64 {
+        let alive = self.intake.borrow().estimator.accounts.alive();
+        let Collector {
+            programs,
+            sideband,
+            processes,
+        } = &self.collector;
+        programs.map_bytes(alive) + processes.table_bytes() + sideband.bytes()
     }
 
     /// Closes a time slice.
@@ -499,8 +523,10 @@ fn cost_of(collector: &Collector, threads: usize) -> Cost {
         processes,
         sideband,
     } = collector;
+    let run_time = programs.run_time();
     Cost {
-        bpf_ns: programs.run_time().total_ns(),
+        bpf_ns: run_time.total_ns(),
+        displaced_ns: run_time.displaced_ns,
         kernel_bytes: programs.map_bytes(threads) + processes.table_bytes() + sideband.bytes(),
         ..Cost::default()
     }
@@ -508,25 +534,33 @@ fn cost_of(collector: &Collector, threads: usize) -> Cost {
 
 /// Takes in observations, as `options` ask for it.
 fn intake(begin: Begin, log: Option<LogWriter>, options: &Options) -> Rc<RefCell<EventDispatcher>> {
+    let start_ns = begin.start_ns;
     let mut intake = EventDispatcher::new(begin, log);
+    let flight = options.flight.clone();
+    intake.flight = flight.map(|recorder| FlightWriter::new(recorder, start_ns));
     intake.estimator.samples.each = options.moments.then(Vec::new);
     intake.estimator.follows_waits = options.looks.is_none();
+    if options.windows {
+        intake.estimator.make_windows();
+    }
     Rc::new(RefCell::new(intake))
 }
 
 /// Sums of the kernel programs up to a window.
 #[derive(Default)]
 struct WindowSums {
-    run_time_ns: u64,
+    run_time: RunTime,
     losses: Vec<u64>,
+    lengths: ClassCounts,
 }
 
 impl WindowSums {
     /// Gives `window` what was added since the last one.
     fn take(&mut self, programs: &Programs, window: &mut Recording) {
-        let run_time_ns = programs.run_time().total_ns();
-        window.cost.bpf_ns = run_time_ns.saturating_sub(self.run_time_ns);
-        self.run_time_ns = run_time_ns;
+        let (now, before) = (programs.run_time(), self.run_time);
+        window.cost.bpf_ns = now.total_ns().saturating_sub(before.total_ns());
+        window.cost.displaced_ns = now.displaced_ns.saturating_sub(before.displaced_ns);
+        self.run_time = now;
         let losses: Vec<u64> = programs.losses().into_iter().collect();
         for (at, (cause, count)) in event::LOSSES.iter().zip(&losses).enumerate() {
             let added = count.saturating_sub(self.losses.get(at).copied().unwrap_or(0));
@@ -539,6 +573,9 @@ impl WindowSums {
             }
         }
         self.losses = losses;
+        let lengths = programs.shapes();
+        window.shapes.extend(shapes::added(&lengths, &self.lengths));
+        self.lengths = lengths;
     }
 }
 

@@ -207,7 +207,13 @@ impl Samples {
         for pid in pids {
             self.left.remove(pid);
             self.changes.remove(pid);
+            self.peers.forget(*pid);
         }
+    }
+
+    /// Forgets stacks that nothing names any more.
+    pub fn forget_stacks(&mut self, gone: &FxHashSet<u64>) {
+        self.unfiled.retain(|hash| !gone.contains(hash));
     }
 
     /// Moves samples to groups of ended threads, and adds up those that have one key then.

@@ -130,6 +130,32 @@ impl Shapes {
     }
 }
 
+/// Intervals by bucket of each class, as the kernel programs count them since their start.
+pub type ClassCounts = Vec<(u64, Vec<u64>)>;
+
+/// The rows of all threads of a window: what was added to `before` up to `now`. The longest interval of a window is
+/// not known: it counts as the upper bound of its bucket.
+pub fn added(now: &ClassCounts, before: &ClassCounts) -> Vec<HistogramRow> {
+    let class = |(class, (longest_ns, counts)): (usize, &(u64, Vec<u64>))| {
+        let earlier = before.get(class).map_or(&[][..], |(_, counts)| counts);
+        let mut shape = Histogram::new(FINE);
+        for (bucket, n) in (0u16..).zip(counts) {
+            // The kernel's counters have 32 bits.
+            let earlier = earlier.get(usize::from(bucket)).copied().unwrap_or(0);
+            let n = n.wrapping_sub(earlier) as u32;
+            if n > 0 {
+                shape.counts.push((bucket, f64::from(n)));
+            }
+        }
+        if let Some((highest, _)) = shape.counts.last() {
+            shape.max_ns = shape.bounds(*highest).1.saturating_sub(1).min(*longest_ns);
+        }
+        of_class((class, shape))
+    };
+    let rows = now.iter().enumerate().map(class);
+    rows.filter(|row| !row.shape.counts.is_empty()).collect()
+}
+
 fn fine((max_ns, counts): &(u64, Vec<u64>)) -> Histogram {
     let mut shape = Histogram::new(FINE);
     shape.max_ns = *max_ns;
@@ -175,6 +201,32 @@ mod more_tests;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_window_has_the_intervals_that_were_added_in_it() {
+        let counts = |of: &[(usize, u64)]| {
+            let mut counts = vec![0; wallscope_model::histogram::BUCKETS];
+            of.iter().for_each(|(bucket, n)| counts[*bucket] = *n);
+            counts
+        };
+        let full = u64::from(u32::MAX);
+        let before = vec![(900, counts(&[(40, 7)])), (5_000, counts(&[(50, full)]))];
+        let now = vec![
+            (900, counts(&[(40, 7)])),
+            (5_000, counts(&[(50, 2), (60, 4)])),
+        ];
+        let rows = added(&now, &before);
+        assert_eq!(rows.len(), 1);
+        assert_eq!(
+            (rows[0].state, rows[0].part),
+            (State::Runnable, Some(Part::Woken))
+        );
+        // A counter that has come round.
+        assert_eq!(rows[0].shape.counts, [(50, 3.0), (60, 4.0)]);
+        assert!(rows[0].shape.max_ns <= 5_000 && rows[0].shape.max_ns > 0);
+        assert_eq!(added(&now, &now), []);
+        assert_eq!(added(&now, &Vec::new()).len(), 2);
+    }
 
     #[test]
     fn a_thread_s_buckets_find_their_state() {

@@ -1,26 +1,30 @@
 //! Looks at a session under way: what was added since the last one, as a recording of its own.
 //!
 //! For live views and intervals. What a look has shown is not kept, so that a session may run for
-//! hours: its own recording at the end holds only what came after the last look. Looks have no time
-//! slices, no chains of waits and no facts about the host; frames have no names yet.
+//! hours: its own recording at the end holds only what came after the last look. Only windows have chains of waits.
+//! Looks have no facts about the host, and frames have no names yet.
 //!
 //! A thread that stays blocked is charged to a stack only when it wakes. A look shows it where the
 //! iterator has read it meanwhile.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use wallscope_model::{ContextId, ModuleId, Recording, Window};
+use wallscope_model::histogram::{COARSE, Histogram, HistogramRow};
+use wallscope_model::{Actor, ContextId, ModuleId, Recording, State, Window};
 
 use super::{
     Options,
+    accounts::StillBlocked,
     build::{Observed, Stacks},
-    estimator::Estimator,
-    estimator::READ_AHEAD,
+    estimator::{Estimator, READ_AHEAD},
     event_dispatch::EventDispatcher,
+    hops::{self, Followed},
     interface::Look,
     processes::Processes,
     sample_key::{self, SampleKey, SampleSum},
+    window_slices,
 };
 use crate::event::state;
 
@@ -70,32 +74,45 @@ pub(super) fn take(
     }
     let mut sums = intake.take_samples();
     let estimator = &mut intake.estimator;
-    let open = open_waits(estimator, &stretch, options);
+    let open = still_blocked(estimator, stretch, options);
     let unsure: FxHashSet<SampleKey> = open.iter().map(|(key, _)| *key).collect();
     sums.extend(open);
     sample_key::sort(&mut sums);
     estimator.accounts.drop_told();
+    let rows = estimator.accounts.take_slices();
     let mut places = FxHashMap::default();
     for (index, context) in estimator.accounts.look(stretch.now) {
         places.insert(index, recording.contexts.len() as u32);
         recording.contexts.push(context);
     }
+    let grid = estimator.accounts.grid();
+    let own = window_slices::grid(grid, &recording.window);
+    recording.ledger_slices = window_slices::rows(&rows, &places, &recording.contexts, (grid, own));
+    recording.slices = own;
     let mut stacks = Stacks::new(processes.modules());
     stacks.interpreter_frames = options.interpreter_frames;
-    let observed = Observed {
-        estimator,
-        names: processes,
-    };
     let mut seen = Vec::with_capacity(sums.len());
+    let mut waits: BTreeMap<u32, Histogram> = BTreeMap::new();
+    let mut at = FxHashMap::default();
     for (key, mut sum) in sums {
-        sum.slices.clear();
-        sum.lengths = Default::default();
+        estimator.uses(key.kernel, key.user, key.resource);
+        window_slices::values(&mut sum.slices, (grid, own));
+        let lengths = std::mem::take(&mut sum.lengths);
+        let observed = Observed {
+            estimator: &*estimator,
+            names: processes,
+        };
         let Some(mut sample) = stacks.sample(key, sum, observed) else {
             continue;
         };
         let Some(place) = places.get(&sample.context.0) else {
             continue;
         };
+        if key.state == state::RUNNABLE {
+            let own = waits.entry(*place);
+            own.or_insert_with(|| Histogram::new(COARSE))
+                .merge(&lengths);
+        }
         let mut what = estimator
             .samples
             .peers
@@ -104,8 +121,24 @@ pub(super) fn take(
             what.in_flight = None;
         }
         seen.push(what);
+        at.insert(key, recording.samples.len() as u32);
         sample.context = ContextId(*place);
         recording.samples.push(sample);
+    }
+    recording.shapes = run_queue(waits);
+    if estimator.follows_waits {
+        let (roots, nodes) = estimator.take_chains();
+        let followed = Followed {
+            roots,
+            nodes,
+            samples: &at,
+        };
+        let observed = Observed {
+            estimator: &*estimator,
+            names: processes,
+        };
+        hops::assemble(&mut recording, &mut stacks, &followed, observed);
+        place_actors(&mut recording, &places);
     }
     let jit = stacks.jit_modules();
     recording.label_sets = std::mem::take(&mut stacks.labels.sets);
@@ -126,30 +159,38 @@ pub(super) fn take(
     }
 }
 
-/// Waits that are not over, as far as their stacks were read ahead.
-fn open_waits(
+/// Waits for a CPU by thread, estimated from samples: the exact ones are in the kernel until a thread ends.
+fn run_queue(waits: BTreeMap<u32, Histogram>) -> Vec<HistogramRow> {
+    let row = |(context, shape)| HistogramRow {
+        context: Some(ContextId(context)),
+        stack: None,
+        state: State::Runnable,
+        reason: None,
+        part: None,
+        shape,
+    };
+    waits.into_iter().map(row).collect()
+}
+
+/// Waits that are not over, of threads with a known stack.
+fn still_blocked(
     estimator: &Estimator,
-    stretch: &SnapshotWindow,
+    stretch: SnapshotWindow,
     options: &Options,
 ) -> Vec<(SampleKey, SampleSum)> {
-    let mut open = Vec::new();
-    for t in estimator.accounts.still_blocked() {
-        let since = t.since.max(stretch.last);
+    let longest_unread = READ_AHEAD * options.off_cpu_period.as_nanos() as u64;
+    let wait = |t: StillBlocked| {
         // Shorter ones are not read, and what is known of the thread's stack is of another wait.
-        if stretch.now.saturating_sub(t.since)
-            < READ_AHEAD * options.off_cpu_period.as_nanos() as u64
-        {
-            continue;
+        if stretch.now.saturating_sub(t.since) < longest_unread {
+            return None;
         }
-        let Some(user) = estimator.samples.read_ahead(t.id) else {
-            continue;
-        };
+        let since = t.since.max(stretch.last);
         let key = SampleKey {
             id: t.id,
             former: 0,
             resource: 0,
             kernel: 0,
-            user,
+            user: estimator.samples.read_ahead(t.id)?,
             code: 0,
             state: state::BLOCKED,
             detail: t.detail,
@@ -162,11 +203,28 @@ fn open_waits(
         let sum = SampleSum {
             count: 1,
             ns: stretch.now.saturating_sub(since),
+            slices: window_slices::of_wait(estimator.accounts.grid(), since..stretch.now),
             ..SampleSum::default()
         };
-        open.push((key, sum));
+        Some((key, sum))
+    };
+    estimator
+        .accounts
+        .still_blocked()
+        .filter_map(wait)
+        .collect()
+}
+
+/// Gives actors the places of their threads in the look. A thread that ended before has none.
+fn place_actors(recording: &mut Recording, places: &FxHashMap<u32, u32>) {
+    for actor in &mut recording.actors {
+        if let Actor::Context(context) = actor {
+            *actor = match places.get(&context.0) {
+                Some(place) => Actor::Context(ContextId(*place)),
+                None => Actor::Unknown,
+            };
+        }
     }
-    open
 }
 
 /// The modules that frames lie in.

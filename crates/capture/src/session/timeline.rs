@@ -19,6 +19,8 @@ use crate::event::{Dump, FLAG_ASKING, Turn, state};
 /// How often the ring is looked at, ns: it holds some three times what the fastest switcher can
 /// write in that time.
 pub const LOOK_EVERY: u64 = 50_000_000;
+/// Bytes of that ring.
+pub const KERNEL_RING: u32 = 8 << 20;
 /// Turns that are dropped at once.
 const CHUNK: usize = 8192;
 const PARTS: [Part; 3] = [Part::Woken, Part::Preempted, Part::Throttled];
@@ -177,7 +179,8 @@ fn runnable(part: u8) -> Interval {
     }
 }
 
-fn put_turn(lane: &mut Vec<Interval>, life: &Range<u64>, t: &Turn, waker: Option<ContextId>) {
+/// Appends the intervals of a turn.
+pub fn put_turn(lane: &mut Vec<Interval>, life: &Range<u64>, t: &Turn, waker: Option<ContextId>) {
     let all = t.stretch.saturating_add(t.block).saturating_add(t.waited);
     let at = t.time.saturating_sub(all);
     let mut pen = Pen { lane, life, at };
@@ -186,8 +189,8 @@ fn put_turn(lane: &mut Vec<Interval>, life: &Range<u64>, t: &Turn, waker: Option
     pen.put(t.waited, runnable(t.part));
 }
 
-/// What was under way when the last figures were read.
-fn put_open(lane: &mut Vec<Interval>, life: &Range<u64>, d: &Dump) {
+/// Appends what was under way when the figures `d` were read.
+pub fn put_open(lane: &mut Vec<Interval>, life: &Range<u64>, d: &Dump) {
     let over = d.stretch.saturating_add(d.block);
     let at = d.since.saturating_sub(over);
     let mut pen = Pen { lane, life, at };

@@ -103,6 +103,7 @@ pub struct WaitTree {
 impl WaitTree {
     /// All of them, parents before children.
     pub fn take(&mut self) -> Vec<Node> {
+        self.ids.clear();
         std::mem::take(&mut self.nodes)
     }
 

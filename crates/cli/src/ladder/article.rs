@@ -59,7 +59,7 @@ impl Page<'_> {
             heading: "Rung 1: is the CPU the bottleneck?".into(),
             lines: self.first_rung_lines(),
             columns: vec![
-                ("resource", false),
+                ("of the host", false),
                 ("in use", true),
                 ("reading", false),
                 ("", false),
@@ -77,7 +77,7 @@ impl Page<'_> {
             ),
             columns: vec![
                 ("share", true),
-                ("95 %", true),
+                ("95 % interval", true),
                 ("state", false),
                 ("at", false),
                 ("because of", false),

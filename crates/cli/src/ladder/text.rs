@@ -96,7 +96,7 @@ impl Page<'_> {
         if !host.is_empty() {
             paper.out.push('\n');
             let columns = [
-                text_column("resource"),
+                text_column("of the host"),
                 number_column("in use"),
                 text_column("reading"),
                 text_column("detail"),
@@ -120,7 +120,7 @@ impl Page<'_> {
         };
         let columns = [
             number_column("share"),
-            number_column("95 %"),
+            number_column("95 % interval"),
             cut(text_column("state"), STATE_CELLS),
             cut(text_column("at"), FUNCTION_CELLS),
             text_column("because of"),

@@ -1,6 +1,6 @@
 //! Roots of waits: the activity that explains them, in words, with its share.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use wallscope_analysis::blame::{Blame, NotFollowed, Root, RootActor};
@@ -17,6 +17,8 @@ pub struct RootShare {
     pub actor: String,
     /// Number of threads.
     pub threads: usize,
+    /// Processes of these threads, by id, where they are not measured.
+    pub strangers: Vec<u32>,
     /// Whether these threads hold a lock in turn: all of them wait for it themselves.
     pub holds: bool,
     /// Whether each wait is an end of its own: a disk, a timer.
@@ -45,6 +47,9 @@ impl RootShare {
         }
         let subject = self.subject();
         match self.open {
+            Some(_) if !self.strangers.is_empty() => {
+                format!("{subject}, which is not in this recording")
+            }
             Some(cause) if self.deed.is_empty() => {
                 format!("{subject} (not followed: {})", cause.words())
             }
@@ -58,6 +63,11 @@ impl RootShare {
         }
     }
 
+    /// Whether an activity, a device or a process is known.
+    pub fn is_known(&self) -> bool {
+        self.open.is_none() || !self.deed.is_empty() || !self.strangers.is_empty()
+    }
+
     /// Whether a thread of that name is of this root.
     pub fn is_of(&self, thread: &str) -> bool {
         match self.threads {
@@ -68,6 +78,12 @@ impl RootShare {
 
     /// The subject of the activity.
     pub fn subject(&self) -> String {
+        match (&self.strangers[..], self.threads) {
+            ([], _) => {}
+            ([pid], 0 | 1) => return format!("{} (pid {pid})", self.actor),
+            ([pid], n) => return format!("{} (pid {pid}, {n} threads)", self.actor),
+            (pids, _) => return format!("{} ({} processes)", self.actor, pids.len()),
+        }
         match self.threads {
             2.. if self.holds => "the lock's holder".into(),
             n @ 2.. => format!("{} ({n} threads)", self.actor),
@@ -114,6 +130,7 @@ struct Sum {
     state: Option<(State, Option<BlockReason>)>,
     actors: HashMap<String, u64>,
     threads: HashSet<RootActor>,
+    strangers: BTreeSet<u32>,
     stacks: HashMap<StackId, u64>,
 }
 
@@ -147,13 +164,15 @@ impl Roots<'_> {
                 let key = Key {
                     family: match own {
                         true => String::new(),
-                        false => family(&name).to_owned(),
+                        false => family(&name),
                     },
                     deed: root.deed(),
                     own,
                     open: root.open,
                 };
-                sums.entry(key).or_default().add(root, name, part.ns);
+                let sum = sums.entry(key).or_default();
+                sum.strangers.extend(self.stranger(root.actor));
+                sum.add(root, name, part.ns);
             }
         }
         let mut out: Vec<RootShare> = (sums.into_iter())
@@ -183,6 +202,7 @@ impl Roots<'_> {
         RootShare {
             actor: actor.map_or_else(String::new, |(name, _)| name),
             threads: sum.threads.len(),
+            strangers: sum.strangers.into_iter().collect(),
             holds: sum.threads.iter().all(holds),
             own: key.own,
             state,
@@ -210,6 +230,17 @@ impl Roots<'_> {
         main.map_or_else(|| ("".into(), "".into()), |(site, _)| site)
     }
 
+    /// Process of an actor that is not measured.
+    fn stranger(&self, actor: RootActor) -> Option<u32> {
+        let RootActor::Actor(id) = actor else {
+            return None;
+        };
+        match &self.recording.actors[id.0 as usize] {
+            Actor::Stranger { pid, .. } => Some(*pid).filter(|pid| *pid > 0),
+            _ => None,
+        }
+    }
+
     fn name(&self, actor: RootActor) -> String {
         let id = match actor {
             RootActor::Context(thread) => {
@@ -220,7 +251,7 @@ impl Roots<'_> {
         match &self.recording.actors[id.0 as usize] {
             Actor::Context(thread) => self.recording.contexts[thread.0 as usize].name.to_string(),
             Actor::Stranger { pid: 0, .. } => "an idle CPU".into(),
-            Actor::Stranger { pid, name, .. } => format!("{name} (pid {pid}, not measured)"),
+            Actor::Stranger { name, .. } => name.to_string(),
             Actor::Interrupt(served) if served.is_empty() => "an interrupt".into(),
             Actor::Interrupt(served) => format!("the {served}'s interrupt"),
             Actor::Unknown => "an unknown thread".into(),
@@ -240,7 +271,7 @@ impl Sum {
     }
 }
 
-/// A thread's name without its number: `worker-3` and `worker-12` are of one family.
-fn family(name: &str) -> &str {
-    name.trim_end_matches(|c: char| c.is_ascii_digit())
+/// A thread's name without its numbers: `worker-3` and `worker-12` are of one family.
+fn family(name: &str) -> String {
+    name.chars().filter(|c| !c.is_ascii_digit()).collect()
 }

@@ -13,7 +13,7 @@ use crate::lock_wait::takes_a_lock;
 use crate::thresholds::{
     HELD_UP_RUNNABLE, MIN_WORK, NO_WORK_PART, SETTLED_PART, TICK_CPU, TICK_REST,
 };
-use crate::wait_direction::sends_or_connects;
+use crate::wait_direction::{resolves_name, sends_or_connects};
 
 /// Activity of a thread in the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,7 +119,8 @@ fn times(recording: &Recording, scaled: &Scaled, waits: &Waits, requests: &Reque
             sum.at_locks += piece.ns;
         }
         let for_answer = || callers_wait && awaits_answer(recording, waits, i, upstream);
-        if sends_or_connects(recording, sample) || for_answer() {
+        let of_name = resolves_name(recording, sample);
+        if of_name || sends_or_connects(recording, sample) || for_answer() {
             sum.held_up += piece.ns;
         }
         if waits.starved[i] {

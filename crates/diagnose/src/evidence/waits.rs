@@ -4,9 +4,10 @@ use wallscope_model::scale::Scaled;
 use wallscope_model::{Actor, BlockReason, Recording, Sample, State};
 
 use crate::delays::{self, Children, Delay};
-use crate::frames::{Side, functions_on, passes};
-use crate::knowledge::{RESOLVERS, WAKE_BY_CONNECTION, knows};
+use crate::frames::{Side, functions_on};
+use crate::knowledge::{WAKE_BY_CONNECTION, knows};
 use crate::labels::{REQUEST_KEY, REQUEST_OWED, resource, text_label};
+use crate::wait_direction::resolves_name;
 use crate::wake_chain::{WakeChains, mostly_ended_by, thread_of};
 
 /// Every wait of a recording, by the index of its sample.
@@ -41,7 +42,7 @@ pub(crate) fn awaits_one_peer(recording: &Recording, sample: &Sample) -> bool {
     sample.reason == Some(BlockReason::Poll)
         && !sample.idle
         && (resource(recording, sample).is_some_and(|name| is_peer(&name))
-            || passes(recording, sample.stack, Side::User, RESOLVERS))
+            || resolves_name(recording, sample))
 }
 
 impl Waits {

@@ -7,6 +7,7 @@ use wallscope_model::{Actor, BlockReason, ContextId, Hop, Recording, Role};
 
 use super::waits::Waits;
 use crate::frames::{Side, code_site, functions_on};
+use crate::thresholds::ROOT_OF_WAITS;
 use crate::wake_chain::{actor, thread_of};
 use crate::words;
 
@@ -26,6 +27,10 @@ pub(crate) struct Wakers {
 /// Name of the interrupt that ends waits with a time limit.
 const TIMER: &str = "the timer's interrupt";
 
+/// Activities of threads that do not wait for others.
+const COMPUTES: &str = "computes";
+const QUEUES: &str = "waits for a CPU";
+
 /// Activity of a thread while others waited.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Activity {
@@ -37,6 +42,13 @@ pub(crate) struct Activity {
     pub function: Arc<str>,
     /// The thread's process, where it is another than the waker's: the waker waited for it.
     pub elsewhere: Option<u32>,
+}
+
+impl Activity {
+    /// Whether the thread waited itself.
+    fn is_blocked(&self) -> bool {
+        self.verb != COMPUTES && self.verb != QUEUES
+    }
 }
 
 impl Wakers {
@@ -66,6 +78,16 @@ impl Wakers {
     pub fn timed_out(&self) -> f64 {
         let by_timer = self.threads.iter().filter(|(name, ..)| name == TIMER);
         by_timer.map(|(.., share)| share).sum()
+    }
+
+    /// The wait that wakers had themselves for most of these waits, whichever thread had it: verb and function.
+    pub fn own_wait(&self) -> Option<(&str, &str)> {
+        let mut sums: HashMap<(&str, &str), f64> = HashMap::new();
+        for (at, share) in self.activities.iter().filter(|(at, _)| at.is_blocked()) {
+            *sums.entry((&at.verb, &at.function)).or_default() += share;
+        }
+        let most = sums.into_iter().find(|(_, share)| *share > ROOT_OF_WAITS);
+        most.map(|(wait, _)| wait)
     }
 
     /// The main waker with its function, in words.
@@ -175,8 +197,8 @@ impl Sums<'_> {
 /// Activity of a hop's actor, in words; `None`: the hop is no activity.
 fn verb(hop: &Hop) -> Option<String> {
     match hop.role {
-        Role::OnCpu => Some("computes".into()),
-        Role::Runnable => Some("waits for a CPU".into()),
+        Role::OnCpu => Some(COMPUTES.into()),
+        Role::Runnable => Some(QUEUES.into()),
         Role::Blocked => match hop.reason.unwrap_or(BlockReason::Other) {
             BlockReason::Timer => Some("sleeps".into()),
             reason => Some(format!("waits for {}", words::reason(reason))),

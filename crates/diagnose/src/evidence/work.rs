@@ -4,13 +4,18 @@
 //! A loop of the program's own that waits for a flag looks like any other computing and is not
 //! found.
 
-use wallscope_model::{BlockReason, FrameKind, Recording, Sample, StackId, State};
+use std::collections::HashMap;
+
+use wallscope_model::{
+    BlockReason, ContextId, FrameKind, GC_KEY, Recording, Sample, StackId, State,
+};
 
 use super::active::Active;
 use crate::frames::{Side, frames, functions};
 use crate::knowledge::{
     COLLECT, FAULT, Known, RECLAIM, SPINNERS, START_IN_KERNEL, START_IN_LOADER, knows,
 };
+use crate::labels::text_label;
 
 /// A kind of work that is recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +53,8 @@ pub(crate) struct Work {
     /// Main function by kind.
     names: [Option<String>; 5],
     of_stack: Vec<Option<WorkKind>>,
+    /// Active time of the collector's own threads, ns.
+    pub collectors_ns: u64,
 }
 
 impl Work {
@@ -62,9 +69,15 @@ impl Work {
             ..Work::default()
         };
         let mut names: Vec<(WorkKind, &str, u64)> = Vec::new();
+        let mut threads: HashMap<ContextId, ThreadTimes> = HashMap::new();
         for piece in active.scaled.pieces.iter().filter(|p| active.counts(p)) {
             let sample = &recording.samples[piece.sample as usize];
-            let Some(kind) = work.kind(sample) else {
+            let kind = work.kind(sample);
+            let labelled = || text_label(recording, sample.labels, GC_KEY).is_some();
+            let collects = kind == Some(WorkKind::Collect) || labelled();
+            let thread = threads.entry(piece.context).or_default();
+            thread.add(sample, piece.ns, collects);
+            let Some(kind) = kind else {
                 continue;
             };
             let name = shown[sample.stack.0 as usize].map_or("", |(_, name)| name);
@@ -74,6 +87,8 @@ impl Work {
                 None => names.push((kind, name, piece.ns)),
             }
         }
+        let collectors = threads.values().filter(|t| t.is_collectors());
+        work.collectors_ns = collectors.map(|t| t.all).sum();
         names.sort_by_key(|(_, _, ns)| *ns);
         for (kind, name, _) in names {
             work.names[kind as usize] = Some(name.to_string());
@@ -100,6 +115,35 @@ impl Work {
     /// The function that most of it was known by.
     pub fn name(&self, kind: WorkKind) -> &str {
         self.names[kind as usize].as_deref().unwrap_or_default()
+    }
+}
+
+/// Active time of one thread, ns.
+#[derive(Clone, Copy, Default)]
+struct ThreadTimes {
+    all: u64,
+    on_cpu: u64,
+    collects: u64,
+    stopped: u64,
+}
+
+impl ThreadTimes {
+    /// Adds a sample's time; `collects`: a collector computes in it.
+    fn add(&mut self, sample: &Sample, ns: u64, collects: bool) {
+        self.all += ns;
+        match (sample.state, sample.reason) {
+            (State::OnCpu, _) => {
+                self.on_cpu += ns;
+                self.collects += if collects { ns } else { 0 };
+            }
+            (State::Blocked, Some(BlockReason::Gc)) => self.stopped += ns,
+            _ => {}
+        }
+    }
+
+    /// Whether it is the collector's own: it computes mostly in it, and is never stopped by it.
+    fn is_collectors(&self) -> bool {
+        self.collects * 2 > self.on_cpu && self.stopped == 0
     }
 }
 

@@ -173,6 +173,14 @@ table! {
 }
 
 table! {
+    /// Functions of Python's library that take a lock which the library holds across work.
+    SCRIPT_LOCKS {
+        "acquire (logging/__init__.py)", "handler's lock, held while it writes", "CPython's library", Live;
+        "handle (logging/__init__.py)", "handler's lock, held while it writes", "CPython's library, from 3.13", Source;
+    }
+}
+
+table! {
     /// Functions that sleep between their tries to get a lock; of scripts with their file.
     LOCK_RETRIES {
         "sqlite3_step", "busy handler", "SQLite", Live;

@@ -21,6 +21,13 @@ pub(crate) fn name_says_gives(name: &str, origin: NameOrigin) -> bool {
     (has(GIVING_WORDS) || takes) && !has(MAIN_WORDS)
 }
 
+/// Whether the name of the program's own function says that it takes one of few things.
+pub(crate) fn name_says_borrows(name: &str) -> bool {
+    let words = words_of(name);
+    let has = |table| words.iter().any(|word| knows(table, word));
+    has(POOL_WORDS) && !has(GIVING_WORDS)
+}
+
 /// Whether a function's name says that it takes a lock.
 pub(crate) fn name_says_locks(name: &str) -> bool {
     words_of(name).iter().any(|word| knows(LOCKING_WORDS, word))

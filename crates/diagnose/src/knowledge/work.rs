@@ -137,6 +137,22 @@ table! {
 }
 
 table! {
+    /// A thread of the program waits for its collector. The collector's own threads never run these.
+    STALLS {
+        "ZPageAllocator::alloc_page_stall*", "allocation stall", "HotSpot, ZGC", Live;
+        "ShenandoahControlThread::handle_alloc_failure*", "allocation stall", "HotSpot, Shenandoah, to JDK 23", Source;
+        "ShenandoahController::handle_alloc_failure*", "allocation stall", "HotSpot, Shenandoah, from JDK 24", Source;
+        "ShenandoahPacer::pace_for_alloc*", "allocation is paced", "HotSpot, Shenandoah", Source;
+        "GCLocker::stall_until_clear*", "collection waits for native code", "HotSpot, to JDK 24", Source;
+        "v8::internal::Heap::CollectGarbage*", "helpers of the collection", "V8", Live;
+        "v8::internal::Heap::PerformGarbageCollection*", "helpers of the collection", "V8", Source;
+        "v8::internal::Heap::EnsureSweepingCompleted*", "helpers that sweep", "V8", Source;
+        "v8::internal::Heap::FinalizeIncrementalMarking*", "helpers of the collection", "V8", Source;
+        "v8::internal::CollectionBarrier::AwaitCollection*", "collection by the main thread", "V8", Source;
+    }
+}
+
+table! {
     /// The kernel handles page faults.
     FAULT {
         "asm_exc_page_fault", "page fault", "arch/x86", Live;

@@ -203,11 +203,13 @@ impl<'e, 'r> AnswerWaits<'e, 'r> {
             let queue = known.and_then(|_| queue_here(e, peer));
             verdict = verdict.rooted(queue);
         }
+        verdict = verdict.rooted(self.timed_out());
         if !measured {
             verdict.parts.root = verdict.parts.root.or_else(|| Some(self.outside()));
         }
+        let names = "check the name servers of this host (/etc/resolv.conf)";
         verdict
-            .rooted(self.timed_out())
+            .advised(self.resolves.then(|| names.into()))
             .with(measured.then(|| waker_words(&self.wakers)).flatten())
             .advised(self.peer.and_then(|p| unsent_requests(e, &p.name)))
             .with(of_peer.then(|| may_be_work(e)).flatten())

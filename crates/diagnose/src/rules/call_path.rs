@@ -49,12 +49,7 @@ pub(super) fn callers(e: &Evidence<'_>, function: &str, state: State) -> Option<
 /// The program's own functions that lead to `function` on a stack, innermost first, without those
 /// that every program begins with.
 fn path(e: &Evidence<'_>, stack: StackId, function: &str) -> Vec<Arc<str>> {
-    let rec = e.recording;
-    let mut own = frames(rec, stack)
-        .filter(|frame| frame.kind != FrameKind::Kernel)
-        .flat_map(|frame| (0..frame.lines.len()).map(move |line| (frame, line)))
-        .filter(|(frame, line)| attribution::origin(rec, frame, Some(*line)) == CodeOrigin::Program)
-        .map(|(frame, line)| &rec.functions[frame.lines[line].function.0 as usize].name);
+    let mut own = own_functions(e, stack);
     let found = own.find(|name| &***name == function);
     let mut path: Vec<Arc<str>> = Vec::new();
     for name in own.filter(|_| found.is_some()) {
@@ -65,6 +60,62 @@ fn path(e: &Evidence<'_>, stack: StackId, function: &str) -> Vec<Arc<str>> {
         }
     }
     path
+}
+
+/// Share of the computing that a function must take with its callees to stand for all of it.
+const NEARLY_ALL: f64 = 0.8;
+
+/// The program's innermost function that nearly all of `computed` ns passes through, with its share; `None`: only
+/// functions that every program begins with.
+pub(super) fn common_function(e: &Evidence<'_>, computed: u64) -> Option<(Arc<str>, f64)> {
+    let mut paths: HashMap<StackId, Vec<Arc<str>>> = HashMap::new();
+    // Time by function, and the depth at which it is spent, from the outside.
+    let mut sums: HashMap<Arc<str>, (u64, f64)> = HashMap::new();
+    let running = e.causes.iter().filter(|c| c.state == State::OnCpu);
+    for i in running.flat_map(|c| &c.samples) {
+        let stack = e.sample(*i).stack;
+        let path = paths
+            .entry(stack)
+            .or_insert_with(|| program_functions(e, stack));
+        let ns = e.sample_ns(*i);
+        for (depth, name) in path.iter().enumerate() {
+            let sum = sums.entry(name.clone()).or_default();
+            *sum = (sum.0 + ns, sum.1 + depth as f64 * ns as f64);
+        }
+    }
+    let share = |ns: u64| ns as f64 / computed.max(1) as f64;
+    let common = sums
+        .into_iter()
+        .filter(|(name, (ns, _))| share(*ns) >= NEARLY_ALL && !knows(PROGRAM_ENTRIES, name));
+    let depth = |(ns, weighted): &(u64, f64)| weighted / *ns as f64;
+    let inmost = common.max_by(|a, b| {
+        depth(&a.1)
+            .total_cmp(&depth(&b.1))
+            .then_with(|| b.0.cmp(&a.0))
+    });
+    inmost.map(|(name, (ns, _))| (name, share(ns)))
+}
+
+/// The program's own functions on a stack, outermost first, each once.
+fn program_functions(e: &Evidence<'_>, stack: StackId) -> Vec<Arc<str>> {
+    let mut out: Vec<Arc<str>> = Vec::new();
+    for name in own_functions(e, stack) {
+        if !out.contains(name) && !words::is_address(name) {
+            out.push(name.clone());
+        }
+    }
+    out.reverse();
+    out
+}
+
+/// The program's own functions on a stack, innermost first.
+fn own_functions<'r>(e: &Evidence<'r>, stack: StackId) -> impl Iterator<Item = &'r Arc<str>> {
+    let rec = e.recording;
+    frames(rec, stack)
+        .filter(|frame| frame.kind != FrameKind::Kernel)
+        .flat_map(|frame| (0..frame.lines.len()).map(move |line| (frame, line)))
+        .filter(|(frame, line)| attribution::origin(rec, frame, Some(*line)) == CodeOrigin::Program)
+        .map(|(frame, line)| &rec.functions[frame.lines[line].function.0 as usize].name)
 }
 
 /// The system call in which most is computed, with its share of `computed` ns, where that is much.

@@ -1,20 +1,24 @@
 //! Rule about garbage collection that stops threads.
+//!
+//! Shares are of the active time of the program's own threads: the collector's own computing is no time that the
+//! program had.
 
 use wallscope_model::{BlockReason, PauseGroup, State};
 
 use super::verdict::{Found, Spent, Verdict, found};
 use crate::evidence::{Evidence, WorkKind, largest};
+use crate::stalls;
 use crate::thresholds::{CAUSE_SHARE, ONE_THREAD_SHARE};
 use crate::words;
 
 /// A collector stops threads for much of the active time, or one thread for much of the window.
 pub(super) fn stopped(e: &Evidence<'_>) -> Found {
     let ns = e.blocked(BlockReason::Gc);
-    let share = e.share(ns);
+    let share = share_of_own(e, ns);
     let of_one_thread = e.bottleneck.load(e.most_of_one_thread(BlockReason::Gc));
     found(
         format!(
-            "stopped by a collector: {}; one thread: {} of the window",
+            "stopped by a collector: {} of the program's own threads; one thread: {} of the window",
             words::share(share),
             words::share(of_one_thread)
         ),
@@ -22,12 +26,21 @@ pub(super) fn stopped(e: &Evidence<'_>) -> Found {
     )
 }
 
+/// The whole that shares of this rule are of.
+const OWN: &str = "the active time of the program's own threads";
+
+/// `ns` as a share of the active time of threads that are not the collector's own.
+fn share_of_own(e: &Evidence<'_>, ns: u64) -> f64 {
+    let own = (e.bottleneck.active_ns()).saturating_sub(e.work.collectors_ns);
+    (ns as f64 / own.max(1) as f64).min(1.0)
+}
+
 fn verdict(e: &Evidence<'_>, ns: u64) -> Verdict {
     let by = largest(&e.causes, State::Blocked, Some(BlockReason::Gc));
     let groups = || e.recording.pauses.iter().filter(|g| g.collects());
     let main = groups().max_by_key(|g| g.total_ns);
     let collecting = e.share(e.work.ns(WorkKind::Collect));
-    Verdict::new(format!(
+    let mut verdict = Verdict::new(format!(
         "Garbage collection stops its threads{}",
         main.map_or_else(String::new, kind_words)
     ))
@@ -41,7 +54,19 @@ fn verdict(e: &Evidence<'_>, ns: u64) -> Verdict {
             words::share(collecting)
         )
     }))
-    .advised(Some(advice(main).into()))
+    .advised(Some(advice(main).into()));
+    if stalls::estimated(e.recording) {
+        for line in &mut verdict.parts.evidence {
+            *line = line.replace("total exact", "total partly estimated (by stacks)");
+        }
+    }
+    verdict.share = share_of_own(e, ns);
+    verdict.whole = OWN.into();
+    verdict.bound = format!(
+        "at most {} of {OWN}, if nothing else takes its place",
+        words::share(verdict.share)
+    );
+    verdict
 }
 
 /// `: mostly full collections (Allocation Failure)`
@@ -53,7 +78,8 @@ fn kind_words(group: &PauseGroup) -> String {
     format!(": mostly {} collections{cause}", group.kind)
 }
 
-fn pauses_words<'g>(groups: impl Iterator<Item = &'g PauseGroup>) -> Option<String> {
+/// Number and lengths of pauses.
+pub(super) fn pauses_words<'g>(groups: impl Iterator<Item = &'g PauseGroup>) -> Option<String> {
     let (mut count, mut total, mut longest) = (0, 0, 0);
     for g in groups {
         (count, total) = (count + g.count, total + g.total_ns);
@@ -77,6 +103,7 @@ fn advice(main: Option<&PauseGroup>) -> &'static str {
             "raise -XX:MetaspaceSize, or load fewer classes"
         }
         Some(("full", _)) => "give the heap more room (-Xmx), or keep fewer objects alive",
-        _ => "allocate less, or give the heap more room (-Xmx)",
+        Some(_) => "allocate less, or give the heap more room (-Xmx)",
+        None => "allocate less, or allow the collector more memory",
     }
 }

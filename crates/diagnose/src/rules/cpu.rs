@@ -1,19 +1,21 @@
 //! Rules about time on a CPU, and about time without one.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use wallscope_model::{BlockReason, State};
 
-use super::call_path::main_system_call;
+use super::call_path::{common_function, main_system_call};
+use super::details::asked_and_answered;
 use super::kernel_work::churn;
 use super::verdict::{Found, Spent, Verdict, found, place};
 use super::wait_target::wait_target;
 use crate::evidence::host_facts::{self, Room};
 use crate::evidence::{Cause, Evidence, Level, WorkKind, largest, tasks};
 use crate::thresholds::{
-    AT_MEMORY_LIMIT, CAUSE_SHARE, COLLECT_OF_COMPUTING, CPU_FIRST, CPUS_WITH_ROOM,
-    HOT_OF_COMPUTING, IDLE_CPUS, KERNEL_AT_LIMIT, ONE_CPU, ONE_THREAD_SHARE, QUOTA_BINDING,
-    QUOTA_OTHER_WAITS, QUOTA_SHARE, SHORTAGE_OF_COMPUTING, SHORTAGE_OF_WINDOW, SHORTAGE_SHARE,
+    AT_MEMORY_LIMIT, CAUSE_SHARE, COLLECT_IS_CAUSE, COLLECT_OF_COMPUTING, CPU_FIRST,
+    CPUS_WITH_ROOM, HOT_OF_COMPUTING, IDLE_CPUS, KERNEL_AT_LIMIT, LASTING_OF_COMPUTING, ONE_CPU,
+    ONE_THREAD_SHARE, QUOTA_BINDING, QUOTA_OTHER_WAITS, QUOTA_SHARE, SHORTAGE_OF_COMPUTING,
+    SHORTAGE_OF_WINDOW, SHORTAGE_SHARE,
 };
 use crate::words;
 
@@ -264,24 +266,103 @@ fn computing_verdict(e: &Evidence<'_>, ns: u64) -> Verdict {
             let of = words::share(hot as f64 / ns.max(1) as f64);
             format!(", {most}{} ({of} of the computing)", c.function)
         });
-    let collected = e.work.ns(WorkKind::Collect) as f64;
-    let collects = (collected >= COLLECT_OF_COMPUTING * ns as f64 && collected > 0.0).then(|| {
-        format!(
-            "{} of the computing is garbage collection ({}): allocate less, or allow more memory",
-            words::share(collected / ns.max(1) as f64),
-            e.work.name(WorkKind::Collect)
-        )
-    });
-    Verdict::new(format!("CPU-bound: {profile}{main}{kernel}"))
+    let (collects, mostly) = collects(e, ns);
+    let cause = match &collects {
+        Some(collects) if mostly => format!("CPU-bound: {collects}"),
+        _ => format!("CPU-bound: {profile}{main}{kernel}"),
+    };
+    let relay = relay(e);
+    let cause = match &relay {
+        Some((parent, child)) => format!(
+            "{parent} waits for {child}, one at a time: {}",
+            words::clause(&cause)
+        ),
+        None => cause,
+    };
+    let common = common_function(e, ns)
+        .filter(|(name, _)| relay.is_none() && hottest.is_none_or(|(c, _)| *c.function != **name));
+    let place = common.as_ref().map(|(name, _)| name.clone());
+    let place = place.or_else(|| hottest.map(|(c, _)| c.function.clone()));
+    Verdict::new(cause)
     .of(e, Spent::on_cpu(ns, hottest.map(|(c, _)| c)))
-    .rooted(collects)
+    .rooted(collects.filter(|_| !mostly))
     .rooted(at_the_limit(e))
     .rooted(main_system_call(e, ns))
-    .advised(hottest.map(|(c, _)| format!("make {} faster, or call it less", c.function)))
+    .rooted(common.map(|(name, share)| {
+        format!("{} of the computing is in {name} and the functions that it calls", words::share(share))
+    }))
+    .measured(relay.as_ref().map(|_| {
+        let b = &e.bottleneck;
+        format!("{:.2} of {} CPUs are busy", b.busy_cpus(), b.cpus)
+    }))
+    .measured(by_one_thread(e).then(|| {
+        let busy = words::share(e.bottleneck.load(e.bottleneck.busiest_ns));
+        format!("one thread computes {busy} of the window, and nearly all of it")
+    }))
+    .measured(asked_and_answered(e).filter(|_| by_one_thread(e)))
+    .advised(mostly.then(|| COLLECT_LESS.into()))
+    .advised(relay.map(|(parent, _)| format!("let {parent} start several at a time")))
+    .advised(place.map(|function| {
+        let elsewhere = match by_one_thread(e) && e.answers() {
+            true => ", or take it off the one thread that answers: its callers wait meanwhile",
+            false => ", or call it less",
+        };
+        format!("make {function} faster{elsewhere}")
+    }))
     .with(Some(
         "Whether it waits for memory while it computes cannot be told without hardware counters"
             .into(),
     ))
+}
+
+/// Process that waits for its own child most of the window, and the child, which computes alone, where there are more
+/// CPUs.
+fn relay(e: &Evidence<'_>) -> Option<(String, String)> {
+    let b = &e.bottleneck;
+    let alone = b.cpus > 1 && b.busy_cpus() < 1.0 + (1.0 - ONE_CPU);
+    let measured: HashSet<u32> = e.recording.contexts.iter().map(|c| c.pid).collect();
+    let outermost = |pid: u32| {
+        let process = e.recording.processes.iter().find(|p| p.pid == pid);
+        process.is_some_and(|p| !measured.contains(&p.parent))
+    };
+    let waits = e
+        .causes
+        .iter()
+        .filter(|c| c.is_wait_for(BlockReason::Child));
+    let of_parent = |c: &&Cause| {
+        let first = c.samples.first().map(|i| e.sample(*i).context);
+        first.is_some_and(|at| outermost(e.recording.contexts[at.0 as usize].pid))
+    };
+    let wait = waits.filter(of_parent).max_by_key(|c| c.ns)?;
+    let child = wait
+        .because
+        .first()
+        .filter(|root| root.state == State::OnCpu)?;
+    let most = b.load(wait.ns) >= ONE_THREAD_SHARE;
+    (alone && most).then(|| (wait.thread.to_string(), child.actor.clone()))
+}
+
+/// Whether one thread computes throughout, and nearly all that is computed, where there are more CPUs.
+fn by_one_thread(e: &Evidence<'_>) -> bool {
+    let b = &e.bottleneck;
+    let most = b.busiest_ns as f64 >= LASTING_OF_COMPUTING * b.on_cpu_ns() as f64;
+    b.cpus > 1 && most && b.load(b.busiest_ns) >= ONE_CPU
+}
+
+/// The thing to change where a collector computes.
+const COLLECT_LESS: &str = "allocate less, or allow the collector more memory";
+
+/// The part of `ns` of computing that collects garbage, in words where it is worth a line, and whether it is most.
+fn collects(e: &Evidence<'_>, ns: u64) -> (Option<String>, bool) {
+    let part = e.work.ns(WorkKind::Collect) as f64 / ns.max(1) as f64;
+    let words = (part >= COLLECT_OF_COMPUTING).then(|| {
+        format!(
+            "garbage collection takes {} of the computing ({})",
+            words::share(part),
+            e.work.name(WorkKind::Collect)
+        )
+    });
+    (words, part >= COLLECT_IS_CAUSE)
 }
 
 /// Profile without stacks.

@@ -61,6 +61,11 @@ pub(super) fn stuck(e: &Evidence<'_>) -> Found {
         (n > 0 && share >= STUCK_SHARE && b.window_ns >= MIN_WINDOW_NS).then(|| {
             let by = e.causes.iter().max_by_key(|c| (at_lock(c), c.ns));
             let at_lock = by.filter(|c| c.reason == Some(BlockReason::Lock.name()));
+            let asked = by.and_then(|c| ask_for_holder(e, c));
+            let unknown = match asked {
+                Some(_) => OWNER_INSIDE,
+                None => OWNER_UNKNOWN,
+            };
             let threads = match n {
                 1 => "One thread waits".into(),
                 n => format!("{n} threads wait"),
@@ -69,14 +74,17 @@ pub(super) fn stuck(e: &Evidence<'_>) -> Found {
                 "{threads}{} for a lock{} and never got it: {}",
                 place(by, ns),
                 resource_of(at_lock),
-                why_stuck(owners.as_ref())
+                match asked {
+                    Some(_) => KEPT_INSIDE,
+                    None => why_stuck(owners.as_ref()),
+                }
             ))
             .because(BlockReason::Lock.name())
             .of(e, Spent::blocked(ns, by))
             .rooted(Some(
-                owners.map_or_else(|| OWNER_UNKNOWN.into(), |owners| owners.told),
+                owners.map_or_else(|| unknown.into(), |owners| owners.told),
             ))
-            .advised(by.and_then(|c| ask_for_holder(e, c)))
+            .advised(asked)
             .with(beside(e))
         }),
     )
@@ -84,6 +92,12 @@ pub(super) fn stuck(e: &Evidence<'_>) -> Found {
 
 const OWNER_UNKNOWN: &str = "the owner is not known: no thread released the lock, and the lock keeps no owner \
                              (semaphores, and locks of Rust, Go and Python)";
+
+/// Holder of a lock that a server keeps in its own memory; servers resolve deadlocks of these.
+const OWNER_INSIDE: &str =
+    "only the server itself knows the holder; no thread of this recording released the lock";
+const KEPT_INSIDE: &str =
+    "its holder kept it all the time, as a transaction that is left open does";
 
 fn why_stuck(owners: Option<&LockOwners>) -> &'static str {
     match owners {

@@ -49,15 +49,25 @@ pub(super) fn idle(e: &Evidence<'_>) -> Found {
         };
         let rest = e.causes.first();
         let rest = rest.filter(|c| c.share > MOSTLY_SHARE && c.has_function());
-        Verdict::new(format!(
-            "No bottleneck found: the process is idle; its threads wait for work, events or their own \
-             timers{unmoved}"
-        ))
+        let sleeps = rest.is_some_and(|c| c.is_wait_for(BlockReason::Timer));
+        let again = tries_again(e).filter(|_| sleeps);
+        let cause = match again {
+            Some(_) => "No bottleneck found in its own work: it sleeps by its own timer, and connections fail meanwhile"
+                .into(),
+            None => format!(
+                "No bottleneck found: the process is idle; its threads wait for work, events or their own \
+                 timers{unmoved}"
+            ),
+        };
+        let advice = again.as_ref().map(|_| "check the peer that it connects to".into());
+        Verdict::new(cause)
         .healthy()
         .with(open_all_along(e))
-        .with(rest.map(|c| {
+        .rooted(again)
+        .advised(advice)
+        .measured(rest.map(|c| {
             format!(
-                "If it should be working: it is {} in {} for {} of the time of the threads that move",
+                "if it should be working: it is {} in {} for {} of the time of the threads that move",
                 c.what(),
                 c.function,
                 words::share(c.share)

@@ -4,7 +4,7 @@
 use wallscope_model::{BlockReason, State};
 
 use super::verdict::Verdict;
-use crate::evidence::{Evidence, RootShare};
+use crate::evidence::{Evidence, RootShare, in_function};
 use crate::thresholds::{ROOT_OF_WAITS, WAKER_SHARE};
 use crate::words;
 
@@ -16,19 +16,30 @@ pub(super) fn with_root(e: &Evidence<'_>, mut verdict: Verdict) -> Verdict {
     if verdict.waits.is_empty() || !verdict.bottleneck {
         return verdict;
     }
+    // The collection that the VM's threads do is the cause, whatever keeps these threads.
+    if verdict.reason == Some(BlockReason::Gc.name()) {
+        return verdict;
+    }
     let roots = e.roots(&verdict.waits);
     let for_locks = e.mostly_for_locks(&verdict.waits);
-    verdict.parts.root = root_words(&roots).or(verdict.parts.root);
-    // The collection that the VM's threads do is the cause, whatever keeps these threads.
-    let collects = verdict.reason == Some(BlockReason::Gc.name());
-    let main = roots
-        .first()
-        .filter(|root| explains_most(root) && !collects);
-    if let Some(root) = main {
+    let told = roots
+        .iter()
+        .any(|root| root.share >= WAKER_SHARE && !root.own);
+    // That waits are ends of their own says less than the rule's own fact.
+    if told || verdict.parts.root.is_none() {
+        verdict.parts.root = root_words(&roots).or(verdict.parts.root);
+    }
+    let main = roots.first().filter(|root| root.share > ROOT_OF_WAITS);
+    if let Some(stranger) = main.filter(|root| !root.strangers.is_empty()) {
+        verdict = with_stranger(e, verdict, stranger);
+    }
+    if let Some(root) = main.filter(|root| explains_most(root)) {
         let symptom = words::clause(&verdict.cause);
         let root_words = root.words();
         verdict.cause = format!("{} while {symptom}", words::sentence(&root_words));
-        let advice = advice(root, for_locks);
+        let of_gil = verdict.reason == Some(BlockReason::Gil.name());
+        let usual = usual_advice(BlockReason::Gil).filter(|_| of_gil);
+        let advice = usual.map_or_else(|| advice(root, for_locks), str::to_owned);
         verdict.parts.advice = verdict.parts.advice.or(Some(advice));
     }
     verdict.parts.blame = roots;
@@ -56,14 +67,37 @@ fn usual_advice(reason: BlockReason) -> Option<&'static str> {
     }
 }
 
-/// Whether a root is known to its end, is no wait of the waiter's own, and explains most.
+/// Whether a root is known to its end, and is no wait of the waiter's own.
 fn explains_most(root: &RootShare) -> bool {
-    !root.own && root.open.is_none() && root.share > ROOT_OF_WAITS
+    !root.own && root.open.is_none()
+}
+
+/// The verdict where processes that are not measured end most of the waits: with the measured thread between, if
+/// there is one, and with the process to look at.
+fn with_stranger(e: &Evidence<'_>, mut verdict: Verdict, root: &RootShare) -> Verdict {
+    let wakers = e.wakers_of(&verdict.waits);
+    if let Some((verb, function)) = wakers.own_wait() {
+        let thread = match e.mostly_for_locks(&verdict.waits) {
+            true => "the lock's holder",
+            false => "the thread that ends them",
+        };
+        verdict.parts.root = Some(format!(
+            "{thread} {verb}{}; the other end is {} ({} of the waits)",
+            in_function(function),
+            root.words(),
+            words::share(root.share)
+        ));
+    }
+    verdict.look_at = verdict.look_at.or(root.strangers.first().copied());
+    let look = format!("look at {}", root.subject());
+    verdict.parts.advice = verdict.parts.advice.or(Some(look));
+    verdict
 }
 
 /// The main roots in one line; `None`: nothing is known of any.
 fn root_words(roots: &[RootShare]) -> Option<String> {
     let told = roots.iter().filter(|root| root.share >= WAKER_SHARE);
+    let told = told.filter(|root| root.is_known());
     let mut out: Vec<String> = Vec::new();
     let mut last = String::new();
     for root in told.take(MAX_ROOTS) {
@@ -82,8 +116,12 @@ fn root_words(roots: &[RootShare]) -> Option<String> {
         };
         out.push(format!("{said} ({}{of})", words::share(root.share)));
     }
-    let unseen = roots.iter().all(|root| root.open.is_some() && root.own);
-    (!out.is_empty() && !unseen).then(|| out.join(", "))
+    let open = roots.iter().filter(|root| !root.is_known());
+    let open: f64 = open.map(|root| root.share).sum();
+    if open >= WAKER_SHARE && !out.is_empty() {
+        out.push(format!("not followed ({})", words::share(open)));
+    }
+    (!out.is_empty()).then(|| out.join(", "))
 }
 
 /// The thing to change, where a thread's activity explains the waits for it.

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use wallscope_model::{State, TaskGroup};
+use wallscope_model::{BlockReason, State, TaskGroup};
 
 use super::cpu::computing;
 use super::verdict::{Found, Verdict};
+use super::wait_target::wait_target;
 use crate::evidence::Evidence;
 use crate::evidence::tasks::{HeldBack, Tasks, asleep};
 use crate::thresholds::{
@@ -124,15 +125,25 @@ fn task_verdict(
         words::share(share),
         verdict.whole
     );
+    let locks = matches!(what, HeldBack::Lock);
     let inside = tasks.inside(function).map(|(reason, ns)| {
-        let held_across = match what {
-            HeldBack::Lock => "; perhaps the lock is held across that",
-            _ => "",
+        let held_across = if locks {
+            "; perhaps the lock is held across that"
+        } else {
+            ""
+        };
+        let reason = match reason {
+            SYSTEM_CALL => threads_wait(e, function).unwrap_or("a system call"),
+            reason => reason,
         };
         format!(
             "in {function} they also wait for {reason}, {:.1} of them at any time{held_across}",
             at_once(e, ns)
         )
+    });
+    let advice = locks.then(|| match inside {
+        Some(_) => format!("do not wait in {function} with the lock held"),
+        None => "hold the lock for less time, or split it".into(),
     });
     let elsewhere = tasks
         .elsewhere()
@@ -147,4 +158,18 @@ fn task_verdict(
         .rooted(inside)
         .rooted(elsewhere)
         .rooted(busy_tasks(e, tasks.began))
+        .advised(advice)
+}
+
+/// Reason of a task whose thread is in a system call.
+const SYSTEM_CALL: &str = "syscall";
+
+/// Target of the longest wait of threads in `function`, which are tasks in a system call.
+fn threads_wait(e: &Evidence<'_>, function: &str) -> Option<&'static str> {
+    let waits = e.causes.iter().filter(|c| c.state == State::Blocked);
+    let longest = waits
+        .filter(|c| &*c.function == function)
+        .max_by_key(|c| c.ns)?;
+    let reason = longest.reason.and_then(BlockReason::from_name)?;
+    Some(wait_target(e, reason, longest))
 }

@@ -251,10 +251,13 @@ fn precision(e: &Evidence<'_>, by: &Cause, state: State) -> String {
     let half = (by.interval.high - by.interval.low) / 2.0 * 100.0;
     let columns = &e.recording.domain.columns;
     let total = match columns.iter().any(|c| c.state == state && !c.exact) {
-        true => "total estimated",
-        false => "total exact",
+        true => "the total is estimated",
+        false => "the total is exact",
     };
-    format!("{total}, {} ± {half:.1} points", by.function)
+    format!(
+        "{total}, the share of {} is ± {half:.1} points",
+        by.function
+    )
 }
 
 /// `4 threads wait`, `Thread x waits`, `It waits`: the threads of a cause with a verb.

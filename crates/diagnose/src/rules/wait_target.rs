@@ -12,7 +12,7 @@ use crate::knowledge::{
     knows, libc_call, waits_for_condition,
 };
 use crate::lock_wait::takes_a_lock;
-use crate::wait_direction::{awaits_result, gives, is_producer};
+use crate::wait_direction::{awaits_result, borrows, gives, is_producer};
 use crate::words;
 
 /// Data written to a pipe or local socket is not taken.
@@ -25,6 +25,10 @@ pub(super) const TO_TAKE: &str =
     "room to send on a connection: the other end reads slower than it writes";
 /// Connections are not made.
 pub(super) const TO_CONNECT: &str = "connections to be made";
+
+/// A virtual machine has stopped its threads.
+pub(super) const VM_PAUSE: &str =
+    "the end of a Java VM pause (a safepoint, such as garbage collection)";
 
 const TO_SYNC: &str = "its writes to reach the disk (fsync)";
 const MESSAGES: &str = "messages from a queue";
@@ -81,6 +85,13 @@ const TARGETS: &[Target] = &[
         Sign::Sample(awaits_result),
         "the results of other threads (a future)",
     ),
+    // The virtual machine stops its threads at a barrier of its own.
+    target(
+        Lock,
+        Sign::User(JAVA_HEAP),
+        "free memory in the Java heap (garbage is collected first)",
+    ),
+    target(Lock, Sign::User(JAVA_PAUSES), VM_PAUSE),
     target(Lock, Sign::User(BARRIERS), "the other threads at a barrier"),
     target(Lock, Sign::User(WRITE_LOCKS), "a read-write lock, to write"),
     target(Lock, Sign::User(READ_LOCKS), "a read-write lock, to read"),
@@ -92,20 +103,15 @@ const TARGETS: &[Target] = &[
     ),
     target(
         Lock,
-        Sign::User(JAVA_HEAP),
-        "free memory in the Java heap (garbage is collected first)",
-    ),
-    target(
-        Lock,
-        Sign::User(JAVA_PAUSES),
-        "the end of a Java VM pause (safepoint, mostly garbage collection)",
-    ),
-    target(
-        Lock,
         Sign::Function(|_, name| allocates(name)),
         "the memory allocator's lock (malloc)",
     ),
     target(Lock, Sign::Sample(takes_a_lock), "a lock"),
+    target(
+        Lock,
+        Sign::Sample(borrows),
+        "an empty pool to get something back: all that it lends is in use",
+    ),
     target(
         Lock,
         Sign::Sample(gives),

@@ -1,12 +1,15 @@
 //! Rules about waits that others have to end.
 
-use wallscope_model::{BlockReason, State};
+use std::borrow::Cow;
 
+use wallscope_model::{BlockReason, PauseGroup, State};
+
+use super::collections::pauses_words;
 use super::details::{beside, length_words, saturated, waker_words};
 use super::verdict::{Found, SLEEP, Spent, Verdict, WAIT, found, place, resource_of, subject};
-use super::wait_target::wait_target;
+use super::wait_target::{VM_PAUSE, wait_target};
 use crate::delays::Delay;
-use crate::evidence::{Cause, ENDED_BY_OTHERS, Evidence, Wakers, host_facts, largest};
+use crate::evidence::{Cause, ENDED_BY_OTHERS, Evidence, Level, Wakers, host_facts, largest};
 use crate::frames::Side;
 use crate::knowledge::{ROW_ACCESS, TRANSACTION_ENDS, knows, waits_for_condition};
 use crate::thresholds::{
@@ -35,15 +38,21 @@ pub(super) fn waiting(e: &Evidence<'_>) -> Found {
 pub(super) fn wait_verdict(e: &Evidence<'_>, reason: BlockReason, ns: u64) -> Verdict {
     let by = largest(&e.causes, State::Blocked, Some(reason));
     let ended = e.wakers(reason);
+    let target = by.map_or(words::target(reason), |c| wait_target(e, reason, c));
+    let pauses = (target == VM_PAUSE).then(|| main_operation(e)).flatten();
+    let target = pauses.map_or(Cow::Borrowed(target), |group| {
+        let operation = &group.operation;
+        format!("the end of Java VM pauses that collect nothing (safepoints for {operation})")
+            .into()
+    });
     let cause = match reason {
         BlockReason::Stopped => {
             "It is stopped by a signal, a debugger or a frozen cgroup".to_string()
         }
         _ => format!(
-            "{}{} for {}{}",
+            "{}{} for {target}{}",
             subject(by, WAIT),
             place(by, ns),
-            by.map_or(words::target(reason), |c| wait_target(e, reason, c)),
             resource_of(by),
         ),
     };
@@ -55,11 +64,33 @@ pub(super) fn wait_verdict(e: &Evidence<'_>, reason: BlockReason, ns: u64) -> Ve
     let lock = by.filter(|_| reason == BlockReason::Lock);
     verdict
         .with(waker_words(&ended))
+        .advised(
+            pauses.map(|group| format!("find the caller that asks the VM for {}", group.operation)),
+        )
+        .measured(pauses_words(pauses.into_iter()))
         .advised(lock.and_then(|c| transactions(e, c, &ended)))
         .rooted(lock.and_then(|c| other_wait_there(e, c)))
         .measured(by.and_then(|c| length_words(e, c, reason)))
         .measured(saturated(e, reason))
+        .advised(raise_limit(e, reason))
         .with(beside(e))
+}
+
+/// The thing to change where the kernel takes pages away for a limit.
+fn raise_limit(e: &Evidence<'_>, reason: BlockReason) -> Option<String> {
+    let of_memory = matches!(reason, BlockReason::PageFault | BlockReason::Memory);
+    let limit = e.host("memory limit").filter(|_| of_memory)?;
+    let met = limit.level == Level::Saturated;
+    met.then(|| "raise the memory limit of its cgroup, or use less memory".into())
+}
+
+/// The pauses that collect nothing with most time, of one operation of the virtual machine, where such pauses are
+/// most of the waits of the thread that waits most.
+fn main_operation<'e>(e: &Evidence<'e>) -> Option<&'e PauseGroup> {
+    let others = || e.recording.pauses.iter().filter(|g| !g.collects());
+    let paused: u64 = others().map(|g| g.total_ns).sum();
+    let most = paused * 2 > e.most_of_one_thread(BlockReason::Lock);
+    others().max_by_key(|g| g.total_ns).filter(|_| most)
 }
 
 /// Rows that another transaction has locked, where MySQL and MariaDB wait at a condition until that
@@ -179,10 +210,13 @@ fn delay_verdict(e: &Evidence<'_>, delay: Delay, ns: u64) -> Verdict {
 /// Adds the holder of a locked file, or the way to find it.
 fn with_file_lock(e: &Evidence<'_>, verdict: Verdict) -> Verdict {
     match host_facts::file_locks(e.recording) {
-        Some((holder, said)) => Verdict {
-            holder: Some(holder),
-            ..verdict.rooted(Some(said))
-        },
+        Some((holder, said)) => {
+            let advice = format!("shorten the time for which {holder} keeps the lock, or end it");
+            Verdict {
+                holder: Some(holder),
+                ..verdict.rooted(Some(said)).advised(Some(advice))
+            }
+        }
         None => verdict.advised(Some(
             "run lslocks: it names the processes that hold file locks".into(),
         )),

@@ -17,6 +17,7 @@ fn kind<T: PartialEq, N>(list: &[(T, N)], value: &T) -> u32 {
 fn cost(cost: &model::Cost) -> ext::Cost {
     ext::Cost {
         bpf_ns: cost.bpf_ns,
+        displaced_ns: cost.displaced_ns,
         own_cpu_ns: cost.own_cpu_ns,
         rss_bytes: cost.rss_bytes,
         kernel_bytes: cost.kernel_bytes,

@@ -560,4 +560,6 @@ pub(super) struct Cost {
     pub kernel_bytes: u64,
     #[prost(uint64, tag = "5")]
     pub target_stopped_ns: u64,
+    #[prost(uint64, tag = "6")]
+    pub displaced_ns: u64,
 }

@@ -18,6 +18,7 @@ use super::{host, labels, pauses, peers, shapes, sums, tasks, timeline, waits};
 fn cost(cost: ext::Cost) -> model::Cost {
     model::Cost {
         bpf_ns: cost.bpf_ns,
+        displaced_ns: cost.displaced_ns,
         own_cpu_ns: cost.own_cpu_ns,
         rss_bytes: cost.rss_bytes,
         kernel_bytes: cost.kernel_bytes,

@@ -69,7 +69,15 @@ pub(super) fn check(rec: &model::Recording) -> Result<(), ReadError> {
             })
             .sum(),
         rec.losses.iter().map(|l| wide(l.count)).sum(),
-        wide(rec.cost.bpf_ns) + wide(rec.cost.own_cpu_ns) + wide(rec.cost.target_stopped_ns),
+        [
+            rec.cost.bpf_ns,
+            rec.cost.displaced_ns,
+            rec.cost.own_cpu_ns,
+            rec.cost.target_stopped_ns,
+        ]
+        .map(wide)
+        .iter()
+        .sum(),
         wide(rec.window.end_ns),
     ];
     if sums.iter().any(|s| *s > 1 << 62) {

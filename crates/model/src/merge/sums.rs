@@ -214,6 +214,7 @@ fn timeline(out: &mut Option<Timeline>, more: Option<&Timeline>, map: &ThreadMap
 fn cost(a: &Cost, b: &Cost) -> Cost {
     Cost {
         bpf_ns: a.bpf_ns + b.bpf_ns,
+        displaced_ns: a.displaced_ns + b.displaced_ns,
         own_cpu_ns: a.own_cpu_ns + b.own_cpu_ns,
         rss_bytes: a.rss_bytes.max(b.rss_bytes),
         kernel_bytes: a.kernel_bytes.max(b.kernel_bytes),

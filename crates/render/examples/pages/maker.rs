@@ -122,6 +122,7 @@ impl Maker {
         }];
         let cost = Cost {
             bpf_ns: 4_100_000,
+            displaced_ns: 1_900_000,
             own_cpu_ns: 11_000_000,
             rss_bytes: 31 << 20,
             kernel_bytes: 9 << 20,

@@ -255,6 +255,7 @@ pub(super) struct Loss<'a> {
 #[derive(Serialize)]
 pub(super) struct Cost {
     pub(super) bpf_ns: u64,
+    pub(super) displaced_ns: u64,
     pub(super) own_cpu_ns: u64,
     pub(super) rss_bytes: u64,
     pub(super) kernel_bytes: u64,

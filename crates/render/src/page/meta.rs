@@ -32,7 +32,7 @@ pub(super) fn meta(recording: &Recording, scaled: &Scaled) -> Value {
         })),
         "losses": recording.losses.iter().map(|l| json!([l.cause, l.count])).collect::<Vec<_>>(),
         "cost": {
-            "bpf_ns": c.bpf_ns, "own_cpu_ns": c.own_cpu_ns, "rss_bytes": c.rss_bytes,
+            "bpf_ns": c.bpf_ns, "displaced_ns": c.displaced_ns, "own_cpu_ns": c.own_cpu_ns, "rss_bytes": c.rss_bytes,
             "kernel_bytes": c.kernel_bytes, "target_stopped_ns": c.target_stopped_ns,
         },
         "scaling": { "borrowed_ns": scaled.borrowed_ns, "unplaced_ns": scaled.unplaced_ns },

@@ -62,7 +62,7 @@ pub(crate) fn blame_lines(rows: &[BlameRow], width: Option<usize>) -> Vec<String
         .collect();
     let columns = [
         number_column("of waits"),
-        number_column("95 %"),
+        number_column("95 % interval"),
         Column {
             most: PLACE_CELLS,
             ..text_column("waited at")

@@ -22,7 +22,7 @@ impl Page<'_> {
         }
         self.heading(
             "Garbage collection by thread",
-            "stopped: blocked, exact; collecting: on a CPU, from samples",
+            "stopped: blocked; collecting: on a CPU, from samples",
         );
         let head = format!(
             "  {} {} {} {}  thread",

@@ -106,6 +106,7 @@ export function showDomain(host, selection) {
       : el('section', {}, el('h3', {}, 'What was lost'), el('p', {}, 'Nothing was reported lost.')),
     table('What measuring cost', !isTime() ? [] : [
       ['Kernel programs', `${duration(m.cost.bpf_ns)} (${percent(m.cost.bpf_ns / p.duration)} of one CPU)`],
+      ...(m.cost.displaced_ns > 0 ? [['Caches that they displaced (estimated)', `${duration(m.cost.displaced_ns)} (${percent(m.cost.displaced_ns / p.duration)} of one CPU)`]] : []),
       ['The recorder’s own CPU time', `${duration(m.cost.own_cpu_ns)} (${percent(m.cost.own_cpu_ns / p.duration)} of one CPU)`],
       ['Memory', `${bytes(m.cost.rss_bytes)} resident, ${bytes(m.cost.kernel_bytes)} in the kernel`],
       ['The target was stopped for', duration(m.cost.target_stopped_ns)],

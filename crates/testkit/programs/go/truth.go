@@ -6,6 +6,8 @@
 //	                             for the time, recurse, and sleep in the kernel
 //	truth park [--seconds S]     goroutines that wait for each other: channel, mutex, select, timer,
 //	                             network
+//	truth collect [--seconds S]  goroutines that make garbage; tells the runtime's own figures of its
+//	                             collections, by runtime/debug
 //	truth fixed [--units N]      a fixed amount of computing; tells its time
 //	truth fixed --piece N        pieces of N units until a line comes; tells when each ended
 //
@@ -481,6 +483,33 @@ func tryReceive(from chan int) {
 	}
 }
 
+// collect makes garbage, asks for some collections, and tells their number and the time that they stopped the
+// world, as far as they ended in this time.
+func collect(extra map[string]float64) {
+	var before, after debug.GCStats
+	debug.ReadGCStats(&before)
+	var done sync.WaitGroup
+	for i := 0; i < 4; i++ {
+		done.Add(1)
+		go func() {
+			var kept [64][]*[64]byte
+			for n := 0; clock(monotonic) < end; n++ {
+				list := make([]*[64]byte, 1000)
+				for j := range list {
+					list[j] = new([64]byte)
+				}
+				kept[n%len(kept)] = list
+			}
+			runtime.KeepAlive(&kept)
+			done.Done()
+		}()
+	}
+	done.Wait()
+	debug.ReadGCStats(&after)
+	extra["pauses"] = float64(after.NumGC - before.NumGC)
+	extra["paused_ns"] = float64(after.PauseTotal - before.PauseTotal)
+}
+
 // onOneCPU starts the program again where the kernel's count of queueing is right: of threads that
 // are moved in their sleep, it takes a part of that for waiting for a CPU.
 func onOneCPU() {
@@ -556,8 +585,11 @@ func main() {
 		}
 	case "park", "fixed":
 		turns = calibrate()
+	case "collect":
+		// The first collections are those of the start.
+		runtime.GC()
 	default:
-		fmt.Fprintln(os.Stderr, "usage: truth mix|park|fixed [--seconds S] [--units N]")
+		fmt.Fprintln(os.Stderr, "usage: truth mix|park|collect|fixed [--seconds S] [--units N]")
 		os.Exit(2)
 	}
 	stdin := bufio.NewReader(os.Stdin)
@@ -595,6 +627,8 @@ func main() {
 			told.Extra[p.name+" waited"] = float64(p.waited)
 			told.Extra[p.name+" existed"] = float64(p.existed)
 		}
+	case "collect":
+		collect(told.Extra)
 	case "fixed":
 		runtime.LockOSThread()
 		if piece := int(option("piece", 0)); piece > 0 {

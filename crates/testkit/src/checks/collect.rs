@@ -1,7 +1,8 @@
-//! Garbage collection: pauses of Java's collectors against the VM's own log.
+//! Garbage collection: pauses of Java's collectors against the VM's own log, and Go's against its runtime's figures.
 
 use serde_json::Value;
 
+use crate::go::{self, PLAIN, STRIPPED};
 use crate::java::installed;
 use crate::tool::{Options, Run};
 use crate::{Error, Scorecard, Tool};
@@ -35,6 +36,35 @@ pub(super) fn collect(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
                 row.what = format!("java {} {collector}: {}", java.version, row.what);
                 card.rows.push(row);
             }
+        }
+    }
+    Ok(card)
+}
+
+/// Go's collections, with each backend.
+pub(super) fn collect_go(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+    let mut card = Scorecard::default();
+    let seconds = if length.seconds < 10.0 { 2.0 } else { 10.0 }.to_string();
+    for go in go::installed()? {
+        for (build, backend) in [(PLAIN, "ebpf"), (STRIPPED, "ebpf"), (STRIPPED, "proc")] {
+            let program = go.build(build)?;
+            let program = program.start(&["collect", "--seconds", &seconds])?;
+            let options = Options::at(99).with(&["--backend", backend]);
+            let run = measure(program, tool, &options)?;
+            let report = run.recorded.json(&["report"])?;
+            let groups = report["gc"]["pauses"].as_array().into_iter().flatten();
+            let (mut count, mut ns) = (0.0, 0.0);
+            for group in groups {
+                count += group["count"].as_f64().unwrap_or(0.0);
+                ns += group["total_ns"].as_f64().unwrap_or(0.0);
+            }
+            let what = format!("{} ({}, {backend})", go.version, build.name);
+            let pauses = run.truth.extra("pauses")?;
+            card.near(format!("{what}: collections"), pauses, count, 1.0, "");
+            let truth = run.truth.extra("paused_ns")?;
+            let difference = 100.0 * (ns / truth - 1.0);
+            let time = format!("{what}: time of their stops, beside the runtime's");
+            card.near(time, 0.0, difference, TIME, "%");
         }
     }
     Ok(card)

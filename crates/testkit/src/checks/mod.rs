@@ -126,6 +126,7 @@ checks! {
     Truth "asyncio" asyncio::asyncio: "what asyncio's tasks await and how long, on each interpreter found";
     Truth "virtual-threads" virtual_threads::virtual_threads: "what Java's virtual threads wait for and how long, and their stacks, from JDK 21 on";
     Quiet "collect" collect::collect: "pauses of Java's collectors against the VM's own log: number, time, cause";
+    Truth "collect-go" collect::collect_go: "Go's collections against the runtime's own figures: number, time of their stops";
     Truth "java" java::java: "Java methods and stacks, interpreted and compiled, on each VM found";
     Truth "go" go::go: "Go functions and stacks, plain and stripped";
     Truth "goroutines" go::goroutines: "what goroutines wait for, in a stripped program";

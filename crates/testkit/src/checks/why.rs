@@ -105,7 +105,13 @@ pub(super) fn uring(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let (seconds, folder) = (length.text(), disk_folder(tool));
     let flags = ["--seconds", &seconds, "--dir", &folder];
     let run = tool.measure("uring", &flags, &Options::at(99))?;
-    reasons_right(&run)
+    let mut card = reasons_right(&run)?;
+    for backend in ["perf", "proc"] {
+        let options = Options::at(99).with(&["--backend", backend]);
+        let run = tool.measure("uring", &flags, &options)?;
+        card.extend(backend, reasons_right(&run)?);
+    }
+    Ok(card)
 }
 
 /// A thread that is held up until memory has been freed: the reason, and how long it was.

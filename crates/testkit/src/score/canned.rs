@@ -97,6 +97,7 @@ pub(crate) fn mix() -> (Report, Truth, Vec<Line>) {
         losses: Vec::new(),
         cost: Cost {
             bpf_ns: 1,
+            displaced_ns: 0,
             own_cpu_ns: 1,
             rss_bytes: 1,
             kernel_bytes: 1,

@@ -134,12 +134,13 @@ impl From<End> for StackEnd {
 }
 
 /// First rule id that comes from a file's unwind information.
-pub(crate) const RULE_USER: u32 = 21;
+pub(crate) const RULE_USER: u32 = 22;
 pub(crate) const RULE_FP: u32 = 16;
 pub(crate) const RULE_SIGNAL: u32 = 17;
 pub(crate) const RULE_FP_ENTRY: u32 = 18;
 pub(crate) const RULE_FP_PUSHED: u32 = 19;
 pub(crate) const RULE_RETURNS: u32 = 20;
+pub(crate) const RULE_FP_POPPED: u32 = 21;
 
 pub(crate) const KIND_REG: u8 = 1;
 pub(crate) const KIND_DEREF: u8 = 2;
@@ -263,6 +264,7 @@ pub(crate) struct Work {
     cfa: u64,
     want: u64,
     pub tls: u64,
+    js_fp: u64,
     base: [u64; 2],
     len: [u64; 2],
     hs: hotspot::Walk,

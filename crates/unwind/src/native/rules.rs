@@ -2,8 +2,8 @@
 //! rules.
 
 use crate::native::abi::{
-    End, KIND_FP, KIND_REG, KIND_SIGNAL, RULE_FP, RULE_FP_ENTRY, RULE_FP_PUSHED, RULE_RETURNS,
-    RULE_SIGNAL, RULE_USER, Rule, SAVED_REGS,
+    End, KIND_FP, KIND_REG, KIND_SIGNAL, RA_IN_REG, RULE_FP, RULE_FP_ENTRY, RULE_FP_POPPED,
+    RULE_FP_PUSHED, RULE_RETURNS, RULE_SIGNAL, RULE_USER, Rule, SAVED_REGS,
 };
 use rustc_hash::FxHashMap;
 
@@ -50,6 +50,13 @@ impl RuleSet {
             reg: 7,
             cfa_off: 8,
             saved: 0,
+            ..fp
+        };
+        rules[RULE_FP_POPPED as usize] = Rule {
+            reg: 7,
+            cfa_off: 0,
+            saved: 0,
+            ra: RA_IN_REG | 10,
             ..fp
         };
         rules[RULE_RETURNS as usize] = Rule {

@@ -9,6 +9,7 @@ use wallscope_model::{BlockReason, histogram};
 use zerocopy::FromBytes;
 
 use super::Programs;
+use super::displaced::{HOOKS, Met};
 use crate::event::{LOSSES, LockSum, PARTS, SocketRecord};
 
 /// What the kernel keeps in front of each value stored with a task, bytes (`bpf_local_storage_elem`).
@@ -16,6 +17,9 @@ const LOCAL_STORAGE_HEAD: u64 = 64;
 /// And in front of each key in a hash map (`htab_elem`), and for each bucket of it.
 const HASH_ELEMENT_HEAD: u64 = 48;
 const HASH_BUCKET: u64 = 16;
+
+/// Counters of `struct ws_cpu` between its losses and `worked`.
+const RUN_TIMES: usize = 7;
 
 /// Where the run time of the programs went, so far.
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,10 +38,12 @@ pub struct RunTime {
     pub edges_ns: u64,
     /// The ways into programs and out of them at hooks that are met often, as measured at the start, ns.
     pub entries_ns: u64,
+    /// What other programs lost by caches that the programs displaced, as estimated, ns; not part of the sum.
+    pub displaced_ns: u64,
 }
 
 impl RunTime {
-    /// All of it, ns.
+    /// All that the programs ran, ns.
     pub fn total_ns(&self) -> u64 {
         self.hooks_ns
             + self.timer_ns
@@ -100,7 +106,14 @@ impl Programs {
             edges_ns,
             runs,
         ] = [0, 1, 2, 3, 4, 5, 6].map(|i| counters[LOSSES.len() + i]);
+        let worked = [0, 1, 2, 3, 4].map(|i| counters[LOSSES.len() + RUN_TIMES + i]);
+        let met = Met {
+            worked,
+            runs,
+            run_ns: hooks_ns,
+        };
         RunTime {
+            displaced_ns: met.displaced_ns(self.entry_ns),
             hooks_ns,
             timer_ns,
             later_ns,
@@ -118,7 +131,7 @@ impl Programs {
 
     /// The counters of `struct ws_cpu`, added up over the CPUs: losses, then run times.
     fn counters(&self) -> Vec<u64> {
-        let mut sums = vec![0u64; LOSSES.len() + 7];
+        let mut sums = vec![0u64; LOSSES.len() + RUN_TIMES + HOOKS];
         let per_cpu = self
             .skel
             .maps

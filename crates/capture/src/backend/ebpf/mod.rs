@@ -8,6 +8,7 @@ pub mod sideband;
 pub mod timer;
 
 mod counts;
+mod displaced;
 mod given_up;
 mod hook_entry;
 mod irq_work;
@@ -68,8 +69,8 @@ pub struct Settings {
     pub all: bool,
     /// Sums by state and reason only: no stacks, wakers, requests, or lengths of intervals.
     pub ledger_only: bool,
-    /// Every turn of every thread is told.
-    pub timeline: bool,
+    /// Bytes of the ring of turns; `None`: turns are not told.
+    pub turn_ring: Option<u32>,
     /// Stacks are taken at events: at software or hardware ones, at tracepoints.
     pub events: (bool, bool),
 }
@@ -87,8 +88,8 @@ pub struct Programs {
     entry_ns: f64,
 }
 
-/// Bytes of the ring of the timeline where there is none: a page, however large pages are.
-const NO_TIMELINE: u32 = 1 << 16;
+/// Bytes of the ring of turns where none are told: a page, however large pages are.
+const NO_TURNS: u32 = 1 << 16;
 
 /// Hooks that not every kernel or machine has, and what is lost without them.
 const OPTIONAL: &[(&str, &str)] = &[
@@ -200,12 +201,11 @@ impl Programs {
         rodata.cfg_task_work = u32::from(settings.mechanism == Mechanism::TaskWork);
         rodata.cfg_all = u32::from(settings.all);
         rodata.cfg_self = std::process::id();
-        rodata.cfg_timeline = u32::from(settings.timeline);
+        rodata.cfg_timeline = u32::from(settings.turn_ring.is_some());
         rodata.cfg_ledger_only = u32::from(settings.ledger_only);
         rodata.cfg_wakings = u32::from(!settings.ledger_only || kernel.throttles_groups);
-        if !settings.timeline {
-            open.maps.turns.set_max_entries(NO_TIMELINE)?;
-        }
+        let turn_ring = settings.turn_ring.unwrap_or(NO_TURNS);
+        open.maps.turns.set_max_entries(turn_ring)?;
         if settings.mechanism == Mechanism::Interrupt {
             // What task work needs.
             open.maps.later.set_max_entries(1)?;
@@ -457,6 +457,21 @@ impl Programs {
     pub fn set_managed_every(&mut self, every: Duration) {
         if let Some(data) = self.skel.maps.data_data.as_deref_mut() {
             data.set_managed_every = every.as_nanos() as u64;
+        }
+    }
+
+    /// Has the programs send these stacks and resources again when they meet them next.
+    pub fn forget_sent(&self, hashes: &[u64]) {
+        for hash in hashes {
+            // One that did not fit is not there.
+            let _ = self.skel.maps.seen.delete(&hash.to_ne_bytes());
+        }
+    }
+
+    /// Changes the length that one interval of a turn must have to be told.
+    pub fn set_turn_threshold(&mut self, ns: u64) {
+        if let Some(state) = self.skel.maps.bss_data.as_deref_mut() {
+            state.set_turn_min = ns;
         }
     }
 

@@ -270,10 +270,12 @@ impl ProcPoller {
         let sight = sight.filter(|s| s.at >= begin);
         self.intake.estimator.accounts[index].waits.add(length);
         let s = sight?;
+        let ring = t.probe.ring.take();
         let Some((reason, whole)) = s.of_wait(end) else {
             self.tally.raced += 1;
             return None;
         };
+        let reason = ring.and_then(|r| r.ended_by()).unwrap_or(reason);
         let stack = match whole {
             true => s.stack,
             false => self.innermost(index, s.less),

@@ -57,6 +57,7 @@ impl PollEstimator {
             },
             host: std::mem::take(&mut self.facts.host),
             cost: self.facts.cost.clone(),
+            pauses: std::mem::take(&mut self.pauses).finish(),
             domain: described.domain,
             ..Recording::default()
         };

@@ -221,6 +221,12 @@ fn limits(f: &Facts<'_>) -> Vec<Limit> {
             "the ebpf backend",
         ));
     }
+    if f.looker.rings.unknown > 0 {
+        limits.push(limit(
+            format!("what requests {} looks at waits in io_uring_enter were for (the ring could not be read, or its last requests do not tell): their reason is poll", f.looker.rings.unknown),
+            "the ebpf backend",
+        ));
+    }
     if f.unreadable > 0 {
         limits.push(limit(
             format!("what the threads of {} processes waited for, and their stacks: reading them is refused", f.unreadable),

@@ -29,8 +29,8 @@ use super::{
 };
 use crate::{
     backend::perf::{SwitchRecordLatency, SwitchTimeline},
-    event::SocketRecord,
-    session::{address_scope::AddressScope, estimator::Facts},
+    event::{PauseEvent, SocketRecord, kind},
+    session::{address_scope::AddressScope, estimator::Facts, pauses::PauseGroups},
     slices,
 };
 
@@ -83,6 +83,8 @@ pub struct PollEstimator {
     pub(super) sockets: Vec<SocketRecord>,
     /// The processes at the other ends of connections at the start, by cookie.
     pub(super) others: FxHashMap<u64, (u32, String)>,
+    /// Pauses of runtimes.
+    pub(super) pauses: PauseGroups,
     /// Observations that could not be: a disagreement of the two sides, never expected.
     pub(super) malformed: u64,
     /// Rows by slice that there may be by now.
@@ -116,6 +118,7 @@ impl PollEstimator {
             thread_names: FxHashMap::default(),
             sockets: Vec::new(),
             others: FxHashMap::default(),
+            pauses: PauseGroups::default(),
             malformed: 0,
             rows: 0,
             max_rows: MAX_ROWS,
@@ -139,6 +142,7 @@ impl PollEstimator {
             Observation::StoppedThread(stop) => self.stopped(stop),
             Observation::EndedThread(end) => self.ended(end),
             Observation::PolledStack(stack) => self.stack(stack),
+            Observation::Event(bytes) => self.event(bytes),
             Observation::ThreadStatus(status) => {
                 let account = self.accounts.get_mut(status.thread as usize);
                 account.map(|account| account.status(status))
@@ -149,6 +153,12 @@ impl PollEstimator {
         if self.rows > self.max_rows {
             self.bound_rows();
         }
+    }
+
+    /// Takes a record as the kernel programs write them: a pause, which their runtime told.
+    fn event(&mut self, bytes: &[u8]) -> Option<()> {
+        let pause = PauseEvent::read_from_prefix(bytes).ok()?.0;
+        (pause.head.kind == kind::PAUSE).then(|| self.pauses.take(&pause))
     }
 
     fn value(&mut self, observation: &Observation<'_>) -> Option<()> {

@@ -99,9 +99,7 @@ impl ProcPoller {
     pub fn tell_tasks_and_losses(&mut self, window_ns: u64) {
         let seen = self.processes.managed_mut().finish_tasks();
         let (facts, lost) = tasks::observe::observe(seen, window_ns, &self.processes);
-        for observation in facts.into_observations() {
-            self.intake.observe(&observation);
-        }
+        facts.tell(&mut |observation| self.intake.observe(&observation));
         let tally = &self.tally;
         let losses = self.processes.losses().into_iter();
         let own = [

@@ -45,6 +45,7 @@ mod domain;
 pub(crate) mod estimator;
 mod facts;
 mod intake;
+mod io_ring;
 mod last_ran;
 mod lent;
 mod pace;

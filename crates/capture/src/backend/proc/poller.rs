@@ -6,8 +6,8 @@ use wallscope_unwind::native::{MemoryTables, Unwinder};
 
 use super::{
     call_site_check::CallSiteCheck, connections::Connections, estimator::PollEstimator,
-    intake::Intake, pending_stop::PendingStopSample, round_robin::RoundRobin, stop::Stopper,
-    subreaper::Subreaper, target_tracker::TargetTracker,
+    intake::Intake, io_ring::Rings, pending_stop::PendingStopSample, round_robin::RoundRobin,
+    stop::Stopper, subreaper::Subreaper, target_tracker::TargetTracker,
 };
 use crate::{
     backend::perf::{Attention, Crowd, EventSampler, Nearby, ThreadEvents},
@@ -70,6 +70,8 @@ pub struct ProcPoller {
     pub tally: Tally,
     /// Threads that wait for a CPU, or seem to.
     pub crowd: Crowd,
+    /// Rings of io_uring at which threads wait.
+    pub rings: Rings,
     /// Time between two rounds as it is at present, ns.
     pub spacing_ns: u64,
     /// What taking samples, and waking up for them, took, CPU time, ns.
@@ -129,6 +131,7 @@ impl ProcPoller {
             orphans: None,
             tally: Tally::default(),
             crowd: Crowd::default(),
+            rings: Rings::default(),
             spacing_ns: 0,
             sampling_ns: 0,
             sampled_ns: 0,

@@ -10,6 +10,7 @@ use wallscope_procfs::process::{self, SchedStat, Status};
 use super::{
     account::observed,
     counters::Doing,
+    io_ring::RingWait,
     last_ran,
     wait_observation::{PartialObservation, PutOff, WaitObservation},
 };
@@ -39,6 +40,8 @@ pub struct Probe {
     pub seen: WaitSeen,
     /// What is known of that wait if it was over before its stack was copied, at the time below.
     pub glimpse: Option<PartialObservation>,
+    /// The ring of io_uring at which it waited then.
+    pub ring: Option<RingWait>,
     /// When that was, ns.
     pub copied_ns: u64,
     /// Whether that is its stack also if it had just moved by then.
@@ -56,6 +59,7 @@ impl Default for Probe {
             begin: None,
             seen: WaitSeen::default(),
             glimpse: None,
+            ring: None,
             copied_ns: 0,
             called: false,
             stood_ns: 0,

@@ -34,6 +34,7 @@ impl ProcPoller {
         let (pid, recorded) = (t.pid, t.records.open);
         (t.probe.stack, t.probe.begin, t.probe.glimpse) = (None, None, None);
         t.probe.seen = WaitSeen::default();
+        t.probe.ring = None;
         let mut readable = self.watch.processes.get(&pid)?.readable;
         let mut glimpse: Option<PartialObservation> = None;
         // Twice: it may move while it is read, and then mostly stays.
@@ -95,6 +96,13 @@ impl ProcPoller {
             {
                 reasons.replace(BlockReason::Lock, BlockReason::Gc);
             }
+            if reasons.by_place == BlockReason::Poll
+                && let Some((reason, wait)) = call.and_then(|c| self.rings.wait(pid, c, now))
+            {
+                reasons.replace(BlockReason::Poll, reason);
+                self.watch.threads[index].probe.ring = Some(wait);
+            }
+            let t = &mut self.watch.threads[index];
             let less = *glimpse.get_or_insert(PartialObservation {
                 reason: reasons.by_call,
                 sp,

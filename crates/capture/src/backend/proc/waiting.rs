@@ -121,7 +121,7 @@ pub fn reasons(
 
 /// What a descriptor is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+pub(super) enum Kind {
     /// A socket, but for one of this machine's own.
     Socket,
     /// A file, a folder, a disk.
@@ -134,7 +134,7 @@ enum Kind {
 
 impl Kind {
     /// Of descriptor `fd` of process `pid`; `None`: it cannot be asked.
-    fn of(pid: u32, fd: u64) -> Option<Kind> {
+    pub(super) fn of(pid: u32, fd: u64) -> Option<Kind> {
         // Descriptors are ints: the upper half of the register means nothing.
         let path = format!("/proc/{pid}/fd/{}", fd as u32);
         let mode = fs::metadata(&path).ok()?.mode();

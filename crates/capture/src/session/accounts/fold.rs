@@ -7,13 +7,11 @@
 //!
 //! Whatever comes later of a folded thread belongs to its group: [`Accounts::index`] says so.
 
-use std::sync::Arc;
-
 use rustc_hash::{FxHashMap, FxHashSet};
 use wallscope_model::{Context, LedgerSlice, LedgerSlices, Limit, Process, Slices};
 
 use super::Accounts;
-use super::groups::{Ended, FIRST_NUMBER, Folded, Folding, GroupKey, Role, number};
+use super::groups::{Ended, FIRST_NUMBER, Folded, Folding, GroupKey, GroupProcess, Role, number};
 use super::settle::settle;
 use super::thread::{Thread, context};
 use super::ticks::Ticks;
@@ -36,10 +34,12 @@ impl Folding {
     pub(super) fn ended(&mut self, index: u32, thread: &Thread) {
         let name_of = |pid: u32| self.known.get(&pid).map(|known| known.name.clone());
         let parent = self.known.get(&thread.pid).map_or(0, |known| known.parent);
+        let end = thread.last.map_or(0, |d| d.now);
         let key = GroupKey {
             program: name_of(thread.pid).unwrap_or_default(),
             name: thread.name.clone(),
             parent: name_of(parent).unwrap_or_default(),
+            ancestor: self.ancestor(thread.pid, end),
         };
         self.ended.push(Ended { index, key });
     }
@@ -133,6 +133,7 @@ impl Accounts {
             program: REST.into(),
             name: REST.into(),
             parent: "".into(),
+            ancestor: 0,
         };
         let key = match self.folding.groups.get(key) {
             Some(index) => return *index,
@@ -142,9 +143,10 @@ impl Accounts {
         if let Some(index) = self.folding.groups.get(&key) {
             return *index;
         }
-        let id = FIRST_RECORD + self.folding.groups.len() as u64;
+        let id = FIRST_RECORD + self.folding.made;
+        self.folding.made += 1;
         let thread = Thread {
-            pid: self.folding.process(&key.program, &key.parent),
+            pid: self.folding.process(&key),
             tid: number(&[&key.program, &key.name, &key.parent]),
             name: key.name.clone(),
             ..Thread::without_books(id, Role::Group(Box::default()))
@@ -239,8 +241,24 @@ impl Accounts {
         thread
     }
 
+    /// Tells groups of ended threads apart by the ancestor that outlives them.
+    pub fn follow_ancestors(&mut self) {
+        self.folding.follows_ancestors = true;
+    }
+
     /// Forgets the ended threads that a look has shown whole. To be called before the next look.
     pub fn drop_told(&mut self) {
+        // Late figures of a folded thread come within a window.
+        for id in std::mem::take(&mut self.folding.settled) {
+            self.by_id.remove(&id);
+            self.folding.changes.dropped.push(id);
+        }
+        let (threads, settled) = (&self.threads, &mut self.folding.settled);
+        let folded = (self.by_id.iter()).filter(|(id, index)| {
+            let thread = &threads[**index as usize];
+            thread.id != **id && !thread.role.is_own()
+        });
+        settled.extend(folded.map(|(id, _)| *id));
         let ended = std::mem::take(&mut self.folding.ended);
         for e in ended {
             if self.threads[e.index as usize].told {
@@ -250,6 +268,35 @@ impl Accounts {
             } else {
                 self.folding.ended.push(e);
             }
+        }
+        self.drop_empty_groups();
+    }
+
+    /// Forgets the groups to which no thread was added since the last look: names of programs may come and go
+    /// without end.
+    fn drop_empty_groups(&mut self) {
+        let threads = &self.threads;
+        let is_empty = |index: &u32| match &threads[*index as usize].role {
+            Role::Group(sum) => sum.is_empty(),
+            _ => true,
+        };
+        let empty = self.folding.groups.extract_if(|_, index| is_empty(index));
+        let empty: FxHashSet<u32> = empty.map(|(_, index)| index).collect();
+        if empty.is_empty() {
+            return;
+        }
+        self.by_id.retain(|_, index| !empty.contains(index));
+        let mut empty: Vec<u32> = empty.into_iter().collect();
+        empty.sort_unstable();
+        for index in empty {
+            let nothing = Thread {
+                told: true,
+                ..Thread::without_books(0, Role::Vacant)
+            };
+            let group = std::mem::replace(&mut self.threads[index as usize], nothing);
+            self.folding.leave_process(group.pid);
+            self.folding.changes.dropped.push(group.id);
+            self.folding.vacant.push(index);
         }
     }
 
@@ -290,12 +337,15 @@ impl Accounts {
 
     /// The processes that stand for groups.
     pub fn folded_processes(&self) -> Vec<Process> {
-        let process = |(pid, name): &(u32, Arc<str>)| Process {
-            pid: *pid,
-            name: name.clone(),
+        let mut all: Vec<_> = self.folding.processes.iter().collect();
+        all.sort_unstable_by_key(|(number, _)| **number);
+        let process = |(number, group): (&u32, &GroupProcess)| Process {
+            pid: *number,
+            parent: group.ancestor,
+            name: group.program.clone(),
             ..Process::default()
         };
-        self.folding.programs.iter().map(process).collect()
+        all.into_iter().map(process).collect()
     }
 
     /// What the domain says of groups, if there are any.

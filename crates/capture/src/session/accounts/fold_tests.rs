@@ -178,3 +178,44 @@ fn user_and_kernel_time_of_a_group_are_divided_as_those_of_its_threads() {
     let on_cpu = group.ledger(&ticks).ledger.on_cpu;
     assert_eq!((on_cpu.user, on_cpu.kernel), (600 + 400, 200 + 400));
 }
+
+#[test]
+fn a_session_without_end_forgets_groups_and_their_threads() {
+    let mut a = Accounts::new(START, 1_000_000_000);
+    a.follow_ancestors();
+    a.thread(&born(1, PARENT, 1, "shell", START));
+    let mut id = 1;
+    let mut sizes = Vec::new();
+    for window in 1..=12 {
+        // Long after the shell's start, and with names that come once.
+        let start = START + window * 20_000_000_000;
+        for n in 0..N {
+            id += 1;
+            let name = format!("job-{window}-{}", n % 50);
+            a.thread(&born(id, 100 + id as u32, PARENT, &name, start + n));
+            a.dump(&life(id, 100 + id as u32, &name, start + n));
+            if n % 1_000 == 0 {
+                a.tick(start + n + 10_000);
+                a.fold();
+            }
+        }
+        let end = start + 10_000_000_000;
+        a.tick(end);
+        a.drop_told();
+        let parts = a.look(end);
+        let on_cpu: u64 = parts.iter().map(|(_, c)| c.ledger.on_cpu.total()).sum();
+        let expected: u64 = (id + 1 - N..=id).map(|id| id % 1000 + 10).sum();
+        assert_eq!(on_cpu, expected);
+        let groups = a.folded_processes();
+        assert!(groups.iter().all(|p| p.parent == PARENT), "{groups:?}");
+        sizes.push((groups.len(), a.by_id.len(), a.threads.len()));
+    }
+    for (groups, known, places) in &sizes[2..] {
+        assert!(*groups <= 100, "{sizes:?}");
+        assert!(
+            *known < 2 * N as usize && *places < 2 * N as usize,
+            "{sizes:?}"
+        );
+    }
+    assert_eq!(sizes[3], sizes[11], "{sizes:?}");
+}

@@ -10,6 +10,11 @@ use super::ticks::Ticks;
 /// First number of a process or thread that stands for a group; the kernel's own end at 2²².
 pub(super) const FIRST_NUMBER: u32 = 1 << 30;
 
+/// Age at which a process is expected to outlive its descendants, ns: its labels are theirs.
+const LONG_NS: u64 = 10_000_000_000;
+/// Most ancestors that are looked at.
+const MOST_ANCESTORS: usize = 16;
+
 /// What a thread's place among the threads stands for.
 pub(super) enum Role {
     /// The thread.
@@ -76,6 +81,11 @@ impl Group {
         Some(sum)
     }
 
+    /// Whether no thread was added since the sums were taken.
+    pub(super) fn is_empty(&self) -> bool {
+        self.span.is_none()
+    }
+
     /// Adds a thread: `c` without the division of `undivided`.
     pub(super) fn add(&mut self, c: &Context, undivided: u64) {
         match &mut self.span {
@@ -97,13 +107,33 @@ pub(super) struct GroupKey {
     pub(super) program: Arc<str>,
     pub(super) name: Arc<str>,
     pub(super) parent: Arc<str>,
+    /// Process id of the nearest ancestor that had run for long; 0: none is known.
+    pub(super) ancestor: u32,
 }
 
 /// A process with threads that stand for themselves.
 pub(super) struct Known {
     pub(super) name: Arc<str>,
     pub(super) parent: u32,
+    /// Birth of its first known thread, ns.
+    pub(super) birth: u64,
     pub(super) threads: u32,
+}
+
+/// The processes that groups stand for.
+pub(super) struct GroupProcess {
+    pub(super) program: Arc<str>,
+    parent: Arc<str>,
+    pub(super) ancestor: u32,
+    /// Their groups, one for each name of a thread.
+    groups: u32,
+}
+
+impl GroupProcess {
+    fn is_same(&self, other: &GroupProcess) -> bool {
+        let key = |p: &GroupProcess| (p.program.clone(), p.parent.clone(), p.ancestor);
+        key(self) == key(other)
+    }
 }
 
 /// An ended thread that stands for itself.
@@ -122,29 +152,51 @@ pub(super) struct Folding {
     pub(super) known: FxHashMap<u32, Known>,
     /// Ticks of threads that have no place any more.
     pub(super) ticks: Ticks,
+    /// Records of threads that were in groups at the last look.
+    pub(super) settled: Vec<u64>,
     /// Threads in groups.
     pub(super) folded: u64,
-    /// Groups as processes: number, program.
-    pub(super) programs: Vec<(u32, Arc<str>)>,
-    pub(super) numbers: FxHashMap<(Arc<str>, Arc<str>), u32>,
+    /// Groups as processes, by number.
+    pub(super) processes: FxHashMap<u32, GroupProcess>,
+    /// Whether groups are told apart by ancestor: their labels differ.
+    pub(super) follows_ancestors: bool,
+    /// Groups ever made.
+    pub(super) made: u64,
     pub(super) changes: Folded,
 }
 
 impl Folding {
-    /// A thread of process `pid` was met.
-    pub(super) fn met(&mut self, pid: u32) {
+    /// A thread of process `pid`, born at `birth`, was met.
+    pub(super) fn met(&mut self, pid: u32, birth: u64) {
         let known = self.known.entry(pid).or_insert_with(|| Known {
             name: "".into(),
             parent: 0,
+            birth,
             threads: 0,
         });
         known.threads += 1;
+        known.birth = known.birth.min(birth);
+    }
+
+    /// The nearest ancestor of process `pid` that had run for [`LONG_NS`] at `now`; 0: none is known, or wanted.
+    pub(super) fn ancestor(&self, pid: u32, now: u64) -> u32 {
+        if !self.follows_ancestors {
+            return 0;
+        }
+        let parent = |pid: &u32| self.known.get(pid).map(|known| known.parent);
+        let mut ancestors = std::iter::successors(parent(&pid), parent).take(MOST_ANCESTORS);
+        let is_long = |pid: &u32| {
+            let known = self.known.get(pid);
+            known.is_some_and(|known| known.birth.saturating_add(LONG_NS) <= now)
+        };
+        ancestors.find(is_long).unwrap_or(0)
     }
 
     /// A thread of process `from` is one of `to` instead.
     pub(super) fn moves(&mut self, from: u32, to: u32) {
         if from != to {
-            self.met(to);
+            let birth = self.known.get(&from).map_or(u64::MAX, |known| known.birth);
+            self.met(to, birth);
             self.gone(from);
         }
     }
@@ -169,19 +221,33 @@ impl Folding {
         }
     }
 
-    /// The number that stands for processes of `program` with parents that ran `parent`. It depends on the names
-    /// alone where no other has it, so that it is one in several recordings.
-    pub(super) fn process(&mut self, program: &Arc<str>, parent: &Arc<str>) -> u32 {
-        let (numbers, programs) = (&mut self.numbers, &mut self.programs);
-        let key = (program.clone(), parent.clone());
-        *numbers.entry(key).or_insert_with(|| {
-            let mut number = number(&[program, parent]);
-            while programs.iter().any(|(taken, _)| *taken == number) {
-                number = FIRST_NUMBER | ((number + 1) % FIRST_NUMBER);
+    /// The number that stands for the processes of a group: those of its program, with its parent's program and its
+    /// ancestor. It depends on the names alone where no other has it, so that it is one in several recordings.
+    pub(super) fn process(&mut self, key: &GroupKey) -> u32 {
+        let own = GroupProcess {
+            program: key.program.clone(),
+            parent: key.parent.clone(),
+            ancestor: key.ancestor,
+            groups: 0,
+        };
+        let mut number = number(&[&key.program, &key.parent]);
+        while let Some(taken) = self.processes.get(&number)
+            && !taken.is_same(&own)
+        {
+            number = FIRST_NUMBER | ((number + 1) % FIRST_NUMBER);
+        }
+        self.processes.entry(number).or_insert(own).groups += 1;
+        number
+    }
+
+    /// A group of the processes with this number is no more.
+    pub(super) fn leave_process(&mut self, number: u32) {
+        if let Some(process) = self.processes.get_mut(&number) {
+            process.groups -= 1;
+            if process.groups == 0 {
+                self.processes.remove(&number);
             }
-            programs.push((number, program.clone()));
-            number
-        })
+        }
     }
 }
 

@@ -2,8 +2,8 @@
 
 use wallscope_model::{Context, LedgerSlice, LedgerSlices, Slices};
 
-/// Returns the slices, which sum to each thread's ledger.
-pub(super) fn settled(rows: &LedgerSlices, contexts: &[Context], grid: Slices) -> LedgerSlices {
+/// Returns the slices, which sum to each thread's ledger. `rows` are in the order of `contexts`.
+pub fn settled(rows: &LedgerSlices, contexts: &[Context], grid: Slices) -> LedgerSlices {
     let mut out = LedgerSlices::default();
     let mut rows = rows.iter().peekable();
     for (context, c) in (0u32..).zip(contexts) {

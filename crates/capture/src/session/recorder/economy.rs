@@ -28,9 +28,10 @@ impl Recorder<'_> {
     }
 
     fn reading(&self, time: u64) -> Reading {
+        let run_time = self.collector.programs.run_time();
         Reading {
             time,
-            cost_ns: self.collector.programs.run_time().total_ns() + self.meter.own_ns(),
+            cost_ns: run_time.total_ns() + run_time.displaced_ns + self.meter.own_ns(),
             switches: switches(),
         }
     }

@@ -60,8 +60,10 @@ impl Recorder<'_> {
             intake.observe(Observation::Host(Box::new(sample)));
         }
         self.told.kernel_losses(&self.collector.programs, intake);
+        let run_time = self.collector.programs.run_time();
         intake.observe(Observation::Cost(Cost {
-            bpf_ns: self.collector.programs.run_time().total_ns(),
+            bpf_ns: run_time.total_ns(),
+            displaced_ns: run_time.displaced_ns,
             own_cpu_ns: self.meter.own_ns(),
             ..self.told.memory.clone()
         }));

@@ -52,7 +52,7 @@ impl Setup<'_> {
             mechanism: self.mechanism,
             all: matches!(options.target, Target::All),
             ledger_only: !options.stacks,
-            timeline: options.timeline.is_some(),
+            turn_ring: options.turn_ring(),
             events: event_sampling::kinds(&self.taps),
         };
         // The kernel takes long to check the programs; meanwhile its names can be read.
@@ -163,6 +163,6 @@ pub(super) fn read_ring(
     let (intake, turns) = (Rc::clone(intake), Rc::clone(intake));
     programs.ring(
         move |bytes| intake.borrow_mut().take(bytes),
-        (options.timeline).map(|_| move |bytes: &[u8]| turns.borrow_mut().turn(bytes)),
+        (options.turn_ring()).map(|_| move |bytes: &[u8]| turns.borrow_mut().turn(bytes)),
     )
 }

@@ -1,6 +1,6 @@
 //! What was seen of tasks → observations: reasons by the runtime's words, stacks in the unwinder's.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use rustc_hash::FxHashMap;
 use wallscope_model::{Limit, StackEnd, State};
@@ -20,9 +20,8 @@ pub fn observe<S: TableSink>(
     processes: &Processes<S>,
 ) -> (TaskFacts, Vec<(String, u64)>) {
     let (mut facts, mut losses) = (TaskFacts::default(), Vec::new());
-    // By kind: stacks that were lost, looks, and the time they are spread over.
-    let mut kinds: BTreeMap<&str, (u64, u64, u64)> = BTreeMap::new();
-    for seen in seen {
+    let mut kinds: BTreeMap<&str, KindPolls> = BTreeMap::new();
+    for mut seen in seen {
         let kind = match seen.eye {
             Eye::Go(_) => "goroutine",
             Eye::Python(_) => "asyncio task",
@@ -34,6 +33,11 @@ pub fn observe<S: TableSink>(
             let why = threads.refused();
             losses.extend(why.map(|why| (format!("virtual threads not read: {why}"), 1)));
         }
+        losses.push((
+            "pause of Go's collector that its runtime no longer told".to_owned(),
+            seen.pauses_missed,
+        ));
+        facts.pauses.append(&mut seen.pauses);
         if seen.looks == 0 {
             let cause = match seen.gone {
                 true => "the process ended before there were any to be seen",
@@ -44,27 +48,45 @@ pub fn observe<S: TableSink>(
             }
             continue;
         }
-        let sum = kinds.entry(kind).or_default();
-        *sum = (sum.0 + seen.broken, sum.1 + seen.looks, sum.2 + window);
+        let looks = kinds.entry(kind).or_default();
+        looks.broken += seen.broken;
+        looks.number += seen.looks;
+        looks.span_ns += window;
+        looks.spent += seen.spent;
         groups(&mut facts, seen, kind, processes);
     }
-    for (kind, (broken, looks, span)) in kinds {
-        losses.push((format!("{kind} stack that could not be followed"), broken));
-        facts.words.push(words(kind, looks, span));
+    for (kind, looks) in kinds {
+        let cause = format!("{kind} stack that could not be followed");
+        losses.push((cause, looks.broken));
+        facts.words.push(words(kind, &looks));
     }
     (facts, losses)
 }
 
+/// Polls of tasks of one kind.
+#[derive(Default)]
+struct KindPolls {
+    /// Stacks that were lost.
+    broken: u64,
+    number: u64,
+    /// The time that they are spread over.
+    span_ns: u64,
+    /// Their CPU time.
+    spent: Duration,
+}
+
 /// How tasks of a kind were observed.
-fn words(kind: &str, looks: u64, span: u64) -> TaskWords {
-    let every = span as f64 / looks as f64 / 1e6;
+fn words(kind: &str, looks: &KindPolls) -> TaskWords {
+    let number = looks.number;
+    let every = looks.span_ns as f64 / number as f64 / 1e6;
+    let cost = 100.0 * looks.spent.as_secs_f64() / (looks.span_ns.max(1) as f64 / 1e9);
     // A share of one task's time is the worst case: 1.96 × √(¼ / n) of it.
-    let points = 98.0 / (looks as f64).sqrt();
+    let points = 98.0 / (number as f64).sqrt();
     TaskWords {
         note: format!(
-            "{kind}s: sampled by {looks} looks at the runtime's own list, one each {every:.0} ms on \
+            "{kind}s: sampled by {number} looks at the runtime's own list, one each {every:.0} ms on \
              average, nobody stopped; a share of one task's time is known to ±{points:.1} points or \
-             better (95 %), of several tasks' better"
+             better (95 %), of several tasks' better; the looks cost {cost:.2} % of one CPU"
         ),
         limit: Limit {
             what: format!(

@@ -10,14 +10,15 @@ use rustc_hash::FxHashMap;
 use wallscope_procfs::process;
 use wallscope_unwind::runtime::{
     Facts,
-    go::Goroutines,
+    go::{self, Goroutines},
     hotspot::VirtualThreads,
     python::asyncio,
     tasks::{Label, Memory, Task, TaskReader, TaskSnapshot, TaskStatus},
 };
 
 use crate::{
-    clock::now,
+    clock::{now, unix_now},
+    event::PauseEvent,
     session::found_runtime::FoundRuntime,
     target::{read_memory, read_pieces},
 };
@@ -33,6 +34,9 @@ const NO_TASKS: Duration = Duration::from_millis(200);
 const NEVER: Duration = Duration::from_secs(1 << 20);
 /// Most labels of tasks that are remembered.
 const MOST_KNOWN: usize = 1 << 16;
+
+/// Most pauses that are kept of one process.
+const MOST_PAUSES: usize = 1 << 16;
 
 /// A process to poll.
 pub struct Subject {
@@ -89,6 +93,12 @@ pub struct Seen {
     pub lost: bool,
     /// The process was gone at the end.
     pub gone: bool,
+    /// Pauses of the runtime's collector, by its own books.
+    pub pauses: Vec<PauseEvent>,
+    /// Pauses that these do not tell.
+    pub pauses_missed: u64,
+    /// CPU time of all looks but the first, with waking up for them.
+    pub spent: Duration,
 }
 
 /// Tasks that began with the same function.
@@ -136,12 +146,16 @@ pub struct Watch {
     chance: u64,
     /// Interval to the next poll while there are no tasks.
     rest: Duration,
+    /// Reader of Go's collections.
+    collections: Option<go::Collections>,
 }
 
 impl Watch {
     /// Watches the tasks of a process; `None`: its runtime has none.
     pub fn new(subject: Subject) -> Option<Watch> {
         let eye = Eye::of(&subject)?;
+        let is_go = matches!(eye, Eye::Go(_));
+        let collections = is_go.then(|| go::Collections::new(subject.bias));
         Some(Watch {
             seen: Seen {
                 subject,
@@ -153,7 +167,11 @@ impl Watch {
                 broken: 0,
                 lost: false,
                 gone: false,
+                pauses: Vec::new(),
+                pauses_missed: 0,
+                spent: Duration::ZERO,
             },
+            collections,
             next: Instant::now(),
             last: None,
             before: now(),
@@ -178,6 +196,7 @@ impl Watch {
     /// time when it went to sleep, since a wake-up costs as much as a short poll. Returns the thread's CPU
     /// time now.
     pub fn look(&mut self, limit: f64, before: Duration) -> Duration {
+        self.read_collections();
         let there = self.look_now();
         let spent = own_cpu();
         let mean = if there {
@@ -205,6 +224,30 @@ impl Watch {
             false => Instant::now() + mean.mul_f64(factor),
         };
         spent
+    }
+
+    /// Reads the collections that have ended since the last poll.
+    fn read_collections(&mut self) {
+        let seen = &mut self.seen;
+        let (Some(collections), Ok(Facts::Go(facts))) =
+            (&mut self.collections, &*seen.subject.found)
+        else {
+            return;
+        };
+        let pid = seen.subject.pid;
+        let new = collections.read(facts, &mut TargetMemory(pid));
+        let room = MOST_PAUSES - seen.pauses.len();
+        seen.pauses_missed += new.len().saturating_sub(room) as u64;
+        let ahead = unix_now().saturating_sub(now());
+        let events = new.into_iter().map(|c| {
+            let end = c.end_unix_ns.saturating_sub(ahead);
+            PauseEvent {
+                begin: end.saturating_sub(c.stopped_ns),
+                end,
+                ..PauseEvent::of_go(pid, c.forced)
+            }
+        });
+        seen.pauses.extend(events.take(room));
     }
 
     /// Whether there were tasks to poll.
@@ -299,6 +342,9 @@ impl Watch {
     /// Ends the polling and returns what was seen.
     pub fn finish(mut self) -> Seen {
         self.account(now());
+        self.read_collections();
+        self.seen.pauses_missed += self.collections.as_ref().map_or(0, |c| c.missed);
+        self.seen.spent = self.spent.0;
         self.seen.gone = process::stat(self.pid()).is_err();
         self.seen.broken = self.seen.eye.reader().broken();
         if let Ok(facts) = &*self.seen.subject.found {

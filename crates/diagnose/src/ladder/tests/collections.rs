@@ -1,6 +1,6 @@
 //! Garbage collection.
 
-use wallscope_model::{GC_KEY, Pause, PauseGroup};
+use wallscope_model::{GC_KEY, LedgerSlices, Pause, PauseGroup};
 
 use super::*;
 
@@ -61,4 +61,68 @@ fn collecting_on_a_cpu_is_labelled_and_waiting_is_not() {
         let expected = (sample.state == State::OnCpu).then(|| LabelValue::Text("V8".into()));
         assert_eq!(collector, expected, "{:?}", sample.state);
     }
+}
+
+#[test]
+fn the_impact_is_of_the_program_s_own_threads() {
+    // One thread of the program, and one that only collects.
+    let mut rec = recording(&[
+        (40, 0, 0, BlockReason::Gc, 60),
+        (55, 0, 0, BlockReason::Lock, 5),
+    ]);
+    let collector = rec.stacks[1].frames[2].0 as usize;
+    let function = rec.frames[collector].lines[0].function;
+    rec.functions[function.0 as usize].name = "G1ParTask::work(unsigned int)".into();
+    rec.pauses.push(pauses(60, TENTH));
+    crate::collections::mark(&mut rec);
+    let v = climb(&rec).verdict;
+    assert_eq!(v.rule, "collection");
+    let impact = "60 % of the active time of the program's own threads";
+    assert!(v.parts.impact.starts_with(impact), "{}", v.parts.impact);
+}
+
+#[test]
+fn a_stall_that_only_the_stack_tells_moves_from_lock_to_gc() {
+    let mut rec = recording(&[
+        (40, 0, 0, BlockReason::Lock, 60),
+        (10, 0, 0, BlockReason::Lock, 90),
+    ]);
+    let stall = "ZPageAllocator::alloc_page_stall(ZPageAllocation*)";
+    rename(&mut rec, 1, FrameKind::Native, "pthread_cond_wait");
+    let own = rec.stacks[0].frames[2].0 as usize;
+    let function = rec.frames[own].lines[0].function;
+    rec.functions[function.0 as usize].name = stall.into();
+    rec.ledger_slices = LedgerSlices::of_samples(&rec.samples);
+    crate::collections::mark(&mut rec);
+    let of = |thread: usize| {
+        let blocked = rec.contexts[thread].ledger.blocked;
+        let reasons = [BlockReason::Lock, BlockReason::Gc];
+        reasons.map(|r| blocked[r as usize] / TENTH)
+    };
+    assert_eq!((of(0), of(1)), ([0, 60], [90, 0]));
+    let in_slices: u64 = (rec.ledger_slices.iter())
+        .map(|row| row.blocked[BlockReason::Gc as usize])
+        .sum();
+    assert_eq!(in_slices / TENTH, 60);
+    assert!(rec.domain.notes[0].contains("an estimate"));
+}
+
+#[test]
+fn a_safepoint_that_collects_nothing_is_named() {
+    let mut rec = recording(&[(40, 0, 0, BlockReason::Lock, 60)]);
+    rename(
+        &mut rec,
+        1,
+        FrameKind::Native,
+        "SafepointSynchronize::block(JavaThread*)",
+    );
+    rec.pauses.push(PauseGroup {
+        operation: "ThreadDump".into(),
+        kind: "".into(),
+        cause: "".into(),
+        ..pauses(60, TENTH)
+    });
+    let v = climb(&rec).verdict;
+    assert!(v.cause.contains("safepoints for ThreadDump"), "{}", v.cause);
+    assert!(v.parts.evidence.join("; ").contains("60 pauses"));
 }

@@ -240,9 +240,29 @@ fn the_collection_of_garbage_is_told_as_part_of_computing() {
     let told = |rec: &Recording| {
         let v = climb(rec).verdict;
         assert_eq!(v.rule, "computing", "{}", v.cause);
-        v.more.iter().any(|m| m.contains("garbage collection"))
+        v.cause.contains("garbage collection")
     };
     assert!(!told(&rec));
     computes_in(&mut rec, FrameKind::Native, "G1FullCollector::collect");
     assert!(told(&rec));
+}
+
+#[test]
+fn the_function_that_all_computing_passes_through_is_told_beside_the_hottest_one() {
+    let mut rec = recording(&[
+        (30, 0, 0, BlockReason::Lock, 5),
+        (60, 0, 0, BlockReason::Lock, 5),
+    ]);
+    let caller = rec.stacks[0].frames[2];
+    rec.stacks[1].frames.push(caller);
+    let v = climb(&rec).verdict;
+    assert_eq!(v.rule, "computing", "{}", v.cause);
+    assert!(v.cause.contains("program::f1"), "{}", v.cause);
+    let root = v.parts.root.unwrap_or_default();
+    assert!(
+        root.contains("100 % of the computing is in program::f0 and"),
+        "{root}"
+    );
+    let advice = v.parts.advice.unwrap_or_default();
+    assert!(advice.starts_with("make program::f0 faster"), "{advice}");
 }

@@ -66,6 +66,33 @@ fn a_disk_that_the_holder_waits_for_is_the_headline() {
     assert!(v.parts.advice.is_some());
 }
 
+/// A thread that two processes of one name wake, which are not measured.
+fn woken_by_strangers(waiter: &str) -> wallscope_model::Recording {
+    let mut rec = recording(&[(5, 0, 0, BlockReason::Lock, 95)]);
+    let native = wallscope_model::FrameKind::Native;
+    super::rename(&mut rec, 1, native, "std::sync::condvar::Condvar::wait");
+    super::rename(&mut rec, 2, native, waiter);
+    for pid in [70, 71] {
+        let (tid, name) = (pid, "postgres".into());
+        ended_by(&mut rec, Actor::Stranger { pid, tid, name });
+    }
+    rec.hops.iter_mut().for_each(|hop| hop.ns /= 2);
+    rec
+}
+
+#[test]
+fn processes_of_one_name_that_are_not_measured_are_one_root_and_the_next_to_look_at() {
+    let v = climb(&woken_by_strangers("Pool::checkout")).verdict;
+    let root = "postgres (2 processes), which is not in this recording (100 % of the waits)";
+    assert_eq!(v.parts.root.as_deref(), Some(root), "{}", v.cause);
+    assert_eq!(v.look_at, Some(70));
+    assert_eq!(
+        v.parts.advice.as_deref(),
+        Some("look at postgres (2 processes)")
+    );
+    assert!(v.cause.contains("an empty pool"), "{}", v.cause);
+}
+
 #[test]
 fn blind_spots_are_told_where_they_could_change_the_verdict() {
     // Without wakers, a wait for a lock may be for any thread.

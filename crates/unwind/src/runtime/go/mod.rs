@@ -1,10 +1,11 @@
 //! Go: the goroutines of a process.
 //!
 //! ```text
-//! mod.rs         facts about a Go program: function table, candidate addresses of the goroutine
-//!                list, names of wait reasons
-//! goroutines.rs  snapshot of all goroutines of a process
-//! labels.rs      labels that the program gave a goroutine (`runtime/pprof`)
+//! mod.rs          facts about a Go program: function table, candidate addresses of the goroutine
+//!                 list and of the collector's books, names of wait reasons
+//! goroutines.rs   snapshot of all goroutines of a process
+//! labels.rs       labels that the program gave a goroutine (`runtime/pprof`)
+//! collections.rs  collections of garbage, by the runtime's own books
 //! ```
 //!
 //! Go code is native code: its frames on threads are unwound and named as such. Waiting goroutines
@@ -13,6 +14,7 @@
 //! No symbols are needed. The instructions of `runtime.allgadd` refer to the list of goroutines.
 //! Properties of the first goroutine reveal the layout. So Go versions need not be distinguished.
 
+mod collections;
 mod goroutines;
 mod labels;
 
@@ -20,6 +22,7 @@ use object::{Object, ObjectSegment, SegmentFlags};
 use wallscope_binfmt::gopclntab::{GoFile, Pclntab, Relocations};
 
 use super::image::{Image, Refusal};
+pub use collections::{COLLECTION, COLLECTION_KIND, Collection, Collections, FORCED};
 pub use goroutines::Goroutines;
 
 /// Facts about a Go program.
@@ -31,6 +34,8 @@ pub struct Facts {
     code: Vec<(u64, u64, u64)>,
     /// Candidate addresses of the list of goroutines.
     lists: Vec<u64>,
+    /// Candidate addresses of the collector's books.
+    books: Vec<u64>,
     /// Entry of the first goroutine's start function.
     main: u64,
     /// The runtime's names of wait reasons, by number.
@@ -146,9 +151,15 @@ pub(super) fn recognise(image: &Image<'_>) -> Option<Result<Facts, Refusal>> {
     let (Some(add), Some(main)) = (named(b"runtime.allgadd"), named(b"runtime.main")) else {
         return refuse("its runtime lacks the functions by which they are found");
     };
-    let bytes = image.at(add.entry, (add.end - add.entry).min(1 << 16) as usize);
+    let referenced = |entry: u64, end: u64| {
+        let bytes = image.at(entry, (end - entry).min(1 << 16) as usize);
+        referenced_addresses(bytes.unwrap_or_default(), entry)
+    };
+    // A runtime without it is no reason to refuse its goroutines.
+    let collects = named(b"runtime.gcMarkTermination");
     Some(Ok(Facts {
-        lists: referenced_addresses(bytes.unwrap_or_default(), add.entry),
+        lists: referenced(add.entry, add.end),
+        books: collects.map_or_else(Vec::new, |f| referenced(f.entry, f.end)),
         main: main.entry,
         wait_reasons: wait_reasons(image),
         text: table.text(),
@@ -161,10 +172,10 @@ pub(super) fn recognise(image: &Image<'_>) -> Option<Result<Facts, Refusal>> {
 fn referenced_addresses(code: &[u8], start: u64) -> Vec<u64> {
     let mut found = Vec::new();
     for (i, bytes) in code.windows(7).enumerate() {
-        // 64-bit mov, lea or cmp with a rip-relative operand
+        // 64-bit add, mov, lea, xchg or cmp with a rip-relative operand
         let [
             0x48 | 0x4c,
-            0x8b | 0x89 | 0x8d | 0x39 | 0x3b,
+            0x01 | 0x03 | 0x8b | 0x89 | 0x8d | 0x87 | 0x39 | 0x3b,
             modrm,
             a,
             b,

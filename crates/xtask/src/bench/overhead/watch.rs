@@ -127,7 +127,7 @@ impl Watching {
         match self {
             Watching::Record(recorder) => {
                 let cost = recorder.stop()?.report()?.cost;
-                Ok(Some((cost.bpf_ns + cost.own_cpu_ns) as f64 * 1e-9))
+                Ok(Some(cost.total_ns() as f64 * 1e-9))
             }
             Watching::Other(mut other) => {
                 if let Some(pid) = Pid::from_raw(other.child.id() as i32) {

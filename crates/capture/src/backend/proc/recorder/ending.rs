@@ -42,6 +42,7 @@ impl PollRecorder<'_> {
         let hits = &self.poller.hits;
         intake.observe(&Observation::Cost(Cost {
             bpf_ns: 0,
+            displaced_ns: 0,
             own_cpu_ns,
             rss_bytes: cost::peak_rss_bytes(),
             kernel_bytes: clock.as_ref().map_or(0, ThreadEvents::bytes)
