@@ -57,10 +57,10 @@ pub enum Error {
         /// Cause.
         why: String,
     },
-    /// A log of observations cannot be kept by the backend that is left.
+    /// A log of observations cannot be kept by the perf backend.
     #[error(
-        "a log of observations is kept by the ebpf backend only, which is not used here ({why}); leave \
-         out --keep-log, or run as root, or see `wallscope doctor`"
+        "a log of observations is kept by the ebpf and proc backends, and the perf backend would measure \
+         ({why}); leave out --keep-log, or add --backend proc, or run as root, or see `wallscope doctor`"
     )]
     NoLog {
         /// Why another backend would measure.

@@ -6,10 +6,13 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-/// The log of 1.4 s of the truth program `convoy`: four threads that queue for a mutex.
-/// `fixtures/README.md` says how it was made.
-fn fixture() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/convoy.log")
+/// Logs of 1.4 s of the truth program `convoy`: four threads that queue for a mutex. One is of the eBPF
+/// tier, the other of the proc tier with stops of running threads. `fixtures/README.md` says how they were made.
+const FIXTURES: [&str; 2] = ["convoy.log", "convoy-polls.log"];
+
+fn fixture(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    folder.join(name)
 }
 
 fn replay(log: &Path, to: &Path) -> Output {
@@ -44,19 +47,30 @@ fn refused(log: &Path, folder: &Path) -> String {
 fn a_log_gives_the_same_recording_each_time() {
     let folder = tempfile::tempdir().unwrap();
     let [one, two] = ["one", "two"].map(|name| folder.path().join(name));
-    for to in [&one, &two] {
-        let out = replay(&fixture(), to);
-        assert!(out.status.success(), "{out:?}");
-    }
-    assert_eq!(fs::read(&one).unwrap(), fs::read(&two).unwrap());
+    let twice = |name: &str| {
+        for to in [&one, &two] {
+            let out = replay(&fixture(name), to);
+            assert!(out.status.success(), "{out:?}");
+        }
+        assert_eq!(fs::read(&one).unwrap(), fs::read(&two).unwrap());
+        report(&one)
+    };
     // As the recording had it that was made live beside this log.
-    let report = report(&one);
+    let report = twice("convoy.log");
     let total = &report["total"];
     assert_eq!(total["wall_ns"], 7_407_940_685_u64);
     assert_eq!(total["on_cpu_ns"], 335_405_700);
     assert_eq!(total["runnable_ns"], 1_158_729_639);
     assert_eq!(total["blocked"]["lock"], 3_958_774_325_u64);
     assert_eq!(report["timeline"]["intervals"], 3722);
+    let stacks = report["stacks"].to_string();
+    assert!(stacks.contains("convoy_wait_lock") && stacks.contains("pthread_mutex_lock"));
+    let report = twice("convoy-polls.log");
+    let total = &report["total"];
+    assert_eq!(total["wall_ns"], 7_501_658_386_u64);
+    assert_eq!(total["on_cpu_ns"], 72_295_049);
+    assert_eq!(total["runnable_ns"], 2_057_585_903);
+    assert_eq!(total["blocked"]["lock"], 3_476_479_106_u64);
     let stacks = report["stacks"].to_string();
     assert!(stacks.contains("convoy_wait_lock") && stacks.contains("pthread_mutex_lock"));
 }
@@ -86,12 +100,16 @@ fn books(recording: &Path) -> serde_json::Value {
 
 #[test]
 fn a_log_gives_the_books_that_were_checked() {
+    FIXTURES.into_iter().for_each(gives_its_books);
+}
+
+fn gives_its_books(name: &str) {
     let folder = tempfile::tempdir().unwrap();
     let recording = folder.path().join("recording.pb.gz");
-    let out = replay(&fixture(), &recording);
+    let out = replay(&fixture(name), &recording);
     assert!(out.status.success(), "{out:?}");
     let books = books(&recording);
-    let expected = fixture().with_extension("books.json");
+    let expected = fixture(name).with_extension("books.json");
     if std::env::var_os("WALLSCOPE_WRITE_BOOKS").is_some() {
         let text = serde_json::to_string_pretty(&books).unwrap();
         fs::write(&expected, text + "\n").unwrap();
@@ -103,7 +121,7 @@ fn a_log_gives_the_books_that_were_checked() {
             let expected = &expected[stretch][key];
             assert!(
                 value == expected,
-                "{stretch}, {key}: {value:#}\nexpected: {expected:#}\n\
+                "{name}, {stretch}, {key}: {value:#}\nexpected: {expected:#}\n\
                  if the change is wanted, WALLSCOPE_WRITE_BOOKS=1 writes the file anew"
             );
         }
@@ -114,9 +132,15 @@ fn a_log_gives_the_books_that_were_checked() {
 fn a_damaged_log_gives_no_recording_and_says_where_it_ends() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("log");
-    let whole = fs::read(fixture()).unwrap();
-    fs::write(&log, &whole[..whole.len() / 2]).unwrap();
-    let said = refused(&log, folder.path());
+    let half = |name: &str| {
+        let whole = fs::read(fixture(name)).unwrap();
+        fs::write(&log, &whole[..whole.len() / 2]).unwrap();
+        (whole, refused(&log, folder.path()))
+    };
+    // All of it is in one frame.
+    let (_, said) = half("convoy-polls.log");
+    assert!(said.contains("before its beginning was whole"), "{said}");
+    let (whole, said) = half("convoy.log");
     assert!(
         said.contains("ends early") && said.contains("cut short"),
         "{said}"

@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! observation.rs  what is observed, and the number of each kind
-//! facts.rs        the values that observations carry
+//! facts.rs        the values that observations carry; polls.rs: those of the poller of `/proc`
 //! wire.rs         values ↔ bytes; model.rs: the same for values of `wallscope_model`
 //! kind.rs         kinds of the kernel programs' records
 //! words.rs        records of the kernel programs ↔ bytes: differences of words
@@ -34,7 +34,7 @@
 //! **State.** What can change (a process's name, a loss, the sum of a lock) is observed again when it
 //! has changed, and the last observation holds. So a log that ends early is a recording up to there.
 //!
-//! Not done: logs of the perf and proc backends.
+//! Not done: logs of the perf backend.
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
@@ -45,6 +45,7 @@ pub mod kind;
 mod lock;
 mod model;
 mod observation;
+mod polls;
 mod read;
 mod spool;
 mod symbols;
@@ -57,6 +58,7 @@ pub use frame::MAX_PAYLOAD;
 pub use header::{Header, VERSION};
 pub use lock::is_being_written;
 pub use observation::{Importance, LeftOut, Observation};
+pub use polls::*;
 pub use read::{End, LogReader, OpenError};
 pub use spool::Spool;
 pub use symbols::{Symbols, Unresolved};

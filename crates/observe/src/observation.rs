@@ -13,6 +13,10 @@ use crate::{
         UnwoundStack,
     },
     kind,
+    polls::{
+        EndedThread, PolledStack, PolledThread, ProcessClocks, Rebased, StoppedThread, ThreadPoll,
+        ThreadStatus,
+    },
     wire::{Input, Malformed, Wire},
     words::Words,
 };
@@ -170,6 +174,24 @@ observations! {
         62 LeftOut(LeftOut),
         /// The log is whole: observations that its bound, or their size, left out.
         63 Closed(LeftOut),
+        /// The first observation of a log of the proc backend.
+        64 PollsBegin(Begin),
+        /// A thread comes under watch.
+        65 PolledThread(PolledThread),
+        /// A thread's time begins anew.
+        66 Rebased(Rebased),
+        /// A poll of a thread.
+        67 ThreadPoll(ThreadPoll),
+        /// A thread was found again after a poll that saw it runnable.
+        68 StoppedThread(StoppedThread),
+        /// A thread is gone.
+        69 EndedThread(EndedThread),
+        /// A stack that polls met for the first time.
+        70 PolledStack(PolledStack),
+        /// What changes slowly of a thread.
+        71 ThreadStatus(ThreadStatus),
+        /// The clocks of a process.
+        72 ProcessClocks(ProcessClocks),
     }
 }
 

@@ -204,14 +204,13 @@ impl Tool {
         Ok(recorder)
     }
 
-    /// Whether a recording with these options keeps its log: tiers without kernel programs have none.
+    /// Whether a recording with these options keeps its log: the perf tier has none.
     fn keeps_log(&self, options: &Options) -> bool {
-        let asked = |of: &str| {
-            let mut all = self.recording.iter().chain(&options.more);
-            all.any(|argument| argument == of)
-        };
+        let all = || self.recording.iter().chain(&options.more);
+        let asked = |of: &str| all().any(|argument| argument == of);
+        let backend = all().skip_while(|argument| *argument != "--backend").nth(1);
         self.checked == Checked::ByReplay
-            && !asked("--backend")
+            && backend.is_none_or(|backend| backend != "perf")
             && !asked("--keep-log")
             && !asked("--spool-limit")
     }

@@ -54,6 +54,29 @@ fn live_equals_replay(name: &str, flags: &[&str], more: &[&str]) {
     });
 }
 
+/// The proc backend's own observations.
+const POLLS: [&str; 2] = ["--backend", "proc"];
+
+#[test]
+fn polls_of_locks_and_requests() {
+    live_equals_replay("convoy", &["--seconds", "60"], &POLLS);
+    live_equals_replay("rpc", &["--seconds", "60"], &POLLS);
+}
+
+#[test]
+fn polls_of_programs_that_come_and_go() {
+    live_equals_replay("execs", &["--seconds", "60"], &POLLS);
+    live_equals_replay("short", &["--seconds", "60"], &POLLS);
+    live_equals_replay("jit", &["--seconds", "60"], &POLLS);
+}
+
+#[test]
+fn polls_with_stops_of_running_threads() {
+    let stops = [&POLLS[..], &["--allow-stop"]].concat();
+    live_equals_replay("convoy", &["--seconds", "60"], &stops);
+    live_equals_replay("faults", &["--seconds", "60"], &stops);
+}
+
 #[test]
 fn locks_and_their_holders() {
     live_equals_replay("convoy", &["--seconds", "60"], &["--timeline"]);

@@ -1,6 +1,6 @@
 //! Names of code as the collector knows them: of processes, files and runtimes, and of the host.
 
-use std::sync::Arc;
+use std::{cell::OnceCell, sync::Arc};
 
 use rustc_hash::FxHashMap;
 use wallscope_model::{FrameKind, Function};
@@ -160,6 +160,20 @@ fn line_of(name: &str, file: &str, start_line: u32, line: u32) -> NamedLine {
 pub struct Host {
     sockets: Vec<Socket>,
     owners: Owners,
+}
+
+/// The machine as it is when it is asked first.
+#[derive(Default)]
+pub struct HostWhenAsked(OnceCell<Host>);
+
+impl HostNames for HostWhenAsked {
+    fn kernel_functions(&self, stacks: &FxHashMap<u64, Box<[u64]>>) -> FxHashMap<u64, Arc<str>> {
+        labels::kernel_functions(stacks)
+    }
+
+    fn other_end(&self, socket: &SocketRecord) -> Option<(u32, String)> {
+        self.0.get_or_init(Host::now).other_end(socket)
+    }
 }
 
 impl Host {

@@ -15,7 +15,7 @@ use wallscope_observe::{
     Mark, Observation, ObservedTaskTime, ObservedTasks, TaskStack, TaskWords,
 };
 use wallscope_unwind::native::abi::{self, End, FrameWord};
-use zerocopy::{FromBytes, FromZeros};
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::{
     accounts::{Accounts, StillBlocked, number},
@@ -118,6 +118,27 @@ pub struct TaskFacts {
     pub words: Vec<TaskWords>,
     /// Pauses of their runtimes' collectors.
     pub pauses: Vec<PauseEvent>,
+}
+
+impl TaskFacts {
+    /// Tells all of it, in the order in which it is to be read.
+    pub fn tell(self, observe: &mut dyn FnMut(Observation<'_>)) {
+        for stack in self.stacks {
+            observe(Observation::TaskStack(stack));
+        }
+        for (tasks, times) in self.groups {
+            observe(Observation::Tasks(tasks));
+            for time in times {
+                observe(Observation::TaskTime(time));
+            }
+        }
+        for words in self.words {
+            observe(Observation::TaskWords(words));
+        }
+        for pause in self.pauses {
+            observe(Observation::Event(pause.as_bytes()));
+        }
+    }
 }
 
 /// Everything that has come in.
@@ -577,7 +598,8 @@ impl Estimator {
 }
 
 impl Facts {
-    fn take(&mut self, observation: &Observation<'_>) {
+    /// Takes an observation that is a fact.
+    pub fn take(&mut self, observation: &Observation<'_>) {
         match observation {
             Observation::Host(sample) => self.host.push((**sample).clone()),
             Observation::Cost(cost) => self.cost = cost.clone(),

@@ -400,21 +400,7 @@ fn waits(sum: &LockSum, name: Arc<str>) -> LockWaits {
 impl EventDispatcher {
     /// Takes what was observed of tasks.
     pub fn tasks(&mut self, facts: TaskFacts) {
-        for stack in facts.stacks {
-            self.observe(Observation::TaskStack(stack));
-        }
-        for (tasks, times) in facts.groups {
-            self.observe(Observation::Tasks(tasks));
-            for time in times {
-                self.observe(Observation::TaskTime(time));
-            }
-        }
-        for words in facts.words {
-            self.observe(Observation::TaskWords(words));
-        }
-        for pause in facts.pauses {
-            self.observe(Observation::Event(pause.as_bytes()));
-        }
+        facts.tell(&mut |observation| self.observe(observation));
     }
 
     /// Exact waits by thread and lock, with the locks' names. The kernel lists them in no order: they

@@ -17,6 +17,9 @@ use crate::{
     target::{CommandEnd, Held, Target},
 };
 
+/// The program as logs name it.
+const TOOL: &str = concat!("wallscope ", env!("CARGO_PKG_VERSION"));
+
 /// What to record and how.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -56,7 +59,7 @@ pub struct Options {
     pub moments: bool,
     /// Whether stacks are wanted, or ledgers alone.
     pub stacks: bool,
-    /// The log of observations, by the ebpf backend only.
+    /// The log of observations. The proc backend has no spool, the perf backend neither kind.
     pub log: Option<Log>,
     /// How often the observer gets a [`Look`]; what a look has shown is not in the recording at the
     /// end. `None`: never.
@@ -111,17 +114,21 @@ impl Options {
         }
     }
 
+    /// The log of observations that the user keeps, if there is to be one.
+    pub(crate) fn kept_log(&self) -> Option<LogWriter> {
+        match &self.log {
+            Some(Log::Kept(file)) => Some(LogWriter::begin(file.clone(), TOOL, LogFile::BOUND)),
+            Some(Log::Spool(_)) | None => None,
+        }
+    }
+
     /// The log of observations, if there is to be one; or why there is none.
     pub(super) fn begin_log(&self) -> (Option<LogWriter>, Option<String>) {
-        let tool = concat!("wallscope ", env!("CARGO_PKG_VERSION"));
         match &self.log {
             None => (None, None),
-            Some(Log::Kept(file)) => {
-                let log = LogWriter::begin(file.clone(), tool, LogFile::BOUND);
-                (Some(log), None)
-            }
+            Some(Log::Kept(_)) => (self.kept_log(), None),
             Some(Log::Spool(spool)) => match spool.create() {
-                Ok(file) => (Some(LogWriter::begin(file, tool, spool.bound())), None),
+                Ok(file) => (Some(LogWriter::begin(file, TOOL, spool.bound())), None),
                 Err(e) => (
                     None,
                     Some(format!("there is no spool: it cannot be made: {e}")),

@@ -45,8 +45,8 @@
 mod accounts;
 pub(crate) mod address_scope;
 pub(crate) mod address_space;
-mod answers;
-mod assemble;
+pub(crate) mod answers;
+pub(crate) mod assemble;
 mod budget;
 pub(crate) mod build;
 mod chains;

@@ -4,7 +4,7 @@
 //! of, and its sums with the numbers. So times may not jump, and no figure of a thread may exceed the
 //! time that there was for it.
 
-use wallscope_observe::{Begin, Mark, Observation};
+use wallscope_observe::{Begin, Mark, Observation, PolledThread, Rebased};
 use zerocopy::FromBytes;
 
 use crate::event::{Dump, SampleEvent, SocketRecord, Turn, kind};
@@ -81,6 +81,11 @@ impl Times {
                 within(turn.map_or(0, |(t, _)| t.time))
             }
             Observation::Socket(bytes) => socket(bytes),
+            Observation::PolledThread(PolledThread { begin, .. })
+            | Observation::Rebased(Rebased { begin, .. }) => within(begin.time),
+            Observation::ThreadPoll(poll) => within(poll.time),
+            Observation::StoppedThread(stop) => within(stop.time.max(stop.poll.end)),
+            Observation::EndedThread(ended) => within(ended.time),
             Observation::LockWaits(w) if w.total_ns > longest || w.count > longest => {
                 Err("more time in waits for a lock than there was")
             }

@@ -1,7 +1,7 @@
 //! Measuring by the way that was asked for, or else by the best that this host allows.
 
 use super::{
-    interface::{Captured, Log, Observer, Options},
+    interface::{Captured, Observer, Options},
     recorder,
 };
 use crate::{
@@ -22,10 +22,9 @@ use crate::{
 pub fn record(options: &Options, observer: &mut dyn Observer) -> Result<Captured, Error> {
     refuse_32_bit(&options.target)?;
     let kernel = || KernelFeatures::inspect()?.with_all_that_is_needed();
-    let lower = |why: String, perf, observer| match options.log {
-        Some(Log::Kept(_)) => Err(Error::NoLog { why }),
-        _ if options.max_total_overhead.is_some() => Err(Error::NoBudget { why }),
-        None | Some(Log::Spool(_)) => proc::record(options, why, perf, observer),
+    let lower = |why: String, perf, observer| match options.max_total_overhead {
+        Some(_) => Err(Error::NoBudget { why }),
+        None => proc::record(options, why, perf, observer),
     };
     match options.backend {
         Some(Backend::Ebpf) => recorder::record(options, &kernel()?, observer),

@@ -65,8 +65,11 @@ pub struct EarlyEnd {
 /// # Errors
 /// It has no beginning, or no whole time slice.
 pub fn extent<R: BufRead>(log: &mut LogReader<R>) -> Result<Extent, ReplayError> {
-    let Some(Observation::Begin(begin)) = log.next() else {
-        return Err(ReplayError::NoBegin);
+    let begin = match log.next() {
+        Some(Observation::Begin(begin)) => begin,
+        // Its clocks of processes, names and domain come at its end.
+        Some(Observation::PollsBegin(_)) => return extent_of_polls(log),
+        _ => return Err(ReplayError::NoBegin),
     };
     let implausible = |what| ReplayError::Implausible { what };
     let mut times = Times::new(&begin).map_err(implausible)?;
@@ -111,6 +114,18 @@ pub fn extent<R: BufRead>(log: &mut LogReader<R>) -> Result<Extent, ReplayError>
         return Err(ReplayError::NoSlice { why });
     }
     Ok(Extent::Early(EarlyEnd { why, ..early }))
+}
+
+/// Finds out whether a log of polls is whole.
+fn extent_of_polls<R: BufRead>(log: &mut LogReader<R>) -> Result<Extent, ReplayError> {
+    while log.next().is_some() {}
+    match log.end() {
+        Some(End::Early { frames, why }) => Err(ReplayError::PollsEndEarly {
+            frames: *frames,
+            why: why.clone(),
+        }),
+        _ => Ok(Extent::Whole),
+    }
 }
 
 /// Whether the kernel that runs here is the one that was measured, in its present boot.

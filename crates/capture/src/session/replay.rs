@@ -14,8 +14,10 @@ use super::{
     answers::Answers,
     assemble::{Assembled, Looks},
     estimator::Estimator,
+    naming::Names,
     plausible::Times,
 };
+use crate::backend::proc::estimator::PollEstimator;
 
 /// A recording that was rebuilt.
 pub struct Replayed {
@@ -56,6 +58,17 @@ pub enum ReplayError {
         /// Why there is no more.
         why: String,
     },
+    /// It has no end, and is one of the proc backend.
+    #[error(
+        "the log ends early, after {frames} whole frames: {why}; a log of the proc backend gives a recording \
+         only if it is whole"
+    )]
+    PollsEndEarly {
+        /// Frames that were whole.
+        frames: u32,
+        /// Why there are no more.
+        why: String,
+    },
     /// Its figures cannot be.
     #[error("its figures cannot be: it says {what}")]
     Implausible {
@@ -64,9 +77,49 @@ pub enum ReplayError {
     },
 }
 
+/// An estimator: observations in, a recording out.
+pub(super) trait Estimate {
+    /// The error for a log that ends early, after so many whole frames, for this reason.
+    fn ends_early(frames: u32, why: String) -> ReplayError;
+
+    /// Takes an observation.
+    fn observe(&mut self, observation: &Observation<'_>);
+
+    /// Makes the recording.
+    fn finish(self, names: Names<'_>) -> Assembled;
+}
+
+impl Estimate for Estimator {
+    fn ends_early(frames: u32, why: String) -> ReplayError {
+        ReplayError::EndsEarly { frames, why }
+    }
+
+    fn observe(&mut self, observation: &Observation<'_>) {
+        Estimator::observe(self, observation);
+    }
+
+    fn finish(self, names: Names<'_>) -> Assembled {
+        Estimator::finish(self, names, Looks::None)
+    }
+}
+
+impl Estimate for PollEstimator {
+    fn ends_early(frames: u32, why: String) -> ReplayError {
+        ReplayError::PollsEndEarly { frames, why }
+    }
+
+    fn observe(&mut self, observation: &Observation<'_>) {
+        PollEstimator::observe(self, observation);
+    }
+
+    fn finish(self, names: Names<'_>) -> Assembled {
+        PollEstimator::finish(self, names, None)
+    }
+}
+
 /// A log on its way into the estimator.
-pub(super) struct Rebuild {
-    pub estimator: Estimator,
+pub(super) struct Rebuild<E> {
+    pub estimator: E,
     pub answers: Answers,
     times: Times,
     symbols: Symbols,
@@ -83,24 +136,31 @@ fn no_begin(end: Option<&End>) -> ReplayError {
     }
 }
 
-impl Rebuild {
-    /// Reads the beginning of a log.
-    pub fn begin<R: BufRead>(log: &mut LogReader<R>) -> Result<(Rebuild, Begin), ReplayError> {
+impl Rebuild<Estimator> {
+    /// Reads the beginning of a log of the ebpf backend.
+    pub fn begin<R: BufRead>(
+        log: &mut LogReader<R>,
+    ) -> Result<(Rebuild<Estimator>, Begin), ReplayError> {
         let begin = match log.next() {
             Some(Observation::Begin(begin)) => begin,
             Some(_) => return Err(ReplayError::NoBegin),
             None => return Err(no_begin(log.end())),
         };
-        let times = Times::new(&begin).map_err(|what| ReplayError::Implausible { what })?;
-        let rebuild = Rebuild {
-            estimator: Estimator::new(&begin),
+        Ok((Rebuild::of(&begin, Estimator::new(&begin))?, begin))
+    }
+}
+
+impl<E: Estimate> Rebuild<E> {
+    fn of(begin: &Begin, estimator: E) -> Result<Rebuild<E>, ReplayError> {
+        let times = Times::new(begin).map_err(|what| ReplayError::Implausible { what })?;
+        Ok(Rebuild {
+            estimator,
             answers: Answers::default(),
             times,
             symbols: Symbols::default(),
             notes: Vec::new(),
             late_losses: Vec::new(),
-        };
-        Ok((rebuild, begin))
+        })
     }
 
     /// Takes an observation.
@@ -124,6 +184,41 @@ impl Rebuild {
         self.symbols.observe(observation);
         Ok(())
     }
+
+    /// Takes the rest of a log, and makes its recording.
+    fn whole<R: BufRead>(mut self, log: &mut LogReader<R>) -> Result<Replayed, ReplayError> {
+        while let Some(observation) = log.next() {
+            let taken = self.observe(&observation);
+            taken.map_err(|what| ReplayError::Implausible { what })?;
+        }
+        let left_out = match log.end() {
+            Some(End::Whole(left_out)) => *left_out,
+            Some(End::Early { frames, why }) => {
+                return Err(E::ends_early(*frames, why.clone()));
+            }
+            None => LeftOut::default(),
+        };
+        let Assembled {
+            mut recording,
+            seen,
+            ..
+        } = self.estimator.finish(self.answers.names());
+        let strangers = self.symbols.apply(&mut recording);
+        recording.losses.extend(self.late_losses);
+        let lacks = [
+            (
+                "name that the observation log does not have",
+                self.answers.missing(),
+            ),
+            ("symbol in the observation log without a frame", strangers),
+        ];
+        recording.losses.extend(losses(left_out, &lacks));
+        Ok(Replayed {
+            recording,
+            seen,
+            notes: self.notes,
+        })
+    }
 }
 
 /// Rebuilds the recording of a log.
@@ -131,49 +226,14 @@ impl Rebuild {
 /// # Errors
 /// The log is not whole, or its times cannot be.
 pub fn replay<R: BufRead>(log: &mut LogReader<R>) -> Result<Replayed, ReplayError> {
-    let (mut rebuild, _) = Rebuild::begin(log)?;
-    while let Some(observation) = log.next() {
-        let taken = rebuild.observe(&observation);
-        taken.map_err(|what| ReplayError::Implausible { what })?;
-    }
-    let left_out = match log.end() {
-        Some(End::Whole(left_out)) => *left_out,
-        Some(End::Early { frames, why }) => {
-            return Err(ReplayError::EndsEarly {
-                frames: *frames,
-                why: why.clone(),
-            });
+    match log.next() {
+        Some(Observation::Begin(begin)) => Rebuild::of(&begin, Estimator::new(&begin))?.whole(log),
+        Some(Observation::PollsBegin(begin)) => {
+            Rebuild::of(&begin, PollEstimator::new(&begin))?.whole(log)
         }
-        None => LeftOut::default(),
-    };
-    let Rebuild {
-        estimator,
-        answers,
-        symbols,
-        notes,
-        late_losses,
-        ..
-    } = rebuild;
-    let Assembled {
-        mut recording,
-        seen,
-        ..
-    } = estimator.finish(answers.names(), Looks::None);
-    let strangers = symbols.apply(&mut recording);
-    recording.losses.extend(late_losses);
-    let lacks = [
-        (
-            "name that the observation log does not have",
-            answers.missing(),
-        ),
-        ("symbol in the observation log without a frame", strangers),
-    ];
-    recording.losses.extend(losses(left_out, &lacks));
-    Ok(Replayed {
-        recording,
-        seen,
-        notes,
-    })
+        Some(_) => Err(ReplayError::NoBegin),
+        None => Err(no_begin(log.end())),
+    }
 }
 
 /// What a log was left without, and what else it `lacks`, as losses.
@@ -235,6 +295,23 @@ mod tests {
         let replayed = replay(&mut log_of(&[begin(), end])).ok().unwrap();
         assert_eq!(replayed.recording.window.length_ns(), 7);
         assert!(replayed.recording.losses.is_empty());
+    }
+
+    #[test]
+    fn a_log_of_polls_that_ends_early_gives_no_recording() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let file = LogFile::create(&path).unwrap();
+        let mut writer = LogWriter::begin(file, "wallscope", LogFile::BOUND);
+        let Observation::Begin(begins) = begin() else {
+            unreachable!("it begins so")
+        };
+        writer.append(&Observation::PollsBegin(begins));
+        writer.flush();
+        let read = || LogReader::new(Cursor::new(std::fs::read(&path).unwrap())).unwrap();
+        let whole = |e: Option<ReplayError>| e.unwrap().to_string().contains("only if it is whole");
+        assert!(whole(replay(&mut read()).err()));
+        assert!(whole(super::super::recover::extent(&mut read()).err()));
     }
 
     #[test]

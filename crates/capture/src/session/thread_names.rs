@@ -130,22 +130,6 @@ impl ThreadNames {
         }
     }
 
-    /// Names threads of which the kernel knows the program's name only.
-    pub fn name_threads(&self, threads: &mut [Context]) {
-        let leaders = threads.iter().filter(|t| t.tid == t.pid);
-        let programs: FxHashMap<u32, Arc<str>> = leaders.map(|t| (t.pid, t.name.clone())).collect();
-        for thread in threads {
-            let inherited = programs.get(&thread.pid).is_none_or(|p| *p == thread.name);
-            if let Some(name) = self
-                .names
-                .get(&(thread.pid, thread.tid))
-                .filter(|_| inherited)
-            {
-                thread.name = name.clone();
-            }
-        }
-    }
-
     /// New names, for the recorder.
     pub fn take_news(&mut self) -> Vec<ThreadName> {
         std::mem::take(&mut self.news)
@@ -206,6 +190,19 @@ impl ThreadNames {
             if self.names.insert((pid, tid), name.clone()).as_ref() != Some(&name) {
                 self.news.push(ThreadName { pid, tid, name });
             }
+        }
+    }
+}
+
+/// Names threads of which the kernel knows the program's name only. `names`: by process and thread.
+pub fn name_threads(names: &FxHashMap<(u32, u32), Arc<str>>, threads: &mut [Context]) {
+    let leaders = threads.iter().filter(|t| t.tid == t.pid);
+    let programs: FxHashMap<u32, Arc<str>> = leaders.map(|t| (t.pid, t.name.clone())).collect();
+    for thread in threads {
+        let inherited = programs.get(&thread.pid).is_none_or(|p| *p == thread.name);
+        let name = names.get(&(thread.pid, thread.tid));
+        if let Some(name) = name.filter(|_| inherited) {
+            thread.name = name.clone();
         }
     }
 }

@@ -1,21 +1,19 @@
 //! Records of perf events → threads, their courses, samples.
 
-use wallscope_model::{Part, State, WaitSeen};
-use wallscope_procfs::process::{self, SchedStat};
+use wallscope_model::Part;
+use wallscope_procfs::process;
 
 use super::{
     EventSampler, Record, Running, SwitchTimeline,
+    estimate::{RunningSample, SeenWait},
     switch_timeline::Step,
-    waits::{chance, class},
 };
 use crate::{
     backend::{
         ebpf::sideband::Change,
         proc::{
-            poller::{ENOUGH, ProcPoller, REMAP, REMAP_TIMES},
-            samples::{Look, Meant, Weight},
+            poller::{ProcPoller, REMAP, REMAP_TIMES},
             thread::Thread,
-            time_kind::TimeKind,
             wait_observation::PutOff,
         },
     },
@@ -29,9 +27,10 @@ impl ProcPoller {
     /// Opens events for every watched thread that has none. `all`: for threads that were
     /// refused them before, too.
     pub fn join(&mut self, first: usize) {
-        let Some(clock) = &mut self.clock else { return };
-        for (index, t) in self.watch.threads[first..].iter_mut().enumerate() {
-            if !t.alive || t.course.is_some() {
+        for index in first..self.watch.threads.len() {
+            let Some(clock) = &mut self.clock else { return };
+            let t = &mut self.watch.threads[index];
+            if !t.alive || t.records.open {
                 continue;
             }
             // Threads with events write records while others get theirs.
@@ -39,18 +38,19 @@ impl ProcPoller {
             match clock.join(t.tid, 1.0) {
                 Ok(()) => {
                     if let Some(hits) = &mut self.hits {
-                        hits.join(first + index, t.tid);
+                        hits.join(index, t.tid);
                     }
                     let now = clock::now();
                     let Ok(books) = t.schedstat() else { continue };
-                    if t.book.seen_ns > t.book.start_ns || t.ran {
+                    let estimator = &mut self.intake.estimator;
+                    let account = &mut estimator.accounts[index];
+                    if account.book.seen_ns > account.book.start_ns || t.ran {
                         // Its time up to here is the counters' to tell.
-                        t.counters.look(&mut t.book, now, books, t.doing, self.grid);
-                        t.counters.settle(&mut t.book, self.grid);
+                        estimator.settle_counters(index, now, books, t.probe.doing);
                     } else {
-                        t.begin(now, books);
+                        account.begin(&t.begins(now, books));
                     }
-                    t.course = Some(SwitchTimeline::joined(now, books));
+                    self.begin_records(index, SwitchTimeline::joined(now, books));
                 }
                 Err(_) => clock.left_out += 1,
             }
@@ -74,16 +74,14 @@ impl ProcPoller {
         let hits = self.hits.as_mut().map_or_else(Vec::new, EventSampler::take);
         let records = clock.drain_all(hits);
         self.take(records, since, now);
-        for t in self.watch.threads.iter_mut().filter(|t| t.alive) {
-            if let Some(course) = &mut t.course {
-                course.settle(&mut t.book, self.grid, &mut self.lag, u64::MAX);
-            }
+        let alive = self.watch.threads.iter().enumerate();
+        for (index, _) in alive.filter(|(_, t)| t.alive) {
+            self.intake.estimator.settle_records(index, u64::MAX);
         }
         for index in self.watch.live.clone() {
-            let t = &self.watch.threads[index];
-            let open = t.course.as_ref().and_then(SwitchTimeline::off_since);
-            if let Some(begin) = open {
-                self.waited(index, begin, t.book.seen_ns);
+            let account = &self.intake.estimator.accounts[index];
+            if let Some(begin) = account.off_since() {
+                self.waited(index, begin, account.book.seen_ns);
             }
         }
     }
@@ -96,12 +94,12 @@ impl ProcPoller {
         self.drain(followed, clock::now());
         let until = self.drained_ns;
         for index in self.watch.live.clone() {
-            let t = &mut self.watch.threads[index];
-            let Some(course) = &mut t.course else {
+            let estimator = &mut self.intake.estimator;
+            if estimator.settle_records(index, until).is_none() {
                 continue;
-            };
-            course.settle(&mut t.book, self.grid, &mut self.lag, until);
-            let (open, end) = (course.off_since(), t.book.seen_ns);
+            }
+            let account = &estimator.accounts[index];
+            let (open, end) = (account.off_since(), account.book.seen_ns);
             // Short ones are told from each other at their ends only.
             if let Some(begin) = open.filter(|b| end.saturating_sub(*b) > 2 * self.spacing_ns) {
                 self.waited(index, begin.max(last), end);
@@ -155,11 +153,11 @@ impl ProcPoller {
                 } => self.born(pid, tid, parent, parent_tid, time),
                 Record::Ended { pid, tid } if pid == tid && goes_on(pid) => {
                     let index = self.watch.find(pid, tid);
-                    let thread = index.map(|index| &mut self.watch.threads[index]);
-                    if let Some(course) = thread.and_then(|t| t.course.as_mut()) {
-                        course.deafen();
-                    }
                     if let Some(index) = index {
+                        let account = &mut self.intake.estimator.accounts[index];
+                        if let Some(course) = &mut account.course {
+                            course.deafen();
+                        }
                         self.watch.wake(index);
                     }
                 }
@@ -200,52 +198,46 @@ impl ProcPoller {
         };
         self.watch.wake(index);
         let t = &mut self.watch.threads[index];
-        let tells_leaving = match (step, t.heir_of, &self.clock) {
+        let tells_leaving = match (step, t.records.heir_of, &self.clock) {
             (Step::Out { preempted: true }, None, Some(clock)) => clock.tells_leaving_of(tid),
-            _ => t.inherits_leaving,
+            _ => t.records.inherits_leaving,
         };
-        let Some(course) = &mut t.course else { return };
+        let estimator = &mut self.intake.estimator;
+        let Some(course) = &estimator.accounts[index].course else {
+            return;
+        };
+        let on_since = course.on_since();
         t.ran = true;
         let sampled = match step {
             Step::In => None,
-            Step::Out { .. } | Step::End => t.sampled.take(),
+            Step::Out { .. } | Step::End => t.records.sampled.take(),
         };
-        let leaves = t.leaves.take();
+        let leaves = t.records.leaves.take();
         let interpreted = self.processes.managed().is_interpreted(pid);
         if let (Step::Out { preempted: true }, Some((stack, switches))) = (step, leaves) {
-            t.put_off = Some(PutOff {
+            t.records.put_off = Some(PutOff {
                 since: time,
                 stack,
                 chance: 1.0 / switches as f64,
             });
         } else if let (Step::Out { preempted: true }, Some(stack), Some(begin), Some(clock)) =
-            (step, sampled, course.on_since(), &self.clock)
-            && (interpreted || t.ration.is_some_and(|r| r.share < 1.0) || !tells_leaving)
+            (step, sampled, on_since, &self.clock)
+            && (interpreted || t.records.ration.is_some_and(|r| r.share < 1.0) || !tells_leaving)
         {
             // Where the end of its time on the CPU is not seen, the sampled time stands for that.
-            let period = clock.period_ns as f64 * t.ration.map_or(1.0, |r| r.share);
-            t.put_off = Some(PutOff {
+            let period = clock.period_ns as f64 * t.records.ration.map_or(1.0, |r| r.share);
+            t.records.put_off = Some(PutOff {
                 since: time,
                 stack,
                 chance: (time.saturating_sub(begin) as f64 / period).clamp(1e-4, 1.0),
             });
-        } else if let (Step::In, Some(put_off)) = (step, t.put_off.take()) {
-            let waited = time.saturating_sub(put_off.since);
-            let look = Look {
-                thread: index as u32,
-                stack: put_off.stack,
-                state: State::Runnable,
-                reason: None,
-                part: Some(Part::Preempted),
-                begin: put_off.since,
-                end: time,
-                ns: (waited as f64 / put_off.chance) as u64,
-                weight: Weight::PutOff,
-                seen: WaitSeen::default(),
-            };
-            self.samples.add(self.grid, &look);
+        } else if let (Step::In, Some(put_off)) = (step, t.records.put_off.take()) {
+            estimator.was_put_off(index, put_off, time);
         }
-        let ended = course.step(&mut t.book, self.grid, &mut self.lag, time, step);
+        let ended = estimator.switched(index, time, step);
+        let Some(course) = &estimator.accounts[index].course else {
+            return;
+        };
         if let (Step::End, Some(clock)) = (step, &mut self.clock) {
             (clock.newborns).ended(tid, course.computed_ns, clock.period_ns);
         }
@@ -274,11 +266,11 @@ impl ProcPoller {
     fn was_blocked(&mut self, index: usize, begin: u64, end: u64) -> Option<u32> {
         let t = &mut self.watch.threads[index];
         let length = end.saturating_sub(begin);
-        let sight = t.sight.take_if(|s| s.at < end);
+        let sight = t.records.sight.take_if(|s| s.at < end);
         let sight = sight.filter(|s| s.at >= begin);
-        t.waits.add(length);
+        self.intake.estimator.accounts[index].waits.add(length);
         let s = sight?;
-        let ring = t.ring.take();
+        let ring = t.probe.ring.take();
         let Some((reason, whole)) = s.of_wait(end) else {
             self.tally.raced += 1;
             return None;
@@ -288,59 +280,26 @@ impl ProcPoller {
             true => s.stack,
             false => self.innermost(index, s.less),
         };
-        let t = &mut self.watch.threads[index];
-        // Its chance to be seen: that a look began in it, and what it was for was read in it as well.
-        let width = length.saturating_sub(s.less.until - s.at);
-        let chance = chance(width, self.spacing_ns);
-        let ns = (length as f64 / chance) as u64;
-        let class = class(length);
-        let sp = s.less.sp;
-        let weight = |of: Meant| match whole {
-            true => of.into(),
-            false => Weight::Innermost { sp, of },
-        };
-        let late = s.is_late_for(length);
-        t.in_time += u32::from(!late);
-        let told = match late && t.in_time >= ENOUGH {
-            true => 0,
-            false => ns,
-        };
-        t.book
-            .add(self.grid, begin, end, TimeKind::Seen(reason, class), told);
-        let look = Look {
-            thread: index as u32,
-            stack,
-            state: State::Blocked,
-            reason: Some(reason),
-            part: None,
+        let duty = &mut self.watch.threads[index].duty;
+        duty.in_time += u32::from(!s.is_late_for(length));
+        self.intake.estimator.was_seen(&SeenWait {
+            thread: index,
             begin,
             end,
-            ns,
-            weight: weight(Meant::Wait { class, late }),
-            seen: s.seen,
-        };
-        self.samples.add(self.grid, &look);
-        // Each wait ends with a wake-up, and each of them waits for the CPU.
-        let wakeup = Look {
-            state: State::Runnable,
-            reason: None,
-            part: Some(Part::Woken),
-            ns: (1000.0 / chance) as u64,
-            weight: weight(Meant::Wakeup { class }),
-            seen: WaitSeen::default(),
-            ..look
-        };
-        self.samples.add(self.grid, &wakeup);
-        if whole && !s.left {
-            (self.samples.queueing).woke(stack, 1.0 / chance, s.late_ns > 0);
-        }
+            sight: s,
+            reason,
+            stack,
+            whole,
+            spacing_ns: self.spacing_ns,
+            in_time: duty.in_time,
+        });
         whole.then_some(stack)
     }
 
     /// A thread was born, and inherited its parent's events.
     fn born(&mut self, pid: u32, tid: u32, parent: u32, parent_tid: u32, time: u64) {
         let maker = self.watch.find(parent, parent_tid);
-        let root = maker.map(|m| self.watch.threads[m].heir_of.unwrap_or(m));
+        let root = maker.map(|m| self.watch.threads[m].records.heir_of.unwrap_or(m));
         let of_root = root.map(|root| self.watch.threads[root].tid);
         let inherits_leaving = match (of_root, &mut self.clock) {
             (Some(tid), Some(clock)) => {
@@ -358,7 +317,7 @@ impl ProcPoller {
             if let (Some(hits), true) = (&mut self.hits, root.is_some()) {
                 hits.leave(known);
                 let t = &mut self.watch.threads[known];
-                (t.heir_of, t.inherits_leaving) = (root, inherits_leaving);
+                (t.records.heir_of, t.records.inherits_leaving) = (root, inherits_leaving);
             }
             return;
         }
@@ -371,11 +330,12 @@ impl ProcPoller {
         }
         let keep = self.watch.has_room();
         let mut thread = Thread::new(pid, tid, name, time, keep);
-        thread.course = Some(SwitchTimeline::born(time));
-        (thread.heir_of, thread.inherits_leaving) = (root, inherits_leaving);
-        thread.covered_ns = covered_ns;
-        thread.rebase(time, SchedStat::default());
-        self.watch.insert(thread);
+        (thread.records.heir_of, thread.records.inherits_leaving) = (root, inherits_leaving);
+        thread.records.covered_ns = covered_ns;
+        let begin = thread.is_born(time);
+        let index = self.watch.insert(thread, begin);
+        self.open_accounts();
+        self.begin_records(index, SwitchTimeline::born(time));
     }
 
     /// A thread has a new name, perhaps because it runs a new program: then it is alone from now on,
@@ -399,8 +359,10 @@ impl ProcPoller {
             }
             if self.watch.find(pid, tid).is_none() {
                 let mut thread = Thread::new(pid, tid, name.clone(), time, self.watch.has_room());
-                thread.course = Some(SwitchTimeline::running(time));
-                self.watch.insert(thread);
+                let begin = thread.is_born(time);
+                let index = self.watch.insert(thread, begin);
+                self.open_accounts();
+                self.begin_records(index, SwitchTimeline::running(time));
             }
             self.attention.needed(clock::now());
             self.processes.change(time, Change::Exec { pid });
@@ -416,7 +378,7 @@ impl ProcPoller {
     /// Records of unknown threads did not fit.
     fn lost(&mut self, time: u64) {
         for index in &self.watch.live {
-            if let Some(course) = &mut self.watch.threads[*index].course {
+            if let Some(course) = &mut self.intake.estimator.accounts[*index].course {
                 course.mistrust();
             }
         }
@@ -430,17 +392,16 @@ impl ProcPoller {
         let Some(period) = self.clock.as_ref().map(|c| c.period_ns) else {
             return false;
         };
-        if self.watch.process(r.pid, Some(since), now) {
+        if self.process(r.pid, Some(since), now) {
             self.processes.found(r.pid);
         }
-        let Some(index) = self.watch.heard_of(r.pid, r.tid, since, now) else {
+        let Some(index) = self.heard_of(r.pid, r.tid, since, now) else {
             self.tally.strangers += 1;
             return false;
         };
         if let Some(first) = &r.first {
-            let counts = first
-                .born_ns
-                .contains(&self.watch.threads[index].book.start_ns);
+            let born_ns = self.intake.estimator.accounts[index].book.start_ns;
+            let counts = first.born_ns.contains(&born_ns);
             if counts {
                 let stack = self.running(r, time, now);
                 self.computed(index, r, stack, first.stands_for_ns, time);
@@ -451,21 +412,20 @@ impl ProcPoller {
         let t = &mut self.watch.threads[index];
         // A thread that inherited its event before the rate was lowered still has the old one; that distances
         // differ a little is no reason to leave one out.
-        t.credit_ns += (r.period_ns as f64 / t.ration.map_or(1.0, |ration| ration.share)) as u64;
-        if t.credit_ns < period - period / period_jitter::SAMPLE_JITTER_DIVISOR {
+        t.records.credit_ns +=
+            (r.period_ns as f64 / t.records.ration.map_or(1.0, |ration| ration.share)) as u64;
+        if t.records.credit_ns < period - period / period_jitter::SAMPLE_JITTER_DIVISOR {
             return false;
         }
-        let ns = std::mem::take(&mut t.credit_ns);
-        let ns = ns.saturating_sub(std::mem::take(&mut t.covered_ns));
-        let put_off = t
-            .course
-            .as_ref()
-            .is_some_and(SwitchTimeline::is_put_off_often);
+        let ns = std::mem::take(&mut t.records.credit_ns);
+        let ns = ns.saturating_sub(std::mem::take(&mut t.records.covered_ns));
+        let course = self.intake.estimator.accounts[index].course.as_ref();
+        let put_off = course.is_some_and(SwitchTimeline::is_put_off_often);
         if let Some(clock) = self.clock.as_mut().filter(|_| put_off && !interpreted) {
             clock.is_put_off(r.tid);
         }
         let stack = self.running(r, time, now);
-        self.watch.threads[index].sampled = Some(stack);
+        self.watch.threads[index].records.sampled = Some(stack);
         self.computed(index, r, stack, ns, time);
         true
     }
@@ -473,26 +433,16 @@ impl ProcPoller {
     /// A thread computed with `stack` at `time`, which stands for `ns`.
     fn computed(&mut self, index: usize, r: &Running, stack: u32, ns: u64, time: u64) {
         self.sampled_ns += ns;
-        let part = if r.user_mode {
-            Part::User
-        } else {
-            Part::Kernel
-        };
-        self.samples.add(
-            self.grid,
-            &Look {
-                thread: index as u32,
-                stack,
-                state: State::OnCpu,
-                reason: None,
-                part: Some(part),
-                begin: time.saturating_sub(ns),
-                end: time,
-                ns,
-                weight: Weight::Own,
-                seen: WaitSeen::default(),
+        self.intake.estimator.computed(&RunningSample {
+            thread: index,
+            stack,
+            time,
+            ns,
+            part: match r.user_mode {
+                true => Part::User,
+                false => Part::Kernel,
             },
-        );
+        });
     }
 
     /// A thread is about to be put off its CPU, which stands for so many `switches`. An interpreter's frames
@@ -503,7 +453,7 @@ impl ProcPoller {
         }
         if let Some(index) = self.watch.find(r.pid, r.tid) {
             let stack = self.running(r, time, now);
-            self.watch.threads[index].leaves = Some((stack, switches));
+            self.watch.threads[index].records.leaves = Some((stack, switches));
         }
     }
 

@@ -4,7 +4,8 @@
 //! thread_events.rs    the events of each thread, and their rings; perf_attr.rs: how they are asked for
 //! record.rs           the records in the rings
 //! switch_timeline/    a thread's time by its switches: the totals of this backend
-//! intake.rs           records -> threads, their timelines, samples
+//! intake.rs           records -> threads, and plain values for estimate.rs
+//! estimate.rs         switches, samples and seen waits -> a thread's time; looks at no machine
 //! oncpu_stacks.rs     stacks of running threads; ran_since.rs: how old a sample is
 //! event_sampling/     stacks at events by name
 //! queued.rs           where threads wait that are woken next; runnable_stacks.rs: their stacks then
@@ -28,6 +29,7 @@
 //! they are put off their CPU.
 
 mod attention;
+mod estimate;
 mod event_sampling;
 mod intake;
 mod nearby;
@@ -46,7 +48,7 @@ mod throttle_turns;
 pub(crate) mod waits;
 
 pub use attention::Attention;
-pub use event_sampling::EventSampler;
+pub use event_sampling::{EventFamilies, EventSampler};
 pub use nearby::Nearby;
 pub(in crate::backend) use queued::told_apart;
 pub use queued::{Crowd, Place, Places, Queued};

@@ -18,7 +18,10 @@ use super::{
     ran_since::{FRESH, SwitchTrail},
 };
 use crate::{
-    backend::proc::poller::ProcPoller, clock, session::cost::thread_cpu_ns, target::read_memory,
+    backend::proc::{poller::ProcPoller, samples::Polled},
+    clock,
+    session::cost::thread_cpu_ns,
+    target::read_memory,
 };
 
 /// Bytes at the end of what was copied of a stack that must be unchanged for its callers to be so.
@@ -106,14 +109,14 @@ impl ProcPoller {
     /// The index of the stack of a thread that was seen running at `time`.
     pub fn running(&mut self, r: &Running, time: u64, now: u64) -> u32 {
         if r.is_ending() {
-            return self.samples.none(r.pid, StackEnd::Gone);
+            return self.intake.stack(Polled::none(r.pid, StackEnd::Gone));
         }
         let (frames, end) = self.stack_of(r, time, now);
         let scope = self.processes.scope_of(r.pid, time, &frames);
         let managed = r.managed.as_ref();
         let managed = managed.filter(|m| self.processes.managed().interprets(m.pid, &frames));
         let Some(m) = managed else {
-            return self.samples.stack(scope, frames, Box::default(), end);
+            return (self.intake).stack(Polled::of(scope, &frames, Box::default(), end));
         };
         let roles = self.processes.managed().roles(m.pid, &frames);
         let inner = roles.iter().position(|role| *role == Role::Interpreter);
@@ -121,8 +124,7 @@ impl ProcPoller {
         let from = inner.filter(|_| r.late).unwrap_or(0);
         self.processes.managed_mut().name(m);
         let (words, end) = (m.words.clone(), m.end_with(end));
-        self.samples
-            .stack(scope, frames[from..].to_vec(), words, end)
+        (self.intake).stack(Polled::of(scope, &frames[from..], words, end))
     }
 
     /// The stack of a thread of which registers and some stack were copied at `time` while it ran.

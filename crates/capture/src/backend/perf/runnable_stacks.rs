@@ -3,13 +3,11 @@
 use wallscope_model::StackEnd;
 use wallscope_unwind::native::FrameWord;
 
-use super::{
-    SwitchTimeline,
-    queued::{FOLLOWED, Place, Queued, told_apart},
-};
+use super::queued::{FOLLOWED, Place, Queued, told_apart};
 use crate::{
     backend::proc::{
         poller::ProcPoller,
+        samples::Polled,
         waiting::{Pages, Where},
     },
     clock,
@@ -18,13 +16,13 @@ use crate::{
 impl ProcPoller {
     /// A poll at `at` of a thread in a wait that a poll has seen already: whether it was woken since.
     pub(in crate::backend) fn see_again(&mut self, index: usize, at: u64, late: bool) {
-        let t = &mut self.watch.threads[index];
-        let Some(begin) = t.course.as_ref().and_then(SwitchTimeline::off_since) else {
+        let Some(begin) = self.intake.estimator.accounts[index].off_since() else {
             return;
         };
-        let woken = t.queued.is_some_and(|q| q.at >= begin);
+        let t = &mut self.watch.threads[index];
+        let woken = t.records.queued.is_some_and(|q| q.at >= begin);
         let followed = at.saturating_sub(begin) <= FOLLOWED * self.spacing_ns;
-        let Some(sight) = t.sight.as_mut().filter(|s| !s.left) else {
+        let Some(sight) = t.records.sight.as_mut().filter(|s| !s.left) else {
             return;
         };
         if !woken && !followed {
@@ -48,8 +46,10 @@ impl ProcPoller {
 
     /// A poll at `at` of a thread that is on a CPU or waits for one, after a wait that no poll has seen.
     pub(in crate::backend) fn see_queued(&mut self, index: usize, at: u64, late: bool) {
-        let t = &mut self.watch.threads[index];
-        let Some(course) = &t.course else { return };
+        let t = &self.watch.threads[index];
+        let Some(course) = &self.intake.estimator.accounts[index].course else {
+            return;
+        };
         if course.is_put_off() || t.places.is_empty() {
             return;
         }
@@ -62,7 +62,7 @@ impl ProcPoller {
             ns: self.spacing_ns,
             late,
         };
-        if t.queued.is_none_or(|q| q.at < begin) {
+        if t.records.queued.is_none_or(|q| q.at < begin) {
             let Some(times) = self.crowd.meet() else {
                 return;
             };
@@ -116,7 +116,7 @@ impl ProcPoller {
             self.processes.managed_mut().name(&m);
             let scope = self.processes.scope_of(pid, read, &frames);
             let end = m.end_with(end);
-            self.samples.stack(scope, frames, m.words, end)
+            self.intake.stack(Polled::of(scope, &frames, m.words, end))
         });
         (read, stack)
     }
@@ -125,11 +125,11 @@ impl ProcPoller {
     /// did, stands for its waiting for a CPU. `seen`: the stack, if an earlier look saw that.
     pub(super) fn was_queued(&mut self, index: usize, begin: u64, end: u64, seen: Option<u32>) {
         let t = &mut self.watch.threads[index];
-        let queued = t.queued.take_if(|q| q.at < end);
+        let queued = t.records.queued.take_if(|q| q.at < end);
         let Some(q) = queued.filter(|q| q.at >= begin) else {
             return;
         };
         let found = q.stack.filter(|_| q.read < end);
-        (self.samples.queueing).queued(seen.or(found), q.ns, q.late);
+        (self.intake.estimator.samples.queueing).queued(seen.or(found), q.ns, q.late);
     }
 }

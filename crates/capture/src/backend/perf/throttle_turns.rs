@@ -4,10 +4,7 @@ use super::{
     SwitchThrottle, SwitchTimeline,
     switch_throttle::{JUDGED, TURN},
 };
-use crate::{
-    backend::proc::{counters::Counters, poller::ProcPoller},
-    clock,
-};
+use crate::{backend::proc::poller::ProcPoller, clock};
 
 impl ProcPoller {
     /// Ends and begins the turns of threads that switch very often. Where single intervals are kept,
@@ -22,10 +19,11 @@ impl ProcPoller {
         // A thread that rests does not switch.
         for index in self.watch.awake.iter().copied() {
             let t = &mut self.watch.threads[index];
-            if !t.alive || t.book.spans.is_some() {
+            let account = &mut self.intake.estimator.accounts[index];
+            if !t.alive || account.book.spans.is_some() {
                 continue;
             }
-            match (&t.course, &mut t.ration) {
+            match (&account.course, &mut t.records.ration) {
                 (Some(course), ration) => {
                     let switches = course.voluntary + course.involuntary;
                     let ration = ration.get_or_insert_with(|| SwitchThrottle::new(now, switches));
@@ -41,6 +39,7 @@ impl ProcPoller {
                 (None, Some(ration)) if ration.share < 1.0 => {
                     if now >= ration.since + ration.pause_ns() {
                         ration.unrecorded_ns += now.saturating_sub(ration.since);
+                        account.unrecorded_ns = ration.unrecorded_ns;
                         ration.since = now;
                         due.push(index);
                     }
@@ -53,7 +52,7 @@ impl ProcPoller {
         }
         for index in due {
             let t = &mut self.watch.threads[index];
-            (t.skip, t.sight) = (0, None);
+            (t.duty.skip, t.records.sight) = (0, None);
             self.join_one(index);
         }
     }
@@ -62,23 +61,24 @@ impl ProcPoller {
     fn end_turns(&mut self, threads: &[usize], since: u64, now: u64) {
         let mut closed = Vec::new();
         for index in threads.iter().copied() {
-            let root = self.watch.threads[index].heir_of.unwrap_or(index);
+            let root = self.watch.threads[index].records.heir_of.unwrap_or(index);
             let live = self.watch.live.iter().copied();
             let family: Vec<usize> = live
                 .filter(|i| {
                     let t = &self.watch.threads[*i];
-                    (*i == root || t.heir_of == Some(root)) && t.course.is_some()
+                    (*i == root || t.records.heir_of == Some(root)) && t.records.open
                 })
                 .collect();
             // Up to the counters' figures, records tell; what they tell of later is left out.
             for member in family {
                 let t = &mut self.watch.threads[member];
                 let books = t.schedstat();
-                if let (Ok(books), Some(course)) = (books, &mut t.course) {
+                let account = &mut self.intake.estimator.accounts[member];
+                if let (Ok(books), Some(course)) = (books, &mut account.course) {
                     course.read(clock::now(), books, true);
                     closed.push(member);
                 }
-                t.heir_of = None;
+                t.records.heir_of = None;
             }
             if let Some(clock) = &mut self.clock {
                 clock.leave(self.watch.threads[root].tid);
@@ -89,15 +89,12 @@ impl ProcPoller {
         self.drain(since, now);
         for index in closed {
             self.watch.wake(index);
-            let t = &mut self.watch.threads[index];
-            let Some(mut course) = t.course.take() else {
+            let Some(course) = self.end_records(index) else {
                 continue;
             };
-            course.settle(&mut t.book, self.grid, &mut self.lag, u64::MAX);
-            t.counters = Counters::new(course.books());
-            t.told_by(&course, self.tick_ns);
-            if let Some(begin) = course.off_since() {
-                let end = t.book.seen_ns;
+            let estimator = &mut self.intake.estimator;
+            if let Some(begin) = estimator.close_records(index, course) {
+                let end = estimator.accounts[index].book.seen_ns;
                 self.waited(index, begin, end);
             }
             // The others of a family are at no fault.
@@ -111,26 +108,27 @@ impl ProcPoller {
     fn join_one(&mut self, index: usize) {
         let Some(clock) = &mut self.clock else { return };
         let t = &mut self.watch.threads[index];
-        let share = t.ration.map_or(1.0, |r| r.share);
+        let share = t.records.ration.map_or(1.0, |r| r.share);
         if clock.join(t.tid, share).is_err() {
             // It goes on by its counters.
             clock.left_out += 1;
-            if let Some(ration) = &mut t.ration {
+            if let Some(ration) = &mut t.records.ration {
                 ration.share = 1.0;
             }
             return;
         }
         let now = clock::now();
         let Ok(books) = t.schedstat() else { return };
-        t.counters.look(&mut t.book, now, books, t.doing, self.grid);
-        t.counters.settle(&mut t.book, self.grid);
+        let doing = t.probe.doing;
+        (self.intake.estimator).settle_counters(index, now, books, doing);
         let course = SwitchTimeline::joined(now, books);
-        t.course = Some(match &mut t.ration {
+        let course = match &mut t.records.ration {
             Some(ration) if ration.share < 1.0 => {
                 (ration.since, ration.switches) = (now, 0);
                 course.by_counters()
             }
             _ => course,
-        });
+        };
+        self.begin_records(index, course);
     }
 }

@@ -1,23 +1,30 @@
-//! What was seen → the recording: threads, ledgers, slices, stacks, losses.
+//! What was observed → the recording: threads, ledgers, slices, stacks, losses.
 
 use std::collections::BTreeMap;
 
 use wallscope_model::{
     Audit, Context, HostSample, Ledger, Loss, ModuleId, OnCpu, Recording, Runnable, Slices,
-    StackEnd, UnknownCause, WaitSeen,
+    StackEnd, UnknownCause, WaitSeen, Window,
 };
+use wallscope_observe::{Counter, ProcessClocks};
 use wallscope_procfs::process::SchedStat;
 
 use super::{
+    account::Account,
+    estimator::{PollEstimator, SwitchRecords},
     lent::Lenders,
-    poller::ProcPoller,
-    samples::Known,
-    target_tracker::TargetTracker,
-    thread::Thread,
+    samples::{Known, Polled},
+    spans,
     thread_ledger::{ThreadLedger, Totals},
-    tracked_process::TrackedProcess,
+    unseen_children::unseen_children,
 };
-use crate::session::{build::Stacks, jit_hints, naming::CodeNames, pauses::PauseGroups, tasks};
+use crate::{
+    backend::perf::EventFamilies,
+    session::{
+        assemble::Assembled as Finished, build::Stacks, domain, jit_hints, naming::Names,
+        peers::Found, tasks, thread_names::name_threads,
+    },
+};
 
 /// What putting a recording together gives beside it.
 pub struct Assembled {
@@ -27,174 +34,214 @@ pub struct Assembled {
     pub seen: Vec<WaitSeen>,
 }
 
-/// Fills `recording` with what was seen since the last time. `last`: nothing more will be seen.
-pub fn assemble(looker: &mut ProcPoller, recording: &mut Recording, last: bool) -> Assembled {
-    let user_only = looker.clock.as_ref().is_some_and(|c| !c.with_kernel);
-    let grid = looker.grid;
-    let samples = &mut looker.samples;
-    samples.by_thread();
-    let mut on_cpu = BTreeMap::<u32, u64>::new();
-    let mut last_slice = 0;
-    let tick_ns = looker.tick_ns;
-    let beyond = (looker.watch.threads.iter()).map(|t| t.beyond_counters_ns(tick_ns));
-    let stolen = Stolen::of(&recording.host, beyond.sum());
-    let programs = looker.processes.facts().into_iter().map(|p| (p.pid, p.exe));
-    let unseen = unseen_ticks(&looker.watch);
-    let mut lenders = Lenders::new(&looker.watch.threads, programs.collect());
-    for (index, t) in looker.watch.threads.iter_mut().enumerate() {
-        let index = index as u32;
-        // What a thread that queues or computes did since its counters last moved is known later.
-        if t.course.is_none() && (last || !t.alive) {
-            t.counters.settle(&mut t.book, grid);
+/// Whether more will be seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// It will: this is a part.
+    SoFar,
+    /// It will not.
+    Whole,
+}
+
+impl PollEstimator {
+    /// Makes the recording. `events`: those at which stacks were taken.
+    pub fn finish(mut self, names: Names<'_>, events: Option<EventFamilies>) -> Finished {
+        let end_ns = self.facts.end_ns.unwrap_or(self.grid.start_ns);
+        let described = std::mem::take(&mut self.facts.domain);
+        let mut recording = Recording {
+            window: Window {
+                start_ns: self.grid.start_ns,
+                end_ns,
+                clock: "CLOCK_MONOTONIC".into(),
+                start_unix_ns: self.facts.start_unix_ns,
+            },
+            host: std::mem::take(&mut self.facts.host),
+            cost: self.facts.cost.clone(),
+            pauses: std::mem::take(&mut self.pauses).finish(),
+            domain: described.domain,
+            ..Recording::default()
+        };
+        if let Some(limit) = self.timeline_bytes.filter(|_| self.keeps_spans) {
+            self.keep_spans_within(limit);
+            let spans = (0..).map(wallscope_model::ContextId).zip(&self.accounts);
+            let spans = spans.filter_map(|(context, a)| Some((context, a.book.spans.as_ref()?)));
+            let timeline = spans::timeline(spans, limit);
+            let notes = &mut recording.domain.notes;
+            let at = (described.timeline_note as usize).min(notes.len());
+            notes.insert(at, domain::timeline(&timeline));
+            recording.timeline = Some(timeline);
         }
-        let (start_ns, end_ns) = (t.book.start_ns, t.book.seen_ns);
-        let lent = lenders.lend(t);
-        if let Some(weights) = &lent {
-            t.book.borrow(weights);
+        let Assembled { jit, seen } = self.assemble(&mut recording, Extent::Whole, names, events);
+        Finished {
+            recording,
+            jit,
+            seen,
+            moments: Vec::new(),
         }
-        let totals = std::mem::replace(&mut t.book, ThreadLedger::new(end_ns)).finish(&t.waits);
-        if user_only {
-            let (user, kernel) = own_or_unseen_ticks(t, &unseen);
-            let stack = samples.none(t.pid, StackEnd::NotSampled);
-            samples.unsampled_part(index, stack, kernel, user.max(1));
+    }
+
+    /// Fills `recording` with what was observed since the last time.
+    pub fn assemble(
+        &mut self,
+        recording: &mut Recording,
+        extent: Extent,
+        names: Names<'_>,
+        events: Option<EventFamilies>,
+    ) -> Assembled {
+        self.samples.by_thread();
+        let on_cpu = self.threads(recording, extent);
+        name_threads(&self.thread_names, &mut recording.contexts);
+        let mut stacks = Stacks::new(self.facts.modules.clone());
+        stacks.interpreter_frames = self.interpreter_frames;
+        if extent == Extent::Whole {
+            let facts = std::mem::take(&mut self.facts.tasks);
+            tasks::assemble::assemble(recording, &mut stacks, &facts, names.code);
+            tasks::assemble::describe(&mut recording.domain, facts.words);
         }
-        if lent.is_some() {
-            lenders.lent(totals.blocked.iter().sum());
+        let seen;
+        (recording.samples, seen) = self.samples.finish(&mut stacks, names.code);
+        if let Some(events) = events {
+            recording.events = events.finish(&mut stacks, names.code);
         }
-        samples.settle(
-            index,
-            Known {
-                waits: &t.waits,
+        if extent == Extent::Whole {
+            let other_end = |s: &_| names.host.other_end(s);
+            recording.peers = Found::new(&self.sockets, &self.others, 0, &other_end).peers();
+        }
+        self.processes(recording, &on_cpu);
+        self.losses(recording, &stacks);
+        recording.label_sets = std::mem::take(&mut stacks.labels.sets);
+        let jit = stacks.jit_modules();
+        let maker = |pid| names.code.maker(pid);
+        let unnamed = jit_hints::unnamed_code(stacks.unnamed_code(), maker);
+        recording.domain.limits.extend(unnamed);
+        (recording.modules, recording.frames) = (stacks.modules, stacks.frames);
+        (recording.functions, recording.stacks) = (stacks.functions, stacks.stacks);
+        Assembled { jit, seen }
+    }
+
+    /// Threads with their ledgers, and these by slice. Returns the CPU time of each process so far, ns.
+    fn threads(&mut self, recording: &mut Recording, extent: Extent) -> BTreeMap<u32, u64> {
+        let (grid, tick_ns) = (self.grid, self.tick_ns);
+        let (mut on_cpu, mut last_slice) = (BTreeMap::<u32, u64>::new(), 0);
+        let beyond = (self.accounts.iter()).map(|a| a.beyond_counters_ns(tick_ns));
+        let stolen = Stolen::of(&recording.host, beyond.fold(0, u64::saturating_add));
+        let unseen = unseen_ticks(&self.accounts, &self.processes);
+        let programs = self.facts.processes.values();
+        let programs = programs.map(|p| (p.pid, p.exe.clone())).collect();
+        let mut lenders = Lenders::new(&self.accounts, programs);
+        for (index, a) in (0u32..).zip(&mut self.accounts) {
+            // What a thread that queues or computes did since its counters last moved is known later.
+            if a.course.is_none() && (extent == Extent::Whole || !a.alive) {
+                a.counters.settle(&mut a.book, grid);
+            }
+            let (start_ns, end_ns) = (a.book.start_ns, a.book.seen_ns);
+            let lent = lenders.lend(a);
+            if let Some(weights) = &lent {
+                a.book.borrow(weights);
+            }
+            let book = std::mem::replace(&mut a.book, ThreadLedger::new(end_ns));
+            let totals = book.finish(&a.waits);
+            let ticks = own_or_unseen_ticks(a, &unseen);
+            if self.records == SwitchRecords::UserOnly {
+                let (user, kernel) = ticks;
+                let stack = self
+                    .samples
+                    .stack(Polled::none(a.pid, StackEnd::NotSampled));
+                (self.samples).unsampled_part(index, stack, kernel, user.max(1));
+            }
+            if lent.is_some() {
+                lenders.lent(totals.blocked.iter().sum());
+            }
+            let known = Known {
+                waits: &a.waits,
                 woken: totals.woken,
                 preempted: totals.preempted,
-            },
-        );
-        t.on_cpu_ns += totals.on_cpu;
-        *on_cpu.entry(t.pid).or_default() += t.on_cpu_ns;
-        for mut row in totals.slices.iter().copied() {
-            row.context = index;
-            last_slice = last_slice.max(row.slice);
-            recording.ledger_slices.push(row);
+            };
+            self.samples.settle(index, known);
+            a.on_cpu_ns += totals.on_cpu;
+            *on_cpu.entry(a.pid).or_default() += a.on_cpu_ns;
+            for row in &totals.slices {
+                last_slice = last_slice.max(row.slice);
+                let row = wallscope_model::LedgerSlice {
+                    context: index,
+                    ..*row
+                };
+                recording.ledger_slices.push(row);
+            }
+            let stolen_ns = stolen.part(a.beyond_counters_ns(tick_ns));
+            recording.contexts.push(Context {
+                pid: a.pid,
+                tid: a.tid,
+                ledger: ledger(a, &totals, end_ns - start_ns, (stolen_ns, ticks)),
+                name: a.name.as_str().into(),
+                start_ns,
+                end_ns,
+            });
+            a.shown();
         }
-        let stolen_ns = stolen.part(t.beyond_counters_ns(tick_ns));
-        recording.contexts.push(Context {
-            pid: t.pid,
-            tid: t.tid,
-            ledger: ledger(
-                t,
-                &totals,
-                end_ns - start_ns,
-                (stolen_ns, own_or_unseen_ticks(t, &unseen)),
-            ),
-            name: t.name.as_str().into(),
-            start_ns,
-            end_ns,
-        });
-        t.shown();
+        recording.domain.notes.extend(lenders.note());
+        let window = recording.window.end_ns - recording.window.start_ns;
+        let count = window.div_ceil(grid.width_ns.max(1)) as u32;
+        recording.slices = Slices {
+            count: count.max(last_slice + 1),
+            ..grid
+        };
+        on_cpu
     }
-    looker
-        .watch
-        .processes
-        .values_mut()
-        .for_each(TrackedProcess::shown);
-    let thread_names = &mut looker.processes.managed_mut().thread_names;
-    if last {
-        thread_names.read_all();
+
+    /// Drops the oldest intervals of all threads until the rest becomes no more than `limit_bytes`.
+    pub fn keep_spans_within(&mut self, limit_bytes: u64) {
+        let all = self.accounts.iter_mut();
+        let mut spans: Vec<_> = all.filter_map(|a| a.book.spans.as_mut()).collect();
+        spans::keep_within(&mut spans, limit_bytes);
     }
-    thread_names.name_threads(&mut recording.contexts);
-    recording.domain.notes.extend(lenders.note());
-    let window = recording.window.end_ns - recording.window.start_ns;
-    let count = window.div_ceil(grid.width_ns.max(1)) as u32;
-    recording.slices = Slices {
-        count: count.max(last_slice + 1),
-        ..grid
-    };
-    let mut stacks = Stacks::new(looker.processes.modules());
-    stacks.interpreter_frames = looker.interpreter_frames;
-    let mut losses = looker.processes.losses();
-    if last {
-        let seen = looker.processes.managed_mut().finish_tasks();
-        let (facts, lost) = tasks::observe::observe(seen, window, &looker.processes);
-        losses.extend(lost);
-        tasks::assemble::assemble(recording, &mut stacks, &facts, &looker.processes);
-        tasks::assemble::describe(&mut recording.domain, facts.words);
-        let mut pauses = PauseGroups::default();
-        facts.pauses.iter().for_each(|pause| pauses.take(pause));
-        recording.pauses = pauses.finish();
-    }
-    let hits_lost = looker.hits.as_ref().map_or(0, |h| h.lost);
-    let seen;
-    (recording.samples, seen) = looker.samples.finish(&mut stacks, &looker.processes);
-    if last && let Some(hits) = looker.hits.take() {
-        recording.events = hits.finish(&looker.watch.threads, &mut stacks, &looker.processes);
-    }
-    if last && let Some(connections) = looker.connections.take() {
-        recording.peers = connections.finish();
-    }
-    // A poller that is told of each birth sees all children.
-    let unseen = match looker.clock {
-        Some(_) => BTreeMap::new(),
-        None => looker.watch.unseen_children(&on_cpu),
-    };
-    recording.processes = looker.processes.facts();
-    for p in &mut recording.processes {
-        if let Some(watched) = looker.watch.processes.get(&p.pid) {
-            let known = on_cpu.get(&p.pid).copied().unwrap_or(0);
-            p.unattributed_on_cpu_ns =
-                watched.cpu_ns().saturating_sub(known) + unseen.get(&p.pid).copied().unwrap_or(0);
+
+    /// Processes, with the CPU time that no thread was seen with. `on_cpu`: the seen part of each, ns.
+    fn processes(&self, recording: &mut Recording, on_cpu: &BTreeMap<u32, u64>) {
+        // A poller that is told of each birth sees all children.
+        let unseen = match self.records {
+            SwitchRecords::None => unseen_children(&self.processes, on_cpu),
+            _ => BTreeMap::new(),
+        };
+        recording.processes = self.facts.processes.values().cloned().collect();
+        for p in &mut recording.processes {
+            if let Some(clocks) = self.processes.get(&p.pid) {
+                let known = on_cpu.get(&p.pid).copied().unwrap_or(0);
+                let [then, now] = clocks.cpu_ns;
+                let all = clocks.before_ns.saturating_add(now.saturating_sub(then));
+                let children = unseen.get(&p.pid).copied().unwrap_or(0);
+                p.unattributed_on_cpu_ns = all.saturating_sub(known).saturating_add(children);
+            }
         }
     }
-    let lost = looker.clock.as_ref().map_or(0, |c| c.lost);
-    for (cause, count) in [
-        ("stack changed while it was read", looker.tally.raced),
-        ("perf record lost (ring full)", lost),
-        ("stack at an event lost (ring full)", hits_lost),
-        (
-            "sample of a thread that was gone before it was listed",
-            looker.tally.strangers,
-        ),
-        (
-            "switch records of a thread stopped coming (permission lost): its counters are used",
-            looker.tally.deaf,
-        ),
-        (
-            "Python frames of a running thread not read in time",
-            looker.tally.unread,
-        ),
-    ] {
-        losses.push((cause.into(), count));
+
+    fn losses(&self, recording: &mut Recording, stacks: &Stacks) {
+        let all = self.facts.losses.iter();
+        let counted = all.filter(|l| matches!(l.by, Counter::Collector | Counter::Tasks));
+        let mut losses: Vec<_> = counted.map(|l| (l.cause.clone(), l.count)).collect();
+        losses.push(("malformed event".into(), self.malformed));
+        let mut truncated: Vec<_> = stacks.truncated.iter().collect();
+        truncated.sort();
+        let causes = truncated.into_iter();
+        losses.extend(causes.map(|(end, n)| (format!("truncated:{}", end.name()), *n)));
+        let losses = losses.into_iter().filter(|(_, count)| *count > 0);
+        recording.losses = losses.map(|(cause, count)| Loss { cause, count }).collect();
     }
-    let mut truncated: Vec<_> = stacks.truncated.iter().collect();
-    truncated.sort();
-    losses.extend(
-        truncated
-            .into_iter()
-            .map(|(end, n)| (format!("truncated:{}", end.name()), *n)),
-    );
-    recording.losses = losses
-        .into_iter()
-        .filter(|(_, count)| *count > 0)
-        .map(|(cause, count)| Loss { cause, count })
-        .collect();
-    recording.label_sets = std::mem::take(&mut stacks.labels.sets);
-    let jit = stacks.jit_modules();
-    let unnamed = jit_hints::unnamed_code(stacks.unnamed_code(), |pid| {
-        CodeNames::maker(&looker.processes, pid)
-    });
-    recording.domain.limits.extend(unnamed);
-    (recording.modules, recording.frames) = (stacks.modules, stacks.frames);
-    (recording.functions, recording.stacks) = (stacks.functions, stacks.stacks);
-    Assembled { jit, seen }
 }
 
 /// The ledger of a thread that existed for `wall_ns`, of which the host took `stolen` ns; `ticks` divide its computing.
-fn ledger(t: &Thread, totals: &Totals, wall_ns: u64, (stolen, ticks): (u64, (u64, u64))) -> Ledger {
+fn ledger(
+    t: &Account,
+    totals: &Totals,
+    wall_ns: u64,
+    (stolen, ticks): (u64, (u64, u64)),
+) -> Ledger {
     let [(voluntary0, involuntary0), (voluntary1, involuntary1)] = t.switches;
     let told = (
         voluntary1.saturating_sub(voluntary0),
         involuntary1.saturating_sub(involuntary0),
     );
-    let before = t.switches_by_records;
+    let before = t.records.switches;
     let recorded = match &t.course {
         Some(course) => {
             let (voluntary, involuntary) = before.unwrap_or_default();
@@ -205,7 +252,7 @@ fn ledger(t: &Thread, totals: &Totals, wall_ns: u64, (stolen, ticks): (u64, (u64
         }
         None => before,
     };
-    let rationed = t.ration.is_some_and(|r| r.unrecorded_ns > 0);
+    let rationed = t.unrecorded_ns > 0;
     let (voluntary, involuntary) = recorded.filter(|_| !rationed).unwrap_or(told);
     let mut ledger = Ledger {
         wall_ns,
@@ -216,7 +263,7 @@ fn ledger(t: &Thread, totals: &Totals, wall_ns: u64, (stolen, ticks): (u64, (u64
             throttled: 0,
         },
         blocked: totals.blocked,
-        repaired_ns: t.repaired_ns + t.course.as_ref().map_or(0, |c| c.repaired_ns),
+        repaired_ns: t.records.repaired_ns + t.course.as_ref().map_or(0, |c| c.repaired_ns),
         voluntary_switches: voluntary,
         involuntary_switches: involuntary,
         // A witness is a source that did not make the figures, and was read to the end.
@@ -254,34 +301,37 @@ fn audit(
 }
 
 /// Ticks that hit it in user mode and in the kernel.
-fn ticks(t: &Thread) -> (u64, u64) {
+fn ticks(t: &Account) -> (u64, u64) {
     let [(user0, kernel0), (user1, kernel1)] = t.ticks;
     (user1.saturating_sub(user0), kernel1.saturating_sub(kernel0))
 }
 
 /// Ticks of each process that its threads' own ticks lack: they hit threads that ended before theirs were read.
-fn unseen_ticks(watch: &TargetTracker) -> BTreeMap<u32, (u64, u64)> {
+fn unseen_ticks(
+    accounts: &[Account],
+    processes: &BTreeMap<u32, ProcessClocks>,
+) -> BTreeMap<u32, (u64, u64)> {
     let mut seen = BTreeMap::<u32, (u64, u64)>::new();
-    for t in &watch.threads {
-        let (user, kernel) = ticks(t);
-        let sum = seen.entry(t.pid).or_default();
-        *sum = (sum.0 + user, sum.1 + kernel);
+    for a in accounts {
+        let (user, kernel) = ticks(a);
+        let sum = seen.entry(a.pid).or_default();
+        *sum = (sum.0.saturating_add(user), sum.1.saturating_add(kernel));
     }
-    let rest = |(pid, p): (&u32, &TrackedProcess)| {
+    let rest = |p: &ProcessClocks| {
         let [then, now] = p.ticks;
-        let (user, kernel) = seen.get(pid).copied().unwrap_or_default();
+        let (user, kernel) = seen.get(&p.pid).copied().unwrap_or_default();
         let rest = |now: u64, then: u64, seen| now.saturating_sub(then).saturating_sub(seen);
         (
-            *pid,
+            p.pid,
             (rest(now.0, then.0, user), rest(now.1, then.1, kernel)),
         )
     };
-    watch.processes.iter().map(rest).collect()
+    processes.values().map(rest).collect()
 }
 
 /// Ticks that divide a thread's computing: its own, or where none hit it, those of its process that hit no other
 /// known thread.
-fn own_or_unseen_ticks(t: &Thread, unseen: &BTreeMap<u32, (u64, u64)>) -> (u64, u64) {
+fn own_or_unseen_ticks(t: &Account, unseen: &BTreeMap<u32, (u64, u64)>) -> (u64, u64) {
     match ticks(t) {
         (0, 0) => unseen.get(&t.pid).copied().unwrap_or_default(),
         own => own,
@@ -317,7 +367,8 @@ impl Stolen {
 fn divide(on_cpu: u64, stolen: u64, (user, kernel): (u64, u64)) -> OnCpu {
     let stolen = stolen.min(on_cpu);
     let own = on_cpu - stolen;
-    let part = u128::from(own) * u128::from(kernel) / u128::from((user + kernel).max(1));
+    let part =
+        u128::from(own) * u128::from(kernel) / (u128::from(user) + u128::from(kernel)).max(1);
     OnCpu {
         user: own - part as u64,
         kernel: part as u64,

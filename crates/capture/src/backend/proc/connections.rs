@@ -18,7 +18,7 @@ use std::{collections::HashSet, fs, io};
 use wallscope_procfs::kernel_file;
 
 use rustc_hash::FxHashMap;
-use wallscope_model::{Peer, WaitSeen};
+use wallscope_model::WaitSeen;
 use wallscope_procfs::sockets::{self, Asker, Ends, Socket};
 
 use super::{
@@ -28,11 +28,7 @@ use super::{
 use crate::{
     clock,
     event::SocketRecord,
-    session::{
-        collected_names::Host,
-        naming::HostNames,
-        peers::{self, Found, Listening, Lookup},
-    },
+    session::peers::{self, Listening, Lookup},
     syscalls::{self, Argument},
 };
 
@@ -58,6 +54,14 @@ enum Known {
     Listens,
     /// Not connected yet, or nothing that is.
     Other,
+}
+
+/// What polls of connections come to.
+pub struct PolledConnections {
+    /// The connections, in the order of their cookies.
+    pub all: Vec<SocketRecord>,
+    /// The process at the other end of each at the start, by cookie.
+    pub others: Vec<(u64, (u32, String))>,
 }
 
 /// All of them.
@@ -339,13 +343,14 @@ impl Connections {
         inodes
     }
 
-    /// The peers.
-    pub fn finish(mut self) -> Vec<Peer> {
-        let open = self.open.drain().map(|(_, c)| c.record);
+    /// Ends polling.
+    pub fn finish(self) -> PolledConnections {
+        let open = self.open.into_values().map(|c| c.record);
         let mut all: Vec<SocketRecord> = self.gone.into_iter().chain(open).collect();
         all.sort_by_key(|s| s.cookie);
-        let host = Host::now();
-        Found::new(&all, &self.others, 0, &|s| host.other_end(s)).peers()
+        let mut others: Vec<_> = self.others.into_iter().collect();
+        others.sort_unstable();
+        PolledConnections { all, others }
     }
 }
 

@@ -46,6 +46,11 @@ impl Counters {
         }
     }
 
+    /// The counters at the last look.
+    pub fn last(&self) -> SchedStat {
+        self.last
+    }
+
     /// Whether the thread has not run since the last look.
     pub fn unchanged(&self, books: SchedStat) -> bool {
         self.last == books

@@ -1,15 +1,14 @@
 //! The domain of a recording made without eBPF, in words.
 
-use wallscope_model::{Column, Domain, EventSource, Limit, State, Timeline};
+use wallscope_model::{Column, Domain, EventSource, Limit, State};
+use wallscope_observe::DescribedDomain;
 
 use super::{
+    account::Account,
     poller::{ProcPoller, Tally},
     thread::Thread,
 };
-use crate::{
-    backend::perf::{EventSampler, ThreadEvents},
-    session,
-};
+use crate::backend::perf::{EventSampler, ThreadEvents};
 
 /// What stopping running threads came to.
 pub struct Stops {
@@ -43,9 +42,7 @@ pub struct Facts<'a> {
     pub stops: Option<Stops>,
     /// Everything else that was counted.
     pub looker: &'a ProcPoller,
-    /// The intervals that were kept.
-    pub timeline: Option<&'a Timeline>,
-    /// Whether they were asked for.
+    /// Whether single intervals were asked for.
     pub timeline_asked: bool,
     /// What happened on the way.
     pub notes: Vec<String>,
@@ -53,42 +50,61 @@ pub struct Facts<'a> {
     pub runtimes: Vec<String>,
 }
 
-/// The domain.
-pub fn describe(f: Facts<'_>) -> Domain {
+impl Facts<'_> {
+    /// Mean time between two polls, ms.
+    fn interval_ms(&self) -> f64 {
+        1000.0 / self.hz.max(0.001)
+    }
+}
+
+/// The domain, and the place of the note on intervals.
+pub fn describe(f: &Facts<'_>) -> DescribedDomain {
     let uname = rustix::system::uname();
     let uid = rustix::process::geteuid();
-    let limit = |what: String, remedy: &str| Limit {
+    let (notes, timeline_note) = notes(f);
+    let domain = Domain {
+        unit: wallscope_model::Unit::Nanoseconds,
+        tool: concat!("wallscope ", env!("CARGO_PKG_VERSION")).into(),
+        backend: f.looker.name().into(),
+        backend_reason: f.reason.clone(),
+        privilege: if uid.is_root() {
+            "root".into()
+        } else {
+            format!("uid {}", uid.as_raw())
+        },
+        kernel: format!(
+            "{} {}",
+            uname.release().to_string_lossy(),
+            uname.machine().to_string_lossy()
+        ),
+        cpus: f.cpus,
+        target: f.target.clone(),
+        events: events(f),
+        columns: columns(f.looker.clock.is_some()),
+        limits: limits(f),
+        notes,
+    };
+    DescribedDomain {
+        domain,
+        timeline_note,
+    }
+}
+
+fn limit(what: String, remedy: &str) -> Limit {
+    Limit {
         what,
         remedy: remedy.into(),
-    };
-    let column = |state, exact, how: &str| Column {
-        state,
-        exact,
-        how: how.into(),
-    };
-    let interval_ms = 1000.0 / f.hz.max(0.001);
-    let tally = f.looker.tally;
-    let clock = f.looker.clock.as_ref();
-    let kernel_threads = f.looker.watch.kernel_threads;
-    let mut notes = f.notes;
-    notes.push(format!(
-        "looks: {} a second asked, {:.1} made; {} left out at threads that had not run; {} rounds began late{}",
-        f.asked_hz,
-        f.hz,
-        tally.skipped,
-        tally.late,
-        clock.map_or("", |_| " for want of a CPU")
-    ));
-    if tally.away_ns > 0 {
-        notes.push(format!(
-            "for {:.1} s no look was made, though some were due: wallscope was stopped, or the machine was; reasons and stacks of that time are those of other times",
-            tally.away_ns as f64 / 1e9
-        ));
     }
-    notes.push("user and kernel parts of on-CPU time are divided by the kernel's tick, a sample; their sum is exact".into());
+}
+
+/// Notes, and the place among them of that on the intervals that are kept.
+fn notes(f: &Facts<'_>) -> (Vec<String>, u32) {
+    let clock = f.looker.clock.as_ref();
+    let mut notes = f.notes.clone();
+    notes.extend(on_polls(f));
     if clock.is_some() {
         notes.push("totals are those of the switch records; the kernel's counters are the second witness, but for the time from wake-up to CPU, which only they tell".into());
-        notes.push(format!("switches in are recorded after the kernel's work for them: each is dated back by the mean that its thread's counters tell, 20 µs at most; over all threads it is {:.1} µs", f.looker.lag.ns() as f64 / 1e3));
+        notes.push(format!("switches in are recorded after the kernel's work for them: each is dated back by the mean that its thread's counters tell, 20 µs at most; over all threads it is {:.1} µs", f.looker.intake.estimator.lag.ns() as f64 / 1e3));
         notes.push(queueing(clock.is_some_and(ThreadEvents::tells_leaving)).into());
         notes.push("throttled time stands as preempted or woken".into());
         notes.push("samples of a thread come at even distances of its own computing: what it repeats exactly as often is always met in the same place; another rate (-F) tells".into());
@@ -97,6 +113,7 @@ pub fn describe(f: Facts<'_>) -> Domain {
         notes.push("the residue is zero by construction, and the kernel's books are no second witness here: the totals are taken from them".into());
         notes.push("runnable time is not divided: all of it stands as woken".into());
     }
+    let tally = &f.looker.tally;
     if tally.glimpsed > 0 {
         notes.push(format!(
             "{} waits ended while they were looked at, after their call was known and before their stack was: they have the reason that the call tells, and the callers with which the same thread was seen at the same place of the same stack, or none (truncated:lost)",
@@ -109,8 +126,8 @@ pub fn describe(f: Facts<'_>) -> Domain {
             f.runtimes.join(", ")
         ));
     }
-    if let Some(t) = f.timeline {
-        notes.push(session::domain::timeline(t));
+    let timeline_note = notes.len() as u32;
+    if f.timeline_asked && clock.is_some() {
         notes.push("intervals of the timeline are those of the switch records, not dated back: a blocked one reaches to the switch that ends it, the wait for a CPU after the wake-up in it, and has a reason where a look fell into it".into());
     }
     if let Some(stops) = &f.stops {
@@ -135,6 +152,100 @@ pub fn describe(f: Facts<'_>) -> Domain {
     if f.looker.orphans.is_some() {
         notes.push("processes that lost their parent were children of wallscope's until the end, so that it found them".into());
     }
+    if f.looker.nearby.went {
+        notes.push("frames that had to be read at once were read on the CPU of most of these threads: they stood still meanwhile, which is in their preempted time".into());
+    }
+    (notes, timeline_note)
+}
+
+/// Notes on the polls themselves.
+fn on_polls(f: &Facts<'_>) -> Vec<String> {
+    let tally = &f.looker.tally;
+    let clock = f.looker.clock.as_ref();
+    let mut notes = Vec::new();
+    notes.push(format!(
+        "looks: {} a second asked, {:.1} made; {} left out at threads that had not run; {} rounds began late{}",
+        f.asked_hz,
+        f.hz,
+        tally.skipped,
+        tally.late,
+        clock.map_or("", |_| " for want of a CPU")
+    ));
+    if tally.away_ns > 0 {
+        notes.push(format!(
+            "for {:.1} s no look was made, though some were due: wallscope was stopped, or the machine was; reasons and stacks of that time are those of other times",
+            tally.away_ns as f64 / 1e9
+        ));
+    }
+    notes.push("user and kernel parts of on-CPU time are divided by the kernel's tick, a sample; their sum is exact".into());
+    notes
+}
+
+/// What the instrument could not see, with the remedy.
+fn limits(f: &Facts<'_>) -> Vec<Limit> {
+    let interval_ms = f.interval_ms();
+    let kernel_threads = f.looker.watch.kernel_threads;
+    let clock = f.looker.clock.as_ref();
+    let mut limits = on_lives(f);
+    limits.push(limit(
+        "which code sends requests: peers have no sender stacks; which thread a request belongs to: a wait is taken to be for the connections that its call names; requests over unix sockets beyond what is unread; connections that come and go between two lists of them (a second; ten milliseconds or more where waits name new ones)".into(),
+        "the ebpf backend",
+    ));
+    limits.extend(f.looker.hits.iter().flat_map(EventSampler::limits));
+    if let Some(what) = rationed(f.looker) {
+        limits.push(limit(what, "the ebpf backend"));
+    }
+    limits.extend([
+        limit(format!("which of several waits shorter than {interval_ms:.0} ms a thread was in: reasons and stacks of short waits are sampled"), "a higher rate (-F), or the ebpf backend"),
+        limit("kernel stacks, who woke a thread, and throttling apart from other queueing".into(), "the ebpf backend"),
+        limit("of threads that wait, callers of code that finds its frame by a register that cannot be told there (frame pointers of code made at run time, of frames whose size changes): such stacks end as truncated:bad_rule".into(), "the ebpf backend"),
+    ]);
+    if f.timeline_asked && clock.is_none() {
+        limits.push(limit(
+            "single intervals, so there is no timeline (--timeline): no switch is recorded".into(),
+            "the ebpf or perf backend",
+        ));
+    }
+    limits.extend(on_running(f));
+    let Tally {
+        read,
+        read_after_ns,
+        ..
+    } = f.looker.tally;
+    if let Some(after_ns) = read_after_ns.checked_div(read) {
+        limits.push(limit(
+            format!(
+                "which Python function a thread ran at the very moment of a sample: its frames are read {:.0} µs later on average, when it may run another one, or wait",
+                after_ns as f64 / 1e3
+            ),
+            "the ebpf backend",
+        ));
+    }
+    if f.looker.rings.unknown > 0 {
+        limits.push(limit(
+            format!("what requests {} looks at waits in io_uring_enter were for (the ring could not be read, or its last requests do not tell): their reason is poll", f.looker.rings.unknown),
+            "the ebpf backend",
+        ));
+    }
+    if f.unreadable > 0 {
+        limits.push(limit(
+            format!("what the threads of {} processes waited for, and their stacks: reading them is refused", f.unreadable),
+            "start the program with wallscope (wallscope record -- CMD), or CAP_SYS_PTRACE; see wallscope doctor",
+        ));
+    }
+    if kernel_threads > 0 {
+        limits.push(limit(
+            format!("{kernel_threads} threads of the kernel"),
+            "the ebpf backend",
+        ));
+    }
+    limits
+}
+
+/// Limits on threads that live briefly.
+fn on_lives(f: &Facts<'_>) -> Vec<Limit> {
+    let clock = f.looker.clock.as_ref();
+    let interval_ms = f.interval_ms();
     let listing_ms = interval_ms.max(100.0);
     let mut limits = match clock {
         None => vec![
@@ -173,25 +284,13 @@ pub fn describe(f: Facts<'_>) -> Domain {
             "wallscope record -- COMMAND, which finds these too, or the ebpf or perf backend",
         ));
     }
-    limits.push(limit(
-        "which code sends requests: peers have no sender stacks; which thread a request belongs to: a wait is taken to be for the connections that its call names; requests over unix sockets beyond what is unread; connections that come and go between two lists of them (a second; ten milliseconds or more where waits name new ones)".into(),
-        "the ebpf backend",
-    ));
-    limits.extend(f.looker.hits.iter().flat_map(EventSampler::limits));
-    if let Some(what) = rationed(&f.looker.watch.threads, f.looker.grid.start_ns) {
-        limits.push(limit(what, "the ebpf backend"));
-    }
-    limits.extend([
-        limit(format!("which of several waits shorter than {interval_ms:.0} ms a thread was in: reasons and stacks of short waits are sampled"), "a higher rate (-F), or the ebpf backend"),
-        limit("kernel stacks, who woke a thread, and throttling apart from other queueing".into(), "the ebpf backend"),
-        limit("of threads that wait, callers of code that finds its frame by a register that cannot be told there (frame pointers of code made at run time, of frames whose size changes): such stacks end as truncated:bad_rule".into(), "the ebpf backend"),
-    ]);
-    if f.timeline_asked && f.timeline.is_none() {
-        limits.push(limit(
-            "single intervals, so there is no timeline (--timeline): no switch is recorded".into(),
-            "the ebpf or perf backend",
-        ));
-    }
+    limits
+}
+
+/// Limits on running threads.
+fn on_running(f: &Facts<'_>) -> Vec<Limit> {
+    let clock = f.looker.clock.as_ref();
+    let mut limits = Vec::new();
     let better = "the perf backend (perf_event_paranoid 2), or the ebpf backend: run as root, or with CAP_BPF and CAP_PERFMON (wallscope doctor)";
     let stops = f.stops.as_ref().is_some_and(|s| s.refused.is_none());
     match clock {
@@ -227,41 +326,12 @@ pub fn describe(f: Facts<'_>) -> Domain {
             }
         }
     }
-    let Tally {
-        read,
-        read_after_ns,
-        ..
-    } = f.looker.tally;
-    if let Some(after_ns) = read_after_ns.checked_div(read) {
-        limits.push(limit(
-            format!(
-                "which Python function a thread ran at the very moment of a sample: its frames are read {:.0} µs later on average, when it may run another one, or wait",
-                after_ns as f64 / 1e3
-            ),
-            "the ebpf backend",
-        ));
-    }
-    if f.looker.nearby.went {
-        notes.push("frames that had to be read at once were read on the CPU of most of these threads: they stood still meanwhile, which is in their preempted time".into());
-    }
-    if f.looker.rings.unknown > 0 {
-        limits.push(limit(
-            format!("what requests {} looks at waits in io_uring_enter were for (the ring could not be read, or its last requests do not tell): their reason is poll", f.looker.rings.unknown),
-            "the ebpf backend",
-        ));
-    }
-    if f.unreadable > 0 {
-        limits.push(limit(
-            format!("what the threads of {} processes waited for, and their stacks: reading them is refused", f.unreadable),
-            "start the program with wallscope (wallscope record -- CMD), or CAP_SYS_PTRACE; see wallscope doctor",
-        ));
-    }
-    if kernel_threads > 0 {
-        limits.push(limit(
-            format!("{kernel_threads} threads of the kernel"),
-            "the ebpf backend",
-        ));
-    }
+    limits
+}
+
+/// Events, and how often they come.
+fn events(f: &Facts<'_>) -> Vec<EventSource> {
+    let clock = f.looker.clock.as_ref();
     let on_cpu = clock.map(|c| EventSource {
         what: "on-CPU stacks".into(),
         event: format!(
@@ -277,89 +347,30 @@ pub fn describe(f: Facts<'_>) -> Domain {
             f.asked_hz, f.sample_hz
         ),
     });
-    let mut domain = Domain {
-        unit: wallscope_model::Unit::Nanoseconds,
-        tool: concat!("wallscope ", env!("CARGO_PKG_VERSION")).into(),
-        backend: f.looker.name().into(),
-        backend_reason: f.reason,
-        privilege: if uid.is_root() {
-            "root".into()
-        } else {
-            format!("uid {}", uid.as_raw())
+    let mut events = vec![
+        match clock {
+            Some(_) => EventSource {
+                what: "ledger".into(),
+                event: "context-switch records (perf_event_open)".into(),
+                rate: "each switch".into(),
+            },
+            None => EventSource {
+                what: "ledger".into(),
+                event: "/proc/PID/task/TID/schedstat".into(),
+                rate: format!("{:.1} Hz", f.hz),
+            },
         },
-        kernel: format!(
-            "{} {}",
-            uname.release().to_string_lossy(),
-            uname.machine().to_string_lossy()
-        ),
-        cpus: f.cpus,
-        target: f.target,
-        events: vec![
-            match clock {
-                Some(_) => EventSource {
-                    what: "ledger".into(),
-                    event: "context-switch records (perf_event_open)".into(),
-                    rate: "each switch".into(),
-                },
-                None => EventSource {
-                    what: "ledger".into(),
-                    event: "/proc/PID/task/TID/schedstat".into(),
-                    rate: format!("{:.1} Hz", f.hz),
-                },
-            },
-            EventSource {
-                what: "blocked stacks and reasons".into(),
-                event:
-                    "/proc/PID/task/TID/syscall and process_vm_readv, without stopping the thread"
-                        .into(),
-                rate: format!(
-                    "{:.1} Hz of each thread that runs, fewer of one that sleeps",
-                    f.hz
-                ),
-            },
-        ],
-        columns: vec![
-            column(
-                State::OnCpu,
-                true,
-                if clock.is_some() {
-                    "from switch to switch, per thread"
-                } else {
-                    "the scheduler's own counter, per thread; it lags by up to a tick at the edges"
-                },
+        EventSource {
+            what: "blocked stacks and reasons".into(),
+            event: "/proc/PID/task/TID/syscall and process_vm_readv, without stopping the thread"
+                .into(),
+            rate: format!(
+                "{:.1} Hz of each thread that runs, fewer of one that sleeps",
+                f.hz
             ),
-            column(
-                State::Runnable,
-                true,
-                if clock.is_some() {
-                    "preempted: from switch to switch; woken: the scheduler's own counter (run_delay), per thread"
-                } else {
-                    "the scheduler's own counter (run_delay), per thread"
-                },
-            ),
-            column(
-                State::Blocked,
-                false,
-                if clock.is_some() {
-                    "the sum is from switch to switch, less the counter's waiting for a CPU; reasons are divided by what the looks saw"
-                } else {
-                    "the sum is what the two counters leave of wall time; reasons are divided by what the looks saw"
-                },
-            ),
-            column(
-                State::Unknown,
-                true,
-                if clock.is_some() {
-                    "time of threads that ended after records were lost"
-                } else {
-                    "none in this backend: what is not seen is named under limits"
-                },
-            ),
-        ],
-        limits,
-        notes,
-    };
-    domain.events.extend(on_cpu);
+        },
+    ];
+    events.extend(on_cpu);
     let put_off = clock.filter(|c| c.tells_leaving()).map(|c| EventSource {
         what: "stacks of threads put off their CPU".into(),
         event: "context-switches (software), with registers and 8 KiB of stack".into(),
@@ -373,11 +384,57 @@ pub fn describe(f: Facts<'_>) -> Domain {
             }
         ),
     });
-    domain.events.extend(put_off);
-    domain
-        .events
-        .extend(f.looker.hits.iter().flat_map(EventSampler::describe));
-    domain
+    events.extend(put_off);
+    let hits = f.looker.hits.iter();
+    events.extend(hits.flat_map(EventSampler::describe));
+    events
+}
+
+/// What each state's time is taken from. `recorded`: switches are.
+fn columns(recorded: bool) -> Vec<Column> {
+    let column = |state, exact, how: &str| Column {
+        state,
+        exact,
+        how: how.into(),
+    };
+    vec![
+        column(
+            State::OnCpu,
+            true,
+            if recorded {
+                "from switch to switch, per thread"
+            } else {
+                "the scheduler's own counter, per thread; it lags by up to a tick at the edges"
+            },
+        ),
+        column(
+            State::Runnable,
+            true,
+            if recorded {
+                "preempted: from switch to switch; woken: the scheduler's own counter (run_delay), per thread"
+            } else {
+                "the scheduler's own counter (run_delay), per thread"
+            },
+        ),
+        column(
+            State::Blocked,
+            false,
+            if recorded {
+                "the sum is from switch to switch, less the counter's waiting for a CPU; reasons are divided by what the looks saw"
+            } else {
+                "the sum is what the two counters leave of wall time; reasons are divided by what the looks saw"
+            },
+        ),
+        column(
+            State::Unknown,
+            true,
+            if recorded {
+                "time of threads that ended after records were lost"
+            } else {
+                "none in this backend: what is not seen is named under limits"
+            },
+        ),
+    ]
 }
 
 /// Note on the stacks that run-queue latency is attributed to. `told`: threads are sampled when preempted.
@@ -393,10 +450,14 @@ fn queueing(told: bool) -> &'static str {
 }
 
 /// Limit for threads with switch records for a part of the time only.
-fn rationed(threads: &[Thread], start_ns: u64) -> Option<String> {
+fn rationed(poller: &ProcPoller) -> Option<String> {
+    let start_ns = poller.intake.estimator.grid.start_ns;
     let rations = || {
-        let own = |t: &Thread| Some((t.ration?.unrecorded_ns, t.book.seen_ns));
-        threads.iter().filter_map(own).filter(|(ns, _)| *ns > 0)
+        let own =
+            |(t, a): (&Thread, &Account)| Some((t.records.ration?.unrecorded_ns, a.book.seen_ns));
+        let threads = poller.watch.threads.iter();
+        let all = threads.zip(&poller.intake.estimator.accounts);
+        all.filter_map(own).filter(|(ns, _)| *ns > 0)
     };
     let [without, all] = rations().fold([0.0, 0.0], |[without, all], (ns, end)| {
         let life = end.saturating_sub(start_ns);

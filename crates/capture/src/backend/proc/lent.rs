@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use rustc_hash::FxHashMap;
 use wallscope_model::BlockReason;
 
-use super::{thread::Thread, time_kind::ANY};
+use super::{account::Account, time_kind::ANY};
 use crate::backend::perf::waits::Waits;
 
 type Weights = [u64; BlockReason::COUNT];
@@ -33,7 +33,7 @@ pub struct Lenders {
 
 impl Lenders {
     /// Collects the reasons seen in the waits of `threads`. `programs`: the program of each process.
-    pub fn new(threads: &[Thread], programs: FxHashMap<u32, Arc<str>>) -> Lenders {
+    pub fn new(threads: &[Account], programs: FxHashMap<u32, Arc<str>>) -> Lenders {
         let longest = threads.iter().map(life).max();
         let mut all = Lenders {
             programs,
@@ -57,14 +57,14 @@ impl Lenders {
         all
     }
 
-    fn key(&self, t: &Thread) -> Option<Like> {
+    fn key(&self, t: &Account) -> Option<Like> {
         let program = self.programs.get(&t.pid)?.clone();
         Some((program, t.name.clone(), life(t) > self.most_ns))
     }
 
     /// Weights of reasons for a thread if no poll fell into its waits. `None`: a poll did, or no other thread
     /// has its program and name.
-    pub fn lend(&self, t: &Thread) -> Option<Weights> {
+    pub fn lend(&self, t: &Account) -> Option<Weights> {
         if was_seen(t) {
             return None;
         }
@@ -94,12 +94,12 @@ impl Lenders {
 }
 
 /// Whether a poll fell into a wait of the thread.
-fn was_seen(t: &Thread) -> bool {
+fn was_seen(t: &Account) -> bool {
     t.book.seen().next().is_some()
 }
 
 /// How long a thread existed, ns.
-fn life(t: &Thread) -> u64 {
+fn life(t: &Account) -> u64 {
     t.book.seen_ns.saturating_sub(t.book.start_ns)
 }
 

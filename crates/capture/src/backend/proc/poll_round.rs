@@ -1,18 +1,19 @@
 //! Rounds of polls: every thread that is due, one after the other.
 
-use wallscope_model::State;
+use wallscope_observe::{
+    EndedThread, Mark, Observation, Rebased, RunnablePoll, StackBegin, ThreadPoll,
+};
 
 use super::{
-    counters::{Counters, Doing},
+    account::observed,
+    counters::Doing,
     pending_stop::PendingStopSample,
-    poller::{ENOUGH, ProcPoller, REMAP},
-    samples::{Look, Meant, Weight},
+    poller::{ProcPoller, REMAP},
     subreaper::Subreaper,
-    time_kind::{ANY, TimeKind},
-    wait_observation::{SeenDoing, WaitObservation},
+    wait_observation::{ENOUGH, WaitObservation},
 };
 use crate::{
-    backend::perf::{SwitchTimeline, waits::Waits},
+    backend::perf::SwitchTimeline,
     clock,
     target::{Target, cgroup_members},
 };
@@ -95,7 +96,7 @@ impl ProcPoller {
             if !all && !(self.rounds + index).is_multiple_of(stride) {
                 return true;
             }
-            let there = if t.course.is_some() {
+            let there = if t.records.open {
                 self.look_between_switches(*index, late, all)
             } else {
                 self.look(*index, period, late, all)
@@ -104,12 +105,13 @@ impl ProcPoller {
                 gone.push(*index);
                 return false;
             }
+            let course = self.intake.estimator.accounts[*index].course.as_ref();
             let t = &mut self.watch.threads[*index];
-            t.awake = !t.rests();
-            if !t.awake {
-                t.ration.take_if(|r| r.is_idle());
+            t.duty.awake = !t.rests(course);
+            if !t.duty.awake {
+                t.records.ration.take_if(|r| r.is_idle());
             }
-            t.awake
+            t.duty.awake
         });
         awake.append(&mut self.watch.awake);
         self.watch.awake = awake;
@@ -125,23 +127,28 @@ impl ProcPoller {
     fn review(&mut self, passed: u64) {
         for place in self.turn.next(self.watch.live.len(), passed) {
             let index = self.watch.live[place];
-            self.watch.threads[index].review = true;
+            self.watch.threads[index].duty.review = true;
             self.watch.wake(index);
         }
     }
 
-    /// What the target did until now was waiting at our gate, and none of its own time.
-    pub fn rebase(&mut self) {
+    /// What the target, process `pid`, did until now was waiting at our gate, and none of its own time.
+    pub fn rebase(&mut self, pid: u32) {
         let now = clock::now();
-        self.samples.forget();
-        for t in &mut self.watch.threads {
-            if let Ok(books) = t.schedstat() {
-                t.begin(now, books);
-                (t.waits, t.sight, t.queued) = (Waits::default(), None, None);
-                t.stack = None;
-                if t.course.is_some() {
-                    t.course = Some(SwitchTimeline::waiting(now, books));
-                }
+        let released = Mark::Released { pid, time: now };
+        self.intake.observe(&Observation::Mark(released));
+        for (index, t) in self.watch.threads.iter_mut().enumerate() {
+            let Ok(books) = t.schedstat() else {
+                continue;
+            };
+            (t.records.sight, t.records.queued, t.probe.stack) = (None, None, None);
+            self.intake.observe(&Observation::Rebased(Rebased {
+                thread: index as u32,
+                begin: t.begins(now, books),
+            }));
+            if t.records.open {
+                let course = SwitchTimeline::waiting(now, books);
+                self.intake.estimator.accounts[index].course = Some(course);
             }
         }
     }
@@ -155,14 +162,15 @@ impl ProcPoller {
         self.drain(since, self.due_ns);
         for index in self.watch.live.clone() {
             let t = &mut self.watch.threads[index];
-            if t.course.is_none() {
+            if !t.records.open {
                 if t.alive && !self.look(index, period, false, true) {
                     self.ended(index);
                 }
                 continue;
             }
             let books = t.schedstat();
-            if let (Ok(books), Some(course)) = (books, &mut t.course) {
+            let account = &mut self.intake.estimator.accounts[index];
+            if let (Ok(books), Some(course)) = (books, &mut account.course) {
                 course.read(clock::now(), books, true);
             }
         }
@@ -172,42 +180,28 @@ impl ProcPoller {
     /// A poll of a thread with recorded switches. Only its wait is of interest, and not even that if the
     /// thread was seen in the wait before. False: the thread is gone.
     fn look_between_switches(&mut self, index: usize, late: bool, all: bool) -> bool {
-        let grid = self.grid;
-        let t = &mut self.watch.threads[index];
-        let Some(course) = &mut t.course else {
+        let drained_ns = self.drained_ns;
+        let Some(course) = self.intake.estimator.settle_records(index, drained_ns) else {
             return true;
         };
-        course.settle(&mut t.book, grid, &mut self.lag, self.drained_ns);
         let (off, on) = (course.off_since(), course.on_since());
         if course.is_deaf() {
-            // From here on as if there had never been records.
-            self.tally.deaf += 1;
-            let Ok(books) = t.schedstat() else {
-                return false;
-            };
-            if let (Some(mut course), Some(clock)) = (t.course.take(), &mut self.clock) {
-                // What it did since its last record, the counters tell.
-                course.mistrust();
-                course.read(clock::now(), books, true);
-                course.settle(&mut t.book, grid, &mut self.lag, u64::MAX);
-                t.counters = Counters::new(course.books());
-                t.told_by(&course, self.tick_ns);
-                clock.leave(t.tid);
-            }
-            t.book.spans = None;
-            return true;
+            return self.goes_deaf(index);
         }
-        if std::mem::take(&mut t.review) || all || course.moved() {
+        let moved = course.moved();
+        let t = &mut self.watch.threads[index];
+        if std::mem::take(&mut t.duty.review) || all || moved {
             let Ok(books) = t.schedstat() else {
                 // Its last record is on its way; if that was lost, listing will not find it.
-                t.quiet += 1;
-                return t.quiet < 100;
+                t.duty.quiet += 1;
+                return t.duty.quiet < 100;
             };
-            if let Some(course) = &mut t.course {
+            if let Some(course) = &mut self.intake.estimator.accounts[index].course {
                 course.read(clock::now(), books, false);
             }
         }
-        let known = off.is_some_and(|begin| t.sight.is_some_and(|s| s.at >= begin));
+        let t = &self.watch.threads[index];
+        let known = off.is_some_and(|begin| t.records.sight.is_some_and(|s| s.at >= begin));
         let at = clock::now();
         // By its records it computes, and has for long: it hardly began to wait just now.
         let computes = on.is_some_and(|begin| at.saturating_sub(begin) > self.spacing_ns);
@@ -224,18 +218,21 @@ impl ProcPoller {
             Some(Doing::Running) => self.see_queued(index, at, late),
             Some(Doing::Blocked(reason)) => {
                 let t = &mut self.watch.threads[index];
-                t.reason = reason;
+                t.probe.reason = reason;
+                if let (Some(stack), Some(StackBegin::Whole(sp))) = (t.probe.stack, t.probe.begin) {
+                    self.intake.estimator.samples.stands_at(index, stack, sp);
+                }
                 // Without a glimpse it was not seen in this wait.
-                if let (Some(stack), Some(less)) = (t.stack, t.glimpse) {
-                    t.sight = Some(WaitObservation {
+                if let (Some(stack), Some(less)) = (t.probe.stack, t.probe.glimpse) {
+                    t.records.sight = Some(WaitObservation {
                         at,
-                        until: t.stood_ns,
-                        copied: t.copied_ns,
-                        called: t.called,
+                        until: t.probe.stood_ns,
+                        copied: t.probe.copied_ns,
+                        called: t.probe.called,
                         less,
                         stack,
                         reason,
-                        seen: t.seen,
+                        seen: t.probe.seen,
                         late_ns: if late { at - self.due_ns.min(at) } else { 0 },
                         left: false,
                     });
@@ -245,147 +242,126 @@ impl ProcPoller {
         true
     }
 
+    /// The records of a thread have stopped although it runs: from here on it is as if there had never been
+    /// any. False: the thread is gone.
+    fn goes_deaf(&mut self, index: usize) -> bool {
+        self.tally.deaf += 1;
+        let t = &mut self.watch.threads[index];
+        let Ok(books) = t.schedstat() else {
+            return false;
+        };
+        let tid = t.tid;
+        if let (Some(mut course), Some(_)) = (self.end_records(index), &self.clock) {
+            // What it did since its last record, the counters tell.
+            course.mistrust();
+            course.read(clock::now(), books, true);
+            self.intake.estimator.close_records(index, course);
+        }
+        if let Some(clock) = &mut self.clock {
+            clock.leave(tid);
+        }
+        self.intake.estimator.accounts[index].book.spans = None;
+        true
+    }
+
     /// One look at a thread by its counters; false: it is gone. `late`: it is left to the next round, if enough
     /// rounds were in time so far, and whatever it does: leaving out only threads that have moved would favour
     /// sleepers. For the same reason it is not asked whether we were put off our CPU on the way, which
     /// happens when some thread's wait ends.
     fn look(&mut self, index: usize, period: u64, late: bool, all: bool) -> bool {
         let t = &mut self.watch.threads[index];
-        if t.skip > 0 && !all {
-            t.skip -= 1;
+        if t.duty.skip > 0 && !all {
+            t.duty.skip -= 1;
             self.tally.skipped += 1;
             return true;
         }
-        let before = t.seen_doing();
         let Ok(books) = t.schedstat() else {
-            self.slept_until_gone(index, before);
+            self.gone(index);
             return false;
         };
         let now = clock::now();
-        self.was_woken(index, books);
+        self.was_woken(index, now, books);
+        let account = &self.intake.estimator.accounts[index];
+        let (since, same) = (account.book.seen_ns, account.counters.unchanged(books));
+        let [computed, queued] = account.counters.since(books);
         let t = &mut self.watch.threads[index];
-        let same = t.counters.unchanged(books);
-        let sleeps = same && matches!(t.doing, Doing::Blocked(_));
-        let left_out = u64::from(t.left_out);
-        let rarely = now.saturating_sub(t.book.seen_ns) > RARELY * period;
-        if late && !all && !rarely && t.in_time >= ENOUGH {
+        let sleeps = same && matches!(t.probe.doing, Doing::Blocked(_));
+        let left_out = t.duty.left_out;
+        let rarely = now.saturating_sub(since) > RARELY * period;
+        if late && !all && !rarely && t.duty.in_time >= ENOUGH {
             t.ran |= !sleeps;
             return true;
         }
-        t.in_time += u32::from(!late && !sleeps);
+        t.duty.in_time += u32::from(!late && !sleeps);
         if sleeps {
-            t.quiet = t.quiet.saturating_add(1);
+            t.duty.quiet = t.duty.quiet.saturating_add(1);
             // Looked at less often the longer it sleeps, so that what is not seen is little beside what is: the
             // time it has not run for is its own witness.
-            let slept = t.slept.saturating_add(1);
-            t.skip = left_out_after(slept, index);
-            t.slept = slept.saturating_add(t.skip);
-            t.left_out = t.skip;
+            let slept = t.duty.slept.saturating_add(1);
+            t.duty.skip = left_out_after(slept, index);
+            t.duty.slept = slept.saturating_add(t.duty.skip);
+            t.duty.left_out = t.duty.skip;
         } else {
-            (t.quiet, t.slept, t.left_out, t.ran) = (0, 0, 0, true);
-            match self.see(index, now) {
-                Some(doing) => self.watch.threads[index].doing = doing,
-                None => {
-                    self.slept_until_gone(index, before);
-                    return false;
-                }
+            (t.duty.quiet, t.duty.slept, t.duty.left_out, t.ran) = (0, 0, 0, true);
+            let Some(doing) = self.see(index, now) else {
+                self.gone(index);
+                return false;
+            };
+            let t = &mut self.watch.threads[index];
+            t.probe.doing = doing;
+            if let (Doing::Blocked(reason), Some(_)) = (doing, t.probe.stack) {
+                t.probe.reason = reason;
             }
         }
-        let grid = self.grid;
-        let t = &mut self.watch.threads[index];
-        let begin = t.book.seen_ns;
-        let [computed, queued] = t.counters.since(books);
-        // A thread that hardly waits for anything else has hardly just been woken.
-        let waits = computed + queued < now.saturating_sub(begin) / HARDLY * (HARDLY - 1);
-        t.counters.look(&mut t.book, now, books, t.doing, grid);
-        // Whether it ran is known, but not when. Where looks were left out because it slept, it slept for half
-        // of their time on average; for the rest it did what it does now.
-        let unseen = match same {
-            true => 0,
-            false => now.saturating_sub(begin) * left_out / (left_out + 1) / 2,
-        };
-        let edge = begin + unseen;
-        if unseen > 0 {
-            self.stands_for(index, before, begin, edge);
-        }
-        let present = self.watch.threads[index].seen_doing();
-        self.stands_for(index, present, edge, now);
-        if self.watch.threads[index].doing == Doing::Running {
+        let t = &self.watch.threads[index];
+        self.intake.observe(&Observation::ThreadPoll(ThreadPoll {
+            thread: index as u32,
+            time: now,
+            counters: observed(books),
+            left_out,
+            saw: (!sleeps).then(|| t.saw()),
+        }));
+        if t.probe.doing == Doing::Running {
+            let (begin, end) = self.intake.estimator.accounts[index].stretch;
             self.halt(PendingStopSample {
-                index,
-                due: self.due_ns,
-                looked: now,
-                books,
-                left: None,
+                poll: RunnablePoll {
+                    thread: index as u32,
+                    due: self.due_ns,
+                    time: now,
+                    counters: observed(books),
+                    left: None,
+                    woken_from: None,
+                    behind: false,
+                    begin,
+                    end,
+                },
                 queued,
-                waits,
-                stood: None,
-                behind: false,
-                begin: edge,
-                end: now,
+                // A thread that hardly waits for anything else has hardly just been woken.
+                waits: computed + queued < now.saturating_sub(since) / HARDLY * (HARDLY - 1),
             });
         }
         true
     }
 
-    /// A thread is gone that slept when it was seen last, which may be a while ago, as those are looked at less
-    /// often. When it ended is not known: in the middle of that time, as for births; now, if it ended with the
-    /// target. Until then it slept.
-    fn slept_until_gone(&mut self, index: usize, before: SeenDoing) {
+    /// A poll did not find a thread any more.
+    fn gone(&mut self, index: usize) {
+        let now = clock::now();
         let t = &mut self.watch.threads[index];
-        let (begin, now) = (t.book.seen_ns, clock::now());
         // While its parent has not asked for its end, its name can be read.
         t.catch_up(now);
-        if t.course.is_some() || !matches!(before.0, Doing::Blocked(_)) {
-            return;
-        }
-        let part = if self.target_ended { 1 } else { 2 };
-        let end = begin + now.saturating_sub(begin) / part;
-        let books = t.audit[1];
-        (t.counters).look(&mut t.book, end, books, before.0, self.grid);
-        self.stands_for(index, before, begin, end);
-    }
-
-    /// What was seen of a thread stands for `begin..end`.
-    fn stands_for(
-        &mut self,
-        index: usize,
-        (doing, stack, sp, seen): SeenDoing,
-        begin: u64,
-        end: u64,
-    ) {
-        let (Doing::Blocked(reason), Some(stack)) = (doing, stack) else {
-            return;
-        };
-        let t = &mut self.watch.threads[index];
-        t.reason = reason;
-        let ns = end - begin;
-        t.book
-            .add(self.grid, begin, end, TimeKind::Seen(reason, ANY), ns);
-        self.samples.add(
-            self.grid,
-            &Look {
-                thread: index as u32,
-                stack,
-                state: State::Blocked,
-                reason: Some(reason),
-                part: None,
-                begin,
-                end,
-                ns,
-                weight: match sp {
-                    Some(sp) => Weight::Innermost { sp, of: Meant::Own },
-                    None => Weight::Own,
-                },
-                seen,
-            },
-        );
+        self.intake.observe(&Observation::EndedThread(EndedThread {
+            thread: index as u32,
+            time: now,
+            counters: observed(t.books),
+            with_target: self.target_ended,
+        }));
     }
 
     /// Takes in what is new.
     pub fn follow(&mut self, target: &Target, since: u64, now: u64) {
         let known = self.watch.threads.len();
         let mut changed = self.watch.follow(since, now);
+        self.open_accounts();
         let more = match target {
             Target::Cgroup(path) => wallscope_procfs::cgroup::find(path)
                 .ok()
@@ -396,7 +372,7 @@ impl ProcPoller {
             Target::Pids(_) => Vec::new(),
         };
         for pid in more {
-            if pid != std::process::id() && self.watch.process(pid, Some(since), now) {
+            if pid != std::process::id() && self.process(pid, Some(since), now) {
                 changed.push(pid);
             }
         }
@@ -435,7 +411,7 @@ impl ProcPoller {
         self.due_ns = now;
         for index in first..self.watch.threads.len() {
             let t = &self.watch.threads[index];
-            if t.alive && t.course.is_none() && !self.look(index, self.spacing_ns, false, true) {
+            if t.alive && !t.records.open && !self.look(index, self.spacing_ns, false, true) {
                 self.ended(index);
             }
         }

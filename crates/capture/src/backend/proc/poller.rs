@@ -1,17 +1,16 @@
 //! The state of the poller: threads under watch, their perf events if there are any, and what was seen so far.
 
 use rustc_hash::FxHashMap;
-use wallscope_model::Slices;
+use wallscope_observe::{Begin, LogWriter, Observation};
 use wallscope_unwind::native::{MemoryTables, Unwinder};
 
 use super::{
-    call_site_check::CallSiteCheck, connections::Connections, io_ring::Rings,
-    pending_stop::PendingStopSample, round_robin::RoundRobin, samples::Samples, stop::Stopper,
-    subreaper::Subreaper, target_tracker::TargetTracker,
+    call_site_check::CallSiteCheck, connections::Connections, estimator::PollEstimator,
+    intake::Intake, io_ring::Rings, pending_stop::PendingStopSample, round_robin::RoundRobin,
+    stop::Stopper, subreaper::Subreaper, target_tracker::TargetTracker,
 };
 use crate::{
-    backend::perf::{Attention, Crowd, EventSampler, Nearby, SwitchRecordLatency, ThreadEvents},
-    clock,
+    backend::perf::{Attention, Crowd, EventSampler, Nearby, ThreadEvents},
     session::{managed, processes::Processes},
     syscalls,
 };
@@ -20,8 +19,6 @@ use crate::{
 pub const REMAP: u64 = 100_000_000;
 /// So many times.
 pub const REMAP_TIMES: u64 = 50;
-/// Looks in time at a thread that are enough to do without those that came late.
-pub const ENOUGH: u32 = 20;
 
 /// Things that happened on the way, counted.
 #[derive(Clone, Copy, Debug, Default)]
@@ -56,13 +53,12 @@ pub struct Tally {
 pub struct ProcPoller {
     pub watch: TargetTracker,
     pub processes: Processes<MemoryTables>,
-    pub samples: Samples,
+    /// The estimator, and the log of what it is told.
+    pub intake: Intake,
     pub unwinder: Unwinder,
     pub managed: managed::Reader,
     pub calls: CallSiteCheck,
-    pub interpreter_frames: bool,
     pub table: [u8; syscalls::TABLE],
-    pub grid: Slices,
     pub clock: Option<ThreadEvents>,
     pub hits: Option<EventSampler>,
     pub attention: Attention,
@@ -82,10 +78,6 @@ pub struct ProcPoller {
     pub sampling_ns: u64,
     /// Time on CPUs that samples stand for, ns.
     pub sampled_ns: u64,
-    /// The kernel's timer tick, ns.
-    pub tick_ns: u64,
-    /// How late switches in are recorded.
-    pub lag: SwitchRecordLatency,
     /// Up to when all records have been taken, ns.
     pub drained_ns: u64,
     /// Threads may have been born unseen.
@@ -111,17 +103,25 @@ pub struct ProcPoller {
 
 impl ProcPoller {
     /// Nobody is looked at yet; up to `room` threads' files may be kept open.
-    pub fn new(processes: Processes<MemoryTables>, grid: Slices, room: usize) -> ProcPoller {
+    pub fn new(
+        processes: Processes<MemoryTables>,
+        room: usize,
+        begin: Begin,
+        log: Option<LogWriter>,
+    ) -> ProcPoller {
+        let mut intake = Intake {
+            estimator: PollEstimator::new(&begin),
+            log,
+        };
+        intake.observe(&Observation::PollsBegin(begin));
         ProcPoller {
             watch: TargetTracker::new(room),
             processes,
-            samples: Samples::default(),
+            intake,
             unwinder: Unwinder::new(),
             managed: managed::Reader::default(),
             calls: CallSiteCheck::default(),
-            interpreter_frames: false,
             table: syscalls::reasons(),
-            grid,
             clock: None,
             hits: None,
             attention: Attention::default(),
@@ -135,8 +135,6 @@ impl ProcPoller {
             spacing_ns: 0,
             sampling_ns: 0,
             sampled_ns: 0,
-            tick_ns: clock::tick_ns(),
-            lag: SwitchRecordLatency::default(),
             drained_ns: 0,
             relist: false,
             last_round_ns: 0,
@@ -156,16 +154,10 @@ impl ProcPoller {
         if self.clock.is_some() { "perf" } else { "proc" }
     }
 
-    /// Makes the slices twice as wide.
-    pub fn coarsen(&mut self) {
-        self.grid.width_ns *= 2;
-        self.watch.threads.iter_mut().for_each(|t| t.book.coarsen());
-        self.samples.coarsen();
-    }
-
     /// A thread is gone.
     pub fn ended(&mut self, index: usize) {
         let pid = self.watch.threads[index].pid;
+        self.intake.estimator.accounts[index].alive = false;
         if self.watch.gone(index) {
             self.processes.thread_gone(pid);
         }

@@ -18,7 +18,7 @@ use wallscope_model::{
     BlockReason, ContextId, Part, Sample, SliceValue, Slices, Stack, StackEnd, StackId, State,
     WaitSeen,
 };
-use wallscope_unwind::native::{FrameWord, TableSink};
+use wallscope_unwind::native::FrameWord;
 
 mod callers;
 #[cfg(test)]
@@ -32,7 +32,7 @@ use crate::{
     session::{
         address_scope::AddressScope,
         build::{Stacks, UserFrames},
-        processes::Processes,
+        naming::CodeNames,
     },
     slices::spread,
 };
@@ -40,15 +40,21 @@ use callers::give_to_callers;
 pub use weight::{Known, Meant, Weight};
 use woken::{Lengths, Queueing, divide_woken};
 
-/// A stack: its address scope, its frames, its managed frames (two words each), its end, and what the thread
-/// waits for there.
-type Seen = (
-    AddressScope,
-    Box<[u64]>,
-    Box<[u64]>,
-    StackEnd,
-    Option<Arc<str>>,
-);
+/// A stack as a poll saw it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Polled {
+    /// Scope of its addresses.
+    pub scope: AddressScope,
+    /// Native frames in the unwinder's words, innermost first.
+    pub frames: Box<[u64]>,
+    /// Managed frames, two words each.
+    pub managed: Box<[u64]>,
+    /// How it ended.
+    pub end: StackEnd,
+    /// Name of the thing that the thread waits for there.
+    pub resource: Option<Arc<str>>,
+}
+
 /// What tells stacks apart: the address scope where it matters, words of both kinds of frames, the end, and
 /// what the thread waits for.
 type StackKey = (
@@ -59,10 +65,49 @@ type StackKey = (
     Option<Arc<str>>,
 );
 
+impl Polled {
+    /// A stack without frames of process `pid`.
+    pub fn none(pid: u32, end: StackEnd) -> Polled {
+        let scope = AddressScope { pid, code: 0 };
+        Polled::of(scope, &[], Box::default(), end)
+    }
+
+    /// A stack, perhaps with managed frames.
+    pub fn of(
+        scope: AddressScope,
+        frames: &[FrameWord],
+        managed: Box<[u64]>,
+        end: StackEnd,
+    ) -> Polled {
+        Polled {
+            scope,
+            frames: frames.iter().map(|w| w.0).collect(),
+            managed,
+            end,
+            resource: None,
+        }
+    }
+
+    fn key(&self) -> StackKey {
+        let frames = self.frames.iter();
+        // Addresses outside all files mean something in their own process only.
+        let own = !self.managed.is_empty()
+            || self.frames.is_empty()
+            || frames.into_iter().any(|w| FrameWord(*w).file() == 0);
+        (
+            own.then_some(self.scope),
+            self.frames.clone(),
+            self.managed.clone(),
+            self.end,
+            self.resource.clone(),
+        )
+    }
+}
+
 /// The stacks of a recording, and the time of each by thread and state.
 #[derive(Default)]
 pub struct Samples {
-    stacks: Vec<Seen>,
+    stacks: Vec<Polled>,
     ids: FxHashMap<StackKey, u32>,
     sums: FxHashMap<Key, Sum>,
     /// Where the whole stacks of waits begin: thread, stack -> stack pointer.
@@ -100,54 +145,30 @@ pub struct Look {
 }
 
 impl Samples {
-    /// The index of a stack without frames.
-    pub fn none(&mut self, pid: u32, end: StackEnd) -> u32 {
-        self.stack(
-            AddressScope { pid, code: 0 },
-            Vec::new(),
-            Box::default(),
-            end,
-        )
+    /// The index of a stack, if it was met before.
+    pub fn known(&self, stack: &Polled) -> Option<u32> {
+        self.ids.get(&stack.key()).copied()
     }
 
-    /// The index of a stack, perhaps with managed frames.
-    pub fn stack(
-        &mut self,
-        scope: AddressScope,
-        frames: Vec<FrameWord>,
-        managed: Box<[u64]>,
-        end: StackEnd,
-    ) -> u32 {
-        self.wait(scope, frames, managed, end, None)
+    /// Adds a stack; its index is the number of those before.
+    pub fn push(&mut self, stack: Polled) -> u32 {
+        let index = self.stacks.len() as u32;
+        self.ids.entry(stack.key()).or_insert(index);
+        self.stacks.push(stack);
+        index
     }
 
-    /// The index of the stack of a thread that waits there for `what`, if that has a name.
-    pub fn wait(
-        &mut self,
-        scope: AddressScope,
-        frames: Vec<FrameWord>,
-        managed: Box<[u64]>,
-        end: StackEnd,
-        what: Option<Arc<str>>,
-    ) -> u32 {
-        // Addresses outside all files mean something in their own process only.
-        let own = !managed.is_empty() || frames.is_empty() || frames.iter().any(|w| w.file() == 0);
-        let words: Box<[u64]> = frames.iter().map(|w| w.0).collect();
-        let stacks = &mut self.stacks;
-        *self
-            .ids
-            .entry((
-                own.then_some(scope),
-                words,
-                managed.clone(),
-                end,
-                what.clone(),
-            ))
-            .or_insert_with(|| {
-                let words = frames.iter().map(|w| w.0).collect();
-                stacks.push((scope, words, managed, end, what));
-                (stacks.len() - 1) as u32
-            })
+    /// The index of a stack.
+    pub fn stack(&mut self, stack: Polled) -> u32 {
+        match self.known(&stack) {
+            Some(index) => index,
+            None => self.push(stack),
+        }
+    }
+
+    /// Rows by slice.
+    pub fn rows(&self) -> usize {
+        self.sums.values().map(|sum| sum.slices.len()).sum()
     }
 
     /// A thread that waits with stack number `stack` has its stack pointer at `sp`.
@@ -157,7 +178,7 @@ impl Samples {
 
     /// What tells a stack's native frames from others.
     pub fn told_apart(&self, stack: u32) -> u64 {
-        told_apart(self.stacks[stack as usize].1.iter().copied())
+        told_apart(self.stacks[stack as usize].frames.iter().copied())
     }
 
     /// How many there are.
@@ -249,7 +270,7 @@ impl Samples {
     pub fn settle(&mut self, thread: u32, known: Known<'_>) {
         let own = self.keys.remove(&thread).unwrap_or_default();
         let stacks = &self.stacks;
-        let innermost = |stack: u32| stacks[stack as usize].1.first().copied();
+        let innermost = |stack: u32| stacks[stack as usize].frames.first().copied();
         let own = give_to_callers(own, &mut self.sums, &self.begin, innermost);
         let (mut on_cpu, mut put_off) = (0, Sum::default());
         let mut in_time: BTreeMap<u8, u64> = BTreeMap::new();
@@ -336,10 +357,10 @@ impl Samples {
 
     /// The samples, with their stacks in `stacks`, which are forgotten here, and what was seen of
     /// connections in each. Looks at incomplete stacks are counted there.
-    pub fn finish<S: TableSink>(
+    pub fn finish(
         &mut self,
         stacks: &mut Stacks,
-        processes: &Processes<S>,
+        names: &dyn CodeNames,
     ) -> (Vec<Sample>, Vec<WaitSeen>) {
         self.keys.clear();
         let mut all: Vec<_> = std::mem::take(&mut self.sums)
@@ -350,16 +371,15 @@ impl Samples {
         let mut ids: FxHashMap<u32, StackId> = FxHashMap::default();
         all.into_iter()
             .map(|((thread, stack, state, reason, part, _, seen), sum)| {
-                let what = self.stacks[stack as usize].4.clone();
-                let labels = stacks.labels.id(what, None, None);
+                let polled = &self.stacks[stack as usize];
+                let labels = stacks.labels.id(polled.resource.clone(), None, None);
                 let stack = *ids.entry(stack).or_insert_with(|| {
-                    let (scope, words, managed, end, _) = &self.stacks[stack as usize];
                     let frames = UserFrames {
-                        native: words,
-                        managed,
-                        end: *end,
+                        native: &polled.frames,
+                        managed: &polled.managed,
+                        end: polled.end,
                     };
-                    stacks.user_stack(&frames, *scope, processes)
+                    stacks.user_stack(&frames, polled.scope, names)
                 });
                 let Stack { end, .. } = stacks.stacks[stack.0 as usize];
                 if !end.is_whole() {

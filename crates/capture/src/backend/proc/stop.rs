@@ -18,13 +18,12 @@ use std::{
     os::unix::fs::FileExt,
     sync::mpsc::{Receiver, Sender, channel},
 };
-use wallscope_procfs::kernel_file;
-
-use wallscope_procfs::process::SchedStat;
+use wallscope_observe::CpuDeparture;
+use wallscope_procfs::{kernel_file, process::SchedStat};
 use wallscope_unwind::native::Registers;
 
 use super::{
-    last_ran::LastRan,
+    last_ran,
     thread::{Files, line, path},
     waiting::{Where, read_memory},
 };
@@ -63,7 +62,7 @@ pub struct Halted {
     /// The scheduler's books of it then.
     pub books: SchedStat,
     /// When it left its CPU for that, where that is of use.
-    pub left: Option<LastRan>,
+    pub left: Option<CpuDeparture>,
 }
 
 /// A thread that ran or wanted to, and waits again.
@@ -107,13 +106,13 @@ impl Asked {
     }
 
     /// When it left its CPU, if that was asked for.
-    fn last_ran(&mut self) -> Option<LastRan> {
+    fn last_ran(&mut self) -> Option<CpuDeparture> {
         let path = || path(self.pid, self.tid, "sched");
         let mut buffer = [0u8; 2048];
         let text = self
             .faults
             .then(|| line(&mut self.files.departure, false, path, &mut buffer));
-        LastRan::parse(text?.ok()?)
+        last_ran::parse(text?.ok()?)
     }
 
     /// The scheduler's books of it now.

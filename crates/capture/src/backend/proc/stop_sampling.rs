@@ -15,15 +15,16 @@
 
 use std::collections::hash_map::Entry;
 
-use wallscope_model::{BlockReason, Part, State, WaitSeen};
+use wallscope_model::{BlockReason, State};
+use wallscope_observe::{FoundThread, Observation, StopPlace, StoppedThread};
 use wallscope_procfs::process::SchedStat;
 
 use super::{
-    pending_stop::{BECAUSE_OF_US, PendingStopSample, StopPlace},
+    account::observed,
+    pending_stop::PendingStopSample,
     poller::ProcPoller,
-    samples::{Look, Weight},
     stop::{Asked, Asleep, Found, Halted, Stopper},
-    time_kind::{ANY, TimeKind},
+    stop_judgement::{self, BECAUSE_OF_US},
 };
 use crate::{
     backend::perf::{Place, Running},
@@ -33,14 +34,15 @@ use crate::{
 impl ProcPoller {
     /// Has a running thread stopped for a moment to see its stack, if that was permitted.
     pub fn halt(&mut self, mut owed: PendingStopSample) {
-        let t = &mut self.watch.threads[owed.index];
+        let index = owed.index();
+        let t = &mut self.watch.threads[index];
         let may_stand = owed.waits && !t.places.is_empty();
-        owed.behind = may_stand && t.shares_our_cpu();
-        if owed.behind || (may_stand && self.stopper.is_some()) {
-            owed.stood = self.stack_of_queued(owed.index).1;
+        owed.poll.behind = may_stand && t.shares_our_cpu();
+        if owed.poll.behind || (may_stand && self.stopper.is_some()) {
+            owed.poll.woken_from = self.stack_of_queued(index).1;
         }
-        let t = &self.watch.threads[owed.index];
-        let place = owed.stood.and_then(|stack| t.places.with(stack));
+        let t = &self.watch.threads[index];
+        let place = owed.poll.woken_from.and_then(|stack| t.places.with(stack));
         let reason = place.and_then(|p| p.reason);
         // Only the interrupt of a timer comes together with ours. For a thread that often waits for a CPU the
         // counters at its next poll tell nothing.
@@ -48,20 +50,20 @@ impl ProcPoller {
             Some(_) => reason == Some(BlockReason::Timer) && owed.queued <= BECAUSE_OF_US,
             None => reason.is_some(),
         };
-        if owed.behind && told {
+        if owed.poll.behind && told {
             self.woken.insert(t.tid, owed);
             return;
         }
         let Some(stopper) = &mut self.stopper else {
             return;
         };
-        let t = &mut self.watch.threads[owed.index];
+        let t = &mut self.watch.threads[index];
         if t.places.has(BlockReason::PageFault) {
-            owed.left = t.last_ran();
+            owed.poll.left = t.last_ran();
         }
         let managed = self.processes.managed();
         match self.owed.entry(t.tid) {
-            Entry::Occupied(mut known) => known.get_mut().end = owed.end,
+            Entry::Occupied(mut known) => known.get_mut().poll.end = owed.poll.end,
             Entry::Vacant(free) => {
                 let python = managed.subject(&mut self.managed, t.pid, t.tid);
                 let asked = Asked {
@@ -69,7 +71,7 @@ impl ProcPoller {
                     tid: t.tid,
                     files: t.files().clone(),
                     python,
-                    faults: owed.left.is_some(),
+                    faults: owed.poll.left.is_some(),
                 };
                 if stopper.ask(asked) {
                     free.insert(owed);
@@ -97,39 +99,44 @@ impl ProcPoller {
         }
     }
 
-    /// Decides from the `books` of the next poll what a thread did at its last poll, if it was woken then and
-    /// waited behind us, and has run since.
-    pub fn was_woken(&mut self, index: usize, books: SchedStat) {
+    /// Tells the `books` of the next poll, at `now`, of a thread that was woken at its last poll and waited
+    /// behind us.
+    pub fn was_woken(&mut self, index: usize, now: u64, books: SchedStat) {
         let t = &self.watch.threads[index];
         let Some(owed) = self.woken.remove(&t.tid) else {
             return;
         };
-        let then = &owed.books;
-        let waited = books.run_delay_ns.saturating_sub(then.run_delay_ns);
-        let place = owed.stood.and_then(|stack| t.places.with(stack));
-        let Some(place) = place.filter(|_| books.timeslices != then.timeslices) else {
-            return;
-        };
-        if waited <= BECAUSE_OF_US {
-            self.stood_for(&owed, place.stack, (State::Blocked, place.reason, None));
+        let place = (owed.poll.woken_from).and_then(|stack| t.places.with(stack));
+        if let Some(reason) = place.and_then(|p| p.reason) {
+            self.tell_stop(&owed, (now, books), FoundThread::Ran(reason));
         }
     }
 
-    /// A thread that is blocked again had just been woken at its poll: the poll counts for the wait before.
+    /// A thread is blocked again: it had just been woken at its poll.
     fn slept_before(&mut self, owed: &PendingStopSample, asleep: &Asleep) {
-        let t = &self.watch.threads[owed.index];
-        let Some(place) = owed.stood.and_then(|stack| t.places.with(stack)) else {
-            return;
-        };
-        let Some(state) = owed.did_until(asleep) else {
-            return;
-        };
-        let reason = place.reason.filter(|_| state == State::Blocked);
-        if state == State::Blocked && reason.is_none() {
-            return;
+        let t = &self.watch.threads[owed.index()];
+        let place = (owed.poll.woken_from).and_then(|stack| t.places.with(stack));
+        if let Some(place) = place {
+            let found = FoundThread::Asleep(place.reason);
+            self.tell_stop(owed, (asleep.at, asleep.books), found);
         }
-        let part = (state == State::Runnable).then_some(Part::Woken);
-        self.stood_for(owed, place.stack, (state, reason, part));
+    }
+
+    /// Observes what has come of a poll that found a thread runnable. Returns the observation.
+    fn tell_stop(
+        &mut self,
+        owed: &PendingStopSample,
+        (time, books): (u64, SchedStat),
+        found: FoundThread,
+    ) -> StoppedThread {
+        let stop = StoppedThread {
+            poll: owed.poll,
+            time,
+            counters: observed(books),
+            found,
+        };
+        self.intake.observe(&Observation::StoppedThread(stop));
+        stop
     }
 
     /// Block reason of the system call at the end of which a thread has halted, if that call waits.
@@ -159,7 +166,7 @@ impl ProcPoller {
 
     /// Attributes the stretch of a poll to the stack of the stopped thread.
     fn halted(&mut self, owed: &PendingStopSample, mut halted: Halted) {
-        let PendingStopSample { index, end, .. } = *owed;
+        let (index, end) = (owed.index(), owed.poll.end);
         let waits = self.waits_in(&halted);
         let t = &self.watch.threads[index];
         let running = Running {
@@ -182,63 +189,26 @@ impl ProcPoller {
             Some(reason) => StopPlace::Call(reason),
             None => self.faults_at(index, stack),
         };
-        let (state, reason) = owed.did(&halted, place);
-        let stack = match (state, owed.stood) {
-            // The thread was there at the poll, and has run on since.
-            (State::Runnable, Some(stood)) => stood,
-            (State::Runnable, None) if halted.call.is_some() => {
-                let place = Place {
-                    sp: running.registers.general[RSP],
-                    pc: running.registers.ip,
-                    frames: self.samples.told_apart(stack),
-                    call: None,
-                    reason: None,
-                    stack,
-                };
-                self.watch.threads[index].places.note(place);
-                stack
-            }
-            _ => stack,
+        let in_call = halted.call.is_some();
+        let found = FoundThread::Halted {
+            in_call,
+            left: halted.left,
+            place,
+            stack,
         };
-        // A thread halts on its way back to user mode, wherever it was.
-        let part = match state {
-            State::OnCpu => Some(Part::User),
-            State::Runnable => Some(Part::Woken),
-            _ => None,
-        };
-        self.stood_for(owed, stack, (state, reason, part));
-    }
-
-    /// Attributes the stretch of a poll to the stack that it saw.
-    fn stood_for(
-        &mut self,
-        owed: &PendingStopSample,
-        stack: u32,
-        (state, reason, part): (State, Option<BlockReason>, Option<Part>),
-    ) {
-        let PendingStopSample {
-            index, begin, end, ..
-        } = *owed;
-        let ns = end - begin;
-        if let Some(reason) = reason {
-            let book = &mut self.watch.threads[index].book;
-            book.add(self.grid, begin, end, TimeKind::Seen(reason, ANY), ns);
-        }
-        self.samples.add(
-            self.grid,
-            &Look {
-                thread: index as u32,
+        let stop = self.tell_stop(owed, (halted.at, halted.books), found);
+        let queued = stop_judgement::did(&stop).is_some_and(|(s, _)| s == State::Runnable);
+        if queued && in_call && owed.poll.woken_from.is_none() {
+            let place = Place {
+                sp: running.registers.general[RSP],
+                pc: running.registers.ip,
+                frames: self.intake.estimator.samples.told_apart(stack),
+                call: None,
+                reason: None,
                 stack,
-                state,
-                reason,
-                part,
-                begin,
-                end,
-                ns,
-                weight: Weight::Own,
-                seen: WaitSeen::default(),
-            },
-        );
+            };
+            self.watch.threads[index].places.note(place);
+        }
     }
 }
 

@@ -19,12 +19,12 @@ use std::{
 use wallscope_procfs::kernel_file;
 
 use rustc_hash::FxHashMap;
+use wallscope_observe::{AccountBegin, PolledThread};
 use wallscope_procfs::process::{self, SchedStat};
 
 use super::{
-    spans::{self, Spans},
     thread::{Thread, thread_stat},
-    tracked_process::{TICK, TrackedProcess, exe, is_populated},
+    tracked_process::{TrackedProcess, exe, is_populated},
 };
 
 /// Least time between two listings of a process's threads, ns, and what is added for each thread.
@@ -58,8 +58,8 @@ pub struct TargetTracker {
     newest: Option<u32>,
     /// When that was seen to have changed last.
     born_ns: u64,
-    /// Whether single intervals of threads are kept.
-    keeps_spans: bool,
+    /// The latest of `threads` that have no account yet.
+    opened: Vec<PolledThread>,
     /// Number of threads for which files may still be kept open.
     room: usize,
 }
@@ -80,24 +80,14 @@ impl TargetTracker {
             newest_file: newest_file(),
             newest: None,
             born_ns: 0,
-            keeps_spans: false,
+            opened: Vec::new(),
             room,
         }
     }
 
-    /// From now on single intervals of all threads are kept.
-    pub fn keep_spans(&mut self) {
-        self.keeps_spans = true;
-        for t in &mut self.threads {
-            t.book.spans.get_or_insert_default();
-        }
-    }
-
-    /// Drops the oldest intervals of all threads until the rest becomes no more than `limit_bytes`.
-    pub fn keep_spans_within(&mut self, limit_bytes: u64) {
-        let spans = self.threads.iter_mut();
-        let mut spans: Vec<&mut Spans> = spans.filter_map(|t| t.book.spans.as_mut()).collect();
-        spans::keep_within(&mut spans, limit_bytes);
+    /// Threads that have come since this was called last, in the order of their numbers.
+    pub fn take_opened(&mut self) -> Vec<PolledThread> {
+        std::mem::take(&mut self.opened)
     }
 
     /// Takes a process in. `since`: it was not there at that time (ns on CLOCK_MONOTONIC); `None`:
@@ -157,10 +147,10 @@ impl TargetTracker {
         let Ok(books) = thread.schedstat() else {
             return;
         };
-        match since {
+        let begin = match since {
             None => {
                 thread.refresh(now);
-                thread.begin(now, books);
+                thread.begins(now, books)
             }
             Some(since) => {
                 // Once more when it has run: it may give itself a name.
@@ -168,17 +158,20 @@ impl TargetTracker {
                 // What was there at the start has just been read, its children too.
                 thread.ran = true;
                 let born = birth(stat.start_ticks, books, since, now);
-                thread.rebase(born, SchedStat::default());
+                thread.is_born(born)
             }
-        }
-        self.insert(thread);
+        };
+        self.insert(thread, begin);
     }
 
-    /// Takes a thread in that was told of, with its process if that is new.
-    pub fn insert(&mut self, mut thread: Thread) -> usize {
-        if self.keeps_spans {
-            thread.book.spans.get_or_insert_default();
-        }
+    /// Takes a thread in that was told of, with its process if that is new. `begin`: of its time.
+    pub fn insert(&mut self, thread: Thread, begin: AccountBegin) -> usize {
+        self.opened.push(PolledThread {
+            pid: thread.pid,
+            tid: thread.tid,
+            name: thread.name.as_str().into(),
+            begin,
+        });
         let index = self.threads.len();
         let (pid, tid) = (thread.pid, thread.tid);
         if self.processes.get(&pid).is_none_or(|p| p.ended) {
@@ -276,7 +269,7 @@ impl TargetTracker {
 
     /// The next round looks at a thread, which may have rested.
     pub fn wake(&mut self, index: usize) {
-        if !std::mem::replace(&mut self.threads[index].awake, true) {
+        if !std::mem::replace(&mut self.threads[index].duty.awake, true) {
             self.awake.push(index);
         }
     }
@@ -352,50 +345,6 @@ impl TargetTracker {
             }
         }
     }
-
-    /// CPU time of children that came and went unseen, ns, by the process that waited for them. It is a
-    /// lower bound, since the kernel tells it in ticks. `on_cpu`: the seen CPU time of each process.
-    pub fn unseen_children(&self, on_cpu: &BTreeMap<u32, u64>) -> BTreeMap<u32, u64> {
-        let mut ended: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-        for (pid, p) in self.processes.iter().filter(|(_, p)| p.ended) {
-            ended.entry(p.parent).or_default().push(*pid);
-        }
-        let unseen = |(pid, p): (&u32, &TrackedProcess)| {
-            let seen = self.in_all(*pid, &ended, on_cpu, 0);
-            let grown = p.reaped[1].saturating_sub(p.reaped[0]);
-            (*pid, grown.saturating_sub(seen).saturating_sub(2 * TICK))
-        };
-        // The first process waits for orphans of any process, and their parents are not known.
-        (self
-            .processes
-            .iter()
-            .filter(|(pid, _)| **pid != 1)
-            .map(unseen))
-        .filter(|(_, ns)| *ns > 0)
-        .collect()
-    }
-
-    /// What the children of `pid` that have ended came to, as far as they were seen, and theirs.
-    fn in_all(
-        &self,
-        pid: u32,
-        ended: &BTreeMap<u32, Vec<u32>>,
-        on_cpu: &BTreeMap<u32, u64>,
-        depth: u32,
-    ) -> u64 {
-        // Ids that are used again could make a circle.
-        const DEEPEST: u32 = 32;
-        let children = ended.get(&pid).filter(|_| depth < DEEPEST);
-        let whole = |child: &u32| {
-            let Some(p) = self.processes.get(child) else {
-                return 0;
-            };
-            let seen = on_cpu.get(child).copied().unwrap_or(0);
-            let own = p.clock[1].max(p.clock[0] + seen) + p.before;
-            own + p.reaped[1].max(self.in_all(*child, ended, on_cpu, depth + 1))
-        };
-        children.map_or(0, |list| list.iter().map(whole).sum())
-    }
 }
 
 /// The children that a thread has made, and that have not been waited for.
@@ -458,42 +407,6 @@ mod tests {
         // Books that say more than there was time for do not lead out of it.
         let born = birth(u64::MAX >> 24, books, now - 1_000_000, now);
         assert!(born <= now);
-    }
-
-    /// CPU time of all children of this process that were waited for, ns.
-    fn own_children() -> u64 {
-        // SAFETY: all bytes zero are a value of it, and it is filled in.
-        let usage = unsafe {
-            let mut usage: libc::rusage = std::mem::zeroed();
-            libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage);
-            usage
-        };
-        let ns = |t: libc::timeval| t.tv_sec as u64 * 1_000_000_000 + t.tv_usec as u64 * 1000;
-        ns(usage.ru_utime) + ns(usage.ru_stime)
-    }
-
-    #[test]
-    fn children_that_nobody_saw_are_counted_for_who_waited_for_them() {
-        let own = std::process::id();
-        let mut w = TargetTracker::new(100);
-        // Other tests have children too: what is between the two readings is what counts.
-        let first = own_children();
-        assert!(w.process(own, None, 1));
-        let second = own_children();
-        let loops = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
-        let status = std::process::Command::new("sh")
-            .args(["-c", loops])
-            .status();
-        assert!(status.expect("sh").success());
-        let third = own_children();
-        w.read_clocks();
-        let fourth = own_children();
-        let unseen = w.unseen_children(&BTreeMap::new());
-        let unseen = unseen.get(&own).copied().unwrap_or(0);
-        let most = fourth - first;
-        let least = (third - second).saturating_sub(5 * TICK);
-        assert!(least > 0, "the loop took {} ns", third - second);
-        assert!((least..=most).contains(&unseen), "{least} {unseen} {most}");
     }
 
     #[test]

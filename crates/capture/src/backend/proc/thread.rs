@@ -1,20 +1,20 @@
-//! One thread as it is looked at, and its files in `/proc`.
+//! One thread as it is polled, and its files in `/proc`. Its time is its account's (`account.rs`).
 
 use std::{fs::File, io, sync::Arc};
 use wallscope_procfs::kernel_file;
 
 use wallscope_model::{BlockReason, WaitSeen};
+use wallscope_observe::{AccountBegin, CpuDeparture, Saw, StackBegin};
 use wallscope_procfs::process::{self, SchedStat, Status};
 
 use super::{
-    counters::{Counters, Doing},
+    account::observed,
+    counters::Doing,
     io_ring::RingWait,
-    last_ran::LastRan,
-    spans::Spans,
-    thread_ledger::ThreadLedger,
-    wait_observation::{PartialObservation, PutOff, SeenDoing, WaitObservation},
+    last_ran,
+    wait_observation::{PartialObservation, PutOff, WaitObservation},
 };
-use crate::backend::perf::{Places, Queued, SwitchThrottle, SwitchTimeline, waits::Waits};
+use crate::backend::perf::{Places, Queued, SwitchThrottle, SwitchTimeline};
 
 /// What user and kernel parts are counted in, ns.
 const TICK: u64 = 10_000_000;
@@ -25,32 +25,17 @@ const GROWN: u64 = 16;
 /// names are mostly given soon after birth, but within these bounds.
 const RENAMED: [u64; 2] = [20_000_000, 10_000_000_000];
 
-/// One thread.
-pub struct Thread {
-    /// Process.
-    pub pid: u32,
-    /// Thread.
-    pub tid: u32,
-    /// Name, as last seen.
-    pub name: String,
-    /// Its time.
-    pub book: ThreadLedger,
-    /// Its time by the scheduler's counters.
-    pub counters: Counters,
-    /// Index of the thread that it inherited perf events from; `None`: it has its own, or none.
-    pub heir_of: Option<usize>,
-    /// Whether those sample it when it is put off its CPU.
-    pub inherits_leaving: bool,
-    /// Its time by its switches, where these are recorded: then the counters are only the witness.
-    pub course: Option<SwitchTimeline>,
-    /// Where its switches are too many for a record of each.
-    pub ration: Option<SwitchThrottle>,
-    /// What the last look saw.
+/// What the last poll of a thread read.
+#[derive(Clone, Debug)]
+pub struct Probe {
+    /// What the last poll saw.
     pub doing: Doing,
     /// The reason it was blocked for last.
     pub reason: BlockReason,
     /// The stack it was seen with last, as an index of the samples' stacks.
     pub stack: Option<u32>,
+    /// Extent of that stack, and where it begins.
+    pub begin: Option<StackBegin>,
     /// The connections that it was seen to wait for last.
     pub seen: WaitSeen,
     /// What is known of that wait if it was over before its stack was copied, at the time below.
@@ -61,22 +46,61 @@ pub struct Thread {
     pub copied_ns: u64,
     /// Whether that is its stack also if it had just moved by then.
     pub called: bool,
-    /// The wait as it was observed last, while its switches are recorded.
-    pub sight: Option<WaitObservation>,
-    /// Where it was seen to wait, while its switches are recorded.
-    pub places: Places,
-    /// Looks that may have seen it wait for a CPU.
-    pub queued: Option<Queued>,
-    /// Until when the last look knows it to have stood where it was seen, ns.
+    /// Until when the last poll knows it to have been where it was seen, ns.
     pub stood_ns: u64,
-    /// Intervals off the CPU that records told of.
-    pub waits: Waits,
-    /// What records said that have ended: voluntary and involuntary switches.
-    pub switches_by_records: Option<(u64, u64)>,
-    /// Time of its records that was replaced by the counters, ns.
-    pub repaired_ns: u64,
-    /// On-CPU time by records that have ended which its counter leaves out, ns.
-    beyond_ns: u64,
+}
+
+impl Default for Probe {
+    fn default() -> Probe {
+        Probe {
+            doing: Doing::Running,
+            reason: BlockReason::Other,
+            stack: None,
+            begin: None,
+            seen: WaitSeen::default(),
+            glimpse: None,
+            ring: None,
+            copied_ns: 0,
+            called: false,
+            stood_ns: 0,
+        }
+    }
+}
+
+/// When a thread is polled.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PollDuty {
+    /// Polls to leave out: it sleeps for long.
+    pub skip: u32,
+    /// Polls in a row at which nothing had changed.
+    pub quiet: u32,
+    /// Rounds that these stand for, those left out included.
+    pub slept: u32,
+    /// Polls left out since the last one, as it slept.
+    pub left_out: u32,
+    /// Polls in time at which it had moved.
+    pub in_time: u32,
+    /// Whether the next poll reads its counters though no record of it may have come.
+    pub review: bool,
+    /// Whether the next round polls it: it does not rest.
+    pub awake: bool,
+}
+
+/// What perf events add to the polls of a thread.
+#[derive(Clone, Debug, Default)]
+pub struct Records {
+    /// Index of the thread that it inherited perf events from; `None`: it has its own, or none.
+    pub heir_of: Option<usize>,
+    /// Whether those sample it when it is put off its CPU.
+    pub inherits_leaving: bool,
+    /// Whether its switches are recorded now.
+    pub open: bool,
+    /// Where its switches are too many for a record of each.
+    pub ration: Option<SwitchThrottle>,
+    /// What a poll saw of its present wait.
+    pub sight: Option<WaitObservation>,
+    /// Polls that may have seen it wait for a CPU.
+    pub queued: Option<Queued>,
     /// On-CPU time since its last sample, where samples are thinned out, ns.
     pub credit_ns: u64,
     /// Time from its birth on that samples of newborn threads stand for, ns.
@@ -88,16 +112,24 @@ pub struct Thread {
     pub leaves: Option<(u32, u64)>,
     /// Put off the CPU in sampled time on it, or at a stack that is known.
     pub put_off: Option<PutOff>,
-    /// Looks to leave out: it sleeps for long.
-    pub skip: u32,
-    /// Looks in a row at which nothing had changed.
-    pub quiet: u32,
-    /// Rounds that these stand for, those left out included.
-    pub slept: u32,
-    /// Looks that were left out since the last one, as it slept.
-    pub left_out: u32,
-    /// Looks in time at which it had moved.
-    pub in_time: u32,
+}
+
+/// One thread.
+pub struct Thread {
+    /// Process.
+    pub pid: u32,
+    /// Thread.
+    pub tid: u32,
+    /// Name, as last seen.
+    pub name: String,
+    /// What the last poll read.
+    pub probe: Probe,
+    /// When it is polled.
+    pub duty: PollDuty,
+    /// What perf events add.
+    pub records: Records,
+    /// Where it was seen to wait, while its switches are recorded.
+    pub places: Places,
     /// Whether it ran since the last listing.
     pub ran: bool,
     /// Whether its records named new threads when it was followed last.
@@ -106,20 +138,18 @@ pub struct Thread {
     stale: bool,
     /// When that was, ns on the recording's clock, and its CPU time then, ns; 0: it is new.
     refreshed: (u64, u64),
-    /// Whether the next look reads its counters though no record of it may have come.
-    pub review: bool,
-    /// Whether the next round looks at it: it does not rest.
-    pub awake: bool,
     /// Still there.
     pub alive: bool,
-    /// User and kernel ticks at the beginning and now.
-    pub ticks: [(u64, u64); 2],
-    /// Voluntary and involuntary switches at the beginning and now, by the kernel's count.
-    pub switches: [(u64, u64); 2],
-    /// The scheduler's counters at the beginning, and as they were read last.
-    pub audit: [SchedStat; 2],
-    /// On-CPU time that was shown so far, ns.
-    pub on_cpu_ns: u64,
+    /// User and kernel ticks, as they were read last.
+    pub ticks: (u64, u64),
+    /// Voluntary and involuntary switches by the kernel's count, as they were read last.
+    pub switches: (u64, u64),
+    /// The scheduler's counters, as they were read last.
+    pub books: SchedStat,
+    /// The part of their on-CPU time that is not its own, or was shown, ns.
+    pub told_on_cpu_ns: u64,
+    /// When its time began, ns on the recording's clock.
+    since_ns: u64,
     keep: bool,
     files: Files,
 }
@@ -150,118 +180,69 @@ impl Thread {
             pid,
             tid,
             name,
-            book: ThreadLedger::new(now),
-            counters: Counters::new(SchedStat::default()),
-            heir_of: None,
-            inherits_leaving: false,
-            course: None,
-            ration: None,
-            doing: Doing::Running,
-            reason: BlockReason::Other,
-            stack: None,
-            seen: WaitSeen::default(),
-            glimpse: None,
-            ring: None,
-            copied_ns: 0,
-            called: false,
-            sight: None,
+            probe: Probe::default(),
+            duty: PollDuty::default(),
+            records: Records::default(),
             places: Places::default(),
-            queued: None,
-            stood_ns: 0,
-            waits: Waits::default(),
-            switches_by_records: None,
-            repaired_ns: 0,
-            beyond_ns: 0,
-            credit_ns: 0,
-            covered_ns: 0,
-            sampled: None,
-            leaves: None,
-            put_off: None,
-            skip: 0,
-            quiet: 0,
-            slept: 0,
-            left_out: 0,
-            in_time: 0,
             ran: false,
             tells_births: false,
             stale: false,
             refreshed: (0, 0),
-            review: false,
-            awake: false,
             alive: true,
-            ticks: [(0, 0); 2],
-            switches: [(0, 0); 2],
-            audit: [SchedStat::default(); 2],
-            on_cpu_ns: 0,
+            ticks: (0, 0),
+            switches: (0, 0),
+            books: SchedStat::default(),
+            told_on_cpu_ns: 0,
+            since_ns: now,
             keep,
             files: Files::default(),
         }
     }
 
-    /// Its records have ended, for now or for good, with what `course` has counted.
-    /// `tick_ns`: the kernel's timer tick.
-    pub fn told_by(&mut self, course: &SwitchTimeline, tick_ns: u64) {
-        let (voluntary, involuntary) = self.switches_by_records.unwrap_or_default();
-        self.switches_by_records = Some((
-            voluntary + course.voluntary,
-            involuntary + course.involuntary,
-        ));
-        self.repaired_ns += course.repaired_ns;
-        self.beyond_ns += course.beyond_ns(tick_ns);
-    }
-
-    /// Time on a CPU by its records that the scheduler's counter leaves out, ns. `tick_ns`: the kernel's timer tick.
-    pub fn beyond_counters_ns(&self, tick_ns: u64) -> u64 {
-        let now = self.course.as_ref().map(|c| c.beyond_ns(tick_ns));
-        self.beyond_ns + now.unwrap_or(0)
-    }
-
     /// Whether looks can learn nothing of it until a record of it comes: it waits, and they have seen for what
-    /// and have left that wait.
-    pub fn rests(&self) -> bool {
-        let since = self.course.as_ref().and_then(SwitchTimeline::rests_since);
-        let left = |begin| self.sight.is_some_and(|s| s.left && s.at >= begin);
-        !self.review && since.is_some_and(left)
+    /// and have left that wait. `course`: its records, if there are any.
+    pub fn rests(&self, course: Option<&SwitchTimeline>) -> bool {
+        let since = course.and_then(SwitchTimeline::rests_since);
+        let left = |begin| self.records.sight.is_some_and(|s| s.left && s.at >= begin);
+        !self.duty.review && since.is_some_and(left)
     }
 
     /// Whether all of its time was recorded, but for what was lost.
     pub fn is_recorded(&self) -> bool {
-        self.course.is_some() && self.ration.is_none_or(|r| r.unrecorded_ns == 0)
+        self.records.open && self.records.ration.is_none_or(|r| r.unrecorded_ns == 0)
     }
 
-    /// What is known of it was shown: what is shown next begins here.
-    pub fn shown(&mut self) {
-        self.ticks[0] = self.ticks[1];
-        self.switches[0] = self.switches[1];
-        self.audit[0] = self.audit[1];
-        self.waits = Waits::default();
-        (self.repaired_ns, self.beyond_ns) = (0, 0);
-        self.switches_by_records = None;
-        if let Some(course) = &mut self.course {
-            course.told();
+    /// Its time begins at `now`, when the counters stand at `books`. Nothing that came before is its own.
+    pub fn begins(&mut self, now: u64, books: SchedStat) -> AccountBegin {
+        (self.since_ns, self.told_on_cpu_ns) = (now, books.on_cpu_ns);
+        AccountBegin {
+            time: now,
+            counters: observed(books),
+            ticks: self.ticks,
+            switches: self.switches,
         }
     }
 
-    /// Its time begins at `now`, when the counters stand at `books`.
-    pub fn rebase(&mut self, now: u64, books: SchedStat) {
-        let keeps_spans = self.book.spans.is_some();
-        self.book = ThreadLedger::new(now);
-        self.book.spans = keeps_spans.then(Spans::default);
-        self.counters = Counters::new(books);
-        self.audit[0] = books;
+    /// It was born at `now`: all that its counters tell is its own.
+    pub fn is_born(&mut self, now: u64) -> AccountBegin {
+        (self.since_ns, self.told_on_cpu_ns) = (now, 0);
+        AccountBegin {
+            time: now,
+            ..AccountBegin::default()
+        }
     }
 
-    /// The same, and what came before is not its own.
-    pub fn begin(&mut self, now: u64, books: SchedStat) {
-        self.rebase(now, books);
-        self.ticks[0] = self.ticks[1];
-        self.switches[0] = self.switches[1];
-    }
-
-    /// What it was seen to do last.
-    pub fn seen_doing(&self) -> SeenDoing {
-        let lost = self.glimpse.filter(|g| g.until == self.copied_ns);
-        (self.doing, self.stack, lost.map(|g| g.sp), self.seen)
+    /// What the last poll saw, as an observation.
+    pub fn saw(&self) -> Saw {
+        Saw {
+            blocked: match self.probe.doing {
+                Doing::Running => None,
+                Doing::Blocked(reason) => Some(reason),
+            },
+            stack: self.probe.stack,
+            begin: self.probe.begin,
+            seen: self.probe.seen,
+        }
     }
 
     /// Whether its files are kept open.
@@ -284,7 +265,7 @@ impl Thread {
         let path = || path(self.pid, self.tid, "schedstat");
         let text = line(&mut self.files.books, self.keep, path, &mut buffer)?;
         let books = SchedStat::parse(text).ok_or(io::ErrorKind::InvalidData)?;
-        self.audit[1] = books;
+        self.books = books;
         Ok(books)
     }
 
@@ -324,7 +305,7 @@ impl Thread {
 
     /// A poll of what may be a wait that began at `begin` saw it woken.
     pub fn meet(&mut self, begin: u64, queued: Queued) {
-        match &mut self.queued {
+        match &mut self.records.queued {
             Some(known) if known.at >= begin => known.ns += queued.ns,
             slot => *slot = Some(queued),
         }
@@ -336,10 +317,10 @@ impl Thread {
     }
 
     /// When it left its CPU, if it is off it and the kernel tells.
-    pub fn last_ran(&mut self) -> Option<LastRan> {
+    pub fn last_ran(&mut self) -> Option<CpuDeparture> {
         let path = || path(self.pid, self.tid, "sched");
         let mut buffer = [0u8; 2048];
-        LastRan::parse(line(&mut self.files.departure, self.keep, path, &mut buffer).ok()?)
+        last_ran::parse(line(&mut self.files.departure, self.keep, path, &mut buffer).ok()?)
     }
 
     /// Those of its files that are kept open.
@@ -352,13 +333,11 @@ impl Thread {
     pub fn has_run(&mut self, now: u64) {
         self.stale = true;
         let (then, on_cpu_ns) = self.refreshed;
-        let computed = self.audit[1].on_cpu_ns.saturating_sub(on_cpu_ns);
+        let computed = self.books.on_cpu_ns.saturating_sub(on_cpu_ns);
         let [soonest, latest] = RENAMED;
-        let renamed = then
-            .saturating_sub(self.book.start_ns)
-            .clamp(soonest, latest);
-        let may_be_renamed = self.course.is_none() && now.saturating_sub(then) >= renamed;
-        let before = on_cpu_ns.saturating_sub(self.audit[0].on_cpu_ns);
+        let renamed = then.saturating_sub(self.since_ns).clamp(soonest, latest);
+        let may_be_renamed = !self.records.open && now.saturating_sub(then) >= renamed;
+        let before = on_cpu_ns.saturating_sub(self.told_on_cpu_ns);
         if computed >= TICK.max(before / GROWN) || may_be_renamed {
             self.refresh(now);
         }
@@ -380,7 +359,7 @@ impl Thread {
 
     /// Reads what changes slowly: name, ticks, switches.
     pub fn refresh(&mut self, now: u64) {
-        (self.stale, self.refreshed) = (false, (now, self.audit[1].on_cpu_ns));
+        (self.stale, self.refreshed) = (false, (now, self.books.on_cpu_ns));
         let mut buffer = [0u8; 4096];
         let path = || path(self.pid, self.tid, "status");
         let status = line(&mut None, false, path, &mut buffer);
@@ -388,8 +367,8 @@ impl Thread {
             return;
         };
         let status = Status::parse(text);
-        self.ticks[1] = (stat.user_ticks, stat.system_ticks);
-        self.switches[1] = (status.voluntary_switches, status.involuntary_switches);
+        self.ticks = (stat.user_ticks, stat.system_ticks);
+        self.switches = (status.voluntary_switches, status.involuntary_switches);
         self.name = stat.comm;
     }
 }

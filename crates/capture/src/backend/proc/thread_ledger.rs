@@ -120,6 +120,11 @@ impl ThreadLedger {
         ns - left
     }
 
+    /// Rows by slice and kind.
+    pub fn rows(&self) -> usize {
+        self.entries.len()
+    }
+
     /// The slices are twice as wide from here on.
     pub fn coarsen(&mut self) {
         for mut e in std::mem::take(&mut self.entries) {

@@ -2,9 +2,8 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
-use wallscope_procfs::kernel_file;
-
-use wallscope_procfs::process;
+use wallscope_observe::ProcessClocks;
+use wallscope_procfs::{kernel_file, process};
 
 use super::thread::thread_stat;
 
@@ -101,6 +100,19 @@ impl TrackedProcess {
             links: 0,
             listed_ns: 0,
             exe: exe(pid),
+        }
+    }
+
+    /// Its clocks and ticks as an observation; `pid`: its id.
+    pub fn clocks(&self, pid: u32) -> ProcessClocks {
+        ProcessClocks {
+            pid,
+            parent: self.parent,
+            ended: self.ended,
+            cpu_ns: self.clock,
+            before_ns: self.before,
+            reaped_ns: self.reaped,
+            ticks: self.ticks,
         }
     }
 

@@ -1,6 +1,7 @@
 //! What a poll learns of a wait.
 
 use wallscope_model::{BlockReason, WaitSeen};
+use wallscope_observe::StackBegin;
 
 use super::{call_site_check::SOON, counters::Doing};
 
@@ -42,6 +43,9 @@ pub struct WaitObservation {
     pub left: bool,
 }
 
+/// Polls in time at a thread that are enough to do without those that came late.
+pub const ENOUGH: u32 = 20;
+
 /// Waits that are so many times as long as a look was late are as likely seen by it as by any other.
 const LONG: u64 = 16;
 
@@ -66,9 +70,29 @@ impl WaitObservation {
     }
 }
 
-/// What a look saw a thread do, its stack, where that begins if it is its innermost frame alone, and the
-/// connections that it waits for.
-pub type SeenDoing = (Doing, Option<u32>, Option<u64>, WaitSeen);
+/// What a poll saw a thread do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SeenDoing {
+    /// What it did.
+    pub doing: Doing,
+    /// Its stack, as an index of the samples' stacks.
+    pub stack: Option<u32>,
+    /// Extent of that stack, and where it begins.
+    pub begin: Option<StackBegin>,
+    /// The connections that it waits for.
+    pub seen: WaitSeen,
+}
+
+impl Default for SeenDoing {
+    fn default() -> SeenDoing {
+        SeenDoing {
+            doing: Doing::Running,
+            stack: None,
+            begin: None,
+            seen: WaitSeen::default(),
+        }
+    }
+}
 
 /// A thread that was put off the CPU, having been sampled on it.
 #[derive(Clone, Copy, Debug)]

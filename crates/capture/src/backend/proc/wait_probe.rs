@@ -10,11 +10,13 @@
 use std::io;
 
 use wallscope_model::{BlockReason, StackEnd, WaitSeen};
+use wallscope_observe::StackBegin;
 
 use super::{
     call_site_check::SOON,
     counters::Doing,
     poller::ProcPoller,
+    samples::Polled,
     wait_observation::PartialObservation,
     waiting::{self, Pages, Where},
 };
@@ -29,8 +31,10 @@ impl ProcPoller {
     /// on a CPU by then: that is for its switch records to say. `None`: it is gone.
     pub fn see(&mut self, index: usize, now: u64) -> Option<Doing> {
         let t = &mut self.watch.threads[index];
-        let (pid, recorded) = (t.pid, t.course.is_some());
-        (t.stack, t.seen, t.glimpse, t.ring) = (None, WaitSeen::default(), None, None);
+        let (pid, recorded) = (t.pid, t.records.open);
+        (t.probe.stack, t.probe.begin, t.probe.glimpse) = (None, None, None);
+        t.probe.seen = WaitSeen::default();
+        t.probe.ring = None;
         let mut readable = self.watch.processes.get(&pid)?.readable;
         let mut glimpse: Option<PartialObservation> = None;
         // Twice: it may move while it is read, and then mostly stays.
@@ -63,8 +67,8 @@ impl ProcPoller {
                 if matches!(t.letter(), 'Z' | 'X' | '?') {
                     return None;
                 }
-                t.stood_ns = clock::now();
-                t.stack = Some(self.samples.none(pid, StackEnd::Gone));
+                t.probe.stood_ns = clock::now();
+                t.probe.stack = Some(self.intake.stack(Polled::none(pid, StackEnd::Gone)));
                 return Some(Doing::Blocked(BlockReason::Other));
             }
             // What the thread does next says nothing about the moment of the poll.
@@ -78,7 +82,7 @@ impl ProcPoller {
             let mut wchan = [0u8; 96];
             let wchan = if stood { t.wchan(&mut wchan) } else { "" };
             let mut all_ns = clock::now();
-            let mut reasons = waiting::reasons(&self.table, pid, wchan, call, t.reason);
+            let mut reasons = waiting::reasons(&self.table, pid, wchan, call, t.probe.reason);
             if !recorded && reasons.by_place != reasons.by_call && !t.still(text) {
                 reasons.by_place = reasons.by_call;
             }
@@ -96,7 +100,7 @@ impl ProcPoller {
                 && let Some((reason, wait)) = call.and_then(|c| self.rings.wait(pid, c, now))
             {
                 reasons.replace(BlockReason::Poll, reason);
-                self.watch.threads[index].ring = Some(wait);
+                self.watch.threads[index].probe.ring = Some(wait);
             }
             let t = &mut self.watch.threads[index];
             let less = *glimpse.get_or_insert(PartialObservation {
@@ -108,7 +112,7 @@ impl ProcPoller {
             if !recorded {
                 all_ns = clock::now();
             }
-            t.seen = match &mut self.connections {
+            t.probe.seen = match &mut self.connections {
                 Some(connections) => connections.seen(pid, call, now),
                 None => WaitSeen::default(),
             };
@@ -162,8 +166,11 @@ impl ProcPoller {
                 descriptors::awaited(pid, call.number, [first, second], reasons.by_call)
             });
             let what = what.map(Into::into);
-            let stack = self.samples.wait(scope, stack.frames, words, end, what);
-            self.samples.stands_at(index, stack, sp);
+            let stack = self.intake.stack(Polled {
+                resource: what,
+                ..Polled::of(scope, &stack.frames, words, end)
+            });
+            t.probe.begin = Some(StackBegin::Whole(sp));
             t.places.note(Place {
                 sp,
                 pc,
@@ -172,30 +179,19 @@ impl ProcPoller {
                 reason: Some(reasons.by_call),
                 stack,
             });
-            t.stack = Some(stack);
-            (t.copied_ns, t.stood_ns, t.called) = (copied_ns, all_ns, called);
-            t.glimpse = Some(PartialObservation {
+            t.probe.stack = Some(stack);
+            (t.probe.copied_ns, t.probe.stood_ns, t.probe.called) = (copied_ns, all_ns, called);
+            t.probe.glimpse = Some(PartialObservation {
                 reason: reasons.by_call,
                 ..less
             });
             return Some(Doing::Blocked(reasons.by_place));
         }
         if readable {
-            // The thread alternates between running and waiting, faster than we can read.
-            let t = &mut self.watch.threads[index];
-            let Some(g) = glimpse else {
-                t.stood_ns = clock::now();
-                t.stack = Some(self.samples.none(pid, StackEnd::Lost));
-                return Some(Doing::Blocked(t.reason));
-            };
-            (t.copied_ns, t.stood_ns, t.called) = (g.until, g.until, false);
-            t.glimpse = Some(g);
-            let stack = self.innermost(index, g);
-            self.watch.threads[index].stack = Some(stack);
-            return Some(Doing::Blocked(g.reason));
+            return Some(self.alternates(index, glimpse));
         }
         let t = &mut self.watch.threads[index];
-        t.stood_ns = clock::now();
+        t.probe.stood_ns = clock::now();
         let letter = t.letter();
         if let Some(process) = self.watch.processes.get_mut(&pid) {
             process.readable = false;
@@ -206,6 +202,23 @@ impl ProcPoller {
             'T' | 't' => Doing::Blocked(BlockReason::Stopped),
             _ => Doing::Blocked(BlockReason::Other),
         })
+    }
+
+    /// What a thread does that alternates between running and waiting faster than it can be read.
+    fn alternates(&mut self, index: usize, glimpse: Option<PartialObservation>) -> Doing {
+        let pid = self.watch.threads[index].pid;
+        let t = &mut self.watch.threads[index];
+        let Some(g) = glimpse else {
+            t.probe.stood_ns = clock::now();
+            t.probe.stack = Some(self.intake.stack(Polled::none(pid, StackEnd::Lost)));
+            return Doing::Blocked(t.probe.reason);
+        };
+        (t.probe.copied_ns, t.probe.stood_ns, t.probe.called) = (g.until, g.until, false);
+        t.probe.glimpse = Some(g);
+        let stack = self.innermost(index, g);
+        let t = &mut self.watch.threads[index];
+        (t.probe.stack, t.probe.begin) = (Some(stack), Some(StackBegin::Innermost(g.sp)));
+        Doing::Blocked(g.reason)
     }
 
     /// What a thread that is on a CPU's queue slept in until it was woken with us, on a CPU that had nothing else to
@@ -219,7 +232,7 @@ impl ProcPoller {
         let t = &mut self.watch.threads[index];
         let place = t.places.with(stack?)?;
         let reason = place.reason?;
-        (t.stood_ns, t.stack) = (clock::now(), Some(place.stack));
+        (t.probe.stood_ns, t.probe.stack) = (clock::now(), Some(place.stack));
         Some(Doing::Blocked(reason))
     }
 
@@ -230,7 +243,8 @@ impl ProcPoller {
         let stack = pages.unwind(&mut self.unwinder, self.processes.files().tables());
         let scope = self.processes.scope_of(t.pid, g.until, &stack.frames);
         self.tally.glimpsed += 1;
-        (self.samples).stack(scope, stack.frames, Box::default(), StackEnd::Lost)
+        let lost = StackEnd::Lost;
+        (self.intake).stack(Polled::of(scope, &stack.frames, Box::default(), lost))
     }
 }
 

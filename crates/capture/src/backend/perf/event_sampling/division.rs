@@ -7,32 +7,33 @@
 
 use rustc_hash::FxHashMap;
 use wallscope_model::{ContextId, EventHits};
-use wallscope_unwind::native::TableSink;
 
 use super::{EventSampler, counter::Counter};
 use crate::{
-    backend::proc::thread::Thread,
     counter::Source,
-    session::{build::Stacks, processes::Processes},
+    session::{build::Stacks, naming::CodeNames},
 };
 
-impl EventSampler {
-    /// Number of each event by thread, with the stacks. `threads` in the order of the
-    /// recording's contexts.
-    pub fn finish<S: TableSink>(
-        mut self,
-        threads: &[Thread],
-        stacks: &mut Stacks,
-        processes: &Processes<S>,
-    ) -> Vec<EventHits> {
+/// Events at which stacks were taken, and the threads that share their counters.
+pub struct EventFamilies {
+    /// The events.
+    pub sampler: EventSampler,
+    /// The thread that each one inherited its counters from, in the order of the recording's contexts;
+    /// `None`: it has its own.
+    pub heirs: Vec<Option<usize>>,
+}
+
+impl EventFamilies {
+    /// Number of each event by thread, with the stacks.
+    pub fn finish(mut self, stacks: &mut Stacks, names: &dyn CodeNames) -> Vec<EventHits> {
         let mut families: FxHashMap<usize, Vec<usize>> = FxHashMap::default();
-        for (index, t) in threads.iter().enumerate() {
+        for (index, heir_of) in self.heirs.iter().enumerate() {
             families
-                .entry(t.heir_of.unwrap_or(index))
+                .entry(heir_of.unwrap_or(index))
                 .or_default()
                 .push(index);
         }
-        let events = self.events.iter_mut().map(|event| {
+        let events = self.sampler.events.iter_mut().map(|event| {
             let mut hits: Vec<(ContextId, u64)> = Vec::new();
             for (index, counters) in &event.counters {
                 let own = [*index];
@@ -52,7 +53,7 @@ impl EventSampler {
                 name: event.spec.name.clone(),
                 counted: event.spec.source != Source::Hardware,
                 hits,
-                samples: event.samples.finish(stacks, processes).0,
+                samples: event.samples.finish(stacks, names).0,
             }
         });
         events.collect()

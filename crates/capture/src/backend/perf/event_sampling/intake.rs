@@ -6,7 +6,7 @@ use crate::backend::{
     perf::record::{EventCount, EventSample},
     proc::{
         poller::ProcPoller,
-        samples::{Look, Weight},
+        samples::{Look, Polled, Weight},
     },
 };
 
@@ -22,7 +22,7 @@ impl ProcPoller {
         if self.hits.as_ref().is_none_or(|h| time < h.begun_ns) {
             return;
         }
-        let Some(index) = self.watch.heard_of(running.pid, running.tid, since, now) else {
+        let Some(index) = self.heard_of(running.pid, running.tid, since, now) else {
             self.tally.strangers += 1;
             return;
         };
@@ -33,7 +33,7 @@ impl ProcPoller {
         let gap = event.gap_of(*stream, *opened, time);
         event.stacks += 1;
         *event.sampled.entry(index).or_default() += gap;
-        let stack = event.samples.stack(scope, frames, Box::default(), end);
+        let stack = (event.samples).stack(Polled::of(scope, &frames, Box::default(), end));
         let look = Look {
             thread: index as u32,
             stack,
@@ -50,7 +50,7 @@ impl ProcPoller {
             weight: Weight::Own,
             seen: WaitSeen::default(),
         };
-        event.samples.add(self.grid, &look);
+        event.samples.add(self.intake.estimator.grid, &look);
     }
 
     /// Takes what a thread that ended had counted.

@@ -20,6 +20,8 @@ mod intake;
 mod records;
 mod words;
 
+pub use division::EventFamilies;
+
 use std::{
     io,
     os::fd::{AsRawFd, OwnedFd},

@@ -3,7 +3,7 @@
 use wallscope_model::{BlockReason, Slices, StackEnd, State, WaitSeen};
 use wallscope_unwind::native::FrameWord;
 
-use super::{Known, Look, Meant, Samples, Weight};
+use super::{Known, Look, Meant, Polled, Samples, Weight};
 use crate::{backend::perf::waits::Waits, session::address_scope::AddressScope};
 
 const GRID: Slices = Slices {
@@ -32,8 +32,8 @@ fn callers_are_those_of_the_same_place_and_depth() {
     let mut s = Samples::default();
     let scope = AddressScope { pid: 1, code: 0 };
     let mut stack = |words: &[u64], end| {
-        let frames = words.iter().map(|w| FrameWord(*w)).collect();
-        s.stack(scope, frames, Box::default(), end)
+        let frames: Vec<FrameWord> = words.iter().map(|w| FrameWord(*w)).collect();
+        s.stack(Polled::of(scope, &frames, Box::default(), end))
     };
     // Two ways into one function, and the function alone.
     let (one, other) = (
@@ -88,13 +88,10 @@ fn callers_are_those_of_the_same_place_and_depth() {
 fn looks_at_counters_find_callers_too() {
     let mut s = Samples::default();
     let scope = AddressScope { pid: 1, code: 0 };
-    let whole = s.stack(
-        scope,
-        vec![FrameWord(7), FrameWord(8)],
-        Box::default(),
-        StackEnd::Root,
-    );
-    let alone = s.stack(scope, vec![FrameWord(7)], Box::default(), StackEnd::Lost);
+    let mut stack =
+        |frames: &[FrameWord], end| s.stack(Polled::of(scope, frames, Box::default(), end));
+    let whole = stack(&[FrameWord(7), FrameWord(8)], StackEnd::Root);
+    let alone = stack(&[FrameWord(7)], StackEnd::Lost);
     s.stands_at(0, whole, 0x100);
     let lost = Weight::Innermost {
         sp: 0x100,
@@ -122,8 +119,8 @@ fn a_poll_counts_for_one_stack_whatever_maps_held_before() {
         let scope = AddressScope { pid: 1, code: 0 };
         for n in 1..=20u64 {
             let mut stack = |words: &[u64], end| {
-                let frames = words.iter().map(|w| FrameWord(*w)).collect();
-                s.stack(scope, frames, Box::default(), end)
+                let frames: Vec<FrameWord> = words.iter().map(|w| FrameWord(*w)).collect();
+                s.stack(Polled::of(scope, &frames, Box::default(), end))
             };
             let whole = [[n, 100], [n, 101]].map(|words| stack(&words, StackEnd::Root));
             let alone = stack(&[n], StackEnd::Lost);

@@ -1,0 +1,419 @@
+//! The estimator of counters: observations of polls → threads, ledgers, samples.
+//!
+//! It decides how much time goes where, and never looks at the machine: no clock, no file, no process.
+//! So the observations of a log in their order give the recording that was made live
+//! (`session/replay.rs`). Names come as answers (`session/naming.rs`).
+//!
+//! Where switches are recorded (`backend/perf`), the poller books them in these accounts itself: those
+//! records are no observations yet, and no log is kept of them.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use rustc_hash::FxHashMap;
+use wallscope_model::{Slices, StackEnd, State, WaitSeen};
+use wallscope_observe::{
+    Begin, EndedThread, Mark, Observation, PolledStack, ProcessClocks, StackBegin, StoppedThread,
+    ThreadPoll,
+};
+use wallscope_procfs::process::SchedStat;
+use zerocopy::FromBytes;
+
+use super::{
+    account::{Account, schedstat},
+    counters::{Counters, Doing},
+    samples::{Look, Meant, Polled, Samples, Weight},
+    spans::Spans,
+    stop_judgement,
+    time_kind::{ANY, TimeKind},
+    wait_observation::SeenDoing,
+};
+use crate::{
+    backend::perf::{SwitchRecordLatency, SwitchTimeline},
+    event::{PauseEvent, SocketRecord, kind},
+    session::{address_scope::AddressScope, estimator::Facts, pauses::PauseGroups},
+    slices,
+};
+
+/// Longest time of one thread that its counters may tell, ns: 104 days.
+const MAX_NS: u64 = 1 << 53;
+/// Most rows of threads and stacks by slice before two slices become one, however long: some 100 MB.
+const MAX_ROWS: u64 = 4_000_000;
+/// Most stacks in a row that a log may lack as they were too large for it.
+const MAX_GAP: u32 = 1024;
+
+/// Records of switches that the poller books, beside its polls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SwitchRecords {
+    /// There are none: totals are the counters'.
+    #[default]
+    None,
+    /// Samples of running threads fall on user code only.
+    UserOnly,
+    /// Samples fall on kernel code too.
+    WithKernel,
+}
+
+/// See the top of this file.
+pub struct PollEstimator {
+    /// Time slices.
+    pub grid: Slices,
+    /// Threads in the order of their numbers.
+    pub accounts: Vec<Account>,
+    /// Stacks, and the time that they stand for.
+    pub samples: Samples,
+    /// Switch records beside the polls.
+    pub records: SwitchRecords,
+    /// The kernel's timer tick, ns, where switches are recorded.
+    pub tick_ns: u64,
+    /// How late switches in are recorded.
+    pub lag: SwitchRecordLatency,
+    /// Memory for single intervals, bytes, where they are wanted.
+    pub(super) timeline_bytes: Option<u64>,
+    /// Single intervals are kept.
+    pub(super) keeps_spans: bool,
+    /// Frames of interpreters are kept beside those of their programs.
+    pub(super) interpreter_frames: bool,
+    /// What the collector says once measuring is over.
+    pub(super) facts: Facts,
+    /// Clocks of processes by pid, as they were last.
+    pub(super) processes: BTreeMap<u32, ProcessClocks>,
+    /// Names that runtimes gave their threads, by process and thread.
+    pub(super) thread_names: FxHashMap<(u32, u32), Arc<str>>,
+    /// Connections, in the order in which they were observed.
+    pub(super) sockets: Vec<SocketRecord>,
+    /// The processes at the other ends of connections at the start, by cookie.
+    pub(super) others: FxHashMap<u64, (u32, String)>,
+    /// Pauses of runtimes.
+    pub(super) pauses: PauseGroups,
+    /// Observations that could not be: a disagreement of the two sides, never expected.
+    pub(super) malformed: u64,
+    /// Rows by slice that there may be by now.
+    rows: u64,
+    /// Rows at which they are counted, and slices become wider.
+    max_rows: u64,
+}
+
+impl PollEstimator {
+    /// Nothing has come in yet.
+    pub fn new(begin: &Begin) -> PollEstimator {
+        PollEstimator {
+            grid: Slices {
+                start_ns: begin.start_ns,
+                width_ns: begin.slice_ns,
+                count: 0,
+            },
+            accounts: Vec::new(),
+            samples: Samples::default(),
+            records: SwitchRecords::None,
+            tick_ns: 0,
+            lag: SwitchRecordLatency::default(),
+            timeline_bytes: begin.timeline_bytes,
+            keeps_spans: false,
+            interpreter_frames: begin.interpreter_frames,
+            facts: Facts {
+                start_unix_ns: begin.start_unix_ns,
+                ..Facts::default()
+            },
+            processes: BTreeMap::new(),
+            thread_names: FxHashMap::default(),
+            sockets: Vec::new(),
+            others: FxHashMap::default(),
+            pauses: PauseGroups::default(),
+            malformed: 0,
+            rows: 0,
+            max_rows: MAX_ROWS,
+        }
+    }
+
+    /// Takes an observation. Answers to questions are not for it (`session/naming.rs`).
+    pub fn observe(&mut self, observation: &Observation<'_>) {
+        let taken = match observation {
+            Observation::PolledThread(t) => {
+                let mut account = Account::new(t);
+                account.book.spans = self.keeps_spans.then(Spans::default);
+                self.accounts.push(account);
+                Some(())
+            }
+            Observation::Rebased(r) => {
+                let account = self.accounts.get_mut(r.thread as usize);
+                account.map(|account| account.rebase(&r.begin))
+            }
+            Observation::ThreadPoll(poll) => self.polled(poll),
+            Observation::StoppedThread(stop) => self.stopped(stop),
+            Observation::EndedThread(end) => self.ended(end),
+            Observation::PolledStack(stack) => self.stack(stack),
+            Observation::Event(bytes) => self.event(bytes),
+            Observation::ThreadStatus(status) => {
+                let account = self.accounts.get_mut(status.thread as usize);
+                account.map(|account| account.status(status))
+            }
+            other => self.value(other),
+        };
+        self.malformed += u64::from(taken.is_none());
+        if self.rows > self.max_rows {
+            self.bound_rows();
+        }
+    }
+
+    /// Takes a record as the kernel programs write them: a pause, which their runtime told.
+    fn event(&mut self, bytes: &[u8]) -> Option<()> {
+        let pause = PauseEvent::read_from_prefix(bytes).ok()?.0;
+        (pause.head.kind == kind::PAUSE).then(|| self.pauses.take(&pause))
+    }
+
+    fn value(&mut self, observation: &Observation<'_>) -> Option<()> {
+        match observation {
+            Observation::Mark(Mark::Released { .. }) => self.samples.forget(),
+            Observation::Mark(Mark::Tick { time }) => {
+                if slices::is_too_fine(&self.grid, *time) {
+                    self.coarsen();
+                }
+            }
+            Observation::Mark(Mark::End { time }) => self.facts.end_ns = Some(*time),
+            Observation::ProcessClocks(clocks) => {
+                self.processes.insert(clocks.pid, *clocks);
+            }
+            Observation::ThreadName(named) => {
+                let thread = (named.pid, named.tid);
+                self.thread_names.insert(thread, named.name.clone());
+            }
+            Observation::Socket(bytes) => {
+                let record = SocketRecord::read_from_prefix(bytes).ok()?.0;
+                self.sockets.push(record);
+            }
+            Observation::OtherEnd(end) if end.before => {
+                self.others
+                    .extend(end.process.clone().map(|process| (end.cookie, process)));
+            }
+            other => self.facts.take(other),
+        }
+        Some(())
+    }
+
+    /// From now on single intervals of all threads are kept.
+    pub fn keep_spans(&mut self) {
+        self.keeps_spans = true;
+        for account in &mut self.accounts {
+            account.book.spans.get_or_insert_default();
+        }
+    }
+
+    /// Makes the slices twice as wide.
+    fn coarsen(&mut self) {
+        self.grid.width_ns *= 2;
+        self.accounts.iter_mut().for_each(|a| a.book.coarsen());
+        self.samples.coarsen();
+    }
+
+    /// Makes slices wider where rows have become too many: a log may claim more than there can be.
+    fn bound_rows(&mut self) {
+        let books = self.accounts.iter().map(|a| a.book.rows());
+        self.rows = (books.sum::<usize>() + self.samples.rows()) as u64;
+        if self.rows > self.max_rows / 2 {
+            self.coarsen();
+            self.max_rows = self.max_rows.max(4 * self.accounts.len() as u64);
+        }
+    }
+
+    /// Makes room for rows of the slices between two moments.
+    fn make_room(&mut self, begin: u64, end: u64) {
+        let passed = end.saturating_sub(begin);
+        while passed / self.grid.width_ns.max(1) > MAX_ROWS / 4 {
+            self.coarsen();
+        }
+        // Three kinds of time, what was seen, and a stack.
+        self.rows += 5 * (passed / self.grid.width_ns.max(1) + 1);
+    }
+
+    fn stack(&mut self, s: &PolledStack) -> Option<()> {
+        let known = self.samples.distinct() as u32;
+        // What was too large for the log: its time has a stack without frames.
+        for number in known..known + s.number.checked_sub(known).filter(|n| *n <= MAX_GAP)? {
+            self.samples.push(Polled {
+                scope: AddressScope {
+                    pid: s.pid,
+                    code: number.into(),
+                },
+                frames: Box::default(),
+                managed: Box::default(),
+                end: StackEnd::Lost,
+                resource: None,
+            });
+        }
+        self.samples.push(Polled {
+            scope: AddressScope {
+                pid: s.pid,
+                code: s.code,
+            },
+            frames: s.native.as_slice().into(),
+            managed: s.managed.as_slice().into(),
+            end: s.end,
+            resource: s.resource.clone(),
+        });
+        Some(())
+    }
+
+    /// Books what the records of a thread say up to `time`. Returns them, if there are any.
+    pub fn settle_records(&mut self, thread: usize, time: u64) -> Option<&mut SwitchTimeline> {
+        let account = &mut self.accounts[thread];
+        let course = account.course.as_mut()?;
+        course.settle(&mut account.book, self.grid, &mut self.lag, time);
+        Some(course)
+    }
+
+    /// The records of a thread have ended: from here on its counters tell. Returns when it left its CPU by its
+    /// own will, if it is off it.
+    pub fn close_records(&mut self, thread: usize, mut course: SwitchTimeline) -> Option<u64> {
+        let account = &mut self.accounts[thread];
+        course.settle(&mut account.book, self.grid, &mut self.lag, u64::MAX);
+        account.counters = Counters::new(course.books());
+        account.told_by(&course, self.tick_ns);
+        course.off_since()
+    }
+
+    /// Books the time up to `now` by the counters of a thread, which then stand at `books`.
+    pub fn settle_counters(&mut self, thread: usize, now: u64, books: SchedStat, doing: Doing) {
+        let account = &mut self.accounts[thread];
+        (account.counters).look(&mut account.book, now, books, doing, self.grid);
+        account.counters.settle(&mut account.book, self.grid);
+    }
+
+    /// What a poll saw stands for the time since the one before.
+    fn polled(&mut self, p: &ThreadPoll) -> Option<()> {
+        let distinct = self.samples.distinct();
+        let account = self.accounts.get_mut(p.thread as usize)?;
+        let counters = schedstat(p.counters);
+        let begin = account.book.seen_ns;
+        let last = account.counters.last();
+        let told = counters
+            .on_cpu_ns
+            .saturating_sub(account.audit[0].on_cpu_ns);
+        let runs_back = p.time < begin || counters.on_cpu_ns < last.on_cpu_ns;
+        let stack = p.saw.and_then(|saw| saw.stack);
+        if runs_back || told > MAX_NS || stack.is_some_and(|s| s as usize >= distinct) {
+            return None;
+        }
+        self.make_room(begin, p.time);
+        let (grid, account) = (self.grid, &mut self.accounts[p.thread as usize]);
+        let same = account.counters.unchanged(counters);
+        let before = account.seen;
+        if let Some(saw) = p.saw {
+            account.seen = SeenDoing {
+                doing: saw.blocked.map_or(Doing::Running, Doing::Blocked),
+                stack: saw.stack,
+                begin: saw.begin,
+                seen: saw.seen,
+            };
+            if let (Some(stack), Some(StackBegin::Whole(sp))) = (saw.stack, saw.begin) {
+                self.samples.stands_at(p.thread as usize, stack, sp);
+            }
+        }
+        let present = account.seen;
+        let doing = present.doing;
+        (account.counters).look(&mut account.book, p.time, counters, doing, grid);
+        // Whether it ran is known, but not when. Where looks were left out because it slept, it slept for half
+        // of their time on average; for the rest it did what it does now.
+        let left_out = u128::from(p.left_out);
+        let unseen = match same {
+            true => (u128::from(p.time - begin) * left_out / (left_out + 1) / 2) as u64,
+            false => 0,
+        };
+        let edge = begin + unseen;
+        account.stretch = (edge, p.time);
+        if unseen > 0 {
+            self.stands_for(p.thread, before, begin, edge);
+        }
+        self.stands_for(p.thread, present, edge, p.time);
+        Some(())
+    }
+
+    /// What was seen of a thread stands for `begin..end`.
+    fn stands_for(&mut self, thread: u32, seen: SeenDoing, begin: u64, end: u64) {
+        let Some((reason, stack, innermost)) = seen.blocked() else {
+            return;
+        };
+        let look = Look {
+            thread,
+            stack,
+            state: State::Blocked,
+            reason: Some(reason),
+            part: None,
+            begin,
+            end,
+            ns: end - begin,
+            weight: match innermost {
+                Some(sp) => Weight::Innermost { sp, of: Meant::Own },
+                None => Weight::Own,
+            },
+            seen: seen.seen,
+        };
+        self.add(&look);
+    }
+
+    /// Adds a stretch of a thread's time with the stack that it was seen with.
+    fn add(&mut self, look: &Look) {
+        if let Some(reason) = look.reason {
+            let book = &mut self.accounts[look.thread as usize].book;
+            let kind = TimeKind::Seen(reason, ANY);
+            book.add(self.grid, look.begin, look.end, kind, look.ns);
+        }
+        self.samples.add(self.grid, look);
+    }
+
+    /// The stretch of a poll goes to what the counters say that the thread did then.
+    fn stopped(&mut self, stop: &StoppedThread) -> Option<()> {
+        let poll = &stop.poll;
+        let account = self.accounts.get(poll.thread as usize)?;
+        let Some(judged) = stop_judgement::judge(stop) else {
+            return Some(());
+        };
+        let within = poll.begin <= poll.end && poll.end <= account.book.seen_ns;
+        if !within || judged.stack as usize >= self.samples.distinct() {
+            return None;
+        }
+        self.make_room(poll.begin, poll.end);
+        self.add(&Look {
+            thread: poll.thread,
+            stack: judged.stack,
+            state: judged.state,
+            reason: judged.reason,
+            part: judged.part,
+            begin: poll.begin,
+            end: poll.end,
+            ns: poll.end - poll.begin,
+            weight: Weight::Own,
+            seen: WaitSeen::default(),
+        });
+        Some(())
+    }
+
+    /// A thread is gone. If it slept when it was seen last, which may be a while ago, it did so until its end.
+    /// When that was is not known: in the middle of that time, as for births; now, if it ended with the target.
+    fn ended(&mut self, e: &EndedThread) -> Option<()> {
+        let account = self.accounts.get_mut(e.thread as usize)?;
+        account.alive = false;
+        let (begin, before) = (account.book.seen_ns, account.seen);
+        let sleeps = matches!(before.doing, Doing::Blocked(_));
+        if account.course.is_some() || !sleeps || e.time < begin {
+            return Some(());
+        }
+        let part = if e.with_target { 1 } else { 2 };
+        let end = begin + (e.time - begin) / part;
+        let counters = schedstat(e.counters);
+        let told = counters
+            .on_cpu_ns
+            .saturating_sub(account.audit[0].on_cpu_ns);
+        if told > MAX_NS || counters.on_cpu_ns < account.counters.last().on_cpu_ns {
+            return None;
+        }
+        self.make_room(begin, end);
+        let account = &mut self.accounts[e.thread as usize];
+        (account.counters).look(&mut account.book, end, counters, before.doing, self.grid);
+        self.stands_for(e.thread, before, begin, end);
+        Some(())
+    }
+}
+
+#[cfg(test)]
+#[path = "estimator_tests.rs"]
+mod tests;

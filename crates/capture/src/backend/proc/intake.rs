@@ -1,0 +1,43 @@
+//! Observations of polls on their way to the estimator and the log.
+//!
+//! [`Intake::observe`] is the one place through which the estimator learns anything of polls.
+
+use wallscope_observe::{LogWriter, Observation, PolledStack};
+
+use super::{estimator::PollEstimator, samples::Polled};
+
+/// The estimator, and the log of what it is told.
+pub struct Intake {
+    /// What is made of the observations.
+    pub estimator: PollEstimator,
+    /// Where they are kept, too.
+    pub log: Option<LogWriter>,
+}
+
+impl Intake {
+    /// Logs an observation, and gives it to the estimator.
+    pub fn observe(&mut self, observation: &Observation<'_>) {
+        if let Some(log) = &mut self.log {
+            log.append(observation);
+        }
+        self.estimator.observe(observation);
+    }
+
+    /// The index of a stack.
+    pub fn stack(&mut self, stack: Polled) -> u32 {
+        if let Some(index) = self.estimator.samples.known(&stack) {
+            return index;
+        }
+        let number = self.estimator.samples.distinct() as u32;
+        self.observe(&Observation::PolledStack(PolledStack {
+            number,
+            pid: stack.scope.pid,
+            code: stack.scope.code,
+            end: stack.end,
+            native: stack.frames.into(),
+            managed: stack.managed.into(),
+            resource: stack.resource,
+        }));
+        number
+    }
+}

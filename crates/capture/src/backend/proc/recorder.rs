@@ -1,0 +1,452 @@
+//! One recording by polls: prepare, go live, follow, end.
+
+use std::time::Duration;
+
+use wallscope_model::Slices;
+use wallscope_observe::{Begin, Mark, Observation};
+use wallscope_unwind::native::MemoryTables;
+
+use super::{
+    PerfEvents,
+    assemble::{Assembled, Extent},
+    connections::Connections,
+    pace::{Pace, Used, Waking},
+    poll_round::{LATE, TickLateness},
+    poller::ProcPoller,
+    prompt::{self, InLine},
+    refusal,
+    stop::Stopper,
+    subreaper::Subreaper,
+};
+use crate::{
+    Error,
+    ahead::Ahead,
+    clock,
+    session::{
+        self, Captured, Live, Look, Observer, Options, Progress, ResolvedTarget, Stop,
+        collected_names::HostWhenAsked,
+        cost::{CostMeter, thread_cpu_ns},
+        events::{Event, Events},
+        files::Files,
+        host_log::HostLog,
+        naming::Names,
+        processes::Processes,
+        snapshot::{self, SnapshotWindow},
+    },
+    slices,
+    target::{Held, Target},
+};
+
+mod ending;
+mod switches;
+
+/// Between two searches for new threads and processes, ns.
+const FOLLOW: u64 = 100_000_000;
+/// Where there are births, so many times what a search takes.
+const SOONER: u64 = 300;
+/// Between two searches where births are recorded, and between two readings of all counters, ns.
+const REVIEW: u64 = 1_000_000_000;
+/// Descriptors that are left to what is not a thread's.
+const RESERVED: usize = 128;
+/// Files that are kept open for a thread.
+const FILES_EACH: usize = 5;
+
+/// Measures `options.target` by polls of `/proc`. `reason`: why by this backend.
+///
+/// # Errors
+/// No such target, or not even its books can be read; nothing was recorded then.
+pub(crate) fn record(
+    options: &Options,
+    reason: String,
+    perf: PerfEvents,
+    observer: &mut dyn Observer,
+) -> Result<Captured, Error> {
+    if perf == PerfEvents::Not {
+        refusal::of_stacks_at(&options.events, &reason)?;
+    } else if perf == PerfEvents::Must {
+        refusal::of_log(options, &reason)?;
+    }
+    refusal::of_foreign_proc()?;
+    let descriptors = most_descriptors();
+    let mut recorder = PollRecorder::prepare(options, reason, descriptors)?;
+    if perf != PerfEvents::Not {
+        recorder.record_switches(perf, descriptors)?;
+    }
+    recorder.go_live(observer);
+    let mut course = recorder.begin()?;
+    let ahead = Ahead::of_others();
+    course.in_line = InLine::of_own_thread();
+    let stop = recorder.follow(&mut course, observer);
+    observer.over();
+    recorder.take_last(&course, stop);
+    drop(ahead);
+    Ok(recorder.end(course, stop))
+}
+
+/// A recording under way.
+struct PollRecorder<'o> {
+    options: &'o Options,
+    /// Why by this backend.
+    reason: String,
+    chosen: ResolvedTarget,
+    /// The command, if the target is one.
+    held: Option<Held>,
+    poller: ProcPoller,
+    events: Events,
+    host: HostLog,
+    start_ns: u64,
+    /// What happened on the way.
+    notes: Vec<String>,
+}
+
+/// Where polls stand. Times are ns on the recording's clock.
+struct Course {
+    meter: CostMeter,
+    pace: Pace,
+    waking: Waking,
+    in_line: InLine,
+    /// When the last look was taken, or the start.
+    looked: u64,
+    /// When threads were searched last.
+    followed: u64,
+    /// When spans were reviewed last.
+    reviewed: u64,
+    /// When the next round is due; 0: that is not set yet.
+    due: u64,
+    /// CPU time of rounds so far, ns.
+    polls_cpu_ns: u64,
+    /// What the last search took, ns.
+    searching_ns: u64,
+}
+
+impl<'o> PollRecorder<'o> {
+    /// Everything that can be done before the first poll.
+    fn prepare(
+        options: &'o Options,
+        reason: String,
+        descriptors: usize,
+    ) -> Result<PollRecorder<'o>, Error> {
+        let held = match &options.target {
+            Target::Command(argv) => Some(Held::start(argv, options.command_output.as_deref())?),
+            _ => None,
+        };
+        let chosen = session::resolve_target(&options.target, held.as_ref())?;
+        let mut processes = Processes::over(Files::over(MemoryTables::new())?);
+        processes.managed_mut().look_at_tasks(options.max_overhead);
+        if let (Target::Command(argv), Some(held)) = (&options.target, &held) {
+            processes.prepare_command(held.pid(), &argv[0]);
+        }
+        for pid in &chosen.pids {
+            processes.found(*pid);
+        }
+        let host = HostLog::open(&chosen.pids);
+        // From here on signals end the recording and not this process: before there is a log.
+        let events = Events::new(&chosen.watch, options.duration)?;
+        let start_ns = clock::now();
+        let begin = Begin {
+            start_ns,
+            start_unix_ns: clock::unix_now(),
+            slice_ns: slices::first_width_ns(options.duration),
+            timeline_bytes: options.timeline,
+            interpreter_frames: options.interpreter_frames,
+            ..Begin::default()
+        };
+        let room = descriptors.saturating_sub(RESERVED) / (2 * FILES_EACH);
+        let mut poller = ProcPoller::new(processes, room, begin, options.kept_log());
+        for pid in &chosen.pids {
+            poller.process(*pid, None, clock::now());
+        }
+        if let (Some(pid), true) = (chosen.pids.first(), poller.watch.threads.is_empty()) {
+            let gone = chosen.gone(&options.target);
+            return Err(gone.unwrap_or_else(|| refusal::of_books(*pid)));
+        }
+        Ok(PollRecorder {
+            options,
+            reason,
+            chosen,
+            held,
+            poller,
+            events,
+            host,
+            start_ns,
+            notes: Vec::new(),
+        })
+    }
+
+    /// Polls everybody once, and says that measuring is live.
+    fn go_live(&mut self, observer: &mut dyn Observer) {
+        let (options, poller) = (self.options, &mut self.poller);
+        prompt::ask_for_short_turns();
+        if let (Some(held), None) = (&self.held, &poller.clock) {
+            poller.orphans = Subreaper::of(held.pid());
+        }
+        if options.allow_stop && poller.clock.is_none() {
+            poller.stopper = Some(Stopper::new());
+        }
+        if options.stacks {
+            let pids: Vec<u32> = poller.watch.processes.keys().copied().collect();
+            poller.connections = Some(Connections::begin(&pids, clock::now()));
+        }
+        self.host.take_all();
+        // Everybody is read once before it counts: that opens their files and fills the tables.
+        poller.round(
+            clock::now(),
+            TickLateness::InTime,
+            1_000_000_000 / u64::from(options.hz),
+            1,
+            true,
+        );
+        observer.live(&Live {
+            target: options.target.describe(),
+            threads: poller.watch.live.len(),
+            event: format!("{} backend, {}; looks", poller.name(), self.reason),
+            hz: options.hz,
+            backend: poller.name(),
+            pids: self.chosen.pids.clone(),
+            control: self.events.control(),
+        });
+    }
+
+    /// Lets a command begin, and everything that costs.
+    ///
+    /// # Errors
+    /// The command cannot be let go, or a clock cannot be set.
+    fn begin(&mut self) -> Result<Course, Error> {
+        let options = self.options;
+        let meter = CostMeter::start();
+        let pace = Pace::new(options.hz, options.max_overhead, clock::now(), 0);
+        if let Some(held) = &mut self.held {
+            // It stood at our gate until now, which is none of its own time.
+            self.poller.rebase(held.pid());
+            held.release()?;
+        }
+        if let Some(hits) = &mut self.poller.hits {
+            hits.begin();
+        }
+        if let Some(every) = options.looks {
+            self.events.view_every(every)?;
+        }
+        let now = clock::now();
+        Ok(Course {
+            meter,
+            pace,
+            waking: Waking::default(),
+            in_line: InLine::of_own_thread(),
+            looked: self.start_ns,
+            followed: now,
+            reviewed: now,
+            due: 0,
+            polls_cpu_ns: 0,
+            searching_ns: 0,
+        })
+    }
+
+    /// Polls until something ends it.
+    fn follow(&mut self, course: &mut Course, observer: &mut dyn Observer) -> Stop {
+        loop {
+            let cpu = thread_cpu_ns();
+            if course.due == 0 {
+                let now = clock::now();
+                let wait = course.pace.next_ns();
+                if let Err(e) = self.events.tick_every(now, wait) {
+                    self.notes.push(e.to_string());
+                    return Stop::Signal;
+                }
+                course.due = now + wait;
+            }
+            let (event, comes) = self.wait(course, cpu);
+            if let Some(log) = &mut self.poller.intake.log {
+                log.flush_if_due();
+            }
+            match event {
+                Event::News | Event::Clock => {}
+                Event::Look => {
+                    let stretch = SnapshotWindow {
+                        start: self.start_ns,
+                        last: course.looked,
+                        now: clock::now(),
+                    };
+                    course.looked = stretch.now;
+                    observer.look(look(&mut self.poller, stretch, course.followed));
+                }
+                Event::Tick => self.tick(course, comes, observer),
+                Event::Duration => return Stop::Duration,
+                Event::TargetEnded => return Stop::TargetEnded,
+                Event::Signal => return Stop::Signal,
+            }
+        }
+    }
+
+    /// Waits for what comes next, and takes in what events have written. `cpu`: our CPU time as the waiting
+    /// began. Returns the event, and whether a round would be late.
+    fn wait(&mut self, course: &mut Course, cpu: u64) -> (Event, TickLateness) {
+        let poller = &mut self.poller;
+        let due = course.due;
+        let longest = match (&poller.clock, &poller.hits) {
+            (Some(clock), None) => {
+                let now = clock::now();
+                poller.attention.before(&self.events, clock, now, due)
+            }
+            _ => None,
+        };
+        let (waits, stood) = (clock::now(), course.in_line.ns());
+        let event = self.events.wait_for(longest);
+        // Waking up is a part of what it was for; emptying the rings in time is for neither.
+        let price = course.waking.of(thread_cpu_ns() - cpu);
+        // Late for want of a CPU, or by what we did, as when samples came just then; or the machine woke us late.
+        let comes = if clock::now() <= due + LATE {
+            TickLateness::InTime
+        } else if waits > due
+            || (stood.zip(course.in_line.ns())).is_none_or(|(before, now)| now > before + LATE)
+        {
+            TickLateness::Late
+        } else {
+            TickLateness::WokenLate
+        };
+        let (came, counted) = (poller.tally.came, poller.tally.counted);
+        if matches!(event, Event::News | Event::Tick | Event::Look) {
+            poller.drain(course.followed, clock::now());
+        }
+        match event {
+            Event::Tick => course.polls_cpu_ns += price,
+            Event::News if longest.is_none() => {
+                // For those that count.
+                let (came, counted) = (poller.tally.came - came, poller.tally.counted - counted);
+                poller.sampling_ns += (price * counted).checked_div(came).unwrap_or(price);
+            }
+            _ => {}
+        }
+        (event, comes)
+    }
+
+    /// One round, and what is due beside it.
+    fn tick(&mut self, course: &mut Course, comes: TickLateness, observer: &mut dyn Observer) {
+        let poller = &mut self.poller;
+        let now = clock::now();
+        poller.stay_near(now, course.due);
+        let review = now >= course.reviewed + REVIEW;
+        if review {
+            course.reviewed = now;
+            if let Some(limit) = self.options.timeline {
+                poller.intake.estimator.keep_spans_within(limit);
+            }
+        }
+        let cpu = thread_cpu_ns();
+        if let Some(clock) = &mut poller.clock {
+            clock.sample_newborns(now);
+        }
+        let pace = &mut course.pace;
+        poller.round(course.due, comes, pace.period_ns(), pace.stride(), false);
+        course.polls_cpu_ns += thread_cpu_ns() - cpu;
+        poller.ration(course.followed);
+        course.due = 0;
+        let now = clock::now();
+        poller
+            .intake
+            .observe(&Observation::Mark(Mark::Tick { time: now }));
+        self.search(course, now, observer);
+        let poller = &mut self.poller;
+        if self.host.tick(now) {
+            poller.watch.read_clocks();
+        }
+        let used = Used {
+            cpu_ns: course.meter.own_ns(),
+            looks_ns: course.polls_cpu_ns + poller.stopper.as_ref().map_or(0, |s| s.cpu_ns),
+            samples_ns: poller.sampling_ns,
+            sampled_ns: poller.sampled_ns,
+            threads: poller.watch.live.len(),
+        };
+        if course.pace.check(now, used)
+            && let Some(clock) = &mut poller.clock
+        {
+            clock.set_period(course.pace.sample_ns());
+        }
+        if let Some(hits) = &mut poller.hits {
+            hits.adapt(1_000_000_000 / course.pace.sample_ns().max(1), now);
+        }
+    }
+
+    /// Searches for threads and processes that are new, if it is time to.
+    fn search(&mut self, course: &mut Course, now: u64, observer: &mut dyn Observer) {
+        let poller = &mut self.poller;
+        // A thread without further records tells of no new threads either.
+        let told = poller.clock.is_some() && poller.tally.deaf == 0;
+        let every = if told && !poller.relist {
+            REVIEW
+        } else {
+            FOLLOW
+        };
+        let sooner = now >= course.followed + SOONER * course.searching_ns;
+        let is_due = now >= course.followed + every
+            || (every == FOLLOW && sooner && poller.watch.has_births(now));
+        if !is_due {
+            return;
+        }
+        poller.relist = false;
+        poller.follow(&self.options.target, course.followed, now);
+        course.followed = now;
+        course.searching_ns = clock::now() - now;
+        observer.progress(&Progress {
+            elapsed: Duration::from_nanos(now - self.start_ns),
+            threads: poller.watch.live.len(),
+            stacks: poller.intake.estimator.samples.distinct(),
+        });
+    }
+
+    /// The last poll of everybody.
+    fn take_last(&mut self, course: &Course, stop: Stop) {
+        let poller = &mut self.poller;
+        poller.nearby.leave();
+        let ended = stop == Stop::TargetEnded;
+        poller.finish(course.followed, course.pace.period_ns(), ended);
+    }
+}
+
+/// What was seen since the last look.
+fn look(poller: &mut ProcPoller, stretch: SnapshotWindow, followed: u64) -> Look {
+    let now = stretch.now;
+    // Everybody's counters, also of those that are looked at rarely.
+    poller.round(now, TickLateness::InTime, poller.spacing_ns.max(1), 1, true);
+    poller.book_open(followed, stretch.last);
+    for t in &mut poller.watch.threads {
+        t.catch_up(now);
+    }
+    poller.tell_facts();
+    let mut recording = stretch.recording();
+    recording.domain.backend = poller.name().into();
+    let names = Names {
+        code: &poller.processes,
+        host: &HostWhenAsked::default(),
+    };
+    let estimator = &mut poller.intake.estimator;
+    let Assembled { jit, seen } = estimator.assemble(&mut recording, Extent::SoFar, names, None);
+    poller.shown();
+    recording.losses.clear();
+    recording.ledger_slices = Default::default();
+    recording.slices = Slices::default();
+    snapshot::without_absent(&mut recording);
+    Look {
+        elapsed: stretch.elapsed(),
+        sources: poller
+            .processes
+            .sources_of(&snapshot::used(&recording), &jit),
+        recording,
+        seen,
+    }
+}
+
+/// A descriptor or several are kept open for each thread: as many as we may have.
+fn most_descriptors() -> usize {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // Refused: what is allowed now has to do.
+    let _ = setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: limit.maximum,
+            maximum: limit.maximum,
+        },
+    );
+    let limit = getrlimit(Resource::Nofile).current;
+    usize::try_from(limit.unwrap_or(u64::MAX)).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,106 @@
+//! Switches recorded by perf events, beside the polls.
+
+use super::{
+    super::{PerfEvents, estimator::SwitchRecords, poller::ProcPoller, refusal},
+    PollRecorder,
+};
+use crate::{
+    Error,
+    backend::perf::{DATA_PAGES, EventSampler, ThreadEvents},
+    clock, cpus,
+    session::Options,
+};
+
+impl PollRecorder<'_> {
+    /// Has switches recorded by perf events, where these are allowed.
+    ///
+    /// # Errors
+    /// They are not, and must be; or what was asked for cannot be had with them.
+    pub(super) fn record_switches(
+        &mut self,
+        perf: PerfEvents,
+        descriptors: usize,
+    ) -> Result<(), Error> {
+        let options = self.options;
+        let poller = &mut self.poller;
+        match open_clock(poller, options, descriptors) {
+            Ok(cpus) => {
+                refusal::of_log(options, &self.reason)?;
+                if let (Some(clock), false) = (&poller.clock, options.events.is_empty()) {
+                    let (hz, gap) = (options.hz, options.event_period);
+                    let kernel = clock.with_kernel;
+                    let hits =
+                        EventSampler::open(&options.events, gap, hz, &cpus, descriptors, kernel)?;
+                    poller.hits = Some(hits);
+                }
+                join_all(poller);
+                if options.timeline.is_some() {
+                    poller.intake.estimator.keep_spans();
+                }
+                let clock = poller.clock.iter().flat_map(ThreadEvents::descriptors);
+                for fd in clock.chain(poller.hits.iter().flat_map(EventSampler::descriptors)) {
+                    self.events.sideband(fd)?;
+                }
+                Ok(())
+            }
+            Err(e) if perf == PerfEvents::Must => Err(refusal::of_events(&e)),
+            Err(e) => {
+                self.reason = format!("{}; perf events are refused: {e}", self.reason);
+                refusal::of_stacks_at(&options.events, &self.reason)
+            }
+        }
+    }
+}
+
+/// Prepares perf events of every watched thread. Returns the CPUs.
+fn open_clock(
+    poller: &mut ProcPoller,
+    options: &Options,
+    descriptors: usize,
+) -> std::io::Result<Vec<u32>> {
+    let cpus = cpus::online()?;
+    // What an ordinary user may lock has to do for stacks at events too.
+    let pages = if options.events.is_empty() {
+        DATA_PAGES
+    } else {
+        DATA_PAGES / 2
+    };
+    let mut clock = ThreadEvents::open(&cpus, options.hz, descriptors, pages)?;
+    // The first one decides whether there is any use in it.
+    for t in &poller.watch.threads {
+        match clock.join(t.tid, 1.0) {
+            Ok(()) => {
+                clock.leave(t.tid);
+                break;
+            }
+            Err(e) if e.raw_os_error() == Some(libc::ESRCH) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    let estimator = &mut poller.intake.estimator;
+    estimator.tick_ns = clock::tick_ns();
+    estimator.records = match clock.with_kernel {
+        true => SwitchRecords::WithKernel,
+        false => SwitchRecords::UserOnly,
+    };
+    poller.clock = Some(clock);
+    Ok(cpus)
+}
+
+/// Opens perf events of every watched thread.
+fn join_all(poller: &mut ProcPoller) {
+    poller.join(0);
+    // Threads that were born meanwhile by one that had its events already are told of by records;
+    // the others are found by listing, until there are none.
+    for _ in 0..16 {
+        let now = clock::now();
+        poller.drain(now, now);
+        let known = poller.watch.threads.len();
+        poller.watch.list_all(now);
+        poller.open_accounts();
+        if poller.watch.threads.len() == known {
+            break;
+        }
+        poller.join(known);
+    }
+}
