@@ -58,11 +58,11 @@ fn a_log_gives_the_same_recording_each_time() {
     // As the recording had it that was made live beside this log.
     let report = twice("convoy.log");
     let total = &report["total"];
-    assert_eq!(total["wall_ns"], 7_407_940_685_u64);
-    assert_eq!(total["on_cpu_ns"], 335_405_700);
-    assert_eq!(total["runnable_ns"], 1_158_729_639);
-    assert_eq!(total["blocked"]["lock"], 3_958_774_325_u64);
-    assert_eq!(report["timeline"]["intervals"], 3722);
+    assert_eq!(total["wall_ns"], 7_476_006_035_u64);
+    assert_eq!(total["on_cpu_ns"], 592_323_976);
+    assert_eq!(total["runnable_ns"], 465_395_177);
+    assert_eq!(total["blocked"]["lock"], 3_933_201_514_u64);
+    assert_eq!(report["timeline"]["intervals"], 7213);
     let stacks = report["stacks"].to_string();
     assert!(stacks.contains("convoy_wait_lock") && stacks.contains("pthread_mutex_lock"));
     let report = twice("convoy-polls.log");

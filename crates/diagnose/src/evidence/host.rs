@@ -114,7 +114,12 @@ impl Span<'_> {
 fn stall_words(stalled: Option<f64>) -> Vec<String> {
     stalled
         .filter(|s| *s >= 0.01)
-        .map(|s| format!("somebody stalled {:.0} % of the time", s.min(1.0) * 100.0))
+        .map(|s| {
+            format!(
+                "some task was held up {:.0} % of the time",
+                s.min(1.0) * 100.0
+            )
+        })
         .into_iter()
         .collect()
 }
@@ -149,11 +154,11 @@ fn cpu(span: &Span<'_>, own: &Bottleneck) -> Option<Resource> {
         words.push(format!("hypervisor took {:.0} %", grown[7] / total * 100.0));
     }
     if own.cpus > 0 {
-        words.push(format!(
-            "this target kept {:.2} of {} CPUs busy",
-            own.busy_cpus(),
-            own.cpus
-        ));
+        let (busy, cpus) = (own.busy_cpus(), own.cpus);
+        words.insert(
+            0,
+            format!("all programs; this one kept {busy:.2} of {cpus} CPUs busy"),
+        );
     }
     Some(Resource {
         name: "cpu".into(),

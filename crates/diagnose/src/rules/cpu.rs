@@ -297,11 +297,11 @@ fn computing_verdict(e: &Evidence<'_>, ns: u64) -> Verdict {
     }))
     .measured(by_one_thread(e).then(|| {
         let busy = words::share(e.bottleneck.load(e.bottleneck.busiest_ns));
-        format!("one thread computes {busy} of the window, and nearly all of it")
+        format!("one thread computes for {busy} of the window, nearly all of the computing")
     }))
     .measured(asked_and_answered(e).filter(|_| by_one_thread(e)))
     .advised(mostly.then(|| COLLECT_LESS.into()))
-    .advised(relay.map(|(parent, _)| format!("let {parent} start several at a time")))
+    .advised(relay.map(|(parent, _)| format!("let {parent} start several at a time (as make -j does)")))
     .advised(place.map(|function| {
         let elsewhere = match by_one_thread(e) && e.answers() {
             true => ", or take it off the one thread that answers: its callers wait meanwhile",

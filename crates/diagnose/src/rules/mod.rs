@@ -153,7 +153,7 @@ fn impact(verdict: &Verdict) -> String {
     };
     match verdict.bottleneck && !verdict.bound.is_empty() {
         true => format!(
-            "{} of {whole} (at most this is saved by fixing it)",
+            "{} of {whole} (a fix saves at most this)",
             words::share(verdict.share)
         ),
         false => String::new(),

@@ -17,12 +17,11 @@ use crate::words;
 
 /// Data written to a pipe or local socket is not taken.
 pub(super) const TO_READ: &str =
-    "the reader of a pipe or local socket, which reads slower than it writes";
+    "a pipe or local socket to be read: its reader is slower than its writer";
 /// Data sent to a message queue is not taken.
 pub(super) const TO_RECEIVE: &str = "the receiver of a message queue that it fills";
 /// Data sent over the network is not taken.
-pub(super) const TO_TAKE: &str =
-    "room to send on a connection: the other end reads slower than it writes";
+pub(super) const TO_TAKE: &str = "room to send on a connection: the other end reads too slowly";
 /// Connections are not made.
 pub(super) const TO_CONNECT: &str = "connections to be made";
 
@@ -110,7 +109,7 @@ const TARGETS: &[Target] = &[
     target(
         Lock,
         Sign::Sample(borrows),
-        "an empty pool to get something back: all that it lends is in use",
+        "a place in a pool: all of them are taken",
     ),
     target(
         Lock,
