@@ -632,8 +632,8 @@ pub struct PauseEvent {
 }
 
 impl PauseEvent {
-    /// A pause of Go's collector at time 0. `forced`: the program asked for the collection.
-    pub fn of_go(pid: u32, forced: bool) -> PauseEvent {
+    /// A pause of Go's collector at time 0.
+    pub fn of_go(pid: u32) -> PauseEvent {
         let mut e = PauseEvent::new_zeroed();
         e.head = Head {
             kind: kind::PAUSE,
@@ -641,9 +641,13 @@ impl PauseEvent {
         };
         e.pid = pid;
         e.name[..go::COLLECTION.len()].copy_from_slice(go::COLLECTION.as_bytes());
-        if forced {
-            e.causes[0][..go::FORCED.len()].copy_from_slice(go::FORCED.as_bytes());
-        }
+        e
+    }
+
+    /// A pause of Go's collector at time 0, for a collection that the program asked for.
+    pub fn of_go_forced(pid: u32) -> PauseEvent {
+        let mut e = PauseEvent::of_go(pid);
+        e.causes[0][..go::FORCED.len()].copy_from_slice(go::FORCED.as_bytes());
         e
     }
 }

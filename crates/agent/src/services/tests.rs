@@ -452,7 +452,7 @@ fn what_was_gone_too_soon_has_the_labels_of_its_ancestor() {
         name: name.into(),
         ..Process::default()
     };
-    // A shell of a unit, a child of its child, a group of ended ones, and one whose parent is not known.
+    // A shell of a unit, a child of its child, a group of ended ones, and one without a known parent.
     window.processes = vec![
         process(1 << 30, 10, "cut"),
         process(10, 1, "sh"),

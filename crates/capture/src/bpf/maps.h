@@ -200,8 +200,10 @@ struct ws_cpu {
 	u64 charges;   /* switches at which time was charged to a stack */
 	u64 hits_ns;   /* own run time of stacks taken at events */
 	u64 edges_ns;  /* own run time at the beginnings and ends of interrupts, estimated */
-	u64 runs;      /* of programs at the hooks that are met often, with those that had nothing to do */
-	u64 worked[WS_HOOKS]; /* and of those that had something to do, by hook */
+	struct {
+		u64 runs; /* of programs at the hooks that are met often */
+		u64 worked[WS_HOOKS]; /* those that had something to do, by hook */
+	} met;
 	struct {
 		u64 tick;       /* the jiffy with a timed first run */
 		u32 untimed;    /* further runs since one of them was timed */
@@ -252,7 +254,7 @@ static __always_inline void lost(enum ws_loss cause)
 
 /*
  * What measuring costs is measured too: the start of a run that is to be timed, or 0. The way into a program
- * and out of it is not in its time: `runs` counts how often it is gone. The first run
+ * and out of it is not in its time: `met.runs` counts how often it is gone. The first run
  * of each jiffy is timed and stands for itself, of the others one in WS_TIMED stands for as many:
  * the first is dearer, its code and data have left the caches; and where runs are few, each is
  * timed, and one that was interrupted does not stand for thirty that were not.
@@ -261,7 +263,7 @@ static __always_inline u64 time_run(struct ws_cpu *c, u32 hook)
 {
 	u64 tick = bpf_jiffies64();
 
-	c->worked[hook]++;
+	c->met.worked[hook]++;
 	if (tick != c->timing.tick) {
 		c->timing.tick = tick;
 		c->timing.stands_for = 1;

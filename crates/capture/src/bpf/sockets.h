@@ -271,7 +271,7 @@ static __always_inline int talked(void *ctx, struct sock *sk, int ret, bool sent
 
 	if (!c)
 		return 0;
-	c->runs++;
+	c->met.runs++;
 	if (ret < 0 && (ret == NOT_NOW || ret == INTERRUPTED || ret == RESTARTED))
 		return 0;
 	talk.t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0, 0);

@@ -146,7 +146,7 @@ int BPF_PROG(ws_switch, bool preempt, struct task_struct *prev, struct task_stru
 
 	if (!c)
 		return 0;
-	c->runs++;
+	c->met.runs++;
 	start = time_run(c, WS_AT_SWITCH);
 	switched(ctx, c, preempt, prev, next, prev_state);
 	run_timed(c, start);
@@ -185,7 +185,7 @@ int BPF_PROG(ws_waking, struct task_struct *p)
 
 	if (!c)
 		return 0;
-	c->runs++;
+	c->met.runs++;
 	if (!t || t->state != WS_BLOCKED)
 		return 0;
 	start = time_run(c, WS_AT_WAKING);
@@ -249,7 +249,7 @@ int BPF_PROG(ws_timer_set)
 	c = this_cpu();
 	if (!c)
 		return 0;
-	c->runs++;
+	c->met.runs++;
 	if (!p->__state)
 		return 0;
 	t = record_of(p);
@@ -370,7 +370,7 @@ static __always_inline int irq_edge(bool begins)
 
 	if (!c)
 		return 0;
-	c->runs++;
+	c->met.runs++;
 	start = ++c->edges % WS_EDGES_TIMED ? 0 : bpf_ktime_get_ns();
 	if (c->measured && begins && c->irq_depth++ == 0)
 		c->irq_begin = bpf_ktime_get_ns();

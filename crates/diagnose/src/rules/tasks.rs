@@ -161,7 +161,7 @@ fn task_verdict(
         .advised(advice)
 }
 
-/// Reason of a task whose thread is in a system call.
+/// Reason of a task while its thread is in a system call.
 const SYSTEM_CALL: &str = "syscall";
 
 /// Target of the longest wait of threads in `function`, which are tasks in a system call.

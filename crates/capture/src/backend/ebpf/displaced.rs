@@ -11,7 +11,7 @@
 /// Kinds of hooks, in the order of `bpf/maps.h`: switches, wake-ups, messages, timers, events.
 pub(super) const HOOKS: usize = 5;
 
-/// Run time with full caches, ns, on the machine whose way into a program took [`ENTRY_NS`].
+/// Run time with full caches, ns, on a machine where the way into a program took [`ENTRY_NS`].
 const FULL_CACHES_NS: [f64; HOOKS] = [370.0, 150.0, 225.0, 90.0, 80.0];
 
 /// The way into a program and out of it on that machine, ns.

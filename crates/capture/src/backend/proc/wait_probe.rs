@@ -33,8 +33,7 @@ impl ProcPoller {
         let t = &mut self.watch.threads[index];
         let (pid, recorded) = (t.pid, t.records.open);
         (t.probe.stack, t.probe.begin, t.probe.glimpse) = (None, None, None);
-        t.probe.seen = WaitSeen::default();
-        t.probe.ring = None;
+        (t.probe.seen, t.probe.ring) = (WaitSeen::default(), None);
         let mut readable = self.watch.processes.get(&pid)?.readable;
         let mut glimpse: Option<PartialObservation> = None;
         // Twice: it may move while it is read, and then mostly stays.

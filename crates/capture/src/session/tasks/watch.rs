@@ -244,7 +244,10 @@ impl Watch {
             PauseEvent {
                 begin: end.saturating_sub(c.stopped_ns),
                 end,
-                ..PauseEvent::of_go(pid, c.forced)
+                ..match c.forced {
+                    true => PauseEvent::of_go_forced(pid),
+                    false => PauseEvent::of_go(pid),
+                }
             }
         });
         seen.pauses.extend(events.take(room));
