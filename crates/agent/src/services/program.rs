@@ -21,7 +21,11 @@ const ENDINGS: [&str; 8] = [".py", ".jar", ".js", ".mjs", ".rb", ".pl", ".php", 
 /// The program's name.
 pub(super) fn name(facts: &Facts) -> String {
     if facts.exe.is_empty() && facts.args.is_empty() {
-        return KERNEL.to_string();
+        // Of a process that was gone too soon nothing else is known; its ancestor tells a thread of the kernel.
+        return match facts.is_gone && !facts.comm.is_empty() {
+            true => facts.comm.clone(),
+            false => KERNEL.to_string(),
+        };
     }
     let exe = base(facts.exe.strip_suffix(" (deleted)").unwrap_or(&facts.exe));
     let interpreter = INTERPRETERS.iter().find(|(name, _)| {

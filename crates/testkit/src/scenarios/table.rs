@@ -442,7 +442,7 @@ pub const ALL: &[Scenario] = &[
             BLOCKED,
             &["network"],
             &["send_download"],
-            &["the other end reads slower"],
+            &["the other end reads too slowly"],
         ),
     ),
     scenario(

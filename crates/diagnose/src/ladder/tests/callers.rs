@@ -309,7 +309,7 @@ fn data_that_is_not_taken_is_told_without_the_kernel_s_functions() {
     };
     let (rule, outside, cause) = told(Network, "__GI___send");
     assert_eq!((rule, outside), ("waiting", false), "{cause}");
-    assert!(cause.contains("reads slower"), "{cause}");
+    assert!(cause.contains("reads too slowly"), "{cause}");
     let (rule, _, cause) = told(Network, "__libc_recv");
     assert_eq!(rule, "upstream", "{cause}");
     let (_, _, cause) = told(Network, "__GI___connect");

@@ -90,7 +90,7 @@ fn processes_of_one_name_that_are_not_measured_are_one_root_and_the_next_to_look
         v.parts.advice.as_deref(),
         Some("look at postgres (2 processes)")
     );
-    assert!(v.cause.contains("an empty pool"), "{}", v.cause);
+    assert!(v.cause.contains("a place in a pool"), "{}", v.cause);
 }
 
 #[test]
