@@ -49,6 +49,7 @@ experiments! {
     reasons "reasons";
     userfault "userfault";
     uring "uring";
+    collect_go "collect-go";
     chain "chain";
     hands "hands";
     held "held";
