@@ -16,7 +16,6 @@
 //!
 //! *Assumes* that a thread reaches the drawn age within [`HOLD`] of its birth.
 
-use std::ops::RangeInclusive;
 use std::os::fd::OwnedFd;
 
 use rustc_hash::FxHashMap;
@@ -35,11 +34,6 @@ const REVIEW: u64 = 1_000_000_000;
 const MAX_MAKERS: usize = 64;
 /// Shortest period that the kernel's clock events keep, ns.
 const MIN_PERIOD: u64 = 10_000;
-/// Fewest and most bytes of stack with a sample of a window. The kernel makes room for all of them in the ring, even
-/// where a stack is shorter, and a thread that outlives its window's period writes a sample at each multiple of it.
-const STACK_BYTES: RangeInclusive<u32> = 1024..=8192;
-/// As long as nothing is known of their stacks.
-const FIRST_STACK_BYTES: u32 = 4096;
 /// Part of the time computed in short lives that may lie in lives longer than the range: one in so many.
 const BEYOND_RANGE: u64 = 50;
 /// The golden section, as a fraction of 2⁶⁴: its multiples fill a range evenly, and so do those of any progression.
@@ -135,8 +129,6 @@ pub struct Newborns {
     lives: ShortLives,
     makers: Vec<Maker>,
     windows: Vec<Window>,
-    /// Stack that samples of windows needed in the last two reviews, bytes; the present one first.
-    needed: [u32; 2],
     /// Windows so far.
     opened: u64,
     reviewed_ns: u64,
@@ -171,11 +163,6 @@ impl Newborns {
         self.makers.retain(|m| m.tid != tid);
     }
 
-    /// Whether windows have been opened on a thread lately.
-    pub fn meets_heirs_of(&self, tid: u32) -> bool {
-        (self.makers.iter()).any(|m| m.tid == tid && m.guard.is_some())
-    }
-
     /// Ages up to here are met by windows, ns; 0: there are none at present. `period_ns`: as above.
     pub fn range_ns(&self, period_ns: u64) -> u64 {
         match self.lives.count >= MIN_LIVES && !self.makers.is_empty() {
@@ -184,28 +171,10 @@ impl Newborns {
         }
     }
 
-    /// A sample of a window needed so many bytes of its stack.
-    pub fn needed(&mut self, bytes: u64) {
-        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        self.needed[0] = self.needed[0].max(bytes);
-    }
-
-    /// Bytes of stack that the next window's samples copy: twice what the last ones needed.
-    pub fn stack_bytes(&self) -> u32 {
-        match self.needed.into_iter().max() {
-            None | Some(0) => FIRST_STACK_BYTES,
-            Some(needed) => needed
-                .saturating_mul(2)
-                .clamp(*STACK_BYTES.start(), *STACK_BYTES.end())
-                .next_power_of_two(),
-        }
-    }
-
     /// Closes windows that are over at `now`, and plans the next. There are `rings` CPUs.
     pub fn next(&mut self, now: u64, period_ns: u64, rings: usize) -> Option<Plan> {
         if now >= self.reviewed_ns + REVIEW {
             self.reviewed_ns = now;
-            self.needed = [0, self.needed[0]];
             self.lives.halve();
             self.makers.retain(|m| now < m.born_ns + REVIEW);
         }

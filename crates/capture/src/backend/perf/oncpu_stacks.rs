@@ -26,9 +26,7 @@ use crate::{
 
 /// Bytes at the end of what was copied of a stack that must be unchanged for its callers to be so.
 const SEAM: usize = 512;
-/// Bytes of a stack that are read at once where the need is measured.
-const STEP: usize = 256;
-/// No stack is deeper, bytes: what is read beyond is none.
+// No stack is deeper, bytes: what is read beyond is none.
 const DEEPEST: u64 = 1 << 30;
 
 /// CPU time after a sample, ns, up to which memory beside the copied stack is believed to be unchanged.
@@ -138,7 +136,7 @@ impl ProcPoller {
     }
 
     fn unwind_running(&mut self, r: &Running, time: u64) -> (Vec<FrameWord>, StackEnd) {
-        let (mut beyond, mut deepest) = (false, 0u64);
+        let mut beyond = false;
         let at_once = Cell::new(false);
         let mut deeper = Deeper {
             until: time + FRESH,
@@ -147,10 +145,6 @@ impl ProcPoller {
         let tables = self.processes.files().tables();
         let memory = CopiedMemory {
             stack: |address: u64, to: &mut [u8]| {
-                // Small steps tell how much of a stack is needed.
-                let step = r.first.as_ref().map_or(to.len(), |_| STEP.min(to.len()));
-                let to = &mut to[..step];
-                deepest = deepest.max(address.saturating_add(step as u64));
                 let n = match address < r.end() {
                     true if r.is_below(address) => {
                         at_once.set(true);
@@ -181,10 +175,6 @@ impl ProcPoller {
         };
         let start = StackStart::new(r.pid, &r.registers);
         let stack = self.unwinder.unwind_copy(tables, start, memory);
-        if let (Some(_), Some(clock)) = (&r.first, &mut self.clock) {
-            let sp = r.registers.general[7];
-            clock.newborns.needed(deepest.saturating_sub(sp));
-        }
         if at_once.get() {
             self.reads_at_once(r.cpu, clock::now());
         }

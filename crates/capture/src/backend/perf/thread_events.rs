@@ -200,9 +200,6 @@ impl ThreadEvents {
     /// A thread was met computing that is put off its CPU often: from now on it is sampled at switches, if it is not
     /// yet.
     pub fn is_put_off(&mut self, tid: u32) {
-        if self.newborns.meets_heirs_of(tid) {
-            return;
-        }
         let lacks = |j: &&Joined| j.share >= 1.0 && j.leaving.is_empty();
         let Some(others) = (self.events.get(&tid).filter(lacks)).map(|j| j.events.len()) else {
             return;
@@ -289,24 +286,9 @@ impl ThreadEvents {
         let next = self.newborns.next(now, self.period_ns, self.rings.len());
         let Some(plan) = next else { return };
         match self.open_window(&plan) {
-            Ok((event, guard)) => {
-                if guard.is_some() {
-                    self.spare_heirs(plan.maker);
-                }
-                self.newborns.open(plan, event, guard);
-            }
+            Ok((event, guard)) => self.newborns.open(plan, event, guard),
             // The maker has ended, or descriptors have.
             Err(_) => self.newborns.forget(plan.maker),
-        }
-    }
-
-    /// No thread made by `maker` is sampled at switches any more: one that computes for a moment is hardly ever
-    /// preempted, and the copies would fill the rings (three quarters of all bytes, with 600 such threads a second).
-    fn spare_heirs(&mut self, maker: u32) {
-        if let Some(joined) = self.events.get_mut(&maker) {
-            self.room += joined.leaving.len();
-            joined.leaving.clear();
-            self.leaving.selective = true;
         }
     }
 
@@ -320,7 +302,6 @@ impl ThreadEvents {
         });
         let guard = guard.transpose()?;
         let mut a = self.clock_attributes(plan.age_ns);
-        a.sample_stack_user = self.newborns.stack_bytes();
         let event = open(&mut a, plan.maker as i32, cpu)?;
         self.write_to(&event, plan.ring)?;
         Ok((event, guard))
@@ -492,4 +473,62 @@ fn is_refusal(e: &io::Error) -> bool {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_busy_thread_of_our_own_is_sampled() {
+        let cpus = crate::cpus::online().unwrap();
+        // SAFETY: no arguments.
+        let tid = unsafe { libc::gettid() } as u32;
+        let clock = ThreadEvents::open(&cpus, 997, 1024, DATA_PAGES).and_then(|mut clock| {
+            clock.join(tid, 1.0)?;
+            Ok(clock)
+        });
+        let mut clock = match clock {
+            Ok(clock) => clock,
+            Err(e) => {
+                println!("skipped: perf events of own threads are refused: {e}");
+                return;
+            }
+        };
+        let (mut samples, mut last, mut born) = (Vec::new(), 0, false);
+        std::thread::spawn(|| {}).join().unwrap();
+        while samples.len() < 6 * SAME as usize || !born {
+            for (time, record) in clock.drain(Vec::new(), clock::now()) {
+                assert!(time >= last, "in time order");
+                last = time;
+                match record {
+                    Record::Sample(r) if r.tid == tid => samples.push(r),
+                    Record::Born { parent_tid, .. } => born |= parent_tid == tid,
+                    _ => {}
+                }
+            }
+        }
+        for r in &samples {
+            assert_eq!((r.pid, r.tid), (std::process::id(), tid));
+            assert!(!r.stack.is_empty());
+        }
+        let distances: Vec<u64> = samples.iter().map(|r| r.period_ns).collect();
+        let mean = 1_000_000_000 / 997;
+        let range = mean - mean / period_jitter::SAMPLE_JITTER_DIVISOR
+            ..=mean + mean / period_jitter::SAMPLE_JITTER_DIVISOR;
+        assert!(distances.iter().all(|d| range.contains(d)));
+        let changed = distances.windows(2).filter(|d| d[0] != d[1]).count();
+        assert!(changed >= 3, "always the same: {distances:?}");
+        clock.leave(tid);
+        assert!(clock.events.is_empty());
+    }
+
+    #[test]
+    fn more_threads_than_descriptors_are_refused() {
+        let Ok(mut clock) = ThreadEvents::open(&[0], 99, RESERVED + 1, DATA_PAGES) else {
+            println!("skipped: perf events of own threads are refused");
+            return;
+        };
+        let refused = clock
+            .join(std::process::id(), 1.0)
+            .expect_err("there is no room");
+        assert_eq!(refused.raw_os_error(), Some(libc::EMFILE));
+    }
+}

@@ -185,23 +185,6 @@ fn later_births_and_later_expiries_do_not_count() {
 }
 
 #[test]
-fn samples_copy_as_much_stack_as_the_last_ones_needed() {
-    let mut newborns = known(400_000);
-    assert_eq!(newborns.stack_bytes(), FIRST_STACK_BYTES);
-    newborns.needed(300);
-    assert_eq!(newborns.stack_bytes(), 1024);
-    newborns.needed(1100);
-    assert_eq!(newborns.stack_bytes(), 4096);
-    newborns.next(2 * REVIEW, PERIOD, RINGS);
-    newborns.needed(300);
-    assert_eq!(newborns.stack_bytes(), 4096, "kept for a while");
-    newborns.next(3 * REVIEW, PERIOD, RINGS);
-    assert_eq!(newborns.stack_bytes(), 1024);
-    newborns.needed(u64::MAX);
-    assert_eq!(newborns.stack_bytes(), 8192);
-}
-
-#[test]
 fn windows_are_closed_in_time() {
     let mut newborns = known(400_000);
     for look in 1..100 {
