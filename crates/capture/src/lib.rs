@@ -30,6 +30,7 @@ mod clock;
 mod cpus;
 mod error;
 mod event;
+mod open_files;
 mod period_jitter;
 mod places;
 mod slices;

@@ -13,6 +13,21 @@ pub struct SliceValue {
     pub ns: u64,
 }
 
+impl SliceValue {
+    /// Sorts `values` by slice, and adds up those of one slice.
+    pub fn merge(values: &mut Vec<SliceValue>) {
+        values.sort_by_key(|v| v.slice);
+        values.dedup_by(|next, kept| {
+            let same = next.slice == kept.slice;
+            if same {
+                kept.count += next.count;
+                kept.ns += next.ns;
+            }
+            same
+        });
+    }
+}
+
 /// Samples of one stack in one state of one context, added up.
 ///
 /// `ns` is `samples × period`, *unscaled*. [`crate::scale`] scales it to the ledger's exact total.

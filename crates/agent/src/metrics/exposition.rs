@@ -76,8 +76,8 @@ impl Exposition {
         }
     }
 
-    /// The families as text: OpenMetrics, else Prometheus, for messages have none. Those without samples are left
-    /// out.
+    /// The families as text, in OpenMetrics' form if that is asked for, else in Prometheus'. Families without samples are
+    /// left out.
     pub fn text(self, families: &[Family]) -> String {
         let mut out = String::new();
         for family in families.iter().filter(|f| !f.samples.is_empty()) {

@@ -2,8 +2,8 @@
 //!
 //! One session measures the whole machine and hands over a window at each multiple of the length.
 //! A second thread names the frames of a window and marks its idle waits, so that measuring never
-//! waits for that. A window holds ledgers by second and stacks. It has no wakers, no holders and no lengths of
-//! waits, which its domain says. A flight recorder keeps the single intervals of the last minutes.
+//! waits for that. A window holds ledgers by second, stacks, wakers of waits and lengths of intervals. It has no
+//! exact waits by lock, which its domain says. A flight recorder keeps the single intervals of the last minutes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -191,14 +191,7 @@ fn begin_slices_at(recording: &mut Recording, start_ns: u64) {
     for sample in &mut recording.samples {
         let values = sample.slices.iter_mut();
         values.for_each(|v: &mut SliceValue| v.slice = moved(v.slice));
-        sample.slices.dedup_by(|next, kept| {
-            let same = next.slice == kept.slice;
-            if same {
-                kept.count += next.count;
-                kept.ns += next.ns;
-            }
-            same
-        });
+        SliceValue::merge(&mut sample.slices);
     }
 }
 

@@ -24,7 +24,7 @@ use perf_event_open_sys::{self as perf, bindings as b};
 use wallscope_procfs::process;
 
 pub use crate::counter::event_spec::{EventSpec, Source};
-use crate::cpus;
+use crate::{cpus, open_files};
 pub use catalogue::{EventError, split, tracing};
 
 /// The scope of counted events.
@@ -95,7 +95,7 @@ impl Counters {
         };
         let cpus = cpus::online().unwrap_or_default();
         let each = tasks.len().max(cpus.len()) as u64;
-        let limit = most_descriptors().saturating_sub(RESERVED);
+        let limit = open_files::raise_limit().saturating_sub(RESERVED);
         let mut left = limit;
         let mut rows: Vec<Row> = Vec::with_capacity(events.len());
         for spec in events {
@@ -350,21 +350,6 @@ pub fn usage_of_children() -> Usage {
         faults: (r.ru_minflt as u64, r.ru_majflt as u64),
         most_rss_bytes: r.ru_maxrss as u64 * 1024,
     }
-}
-
-/// As many descriptors as we may have.
-fn most_descriptors() -> u64 {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    // Refused: what is allowed now has to do.
-    let _ = setrlimit(
-        Resource::Nofile,
-        Rlimit {
-            current: limit.maximum,
-            maximum: limit.maximum,
-        },
-    );
-    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

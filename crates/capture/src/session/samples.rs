@@ -238,7 +238,7 @@ impl Samples {
             into.lengths.bits = sum.lengths.bits.max(into.lengths.bits);
             into.lengths.merge(&sum.lengths);
             into.slices.append(&mut sum.slices);
-            merge(&mut into.slices);
+            SliceValue::merge(&mut into.slices);
             self.rows += into.slices.len();
         }
     }
@@ -256,7 +256,7 @@ impl Samples {
             for v in &mut sum.slices {
                 v.slice /= 2;
             }
-            merge(&mut sum.slices);
+            SliceValue::merge(&mut sum.slices);
             self.rows += sum.slices.len();
         }
     }
@@ -298,7 +298,7 @@ impl Samples {
             for v in &mut sum.slices {
                 v.slice = v.slice.min(last_slice);
             }
-            merge(&mut sum.slices);
+            SliceValue::merge(&mut sum.slices);
         }
         sample_key::sort(&mut all);
         all
@@ -341,18 +341,6 @@ fn spread(slices: &mut Vec<SliceValue>, grid: Slices, s: &SampleEvent) {
         }
         given = upto;
     }
-}
-
-fn merge(slices: &mut Vec<SliceValue>) {
-    slices.sort_by_key(|v| v.slice);
-    slices.dedup_by(|b, a| {
-        let same = a.slice == b.slice;
-        if same {
-            a.count += b.count;
-            a.ns += b.ns;
-        }
-        same
-    });
 }
 
 #[cfg(test)]

@@ -396,7 +396,7 @@ fn a_part_in_the_slice_of_the_last_one_is_added_to_it() {
     spread(&mut slices, GRID, &event(state::BLOCKED, 1020, 1030));
     let got: Vec<_> = slices.iter().map(|v| (v.slice, v.count, v.ns)).collect();
     assert_eq!(got, [(0, 0, 100), (1, 2, 70), (0, 1, 10)]);
-    merge(&mut slices);
+    SliceValue::merge(&mut slices);
     let got: Vec<_> = slices.iter().map(|v| (v.slice, v.count, v.ns)).collect();
     assert_eq!(got, [(0, 1, 110), (1, 2, 70)]);
 }

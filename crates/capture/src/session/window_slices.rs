@@ -81,15 +81,7 @@ pub fn values(values: &mut Vec<SliceValue>, grids: (Slices, Slices)) {
     for v in values.iter_mut() {
         v.slice = moved(v.slice, grids);
     }
-    values.sort_by_key(|v| v.slice);
-    values.dedup_by(|next, kept| {
-        let same = next.slice == kept.slice;
-        if same {
-            kept.count += next.count;
-            kept.ns += next.ns;
-        }
-        same
-    });
+    SliceValue::merge(values);
 }
 
 /// The values, on the session's `grid`, of a wait that lasts through `covered`.

@@ -7,7 +7,6 @@ use wallscope_model::{BlockReason, PauseGroup, State};
 
 use super::verdict::{Found, Spent, Verdict, found};
 use crate::evidence::{Evidence, WorkKind, largest};
-use crate::stalls;
 use crate::thresholds::{CAUSE_SHARE, ONE_THREAD_SHARE};
 use crate::words;
 
@@ -55,11 +54,6 @@ fn verdict(e: &Evidence<'_>, ns: u64) -> Verdict {
         )
     }))
     .advised(Some(advice(main).into()));
-    if stalls::estimated(e.recording) {
-        for line in &mut verdict.parts.evidence {
-            *line = line.replace("total exact", "total partly estimated (by stacks)");
-        }
-    }
     verdict.share = share_of_own(e, ns);
     verdict.whole = OWN.into();
     verdict.bound = format!(

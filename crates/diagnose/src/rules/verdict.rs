@@ -1,9 +1,10 @@
 //! The verdict of a rule, in parts.
 
-use wallscope_model::State;
 use wallscope_model::stats::Interval;
+use wallscope_model::{BlockReason, State};
 
 use crate::evidence::{Cause, Evidence, RootShare};
+use crate::stalls;
 use crate::words;
 
 /// A finding that a tired person can act on.
@@ -250,9 +251,12 @@ fn interval(i: Interval) -> String {
 fn precision(e: &Evidence<'_>, by: &Cause, state: State) -> String {
     let half = (by.interval.high - by.interval.low) / 2.0 * 100.0;
     let columns = &e.recording.domain.columns;
-    let total = match columns.iter().any(|c| c.state == state && !c.exact) {
-        true => "the total is estimated",
-        false => "the total is exact",
+    let estimated = columns.iter().any(|c| c.state == state && !c.exact);
+    let partly = by.is_wait_for(BlockReason::Gc) && stalls::estimated(e.recording);
+    let total = match (estimated, partly) {
+        (true, _) => "the total is estimated",
+        (false, true) => "the total is partly estimated (by stacks)",
+        (false, false) => "the total is exact",
     };
     format!(
         "{total}, the share of {} is ± {half:.1} points",

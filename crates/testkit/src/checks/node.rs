@@ -52,8 +52,8 @@ pub(super) fn node(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
             let flags = ["--seconds", &seconds, "--warm", warm];
             let program = node.start(flags_of_node, &flags)?;
             let run = measure(program, tool, &options)?;
-            // While V8's shared prologue of baseline code runs, the function that is entered has no name yet: 7 to 10 % of
-            // the sort's samples, in three recordings.
+            // While V8's shared prologue of baseline code runs, the function that is entered has no name yet: 0 to 10 % of
+            // the sort's samples, in four recordings.
             let short = |what: &str| *way == "never optimised" && what.contains("of a sort's");
             let rows = judge(&run)?.rows.into_iter();
             for mut row in rows.filter(|row| !short(&row.what)) {
@@ -73,8 +73,7 @@ pub(super) fn node(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
         let outside = Options::at(199).with(more);
         let program = first.start(&[], &["--seconds", &seconds, "--warm", "60"])?;
         let run = measure(program, tool, &outside)?;
-        // Stops are few, and late where no CPU is to spare: then the scheduler chooses their moments, in step with
-        // a program that sleeps between its turns.
+        // Stops are few, and late where no CPU is to spare: errors were 4 to 10 points in two recordings.
         let rough = more.contains(&"--allow-stop");
         let left_out = |what: &str| {
             what.contains("reach the root")

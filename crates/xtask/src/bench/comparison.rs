@@ -42,7 +42,7 @@ pub(super) fn range(values: &[f64]) -> (f64, f64) {
 /// Cost of a recording: kernel programs and own CPU, percent of a CPU.
 pub(super) fn cost_percent(report: &Report) -> f64 {
     let window = (report.window.end_ns - report.window.start_ns) as f64;
-    100.0 * report.cost.total_ns() as f64 / window
+    100.0 * (report.cost.bpf_ns + report.cost.own_cpu_ns) as f64 / window
 }
 
 impl fmt::Display for Comparison {

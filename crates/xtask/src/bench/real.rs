@@ -301,7 +301,7 @@ fn attempt(case: &Case, tool: &Tool, seconds: f64, rounds: usize) -> Outcome<Tri
         let recorded = recorded.ok_or("nothing was recorded")?;
         let report = recorded.report()?;
         let window = (report.window.end_ns - report.window.start_ns) as f64;
-        costs.push(100.0 * report.cost.total_ns() as f64 / window);
+        costs.push(100.0 * (report.cost.bpf_ns + report.cost.own_cpu_ns) as f64 / window);
         bare.push(without);
         ratios.push(with.as_secs_f64() / without);
         last = Some((recorded, report));

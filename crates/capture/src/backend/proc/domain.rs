@@ -197,8 +197,8 @@ fn limits(f: &Facts<'_>) -> Vec<Limit> {
     }
     limits.extend([
         limit(format!("which of several waits shorter than {interval_ms:.0} ms a thread was in: reasons and stacks of short waits are sampled"), "a higher rate (-F), or the ebpf backend"),
-        limit("kernel stacks, who woke a thread, and throttling apart from other queueing".into(), "the ebpf backend"),
-        limit("of threads that wait, callers of code that finds its frame by a register that cannot be told there (frame pointers of code made at run time, of frames whose size changes): such stacks end as truncated:bad_rule".into(), "the ebpf backend"),
+        limit("kernel stacks, the waker of a thread, and throttling apart from other queueing".into(), "the ebpf backend"),
+        limit("of threads that wait, callers of code that finds its frame by a register that cannot be told there (frame pointers of code made at run time, of frames that change their size): such stacks end as truncated:bad_rule".into(), "the ebpf backend"),
     ]);
     if f.timeline_asked && clock.is_none() {
         limits.push(limit(

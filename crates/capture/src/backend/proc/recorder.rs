@@ -21,7 +21,7 @@ use super::{
 use crate::{
     Error,
     ahead::Ahead,
-    clock,
+    clock, open_files,
     session::{
         self, Captured, Live, Look, Observer, Options, Progress, ResolvedTarget, Stop,
         collected_names::HostWhenAsked,
@@ -67,7 +67,7 @@ pub(crate) fn record(
         refusal::of_log(options, &reason)?;
     }
     refusal::of_foreign_proc()?;
-    let descriptors = most_descriptors();
+    let descriptors = usize::try_from(open_files::raise_limit()).unwrap_or(usize::MAX);
     let mut recorder = PollRecorder::prepare(options, reason, descriptors)?;
     if perf != PerfEvents::Not {
         recorder.record_switches(perf, descriptors)?;
@@ -433,20 +433,4 @@ fn look(poller: &mut ProcPoller, stretch: SnapshotWindow, followed: u64) -> Look
         recording,
         seen,
     }
-}
-
-/// A descriptor or several are kept open for each thread: as many as we may have.
-fn most_descriptors() -> usize {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    // Refused: what is allowed now has to do.
-    let _ = setrlimit(
-        Resource::Nofile,
-        Rlimit {
-            current: limit.maximum,
-            maximum: limit.maximum,
-        },
-    );
-    let limit = getrlimit(Resource::Nofile).current;
-    usize::try_from(limit.unwrap_or(u64::MAX)).unwrap_or(usize::MAX)
 }

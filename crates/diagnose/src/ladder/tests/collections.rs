@@ -34,7 +34,22 @@ fn a_program_that_its_collector_stops_is_told_so() {
     assert!(v.cause.contains("full collections (G1 Compaction Pause)"));
     let evidence = v.parts.evidence.join("; ");
     assert!(evidence.contains("85 pauses, mean 100 ms"), "{evidence}");
+    assert!(evidence.contains("the total is exact"), "{evidence}");
     assert!(v.parts.advice.is_some_and(|advice| advice.contains("-Xmx")));
+}
+
+#[test]
+fn a_total_that_stacks_tell_in_part_is_not_called_exact() {
+    let mut rec = recording(&[
+        (15, 0, 0, BlockReason::Gc, 85),
+        (85, 0, 0, BlockReason::Lock, 15),
+    ]);
+    let note = "garbage collection: 1.00 s of waits count as gc and not as lock";
+    rec.domain.notes.push(note.into());
+    let v = climb(&rec).verdict;
+    assert_eq!(v.rule, "collection");
+    let evidence = v.parts.evidence.join("; ");
+    assert!(evidence.contains("partly estimated"), "{evidence}");
 }
 
 #[test]
