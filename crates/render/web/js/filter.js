@@ -249,6 +249,17 @@ export function hiddenIdle(profile, look) {
 }
 
 /**
+ * Idle time that the look leaves out, by row of the whole recording; `null`: none.
+ * @param {Profile} profile
+ * @param {Look} look
+ * @returns {Float64Array | null}
+ */
+export function idleRows(profile, look) {
+  if (look.idle !== 'hide' || !profile.rowTag.some((tag) => tag >> 7 === 1)) return null;
+  return select(profile, { ...plainLook(), view: 'wall', time: look.time, idle: 'only' }, null).weight;
+}
+
+/**
  * Entries with a name that matches the query. A query that is no regular expression is taken
  * literally. Case matters only if the query has capitals.
  * @param {Profile} profile

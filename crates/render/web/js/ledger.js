@@ -1,22 +1,46 @@
 // The ledger: where the wall time of the chosen threads went, as one bar and a table of threads.
 
 import { el, fill, name, popUp } from './dom.js';
-import { hiddenIdle, sliceMask, threadMask } from './filter.js';
-import { PART_COLOURS, STATE_COLOURS, partTitle } from './palette.js';
+import { hiddenIdle, idleRows, sliceMask, threadMask } from './filter.js';
+import { PART_COLOURS, STATE_COLOURS, partOfTag, partTitle } from './palette.js';
 import { BLOCK_REASONS, PARTS, STATES, STATE_TITLES, stateOfPart } from './profile.js';
 import { count, duration, isTime, percent } from './text.js';
 
-/** @typedef {{wall: number, parts: Float64Array}} Sum */
+/** `idle`: time of each part that is idle and hidden below. @typedef {{wall: number, parts: Float64Array, idle?: Float64Array}} Sum */
 
 /** Sums of thread ledgers. @param {Sum[]} ledgers @param {Uint8Array} [threads] @returns {Sum} */
 export function sumLedgers(ledgers, threads) {
+  /** @type {Sum} */
   const sum = { wall: 0, parts: new Float64Array(PARTS) };
   ledgers.forEach((l, i) => {
     if (threads && !threads[i]) return;
     sum.wall += l.wall;
     for (let k = 0; k < l.parts.length; k += 1) sum.parts[k] += l.parts[k];
+    if (!l.idle) return;
+    sum.idle ??= new Float64Array(PARTS);
+    for (let k = 0; k < l.idle.length; k += 1) sum.idle[k] += l.idle[k];
   });
   return sum;
+}
+
+/**
+ * Ledgers of all threads within the chosen time, with the idle time that is hidden below.
+ * @param {import('./profile.js').Profile} profile
+ * @param {import('./filter.js').Look} look
+ * @returns {Sum[]}
+ */
+function ledgersOf(profile, look) {
+  /** @type {Sum[]} */
+  const ledgers = profile.threadLedgers(sliceMask(profile, look));
+  const rows = idleRows(profile, look);
+  for (let r = 0; rows && r < rows.length; r += 1) {
+    const part = rows[r] > 0 ? partOfTag(profile.rowTag[r]) : -1;
+    const ledger = ledgers[profile.rowContext[r]];
+    if (part < 0 || !ledger) continue;
+    ledger.idle ??= new Float64Array(PARTS);
+    ledger.idle[part] += rows[r];
+  }
+  return ledgers;
 }
 
 /** Time by state. @param {Sum} sum */
@@ -102,15 +126,17 @@ export function bar(profile, sum, size) {
     const share = sum.parts[k] / sum.wall;
     if (!(share > 0)) continue;
     const title = `${STATE_TITLES[stateOfPart(k)]}${partTitle(profile, k) ? ` · ${partTitle(profile, k)}` : ''}`;
-    words.push(`${title} ${percent(share)}`);
+    const idle = Math.min(1, (sum.idle?.[k] ?? 0) / sum.parts[k]);
+    const more = idle > 0 ? `, ${percent(idle)} of it idle` : '';
+    words.push(`${title} ${percent(share)}${more}`);
     parts.push(
       el(
         'span',
         {
-          class: `part state-${STATES[stateOfPart(k)]}`,
-          title: `${title}: ${duration(sum.parts[k])}, ${percent(share)}`,
+          class: `part state-${STATES[stateOfPart(k)]}${idle > 0 ? ' idle' : ''}`,
+          title: `${title}: ${duration(sum.parts[k])}, ${percent(share)}${more}`,
           'data-part': k,
-          style: { width: `${share * 100}%`, background: PART_COLOURS[k] },
+          style: { width: `${share * 100}%`, 'background-color': PART_COLOURS[k], '--idle': `${idle * 100}%` },
         },
         size === 'big' && share > 0.05 ? el('span', {}, `${k < 7 ? title : partTitle(profile, k)} ${percent(share)}`) : null,
       ),
@@ -172,7 +198,7 @@ function legendParts(profile, parts, wall, pick) {
  */
 export function showLedger(host, profile, look, change) {
   const mask = sliceMask(profile, look);
-  const ledgers = profile.threadLedgers(mask);
+  const ledgers = ledgersOf(profile, look);
   const threads = threadMask(profile, look);
   const chosen = threads.reduce((n, v) => n + v, 0);
   const sum = sumLedgers(ledgers, threads);
@@ -228,7 +254,7 @@ export function showLedger(host, profile, look, change) {
       `${duration(sum.wall)}${isTime() ? ' of wall time' : ''} of ${chosen === 1 ? 'one thread' : `${count(chosen)} threads`}`,
       mask ? ' within the chosen time' : ` · the states add up to it within ${Math.ceil(residue * 1e6)} ppm`,
       look.labels.length > 0 ? ' · labels belong to stacks: they choose among those below' : null,
-      idle > 0 ? ` · ${duration(idle)} of idle waiting is hidden below` : null,
+      idle > 0 ? ` · ${duration(idle)} of idle waiting (hatched) is hidden below` : null,
     ),
   );
 }
@@ -252,7 +278,7 @@ const order = { by: 'on_cpu', down: true, shown: 100 };
  * @param {(change: Partial<import('./filter.js').Look>) => void} change
  */
 export function showThreads(host, profile, look, change) {
-  const ledgers = profile.threadLedgers(sliceMask(profile, look));
+  const ledgers = ledgersOf(profile, look);
   const { threads } = profile.meta;
   const many = new Set(threads.map((/** @type {any} */ t) => t.pid)).size > 1;
   const rows = ledgers.map((/** @type {Sum} */ l, /** @type {number} */ i) => {

@@ -14,6 +14,9 @@ export const BLOCK_REASONS = REASONS.length;
 /** Parts of a thread's ledger: on-CPU, runnable, blocked by reason, unknown. */
 export const PARTS = 4 + 3 + BLOCK_REASONS + 3;
 
+/** The part of the first block reason: those of on-CPU and runnable time come before. */
+export const FIRST_REASON = 7;
+
 /** Views by their state; `wall` is all. */
 export const VIEWS = [
   { id: 'wall', title: 'Wall', states: [0, 1, 2, 3], what: 'all time, whatever the thread did' },

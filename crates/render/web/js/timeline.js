@@ -2,9 +2,9 @@
 // resolution that the recording has, which they name.
 
 import { css, el, fill, sharp } from './dom.js';
-import { runsOf, sliceMask, threadMask } from './filter.js';
-import { STATE_COLOURS } from './palette.js';
-import { BLOCK_REASONS, STATE_TITLES } from './profile.js';
+import { idleRows, runsOf, sliceMask, threadMask } from './filter.js';
+import { partOfTag, STATE_COLOURS } from './palette.js';
+import { BLOCK_REASONS, FIRST_REASON, STATE_TITLES } from './profile.js';
 import { REASONS } from './reasons.js';
 import { duration, percent, printable, time } from './text.js';
 
@@ -22,13 +22,14 @@ export function statesBySlice(profile, threads) {
 }
 
 /**
- * Layers of a strip, from the bottom up: time on a CPU, time wanting one, and blocked
- * time by reason, without those that have none.
+ * Layers of a strip, from the bottom up: time on a CPU, time wanting one, and blocked time by reason
+ * without the idle time that the look hides, each if there is any.
  * @param {import('./profile.js').Profile} profile
  * @param {Uint8Array} threads
+ * @param {Float64Array | null} idle hidden time by row
  * @returns {{colour: string, title: string, ns: Float64Array}[]}
  */
-export function layersBySlice(profile, threads) {
+function layersBySlice(profile, threads, idle) {
   const [onCpu, runnable] = statesBySlice(profile, threads);
   const l = profile.ledger;
   const reasons = REASONS.map((r, k) => {
@@ -38,6 +39,15 @@ export function layersBySlice(profile, threads) {
     }
     return { colour: r.colour, title: r.name.replace(/_/g, ' '), ns };
   });
+  for (let r = 0; idle && r < idle.length; r += 1) {
+    const reason = reasons[partOfTag(profile.rowTag[r]) - FIRST_REASON];
+    if (idle[r] === 0 || !reason || !threads[profile.rowContext[r]]) continue;
+    for (let i = profile.sliceStart[r]; i < profile.sliceStart[r + 1]; i += 1) {
+      const s = profile.slice[i];
+      // Stacks are spread over slices by their samples, the ledger is not.
+      if (s < profile.slices) reason.ns[s] = Math.max(0, reason.ns[s] - profile.sliceNs[i]);
+    }
+  }
   return [
     { colour: STATE_COLOURS[0], title: STATE_TITLES[0], ns: onCpu },
     { colour: STATE_COLOURS[1], title: STATE_TITLES[1], ns: runnable },
@@ -94,6 +104,8 @@ export class Strip {
     this.brush = null;
     /** @type {ReturnType<typeof layersBySlice>} */
     this.layers = [];
+    /** Whether the look hides idle time. */
+    this.idleHidden = false;
     this.canvas.addEventListener('pointerdown', (/** @type {PointerEvent} */ e) => {
       const s = this.sliceAt(e.offsetX);
       this.brush = { from: s, to: s };
@@ -148,6 +160,11 @@ export class Strip {
     return s;
   }
 
+  /** Time of all layers in a slice, ns. @param {number} slice */
+  shown(slice) {
+    return this.layers.reduce((a, layer) => a + layer.ns[slice], 0);
+  }
+
   /** @param {number} slice */
   tell(slice) {
     const p = this.profile;
@@ -157,10 +174,10 @@ export class Strip {
       const mask = this.look && sliceMask(p, this.look);
       const runs = mask ? runsOf(mask) : [];
       const chosen = runs.length > 0 ? runs.slice(0, 3).map(([a, b]) => `${time(p.sliceBegin(a))} – ${time(p.sliceBegin(b))}`).join(', ') + (runs.length > 3 ? ` and ${runs.length - 3} more` : '') : '';
-      this.caption.textContent = `Time in steps of ${width}; the line is the share on a CPU. ${chosen ? `Chosen: ${chosen}.` : 'Drag to look at a part; arrow keys move it.'}`;
+      this.caption.textContent = `Time in steps of ${width}; the line is the share on a CPU. ${this.idleHidden ? 'Idle time is left out. ' : ''}${chosen ? `Chosen: ${chosen}.` : 'Drag to look at a part; arrow keys move it.'}`;
       return;
     }
-    const sum = this.states.reduce((a, s) => a + s[slice], 0);
+    const sum = this.shown(slice);
     const words = this.layers.filter((l, i) => i < 2 || l.ns[slice] > 0).map((l) => `${l.title} ${percent(sum > 0 ? l.ns[slice] / sum : 0)}`);
     const [longest] = this.pauses.filter((q) => q.at < p.sliceBegin(slice + 1) && q.at + q.ns > p.sliceBegin(slice)).sort((a, b) => b.ns - a.ns);
     if (longest) words.push(`pause of ${duration(longest.ns)}: ${longest.title}`);
@@ -172,7 +189,9 @@ export class Strip {
     this.look = look;
     const threads = threadMask(this.profile, look);
     this.states = statesBySlice(this.profile, threads);
-    this.layers = layersBySlice(this.profile, threads);
+    const idle = idleRows(this.profile, { ...look, time: [] });
+    this.idleHidden = idle !== null;
+    this.layers = layersBySlice(this.profile, threads, idle);
     this.tell(-1);
     this.draw();
   }
@@ -197,7 +216,7 @@ export class Strip {
     let highest = 1;
     for (let s = 0; s < p.slices; s += 1) {
       const span = Math.max(1, p.sliceBegin(s + 1) - p.sliceBegin(s));
-      highest = Math.max(highest, this.states.reduce((a, st) => a + st[s], 0) / span);
+      highest = Math.max(highest, this.shown(s) / span);
     }
     const chosen = sliceMask(p, this.look);
     const brush = this.brush;
@@ -227,7 +246,7 @@ export class Strip {
     c.beginPath();
     let pen = false;
     for (let s = 0; s < p.slices; s += 1) {
-      const sum = this.states.reduce((a, st) => a + st[s], 0);
+      const sum = this.shown(s);
       if (sum === 0) {
         pen = false;
         continue;

@@ -40,6 +40,32 @@ test('the ledger: bar, states with badges that name their basis', async () => {
   });
 });
 
+test('idle time that is hidden below is hatched in the bars, and left out of the strip', async () => {
+  await on('shop', {}, async (page) => {
+    const drawn = () =>
+      page.evaluate(() => {
+        const { profile, strip } = globalThis.wallscope;
+        const parts = [...document.querySelectorAll('.bar.big .idle')];
+        const wall = profile.meta.threads.reduce((a, t) => a + t.wall, 0);
+        const share = (e) => (Number.parseFloat(e.style.width) / 100) * (Number.parseFloat(e.style.getPropertyValue('--idle')) / 100);
+        return {
+          hatched: parts.reduce((a, e) => a + share(e), 0) * wall,
+          idle: profile.meta.threads.reduce((a, t) => a + t.idle, 0),
+          strip: strip.layers.reduce((a, l) => a + l.ns.reduce((x, y) => x + y, 0), 0),
+          all: strip.states.reduce((a, s) => a + s.reduce((x, y) => x + y, 0), 0),
+        };
+      });
+    const hidden = await drawn();
+    assert.ok(hidden.idle > 0 && Math.abs(hidden.hatched / hidden.idle - 1) < 0.01, JSON.stringify(hidden));
+    assert.ok(Math.abs((hidden.all - hidden.strip) / hidden.idle - 1) < 0.1, JSON.stringify(hidden));
+    assert.match(await page.locator('.bar.big').getAttribute('aria-label'), /% of it idle/);
+    await page.locator('#filters button', { hasText: 'show idle' }).click();
+    const shown = await drawn();
+    assert.equal(shown.hatched, 0);
+    assert.equal(shown.strip, shown.all);
+  });
+});
+
 test('threads are bars that sort, and a click filters by them', async () => {
   await on('demo', {}, async (page) => {
     const names = () => page.locator('table.threads tbody tr td:first-child').allInnerTexts();
