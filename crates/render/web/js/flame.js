@@ -33,6 +33,8 @@ export class FlameGraph {
     /** @type {Hidden[]} */
     this.strips = [];
     this.cursor = -1;
+    /** Nodes that match the search, and what they are of. @type {{shape: any, matches: any, nodes: number[]}} */
+    this.found = { shape: null, matches: null, nodes: [] };
     this.frames = 0;
     /** @type {number | undefined} */
     this.pending = undefined;
@@ -234,6 +236,38 @@ export class FlameGraph {
     this.request();
     clearTimeout(this.settled);
     this.settled = setTimeout(() => this.act.zoom(scene.from, scene.to, -1), 250);
+  }
+
+  /** Nodes that match the search, widest first. */
+  matched() {
+    const { shape, matches } = /** @type {Scene} */ (this.scene);
+    if (this.found.shape !== shape || this.found.matches !== matches) {
+      const width = (/** @type {number} */ n) => shape.right(n) - shape.left(n);
+      const nodes = [];
+      for (let level = 0; matches && level < shape.levels; level += 1) {
+        for (let i = shape.levelStart[level]; i < shape.levelEnd[level]; i += 1) {
+          const entry = shape.entry(shape.order[i]);
+          if (entry >= 0 && matches[entry] === 1) nodes.push(shape.order[i]);
+        }
+      }
+      this.found = { shape, matches, nodes: nodes.sort((a, b) => width(b) - width(a)) };
+    }
+    return this.found.nodes;
+  }
+
+  /**
+   * Moves the keyboard's cursor to the next frame that matches the search.
+   * @param {1 | -1} way to the next narrower one, or the next wider one
+   * @returns {{node: number, place: number, of: number}} node −1: none matches
+   */
+  nextMatch(way) {
+    const nodes = this.scene ? this.matched() : [];
+    if (nodes.length === 0) return { node: -1, place: 0, of: 0 };
+    const here = nodes.indexOf(this.cursor);
+    const next = here < 0 ? 0 : (here + way + nodes.length) % nodes.length;
+    this.cursor = nodes[next];
+    this.reveal(this.cursor);
+    return { node: this.cursor, place: next + 1, of: nodes.length };
   }
 
   /**

@@ -5,7 +5,7 @@ import { viewOf } from './filter.js';
 import { hasLanes } from './lanes.js';
 import { savePng, saveSvg } from './picture.js';
 import { VIEWS } from './profile.js';
-import { percent, shorten } from './text.js';
+import { count, percent, shorten } from './text.js';
 import { hasChains } from './why.js';
 
 /** The buttons and boxes on top. @param {import('./main.js').Page} page */
@@ -16,6 +16,13 @@ export function controls(page) {
     clearTimeout(timer);
     // Letters typed in quick succession are one search.
     timer = setTimeout(() => page.change({ query: input.value }, true), 40);
+  });
+  input.addEventListener('keydown', (/** @type {KeyboardEvent} */ e) => {
+    if (e.key !== 'Enter') return;
+    e.preventDefault();
+    clearTimeout(timer);
+    if (input.value !== page.look.query) page.change({ query: input.value }, true);
+    toMatch(page, e.shiftKey ? -1 : 1);
   });
   byId('only').addEventListener('change', () => page.change({ only: byId('only').checked }));
   byId('help').addEventListener('click', () => help());
@@ -56,7 +63,7 @@ function help() {
     el('p', {}, el('b', {}, 'Reading it. '), 'The bar on top is all wall time of the threads, by state. Below, width is time and not order; a frame’s colours say what its time was. Blocked time is not always a problem: a thread with nothing to do waits. A wide parent is rarely the culprit.'),
     el(
       'dl', {},
-      ...key('/', 'search'), ...key('Esc', 'close, clear the search, zoom out'), ...key('← → ↑ ↓', 'move among frames'), ...key('Enter', 'zoom to the frame'),
+      ...key('/', 'search; Enter there: the next match, with Shift the one before'), ...key('Esc', 'close, clear the search, zoom out'), ...key('← → ↑ ↓', 'move among frames'), ...key('Enter', 'zoom to the frame'),
       ...key('i', 'root on top or below'), ...key('l', 'leaf first'), ...key('r', 'fold recursion'), ...key('m', 'my code: fold the insides of libraries, runtimes and the kernel'), ...key('s', 'callers and callees of the chosen function'), ...key('f t o d', 'flame graph, table, over time, what was measured'), ...key('x w y', 'timeline, waits, chains of waits'), ...key('1 2 3 4 5', 'wall, on CPU, off CPU, run queue, wakers'), ...key('c', 'copy the chosen stack'), ...key('?', 'this'),
     ),
     el('p', { class: 'quiet' }, 'Badges: exact – counted; ± – sampled, with its 95 % interval in percentage points; suspected – too few samples to rely on, or more than sums can show. Click one to see what it rests on.'),
@@ -105,6 +112,28 @@ export function keys(page) {
   });
 }
 
+/** Goes to a frame that matches the search, and says which of how many it is. @param {import('./main.js').Page} page @param {1 | -1} way */
+function toMatch(page, way) {
+  if (page.look.query === '' || page.look.tab !== 'flame' || page.look.focus >= 0) return;
+  const { node, place, of } = page.flame.nextMatch(way);
+  if (node < 0) {
+    say('No frame here matches.');
+    return;
+  }
+  tell(page, node, `, match ${count(place)} of ${count(of)}`);
+}
+
+/** Picks a frame of the picture and says its share. @param {import('./main.js').Page} page @param {number} node @param {string} more */
+function tell(page, node, more) {
+  const { shape } = /** @type {import('./scene.js').Scene} */ (page.flame.scene);
+  const entry = shape.entry(node);
+  say(`${entry >= 0 ? shorten(page.profile.names[entry], 80) : 'all'}: ${percent((shape.right(node) - shape.left(node)) / Math.max(1, shape.total))}${more}`);
+  // On a phone the panel would cover the frame.
+  if (innerWidth <= 900) return;
+  page.pickNode(page.flame, node);
+  page.change({ pick: page.look.pick }, true);
+}
+
 /** Walking through the picture. @param {import('./main.js').Page} page @param {KeyboardEvent} e */
 function arrows(page, e) {
   const elsewhere = document.activeElement && document.activeElement !== document.body && document.activeElement !== page.flame.canvas;
@@ -114,11 +143,7 @@ function arrows(page, e) {
     e.preventDefault();
     const node = page.flame.step(way);
     if (node < 0 || !page.flame.scene) return;
-    const { shape } = page.flame.scene;
-    const entry = shape.entry(node);
-    say(`${entry >= 0 ? shorten(page.profile.names[entry], 80) : 'all'}: ${percent((shape.right(node) - shape.left(node)) / Math.max(1, shape.total))}`);
-    page.pickNode(page.flame, node);
-    page.change({ pick: page.look.pick }, true);
+    tell(page, node, '');
   } else if (e.key === 'Enter' && page.flame.cursor >= 0) {
     page.flame.open(page.flame.cursor);
   }

@@ -117,10 +117,24 @@ export function shorten(name, most) {
   if (short.length <= most) return short;
   if (most <= 1) return '…'.slice(0, most);
   // As many of the last parts as there is room for.
-  for (let at = short.indexOf('::'); at >= 0; at = short.indexOf('::', at + 2)) {
-    if (short.length - at - 2 <= most - 1) return `…${short.slice(at + 2)}`;
-  }
-  return `${short.slice(short.lastIndexOf('::') + 1).replace(/^:/, '').slice(0, most - 1)}…`;
+  const ends = lastParts(short);
+  for (const end of ends) if (end.length <= most - 1) return `…${end}`;
+  return `${(ends.at(-1) ?? short).slice(0, most - 1)}…`;
+}
+
+/** Between packages, types and functions of Go, Java, Python, JavaScript; not before what a compiler appends (`.isra.0`). */
+const DOT = /[./](?=[A-Za-z_$(])(?!(?:isra|part|constprop|cold|lto_priv|llvm|clone)\b)/g;
+
+/** Ends of a name that begin at one of its parts, longest first. @param {string} name */
+function lastParts(name) {
+  const out = [];
+  for (let at = name.indexOf('::'); at >= 0; at = name.indexOf('::', at + 2)) out.push(name.slice(at + 2));
+  // In names without a symbol, as `libc.so.6+0x1f3a`, the dot belongs to the file.
+  if (out.length > 0 || name.startsWith('[') || name.includes('+0x')) return out;
+  // Type arguments of Go have dots of their own.
+  const plain = name.split('[', 1)[0];
+  for (const { index } of plain.matchAll(DOT)) out.push(name.slice(index + 1));
+  return out;
 }
 
 /**
@@ -141,7 +155,9 @@ function fold(name) {
   for (let i = from; i < name.length; i += 1) {
     const c = name[i];
     const operator = (c === '<' ? /operator<?$/ : /operator$/).test(out.slice(-12));
-    const end = (c === '<' || c === '(') && !operator ? closing(name, i) : -1;
+    // A receiver of Go, as in `main.(*Cache).Record`, is part of the name.
+    const receiver = name.startsWith('(*', i) && name[i - 1] === '.';
+    const end = (c === '<' || c === '(') && !operator && !receiver ? closing(name, i) : -1;
     if (end < 0) {
       out += c;
       continue;

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { look, suite, total } from '../browser.js';
+import { look, settled, suite, total } from '../browser.js';
 
 const on = suite();
 
@@ -47,6 +47,30 @@ test('a search lights the graph, filters the table, and tells the share', async 
     assert.ok(kept > 0 && kept < (await total(page)));
     await page.fill('#query', '(unclosed');
     await page.waitForFunction(() => document.getElementById('query').classList.contains('wrong'));
+  });
+});
+
+test('Enter in the search goes from match to match, widest first, and brings each in sight', async () => {
+  await on('demo', {}, async (page) => {
+    await page.fill('#query', 'cache_');
+    const visited = [];
+    for (const key of ['Enter', 'Enter', 'Shift+Enter']) {
+      await page.keyboard.press(key);
+      await settled(page);
+      visited.push(await page.evaluate(() => {
+        const { flame, profile } = globalThis.wallscope;
+        const { shape } = flame.scene;
+        const y = flame.y(shape.level(flame.cursor));
+        return { name: profile.names[shape.entry(flame.cursor)], ns: shape.right(flame.cursor) - shape.left(flame.cursor), seen: y >= 0 && y + 19 <= flame.scroller.clientHeight };
+      }));
+    }
+    assert.ok(visited.every((v) => /cache_/.test(v.name) && v.seen), JSON.stringify(visited));
+    assert.ok(visited[0].ns >= visited[1].ns);
+    assert.deepEqual(visited[2], visited[0]);
+    assert.match(await page.locator('#live').innerText(), /match 1 of \d+/);
+    await page.fill('#query', 'no such function');
+    await page.keyboard.press('Enter');
+    assert.match(await page.locator('#live').innerText(), /No frame here matches/);
   });
 });
 

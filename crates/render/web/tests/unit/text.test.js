@@ -47,6 +47,23 @@ test('long names lose what tells least first', () => {
   assert.equal(shorten('[truncated:no_mapping]', 12).length <= 12, true);
 });
 
+test('names with dots keep their ends too', () => {
+  const go = 'github.com/acme/shop/internal/stock.(*Cache).Record';
+  assert.equal(shorten(go, 34), '…internal/stock.(*Cache).Record');
+  assert.equal(shorten(go, 24), '…stock.(*Cache).Record');
+  assert.equal(shorten(go, 18), '…(*Cache).Record');
+  assert.equal(shorten(go, 9), '…Record');
+  assert.equal(shorten(go, 5), 'Reco…');
+  const java = 'java.util.concurrent.ThreadPoolExecutor$Worker.run';
+  assert.equal(shorten(java, 41), '…concurrent.ThreadPoolExecutor$Worker.run');
+  assert.equal(shorten(java, 20), '…run');
+  assert.equal(shorten('slices.SortFunc[go.shape.[]uint8,go.shape.int]', 46), 'slices.SortFunc[go.shape.[]uint8,go.shape.int]');
+  assert.equal(shorten('slices.SortFunc[go.shape.[]uint8,go.shape.int]', 12), 'SortFunc[go…');
+  // A suffix of the compiler is no name, nor is the end of a file's.
+  assert.equal(shorten('ext4_map_blocks.isra.0', 12), 'ext4_map_bl…');
+  assert.equal(shorten('libpython3.11.so.1.0+0x1f3a2', 14), 'libpython3.11…');
+});
+
 test('shortening keeps its promise for every length and any name', () => {
   const names = ['', '<', '<<<<', '>>>', '(((', 'a::', '::::', `x${'<'.repeat(5000)}`, 'y'.repeat(100_000), '<a as b>::c', 'operator()', '{closure#0}<…>'];
   for (const name of names) {
