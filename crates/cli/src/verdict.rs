@@ -139,7 +139,7 @@ pub fn of_page(recording: &Recording, finding: &Finding, file: &str) -> page::Ve
         assumes: verdict.assumes,
         sentence: finding.sentence.clone(),
         details,
-        evidence: evidence(recording, verdict),
+        evidence: evidence(recording, finding.rule, verdict),
         roots: roots(recording, verdict),
     }
 }
@@ -149,7 +149,11 @@ fn rule(finding: &Finding) -> String {
 }
 
 /// The time that a verdict rests on; `None`: all time, as nothing stands out.
-fn evidence(recording: &Recording, verdict: &Verdict) -> Option<Choice> {
+fn evidence(recording: &Recording, rule: &str, verdict: &Verdict) -> Option<Choice> {
+    // No thread waits where a task does. The page has the function's time on threads only.
+    if rule.starts_with("tasks-") {
+        return Some(Choice::of_state(None, None).through(verdict.function.as_deref()));
+    }
     let samples = verdict.samples();
     let choice = match samples.is_empty() {
         true if !verdict.bottleneck => return None,
