@@ -80,7 +80,7 @@ fn report_reads_standard_input_and_speaks_json_and_markdown() {
         .unwrap();
     let v: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
     assert_eq!(v["schema"], "wallscope.report/1");
-    assert!(v["finding"].as_str().unwrap().contains(" of wall time ("));
+    assert!(v["finding"].as_str().unwrap().contains(" of active time ("));
     let out = wallscope()
         .args(["report", "-", "--md"])
         .stdin(stdin())

@@ -69,9 +69,10 @@ fn table(out: &mut String, queues: &Queues, width: usize) {
     absent(out, &queues.absent, width);
 }
 
-const LEGEND: &str = "λ arrivals a second, S mean service time, cs² its squared variation, ρ busy share, \
-     wait measured before service, model the predicted wait at the recorded load, then at 10, 20 and 50 % \
-     more. ≥ and ≤ are the ends of 95 % intervals.";
+const LEGEND: &str = "λ: arrivals a second. S: mean service time. cs²: squared coefficient of variation of S. \
+     ρ: utilisation, the share of time in which a server is busy. wait: mean time before service, measured. \
+     model: that wait as predicted at the recorded load; then at 10, 20 and 50 % more load. – : not known. \
+     The lines ≥ and ≤ are the ends of 95 % intervals.";
 
 /// The line that names the resource that limits.
 fn limit(queues: &Queues) -> String {
@@ -81,7 +82,7 @@ fn limit(queues: &Queues) -> String {
     let name = format!("{} {}", first.kind.name(), name(&first.name));
     match first.headroom {
         e if e.value <= 0.0 && first.others >= NOTABLE => format!(
-            "{name} is full at the recorded load; other work has {} of it.",
+            "{name} is full at the recorded load; other work uses {} of it.",
             units::share(first.others)
         ),
         e if e.value <= 0.0 => format!("{name} limits already: it is full at the recorded load."),
@@ -90,7 +91,7 @@ fn limit(queues: &Queues) -> String {
             number(e.value + 1.0)
         ),
         e => format!(
-            "{name} limits first: from {} load on {}.",
+            "{name} limits first: it is full from {} load on {}.",
             change(e.value),
             ends(&e, change)
         ),
