@@ -72,7 +72,7 @@ impl Page<'_> {
     fn cause_section(&self) -> Section {
         Section {
             heading: format!(
-                "Rung 2: where? Shares are of the active time; smaller ones than {} are noise",
+                "Rung 2: where? Shares are of the active time; below {} they are noise",
                 resolution(self.ladder.resolves)
             ),
             columns: vec![

@@ -371,13 +371,10 @@ impl Page<'_> {
             reading(b)
         ));
         let apart = [
-            (
-                b.parked_ns,
-                format!("parked: {}", threads(b.parked_threads)),
-            ),
+            (b.parked_ns, format!("{} parked", threads(b.parked_threads))),
             (
                 b.ticking_ns,
-                format!("only tick: {}", threads(b.ticking_threads)),
+                format!("{} only ticking", threads(b.ticking_threads)),
             ),
             (l.idle_ns, "idle time of the others".to_string()),
             (b.starved_ns, "waits for want of work".to_string()),

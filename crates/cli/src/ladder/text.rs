@@ -107,7 +107,7 @@ impl Page<'_> {
 
     fn second_rung_text(&self, paper: &mut Paper) {
         paper.heading(&format!(
-            "Rung 2: where? Shares are of the active time; smaller ones than {} are noise",
+            "Rung 2: where? Shares are of the active time; below {} they are noise",
             resolution(self.ladder.resolves)
         ));
         let rows = match self.shows_causes() {

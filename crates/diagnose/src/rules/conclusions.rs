@@ -7,7 +7,7 @@ use wallscope_model::{BlockReason, State};
 
 use super::verdict::Verdict;
 use crate::evidence::Evidence;
-use crate::thresholds::{BUSY_BESIDE, CPU_FIRST, MENTIONED_SHARE, NEARLY_ALL};
+use crate::thresholds::{BUSY_BESIDE, CPU_FIRST, MENTIONED_SHARE, NEARLY_ALL, ROOT_OF_WAITS};
 use crate::words;
 
 /// Share of active time that was blocked.
@@ -80,6 +80,10 @@ pub(super) fn computing(e: &Evidence<'_>, verdict: &Verdict) -> String {
 
 /// Threads wait.
 pub(super) fn waiting(e: &Evidence<'_>, verdict: &Verdict) -> String {
+    if waits_for_computing(verdict) {
+        let cause = words::clause(&verdict.cause);
+        return format!("{cause}; faster code there shortens these waits, too");
+    }
     let unless = match (unseen(e), beside_computing(e)) {
         (Some(unseen), _) => format!(", unless the waiting is for {unseen}"),
         (None, true) => ", unless the waiting is for the threads that compute".into(),
@@ -91,6 +95,13 @@ pub(super) fn waiting(e: &Evidence<'_>, verdict: &Verdict) -> String {
         words::share(blocked(e)),
         work_or_not(verdict),
     )
+}
+
+/// Whether the headline is a thread that computes while others wait for it.
+fn waits_for_computing(verdict: &Verdict) -> bool {
+    let main = verdict.parts.blame.first();
+    let main = main.filter(|root| root.share > ROOT_OF_WAITS && root.open.is_none());
+    main.is_some_and(|root| root.state == State::OnCpu && !root.own)
 }
 
 /// A hint that waits for events or by the clock may be waits for work.

@@ -150,13 +150,14 @@ fn impact(e: &Evidence<'_>, verdict: &Verdict) -> String {
     if !verdict.bottleneck || verdict.bound.is_empty() {
         return String::new();
     }
+    let active = e.bottleneck.active_ns();
     let whole = match &*verdict.whole {
-        ACTIVE => format!("{} of {ACTIVE}", words::time(e.bottleneck.active_ns())),
+        ACTIVE => format!("{} of {ACTIVE}", words::time(active)),
         whole => whole.to_owned(),
     };
     let parts = verdict.parts.shares.iter();
     let parts: Vec<String> = parts
-        .map(|(part, share)| format!("{} {part}", words::share(*share)))
+        .map(|(part, share)| format!("{} {part}", words::time((share * active as f64) as u64)))
         .collect();
     let parts = match parts.is_empty() {
         true => String::new(),

@@ -109,7 +109,7 @@ const TARGETS: &[Target] = &[
     target(
         Lock,
         Sign::Sample(borrows),
-        "a place in a pool: all of them are taken",
+        "an entry of an exhausted pool: all of them are in use",
     ),
     target(
         Lock,

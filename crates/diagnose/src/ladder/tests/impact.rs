@@ -26,7 +26,7 @@ fn the_holders_own_wait_for_the_root_counts_as_its_impact() {
     assert!((v.share - 0.95).abs() < 1e-9, "{}", v.share);
     assert_eq!(
         v.parts.impact,
-        "95 % of 20.0 s of active time: 48 % in these waits and 48 % in other waits for the same (a fix saves at \
+        "95 % of 20.0 s of active time: 9.5 s in these waits and 9.5 s in other waits for the same (a fix saves at \
          most this)"
     );
     assert!(v.bound.starts_with("at most 95 %"), "{}", v.bound);
@@ -72,7 +72,7 @@ fn waits_that_one_unmeasured_process_ends_are_one_impact() {
         v.cause
     );
     assert!((v.share - 0.92).abs() < 1e-9, "{}", v.parts.impact);
-    let parts = "72 % in these waits and 20 % in other waits for the same";
+    let parts = "7.2 s in these waits and 2.0 s in other waits for the same";
     assert!(v.parts.impact.contains(parts), "{}", v.parts.impact);
 }
 
