@@ -53,7 +53,8 @@ fn report_starts_with_the_sentence() {
     let text = String::from_utf8(out.stdout).unwrap();
     let first = text.lines().next().unwrap();
     assert!(
-        first.contains(" of 38.1 s of active time (5 of 6 threads; 10.0 s idle or parked left out)"),
+        first
+            .contains(" of 38.1 s of active time (5 of 6 threads; 10.0 s idle or parked left out)"),
         "{first}"
     );
     assert!(first.contains("faster code cannot reduce"), "{first}");

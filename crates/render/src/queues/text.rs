@@ -82,16 +82,16 @@ fn limit(queues: &Queues) -> String {
     let name = called(first);
     match first.headroom {
         e if e.value <= 0.0 && first.others >= NOTABLE => format!(
-            "{name} is full at the recorded load; other work uses {} of it.",
+            "The limit is {name}: it is full at the recorded load, and other work uses {} of it.",
             units::share(first.others)
         ),
-        e if e.value <= 0.0 => format!("{name} limits already: it is full at the recorded load."),
+        e if e.value <= 0.0 => format!("The limit is {name}: it is full at the recorded load."),
         e if e.value >= FAR => format!(
             "No queue is near its limit. The nearest is {name}, full at {} times the load.",
             number(e.value + 1.0)
         ),
         e => format!(
-            "{name} limits first: it is full from {} load on {}.",
+            "The first limit is {name}: it is full from {} load on {}.",
             change(e.value),
             ends(&e, change)
         ),
