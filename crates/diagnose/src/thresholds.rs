@@ -188,7 +188,7 @@ pub const STUCK_SHARE: f64 = 0.10;
 pub const LONG_WAIT_NS: u64 = 50_000_000;
 /// A single wait below this length is short, ns. Held by `short-holds`.
 pub const SHORT_WAIT_NS: u64 = 5_000_000;
-/// Share of the waits for a lock whose holders do not queue for it, from which long waits are long holds.
+/// Share of the waits for a lock, by holders that do not queue for it, from which long waits are long holds.
 /// Convention: most. Held by `long-hold`.
 pub const HELD_BY_OUTSIDERS: f64 = 0.5;
 /// A holder that waited for the lock less than this part of the time for which others waited for it does not queue.
