@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use wallscope_observe::{CountedLoss, Counter, Observation, ThreadStatus};
+use wallscope_observe::{
+    CountedLoss, Counter, CounterReading, FirstState, Observation, RecordsBegin, RecordsEnd,
+    RecordsEndCause, ThreadStatus,
+};
 use wallscope_procfs::process::SchedStat;
 
 use super::{account::observed, poller::ProcPoller, tracked_process::TrackedProcess};
-use crate::{backend::perf::SwitchTimeline, session::tasks};
+use crate::session::tasks;
 
 impl ProcPoller {
     /// Opens the accounts of threads that have come under watch.
@@ -31,16 +34,39 @@ impl ProcPoller {
         found
     }
 
-    /// The switches of a thread are recorded from now on.
-    pub fn begin_records(&mut self, index: usize, course: SwitchTimeline) {
-        self.watch.threads[index].records.open = true;
-        self.intake.estimator.accounts[index].course = Some(course);
+    /// The switches of a thread are recorded from `time` on, when it was in this state and its counters stood at
+    /// `books`.
+    pub fn begin_records(&mut self, index: usize, time: u64, books: SchedStat, state: FirstState) {
+        let records = &mut self.watch.threads[index].records;
+        (records.open, records.silenced) = (true, false);
+        self.intake
+            .observe(&Observation::RecordsBegin(RecordsBegin {
+                thread: index as u32,
+                time,
+                counters: observed(books),
+                state,
+                by_counters: records.ration.is_some_and(|r| r.share < 1.0),
+                unrecorded_ns: records.ration.map_or(0, |r| r.unrecorded_ns),
+            }));
     }
 
     /// They are not any more.
-    pub fn end_records(&mut self, index: usize) -> Option<SwitchTimeline> {
+    pub fn end_records(&mut self, index: usize, cause: RecordsEndCause) {
         self.watch.threads[index].records.open = false;
-        self.intake.estimator.accounts[index].course.take()
+        let thread = index as u32;
+        (self.intake).observe(&Observation::RecordsEnd(RecordsEnd { thread, cause }));
+    }
+
+    /// The counters of a thread with recorded switches stand at `books` at `time`. `last`: nothing later is to be
+    /// booked by its records.
+    pub fn tell_counters(&mut self, index: usize, time: u64, books: SchedStat, last: bool) {
+        self.intake
+            .observe(&Observation::CounterReading(CounterReading {
+                thread: index as u32,
+                time,
+                counters: observed(books),
+                last,
+            }));
     }
 
     /// Observes what changes slowly of threads and processes, as far as it has changed since the last time.
@@ -103,7 +129,10 @@ impl ProcPoller {
         let tally = &self.tally;
         let losses = self.processes.losses().into_iter();
         let own = [
-            ("stack changed while it was read", tally.raced),
+            (
+                "stack changed while it was read",
+                tally.raced + self.intake.estimator.switches.raced,
+            ),
             (
                 "perf record lost (ring full)",
                 self.clock.as_ref().map_or(0, |c| c.lost),

@@ -35,9 +35,9 @@
 //! threads, which would have to be stopped for that, nor kernel stacks, nor wakers; threads that
 //! live less than a listing are seen as CPU time of their process.
 
-mod account;
+pub(crate) mod account;
 mod assemble;
-mod call_site_check;
+pub(crate) mod call_site_check;
 mod connection;
 mod connections;
 pub(crate) mod counters;
