@@ -74,6 +74,10 @@ impl ProcPoller {
             for member in family {
                 let t = &mut self.watch.threads[member];
                 t.records.heir_of = None;
+                // Two of one family may switch too often.
+                if closed.contains(&member) {
+                    continue;
+                }
                 if let Ok(books) = t.schedstat() {
                     self.tell_counters(member, clock::now(), books, true);
                     closed.push(member);
