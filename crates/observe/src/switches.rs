@@ -56,11 +56,11 @@ pub struct Switch {
     pub thread: u32,
     /// When.
     pub time: u64,
-    /// What happened.
+    /// The event.
     pub step: SwitchStep,
 }
 
-/// What a record says of a thread.
+/// Event that a switch record tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SwitchStep {
     /// It got a CPU.
@@ -180,7 +180,7 @@ pub struct ProbedCall {
     pub sp: u64,
 }
 
-/// What ended a wait tells its reason better than the poll did.
+/// The end of a wait tells its reason better than the poll did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProbedReason {
     /// The thread.
@@ -211,7 +211,7 @@ pub struct QueuedPoll {
     pub stack: Option<u32>,
     /// The time that the poll stands for, ns.
     pub ns: u64,
-    /// The poll came too late to be independent of what threads do.
+    /// The poll came too late to be independent of the threads' activity.
     pub late: bool,
 }
 

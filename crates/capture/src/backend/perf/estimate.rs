@@ -247,7 +247,7 @@ impl PollEstimator {
         Some(())
     }
 
-    /// What ended the present wait of a thread tells its reason.
+    /// The end of the present wait of a thread tells its reason.
     pub fn ended_by(&mut self, told: &ProbedReason) -> Option<()> {
         let account = self.accounts.get_mut(told.thread as usize)?;
         account.wait.probe.as_mut()?.ended_by = Some(told.reason);
@@ -277,7 +277,7 @@ impl PollEstimator {
         self.waited(open.thread, open.begin, account.book.seen_ns)
     }
 
-    /// A thread was off the CPU by its own will from `begin` to `end`: what polls saw in that time stands for it.
+    /// A thread was off the CPU by its own will from `begin` to `end`: polls of that time stand for it.
     fn waited(&mut self, thread: u32, begin: u64, end: u64) -> Option<()> {
         let length = end.saturating_sub(begin);
         self.claim(thread, length)?;
@@ -294,7 +294,7 @@ impl PollEstimator {
         taken
     }
 
-    /// What the last poll saw of a wait, if it was then. Returns the stack, if that is whole.
+    /// Judges the last poll of a wait, if it fell into it. Returns the stack, if that is whole.
     fn was_blocked(&mut self, thread: u32, begin: u64, end: u64) -> (Option<u32>, Option<()>) {
         let account = &mut self.accounts[thread as usize];
         let probe = account.wait.probe.take_if(|p| p.poll.at < end);
@@ -337,7 +337,7 @@ impl PollEstimator {
         self.samples.stack(alone)
     }
 
-    /// What a poll saw of a wait stands for waits as long of its thread. Each wait ends with a wake-up, and
+    /// A probed wait stands for waits of its thread that are as long. Each wait ends with a wake-up, and
     /// each of them waits for the CPU.
     fn was_seen(&mut self, w: &SeenWait) -> Option<()> {
         let (s, length) = (&w.probe.poll, w.end.saturating_sub(w.begin));

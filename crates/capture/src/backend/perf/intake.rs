@@ -248,8 +248,8 @@ impl ProcPoller {
             }));
     }
 
-    /// Before a wait of a thread is over, at `end` or where its records end: what ended it, where the poll that
-    /// met it did not tell the reason.
+    /// Observes the reason of a wait that is about to be over, at `end` or where its records end, if its end tells
+    /// it better than the poll did.
     pub(super) fn tell_end_of_wait(&mut self, index: usize, end: Option<u64>) {
         let account = &self.intake.estimator.accounts[index];
         let is_over = |at: u64| at < end.unwrap_or(u64::MAX);

@@ -6,7 +6,7 @@
 //! switch_timeline/    a thread's time by its switches: the totals of this backend
 //! intake.rs           records -> threads, observations
 //! estimate.rs         observations of switches, samples and polls -> a thread's time; looks at no machine
-//! pending_wait.rs     polls of a wait that is not over yet; recorded.rs: what is known of all threads' records
+//! pending_wait.rs     polls of a wait that is not over yet; recorded.rs: state of all threads' records
 //! oncpu_stacks.rs     stacks of running threads; ran_since.rs: how old a sample is
 //! event_sampling/     stacks at events by name
 //! queued.rs           where threads wait that are woken next; runnable_stacks.rs: their stacks then

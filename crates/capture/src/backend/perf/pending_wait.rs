@@ -1,4 +1,4 @@
-//! What polls saw of the present wait of a thread with recorded switches, until these tell how long it was.
+//! Polls of the present wait of a thread with recorded switches, until these tell how long it was.
 
 use wallscope_model::BlockReason;
 use wallscope_observe::{PreemptedStack, PreemptedStackTaken, QueuedPoll, WaitProbe};
@@ -8,7 +8,7 @@ use crate::backend::proc::call_site_check::SOON;
 /// Waits that are so many times as long as a poll was late are as likely seen by it as by any other.
 const LONG: u64 = 16;
 
-/// What polls saw of a thread's present wait.
+/// Polls of a thread's present wait.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PendingWait {
     /// A poll that met the thread blocked.
@@ -19,12 +19,12 @@ pub struct PendingWait {
     pub in_time: u32,
 }
 
-/// A poll that met a thread blocked, and what was learnt of the wait since.
+/// A poll that met a thread blocked, and facts about the wait that came later.
 #[derive(Clone, Copy, Debug)]
 pub struct ProbedWait {
     /// The poll.
     pub poll: WaitProbe,
-    /// Reason of the wait, by what ended it.
+    /// Reason of the wait, where its end told it.
     pub ended_by: Option<BlockReason>,
     /// Polls do not follow the wait any longer.
     pub left: bool,
@@ -56,7 +56,7 @@ pub fn is_late_for(poll: &WaitProbe, length: u64) -> bool {
     length < LONG.saturating_mul(poll.late_ns)
 }
 
-/// What a poll says of a wait that ended at `end`: its reason, and whether the stack is that of the wait. `None`:
+/// Facts that a poll gives about a wait that ended at `end`: the reason, and whether the stack is that of the wait. `None`:
 /// the wait had ended before anything was read.
 pub fn of_wait(poll: &WaitProbe, end: u64) -> Option<(BlockReason, bool)> {
     let reason = match poll.until < end {

@@ -1,4 +1,4 @@
-//! What the estimator knows of recorded switches, beside the accounts of threads.
+//! State of the estimator for recorded switches, beside the accounts of threads.
 
 use super::SwitchRecordLatency;
 

@@ -41,7 +41,7 @@ pub struct Account {
     pub course: Option<SwitchTimeline>,
     /// Intervals off the CPU that records told of.
     pub waits: Waits,
-    /// What polls saw of its present wait, where switches are recorded.
+    /// Polls of its present wait, where switches are recorded.
     pub wait: PendingWait,
     /// Where it is preempted next, or was just now.
     pub preemption: Preemption,

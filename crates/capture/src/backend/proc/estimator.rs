@@ -144,7 +144,7 @@ impl PollEstimator {
         }
     }
 
-    /// Takes what perf events record; `None`: this is something else.
+    /// Takes an observation of perf events; `None`: it is another kind.
     fn recorded(&mut self, observation: &Observation<'_>) -> Option<Option<()>> {
         Some(match observation {
             Observation::Switch(switch) => self.switched(switch),
@@ -163,7 +163,7 @@ impl PollEstimator {
         })
     }
 
-    /// Takes what is observed of events by name; `None`: this is something else.
+    /// Takes an observation of events by name; `None`: it is another kind.
     fn counted(&mut self, observation: &Observation<'_>) -> Option<Option<()>> {
         let is_thread = |thread: u32| ((thread as usize) < self.accounts.len()).then_some(());
         Some(match observation {

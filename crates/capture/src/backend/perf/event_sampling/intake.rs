@@ -54,7 +54,7 @@ impl ProcPoller {
         }
     }
 
-    /// Observes what the counters have counted, and the threads that share them.
+    /// Observes the values of the counters, and the threads that share them.
     pub fn tell_counted_events(&mut self) {
         let Some(hits) = &self.hits else { return };
         for (event, thread, hits) in hits.counted() {
