@@ -6,7 +6,10 @@ use super::{
     SwitchThrottle,
     switch_throttle::{JUDGED, TURN},
 };
-use crate::{backend::proc::poller::ProcPoller, clock};
+use crate::{
+    backend::proc::{facts::LaterRecords, poller::ProcPoller},
+    clock,
+};
 
 impl ProcPoller {
     /// Ends and begins the turns of threads that switch very often. Where single intervals are kept,
@@ -79,7 +82,7 @@ impl ProcPoller {
                     continue;
                 }
                 if let Ok(books) = t.schedstat() {
-                    self.tell_counters(member, clock::now(), books, true);
+                    self.tell_counters(member, clock::now(), books, LaterRecords::LeftOut);
                     closed.push(member);
                 }
             }

@@ -11,6 +11,15 @@ use wallscope_procfs::process::SchedStat;
 use super::{account::observed, poller::ProcPoller, tracked_process::TrackedProcess};
 use crate::session::tasks;
 
+/// Whether records that are later than a reading of counters are booked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LaterRecords {
+    /// They are.
+    Booked,
+    /// They are not: the reading is the last of these records.
+    LeftOut,
+}
+
 impl ProcPoller {
     /// Opens the accounts of threads that have come under watch.
     pub fn open_accounts(&mut self) {
@@ -57,15 +66,20 @@ impl ProcPoller {
         (self.intake).observe(&Observation::RecordsEnd(RecordsEnd { thread, cause }));
     }
 
-    /// The counters of a thread with recorded switches stand at `books` at `time`. `last`: nothing later is to be
-    /// booked by its records.
-    pub fn tell_counters(&mut self, index: usize, time: u64, books: SchedStat, last: bool) {
+    /// The counters of a thread with recorded switches stand at `books` at `time`.
+    pub fn tell_counters(
+        &mut self,
+        index: usize,
+        time: u64,
+        books: SchedStat,
+        later: LaterRecords,
+    ) {
         self.intake
             .observe(&Observation::CounterReading(CounterReading {
                 thread: index as u32,
                 time,
                 counters: observed(books),
-                last,
+                last: later == LaterRecords::LeftOut,
             }));
     }
 

@@ -43,7 +43,7 @@ mod connections;
 pub(crate) mod counters;
 mod domain;
 pub(crate) mod estimator;
-mod facts;
+pub(crate) mod facts;
 mod intake;
 mod io_ring;
 mod last_ran;

@@ -8,6 +8,7 @@ use wallscope_observe::{
 use super::{
     account::observed,
     counters::Doing,
+    facts::LaterRecords,
     pending_stop::PendingStopSample,
     poller::{ProcPoller, REMAP},
     subreaper::Subreaper,
@@ -170,7 +171,7 @@ impl ProcPoller {
                 continue;
             }
             if let Ok(books) = t.schedstat() {
-                self.tell_counters(index, clock::now(), books, true);
+                self.tell_counters(index, clock::now(), books, LaterRecords::LeftOut);
             }
         }
         self.last_drain(since, clock::now());
@@ -198,7 +199,7 @@ impl ProcPoller {
                 }
                 return is_there;
             };
-            self.tell_counters(index, clock::now(), books, false);
+            self.tell_counters(index, clock::now(), books, LaterRecords::Booked);
         }
         let wait = &self.intake.estimator.accounts[index].wait;
         let known = off.is_some_and(|begin| wait.is_probed(begin));
@@ -262,7 +263,7 @@ impl ProcPoller {
             return false;
         };
         let tid = t.tid;
-        self.tell_counters(index, clock::now(), books, true);
+        self.tell_counters(index, clock::now(), books, LaterRecords::LeftOut);
         self.end_records(index, RecordsEndCause::Stopped);
         if let Some(clock) = &mut self.clock {
             clock.leave(tid);
