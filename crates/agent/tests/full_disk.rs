@@ -78,7 +78,7 @@ fn fill(dir: &Path) {
 
 #[test]
 fn a_full_disk_keeps_the_newest_windows_and_tells_of_the_others() {
-    const WINDOWS: u64 = 60;
+    const WINDOWS: u64 = 200;
     on_small_disk("256k", |dir| {
         let mut store = Store::open(&dir.join("store"), CAPS, &[]).unwrap();
         let mut dropped = 0;
