@@ -57,15 +57,6 @@ pub enum Error {
         /// Cause.
         why: String,
     },
-    /// A log of observations cannot be kept by the perf backend.
-    #[error(
-        "a log of observations is kept by the ebpf and proc backends, and the perf backend would measure \
-         ({why}); leave out --keep-log, or add --backend proc, or run as root, or see `wallscope doctor`"
-    )]
-    NoLog {
-        /// Why another backend would measure.
-        why: String,
-    },
     /// The cost of the backend that is left cannot be limited.
     #[error(
         "--max-total-overhead binds the ebpf backend only, which is not used here ({why}); leave it out, or run \
@@ -155,7 +146,6 @@ impl Error {
             Error::NotPermitted { .. }
             | Error::NotSupported { .. }
             | Error::Refused { .. }
-            | Error::NoLog { .. }
             | Error::NoBudget { .. }
             | Error::NoEvent { .. } => 3,
             Error::Bpf { .. } | Error::Io { .. } => 1,

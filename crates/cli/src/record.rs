@@ -104,7 +104,7 @@ pub struct Args {
 
     /// Also keep the observations that the recording is made from; `wallscope replay LOG` makes it
     /// again without root. Readable by you alone: it holds command lines, paths and addresses, and no
-    /// stack memory. By the ebpf and proc backends
+    /// stack memory
     #[arg(long, value_name = "LOG")]
     keep_log: Option<PathBuf>,
 

@@ -7,8 +7,9 @@ use std::{
 };
 
 /// Logs of 1.4 s of the truth program `convoy`: four threads that queue for a mutex. One is of the eBPF
-/// tier, the other of the proc tier with stops of running threads. `fixtures/README.md` says how they were made.
-const FIXTURES: [&str; 2] = ["convoy.log", "convoy-polls.log"];
+/// tier, one of the proc tier with stops of running threads, one of the perf tier. `fixtures/README.md` says how
+/// they were made.
+const FIXTURES: [&str; 3] = ["convoy.log", "convoy-polls.log", "convoy-switches.log"];
 
 fn fixture(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
@@ -71,6 +72,14 @@ fn a_log_gives_the_same_recording_each_time() {
     assert_eq!(total["on_cpu_ns"], 72_295_049);
     assert_eq!(total["runnable_ns"], 2_057_585_903);
     assert_eq!(total["blocked"]["lock"], 3_476_479_106_u64);
+    let stacks = report["stacks"].to_string();
+    assert!(stacks.contains("convoy_wait_lock") && stacks.contains("pthread_mutex_lock"));
+    let report = twice("convoy-switches.log");
+    let total = &report["total"];
+    assert_eq!(total["wall_ns"], 7_430_115_592_u64);
+    assert_eq!(total["on_cpu_ns"], 160_511_335);
+    assert_eq!(total["runnable_ns"], 207_304_649);
+    assert_eq!(total["blocked"]["lock"], 4_214_685_265_u64);
     let stacks = report["stacks"].to_string();
     assert!(stacks.contains("convoy_wait_lock") && stacks.contains("pthread_mutex_lock"));
 }

@@ -53,7 +53,8 @@ fn report_starts_with_the_sentence() {
     let text = String::from_utf8(out.stdout).unwrap();
     let first = text.lines().next().unwrap();
     assert!(
-        first.contains(" of 48.1 s of wall time (6 threads"),
+        first
+            .contains(" of 38.1 s of active time (5 of 6 threads; 10.0 s idle or parked left out)"),
         "{first}"
     );
     assert!(first.contains("faster code cannot reduce"), "{first}");
@@ -80,7 +81,7 @@ fn report_reads_standard_input_and_speaks_json_and_markdown() {
         .unwrap();
     let v: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
     assert_eq!(v["schema"], "wallscope.report/1");
-    assert!(v["finding"].as_str().unwrap().contains(" of wall time ("));
+    assert!(v["finding"].as_str().unwrap().contains(" of active time ("));
     let out = wallscope()
         .args(["report", "-", "--md"])
         .stdin(stdin())
@@ -500,7 +501,7 @@ fn idle_time_is_hidden_where_one_looks_and_nowhere_else() {
     assert_eq!(page("show"), said(&["export", path, "--format", "html"]));
     // The ladder: set apart and said so; listed where asked for.
     let hidden = said(&["ladder", path]);
-    assert!(hidden.contains("(--idle show)"), "{hidden}");
+    assert!(hidden.contains("; --idle show lists it"), "{hidden}");
     assert!(!hidden.contains("no part of the shares"), "{hidden}");
     let shown = said(&["ladder", path, "--idle", "show"]);
     let only = said(&["ladder", path, "--idle", "only"]);

@@ -3,10 +3,12 @@
 //! A thread that a collector stops or stalls is blocked, for reason `gc`. A thread that collects is on a CPU: a
 //! collector's own thread, or one of the application (V8's main thread, a goroutine that assists, `gc.collect`).
 //! Its stack runs through a function of the collector. Each such sample gets the label [`GC_KEY`].
+//!
+//! Pauses of Go are counted for the process alone: the domain says so.
 
 use std::collections::HashMap;
 
-use wallscope_model::{Frame, GC_KEY, Recording, StackId, State};
+use wallscope_model::{Frame, GC_KEY, Limit, PauseGroup, Recording, StackId, State};
 
 use crate::frames::frames;
 use crate::knowledge::{COLLECT, HOTSPOT_WORKERS, Known, find};
@@ -17,6 +19,7 @@ use crate::stalls;
 /// waits for a collector that only stacks tell of their reason.
 pub fn mark(recording: &mut Recording) {
     stalls::mark(recording);
+    limit_of_pauses(recording);
     let mut by_function: Vec<Option<Option<&'static Known>>> =
         vec![None; recording.functions.len()];
     let mut by_stack: HashMap<StackId, Option<&'static str>> = HashMap::new();
@@ -43,6 +46,20 @@ pub fn mark(recording: &mut Recording) {
     for (i, collector) in found {
         labels.add(recording, i, collector);
     }
+}
+
+/// States the pauses that are not known by thread.
+fn limit_of_pauses(recording: &mut Recording) {
+    let known = |group: &PauseGroup| group.is_known_by_thread();
+    if recording.pauses.iter().all(known) {
+        return;
+    }
+    recording.domain.limits.push(Limit {
+        what: "the time for which Go's collector stopped each thread: the runtime tells the sum of a collection's \
+               two stops, and the begin of neither"
+            .into(),
+        remedy: String::new(),
+    });
 }
 
 /// The collector's name: `HotSpot` of `HotSpot, G1`.

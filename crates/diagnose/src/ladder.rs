@@ -26,13 +26,13 @@ pub struct Ladder {
     pub bottleneck: Bottleneck,
     /// Rung 1: the host around them, worst first.
     pub host: Vec<Resource>,
-    /// Rung 2: causes of active wall time, largest first.
+    /// Rung 2: causes of active time, largest first.
     pub causes: Vec<Cause>,
-    /// Time that shares of active wall time leave out, largest first.
+    /// Time that shares of active time leave out, largest first.
     pub excluded: Vec<ExcludedTime>,
     /// Requests over connections that were followed.
     pub requests: Requests,
-    /// Rung 2: shares of active wall time below this are noise in this recording.
+    /// Rung 2: shares of active time below this are noise in this recording.
     pub resolves: f64,
     /// The verdict.
     pub verdict: Verdict,

@@ -1,12 +1,12 @@
 //! The sentence at the end of a recording: where the wall time went, and the conclusion of the
 //! verdict.
 //!
-//! The first part describes the ledger of all threads; the conclusion comes from the same rules as
-//! the ladder's verdict ([`crate::rules`]).
+//! The first part divides the active time by state; the conclusion comes from the same rules as the
+//! ladder's verdict ([`crate::rules`]). All shares of both are of active time, as on the ladder.
 
-use wallscope_model::{Recording, State};
+use wallscope_model::{BlockReason, Recording, State};
 
-use crate::evidence::{Evidence, Totals, ledger};
+use crate::evidence::{Evidence, ledger};
 use crate::rules::{self, NOTES, TASKS_LOCK, Verdict};
 use crate::thresholds::{MENTIONED_SHARE, ONE_REASON};
 use crate::words;
@@ -15,7 +15,7 @@ use crate::words;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Finding {
-    /// Where the wall time went, and the part that faster code cannot reduce.
+    /// Where the active time went, and the part that faster code cannot reduce.
     pub sentence: String,
     /// The rule that gave the verdict.
     pub rule: &'static str,
@@ -57,9 +57,9 @@ pub fn finding(recording: &Recording) -> Finding {
             verdict.cause,
             words::share(verdict.share),
             verdict.whole,
-            ledger_words(&e.totals)
+            ledger_words(&e)
         ),
-        _ => format!("{}: {}.", ledger_words(&e.totals), judgement.conclusion),
+        _ => format!("{}: {}.", ledger_words(&e), judgement.conclusion),
     };
     let mut evidence = figures(&e);
     if let Some(tried) = judgement.tried.into_iter().find(|tried| tried.spoke) {
@@ -84,33 +84,50 @@ pub fn finding(recording: &Recording) -> Finding {
     }
 }
 
-/// Where the wall time of all threads went.
-fn ledger_words(t: &Totals) -> String {
-    let l = &t.ledger;
+/// Time of each state in the active time, ns.
+struct States {
+    on_cpu: u64,
+    /// Ready to run, without a CPU.
+    runnable: u64,
+    /// The part of it that a CPU quota caused, as far as it is told apart.
+    throttled: u64,
+    blocked: u64,
+    unseen: u64,
+}
+
+impl States {
+    fn of(e: &Evidence<'_>) -> States {
+        let l = &e.bottleneck.ledger;
+        States {
+            on_cpu: l.state_ns(State::OnCpu),
+            runnable: l.state_ns(State::Runnable),
+            throttled: l.runnable.throttled,
+            blocked: e.bottleneck.blocked_ns(),
+            unseen: l.unknown_ns(),
+        }
+    }
+}
+
+/// Where the active time went.
+fn ledger_words(e: &Evidence<'_>) -> String {
+    let b = &e.bottleneck;
+    if b.active_ns() == 0 {
+        return no_active_time(e);
+    }
+    let states = States::of(e);
     let mut parts = [
-        (l.state_ns(State::OnCpu), "was computing".to_string()),
-        (l.state_ns(State::Runnable), "waited for a CPU".to_string()),
-        (t.blocked_ns(), blocked_words(t)),
-        (l.unknown_ns(), "was not seen".to_string()),
+        (states.on_cpu, "was computing".to_string()),
+        (states.runnable, "waited for a CPU".to_string()),
+        (states.blocked, blocked_words(e, states.blocked)),
+        (states.unseen, "was not seen".to_string()),
     ];
     parts.sort_by_key(|(ns, _)| std::cmp::Reverse(*ns));
-    let threads = match t.threads {
-        1 => "one thread".to_string(),
-        n => format!("{n} threads"),
-    };
-    let idle = match l.idle_ns {
-        0 => String::new(),
-        ns => format!(", without {} of idle time", words::time(ns)),
-    };
-    let whole = format!(
-        "{} of wall time ({threads}{idle})",
-        words::time(t.busy_ns())
-    );
+    let whole = whole_words(e);
     let told = parts
         .iter()
-        .filter(|(ns, _)| t.share(*ns) >= MENTIONED_SHARE);
+        .filter(|(ns, _)| e.share(*ns) >= MENTIONED_SHARE);
     let told = told.enumerate().map(|(i, (ns, did))| {
-        let share = words::share(t.share(*ns));
+        let share = words::share(e.share(*ns));
         match i {
             0 => format!("{share} of {whole} {did}"),
             _ => format!("{share} {did}"),
@@ -123,58 +140,89 @@ fn ledger_words(t: &Totals) -> String {
     }
 }
 
-/// Blocked, with the main reason.
-fn blocked_words(t: &Totals) -> String {
-    let enough = ONE_REASON * t.blocked_ns() as f64;
-    match t.main_reason() {
-        Some((reason, ns)) if ns as f64 >= enough => {
+/// `35.7 s of active time (8 of 12 threads; 36.3 s idle or parked left out)`.
+fn whole_words(e: &Evidence<'_>) -> String {
+    let (b, all) = (&e.bottleneck, e.totals.threads);
+    let threads = match (b.active_threads, all) {
+        (1, 1) => "one thread".to_string(),
+        (active, all) if active == all => format!("{all} threads"),
+        (active, all) => format!("{active} of {all} threads"),
+    };
+    let active = b.active_ns();
+    let idle = match e.totals.ledger.wall_ns.saturating_sub(active) {
+        0 => String::new(),
+        ns => format!("; {} idle or parked left out", words::time(ns)),
+    };
+    format!("{} of active time ({threads}{idle})", words::time(active))
+}
+
+/// No thread did anything but rest.
+fn no_active_time(e: &Evidence<'_>) -> String {
+    let threads = match e.totals.threads {
+        1 => "one thread".to_string(),
+        n => format!("{n} threads"),
+    };
+    let all = words::time(e.totals.ledger.wall_ns);
+    format!("No thread did anything in {all} of wall time ({threads})")
+}
+
+/// Blocked for `ns`, with the main reason.
+fn blocked_words(e: &Evidence<'_>, ns: u64) -> String {
+    let enough = ONE_REASON * ns as f64;
+    match main_reason(e, ns) {
+        Some((reason, of_it)) if of_it as f64 >= enough => {
             format!("was blocked on {}", words::reason(reason))
         }
-        Some((reason, ns)) => format!(
+        Some((reason, of_it)) => format!(
             "was blocked (most on {}: {})",
             words::reason(reason),
-            words::share(t.share(ns))
+            words::share(e.share(of_it))
         ),
         None => "was blocked".to_string(),
     }
 }
 
-/// The figures in words, without those that are nothing.
+/// The largest block reason in the active time, and its time, ns; at most the `blocked` of all of them.
+fn main_reason(e: &Evidence<'_>, blocked: u64) -> Option<(BlockReason, u64)> {
+    let reasons = BlockReason::ALL.iter().map(|r| (*r, e.blocked(*r)));
+    let main = reasons
+        .filter(|(_, ns)| *ns > 0)
+        .max_by_key(|(_, ns)| *ns)?;
+    Some((main.0, main.1.min(blocked)))
+}
+
+/// The figures in words, without those that are nothing. Shares are of active time.
 fn figures(e: &Evidence<'_>) -> Vec<(&'static str, String)> {
-    let t = &e.totals;
-    let of_all = |ns: u64| format!("{}, {}", words::time(ns), words::share(t.share(ns)));
-    let l = &t.ledger;
-    let mut out = vec![("wall time that was not idle", words::time(t.busy_ns()))];
-    let states = [
-        ("computing", t.on_cpu_ns()),
-        (
-            "waiting for a CPU",
-            l.state_ns(State::Runnable) - l.runnable.throttled,
-        ),
-        ("held back by a CPU quota", l.runnable.throttled),
-        ("blocked", t.blocked_ns()),
-        ("not seen", l.unknown_ns()),
-        ("threads too short to be seen", t.unattributed_ns),
+    let of_active = |ns: u64| format!("{}, {}", words::time(ns), words::share(e.share(ns)));
+    let (b, states) = (&e.bottleneck, States::of(e));
+    let mut out = vec![("active time", words::time(b.active_ns()))];
+    let rows = [
+        ("computing", states.on_cpu),
+        ("waiting for a CPU", states.runnable - states.throttled),
+        ("held back by a CPU quota", states.throttled),
+        ("blocked", states.blocked),
+        ("not seen", states.unseen),
+        ("threads too short to be seen", e.totals.unattributed_ns),
     ];
-    let present = states.iter().filter(|(_, ns)| *ns > 0);
-    out.extend(present.map(|(what, ns)| (*what, of_all(*ns))));
-    if l.idle_ns > 0 {
-        out.push(("idle, left out", words::time(l.idle_ns)));
+    let present = rows.iter().filter(|(_, ns)| *ns > 0);
+    out.extend(present.map(|(what, ns)| (*what, of_active(*ns))));
+    let idle = e.totals.ledger.wall_ns.saturating_sub(b.active_ns());
+    if idle > 0 {
+        out.push(("idle, left out", words::time(idle)));
     }
-    if let Some((reason, ns)) = t.main_reason() {
-        let main = format!("{} for {}", words::reason(reason), of_all(ns));
+    if let Some((reason, ns)) = main_reason(e, states.blocked) {
+        let main = format!("{} for {}", words::reason(reason), of_active(ns));
         out.push(("blocked most on", main));
     }
-    let b = &e.bottleneck;
     if b.window_ns > 0 {
-        let busy = b.load(t.on_cpu_ns());
+        let busy = b.load(e.totals.on_cpu_ns());
         let cpus = match b.cpus {
             0 => String::new(),
             n => format!(" of {n}"),
         };
         out.push(("CPUs kept busy", format!("{busy:.2}{cpus}")));
     }
-    if let Some(quota) = t.quota_cpus {
+    if let Some(quota) = e.totals.quota_cpus {
         out.push(("CPU quota", words::cpus(quota)));
     }
     out

@@ -79,7 +79,7 @@ fn the_sentence_says_which_part_faster_code_cannot_reduce() {
     let f = finding(&recording(&[(10, 5, 0, BlockReason::Lock, 85)]));
     assert_eq!(
         f.sentence,
-        "85 % of 10.0 s of wall time (one thread) was blocked on locks, 10 % was computing and 5 % waited for a \
+        "85 % of 10.0 s of active time (one thread) was blocked on locks, 10 % was computing and 5 % waited for a \
          CPU: it waits for a lock; faster code cannot reduce the 85 % spent waiting."
     );
 }
@@ -91,7 +91,7 @@ fn idle_time_is_not_held_against_the_program() {
     let f = finding(&rec);
     assert_eq!(f.rule, "computing", "{}", f.sentence);
     assert!(
-        f.sentence.contains("without 8.5 s of idle time"),
+        f.sentence.contains("; 8.5 s idle or parked left out"),
         "{}",
         f.sentence
     );
@@ -186,7 +186,7 @@ fn a_verdict_beyond_the_sums_is_a_suspicion_and_shows_its_evidence() {
     assert_eq!(
         evidence,
         [
-            ("wall time that was not idle", "10.0 s"),
+            ("active time", "10.0 s"),
             ("computing", "1.0 s, 10 %"),
             ("waiting for a CPU", "500 ms, 5 %"),
             ("blocked", "8.5 s, 85 %"),
@@ -262,22 +262,39 @@ fn the_main_wait_of_tasks_is_noted() {
     let told = also.iter().find(|(name, _)| *name == "tasks");
     assert_eq!(
         told.map(|(_, says)| says.as_str()),
-        Some("of the time of virtual threads (4.0 of them at any time) 75 % is waiting for locks")
+        Some("of the time of virtual threads (4.0 of them on average) 75 % is waiting for locks")
     );
     rec.tasks[0].times.truncate(1);
     assert!(finding(&rec).also.iter().all(|(name, _)| *name != "tasks"));
 }
 
 #[test]
-fn shares_of_active_time_say_of_which_time_they_are() {
+fn all_shares_of_a_sentence_are_of_active_time() {
     let f = finding(&recording(&[
         (90, 0, 0, BlockReason::Lock, 10),
         (0, 0, 0, BlockReason::Lock, 100),
         (0, 0, 0, BlockReason::Lock, 100),
     ]));
-    let said = "of the 10.0 s of active time, faster code saves at most the 90 % spent computing, and none of \
-                the 10 % spent waiting.";
+    let said = "90 % of 10.0 s of active time (1 of 3 threads; 20.0 s idle or parked left out) was computing and \
+                10 % was blocked on locks: ";
+    assert!(f.sentence.starts_with(said), "{}", f.sentence);
+    let said =
+        "; faster code saves at most the 90 % spent computing, and none of the 10 % spent waiting.";
     assert!(f.sentence.ends_with(said), "{}", f.sentence);
+    let figures = f.evidence.iter().find(|(name, _)| *name == "computing");
+    assert_eq!(figures.map(|(_, says)| &**says), Some("9.0 s, 90 %"));
+    let impact = f.verdict.expect("a verdict").parts.impact;
+    assert!(
+        impact.starts_with("90 % of 10.0 s of active time"),
+        "{impact}"
+    );
+}
+
+#[test]
+fn threads_that_did_nothing_have_no_shares() {
+    let f = finding(&recording(&[(0, 0, 0, BlockReason::Lock, 100); 2]));
+    let said = "No thread did anything in 20.0 s of wall time (2 threads): ";
+    assert!(f.sentence.starts_with(said), "{}", f.sentence);
 }
 
 #[test]

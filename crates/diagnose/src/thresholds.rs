@@ -1,6 +1,6 @@
 //! Every number that a judgement of this crate turns on.
 //!
-//! Shares are of 1. "Share of active time" means active wall time: the wall time of threads that
+//! Shares are of 1. "Share of active time" means the wall time of threads that
 //! work, without idle time and without waits for want of work. "Held by" names the test that fails
 //! when the number moves far: a scenario of `crates/testkit/src/scenarios/table.rs`
 //! (`cargo xtask verify --only ladder`), or a unit test of this crate. "Convention" marks a number
@@ -188,6 +188,15 @@ pub const STUCK_SHARE: f64 = 0.10;
 pub const LONG_WAIT_NS: u64 = 50_000_000;
 /// A single wait below this length is short, ns. Held by `short-holds`.
 pub const SHORT_WAIT_NS: u64 = 5_000_000;
+/// Share of the waits for a lock, by holders that do not queue for it, from which long waits are long holds.
+/// Convention: most. Held by `long-hold`.
+pub const HELD_BY_OUTSIDERS: f64 = 0.5;
+/// A holder that waited for the lock less than this part of the time for which others waited for it does not queue.
+/// Convention. Held by `long-hold`.
+pub const OUTSIDER_WAITS: f64 = 0.1;
+/// Part of the waits that is few, where half of the time is in them. Where lengths are exponential, half of the time
+/// is in 19 % of the waits.
+pub const FEW_WAITS: f64 = 0.1;
 /// Share of active time of a delay's own kind, without waits of that kind in other calls.
 /// Convention.
 pub const DELAY_SHARE: f64 = 0.05;

@@ -24,7 +24,11 @@ pub(crate) fn share(v: f64) -> String {
 /// A length of time, given in ns.
 pub(crate) fn time(ns: u64) -> String {
     let s = ns as f64 / 1e9;
-    if s < 0.0095 {
+    if s < 0.000_095 {
+        format!("{:.1} µs", s * 1e6)
+    } else if s < 0.000_95 {
+        format!("{:.0} µs", s * 1e6)
+    } else if s < 0.0095 {
         format!("{:.2} ms", s * 1e3)
     } else if s < 0.95 {
         format!("{:.0} ms", s * 1e3)
@@ -83,10 +87,18 @@ pub(crate) fn resource(name: &str) -> Option<String> {
         return Some(path.to_owned());
     }
     let opaque = ["pipe:[", "eventpoll", "socket:["];
-    if opaque.iter().any(|kind| name.starts_with(kind)) || name == "unix socket" {
+    // Versions to 0.3 said `anonymous memory` of pages of files, too.
+    let nameless = [
+        "unix socket",
+        "anonymous memory",
+        "page of a file or of memory",
+    ];
+    if opaque.iter().any(|kind| name.starts_with(kind)) || nameless.contains(&name) {
         return None;
     }
-    let plain = name.strip_prefix("peer ").unwrap_or(name);
+    let kinds = ["peer ", "page of "];
+    let plain = kinds.iter().find_map(|kind| name.strip_prefix(kind));
+    let plain = plain.unwrap_or(name);
     (!plain.contains("0x")).then(|| plain.to_owned())
 }
 
@@ -162,6 +174,8 @@ mod tests {
         assert_eq!(told("peer 127.0.0.1:36603 (fd 6)"), "127.0.0.1:36603");
         assert_eq!(told("pwrite64 /tmp/file"), "/tmp/file");
         assert_eq!(told("pipe:[67506] (fd 1)"), "");
+        assert_eq!(told("page of /srv/data.db"), "/srv/data.db");
+        assert_eq!(told("anonymous memory"), "");
         assert_eq!(told("eventpoll (fd 8): peer 127.0.0.1:42239"), "");
         assert_eq!(
             told("the GIL of python3 (16297)"),

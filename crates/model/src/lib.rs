@@ -97,7 +97,7 @@ pub use host::{
 };
 pub use label::{GC_KEY, Label, LabelValue, LabelsId};
 pub use ledger::{Audit, Ledger, OnCpu, Runnable};
-pub use pause::{MAX_LONGEST, Pause, PauseGroup};
+pub use pause::{GO_COLLECTION, MAX_LONGEST, Pause, PauseGroup};
 pub use peer::{Peer, PeerStack, WaitSeen};
 pub use recording::{FileUser, Process, Recording, Slices, Window};
 pub use sample::{Sample, SliceValue};

@@ -5,6 +5,9 @@ use std::sync::Arc;
 /// Most single pauses that a group keeps: the longest ones.
 pub const MAX_LONGEST: usize = 32;
 
+/// Operation of Go's runtime that stops the world for a collection, by the name that users see.
+pub const GO_COLLECTION: &str = "gcStopTheWorld";
+
 /// One pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Pause {
@@ -60,6 +63,12 @@ impl PauseGroup {
     /// Whether the pauses are collections.
     pub fn collects(&self) -> bool {
         !self.kind.is_empty()
+    }
+
+    /// Whether the recording can tell the time for which each thread was stopped. Go's runtime tells the sum of the
+    /// two stops of a collection and the end of the second: neither begin is known.
+    pub fn is_known_by_thread(&self) -> bool {
+        &*self.operation != GO_COLLECTION
     }
 
     /// Length of the longest pause, ns.

@@ -64,6 +64,16 @@ pub enum Mark {
         /// When.
         time: u64,
     },
+    /// All records of switches up to here have been observed (perf backend).
+    Drained {
+        /// When.
+        time: u64,
+    },
+    /// Records of switches are missing, of threads that nobody knows (perf backend).
+    RecordsLost {
+        /// When that was recorded.
+        time: u64,
+    },
 }
 
 /// A user stack that was unwound by the collector from a copy of its memory.
@@ -208,7 +218,8 @@ pub struct CountedEvent {
 pub struct EventHits {
     /// Index of the event, in the order of [`CountedEvent`]s.
     pub event: u32,
-    /// Record of the thread.
+    /// Record of the thread; in logs of the perf backend the number of the thread that the counters were opened
+    /// for, which shares them with its heirs ([`crate::CounterHeir`]).
     pub record: u64,
     /// Hits.
     pub hits: u64,
@@ -521,6 +532,8 @@ impl Wire for Mark {
             Mark::Tick { time } => (1, 0, time),
             Mark::End { time } => (2, 0, time),
             Mark::Figures { time } => (3, 0, time),
+            Mark::Drained { time } => (4, 0, time),
+            Mark::RecordsLost { time } => (5, 0, time),
         };
         out.push(number);
         (pid, time).put(out);
@@ -534,6 +547,8 @@ impl Wire for Mark {
             1 => Ok(Mark::Tick { time }),
             2 => Ok(Mark::End { time }),
             3 => Ok(Mark::Figures { time }),
+            4 => Ok(Mark::Drained { time }),
+            5 => Ok(Mark::RecordsLost { time }),
             _ => Err(Malformed::Variant),
         }
     }

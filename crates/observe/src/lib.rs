@@ -7,7 +7,8 @@
 //!
 //! ```text
 //! observation.rs  what is observed, and the number of each kind
-//! facts.rs        the values that observations carry; polls.rs: those of the poller of `/proc`
+//! facts.rs        the values that observations carry; polls.rs: those of the poller of `/proc`;
+//!                 switches.rs: those of perf events
 //! wire.rs         values ↔ bytes; model.rs: the same for values of `wallscope_model`
 //! kind.rs         kinds of the kernel programs' records
 //! words.rs        records of the kernel programs ↔ bytes: differences of words
@@ -33,8 +34,6 @@
 //!
 //! **State.** What can change (a process's name, a loss, the sum of a lock) is observed again when it
 //! has changed, and the last observation holds. So a log that ends early is a recording up to there.
-//!
-//! Not done: logs of the perf backend.
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
@@ -48,6 +47,7 @@ mod observation;
 mod polls;
 mod read;
 mod spool;
+mod switches;
 mod symbols;
 mod wire;
 mod words;
@@ -61,6 +61,7 @@ pub use observation::{Importance, LeftOut, Observation};
 pub use polls::*;
 pub use read::{End, LogReader, OpenError};
 pub use spool::Spool;
+pub use switches::*;
 pub use symbols::{Symbols, Unresolved};
 pub use wire::{Input, Malformed, Wire};
 pub use write::{Closed, LogFile, LogWriter, Purpose};

@@ -17,6 +17,11 @@ use crate::{
         EndedThread, PolledStack, PolledThread, ProcessClocks, Rebased, StoppedThread, ThreadPoll,
         ThreadStatus,
     },
+    switches::{
+        CounterHeir, CounterReading, EventStack, HitsOfEnded, OpenWait, PreemptedStack,
+        ProbedReason, QueuedPoll, RecordsBegin, RecordsEnd, RunningSample, Switch, SwitchRecording,
+        UnfollowedWait, WaitProbe,
+    },
     wire::{Input, Malformed, Wire},
     words::Words,
 };
@@ -174,7 +179,7 @@ observations! {
         62 LeftOut(LeftOut),
         /// The log is whole: observations that its bound, or their size, left out.
         63 Closed(LeftOut),
-        /// The first observation of a log of the proc backend.
+        /// The first observation of a log of the proc and perf backends.
         64 PollsBegin(Begin),
         /// A thread comes under watch.
         65 PolledThread(PolledThread),
@@ -192,6 +197,36 @@ observations! {
         71 ThreadStatus(ThreadStatus),
         /// The clocks of a process.
         72 ProcessClocks(ProcessClocks),
+        /// Perf events record switches.
+        73 SwitchRecording(SwitchRecording),
+        /// The switches of a thread are recorded from here on.
+        74 RecordsBegin(RecordsBegin),
+        /// A recorded switch.
+        75 Switch(Switch),
+        /// The counters of a thread with recorded switches.
+        76 CounterReading(CounterReading),
+        /// The switches of a thread are not recorded any more.
+        77 RecordsEnd(RecordsEnd),
+        /// A sample of a running thread.
+        78 RunningSample(RunningSample),
+        /// The stack of a thread that is about to be preempted.
+        79 PreemptedStack(PreemptedStack),
+        /// A poll of a waiting thread with recorded switches.
+        80 WaitProbe(WaitProbe),
+        /// The end of a probed wait tells its reason.
+        81 ProbedReason(ProbedReason),
+        /// A probed wait is not followed to its end.
+        82 UnfollowedWait(UnfollowedWait),
+        /// A poll of a thread that waits for a CPU.
+        83 QueuedPoll(QueuedPoll),
+        /// A wait counts up to now.
+        84 OpenWait(OpenWait),
+        /// A stack at an event by name.
+        85 EventStack(EventStack),
+        /// Hits of a thread that has ended.
+        86 HitsOfEnded(HitsOfEnded),
+        /// A thread inherited the counters of another one.
+        87 CounterHeir(CounterHeir),
     }
 }
 
@@ -229,7 +264,11 @@ impl Observation<'_> {
                     _ => Importance::Ledger,
                 }
             }
-            Observation::Turn(_) => Importance::Sample,
+            Observation::Turn(_)
+            | Observation::RunningSample(_)
+            | Observation::PreemptedStack(_)
+            | Observation::QueuedPoll(_)
+            | Observation::EventStack(_) => Importance::Sample,
             _ => Importance::Ledger,
         }
     }

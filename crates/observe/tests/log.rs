@@ -5,8 +5,9 @@ use std::{fs, os::unix::fs::PermissionsExt, path::Path, sync::Arc};
 use proptest::prelude::*;
 use tempfile::TempDir;
 use wallscope_model::{
-    CgroupFacts, Column, Cost, Domain, EventSource, FrameKind, Function, HostFacts, HostSample,
-    Limit, Limits, Module, ModuleKind, Neighbour, Pressure, Process, StackEnd, State, Unit,
+    BlockReason, CgroupFacts, Column, Cost, Domain, EventSource, FrameKind, Function, HostFacts,
+    HostSample, Limit, Limits, Module, ModuleKind, Neighbour, Pressure, Process, StackEnd, State,
+    Unit, WaitSeen,
 };
 use wallscope_observe::*;
 
@@ -318,6 +319,122 @@ fn records() -> [Vec<u8>; 6] {
     [kind::SAMPLE, 5, 0x10002, 0x10002, 9, 0x10002].map(|kind| record(kind, &[1, 2, 3 << 40, 0]))
 }
 
+/// One observation of each kind of recorded switches.
+fn switches() -> Vec<Observation<'static>> {
+    use Observation as O;
+    let thread = 3;
+    let (time, counters) = (1 << 50, SchedCounters::default());
+    let steps = [
+        SwitchStep::In,
+        SwitchStep::Out { preempted: false },
+        SwitchStep::Out { preempted: true },
+        SwitchStep::End,
+    ];
+    let states = [
+        FirstState::Unknown,
+        FirstState::Born,
+        FirstState::Blocked,
+        FirstState::OnCpu,
+    ];
+    let mut all = vec![
+        O::Mark(Mark::Drained { time }),
+        O::Mark(Mark::RecordsLost { time }),
+        O::SwitchRecording(SwitchRecording {
+            samples_kernel: true,
+            tick_ns: 4_000_000,
+        }),
+        O::CounterReading(CounterReading {
+            thread,
+            time,
+            counters: SchedCounters {
+                on_cpu_ns: 1,
+                run_delay_ns: 2,
+                timeslices: u64::MAX,
+            },
+            last: true,
+        }),
+        O::RunningSample(RunningSample {
+            thread,
+            stack: 1,
+            time,
+            ns: 10_101_010,
+            user_mode: true,
+        }),
+        O::WaitProbe(WaitProbe {
+            thread,
+            at: time,
+            spacing_ns: 1,
+            late_ns: 2,
+            call: ProbedCall {
+                until: time + 1,
+                reason: BlockReason::Lock,
+                sp: u64::MAX,
+            },
+            until: time + 2,
+            reason: BlockReason::Gil,
+            copied: time + 3,
+            called: true,
+            stack: 4,
+            whole: false,
+            seen: WaitSeen::default(),
+        }),
+        O::ProbedReason(ProbedReason {
+            thread,
+            reason: BlockReason::Network,
+        }),
+        O::UnfollowedWait(UnfollowedWait { thread }),
+        O::QueuedPoll(QueuedPoll {
+            thread,
+            begin: 5,
+            at: 6,
+            read: 7,
+            stack: Some(8),
+            ns: 9,
+            late: true,
+        }),
+        O::OpenWait(OpenWait { thread, begin: 5 }),
+        O::EventStack(EventStack {
+            event: 1,
+            thread,
+            stack: 2,
+            time,
+            hits: 101,
+            user_mode: false,
+        }),
+        O::HitsOfEnded(HitsOfEnded {
+            event: 1,
+            thread,
+            hits: 7,
+        }),
+        O::CounterHeir(CounterHeir { thread, of: 1 }),
+    ];
+    all.extend(steps.map(|step| O::Switch(Switch { thread, time, step })));
+    all.extend(states.map(|state| {
+        O::RecordsBegin(RecordsBegin {
+            thread,
+            time,
+            counters,
+            state,
+            by_counters: true,
+            unrecorded_ns: 1,
+        })
+    }));
+    for cause in [RecordsEndCause::Closed, RecordsEndCause::Stopped] {
+        all.push(O::RecordsEnd(RecordsEnd { thread, cause }));
+    }
+    for taken in [
+        PreemptedStackTaken::AtSwitch(9),
+        PreemptedStackTaken::Before(9),
+    ] {
+        all.push(O::PreemptedStack(PreemptedStack {
+            thread,
+            stack: 1,
+            taken,
+        }));
+    }
+    all
+}
+
 /// A log of these observations at `path`, as it is before it is closed, and closed.
 fn write(path: &Path, all: &[Observation<'_>]) -> (Vec<u8>, Vec<u8>) {
     let mut writer = LogWriter::begin(
@@ -351,7 +468,8 @@ fn each_observation_is_read_as_it_was_written() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("log");
     let records = records();
-    let all = each(&records);
+    let mut all = each(&records);
+    all.extend(switches());
     let (plain, packed) = write(&path, &all);
     let expected: Vec<String> = all.iter().map(|o| format!("{o:?}")).collect();
     let (got, end) = read(&packed);

@@ -236,12 +236,21 @@ pub fn why_text(analysis: &Analysis<'_>, subject: &Subject, least: f64) -> Strin
     .node(&why.tree, "", "");
     let rows = analysis.blame_of(subject);
     if !rows.is_empty() {
-        out.push_str("\nIts waits, each charged to the root of its chain:\n");
+        let blocked = rows.iter().map(|row| row.ns).sum();
+        let _ = writeln!(
+            out,
+            "\nIts waits, each charged to the root of its chain; shares of {} blocked:",
+            units::ns(blocked)
+        );
         for line in crate::text::blame_lines(&rows, None) {
             let _ = writeln!(out, "{line}");
         }
     }
-    out.push_str("\nIn the end it was spent on:\n");
+    let _ = writeln!(
+        out,
+        "\nAll of its time, charged so; shares of {}:",
+        units::ns(whole)
+    );
     let mut rest = 0;
     for (what, ns) in &why.ends {
         if *ns < cut {
@@ -265,10 +274,8 @@ pub fn why_text(analysis: &Analysis<'_>, subject: &Subject, least: f64) -> Strin
     }
     let _ = writeln!(
         out,
-        "\n{} of {}, {} samples. Chains are followed through 8 wakers at most; {} was not followed \
-         (longer chains, circles, older than is remembered).",
-        units::ns(whole),
-        printable(&why.tree.what.to_string()),
+        "\nFrom {} samples. Chains are followed through 8 wakers at most; {} of the time was not followed \
+         (longer chains, circles, wakers older than the recorder remembers).",
         units::count(why.samples),
         units::share_of(why.cut_ns, whole)
     );

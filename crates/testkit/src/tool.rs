@@ -204,15 +204,11 @@ impl Tool {
         Ok(recorder)
     }
 
-    /// Whether a recording with these options keeps its log: the perf tier has none.
+    /// Whether a recording with these options keeps its log.
     fn keeps_log(&self, options: &Options) -> bool {
         let all = || self.recording.iter().chain(&options.more);
         let asked = |of: &str| all().any(|argument| argument == of);
-        let backend = all().skip_while(|argument| *argument != "--backend").nth(1);
-        self.checked == Checked::ByReplay
-            && backend.is_none_or(|backend| backend != "perf")
-            && !asked("--keep-log")
-            && !asked("--spool-limit")
+        self.checked == Checked::ByReplay && !asked("--keep-log") && !asked("--spool-limit")
     }
 
     /// Starts a truth program, records it whole, and reads the recording.

@@ -77,6 +77,36 @@ fn polls_with_stops_of_running_threads() {
     live_equals_replay("faults", &["--seconds", "60"], &stops);
 }
 
+/// Switches that perf events record, beside polls.
+const SWITCHES: [&str; 2] = ["--backend", "perf"];
+
+#[test]
+fn switches_of_locks_and_requests() {
+    let timeline = [&SWITCHES[..], &["--timeline"]].concat();
+    live_equals_replay("convoy", &["--seconds", "60"], &timeline);
+    live_equals_replay("rpc", &["--seconds", "60"], &SWITCHES);
+}
+
+#[test]
+fn switches_of_programs_that_come_and_go() {
+    live_equals_replay("execs", &["--seconds", "60"], &SWITCHES);
+    live_equals_replay("short", &["--seconds", "60"], &SWITCHES);
+    live_equals_replay("jit", &["--seconds", "60"], &SWITCHES);
+}
+
+#[test]
+fn switches_of_threads_that_are_recorded_in_turns() {
+    live_equals_replay("pingpong", &["--seconds", "60"], &SWITCHES);
+    live_equals_replay("crowd", &["--seconds", "60"], &SWITCHES);
+}
+
+#[test]
+fn switches_beside_stacks_at_events() {
+    let events = [&SWITCHES[..], &["-e", "page-faults"]].concat();
+    live_equals_replay("faults", &["--seconds", "60"], &events);
+    live_equals_replay("short", &["--seconds", "60"], &events);
+}
+
 #[test]
 fn locks_and_their_holders() {
     live_equals_replay("convoy", &["--seconds", "60"], &["--timeline"]);

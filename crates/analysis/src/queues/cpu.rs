@@ -49,8 +49,8 @@ fn queue(rec: &Recording) -> Result<Queue, Absent> {
     let others = others(rec, &mut notes);
     if !single {
         notes.push(match rec.timeline {
-            None => "means of sums; with record --timeline each job is measured".into(),
-            Some(_) => "threads block too rarely for single jobs: means of sums".into(),
+            None => "means only; record --timeline measures each job".into(),
+            Some(_) => "means only: threads block too rarely to tell single jobs apart".into(),
         });
     }
     let (system, because) = system(rec);
@@ -178,10 +178,11 @@ fn servers(rec: &Recording) -> (u32, Vec<String>) {
     let facts = rec.host.first().and_then(|h| h.facts.cgroup.as_ref());
     let quota = facts.and_then(|c| Some(c.quota_us? as f64 / c.period_us? as f64));
     match quota {
-        Some(quota) if quota < f64::from(cpus) => (
-            (quota.floor() as u32).max(1),
-            vec![format!("a quota of {quota:.1} CPUs, counted as whole ones")],
-        ),
+        Some(quota) if quota < f64::from(cpus) => {
+            let whole = (quota.floor() as u32).max(1);
+            let note = format!("the quota of {quota:.1} CPUs counts as {whole} whole");
+            (whole, vec![note])
+        }
         _ => (cpus, Vec::new()),
     }
 }
@@ -204,7 +205,7 @@ fn others(rec: &Recording, notes: &mut Vec<String>) -> f64 {
     let (first, last) = match (rec.host.first(), rec.host.last()) {
         (Some(a), Some(b)) if b.time_ns > a.time_ns => (a, b),
         _ => {
-            notes.push("load of other processes is not known: counted as none".into());
+            notes.push("the load of other processes is not known and counts as none".into());
             return 0.0;
         }
     };
@@ -220,7 +221,7 @@ fn others(rec: &Recording, notes: &mut Vec<String>) -> f64 {
     let others = (all - seconds(own) / window(rec)).max(0.0);
     if others > NEGLIGIBLE * cpus.len() as f64 {
         notes.push(format!(
-            "{others:.1} CPUs are busy with other work, which is taken not to grow"
+            "other work keeps {others:.1} CPUs busy and is assumed not to grow"
         ));
     }
     others
@@ -248,13 +249,10 @@ fn system(rec: &Recording) -> (System, String) {
     }
     match threads {
         0 => (System::Open, "no thread ran for long".into()),
-        n if n > MAX_CLOSED => (
-            System::Open,
-            format!("{n} threads are as good as any number"),
-        ),
+        n if n > MAX_CLOSED => (System::Open, format!("{n} threads count as an open system")),
         n => (
             System::Closed(n as f64),
-            format!("{n} threads come back; one that waits brings no other; load is their number"),
+            format!("{n} threads with one job each at a time; load is their number"),
         ),
     }
 }

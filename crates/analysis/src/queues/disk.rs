@@ -42,16 +42,16 @@ fn queue(disk: &DiskFacts, blocks: Vec<Moments>) -> Result<Queue, Absent> {
         kind: Kind::Disk,
         name: disk.name.as_str().into(),
         system: System::Open,
-        because: "requests of all processes; which thread waits for which is not counted".into(),
+        because: "requests of all processes; no record says which thread waits for which of them".into(),
         servers: 1,
         discipline: Discipline::Fifo,
         others: 0.0,
         waits_known: true,
         variation_known: false,
         notes: vec![
-            "busy while requests are in flight: flash may serve several at once, and have room"
+            "busy counts any time with a request in flight: a flash disk may serve several at once and have room"
                 .into(),
-            "the wait is from the requests in flight at each second".into(),
+            "the wait comes from the number of requests in flight, read each second".into(),
         ],
         blocks,
     };

@@ -50,7 +50,7 @@ pub(super) fn queues(analysis: &Analysis<'_>, found: &mut Queues) {
             found.absent.push(absent(
                 row,
                 Kind::Pool,
-                "a condition: the recording does not tell how many units it hands out",
+                "a condition variable: the recording does not tell how many units it hands out",
             ));
         }
     }
@@ -107,27 +107,32 @@ fn queue(rec: &Recording, row: &LockRow, waited: &[Waited]) -> Result<Queue, Abs
     let fitted = Fitted::new(customers as f64, waiting, variation);
     let hold = measured.map_or_else(|| fitted.hold(row.count as f64 / span), |(hold, _)| hold);
     let mut notes = vec![
-        "free acquisitions are not seen: their number is by the model of threads around one lock"
+        "acquisitions without a wait are not recorded: their number comes from the model of threads that share one lock"
             .to_owned(),
     ];
     if measured.is_some() {
         notes.push(format!(
-            "S from {} hand-offs to a thread that waited",
+            "S is measured at {} hand-offs to a waiting thread",
             holds.len()
         ));
     } else {
-        notes.push("S by the model as well (variation taken as 1), which may be off by a factor of two; --timeline measures it".into());
+        notes.push(
+            "S comes from that model, too (cs² assumed to be 1), and may be off by a factor of two; record \
+             --timeline measures it"
+                .into(),
+        );
     }
     if fitted.ratio >= SATURATED {
-        notes.push("somebody waits nearly always: the time without the lock cannot be told".into());
+        notes.push(
+            "a thread waits nearly all the time, so the time that threads spend without the lock is not known"
+                .into(),
+        );
     }
     let known = Known {
         kind: Kind::Lock,
         name: row.name.clone(),
         system: System::Closed(customers as f64),
-        because: format!(
-            "{customers} threads take it; one that waits brings no other; load is their number"
-        ),
+        because: format!("{customers} threads share it; load is their number"),
         servers: 1,
         discipline: Discipline::Fifo,
         others: 0.0,

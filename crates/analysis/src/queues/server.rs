@@ -215,19 +215,17 @@ impl Group {
         let (system, because) = match closed {
             true => (
                 System::Closed(clients as f64),
-                format!(
-                    "{clients} threads ask and wait; one that waits brings no other; load is their number"
-                ),
+                format!("{clients} threads ask, one request each at a time; load is their number"),
             ),
             false => (
                 System::Open,
-                format!("{clients} threads are as good as any number"),
+                format!("{clients} threads count as an open system"),
             ),
         };
         let mut known = self.known(blocks, system, because);
         known
             .notes
-            .push("a job is a wait of another thread that this one ended".into());
+            .push("a job is a wait of another thread that this thread ended".into());
         let prediction = match system {
             System::Closed(customers) => Closed {
                 customers,
@@ -318,23 +316,27 @@ impl Group {
 fn request_notes(requests: &Requests, known: &Known, service: f64) -> Vec<String> {
     let mut notes = vec![match requests.response {
         Some(_) => {
-            "wait = time until the answer − busy time of the request; the network is in it".into()
+            "wait = response time − busy time of the request; it includes the network".into()
         }
         None => {
-            "requests wait unseen in sockets: measure the processes that ask, too; waits by formula"
+            "requests wait in sockets, unseen, so waits are by formula; record the processes that ask, too, to measure them"
                 .to_owned()
         }
     }];
     if requests.at_least {
-        notes.push("requests were seen by polling: λ is a lower bound, S an upper one".into());
+        notes.push("requests were seen by polling: λ is a lower bound, S an upper bound".into());
     }
     if requests.response.is_some_and(|response| response < service) {
-        notes.push("threads are busy for longer than answers take: other work is in S".into());
+        notes.push("threads are busy for longer than answers take: S includes other work".into());
     }
     notes.push(match known.variation_known {
-        true => "variation of S by the variance of busy periods, as for Poisson arrivals".into(),
-        false => "variation of S is not measured (--timeline does, for one thread), and taken as 1"
-            .to_owned(),
+        true => {
+            "cs² comes from the variance of busy periods (arrivals assumed to be Poisson)".into()
+        }
+        false => {
+            "cs² is not measured and assumed to be 1 (record --timeline measures it for one thread)"
+                .to_owned()
+        }
     });
     notes
 }
@@ -426,14 +428,14 @@ impl Group {
         let mut known = self.known(
             blocks,
             System::Open,
-            "idle periods end with arrivals from elsewhere".into(),
+            "arrivals from other threads end its idle periods".into(),
         );
         known.waits_known = false;
         known.notes = vec![
             match one {
-                true => "arrivals are taken as Poisson: idle periods tell λ, and S = ρ / λ".into(),
+                true => "arrivals are assumed to be Poisson: λ comes from the idle periods, and S = ρ / λ".into(),
                 false => {
-                    "a busy period counts as one job: jobs taken without a pause make S too long"
+                    "each busy period counts as one job: jobs without a pause between make S too long"
                         .into()
                 }
             },

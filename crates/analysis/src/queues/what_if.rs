@@ -109,7 +109,7 @@ pub fn what_if(analysis: &Analysis<'_>, question: &Question) -> Result<Answer, S
         .map(|s| s.count)
         .sum();
     if samples == 0 {
-        return Err(format!("no sample has {}", question.function));
+        return Err(format!("no sample has the function {}", question.function));
     }
     let (mut answer, by_thread) = match &rec.timeline {
         Some(timeline) if !timeline.is_empty() => {

@@ -3,6 +3,7 @@
 //! Collecting is on-CPU time, estimated from samples. Being stopped is blocked time, by the ledger. The two are
 //! shown side by side and are never added.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use wallscope_model::{BlockReason, ContextId, GC_KEY, LabelsId, PauseGroup, State};
@@ -22,8 +23,10 @@ pub struct CollectionRow {
     pub name: Arc<str>,
     /// On-CPU time in which it collected, estimated from samples, ns.
     pub collects_ns: u64,
-    /// Blocked time in which a collector stopped or stalled it, ns.
+    /// Blocked time in which a collector stopped or stalled it, ns; 0 where that is not known.
     pub stopped_ns: u64,
+    /// Whether the recording can tell that time: not for pauses that are known by process alone.
+    pub stops_known: bool,
     /// Its wall time, ns.
     pub wall_ns: u64,
 }
@@ -43,6 +46,10 @@ impl Analysis<'_> {
                 collected[piece.context.0 as usize] += piece.ns;
             }
         }
+        let unknown: HashSet<u32> = (rec.pauses.iter())
+            .filter(|group| !group.is_known_by_thread())
+            .map(|group| group.pid)
+            .collect();
         let mut rows: Vec<CollectionRow> = (rec.contexts.iter().zip(collected).enumerate())
             .map(|(i, (c, collects_ns))| CollectionRow {
                 context: ContextId(i as u32),
@@ -51,6 +58,7 @@ impl Analysis<'_> {
                 name: c.name.clone(),
                 collects_ns,
                 stopped_ns: c.ledger.blocked[BlockReason::Gc as usize],
+                stops_known: !unknown.contains(&c.pid),
                 wall_ns: c.ledger.wall_ns,
             })
             .filter(|row| row.collects_ns + row.stopped_ns > 0)

@@ -226,7 +226,7 @@ enum ws_what {
 	WS_W_UNIX,      /* address: inode number of the socket */
 	WS_W_PIPE,      /* address: inode number of the pipe */
 	WS_W_ANONYMOUS, /* eventfd, timerfd, epoll…; the name says which */
-	WS_W_FAULT,     /* names: the file, none for anonymous memory */
+	WS_W_FAULT,     /* names: the file; none: anonymous memory, or a file that is not known */
 	WS_W_CALL,      /* nothing but the call; address: for poll, how many descriptors */
 	WS_W_MONITOR,   /* address: of the Java monitor */
 	WS_W_PROCESS,   /* address: its id, as the kernel knows it */

@@ -60,7 +60,7 @@ pub struct Options {
     pub moments: bool,
     /// Whether stacks are wanted, or ledgers alone.
     pub stacks: bool,
-    /// The log of observations. The proc backend has no spool, the perf backend neither kind.
+    /// The log of observations. The proc and perf backends have no spool.
     pub log: Option<Log>,
     /// How often the observer gets a [`Look`]; what a look has shown is not in the recording at the
     /// end. `None`: never.

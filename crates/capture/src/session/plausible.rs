@@ -4,7 +4,10 @@
 //! of, and its sums with the numbers. So times may not jump, and no figure of a thread may exceed the
 //! time that there was for it.
 
-use wallscope_observe::{Begin, Mark, Observation, PolledThread, Rebased};
+use wallscope_observe::{
+    Begin, CounterReading, HitsOfEnded, Mark, Observation, OpenWait, PolledThread, Rebased,
+    RecordsBegin, Switch,
+};
 use zerocopy::FromBytes;
 
 use crate::event::{Dump, SampleEvent, SocketRecord, Turn, kind};
@@ -15,6 +18,8 @@ const MAX_GAP_NS: u64 = 3_600_000_000_000;
 const MAX_WINDOW_NS: u64 = 1 << 53;
 /// Shortest first slice, ns: collectors begin with 50 ms at least.
 const MIN_SLICE_NS: u64 = 10_000_000;
+/// What a log says that counts more of an event.
+const TOO_MANY_HITS: &str = "more hits of an event than there can be";
 /// Latest start, ns since the machine's.
 const MAX_START_NS: u64 = 1 << 62;
 
@@ -59,7 +64,9 @@ impl Times {
                 let (Mark::Released { time, .. }
                 | Mark::Tick { time }
                 | Mark::End { time }
-                | Mark::Figures { time }) = mark;
+                | Mark::Figures { time }
+                | Mark::Drained { time }
+                | Mark::RecordsLost { time }) = mark;
                 within(*time)?;
                 self.latest = self.latest.max(*time);
                 Ok(())
@@ -86,12 +93,25 @@ impl Times {
             Observation::ThreadPoll(poll) => within(poll.time),
             Observation::StoppedThread(stop) => within(stop.time.max(stop.poll.end)),
             Observation::EndedThread(ended) => within(ended.time),
+            Observation::RecordsBegin(RecordsBegin { time, .. })
+            | Observation::Switch(Switch { time, .. })
+            | Observation::CounterReading(CounterReading { time, .. })
+            | Observation::OpenWait(OpenWait { begin: time, .. }) => within(*time),
+            Observation::RunningSample(s) if s.ns > longest => {
+                Err("more time in a sample than there was")
+            }
+            Observation::RunningSample(s) => within(s.time),
+            Observation::WaitProbe(p) => within(p.at.max(p.call.until).max(p.until).max(p.copied)),
+            Observation::QueuedPoll(q) => within(q.at.max(q.read).max(q.begin)),
+            Observation::EventStack(s) if s.hits > MAX_WINDOW_NS => Err(TOO_MANY_HITS),
+            Observation::EventStack(s) => within(s.time),
+            Observation::HitsOfEnded(HitsOfEnded { hits, .. }) if *hits > MAX_WINDOW_NS => {
+                Err(TOO_MANY_HITS)
+            }
             Observation::LockWaits(w) if w.total_ns > longest || w.count > longest => {
                 Err("more time in waits for a lock than there was")
             }
-            Observation::EventHits(h) if h.hits > MAX_WINDOW_NS => {
-                Err("more hits of an event than there can be")
-            }
+            Observation::EventHits(h) if h.hits > MAX_WINDOW_NS => Err(TOO_MANY_HITS),
             _ => Ok(()),
         }
     }

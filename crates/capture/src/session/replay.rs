@@ -58,10 +58,10 @@ pub enum ReplayError {
         /// Why there is no more.
         why: String,
     },
-    /// It has no end, and is one of the proc backend.
+    /// It has no end, and is one of the proc and perf backends.
     #[error(
-        "the log ends early, after {frames} whole frames: {why}; a log of the proc backend gives a recording \
-         only if it is whole"
+        "the log ends early, after {frames} whole frames: {why}; a log of the proc and perf backends gives a \
+         recording only if it is whole"
     )]
     PollsEndEarly {
         /// Frames that were whole.
@@ -113,7 +113,7 @@ impl Estimate for PollEstimator {
     }
 
     fn finish(self, names: Names<'_>) -> Assembled {
-        PollEstimator::finish(self, names, None)
+        PollEstimator::finish(self, names)
     }
 }
 

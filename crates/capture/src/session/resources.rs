@@ -177,7 +177,7 @@ impl Resources {
                 name
             }
             what::PATH => format!("{call} {}", text(&e.name[0])),
-            what::FAULT if e.names == 0 => "anonymous memory".into(),
+            what::FAULT if e.names == 0 => "page of a file or of memory".into(),
             what::FAULT => format!("page of {}", self.path(e)),
             what::SOCKET => format!("{}{fd}", socket(e)),
             what::UNIX if e.peer_pid == 0 => format!("unix socket{fd}"),

@@ -59,10 +59,10 @@ impl Page<'_> {
             heading: "Rung 1: is the CPU the bottleneck?".into(),
             lines: self.first_rung_lines(),
             columns: vec![
-                ("of the host", false),
+                ("on this host", false),
                 ("in use", true),
                 ("reading", false),
-                ("", false),
+                ("detail", false),
             ],
             rows: host.collect(),
             ..Section::default()
@@ -72,7 +72,7 @@ impl Page<'_> {
     fn cause_section(&self) -> Section {
         Section {
             heading: format!(
-                "Rung 2: where? Shares of active wall time; below {} is noise here",
+                "Rung 2: where? Shares are of the active time; below {} they are noise",
                 resolution(self.ladder.resolves)
             ),
             columns: vec![
@@ -80,7 +80,7 @@ impl Page<'_> {
                 ("95 % interval", true),
                 ("state", false),
                 ("at", false),
-                ("because of", false),
+                ("because of (share of these waits)", false),
             ],
             rows: self.cause_rows(MOST_CAUSES * 4),
             ..Section::default()
@@ -168,7 +168,7 @@ impl Page<'_> {
         for line in self.first_rung_lines() {
             let _ = writeln!(out, "- {line}");
         }
-        out.push_str("\n| resource | in use | reading | |\n|---|---|---|---|\n");
+        out.push_str("\n| on this host | in use | reading | detail |\n|---|---|---|---|\n");
         for r in &self.ladder.host {
             let _ = writeln!(
                 out,
@@ -180,7 +180,7 @@ impl Page<'_> {
             );
         }
         if self.shows_causes() {
-            out.push_str("\n| share | 95 % | state | at | because of |\n|--:|---|---|---|---|\n");
+            out.push_str("\n| share | 95 % interval | state | at | because of (share of these waits) |\n|--:|---|---|---|---|\n");
             for c in self.ladder.causes.iter().take(MOST_CAUSES) {
                 let _ = writeln!(
                     out,

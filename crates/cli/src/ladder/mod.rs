@@ -194,6 +194,13 @@ fn seconds(ns: u64) -> String {
     format!("{:.2} s", ns as f64 / 1e9)
 }
 
+fn threads(n: usize) -> String {
+    match n {
+        1 => "1 thread".into(),
+        n => format!("{n} threads"),
+    }
+}
+
 fn reading(b: &Bottleneck) -> &'static str {
     match b.reading() {
         Reading::Idle => "no thread did anything",
@@ -328,7 +335,7 @@ impl Page<'_> {
         }
     }
 
-    /// Active wall time by state: state, share, time.
+    /// Active time by state: state, share, time.
     fn state_rows(&self) -> Vec<Vec<String>> {
         let b = &self.ladder.bottleneck;
         let l = &b.ledger;
@@ -353,21 +360,21 @@ impl Page<'_> {
         let b = &self.ladder.bottleneck;
         let l = &b.ledger;
         let mut out = vec![format!(
-            "{} of active wall time is on a CPU; {}",
-            percent(b.on_cpu()),
-            reading(b)
+            "active time: {} of {} in {}; all shares of rungs 1 and 2 are of it",
+            seconds(b.active_ns()),
+            threads(b.active_threads),
+            seconds(b.window_ns),
         )];
         out.push(format!(
-            "{} active threads, {} of wall time in {}",
-            b.active_threads,
-            seconds(b.active_ns()),
-            seconds(b.window_ns),
+            "{} of it is on a CPU; {}",
+            percent(b.on_cpu()),
+            reading(b)
         ));
         let apart = [
-            (b.parked_ns, format!("{} parked threads", b.parked_threads)),
+            (b.parked_ns, format!("{} parked", threads(b.parked_threads))),
             (
                 b.ticking_ns,
-                format!("{} threads that only tick", b.ticking_threads),
+                format!("{} only ticking", threads(b.ticking_threads)),
             ),
             (l.idle_ns, "idle time of the others".to_string()),
             (b.starved_ns, "waits for want of work".to_string()),
@@ -377,7 +384,7 @@ impl Page<'_> {
             .collect();
         if !apart.is_empty() {
             let shown = match self.idle {
-                IdleArg::Hide => " (--idle show)",
+                IdleArg::Hide => "; --idle show lists it",
                 IdleArg::Show | IdleArg::Only => "",
             };
             out.push(format!("left out: {}{shown}", apart.join(", ")));

@@ -96,7 +96,7 @@ impl Page<'_> {
         if !host.is_empty() {
             paper.out.push('\n');
             let columns = [
-                text_column("of the host"),
+                text_column("on this host"),
                 number_column("in use"),
                 text_column("reading"),
                 text_column("detail"),
@@ -107,7 +107,7 @@ impl Page<'_> {
 
     fn second_rung_text(&self, paper: &mut Paper) {
         paper.heading(&format!(
-            "Rung 2: where? Shares of active wall time; below {} is noise here",
+            "Rung 2: where? Shares are of the active time; below {} they are noise",
             resolution(self.ladder.resolves)
         ));
         let rows = match self.shows_causes() {
@@ -123,7 +123,7 @@ impl Page<'_> {
             number_column("95 % interval"),
             cut(text_column("state"), STATE_CELLS),
             cut(text_column("at"), FUNCTION_CELLS),
-            text_column("because of"),
+            text_column("because of (share of these waits)"),
         ];
         if !rows.is_empty() {
             paper.table(&columns, &rows);

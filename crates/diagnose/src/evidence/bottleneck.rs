@@ -95,10 +95,17 @@ impl Bottleneck {
         out
     }
 
-    /// Wall time of active threads without idle time and want of work, ns: the whole of all shares.
+    /// Active time, ns: wall time of active threads without idle time and want of work. It is the whole of all
+    /// shares.
     pub fn active_ns(&self) -> u64 {
         let excluded = self.ledger.idle_ns + self.starved_ns;
         self.ledger.wall_ns.saturating_sub(excluded)
+    }
+
+    /// Blocked time of active threads, without idle time and want of work, ns.
+    pub fn blocked_ns(&self) -> u64 {
+        let excluded = self.ledger.idle_ns + self.starved_ns;
+        self.ledger.blocked_ns().saturating_sub(excluded)
     }
 
     /// `ns` as a share of the window: the mean number of threads that did that.
@@ -106,7 +113,7 @@ impl Bottleneck {
         ns as f64 / self.window_ns.max(1) as f64
     }
 
-    /// `ns` as a share of active wall time.
+    /// `ns` as a share of active time.
     pub fn share(&self, ns: u64) -> f64 {
         ns as f64 / self.active_ns().max(1) as f64
     }
@@ -116,7 +123,7 @@ impl Bottleneck {
         self.ledger.state_ns(State::OnCpu)
     }
 
-    /// On-CPU share of active wall time.
+    /// On-CPU share of active time.
     pub fn on_cpu(&self) -> f64 {
         self.share(self.on_cpu_ns())
     }

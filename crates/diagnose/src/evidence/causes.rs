@@ -14,7 +14,7 @@ use super::roots::RootShare;
 use crate::frames::{CodeSite, code_site};
 use crate::labels::resource;
 
-/// A part of the active wall time.
+/// A part of the active time.
 #[derive(Clone, Debug)]
 pub struct Cause {
     /// The state.
@@ -32,7 +32,7 @@ pub struct Cause {
     pub resource: Option<Arc<str>>,
     /// Scaled time, ns.
     pub ns: u64,
-    /// Its share of active wall time.
+    /// Its share of active time.
     pub share: f64,
     /// 95 % interval of that share.
     pub interval: Interval,

@@ -1,4 +1,4 @@
-//! Time that shares of active wall time leave out: idle waits, waits for want of work, parked and
+//! Time that shares of active time leave out: idle waits, waits for want of work, parked and
 //! ticking threads. It is no part of any verdict; a doubting reader can see its parts.
 
 use std::collections::{HashMap, HashSet};

@@ -111,12 +111,13 @@ impl Span<'_> {
     }
 }
 
-fn stall_words(stalled: Option<f64>) -> Vec<String> {
+/// Share of the window in which a task stalled for `resource`, in words.
+fn stall_words(stalled: Option<f64>, resource: &str) -> Vec<String> {
     stalled
         .filter(|s| *s >= 0.01)
         .map(|s| {
             format!(
-                "some task was held up {:.0} % of the time",
+                "some task waited for {resource} {:.0} % of the time (PSI)",
                 s.min(1.0) * 100.0
             )
         })
@@ -137,12 +138,15 @@ fn cpu(span: &Span<'_>, own: &Bottleneck) -> Option<Resource> {
     }
     let used = 1.0 - (grown[3] + grown[4]) / total;
     let stalled = span.stalled(|f| f.psi_cpu);
-    let mut words = stall_words(stalled);
+    let mut words = stall_words(stalled, "a CPU");
     if let Some(queue) = span.most(|f| f.runnable_tasks) {
-        words.push(format!("up to {queue} tasks running or queued"));
+        words.push(format!("up to {queue} tasks running or ready"));
     }
     if grown[4] / total >= 0.01 {
-        words.push(format!("idle for I/O {:.0} %", grown[4] / total * 100.0));
+        words.push(format!(
+            "idle while tasks waited for I/O {:.0} %",
+            grown[4] / total * 100.0
+        ));
     }
     if let Some(switches) = span.grown(|f| f.context_switches) {
         words.push(format!(
@@ -151,13 +155,16 @@ fn cpu(span: &Span<'_>, own: &Bottleneck) -> Option<Resource> {
         ));
     }
     if grown[7] / total >= 0.01 {
-        words.push(format!("hypervisor took {:.0} %", grown[7] / total * 100.0));
+        words.push(format!(
+            "the hypervisor took {:.0} % (steal)",
+            grown[7] / total * 100.0
+        ));
     }
     if own.cpus > 0 {
         let (busy, cpus) = (own.busy_cpus(), own.cpus);
         words.insert(
             0,
-            format!("all programs; this one kept {busy:.2} of {cpus} CPUs busy"),
+            format!("all programs together; this one kept {busy:.2} of {cpus} CPUs busy"),
         );
     }
     Some(Resource {
@@ -177,7 +184,7 @@ fn memory(span: &Span<'_>) -> Option<Resource> {
     let [total, available, swap, swap_free] = span.last.memory?;
     let used = 1.0 - available as f64 / total.max(1) as f64;
     let stalled = span.stalled(|f| f.psi_memory);
-    let mut words = stall_words(stalled);
+    let mut words = stall_words(stalled, "memory");
     if let Some(faults) = span.grown(|f| f.major_faults).filter(|n| *n > 0) {
         words.push(format!(
             "{:.0} major page faults a second",
@@ -213,15 +220,14 @@ fn disks(span: &Span<'_>) -> Vec<Resource> {
                 return None;
             }
             let of = |f: &HostFacts| Some(f.disks.iter().find(|d| d.name == last.name)?.in_flight);
-            let mut words = stall_words(stalled);
+            let mut words = stall_words(stalled, "any disk");
             words.push(format!(
                 "{:.0} requests a second",
                 requests as f64 / span.seconds
             ));
-            words.push(format!(
-                "up to {} in flight",
-                span.most(of).unwrap_or_default()
-            ));
+            if let Some(most) = span.most(of).filter(|n| *n > 0) {
+                words.push(format!("up to {most} in flight"));
+            }
             Some(Resource {
                 name: format!("disk {}", last.name),
                 utilisation: Some(busy.min(1.0)),
@@ -246,7 +252,7 @@ fn network(span: &Span<'_>) -> Option<Resource> {
     let full = grown(|n| n.listen_overflows).max(grown(|n| n.listen_drops));
     let mut errors = Vec::new();
     if again > 0 {
-        errors.push(format!("{again} segments sent again"));
+        errors.push(format!("{again} TCP segments sent again"));
     }
     if full > 0 {
         errors.push(format!("{full} connections met a full accept queue"));
@@ -289,7 +295,7 @@ fn cgroup(span: &Span<'_>) -> Vec<Resource> {
             name: "cpu quota".into(),
             utilisation: None,
             saturation: format!(
-                "{:.2} CPUs; throttled in {throttled} of {periods} periods",
+                "quota of {:.2} CPUs; throttled in {throttled} of {periods} periods",
                 quota as f64 / period as f64
             ),
             errors: String::new(),
@@ -301,7 +307,7 @@ fn cgroup(span: &Span<'_>) -> Vec<Resource> {
         let hits = of(|c| c.memory_limit_hits).unwrap_or(0);
         let met = match hits {
             0 => String::new(),
-            n => format!(", met {n} times"),
+            n => format!(", reached {n} times"),
         };
         out.push(Resource {
             name: "memory limit".into(),
@@ -327,7 +333,7 @@ fn share_of_limit(name: &str, used: u64, limit: u64) -> Option<Resource> {
     (share >= LIMIT_LISTED).then(|| Resource {
         name: name.into(),
         utilisation: Some(share),
-        saturation: format!("{used} of {limit}"),
+        saturation: format!("{used} in use, at most {limit}"),
         errors: String::new(),
         level: level(Some(share), share > LIMIT_SATURATED, false),
     })
@@ -408,7 +414,7 @@ fn own_traffic(span: &Span<'_>) -> Vec<Resource> {
             && read + written >= 0.05
         {
             words.push(format!(
-                "reads {read:.1} and writes {written:.1} MiB/s of disk"
+                "reads {read:.1} MiB/s from disk and writes {written:.1} MiB/s"
             ));
         }
         if let Some(swapped) = l.swapped_bytes.filter(|b| *b > 0) {

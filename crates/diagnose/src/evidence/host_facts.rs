@@ -219,8 +219,8 @@ pub(crate) fn file_locks(recording: &Recording) -> Option<(String, String)> {
         (_, false) => format!("{name} (pid {pid}, not measured)"),
     };
     let said = format!(
-        "In {times} {} {path} was locked by {holder}",
-        if times == 1 { "poll" } else { "polls" }
+        "{path} was locked by {holder} in {times} of {} polls",
+        recording.host.len()
     );
     Some((holder, said))
 }

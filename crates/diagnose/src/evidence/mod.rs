@@ -404,6 +404,25 @@ impl<'a> Evidence<'a> {
         self.all_roots().of(samples)
     }
 
+    /// Active waits beside `samples` that have the same root.
+    pub fn other_waits_for(&self, root: &RootShare, samples: &[u32]) -> Vec<u32> {
+        let known: HashSet<u32> = samples.iter().copied().collect();
+        let blocked = self.causes.iter().filter(|c| c.state == State::Blocked);
+        let others = blocked.flat_map(|c| c.samples.iter().copied());
+        let others = others.filter(|i| !known.contains(i));
+        self.all_roots().with_root(root, others)
+    }
+
+    /// Active time that the threads of a root computed in its function, ns.
+    pub fn computed_by(&self, root: &RootShare) -> u64 {
+        let running = self.causes.iter().filter(|c| c.state == State::OnCpu);
+        let there = running.filter(|c| c.function == root.function);
+        let samples = there.flat_map(|c| c.samples.iter().copied());
+        let threads = &self.recording.contexts;
+        let of_root = |i: &u32| root.is_of(&threads[self.sample(*i).context.0 as usize].name);
+        self.time(&samples.filter(of_root).collect::<Vec<u32>>())
+    }
+
     /// Whether most time of `samples` is waited for locks that threads hold.
     pub fn mostly_for_locks(&self, samples: &[u32]) -> bool {
         let roots = self.all_roots();

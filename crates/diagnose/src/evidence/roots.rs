@@ -108,7 +108,7 @@ impl RootShare {
             (Some(cause), _) => format!("not followed: {}", cause.words()),
             (None, Some(BlockReason::Disk)) => "the disk".into(),
             (None, Some(BlockReason::Timer)) => "its own timer".into(),
-            (None, Some(BlockReason::PageFault)) => "the page to be brought in".into(),
+            (None, Some(BlockReason::PageFault)) => "the read of the page".into(),
             (None, Some(BlockReason::Memory)) => "the kernel's search for free memory".into(),
             (None, _) => "the wait itself".into(),
         }
@@ -183,6 +183,33 @@ impl Roots<'_> {
             b.share.total_cmp(&a.share).then_with(names)
         });
         out
+    }
+
+    /// Those of the waits `others` that have this root, too.
+    pub fn with_root(&self, root: &RootShare, others: impl Iterator<Item = u32>) -> Vec<u32> {
+        let most = |sample: &u32| {
+            let parts = self.blame.of_sample(*sample);
+            let whole: u64 = parts.iter().map(|part| part.ns).sum();
+            let same = parts
+                .iter()
+                .filter(|part| self.is(root, self.blame.root(part)));
+            same.map(|part| part.ns).sum::<u64>() * 2 > whole
+        };
+        others.filter(most).collect()
+    }
+
+    /// Whether an activity is of a root: of its processes where those are not measured, else of its threads, in its
+    /// function.
+    fn is(&self, root: &RootShare, activity: &Root) -> bool {
+        if !root.strangers.is_empty() {
+            let process = self.stranger(activity.actor);
+            return process.is_some_and(|pid| root.strangers.contains(&pid));
+        }
+        let stacks = activity.stack.map(|stack| (stack, 1)).into_iter();
+        let (function, _) = self.main_function(&stacks.collect());
+        root.is_of(&self.name(activity.actor))
+            && (root.deed, root.open) == (activity.deed(), activity.open)
+            && root.function == function
     }
 
     /// Whether a wait is for a lock that a thread holds, and not at a condition.

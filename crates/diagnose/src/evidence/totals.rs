@@ -1,7 +1,7 @@
-//! Sums over all threads of a recording, active or not: the ledger that the sentence describes.
+//! Sums over all threads of a recording, active or not.
 
 use wallscope_model::scale::Scaled;
-use wallscope_model::{BlockReason, HostSample, Ledger, Peer, Recording, State};
+use wallscope_model::{HostSample, Ledger, Peer, Recording, State};
 
 use super::work::spinner;
 
@@ -16,8 +16,6 @@ pub(crate) struct Totals {
     pub unattributed_ns: u64,
     /// CPU quota of the target's cgroup in CPUs, where it has one.
     pub quota_cpus: Option<f64>,
-    /// Idle time by reason, ns, indexed by `BlockReason as usize`.
-    pub idle: [u64; BlockReason::COUNT],
     /// The peer that requests wait for longest: its name, and the share of the request time of the
     /// process that makes requests to it.
     pub peer: Option<(String, f64)>,
@@ -34,13 +32,12 @@ impl Totals {
             threads: recording.contexts.len(),
             unattributed_ns: processes.map(|p| p.unattributed_on_cpu_ns).sum(),
             quota_cpus: recording.host.iter().find_map(quota),
-            idle: idle_by_reason(recording, scaled),
             peer: main_peer(recording),
             spinning: spinning(recording, scaled),
         }
     }
 
-    /// Time that was not idle, ns: the whole of all shares.
+    /// Time that was not idle, ns.
     pub fn busy_ns(&self) -> u64 {
         self.ledger.wall_ns.saturating_sub(self.ledger.idle_ns)
     }
@@ -53,22 +50,6 @@ impl Totals {
     /// On-CPU time, ns.
     pub fn on_cpu_ns(&self) -> u64 {
         self.ledger.state_ns(State::OnCpu)
-    }
-
-    /// Blocked time that was not idle, ns.
-    pub fn blocked_ns(&self) -> u64 {
-        let blocked = self.ledger.blocked_ns();
-        blocked.saturating_sub(self.ledger.idle_ns)
-    }
-
-    /// The largest block reason and its time that was not idle, ns.
-    pub fn main_reason(&self) -> Option<(BlockReason, u64)> {
-        let busy = |reason: &BlockReason| {
-            let i = *reason as usize;
-            self.ledger.blocked[i].saturating_sub(self.idle[i])
-        };
-        let reasons = BlockReason::ALL.iter().map(|r| (*r, busy(r)));
-        reasons.filter(|(_, ns)| *ns > 0).max_by_key(|(_, ns)| *ns)
     }
 }
 
@@ -85,17 +66,6 @@ fn quota(sample: &HostSample) -> Option<f64> {
     let cgroup = sample.facts.cgroup.as_ref()?;
     let period_us = cgroup.period_us.filter(|period| *period > 0)?;
     Some(cgroup.quota_us? as f64 / period_us as f64)
-}
-
-fn idle_by_reason(recording: &Recording, scaled: &Scaled) -> [u64; BlockReason::COUNT] {
-    let mut sums = [0; BlockReason::COUNT];
-    for piece in &scaled.pieces {
-        let sample = &recording.samples[piece.sample as usize];
-        if let Some(reason) = sample.reason.filter(|_| sample.idle) {
-            sums[reason as usize] += piece.ns;
-        }
-    }
-    sums
 }
 
 /// The peer that most request time waits for, in processes that owe answers themselves. A request

@@ -7,7 +7,7 @@ use wallscope_model::{Actor, BlockReason, ContextId, Hop, Recording, Role};
 
 use super::waits::Waits;
 use crate::frames::{Side, code_site, functions_on};
-use crate::thresholds::ROOT_OF_WAITS;
+use crate::thresholds::{OUTSIDER_WAITS, ROOT_OF_WAITS};
 use crate::wake_chain::{actor, thread_of};
 use crate::words;
 
@@ -20,6 +20,8 @@ pub(crate) struct Wakers {
     pub activities: Vec<(Activity, f64)>,
     /// Share ended by threads that wait for the same themselves.
     pub by_waiters: f64,
+    /// Share for which threads held the lock that hardly wait for it themselves.
+    pub by_outsiders: f64,
     /// Share ended by measured threads.
     pub by_measured: f64,
 }
@@ -64,8 +66,12 @@ impl Wakers {
             activities: HashMap::new(),
             by_waiters: 0.0,
             by_measured: 0.0,
+            held: HashMap::new(),
+            waited: HashMap::new(),
         };
         for i in samples {
+            let waiter = recording.samples[*i as usize].context;
+            *sums.waited.entry(waiter).or_default() += waits.sample_ns[*i as usize] as f64;
             for hop in waits.chains.of_sample(*i) {
                 sums.add(*i, *hop, &waiters);
             }
@@ -113,6 +119,9 @@ struct Sums<'a> {
     activities: HashMap<Activity, f64>,
     by_waiters: f64,
     by_measured: f64,
+    /// Waits for which a measured thread held the lock, and its own.
+    held: HashMap<ContextId, f64>,
+    waited: HashMap<ContextId, f64>,
 }
 
 /// A sample's chain while it is followed.
@@ -135,12 +144,34 @@ impl Sums<'_> {
                 self.by_waiters += ns;
             }
         }
+        self.add_holder(sample, hop);
         let chain = Chain {
             sample,
             waker_pid: process_of(self.recording, h),
         };
         for below in self.waits.chains.of_hop(hop) {
             self.follow(chain, *below);
+        }
+    }
+
+    /// Adds the holder behind a waker: the waker itself but for the time in which it queued for a lock, too. Chains
+    /// are a few hops deep by their making.
+    fn add_holder(&mut self, sample: u32, waker: u32) {
+        let (recording, waits) = (self.recording, self.waits);
+        let h = &recording.hops[waker as usize];
+        let mut own = h.ns;
+        for activity in waits.chains.of_hop(waker) {
+            let a = &recording.hops[*activity as usize];
+            if a.role != Role::Blocked || !is_lock(a.reason) {
+                continue;
+            }
+            for next in waits.chains.of_hop(*activity) {
+                own = own.saturating_sub(recording.hops[*next as usize].ns);
+                self.add_holder(sample, *next);
+            }
+        }
+        if let Some(thread) = thread_of(recording, h) {
+            *self.held.entry(thread).or_default() += waits.scaled(recording, sample, own);
         }
     }
 
@@ -169,7 +200,15 @@ impl Sums<'_> {
         *self.activities.entry(activity).or_default() += ns;
     }
 
+    /// Time of the waits for which threads held the lock that hardly wait for it themselves, ns.
+    fn by_outsiders(&self) -> f64 {
+        let waited = |thread: &ContextId| self.waited.get(thread).copied().unwrap_or(0.0);
+        let outside = |(thread, ns): &(&ContextId, &f64)| waited(thread) < OUTSIDER_WAITS * **ns;
+        self.held.iter().filter(outside).map(|(_, ns)| ns).sum()
+    }
+
     fn shares(self, whole: u64) -> Wakers {
+        let by_outsiders = self.by_outsiders();
         let share = |ns: f64| ns / whole.max(1) as f64;
         let mut threads: Vec<_> = (self.threads.into_iter())
             .map(|((thread, function), ns)| (thread, function, share(ns)))
@@ -189,9 +228,15 @@ impl Sums<'_> {
             threads,
             activities,
             by_waiters: share(self.by_waiters),
+            by_outsiders: share(by_outsiders),
             by_measured: share(self.by_measured),
         }
     }
+}
+
+fn is_lock(reason: Option<BlockReason>) -> bool {
+    use BlockReason::{Gil, KernelLock, Lock};
+    matches!(reason, Some(Gil | KernelLock | Lock))
 }
 
 /// Activity of a hop's actor, in words; `None`: the hop is no activity.

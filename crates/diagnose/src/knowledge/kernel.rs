@@ -175,6 +175,20 @@ table! {
 }
 
 table! {
+    /// A page of a mapped file is missing.
+    FILE_FAULTS {
+        "*filemap_fault", "the page cache lacks it", "mm/filemap.c", Live;
+    }
+}
+
+table! {
+    /// A page of anonymous memory is missing.
+    SWAP_FAULTS {
+        "do_swap_page", "swapped out", "mm/memory.c", Source;
+    }
+}
+
+table! {
     /// A pipe is read.
     PIPE_READ {
         "*pipe_read*", "empty pipe", "fs/pipe.c", Live;

@@ -5,7 +5,7 @@
 
 use wallscope_model::{BlockReason, PauseGroup, State};
 
-use super::verdict::{Found, Spent, Verdict, found};
+use super::verdict::{Found, Spent, Verdict, bound, found};
 use crate::evidence::{Evidence, WorkKind, largest};
 use crate::thresholds::{CAUSE_SHARE, ONE_THREAD_SHARE};
 use crate::words;
@@ -25,13 +25,14 @@ pub(super) fn stopped(e: &Evidence<'_>) -> Found {
     )
 }
 
-/// The whole that shares of this rule are of.
-const OWN: &str = "the active time of the program's own threads";
+/// Active time of threads that are not the collector's own, ns.
+fn own_ns(e: &Evidence<'_>) -> u64 {
+    (e.bottleneck.active_ns()).saturating_sub(e.work.collectors_ns)
+}
 
-/// `ns` as a share of the active time of threads that are not the collector's own.
+/// `ns` as a share of it.
 fn share_of_own(e: &Evidence<'_>, ns: u64) -> f64 {
-    let own = (e.bottleneck.active_ns()).saturating_sub(e.work.collectors_ns);
-    (ns as f64 / own.max(1) as f64).min(1.0)
+    (ns as f64 / own_ns(e).max(1) as f64).min(1.0)
 }
 
 fn verdict(e: &Evidence<'_>, ns: u64) -> Verdict {
@@ -55,11 +56,9 @@ fn verdict(e: &Evidence<'_>, ns: u64) -> Verdict {
     }))
     .advised(Some(advice(main).into()));
     verdict.share = share_of_own(e, ns);
-    verdict.whole = OWN.into();
-    verdict.bound = format!(
-        "at most {} of {OWN}, if nothing else takes its place",
-        words::share(verdict.share)
-    );
+    let own = words::time(own_ns(e));
+    verdict.whole = format!("{own} of active time of the program's own threads");
+    verdict.bound = bound(verdict.share, &verdict.whole);
     verdict
 }
 

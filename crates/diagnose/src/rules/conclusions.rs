@@ -1,31 +1,18 @@
 //! Conclusion of a verdict in one clause, for the sentence at the end of a recording: the time that
 //! faster code could save, and the time that it could not.
 //!
-//! Shares are of active time. Where that is less than the time that the sentence describes, the
-//! clause says of which time they are.
+//! Shares are of active time, as in the rest of the sentence.
 
 use wallscope_model::{BlockReason, State};
 
 use super::verdict::Verdict;
 use crate::evidence::Evidence;
-use crate::thresholds::{BUSY_BESIDE, CPU_FIRST, MENTIONED_SHARE, NEARLY_ALL};
+use crate::thresholds::{BUSY_BESIDE, CPU_FIRST, MENTIONED_SHARE, NEARLY_ALL, ROOT_OF_WAITS};
 use crate::words;
-
-/// `of the 5.2 s of active time, `; empty where active time is all that was not idle.
-fn whole(e: &Evidence<'_>) -> String {
-    let active = e.bottleneck.active_ns();
-    let excluded = e.totals.busy_ns().saturating_sub(active);
-    match e.totals.share(excluded) < MENTIONED_SHARE {
-        true => String::new(),
-        false => format!("of the {} of active time, ", words::time(active)),
-    }
-}
 
 /// Share of active time that was blocked.
 fn blocked(e: &Evidence<'_>) -> f64 {
-    let l = &e.bottleneck.ledger;
-    let excluded = l.idle_ns + e.bottleneck.starved_ns;
-    e.share(l.blocked_ns().saturating_sub(excluded))
+    e.share(e.bottleneck.blocked_ns())
 }
 
 /// Threads too short to be seen, which the others may wait for.
@@ -59,49 +46,62 @@ pub(super) fn quota(e: &Evidence<'_>, verdict: &Verdict) -> String {
         _ => "",
     };
     format!(
-        "{}{quota} cost {most}{}; a higher quota, or less CPU work, gives that back",
-        whole(e),
+        "{quota} cost {most}{}; a higher quota, or less CPU work, gives that back",
         words::share(verdict.share)
     )
 }
 
 /// Threads wait for a CPU.
-pub(super) fn shortage(e: &Evidence<'_>, verdict: &Verdict) -> String {
+pub(super) fn shortage(_: &Evidence<'_>, verdict: &Verdict) -> String {
     format!(
-        "{}; {}more CPUs for it save at most {}",
+        "{}; more CPUs for it save at most {}",
         words::clause(&verdict.cause),
-        whole(e),
         words::share(verdict.share)
     )
 }
 
 /// Threads compute, or the kernel works for them.
 pub(super) fn computing(e: &Evidence<'_>, verdict: &Verdict) -> String {
-    let saves = match blocked(e) {
-        b if b < NEARLY_ALL => "a CPU profile shows nearly all of it".to_string(),
-        b => format!(
+    let saves = match (&verdict.parts.shares[..], blocked(e)) {
+        (_, b) if b < NEARLY_ALL => "a CPU profile shows nearly all of it".to_string(),
+        ([(_, own), (_, others)], _) => format!(
+            "faster code saves at most the {} spent computing and the {} spent waiting for it",
+            words::share(*own),
+            words::share(*others)
+        ),
+        (_, b) => format!(
             "faster code saves at most the {} spent computing, and none of the {} spent waiting",
             words::share(e.bottleneck.on_cpu()),
             words::share(b)
         ),
     };
-    format!("{}; {}{saves}", verdict.cause, whole(e))
+    format!("{}; {saves}", verdict.cause)
 }
 
 /// Threads wait.
 pub(super) fn waiting(e: &Evidence<'_>, verdict: &Verdict) -> String {
+    if waits_for_computing(verdict) {
+        let cause = words::clause(&verdict.cause);
+        return format!("{cause}; faster code there shortens these waits, too");
+    }
     let unless = match (unseen(e), beside_computing(e)) {
         (Some(unseen), _) => format!(", unless the waiting is for {unseen}"),
         (None, true) => ", unless the waiting is for the threads that compute".into(),
         (None, false) => String::new(),
     };
     format!(
-        "{}; {}faster code cannot reduce the {} spent waiting{}{unless}",
+        "{}; faster code cannot reduce the {} spent waiting{}{unless}",
         words::clause(&verdict.cause),
-        whole(e),
         words::share(blocked(e)),
         work_or_not(verdict),
     )
+}
+
+/// Whether the headline is a thread that computes while others wait for it.
+fn waits_for_computing(verdict: &Verdict) -> bool {
+    let main = verdict.parts.blame.first();
+    let main = main.filter(|root| root.share > ROOT_OF_WAITS && root.open.is_none());
+    main.is_some_and(|root| root.state == State::OnCpu && !root.own)
 }
 
 /// A hint that waits for events or by the clock may be waits for work.
@@ -120,7 +120,7 @@ fn beside_computing(e: &Evidence<'_>) -> bool {
     b.active_threads > 1 && b.on_cpu() < CPU_FIRST && b.load(computed) >= BUSY_BESIDE
 }
 
-/// Nothing is wrong. Shares are of all time that was not idle, as nothing is made of them.
+/// Nothing is wrong.
 pub(super) fn at_rest(e: &Evidence<'_>, verdict: &Verdict) -> String {
     if verdict.bottleneck {
         return waiting(e, verdict);
@@ -128,14 +128,22 @@ pub(super) fn at_rest(e: &Evidence<'_>, verdict: &Verdict) -> String {
     if let Some(unseen) = unseen(e) {
         return format!("it may have waited for {unseen}");
     }
-    let t = &e.totals;
-    let waited = words::share(t.share(t.blocked_ns()));
+    let waited = words::share(blocked(e));
     match verdict.state {
         Some(State::Blocked) => {
             format!("faster code cannot reduce the {waited} spent waiting, which may be for work")
         }
-        _ if t.share(t.blocked_ns()) < MENTIONED_SHARE => AT_REST.into(),
-        _ => format!("{AT_REST}; faster code cannot reduce the {waited} spent waiting"),
+        _ => {
+            // A cause elsewhere is more than that nothing was found.
+            let rest = match verdict.parts.root {
+                Some(_) => words::clause(&verdict.cause),
+                None => AT_REST.into(),
+            };
+            match blocked(e) < MENTIONED_SHARE {
+                true => rest,
+                false => format!("{rest}; faster code cannot reduce the {waited} spent waiting"),
+            }
+        }
     }
 }
 

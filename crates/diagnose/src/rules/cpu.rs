@@ -273,18 +273,18 @@ fn computing_verdict(e: &Evidence<'_>, ns: u64) -> Verdict {
     };
     let relay = relay(e);
     let cause = match &relay {
-        Some((parent, child)) => format!(
-            "{parent} waits for {child}, one at a time: {}",
-            words::clause(&cause)
-        ),
+        Some((parent, child)) => format!("{parent} waits for one {child} at a time; {cause}"),
         None => cause,
     };
     let common = common_function(e, ns)
         .filter(|(name, _)| relay.is_none() && hottest.is_none_or(|(c, _)| *c.function != **name));
     let place = common.as_ref().map(|(name, _)| name.clone());
     let place = place.or_else(|| hottest.map(|(c, _)| c.function.clone()));
+    // A child that is done sooner ends its parents' waits sooner.
+    let waits = relay.as_ref().map_or(0, |_| e.relayed());
     Verdict::new(cause)
     .of(e, Spent::on_cpu(ns, hottest.map(|(c, _)| c)))
+    .with_other_time(e, COMPUTING, &[("in waits for that", waits)])
     .rooted(collects.filter(|_| !mostly))
     .rooted(at_the_limit(e))
     .rooted(main_system_call(e, ns))
@@ -348,6 +348,9 @@ fn by_one_thread(e: &Evidence<'_>) -> bool {
     let most = b.busiest_ns as f64 >= LASTING_OF_COMPUTING * b.on_cpu_ns() as f64;
     b.cpus > 1 && most && b.load(b.busiest_ns) >= ONE_CPU
 }
+
+/// The computing, as a part of the impact.
+const COMPUTING: &str = "computing";
 
 /// The thing to change where a collector computes.
 const COLLECT_LESS: &str = "allocate less, or allow the collector more memory";

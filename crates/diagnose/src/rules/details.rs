@@ -4,9 +4,11 @@ use wallscope_model::histogram::Histogram;
 use wallscope_model::{BlockReason, State};
 
 use crate::evidence::{Cause, Evidence, Level, Resource, Wakers, host_facts, in_function, largest};
+use crate::labels::resource;
 use crate::lock_wait::own_lock;
 use crate::thresholds::{
-    AT_MEMORY_LIMIT, BESIDE_SHARE, FAILED_CONNECTS_RATE, LONG_WAIT_NS, SHORT_WAIT_NS, WAKER_SHARE,
+    AT_MEMORY_LIMIT, BESIDE_SHARE, FAILED_CONNECTS_RATE, FEW_WAITS, HELD_BY_OUTSIDERS,
+    LONG_WAIT_NS, SHORT_WAIT_NS, WAKER_SHARE,
 };
 use crate::words;
 
@@ -71,21 +73,27 @@ fn activities(wakers: &Wakers, main: &str) -> String {
     }
 }
 
-/// Lengths of the single waits of a cause: many short ones, or few long ones.
+/// Lengths of the single waits of a cause, and of the lock's holds where the waits tell them.
 pub(super) fn length_words(e: &Evidence<'_>, c: &Cause, reason: BlockReason) -> Option<String> {
     let counted = (c.resource.as_deref())
         .filter(|_| reason == BlockReason::Lock)
         .and_then(|name| host_facts::lock_waits(e.recording, name));
+    let lengths = e.lengths(c);
     if let Some((count, total, longest)) = counted.filter(|(count, ..)| *count > 0) {
         let mean = total / count;
+        let waits = CountedWaits {
+            mean_ns: mean,
+            longest_ns: longest,
+            lengths: lengths.as_ref(),
+        };
         return Some(format!(
             "{count} waits, mean {}, longest {}{}",
             words::time(mean),
             words::time(longest),
-            long_or_short(e, c, mean, longest)
+            waits.holds(&wakers_of_lock(e, c))
         ));
     }
-    let lengths = e.lengths(c)?;
+    let lengths = lengths?;
     Some(format!(
         "single waits: median {}, longest {}",
         words::time(lengths.quantile(0.5)?),
@@ -93,31 +101,61 @@ pub(super) fn length_words(e: &Evidence<'_>, c: &Cause, reason: BlockReason) -> 
     ))
 }
 
-const LONG_HOLDS: &str = ": few long holds";
-const SHORT_HOLDS: &str = ": many short holds";
+/// Wakers of all waits for the lock of a cause, in any function.
+fn wakers_of_lock(e: &Evidence<'_>, c: &Cause) -> Wakers {
+    let of_lock = |i: &u32| resource(e.recording, e.sample(*i)) == c.resource;
+    let samples = e.blocked_samples(BlockReason::Lock);
+    e.wakers_of(&samples.filter(of_lock).collect::<Vec<u32>>())
+}
 
-/// Whether most time is in few long waits or in many short ones: they need different cures.
-///
-/// `mean` and `longest` are counted, ns. The cause's own waits tell how lengths are distributed:
-/// those of threads that rest at other locks say nothing of it.
-fn long_or_short(e: &Evidence<'_>, c: &Cause, mean: u64, longest: u64) -> &'static str {
-    if mean >= LONG_WAIT_NS {
-        return LONG_HOLDS;
+/// Waits for a lock: counted, with the lengths that the cause's own waits have. Those of threads that rest at other
+/// locks say nothing of it.
+struct CountedWaits<'h> {
+    mean_ns: u64,
+    longest_ns: u64,
+    lengths: Option<&'h Histogram>,
+}
+
+impl CountedWaits<'_> {
+    /// The lock's holds, as far as its waits tell them; else the long waits, where they take much of the time.
+    ///
+    /// No hold is longer than all of the waits for it, so short waits are waits for short holds. A long wait is one
+    /// for a long hold only if the holder did not queue itself: in a queue it is the sum of many holds.
+    fn holds(&self, wakers: &Wakers) -> String {
+        let half = self.lengths.map_or(0.0, |l| time_of(l, |_| true) / 2.0);
+        let half_is = |fits: &dyn Fn(u64) -> bool| {
+            self.lengths
+                .is_some_and(|l| half > 0.0 && time_of(l, fits) >= half)
+        };
+        let short = self.longest_ns < SHORT_WAIT_NS
+            || (self.mean_ns < SHORT_WAIT_NS && half_is(&|ns| ns < SHORT_WAIT_NS));
+        let long = self.mean_ns >= LONG_WAIT_NS
+            || (self.longest_ns >= LONG_WAIT_NS && half_is(&|ns| ns >= LONG_WAIT_NS));
+        match self.lengths.and_then(longest_part) {
+            _ if short => ": many short holds".into(),
+            _ if long && wakers.by_outsiders >= HELD_BY_OUTSIDERS => ": long holds".into(),
+            Some(part) if part <= FEW_WAITS => format!(
+                "; the longest {} of them take half of the time",
+                words::share(part)
+            ),
+            _ => String::new(),
+        }
     }
-    if longest < SHORT_WAIT_NS {
-        return SHORT_HOLDS;
+}
+
+/// Part of the waits, longest first, that takes half of their time.
+fn longest_part(lengths: &Histogram) -> Option<f64> {
+    let half = time_of(lengths, |_| true) / 2.0;
+    let (mut time, mut waits) = (0.0, 0.0);
+    for (bucket, count) in lengths.counts.iter().rev() {
+        let (low, high) = lengths.bounds(*bucket);
+        let each = low.midpoint(high) as f64;
+        let missing = (half - time).max(0.0);
+        let taken = count.min(missing / each.max(1.0));
+        (time, waits) = (time + taken * each, waits + taken);
     }
-    let Some(lengths) = e.lengths(c) else {
-        return "";
-    };
-    let half = time_of(&lengths, |_| true).max(1.0) / 2.0;
-    if longest >= LONG_WAIT_NS && time_of(&lengths, |ns| ns >= LONG_WAIT_NS) >= half {
-        LONG_HOLDS
-    } else if mean < SHORT_WAIT_NS && time_of(&lengths, |ns| ns < SHORT_WAIT_NS) >= half {
-        SHORT_HOLDS
-    } else {
-        ""
-    }
+    let all = lengths.count();
+    (half > 0.0 && all > 0.0).then(|| waits / all)
 }
 
 /// Time in the waits of a histogram with a fitting length, ns.

@@ -71,9 +71,13 @@ pub(super) fn stuck(e: &Evidence<'_>) -> Found {
                 n => format!("{n} threads wait"),
             };
             Verdict::new(format!(
-                "{threads}{} for a lock{} and never got it: {}",
+                "{threads}{} for a lock{} that {} never got: {}",
                 place(by, ns),
                 resource_of(at_lock),
+                match n {
+                    1 => "it",
+                    _ => "they",
+                },
                 match asked {
                     Some(_) => KEPT_INSIDE,
                     None => why_stuck(owners.as_ref()),

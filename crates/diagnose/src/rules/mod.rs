@@ -141,21 +141,30 @@ fn completed(e: &Evidence<'_>, verdict: Verdict, blind: &[BlindSpot]) -> Verdict
     }
     let mut verdict = accept_queue::add(e, verdict);
     verdict.parts.not_seen = blind_spots::first_that_matters(e, blind);
-    verdict.parts.impact = impact(&verdict);
+    verdict.parts.impact = impact(e, &verdict);
     verdict
 }
 
 /// Time that the cause of a bottleneck explains, in words.
-fn impact(verdict: &Verdict) -> String {
-    let whole = match &*verdict.whole {
-        ACTIVE => "active time",
-        whole => whole,
-    };
-    match verdict.bottleneck && !verdict.bound.is_empty() {
-        true => format!(
-            "{} of {whole} (a fix saves at most this)",
-            words::share(verdict.share)
-        ),
-        false => String::new(),
+fn impact(e: &Evidence<'_>, verdict: &Verdict) -> String {
+    if !verdict.bottleneck || verdict.bound.is_empty() {
+        return String::new();
     }
+    let active = e.bottleneck.active_ns();
+    let whole = match &*verdict.whole {
+        ACTIVE => format!("{} of {ACTIVE}", words::time(active)),
+        whole => whole.to_owned(),
+    };
+    let parts = verdict.parts.shares.iter();
+    let parts: Vec<String> = parts
+        .map(|(part, share)| format!("{} {part}", words::time((share * active as f64) as u64)))
+        .collect();
+    let parts = match parts.is_empty() {
+        true => String::new(),
+        false => format!(": {}", words::list(&parts)),
+    };
+    format!(
+        "{} of {whole}{parts} (a fix saves at most this)",
+        words::share(verdict.share)
+    )
 }

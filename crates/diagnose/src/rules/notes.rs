@@ -65,7 +65,7 @@ fn tasks(e: &Evidence<'_>) -> Option<String> {
     };
     (t.at_once >= TASKS_WAITING && t.share >= CAUSE_SHARE).then(|| {
         format!(
-            "of the time of {}s ({:.1} of them at any time) {} is waiting for {reason}{place}",
+            "of the time of {}s ({:.1} of them on average) {} is waiting for {reason}{place}",
             t.kind,
             t.at_once,
             words::share(t.share)

@@ -67,7 +67,7 @@ pub(super) fn idle(e: &Evidence<'_>) -> Found {
         .advised(advice)
         .measured(rest.map(|c| {
             format!(
-                "if it should be working: it is {} in {} for {} of the time of the threads that move",
+                "if it should be working: it is {} in {} for {} of active time",
                 c.what(),
                 c.function,
                 words::share(c.share)

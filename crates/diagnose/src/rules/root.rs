@@ -3,7 +3,7 @@
 
 use wallscope_model::{BlockReason, State};
 
-use super::verdict::Verdict;
+use super::verdict::{ACTIVE, Verdict};
 use crate::evidence::{Evidence, RootShare, in_function};
 use crate::thresholds::{ROOT_OF_WAITS, WAKER_SHARE};
 use crate::words;
@@ -42,6 +42,9 @@ pub(super) fn with_root(e: &Evidence<'_>, mut verdict: Verdict) -> Verdict {
         let advice = usual.map_or_else(|| advice(root, for_locks), str::to_owned);
         verdict.parts.advice = verdict.parts.advice.or(Some(advice));
     }
+    if let Some(root) = main.filter(|root| !root.own && root.is_known()) {
+        verdict = with_other_time(e, verdict, root);
+    }
     verdict.parts.blame = roots;
     let reason = verdict.reason.and_then(BlockReason::from_name);
     // Conditions and ends of threads are waits of this reason too.
@@ -49,6 +52,27 @@ pub(super) fn with_root(e: &Evidence<'_>, mut verdict: Verdict) -> Verdict {
     let usual = reason.and_then(usual_advice);
     verdict.parts.advice = verdict.parts.advice.or(usual.map(str::to_owned));
     verdict
+}
+
+/// The verdict with the other time that ends with its root: waits for the same, such as the holder's own wait for a
+/// disk, and the root's computing.
+fn with_other_time(e: &Evidence<'_>, mut verdict: Verdict, root: &RootShare) -> Verdict {
+    if verdict.whole != ACTIVE {
+        return verdict;
+    }
+    let others = e.other_waits_for(root, &verdict.waits);
+    // More interpreters compute as much.
+    let of_gil = verdict.reason == Some(BlockReason::Gil.name());
+    let computed = match root.state == State::OnCpu && !of_gil {
+        true => e.computed_by(root),
+        false => 0,
+    };
+    let times = [
+        ("in other waits for the same", e.time(&others)),
+        ("computing there", computed),
+    ];
+    verdict.waits.extend(others);
+    verdict.with_other_time(e, "in these waits", &times)
 }
 
 /// The thing to change where no thread's activity explains the waits.

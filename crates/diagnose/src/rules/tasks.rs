@@ -5,7 +5,7 @@ use std::sync::Arc;
 use wallscope_model::{BlockReason, State, TaskGroup};
 
 use super::cpu::computing;
-use super::verdict::{Found, Verdict};
+use super::verdict::{Found, Verdict, bound};
 use super::wait_target::wait_target;
 use crate::evidence::Evidence;
 use crate::evidence::tasks::{HeldBack, Tasks, asleep};
@@ -20,7 +20,7 @@ pub(crate) const TASKS_LOCK: &str = "tasks-lock";
 /// Most functions in which tasks sleep that are told.
 const MAX_SLEEPS: usize = 3;
 
-/// `ns` of tasks' time as a number of tasks at any time.
+/// `ns` of tasks' time as a mean number of tasks.
 fn at_once(e: &Evidence<'_>, ns: u64) -> f64 {
     ns as f64 / e.recording.window.length_ns().max(1) as f64
 }
@@ -48,7 +48,7 @@ pub(super) fn sleeping_tasks(e: &Evidence<'_>) -> Option<String> {
         .map(|(function, ns)| (function, at_once(e, ns)))
         .filter(|(_, at_once)| *at_once >= CAUSE_SHARE)
         .take(MAX_SLEEPS)
-        .map(|(function, at_once)| format!("{function} ({at_once:.1} of them at any time)"))
+        .map(|(function, at_once)| format!("{function} ({at_once:.1} of them on average)"))
         .collect();
     let kind = &e.recording.tasks.first()?.kind;
     (!named.is_empty()).then(|| format!("its {kind}s sleep meanwhile in {}", words::list(&named)))
@@ -60,7 +60,7 @@ pub(super) fn held_back(e: &Evidence<'_>) -> Found {
     let waited = tasks.held_ns();
     let share = waited as f64 / tasks.active.max(1) as f64;
     let looked_at = format!(
-        "those that wait most for what others hold: {:.1} at any time, {} of what they do in the program's \
+        "those that wait most for things that others hold: {:.1} on average, {} of their time in the program's \
          functions",
         at_once(e, waited),
         words::share(share)
@@ -101,7 +101,7 @@ fn task_verdict(
 ) -> Verdict {
     let (kind, waited) = (tasks.kind, tasks.held_ns());
     let mut verdict = Verdict::new(format!(
-        "{:.1} {kind}s at any time wait for {} in {function} (started as {})",
+        "{:.1} {kind}s on average wait for {} in {function} (started as {})",
         at_once(e, waited),
         what.words(),
         tasks.began,
@@ -112,7 +112,7 @@ fn task_verdict(
     verdict.share = share;
     verdict.whole = format!("the time of these {kind}s in the program's functions");
     verdict.confidence = format!(
-        "sampled: {} looks at the runtime's list of {kind}s",
+        "sampled: {} polls of the runtime's list of {kind}s",
         tasks.looks
     );
     verdict.parts.evidence.push(format!(
@@ -120,11 +120,7 @@ fn task_verdict(
         tasks.looks,
         words::share(ns as f64 / waited.max(1) as f64)
     ));
-    verdict.bound = format!(
-        "at most {} of {}, if nothing else takes its place",
-        words::share(share),
-        verdict.whole
-    );
+    verdict.bound = bound(share, &verdict.whole);
     let locks = matches!(what, HeldBack::Lock);
     let inside = tasks.inside(function).map(|(reason, ns)| {
         let held_across = if locks {
@@ -137,7 +133,7 @@ fn task_verdict(
             reason => reason,
         };
         format!(
-            "in {function} they also wait for {reason}, {:.1} of them at any time{held_across}",
+            "in {function} they also wait for {reason}, {:.1} of them on average{held_across}",
             at_once(e, ns)
         )
     });
@@ -150,7 +146,7 @@ fn task_verdict(
         .filter(|(_, _, ns)| inside.is_none() && at_once(e, *ns) >= CAUSE_SHARE)
         .map(|(f, reason, ns)| {
             format!(
-                "they also wait for {reason} in {f}, {:.1} of them at any time",
+                "they also wait for {reason} in {f}, {:.1} of them on average",
                 at_once(e, ns)
             )
         });

@@ -5,6 +5,7 @@ use wallscope_model::{BlockReason, State};
 
 use crate::evidence::{Cause, Evidence, RootShare};
 use crate::stalls;
+use crate::thresholds::MENTIONED_SHARE;
 use crate::words;
 
 /// A finding that a tired person can act on.
@@ -66,12 +67,14 @@ pub struct VerdictParts {
     pub advice: Option<String>,
     /// The blind spot that could change this verdict, with its remedy.
     pub not_seen: Option<String>,
+    /// Parts of the impact by their words, where it has several.
+    pub shares: Vec<(&'static str, f64)>,
     /// Roots of the waits, largest share first.
     pub blame: Vec<RootShare>,
 }
 
 /// The whole that verdicts on threads speak of.
-pub const ACTIVE: &str = "active wall time";
+pub const ACTIVE: &str = "active time";
 
 /// The time that a verdict explains.
 #[derive(Clone, Copy)]
@@ -166,15 +169,32 @@ impl Verdict {
             self.resource = by.resource.as_deref().map(str::to_owned);
             self.parts.evidence.push(precision(e, by, spent.state));
             self.confidence = format!(
-                "the state's share is counted; {} has {} of active time by samples (95 %)",
+                "the state's share is counted; {} has {} of active time by samples (95 % interval)",
                 by.function,
                 interval(by.interval)
             );
         }
-        self.bound = format!(
-            "at most {} of active wall time, if nothing else takes its place",
-            words::share(self.share)
-        );
+        self.bound = bound(self.share, ACTIVE);
+        self
+    }
+
+    /// Adds time that a fix of the cause saves, too: words and ns. `first` are the words for the time so far.
+    pub(crate) fn with_other_time(
+        mut self,
+        e: &Evidence<'_>,
+        first: &'static str,
+        others: &[(&'static str, u64)],
+    ) -> Verdict {
+        let others = others.iter().map(|(part, ns)| (*part, e.share(*ns)));
+        let others: Vec<_> = others.filter(|(_, s)| *s >= MENTIONED_SHARE).collect();
+        if others.is_empty() {
+            return self;
+        }
+        self.parts.shares = vec![(first, self.share)];
+        self.share += others.iter().map(|(_, share)| share).sum::<f64>();
+        self.share = self.share.min(1.0);
+        self.parts.shares.extend(others);
+        self.bound = bound(self.share, ACTIVE);
         self
     }
 
@@ -242,24 +262,42 @@ impl Verdict {
     }
 }
 
+/// Most of `whole` that a fix saves, in words.
+pub(crate) fn bound(share: f64, whole: &str) -> String {
+    format!(
+        "at most {} of {whole}, if nothing else takes its place",
+        words::share(share)
+    )
+}
+
 /// An interval as percents in words.
 fn interval(i: Interval) -> String {
     format!("{:.0} to {:.0} %", i.low * 100.0, i.high * 100.0)
 }
 
-/// Basis of the figures: the total is counted, the function's share has an interval.
+/// Basis of the figures: time of the state is counted, the function's share of it has an interval.
 fn precision(e: &Evidence<'_>, by: &Cause, state: State) -> String {
     let half = (by.interval.high - by.interval.low) / 2.0 * 100.0;
     let columns = &e.recording.domain.columns;
     let estimated = columns.iter().any(|c| c.state == state && !c.exact);
     let partly = by.is_wait_for(BlockReason::Gc) && stalls::estimated(e.recording);
-    let total = match (estimated, partly) {
-        (true, _) => "the total is estimated",
-        (false, true) => "the total is partly estimated (by stacks)",
-        (false, false) => "the total is exact",
+    let state = match state {
+        State::OnCpu => "time on a CPU",
+        State::Runnable => "time waiting for a CPU",
+        State::Blocked => "blocked time",
+        State::Unknown => "time not seen",
+    };
+    let basis = match (estimated, partly) {
+        (true, _) => "is estimated",
+        (false, true) => "is counted, the part of garbage collection estimated by stacks",
+        (false, false) => "is counted (exact)",
+    };
+    let half = match half < 0.05 {
+        true => "less than ± 0.1 points".to_string(),
+        false => format!("± {half:.1} points"),
     };
     format!(
-        "{total}, the share of {} is ± {half:.1} points",
+        "{state} {basis}, the share of {} sampled ({half})",
         by.function
     )
 }

@@ -5,11 +5,11 @@ use wallscope_model::{BlockReason, FrameKind, Recording, Sample};
 use crate::evidence::{Cause, Evidence};
 use crate::frames::{Side, frames};
 use crate::knowledge::{
-    ANY_CONNECT, BARRIERS, CONNECT_CALLS, CPP_FUTURES, FIFO_OPEN, FILE_LOCK, FILE_LOCK_CALLS, FUSE,
-    JAVA_HEAP, JAVA_PAUSES, JOINS, Known, LIBRARY_AIO, MESSAGE_RECEIVE_CALLS, MESSAGE_SEND_CALLS,
-    MESSAGES_EMPTY, MESSAGES_FULL, NETWORK_FILES, OPENMP_FILES, OPENMP_FUNCTIONS, PIPE_FULL,
-    READ_LOCKS, RESOLVERS, SEMAPHORES, SYNC, SYNC_FUNCTIONS, TCP_FULL, WRITE_LOCKS, allocates,
-    knows, libc_call, waits_for_condition,
+    ANY_CONNECT, BARRIERS, CONNECT_CALLS, CPP_FUTURES, FIFO_OPEN, FILE_FAULTS, FILE_LOCK,
+    FILE_LOCK_CALLS, FUSE, JAVA_HEAP, JAVA_PAUSES, JOINS, Known, LIBRARY_AIO,
+    MESSAGE_RECEIVE_CALLS, MESSAGE_SEND_CALLS, MESSAGES_EMPTY, MESSAGES_FULL, NETWORK_FILES,
+    OPENMP_FILES, OPENMP_FUNCTIONS, PIPE_FULL, READ_LOCKS, RESOLVERS, SEMAPHORES, SWAP_FAULTS,
+    SYNC, SYNC_FUNCTIONS, TCP_FULL, WRITE_LOCKS, allocates, knows, libc_call, waits_for_condition,
 };
 use crate::lock_wait::takes_a_lock;
 use crate::wait_direction::{awaits_result, borrows, gives, is_producer};
@@ -17,7 +17,7 @@ use crate::words;
 
 /// Data written to a pipe or local socket is not taken.
 pub(super) const TO_READ: &str =
-    "a pipe or local socket to be read: its reader is slower than its writer";
+    "the reader of a pipe or local socket, which is slower than its writer";
 /// Data sent to a message queue is not taken.
 pub(super) const TO_RECEIVE: &str = "the receiver of a message queue that it fills";
 /// Data sent over the network is not taken.
@@ -64,7 +64,7 @@ const fn target(reason: BlockReason, sign: Sign, words: &'static str) -> Target 
     }
 }
 
-use BlockReason::{Disk, Lock, Network, Pipe, Poll};
+use BlockReason::{Disk, Lock, Network, PageFault, Pipe, Poll};
 
 /// All targets; the first with a sign that is there counts.
 const TARGETS: &[Target] = &[
@@ -109,7 +109,7 @@ const TARGETS: &[Target] = &[
     target(
         Lock,
         Sign::Sample(borrows),
-        "a place in a pool: all of them are taken",
+        "an entry of an exhausted pool: all of them are in use",
     ),
     target(
         Lock,
@@ -151,6 +151,16 @@ const TARGETS: &[Target] = &[
         Pipe,
         Sign::Cause(|e, c| e.mostly_of_child(c)),
         "the output of child processes",
+    ),
+    target(
+        PageFault,
+        Sign::Kernel(FILE_FAULTS),
+        "a page of a mapped file to be read",
+    ),
+    target(
+        PageFault,
+        Sign::Kernel(SWAP_FAULTS),
+        "a page to be read back from swap",
     ),
     target(Network, Sign::Kernel(TCP_FULL), TO_TAKE),
     target(Network, Sign::Kernel(ANY_CONNECT), TO_CONNECT),

@@ -9,7 +9,9 @@ use super::details::{beside, length_words, saturated, waker_words};
 use super::verdict::{Found, SLEEP, Spent, Verdict, WAIT, found, place, resource_of, subject};
 use super::wait_target::{VM_PAUSE, wait_target};
 use crate::delays::Delay;
-use crate::evidence::{Cause, ENDED_BY_OTHERS, Evidence, Level, Wakers, host_facts, largest};
+use crate::evidence::{
+    Cause, ENDED_BY_OTHERS, Evidence, Level, Resource, Wakers, host_facts, largest,
+};
 use crate::frames::Side;
 use crate::knowledge::{ROW_ACCESS, TRANSACTION_ENDS, knows, waits_for_condition};
 use crate::thresholds::{
@@ -62,6 +64,7 @@ pub(super) fn wait_verdict(e: &Evidence<'_>, reason: BlockReason, ns: u64) -> Ve
         .of_waits(e.blocked_samples(reason).collect());
     verdict.holder = ended.main();
     let lock = by.filter(|_| reason == BlockReason::Lock);
+    let limit = memory_limit(e, reason);
     verdict
         .with(waker_words(&ended))
         .advised(
@@ -71,17 +74,22 @@ pub(super) fn wait_verdict(e: &Evidence<'_>, reason: BlockReason, ns: u64) -> Ve
         .advised(lock.and_then(|c| transactions(e, c, &ended)))
         .rooted(lock.and_then(|c| other_wait_there(e, c)))
         .measured(by.and_then(|c| length_words(e, c, reason)))
-        .measured(saturated(e, reason))
-        .advised(raise_limit(e, reason))
+        .rooted(limit.map(|limit| {
+            format!(
+                "its cgroup is at its memory limit ({}), so the kernel takes pages away from it",
+                limit.saturation
+            )
+        }))
+        .measured(saturated(e, reason).filter(|_| limit.is_none()))
+        .advised(limit.map(|_| "raise the memory limit of its cgroup, or use less memory".into()))
         .with(beside(e))
 }
 
-/// The thing to change where the kernel takes pages away for a limit.
-fn raise_limit(e: &Evidence<'_>, reason: BlockReason) -> Option<String> {
+/// The memory limit of the target's cgroup, where it is met and the kernel takes pages away for it.
+fn memory_limit<'e>(e: &'e Evidence<'_>, reason: BlockReason) -> Option<&'e Resource> {
     let of_memory = matches!(reason, BlockReason::PageFault | BlockReason::Memory);
-    let limit = e.host("memory limit").filter(|_| of_memory)?;
-    let met = limit.level == Level::Saturated;
-    met.then(|| "raise the memory limit of its cgroup, or use less memory".into())
+    let limit = e.host("memory limit").filter(|_| of_memory);
+    limit.filter(|limit| limit.level == Level::Saturated)
 }
 
 /// The pauses that collect nothing with most time, of one operation of the virtual machine, where such pauses are
@@ -179,7 +187,7 @@ fn delay_verdict(e: &Evidence<'_>, delay: Delay, ns: u64) -> Verdict {
         ),
         Delay::Tries => (
             SLEEP,
-            "between its tries to get a lock that another has",
+            "between its tries to get a lock that another thread or process holds",
             BlockReason::Timer,
         ),
     };
@@ -211,7 +219,8 @@ fn delay_verdict(e: &Evidence<'_>, delay: Delay, ns: u64) -> Verdict {
 fn with_file_lock(e: &Evidence<'_>, verdict: Verdict) -> Verdict {
     match host_facts::file_locks(e.recording) {
         Some((holder, said)) => {
-            let advice = format!("shorten the time for which {holder} keeps the lock, or end it");
+            let advice =
+                format!("shorten the time for which {holder} keeps the lock, or end that process");
             Verdict {
                 holder: Some(holder),
                 ..verdict.rooted(Some(said)).advised(Some(advice))

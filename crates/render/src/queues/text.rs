@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use wallscope_analysis::queueing::Estimate;
 use wallscope_analysis::queueing::predict::{GROWTH, Method, Outcome};
-use wallscope_analysis::queues::{Absent, Queue, Queues, System};
+use wallscope_analysis::queues::{Absent, Kind, Queue, Queues, System};
 use wallscope_model::printable::printable;
 use wallscope_model::units;
 
@@ -69,28 +69,29 @@ fn table(out: &mut String, queues: &Queues, width: usize) {
     absent(out, &queues.absent, width);
 }
 
-const LEGEND: &str = "λ arrivals a second, S mean service time, cs² its squared variation, ρ busy share, \
-     wait measured before service, model the predicted wait at the recorded load, then at 10, 20 and 50 % \
-     more. ≥ and ≤ are the ends of 95 % intervals.";
+const LEGEND: &str = "λ: arrivals a second. S: mean service time. cs²: squared coefficient of variation of S. \
+     ρ: utilisation, the share of time in which a server is busy. wait: mean time before service, measured. \
+     model: that wait as predicted at the recorded load; then at 10, 20 and 50 % more load. – : not known. \
+     The lines ≥ and ≤ are the ends of 95 % intervals.";
 
 /// The line that names the resource that limits.
 fn limit(queues: &Queues) -> String {
     let Some(first) = queues.rows.first() else {
         return "No queue of this recording can be described.".into();
     };
-    let name = format!("{} {}", first.kind.name(), name(&first.name));
+    let name = called(first);
     match first.headroom {
         e if e.value <= 0.0 && first.others >= NOTABLE => format!(
-            "{name} is full at the recorded load; other work has {} of it.",
+            "The limit is {name}: it is full at the recorded load, and other work uses {} of it.",
             units::share(first.others)
         ),
-        e if e.value <= 0.0 => format!("{name} limits already: it is full at the recorded load."),
+        e if e.value <= 0.0 => format!("The limit is {name}: it is full at the recorded load."),
         e if e.value >= FAR => format!(
             "No queue is near its limit. The nearest is {name}, full at {} times the load.",
             number(e.value + 1.0)
         ),
         e => format!(
-            "{name} limits first: from {} load on {}.",
+            "The first limit is {name}: it is full from {} load on {}.",
             change(e.value),
             ends(&e, change)
         ),
@@ -104,9 +105,8 @@ fn queue(out: &mut String, row: &Queue, width: usize) {
     };
     let _ = writeln!(
         out,
-        "{} {}, {}: {full}",
-        row.kind.name(),
-        name(&row.name),
+        "{}, {}: {full}",
+        called(row),
         match row.system {
             System::Open => "open",
             System::Closed(_) => "closed",
@@ -123,6 +123,14 @@ fn queue(out: &mut String, row: &Queue, width: usize) {
     }
     paragraph(out, &about(row), 4, width);
     out.push('\n');
+}
+
+/// Kind and name of a queue. The name of CPUs says the kind.
+fn called(row: &Queue) -> String {
+    match row.kind {
+        Kind::Cpu => name(&row.name),
+        kind => format!("{} {}", kind.name(), name(&row.name)),
+    }
 }
 
 /// A queue's name, cut at its end: locks are told apart by their beginning.
@@ -185,8 +193,19 @@ fn absent(out: &mut String, absent: &[Absent], width: usize) {
         return;
     }
     out.push_str("\nNot described:\n");
+    let mut told: Vec<&Absent> = Vec::new();
     for a in absent {
-        let line = format!("{} {}: {}", a.kind.name(), printable(&a.name), a.reason);
+        let alike = |b: &&Absent| (b.kind, &b.reason) == (a.kind, &a.reason);
+        if told.iter().any(alike) {
+            continue;
+        }
+        told.push(a);
+        let others = match absent.iter().filter(alike).count() {
+            1 => String::new(),
+            n => format!(" and {} more", n - 1),
+        };
+        let name = printable(&a.name);
+        let line = format!("{} {name}{others}: {}", a.kind.name(), a.reason);
         paragraph(out, &line.replace(" : ", ": "), 2, width);
     }
 }

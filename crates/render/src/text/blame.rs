@@ -22,10 +22,11 @@ impl Page<'_> {
         let rows = a.blame();
         let whole: u64 = rows.iter().map(|row| row.ns).sum();
         if whole > 0 {
-            self.heading(
-                "Because of",
-                "each wait, charged to the root of its chain; sampled waits",
+            let about = format!(
+                "each wait, charged to the root of its chain; shares of {} of sampled waits",
+                ns(whole)
             );
+            self.heading("Because of", &about);
             for line in blame_lines(&rows, self.style.width) {
                 self.line(&line);
             }

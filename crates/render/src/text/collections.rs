@@ -22,7 +22,7 @@ impl Page<'_> {
         }
         self.heading(
             "Garbage collection by thread",
-            "stopped: blocked; collecting: on a CPU, from samples",
+            "stopped: blocked; collecting: on a CPU, from samples; shares of each thread's wall time",
         );
         let head = format!(
             "  {} {} {} {}  thread",
@@ -34,16 +34,25 @@ impl Page<'_> {
         let head = self.style.ink(Ink::Faint, &head);
         self.line(&head);
         for row in rows.iter().take(MOST_ROWS) {
+            let [stopped, of_wall] = match row.stops_known {
+                true => [ns(row.stopped_ns), share(of(row.stopped_ns, row.wall_ns))],
+                false => ["–".to_owned(), "–".to_owned()],
+            };
             let line = format!(
                 "  {} {} {} {}  {} ({})",
-                pad(&ns(row.stopped_ns), -9),
-                pad(&share(of(row.stopped_ns, row.wall_ns)), -7),
+                pad(&stopped, -9),
+                pad(&of_wall, -7),
                 pad(&ns(row.collects_ns), -10),
                 pad(&share(of(row.collects_ns, row.wall_ns)), -7),
                 clean(&row.name),
                 row.tid,
             );
             self.line(&line);
+        }
+        if rows.iter().any(|row| !row.stops_known) {
+            let why =
+                "–: the runtime tells how long it stopped the process, and not when each thread";
+            self.faint(why, 2);
         }
         let rest = rows.len().saturating_sub(MOST_ROWS);
         if rest > 0 {

@@ -28,7 +28,11 @@ impl Page<'_> {
             self.heading(self.unit.name(), &about.join(", "));
             return self.line(&format!("  {} in all", self.value(l.wall_ns)));
         }
-        self.heading("Where the time went", &about.join(", "));
+        let about = format!(
+            "{}; shares of all wall time, idle time too",
+            about.join(", ")
+        );
+        self.heading("Where the time went", &about);
         let bar = self
             .style
             .bar(l, self.width().min(100).saturating_sub(4).max(10));
@@ -106,11 +110,11 @@ impl Page<'_> {
         }
         let processes = process_rows(a.recording);
         if processes.len() > 1 {
-            self.heading("Processes", "");
+            self.heading("Processes", "shares of each one's wall time");
             self.ledger_table("process", "pid", &processes, |r| r.pid);
         }
         if total.threads > 0 {
-            self.heading("Threads", "");
+            self.heading("Threads", "shares of each one's wall time");
             let rows = ledger_rows(a.recording);
             self.ledger_table("thread", "tid", &rows, |r| r.tid.unwrap_or(0));
         }

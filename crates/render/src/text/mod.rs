@@ -106,7 +106,7 @@ impl Page<'_> {
             View::Wall => ("Where they happened", |v| &v.place),
         };
         let mut about = format!(
-            "{} in {} samples",
+            "shares of {} in {} samples",
             self.value(shown_ns),
             count(total.samples)
         );
@@ -183,10 +183,13 @@ impl Page<'_> {
             return;
         }
         let of = match self.unit.is_time() {
-            true => "of wall time, leaf first",
-            false => "leaf first",
+            true => format!(
+                "shares of {} of wall time; leaf first",
+                self.value(total.shown_ns())
+            ),
+            false => "leaf first".to_owned(),
         };
-        self.heading("Hottest stacks", of);
+        self.heading("Hottest stacks", &of);
         for (i, s) in stacks.iter().enumerate() {
             let threads = match s.threads {
                 1 => clean(&s.thread),

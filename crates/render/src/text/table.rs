@@ -45,7 +45,8 @@ const GAP: usize = 2;
 /// Fewest cells of a last column that is wrapped. A narrower one would be a column of words.
 const MIN_LAST: usize = 16;
 
-/// The lines of a table, indented by two cells. Heads are left out where all are empty.
+/// The lines of a table, indented by two cells. Heads are left out where all are empty. Without a width, as in a
+/// file, no cell is cut: a longer one moves the rest of its line.
 pub fn table(columns: &[Column], rows: &[Vec<String>], width: Option<usize>) -> Vec<String> {
     let heads: Vec<String> = columns.iter().map(|c| c.head.to_owned()).collect();
     let headed = heads.iter().any(|head| !head.is_empty());
@@ -58,7 +59,7 @@ pub fn table(columns: &[Column], rows: &[Vec<String>], width: Option<usize>) -> 
         .map(|i| {
             let of_column = all.iter().filter_map(|row| row.get(i));
             of_column
-                .map(|cell| cells(&cut(i, cell)))
+                .map(|cell| cells(&cut(i, cell)).min(columns[i].most))
                 .max()
                 .unwrap_or(0)
         })
@@ -93,6 +94,21 @@ pub fn table(columns: &[Column], rows: &[Vec<String>], width: Option<usize>) -> 
 #[cfg(test)]
 mod tests {
     use super::{number_column, table, text_column};
+
+    #[test]
+    fn without_a_width_a_long_cell_is_whole_and_moves_its_own_line_only() {
+        let columns = [
+            super::Column {
+                most: 6,
+                ..text_column("at")
+            },
+            text_column("because of"),
+        ];
+        let row = |at: &str| [at, "f"].map(str::to_owned).to_vec();
+        let lines = table(&columns, &[row("short"), row("a_long_name")], None);
+        let expected = ["  at      because of", "  short   f", "  a_long_name  f"];
+        assert_eq!(lines, expected);
+    }
 
     #[test]
     fn columns_are_aligned_and_the_last_one_is_wrapped_below_itself() {

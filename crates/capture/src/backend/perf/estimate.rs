@@ -1,72 +1,195 @@
-//! Switch records, and the samples between them, as parts of a thread's time.
+//! Switch records, and the samples and polls between them, as parts of a thread's time.
 //!
-//! As the rest of the estimator this looks at no clock, file or process: the collector ([`super::intake`])
-//! gives it plain values. They are no observations of the log yet.
+//! As the rest of the estimator this looks at no clock, file or process. It is fed by observations, which
+//! [`super::intake`] and the poller make.
 
-use wallscope_model::{BlockReason, Part, State, WaitSeen};
+use wallscope_model::{BlockReason, Part, StackEnd, State, WaitSeen};
+use wallscope_observe::{
+    CounterReading, OpenWait, PreemptedStack, ProbedReason, QueuedPoll, RecordsBegin, RecordsEnd,
+    RecordsEndCause, RunningSample, Switch, SwitchRecording, SwitchStep, UnfollowedWait, WaitProbe,
+};
 
 use super::{
-    switch_timeline::Step,
+    SwitchTimeline,
+    pending_wait::{PendingWait, Preemption, ProbedWait, PutOff, is_late_for, of_wait},
+    recorded::SwitchRecords,
     waits::{chance, class},
 };
 use crate::backend::proc::{
+    account::schedstat,
+    counters::Counters,
     estimator::PollEstimator,
-    samples::{Look, Meant, Weight},
+    samples::{Look, Meant, Polled, Weight},
+    spans::Spans,
     time_kind::TimeKind,
-    wait_observation::{ENOUGH, PutOff, WaitObservation},
+    wait_observation::ENOUGH,
 };
 
-/// A sample of a running thread.
-#[derive(Clone, Copy, Debug)]
-pub struct RunningSample {
-    /// Index of the thread.
-    pub thread: usize,
-    /// Its stack, as an index of the samples' stacks.
-    pub stack: u32,
-    /// When, ns on the recording's clock.
-    pub time: u64,
-    /// The time on a CPU that it stands for, ns.
-    pub ns: u64,
-    /// Part of that time.
-    pub part: Part,
-}
+/// Most time that all samples of a thread may stand for, ns: two years. Sums of it do not overflow.
+const MAX_CLAIMED_NS: u64 = 1 << 56;
 
 /// A wait that a poll fell into.
-#[derive(Clone, Copy, Debug)]
-pub struct SeenWait {
-    /// Index of the thread.
-    pub thread: usize,
-    /// Begin of the wait, ns on the recording's clock.
-    pub begin: u64,
-    /// Its end.
-    pub end: u64,
-    /// What the poll saw.
-    pub sight: WaitObservation,
+struct SeenWait {
+    thread: u32,
+    begin: u64,
+    end: u64,
+    probe: ProbedWait,
     /// Reason of the wait.
-    pub reason: BlockReason,
+    reason: BlockReason,
     /// Its stack, as an index of the samples' stacks.
-    pub stack: u32,
-    /// Whether that stack is whole; else it is its innermost frame.
-    pub whole: bool,
-    /// Time between two polls, ns.
-    pub spacing_ns: u64,
-    /// Polls in time at waits of the thread, with this one.
-    pub in_time: u32,
+    stack: u32,
+    /// That stack is whole; else it is the innermost frame.
+    whole: bool,
 }
 
 impl PollEstimator {
-    /// A thread switched at `time`. Returns the interval off the CPU, by its own will, that this ends.
-    pub fn switched(&mut self, thread: usize, time: u64, step: Step) -> Option<(u64, u64)> {
-        let account = &mut self.accounts[thread];
+    /// Switches are recorded, beside the polls.
+    pub fn records_switches(&mut self, recording: &SwitchRecording) -> Option<()> {
+        self.switches.tick_ns = recording.tick_ns;
+        self.switches.kind = match recording.samples_kernel {
+            true => SwitchRecords::WithKernel,
+            false => SwitchRecords::UserOnly,
+        };
+        if self.timeline_bytes.is_some() {
+            self.keeps_spans = true;
+            for account in &mut self.accounts {
+                account.book.spans.get_or_insert_with(Spans::default);
+            }
+        }
+        Some(())
+    }
+
+    /// The switches of a thread are recorded from here on. Its counters tell its time so far.
+    pub fn begin_records(&mut self, begin: &RecordsBegin) -> Option<()> {
+        let account = self.accounts.get(begin.thread as usize)?;
+        let seen_ns = account.book.seen_ns;
+        let is_plausible = begin.time >= seen_ns && account.may_have_computed(begin.counters);
+        if is_plausible {
+            self.make_room(seen_ns, begin.time);
+        }
+        let (grid, account) = (self.grid, &mut self.accounts[begin.thread as usize]);
+        let (books, doing) = (schedstat(begin.counters), account.seen.doing);
+        if is_plausible {
+            (account.counters).look(&mut account.book, begin.time, books, doing, grid);
+        }
+        account.counters.settle(&mut account.book, grid);
+        account.unrecorded_ns = begin.unrecorded_ns;
+        account.wait = PendingWait {
+            in_time: account.wait.in_time,
+            ..PendingWait::default()
+        };
+        account.preemption = Preemption::default();
+        let time = begin.time.max(seen_ns);
+        let mut course = SwitchTimeline::joined(time, books).in_state(begin.state);
+        if begin.by_counters {
+            course = course.by_counters();
+        }
+        account.course = Some(course);
+        is_plausible.then_some(())
+    }
+
+    /// The records of a thread have ended: from here on its counters tell.
+    pub fn end_records(&mut self, end: &RecordsEnd) -> Option<()> {
+        let account = self.accounts.get_mut(end.thread as usize)?;
+        let mut course = account.course.take()?;
+        if end.cause == RecordsEndCause::Stopped {
+            // What it did since its last record, the counters tell.
+            course.mistrust();
+            account.book.spans = None;
+        }
+        course.settle(
+            &mut account.book,
+            self.grid,
+            &mut self.switches.lag,
+            u64::MAX,
+        );
+        account.counters = Counters::new(course.books());
+        account.told_by(&course, self.switches.tick_ns);
+        let seen_ns = account.book.seen_ns;
+        match (course.off_since(), end.cause) {
+            (Some(begin), RecordsEndCause::Closed) => self.waited(end.thread, begin, seen_ns),
+            _ => Some(()),
+        }
+    }
+
+    /// The counters of a thread are compared with its records once all of these up to then have come.
+    pub fn counters_read(&mut self, reading: &CounterReading) -> Option<()> {
+        let account = self.accounts.get_mut(reading.thread as usize)?;
         let course = account.course.as_mut()?;
-        course.step(&mut account.book, self.grid, &mut self.lag, time, step)
+        let books = schedstat(reading.counters);
+        course.read(reading.time, books, reading.last);
+        self.switches.unsettled.push(reading.thread);
+        Some(())
+    }
+
+    /// All records up to `time` have come.
+    pub fn drained(&mut self, time: u64) {
+        let mut unsettled = std::mem::take(&mut self.switches.unsettled);
+        unsettled.retain(|thread| {
+            let account = &self.accounts[*thread as usize];
+            let Some(course) = account.course.as_ref().filter(|_| account.alive) else {
+                return false;
+            };
+            if let Some(until) = course.settles_at(time) {
+                self.make_room(account.book.seen_ns, until);
+                let account = &mut self.accounts[*thread as usize];
+                if let Some(course) = &mut account.course {
+                    course.settle(&mut account.book, self.grid, &mut self.switches.lag, time);
+                }
+            }
+            (self.accounts[*thread as usize].course.as_ref())
+                .is_some_and(|course| course.settles_at(u64::MAX).is_some())
+        });
+        self.switches.unsettled = unsettled;
+    }
+
+    /// Records of unknown threads are missing.
+    pub fn lost_records(&mut self) {
+        let living = self.accounts.iter_mut().filter(|a| a.alive);
+        living
+            .filter_map(|a| a.course.as_mut())
+            .for_each(SwitchTimeline::mistrust);
+    }
+
+    /// A thread switched.
+    pub fn switched(&mut self, switch: &Switch) -> Option<()> {
+        let account = self.accounts.get_mut(switch.thread as usize)?;
+        if switch.step == SwitchStep::End {
+            account.alive = false;
+        }
+        let Some(course) = &account.course else {
+            return Some(());
+        };
+        let on_since = course.on_since();
+        let next = account.preemption.next.take();
+        let over = match switch.step {
+            SwitchStep::Out { preempted: true } => {
+                let put_off = next.and_then(|next| PutOff::at(next, on_since, switch.time));
+                account.preemption.present = put_off;
+                None
+            }
+            SwitchStep::In => account.preemption.present.take(),
+            SwitchStep::Out { preempted: false } | SwitchStep::End => None,
+        };
+        let seen_ns = account.book.seen_ns;
+        if let Some(put_off) = over {
+            self.was_put_off(switch.thread, put_off, switch.time)?;
+        }
+        self.make_room(seen_ns, switch.time);
+        let account = &mut self.accounts[switch.thread as usize];
+        let (book, lag) = (&mut account.book, &mut self.switches.lag);
+        let course = account.course.as_mut()?;
+        match course.step(book, self.grid, lag, switch.time, switch.step) {
+            Some((begin, end)) => self.waited(switch.thread, begin, end),
+            None => Some(()),
+        }
     }
 
     /// A thread was preempted, and is back on a CPU at `time`.
-    pub fn was_put_off(&mut self, thread: usize, put_off: PutOff, time: u64) {
+    fn was_put_off(&mut self, thread: u32, put_off: PutOff, time: u64) -> Option<()> {
         let waited = time.saturating_sub(put_off.since);
-        let look = Look {
-            thread: thread as u32,
+        self.add_claimed(&Look {
+            thread,
             stack: put_off.stack,
             state: State::Runnable,
             reason: None,
@@ -76,51 +199,171 @@ impl PollEstimator {
             ns: (waited as f64 / put_off.chance) as u64,
             weight: Weight::PutOff,
             seen: WaitSeen::default(),
-        };
-        self.samples.add(self.grid, &look);
+        })
+    }
+
+    /// A thread is about to be preempted at this stack.
+    pub fn leaves(&mut self, stack: &PreemptedStack) -> Option<()> {
+        self.has_stack(stack.stack)?;
+        let account = self.accounts.get_mut(stack.thread as usize)?;
+        account.preemption.next = Some(*stack);
+        Some(())
     }
 
     /// A running thread was sampled.
-    pub fn computed(&mut self, sample: &RunningSample) {
+    pub fn computed(&mut self, sample: &RunningSample) -> Option<()> {
         let RunningSample { time, ns, .. } = *sample;
-        let look = Look {
-            thread: sample.thread as u32,
+        self.accounts.get(sample.thread as usize)?;
+        self.add_claimed(&Look {
+            thread: sample.thread,
             stack: sample.stack,
             state: State::OnCpu,
             reason: None,
-            part: Some(sample.part),
+            part: Some(match sample.user_mode {
+                true => Part::User,
+                false => Part::Kernel,
+            }),
             begin: time.saturating_sub(ns),
             end: time,
             ns,
             weight: Weight::Own,
             seen: WaitSeen::default(),
-        };
-        self.samples.add(self.grid, &look);
+        })
     }
 
-    /// What a poll saw of a wait stands for waits as long of its thread. Each wait ends with a wake-up, and
+    /// A poll met a thread blocked. It stands for waits of that length, once the length is known.
+    pub fn probed(&mut self, poll: &WaitProbe) -> Option<()> {
+        self.has_stack(poll.stack)?;
+        let account = self.accounts.get_mut(poll.thread as usize)?;
+        account.wait.probe = Some(ProbedWait {
+            poll: *poll,
+            ended_by: None,
+            left: false,
+        });
+        if poll.whole {
+            let thread = poll.thread as usize;
+            self.samples.stands_at(thread, poll.stack, poll.call.sp);
+        }
+        Some(())
+    }
+
+    /// The end of the present wait of a thread tells its reason.
+    pub fn ended_by(&mut self, told: &ProbedReason) -> Option<()> {
+        let account = self.accounts.get_mut(told.thread as usize)?;
+        account.wait.probe.as_mut()?.ended_by = Some(told.reason);
+        Some(())
+    }
+
+    /// Polls do not follow the present wait of a thread any longer.
+    pub fn left(&mut self, left: UnfollowedWait) -> Option<()> {
+        let account = self.accounts.get_mut(left.thread as usize)?;
+        account.wait.probe.as_mut()?.left = true;
+        Some(())
+    }
+
+    /// A poll may have met a thread in line for a CPU.
+    pub fn met_queued(&mut self, poll: &QueuedPoll) -> Option<()> {
+        if let Some(stack) = poll.stack {
+            self.has_stack(stack)?;
+        }
+        let account = self.accounts.get_mut(poll.thread as usize)?;
+        account.wait.meet(*poll);
+        Some(())
+    }
+
+    /// The wait of a thread counts up to now, though it goes on.
+    pub fn waits_on(&mut self, open: &OpenWait) -> Option<()> {
+        let account = self.accounts.get(open.thread as usize)?;
+        self.waited(open.thread, open.begin, account.book.seen_ns)
+    }
+
+    /// A thread was off the CPU by its own will from `begin` to `end`: polls of that time stand for it.
+    fn waited(&mut self, thread: u32, begin: u64, end: u64) -> Option<()> {
+        let length = end.saturating_sub(begin);
+        self.claim(thread, length)?;
+        let account = &mut self.accounts[thread as usize];
+        account.waits.add(length);
+        let queued = account.wait.queued.take_if(|q| q.at < end);
+        let (stack, taken) = self.was_blocked(thread, begin, end);
+        // Polls after the wake-up stand for its waiting for a CPU.
+        if let Some(q) = queued.filter(|q| q.at >= begin) {
+            self.claim(thread, q.ns)?;
+            let found = q.stack.filter(|_| q.read < end);
+            (self.samples.queueing).queued(stack.or(found), q.ns, q.late);
+        }
+        taken
+    }
+
+    /// Judges the last poll of a wait, if it fell into it. Returns the stack, if that is whole.
+    fn was_blocked(&mut self, thread: u32, begin: u64, end: u64) -> (Option<u32>, Option<()>) {
+        let account = &mut self.accounts[thread as usize];
+        let probe = account.wait.probe.take_if(|p| p.poll.at < end);
+        let Some(probe) = probe.filter(|p| p.poll.at >= begin) else {
+            return (None, Some(()));
+        };
+        let Some((reason, whole)) = of_wait(&probe.poll, end) else {
+            self.switches.raced += 1;
+            return (None, Some(()));
+        };
+        let length = end.saturating_sub(begin);
+        account.wait.in_time += u32::from(!is_late_for(&probe.poll, length));
+        let stack = match whole {
+            true => probe.poll.stack,
+            false => self.innermost(probe.poll.stack),
+        };
+        let taken = self.was_seen(&SeenWait {
+            thread,
+            begin,
+            end,
+            probe,
+            reason: probe.ended_by.unwrap_or(reason),
+            stack,
+            whole,
+        });
+        (whole.then_some(stack), taken)
+    }
+
+    /// The innermost frame of a stack, as a stack of its own: the wait was over before its callers were read.
+    fn innermost(&mut self, stack: u32) -> u32 {
+        self.switches.glimpsed += 1;
+        let whole = self.samples.polled(stack);
+        let alone = Polled {
+            frames: whole.frames.iter().take(1).copied().collect(),
+            managed: Box::default(),
+            end: StackEnd::Lost,
+            resource: None,
+            ..*whole
+        };
+        self.samples.stack(alone)
+    }
+
+    /// A probed wait stands for waits of its thread that are as long. Each wait ends with a wake-up, and
     /// each of them waits for the CPU.
-    pub fn was_seen(&mut self, w: &SeenWait) {
-        let (s, length) = (&w.sight, w.end.saturating_sub(w.begin));
-        // Its chance to be seen: that a look began in it, and what it was for was read in it as well.
-        let width = length.saturating_sub(s.less.until - s.at);
-        let chance = chance(width, w.spacing_ns);
+    fn was_seen(&mut self, w: &SeenWait) -> Option<()> {
+        let (s, length) = (&w.probe.poll, w.end.saturating_sub(w.begin));
+        // Its chance to be seen: that a poll began in it, and the reason was read in it as well.
+        let width = length.saturating_sub(s.call.until.saturating_sub(s.at));
+        let chance = chance(width, s.spacing_ns);
         let ns = (length as f64 / chance) as u64;
-        let (class, late) = (class(length), s.is_late_for(length));
-        let told = match late && w.in_time >= ENOUGH {
+        let (class, late) = (class(length), is_late_for(s, length));
+        let in_time = self.accounts[w.thread as usize].wait.in_time;
+        let told = match late && in_time >= ENOUGH {
             true => 0,
             false => ns,
         };
+        let wakeups_ns = (1000.0 / chance) as u64;
+        self.claim(w.thread, ns.checked_add(told)?.checked_add(wakeups_ns)?)?;
+        self.make_room(w.begin, w.end);
         let kind = TimeKind::Seen(w.reason, class);
-        let book = &mut self.accounts[w.thread].book;
+        let book = &mut self.accounts[w.thread as usize].book;
         book.add(self.grid, w.begin, w.end, kind, told);
-        let sp = s.less.sp;
+        let sp = s.call.sp;
         let weight = |of: Meant| match w.whole {
             true => of.into(),
             false => Weight::Innermost { sp, of },
         };
         let look = Look {
-            thread: w.thread as u32,
+            thread: w.thread,
             stack: w.stack,
             state: State::Blocked,
             reason: Some(w.reason),
@@ -136,84 +379,40 @@ impl PollEstimator {
             state: State::Runnable,
             reason: None,
             part: Some(Part::Woken),
-            ns: (1000.0 / chance) as u64,
+            ns: wakeups_ns,
             weight: weight(Meant::Wakeup { class }),
             seen: WaitSeen::default(),
             ..look
         };
         self.samples.add(self.grid, &wakeup);
-        if w.whole && !s.left {
+        if w.whole && !w.probe.left {
             (self.samples.queueing).woke(w.stack, 1.0 / chance, s.late_ns > 0);
         }
+        Some(())
+    }
+
+    /// Adds a sample, if its stack is known and its time is plausible.
+    fn add_claimed(&mut self, look: &Look) -> Option<()> {
+        self.has_stack(look.stack)?;
+        self.claim(look.thread, look.ns)?;
+        self.make_room(look.begin, look.end);
+        self.samples.add(self.grid, look);
+        Some(())
+    }
+
+    /// Counts time that samples of a thread stand for. `None`: there cannot be so much.
+    pub(in crate::backend) fn claim(&mut self, thread: u32, ns: u64) -> Option<()> {
+        let account = &mut self.accounts[thread as usize];
+        let claimed = account.claimed_ns.saturating_add(ns);
+        account.claimed_ns = Some(claimed).filter(|ns| *ns <= MAX_CLAIMED_NS)?;
+        Some(())
+    }
+
+    fn has_stack(&self, stack: u32) -> Option<()> {
+        ((stack as usize) < self.samples.distinct()).then_some(())
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use wallscope_model::StackEnd;
-    use wallscope_observe::{AccountBegin, Begin, Observation, PolledThread};
-
-    use super::*;
-    use crate::backend::proc::{samples::Polled, wait_observation::PartialObservation};
-
-    fn estimator() -> PollEstimator {
-        let mut e = PollEstimator::new(&Begin {
-            slice_ns: 1 << 40,
-            ..Begin::default()
-        });
-        e.observe(&Observation::PolledThread(PolledThread {
-            pid: 7,
-            tid: 7,
-            name: "worker".into(),
-            begin: AccountBegin::default(),
-        }));
-        e.samples.push(Polled::none(7, StackEnd::Root));
-        e
-    }
-
-    /// A wait of 1 ms that a poll saw, made `late_ns` late, of a thread with so many polls in time.
-    fn seen(late_ns: u64, in_time: u32) -> u64 {
-        let mut e = estimator();
-        let less = PartialObservation {
-            reason: BlockReason::Lock,
-            sp: 0x100,
-            pc: 0,
-            until: 110,
-        };
-        e.was_seen(&SeenWait {
-            thread: 0,
-            begin: 0,
-            end: 1_000_000,
-            sight: WaitObservation {
-                at: 100,
-                until: 140,
-                copied: 125,
-                called: false,
-                less,
-                stack: 0,
-                reason: BlockReason::Lock,
-                seen: WaitSeen::default(),
-                late_ns,
-                left: false,
-            },
-            reason: BlockReason::Lock,
-            stack: 0,
-            whole: true,
-            spacing_ns: 10_000_000,
-            in_time,
-        });
-        e.accounts[0].book.seen().map(|(.., ns)| ns).sum()
-    }
-
-    #[test]
-    fn a_short_wait_stands_for_those_that_no_poll_met() {
-        let ns = seen(0, 1);
-        assert!((9_900_000..=10_200_000).contains(&ns), "{ns}");
-    }
-
-    #[test]
-    fn late_polls_tell_no_reason_where_others_are_enough() {
-        assert_eq!(seen(500_000, ENOUGH), 0);
-        assert!(seen(500_000, ENOUGH - 1) > 0);
-    }
-}
+#[path = "estimate_tests.rs"]
+mod tests;

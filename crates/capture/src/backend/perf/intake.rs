@@ -1,20 +1,18 @@
 //! Records of perf events → threads, their courses, samples.
 
-use wallscope_model::Part;
-use wallscope_procfs::process;
-
-use super::{
-    EventSampler, Record, Running, SwitchTimeline,
-    estimate::{RunningSample, SeenWait},
-    switch_timeline::Step,
+use wallscope_observe::{
+    FirstState, Mark, Observation, OpenWait, PreemptedStack, PreemptedStackTaken, ProbedReason,
+    Rebased, RunningSample, Switch, SwitchStep,
 };
+use wallscope_procfs::process::{self, SchedStat};
+
+use super::{EventSampler, Record, Running, SwitchTimeline};
 use crate::{
     backend::{
         ebpf::sideband::Change,
         proc::{
             poller::{ProcPoller, REMAP, REMAP_TIMES},
             thread::Thread,
-            wait_observation::PutOff,
         },
     },
     clock,
@@ -42,15 +40,13 @@ impl ProcPoller {
                     }
                     let now = clock::now();
                     let Ok(books) = t.schedstat() else { continue };
-                    let estimator = &mut self.intake.estimator;
-                    let account = &mut estimator.accounts[index];
-                    if account.book.seen_ns > account.book.start_ns || t.ran {
-                        // Its time up to here is the counters' to tell.
-                        estimator.settle_counters(index, now, books, t.probe.doing);
-                    } else {
-                        account.begin(&t.begins(now, books));
+                    let book = &self.intake.estimator.accounts[index].book;
+                    // Of time that is known already, its counters tell the rest.
+                    if book.seen_ns <= book.start_ns && !t.ran {
+                        let (thread, begin) = (index as u32, t.begins(now, books));
+                        (self.intake).observe(&Observation::Rebased(Rebased { thread, begin }));
                     }
-                    self.begin_records(index, SwitchTimeline::joined(now, books));
+                    self.begin_records(index, now, books, FirstState::Unknown);
                 }
                 Err(_) => clock.left_out += 1,
             }
@@ -66,6 +62,8 @@ impl ProcPoller {
         let mut records = clock.drain(hits, self.drained_ns);
         self.read_running(&mut records);
         self.take(records, since, now);
+        let time = self.drained_ns;
+        (self.intake).observe(&Observation::Mark(Mark::Drained { time }));
     }
 
     /// Takes the rest.
@@ -74,14 +72,11 @@ impl ProcPoller {
         let hits = self.hits.as_mut().map_or_else(Vec::new, EventSampler::take);
         let records = clock.drain_all(hits);
         self.take(records, since, now);
-        let alive = self.watch.threads.iter().enumerate();
-        for (index, _) in alive.filter(|(_, t)| t.alive) {
-            self.intake.estimator.settle_records(index, u64::MAX);
-        }
+        let time = clock::now();
+        (self.intake).observe(&Observation::Mark(Mark::Drained { time }));
         for index in self.watch.live.clone() {
-            let account = &self.intake.estimator.accounts[index];
-            if let Some(begin) = account.off_since() {
-                self.waited(index, begin, account.book.seen_ns);
+            if let Some(begin) = self.intake.estimator.accounts[index].off_since() {
+                self.waits_on(index, begin);
             }
         }
     }
@@ -92,17 +87,12 @@ impl ProcPoller {
             return;
         }
         self.drain(followed, clock::now());
-        let until = self.drained_ns;
         for index in self.watch.live.clone() {
-            let estimator = &mut self.intake.estimator;
-            if estimator.settle_records(index, until).is_none() {
-                continue;
-            }
-            let account = &estimator.accounts[index];
+            let account = &self.intake.estimator.accounts[index];
             let (open, end) = (account.off_since(), account.book.seen_ns);
             // Short ones are told from each other at their ends only.
             if let Some(begin) = open.filter(|b| end.saturating_sub(*b) > 2 * self.spacing_ns) {
-                self.waited(index, begin.max(last), end);
+                self.waits_on(index, begin.max(last));
                 // What was seen of it has been told: the rest of the wait is to be seen anew.
                 self.watch.wake(index);
             }
@@ -139,12 +129,12 @@ impl ProcPoller {
                     self.sampling_ns += thread_cpu_ns() - cpu;
                 }
                 Record::Counted(counted) => self.counted(&counted, time),
-                Record::In { pid, tid } => self.step(pid, tid, time, Step::In),
+                Record::In { pid, tid } => self.step(pid, tid, time, SwitchStep::In),
                 Record::Out {
                     pid,
                     tid,
                     preempted,
-                } => self.step(pid, tid, time, Step::Out { preempted }),
+                } => self.step(pid, tid, time, SwitchStep::Out { preempted }),
                 Record::Born {
                     pid,
                     tid,
@@ -154,15 +144,12 @@ impl ProcPoller {
                 Record::Ended { pid, tid } if pid == tid && goes_on(pid) => {
                     let index = self.watch.find(pid, tid);
                     if let Some(index) = index {
-                        let account = &mut self.intake.estimator.accounts[index];
-                        if let Some(course) = &mut account.course {
-                            course.deafen();
-                        }
+                        self.watch.threads[index].records.silenced = true;
                         self.watch.wake(index);
                     }
                 }
                 Record::Ended { pid, tid } => {
-                    self.step(pid, tid, time, Step::End);
+                    self.step(pid, tid, time, SwitchStep::End);
                     if let Some(index) = self.watch.find(pid, tid) {
                         self.ended(index);
                     }
@@ -192,108 +179,98 @@ impl ProcPoller {
         });
     }
 
-    fn step(&mut self, pid: u32, tid: u32, time: u64, step: Step) {
+    fn step(&mut self, pid: u32, tid: u32, time: u64, step: SwitchStep) {
         let Some(index) = self.watch.find(pid, tid) else {
             return;
         };
         self.watch.wake(index);
-        let t = &mut self.watch.threads[index];
-        let tells_leaving = match (step, t.records.heir_of, &self.clock) {
-            (Step::Out { preempted: true }, None, Some(clock)) => clock.tells_leaving_of(tid),
-            _ => t.records.inherits_leaving,
-        };
-        let estimator = &mut self.intake.estimator;
-        let Some(course) = &estimator.accounts[index].course else {
+        if self.intake.estimator.accounts[index].course.is_some() {
+            self.watch.threads[index].ran = true;
+            self.tell_preempted(index, step);
+            if !matches!(step, SwitchStep::Out { .. }) {
+                self.tell_end_of_wait(index, Some(time));
+            }
+        }
+        let thread = index as u32;
+        (self.intake).observe(&Observation::Switch(Switch { thread, time, step }));
+        let Some(course) = &self.intake.estimator.accounts[index].course else {
             return;
         };
-        let on_since = course.on_since();
-        t.ran = true;
+        let Some(clock) = &mut self.clock else { return };
+        match step {
+            SwitchStep::End => {
+                let period_ns = clock.period_ns;
+                clock.newborns.ended(tid, course.computed_ns, period_ns);
+            }
+            SwitchStep::Out { .. } if course.is_known() && !course.is_put_off_often() => {
+                clock.stays(tid);
+            }
+            _ => {}
+        }
+    }
+
+    /// Before a switch of a thread: the stack at which it is preempted, where that is known.
+    fn tell_preempted(&mut self, index: usize, step: SwitchStep) {
+        let t = &mut self.watch.threads[index];
         let sampled = match step {
-            Step::In => None,
-            Step::Out { .. } | Step::End => t.records.sampled.take(),
+            SwitchStep::In => None,
+            SwitchStep::Out { .. } | SwitchStep::End => t.records.sampled.take(),
         };
         let leaves = t.records.leaves.take();
-        let interpreted = self.processes.managed().is_interpreted(pid);
-        if let (Step::Out { preempted: true }, Some((stack, switches))) = (step, leaves) {
-            t.records.put_off = Some(PutOff {
-                since: time,
-                stack,
-                chance: 1.0 / switches as f64,
-            });
-        } else if let (Step::Out { preempted: true }, Some(stack), Some(begin), Some(clock)) =
-            (step, sampled, on_since, &self.clock)
-            && (interpreted || t.records.ration.is_some_and(|r| r.share < 1.0) || !tells_leaving)
-        {
-            // Where the end of its time on the CPU is not seen, the sampled time stands for that.
-            let period = clock.period_ns as f64 * t.records.ration.map_or(1.0, |r| r.share);
-            t.records.put_off = Some(PutOff {
-                since: time,
-                stack,
-                chance: (time.saturating_sub(begin) as f64 / period).clamp(1e-4, 1.0),
-            });
-        } else if let (Step::In, Some(put_off)) = (step, t.records.put_off.take()) {
-            estimator.was_put_off(index, put_off, time);
-        }
-        let ended = estimator.switched(index, time, step);
-        let Some(course) = &estimator.accounts[index].course else {
+        let (SwitchStep::Out { preempted: true }, Some(clock)) = (step, &self.clock) else {
             return;
         };
-        if let (Step::End, Some(clock)) = (step, &mut self.clock) {
-            (clock.newborns).ended(tid, course.computed_ns, clock.period_ns);
+        let course = self.intake.estimator.accounts[index].course.as_ref();
+        let on_since = course.and_then(SwitchTimeline::on_since);
+        let share = t.records.ration.map_or(1.0, |r| r.share);
+        let (stack, taken) = match (leaves, sampled, on_since) {
+            (Some((stack, switches)), ..) => (stack, PreemptedStackTaken::AtSwitch(switches)),
+            // Where the end of its time on the CPU is not seen, the sampled time stands for that.
+            (None, Some(stack), Some(_)) => {
+                let tells_leaving = match t.records.heir_of {
+                    None => clock.tells_leaving_of(t.tid),
+                    Some(_) => t.records.inherits_leaving,
+                };
+                let interpreted = self.processes.managed().is_interpreted(t.pid);
+                if !interpreted && share >= 1.0 && tells_leaving {
+                    return;
+                }
+                let period_ns = clock.period_ns as f64 * share;
+                (stack, PreemptedStackTaken::Before(period_ns as u64))
+            }
+            _ => return,
+        };
+        self.intake
+            .observe(&Observation::PreemptedStack(PreemptedStack {
+                thread: index as u32,
+                stack,
+                taken,
+            }));
+    }
+
+    /// Observes the reason of a wait that is about to be over, at `end` or where its records end, if its end tells
+    /// it better than the poll did.
+    pub(super) fn tell_end_of_wait(&mut self, index: usize, end: Option<u64>) {
+        let account = &self.intake.estimator.accounts[index];
+        let is_over = |at: u64| at < end.unwrap_or(u64::MAX);
+        let is_probed = (account.off_since())
+            .zip(account.wait.probe)
+            .is_some_and(|(begin, p)| p.poll.at >= begin && is_over(p.poll.at));
+        if !is_probed {
+            return;
         }
-        if let (Step::Out { .. }, true, false, Some(clock)) = (
-            step,
-            course.is_known(),
-            course.is_put_off_often(),
-            &mut self.clock,
-        ) {
-            clock.stays(tid);
-        }
-        if let Some((begin, end)) = ended {
-            self.waited(index, begin, end);
+        let ring = self.watch.threads[index].probe.ring.take();
+        if let Some(reason) = ring.and_then(|r| r.ended_by()) {
+            let thread = index as u32;
+            (self.intake).observe(&Observation::ProbedReason(ProbedReason { thread, reason }));
         }
     }
 
-    /// A thread was off the CPU by its own will from `begin` to `end`: what looks saw, if it was then,
-    /// stands for that.
-    pub fn waited(&mut self, index: usize, begin: u64, end: u64) {
-        let seen = self.was_blocked(index, begin, end);
-        self.was_queued(index, begin, end, seen);
-    }
-
-    /// What the last look saw of a wait from `begin` to `end`, if it was then. Returns the stack, if that is
-    /// whole.
-    fn was_blocked(&mut self, index: usize, begin: u64, end: u64) -> Option<u32> {
-        let t = &mut self.watch.threads[index];
-        let length = end.saturating_sub(begin);
-        let sight = t.records.sight.take_if(|s| s.at < end);
-        let sight = sight.filter(|s| s.at >= begin);
-        self.intake.estimator.accounts[index].waits.add(length);
-        let s = sight?;
-        let ring = t.probe.ring.take();
-        let Some((reason, whole)) = s.of_wait(end) else {
-            self.tally.raced += 1;
-            return None;
-        };
-        let reason = ring.and_then(|r| r.ended_by()).unwrap_or(reason);
-        let stack = match whole {
-            true => s.stack,
-            false => self.innermost(index, s.less),
-        };
-        let duty = &mut self.watch.threads[index].duty;
-        duty.in_time += u32::from(!s.is_late_for(length));
-        self.intake.estimator.was_seen(&SeenWait {
-            thread: index,
-            begin,
-            end,
-            sight: s,
-            reason,
-            stack,
-            whole,
-            spacing_ns: self.spacing_ns,
-            in_time: duty.in_time,
-        });
-        whole.then_some(stack)
+    /// The wait of a thread counts from `begin` up to now, though it goes on.
+    fn waits_on(&mut self, index: usize, begin: u64) {
+        self.tell_end_of_wait(index, None);
+        let thread = index as u32;
+        (self.intake).observe(&Observation::OpenWait(OpenWait { thread, begin }));
     }
 
     /// A thread was born, and inherited its parent's events.
@@ -335,7 +312,7 @@ impl ProcPoller {
         let begin = thread.is_born(time);
         let index = self.watch.insert(thread, begin);
         self.open_accounts();
-        self.begin_records(index, SwitchTimeline::born(time));
+        self.begin_records(index, time, SchedStat::default(), FirstState::Born);
     }
 
     /// A thread has a new name, perhaps because it runs a new program: then it is alone from now on,
@@ -354,7 +331,7 @@ impl ProcPoller {
                 .collect();
             for index in others {
                 let t = &self.watch.threads[index];
-                self.step(pid, t.tid, time, Step::End);
+                self.step(pid, t.tid, time, SwitchStep::End);
                 self.ended(index);
             }
             if self.watch.find(pid, tid).is_none() {
@@ -362,7 +339,7 @@ impl ProcPoller {
                 let begin = thread.is_born(time);
                 let index = self.watch.insert(thread, begin);
                 self.open_accounts();
-                self.begin_records(index, SwitchTimeline::running(time));
+                self.begin_records(index, time, SchedStat::default(), FirstState::OnCpu);
             }
             self.attention.needed(clock::now());
             self.processes.change(time, Change::Exec { pid });
@@ -377,11 +354,7 @@ impl ProcPoller {
 
     /// Records of unknown threads did not fit.
     fn lost(&mut self, time: u64) {
-        for index in &self.watch.live {
-            if let Some(course) = &mut self.intake.estimator.accounts[*index].course {
-                course.mistrust();
-            }
-        }
+        (self.intake).observe(&Observation::Mark(Mark::RecordsLost { time }));
         self.watch.wake_all();
         self.processes.change(time, Change::Lost(0));
         self.relist = true;
@@ -433,16 +406,14 @@ impl ProcPoller {
     /// A thread computed with `stack` at `time`, which stands for `ns`.
     fn computed(&mut self, index: usize, r: &Running, stack: u32, ns: u64, time: u64) {
         self.sampled_ns += ns;
-        self.intake.estimator.computed(&RunningSample {
-            thread: index,
-            stack,
-            time,
-            ns,
-            part: match r.user_mode {
-                true => Part::User,
-                false => Part::Kernel,
-            },
-        });
+        self.intake
+            .observe(&Observation::RunningSample(RunningSample {
+                thread: index as u32,
+                stack,
+                time,
+                ns,
+                user_mode: r.user_mode,
+            }));
     }
 
     /// A thread is about to be put off its CPU, which stands for so many `switches`. An interpreter's frames

@@ -4,8 +4,9 @@
 //! thread_events.rs    the events of each thread, and their rings; perf_attr.rs: how they are asked for
 //! record.rs           the records in the rings
 //! switch_timeline/    a thread's time by its switches: the totals of this backend
-//! intake.rs           records -> threads, and plain values for estimate.rs
-//! estimate.rs         switches, samples and seen waits -> a thread's time; looks at no machine
+//! intake.rs           records -> threads, observations
+//! estimate.rs         observations of switches, samples and polls -> a thread's time; looks at no machine
+//! pending_wait.rs     polls of a wait that is not over yet; recorded.rs: state of all threads' records
 //! oncpu_stacks.rs     stacks of running threads; ran_since.rs: how old a sample is
 //! event_sampling/     stacks at events by name
 //! queued.rs           where threads wait that are woken next; runnable_stacks.rs: their stacks then
@@ -35,11 +36,13 @@ mod intake;
 mod nearby;
 mod newborns;
 mod oncpu_stacks;
+mod pending_wait;
 mod perf_attr;
 mod preempt_samples;
 mod queued;
 mod ran_since;
 mod record;
+mod recorded;
 mod runnable_stacks;
 mod switch_throttle;
 mod switch_timeline;
@@ -50,9 +53,11 @@ pub(crate) mod waits;
 pub use attention::Attention;
 pub use event_sampling::{EventFamilies, EventSampler};
 pub use nearby::Nearby;
+pub use pending_wait::{PendingWait, Preemption};
 pub(in crate::backend) use queued::told_apart;
-pub use queued::{Crowd, Place, Places, Queued};
+pub use queued::{Crowd, Place, Places};
 pub use record::{BELOW, Record, Running};
+pub use recorded::{RecordedSwitches, SwitchRecords};
 pub use switch_throttle::SwitchThrottle;
 pub use switch_timeline::{SwitchRecordLatency, SwitchTimeline};
 pub use thread_events::{DATA_PAGES, ThreadEvents};

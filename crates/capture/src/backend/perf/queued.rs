@@ -93,21 +93,6 @@ impl Places {
     }
 }
 
-/// What looks saw of a thread that seemed to have been woken, until it is known whether it had.
-#[derive(Clone, Copy, Debug)]
-pub struct Queued {
-    /// When the first of them began, ns on the recording's clock.
-    pub at: u64,
-    /// When its stack had been read.
-    pub read: u64,
-    /// The stack, as an index of the samples' stacks, where it was found.
-    pub stack: Option<u32>,
-    /// The time that they stand for, ns.
-    pub ns: u64,
-    /// Whether the first came too late to be independent of what threads do.
-    pub late: bool,
-}
-
 /// How many of the stacks that could be looked for are, so that a crowd of threads does not cost as much.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Crowd {

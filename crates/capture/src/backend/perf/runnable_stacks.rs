@@ -1,9 +1,10 @@
 //! Looking for the stacks of threads that were woken and wait for a CPU (see [`super::queued`]).
 
 use wallscope_model::StackEnd;
+use wallscope_observe::{Observation, QueuedPoll, UnfollowedWait};
 use wallscope_unwind::native::FrameWord;
 
-use super::queued::{FOLLOWED, Place, Queued, told_apart};
+use super::queued::{FOLLOWED, Place, told_apart};
 use crate::{
     backend::proc::{
         poller::ProcPoller,
@@ -16,38 +17,42 @@ use crate::{
 impl ProcPoller {
     /// A poll at `at` of a thread in a wait that a poll has seen already: whether it was woken since.
     pub(in crate::backend) fn see_again(&mut self, index: usize, at: u64, late: bool) {
-        let Some(begin) = self.intake.estimator.accounts[index].off_since() else {
+        let account = &self.intake.estimator.accounts[index];
+        let Some(begin) = account.off_since() else {
             return;
         };
-        let t = &mut self.watch.threads[index];
-        let woken = t.records.queued.is_some_and(|q| q.at >= begin);
+        let woken = account.wait.is_queued(begin);
         let followed = at.saturating_sub(begin) <= FOLLOWED * self.spacing_ns;
-        let Some(sight) = t.records.sight.as_mut().filter(|s| !s.left) else {
-            return;
-        };
-        if !woken && !followed {
-            sight.left = true;
+        if account.wait.probe.is_none_or(|p| p.left) {
             return;
         }
+        if !woken && !followed {
+            let thread = index as u32;
+            (self.intake).observe(&Observation::UnfollowedWait(UnfollowedWait { thread }));
+            return;
+        }
+        let t = &mut self.watch.threads[index];
         let mut buffer = [0u8; 256];
         let runs =
             (t.place(&mut buffer)).is_ok_and(|text| Where::parse(text) == Some(Where::Running));
         if runs && !t.shares_our_cpu() {
-            let queued = Queued {
+            self.intake.observe(&Observation::QueuedPoll(QueuedPoll {
+                thread: index as u32,
+                begin,
                 at,
                 read: at,
                 stack: None,
                 ns: self.spacing_ns,
                 late,
-            };
-            t.meet(begin, queued);
+            }));
         }
     }
 
     /// A poll at `at` of a thread that is on a CPU or waits for one, after a wait that no poll has seen.
     pub(in crate::backend) fn see_queued(&mut self, index: usize, at: u64, late: bool) {
         let t = &self.watch.threads[index];
-        let Some(course) = &self.intake.estimator.accounts[index].course else {
+        let account = &self.intake.estimator.accounts[index];
+        let Some(course) = &account.course else {
             return;
         };
         if course.is_put_off() || t.places.is_empty() {
@@ -55,23 +60,24 @@ impl ProcPoller {
         }
         // By its records it may be that it has not even begun to wait.
         let begin = course.off_since().unwrap_or(at);
-        let mut queued = Queued {
+        let mut queued = QueuedPoll {
+            thread: index as u32,
+            begin,
             at,
             read: at,
             stack: None,
             ns: self.spacing_ns,
             late,
         };
-        if t.records.queued.is_none_or(|q| q.at < begin) {
+        if !account.wait.is_queued(begin) {
             let Some(times) = self.crowd.meet() else {
                 return;
             };
             queued.ns *= times;
             (queued.read, queued.stack) = self.stack_of_queued(index);
         }
-        let t = &mut self.watch.threads[index];
-        if !t.shares_our_cpu() {
-            t.meet(begin, queued);
+        if !self.watch.threads[index].shares_our_cpu() {
+            self.intake.observe(&Observation::QueuedPoll(queued));
         }
     }
 
@@ -119,17 +125,5 @@ impl ProcPoller {
             self.intake.stack(Polled::of(scope, &frames, m.words, end))
         });
         (read, stack)
-    }
-
-    /// A wait from `begin` to `end` was over: what looks at it saw after the thread had been woken, if any
-    /// did, stands for its waiting for a CPU. `seen`: the stack, if an earlier look saw that.
-    pub(super) fn was_queued(&mut self, index: usize, begin: u64, end: u64, seen: Option<u32>) {
-        let t = &mut self.watch.threads[index];
-        let queued = t.records.queued.take_if(|q| q.at < end);
-        let Some(q) = queued.filter(|q| q.at >= begin) else {
-            return;
-        };
-        let found = q.stack.filter(|_| q.read < end);
-        (self.intake.estimator.samples.queueing).queued(seen.or(found), q.ns, q.late);
     }
 }

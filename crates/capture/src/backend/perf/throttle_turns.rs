@@ -1,10 +1,15 @@
 //! Ending and beginning the turns of threads that switch very often (see [`super::switch_throttle`]).
 
+use wallscope_observe::{FirstState, RecordsEndCause};
+
 use super::{
-    SwitchThrottle, SwitchTimeline,
+    SwitchThrottle,
     switch_throttle::{JUDGED, TURN},
 };
-use crate::{backend::proc::poller::ProcPoller, clock};
+use crate::{
+    backend::proc::{facts::LaterRecords, poller::ProcPoller},
+    clock,
+};
 
 impl ProcPoller {
     /// Ends and begins the turns of threads that switch very often. Where single intervals are kept,
@@ -19,7 +24,7 @@ impl ProcPoller {
         // A thread that rests does not switch.
         for index in self.watch.awake.iter().copied() {
             let t = &mut self.watch.threads[index];
-            let account = &mut self.intake.estimator.accounts[index];
+            let account = &self.intake.estimator.accounts[index];
             if !t.alive || account.book.spans.is_some() {
                 continue;
             }
@@ -39,7 +44,6 @@ impl ProcPoller {
                 (None, Some(ration)) if ration.share < 1.0 => {
                     if now >= ration.since + ration.pause_ns() {
                         ration.unrecorded_ns += now.saturating_sub(ration.since);
-                        account.unrecorded_ns = ration.unrecorded_ns;
                         ration.since = now;
                         due.push(index);
                     }
@@ -52,7 +56,7 @@ impl ProcPoller {
         }
         for index in due {
             let t = &mut self.watch.threads[index];
-            (t.duty.skip, t.records.sight) = (0, None);
+            t.duty.skip = 0;
             self.join_one(index);
         }
     }
@@ -72,13 +76,15 @@ impl ProcPoller {
             // Up to the counters' figures, records tell; what they tell of later is left out.
             for member in family {
                 let t = &mut self.watch.threads[member];
-                let books = t.schedstat();
-                let account = &mut self.intake.estimator.accounts[member];
-                if let (Ok(books), Some(course)) = (books, &mut account.course) {
-                    course.read(clock::now(), books, true);
+                t.records.heir_of = None;
+                // Two of one family may switch too often.
+                if closed.contains(&member) {
+                    continue;
+                }
+                if let Ok(books) = t.schedstat() {
+                    self.tell_counters(member, clock::now(), books, LaterRecords::LeftOut);
                     closed.push(member);
                 }
-                t.records.heir_of = None;
             }
             if let Some(clock) = &mut self.clock {
                 clock.leave(self.watch.threads[root].tid);
@@ -89,14 +95,8 @@ impl ProcPoller {
         self.drain(since, now);
         for index in closed {
             self.watch.wake(index);
-            let Some(course) = self.end_records(index) else {
-                continue;
-            };
-            let estimator = &mut self.intake.estimator;
-            if let Some(begin) = estimator.close_records(index, course) {
-                let end = estimator.accounts[index].book.seen_ns;
-                self.waited(index, begin, end);
-            }
+            self.tell_end_of_wait(index, None);
+            self.end_records(index, RecordsEndCause::Closed);
             // The others of a family are at no fault.
             if !threads.contains(&index) {
                 self.join_one(index);
@@ -119,16 +119,9 @@ impl ProcPoller {
         }
         let now = clock::now();
         let Ok(books) = t.schedstat() else { return };
-        let doing = t.probe.doing;
-        (self.intake.estimator).settle_counters(index, now, books, doing);
-        let course = SwitchTimeline::joined(now, books);
-        let course = match &mut t.records.ration {
-            Some(ration) if ration.share < 1.0 => {
-                (ration.since, ration.switches) = (now, 0);
-                course.by_counters()
-            }
-            _ => course,
-        };
-        self.begin_records(index, course);
+        if let Some(ration) = t.records.ration.as_mut().filter(|r| r.share < 1.0) {
+            (ration.since, ration.switches) = (now, 0);
+        }
+        self.begin_records(index, now, books, FirstState::Unknown);
     }
 }

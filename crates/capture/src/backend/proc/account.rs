@@ -9,7 +9,10 @@ use super::{
     thread_ledger::ThreadLedger,
     wait_observation::SeenDoing,
 };
-use crate::backend::perf::{SwitchTimeline, waits::Waits};
+use crate::backend::perf::{PendingWait, Preemption, SwitchTimeline, waits::Waits};
+
+/// Longest time of one thread that its counters may tell, ns: 104 days.
+const MAX_NS: u64 = 1 << 53;
 
 /// Figures of switch records that have ended, for now or for good.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,6 +41,12 @@ pub struct Account {
     pub course: Option<SwitchTimeline>,
     /// Intervals off the CPU that records told of.
     pub waits: Waits,
+    /// Polls of its present wait, where switches are recorded.
+    pub wait: PendingWait,
+    /// Where it is preempted next, or was just now.
+    pub preemption: Preemption,
+    /// Time that its samples stand for, where switches are recorded, ns.
+    pub claimed_ns: u64,
     /// Figures of records that have ended.
     pub records: EndedRecords,
     /// Time without records, while its switches were too many for a record of each, ns.
@@ -87,6 +96,9 @@ impl Account {
             counters: Counters::new(SchedStat::default()),
             course: None,
             waits: Waits::default(),
+            wait: PendingWait::default(),
+            preemption: Preemption::default(),
+            claimed_ns: 0,
             records: EndedRecords::default(),
             unrecorded_ns: 0,
             ticks: [(0, 0); 2],
@@ -116,7 +128,14 @@ impl Account {
     pub fn rebase(&mut self, begin: &AccountBegin) {
         self.begin(begin);
         self.waits = Waits::default();
+        self.wait = PendingWait::default();
         self.seen.stack = None;
+    }
+
+    /// Whether its counters can stand there: they do not run back, and no thread computes for years.
+    pub fn may_have_computed(&self, counters: SchedCounters) -> bool {
+        let told = counters.on_cpu_ns.saturating_sub(self.audit[0].on_cpu_ns);
+        counters.on_cpu_ns >= self.counters.last().on_cpu_ns && told <= MAX_NS
     }
 
     /// Takes what changes slowly.

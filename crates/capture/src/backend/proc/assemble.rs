@@ -11,7 +11,7 @@ use wallscope_procfs::process::SchedStat;
 
 use super::{
     account::Account,
-    estimator::{PollEstimator, SwitchRecords},
+    estimator::PollEstimator,
     lent::Lenders,
     samples::{Known, Polled},
     spans,
@@ -19,7 +19,7 @@ use super::{
     unseen_children::unseen_children,
 };
 use crate::{
-    backend::perf::EventFamilies,
+    backend::perf::SwitchRecords,
     session::{
         assemble::Assembled as Finished, build::Stacks, domain, jit_hints, naming::Names,
         peers::Found, tasks, thread_names::name_threads,
@@ -44,8 +44,8 @@ pub enum Extent {
 }
 
 impl PollEstimator {
-    /// Makes the recording. `events`: those at which stacks were taken.
-    pub fn finish(mut self, names: Names<'_>, events: Option<EventFamilies>) -> Finished {
+    /// Makes the recording.
+    pub fn finish(mut self, names: Names<'_>) -> Finished {
         let end_ns = self.facts.end_ns.unwrap_or(self.grid.start_ns);
         let described = std::mem::take(&mut self.facts.domain);
         let mut recording = Recording {
@@ -71,7 +71,7 @@ impl PollEstimator {
             notes.insert(at, domain::timeline(&timeline));
             recording.timeline = Some(timeline);
         }
-        let Assembled { jit, seen } = self.assemble(&mut recording, Extent::Whole, names, events);
+        let Assembled { jit, seen } = self.assemble(&mut recording, Extent::Whole, names);
         Finished {
             recording,
             jit,
@@ -86,7 +86,6 @@ impl PollEstimator {
         recording: &mut Recording,
         extent: Extent,
         names: Names<'_>,
-        events: Option<EventFamilies>,
     ) -> Assembled {
         self.samples.by_thread();
         let on_cpu = self.threads(recording, extent);
@@ -100,10 +99,10 @@ impl PollEstimator {
         }
         let seen;
         (recording.samples, seen) = self.samples.finish(&mut stacks, names.code);
-        if let Some(events) = events {
-            recording.events = events.finish(&mut stacks, names.code);
-        }
         if extent == Extent::Whole {
+            let (events, threads) = (std::mem::take(&mut self.events), self.accounts.len());
+            recording.events =
+                events.finish(threads as u32, &self.samples, &mut stacks, names.code);
             let other_end = |s: &_| names.host.other_end(s);
             recording.peers = Found::new(&self.sockets, &self.others, 0, &other_end).peers();
         }
@@ -121,7 +120,7 @@ impl PollEstimator {
 
     /// Threads with their ledgers, and these by slice. Returns the CPU time of each process so far, ns.
     fn threads(&mut self, recording: &mut Recording, extent: Extent) -> BTreeMap<u32, u64> {
-        let (grid, tick_ns) = (self.grid, self.tick_ns);
+        let (grid, tick_ns) = (self.grid, self.switches.tick_ns);
         let (mut on_cpu, mut last_slice) = (BTreeMap::<u32, u64>::new(), 0);
         let beyond = (self.accounts.iter()).map(|a| a.beyond_counters_ns(tick_ns));
         let stolen = Stolen::of(&recording.host, beyond.fold(0, u64::saturating_add));
@@ -142,7 +141,7 @@ impl PollEstimator {
             let book = std::mem::replace(&mut a.book, ThreadLedger::new(end_ns));
             let totals = book.finish(&a.waits);
             let ticks = own_or_unseen_ticks(a, &unseen);
-            if self.records == SwitchRecords::UserOnly {
+            if self.switches.kind == SwitchRecords::UserOnly {
                 let (user, kernel) = ticks;
                 let stack = self
                     .samples
@@ -199,7 +198,7 @@ impl PollEstimator {
     /// Processes, with the CPU time that no thread was seen with. `on_cpu`: the seen part of each, ns.
     fn processes(&self, recording: &mut Recording, on_cpu: &BTreeMap<u32, u64>) {
         // A poller that is told of each birth sees all children.
-        let unseen = match self.records {
+        let unseen = match self.switches.kind {
             SwitchRecords::None => unseen_children(&self.processes, on_cpu),
             _ => BTreeMap::new(),
         };
@@ -252,7 +251,8 @@ fn ledger(
         }
         None => before,
     };
-    let rationed = t.unrecorded_ns > 0;
+    // Of a part of its time only.
+    let rationed = t.unrecorded_ns > 0 || (t.course.is_none() && before.is_some());
     let (voluntary, involuntary) = recorded.filter(|_| !rationed).unwrap_or(told);
     let mut ledger = Ledger {
         wall_ns,

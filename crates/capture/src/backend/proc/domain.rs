@@ -104,7 +104,7 @@ fn notes(f: &Facts<'_>) -> (Vec<String>, u32) {
     notes.extend(on_polls(f));
     if clock.is_some() {
         notes.push("totals are those of the switch records; the kernel's counters are the second witness, but for the time from wake-up to CPU, which only they tell".into());
-        notes.push(format!("switches in are recorded after the kernel's work for them: each is dated back by the mean that its thread's counters tell, 20 µs at most; over all threads it is {:.1} µs", f.looker.intake.estimator.lag.ns() as f64 / 1e3));
+        notes.push(format!("switches in are recorded after the kernel's work for them: each is dated back by the mean that its thread's counters tell, 20 µs at most; over all threads it is {:.1} µs", f.looker.intake.estimator.switches.lag.ns() as f64 / 1e3));
         notes.push(queueing(clock.is_some_and(ThreadEvents::tells_leaving)).into());
         notes.push("throttled time stands as preempted or woken".into());
         notes.push("samples of a thread come at even distances of its own computing: what it repeats exactly as often is always met in the same place; another rate (-F) tells".into());
@@ -113,11 +113,11 @@ fn notes(f: &Facts<'_>) -> (Vec<String>, u32) {
         notes.push("the residue is zero by construction, and the kernel's books are no second witness here: the totals are taken from them".into());
         notes.push("runnable time is not divided: all of it stands as woken".into());
     }
-    let tally = &f.looker.tally;
-    if tally.glimpsed > 0 {
+    let glimpsed = f.looker.tally.glimpsed + f.looker.intake.estimator.switches.glimpsed;
+    if glimpsed > 0 {
         notes.push(format!(
             "{} waits ended while they were looked at, after their call was known and before their stack was: they have the reason that the call tells, and the callers with which the same thread was seen at the same place of the same stack, or none (truncated:lost)",
-            tally.glimpsed
+            glimpsed
         ));
     }
     if !f.runtimes.is_empty() {

@@ -4,8 +4,7 @@
 //! So the observations of a log in their order give the recording that was made live
 //! (`session/replay.rs`). Names come as answers (`session/naming.rs`).
 //!
-//! Where switches are recorded (`backend/perf`), the poller books them in these accounts itself: those
-//! records are no observations yet, and no log is kept of them.
+//! Where switches are recorded (`backend/perf`), `backend/perf/estimate.rs` books them in these accounts.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -15,12 +14,11 @@ use wallscope_observe::{
     Begin, EndedThread, Mark, Observation, PolledStack, ProcessClocks, StackBegin, StoppedThread,
     ThreadPoll,
 };
-use wallscope_procfs::process::SchedStat;
 use zerocopy::FromBytes;
 
 use super::{
     account::{Account, schedstat},
-    counters::{Counters, Doing},
+    counters::Doing,
     samples::{Look, Meant, Polled, Samples, Weight},
     spans::Spans,
     stop_judgement,
@@ -28,30 +26,18 @@ use super::{
     wait_observation::SeenDoing,
 };
 use crate::{
-    backend::perf::{SwitchRecordLatency, SwitchTimeline},
+    backend::perf::{EventFamilies, RecordedSwitches},
     event::{PauseEvent, SocketRecord, kind},
     session::{address_scope::AddressScope, estimator::Facts, pauses::PauseGroups},
     slices,
 };
 
-/// Longest time of one thread that its counters may tell, ns: 104 days.
-const MAX_NS: u64 = 1 << 53;
+/// Between two times at which single intervals are kept within their bound, ns.
+const BOUND_SPANS: u64 = 1_000_000_000;
 /// Most rows of threads and stacks by slice before two slices become one, however long: some 100 MB.
 const MAX_ROWS: u64 = 4_000_000;
 /// Most stacks in a row that a log may lack as they were too large for it.
 const MAX_GAP: u32 = 1024;
-
-/// Records of switches that the poller books, beside its polls.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SwitchRecords {
-    /// There are none: totals are the counters'.
-    #[default]
-    None,
-    /// Samples of running threads fall on user code only.
-    UserOnly,
-    /// Samples fall on kernel code too.
-    WithKernel,
-}
 
 /// See the top of this file.
 pub struct PollEstimator {
@@ -62,15 +48,15 @@ pub struct PollEstimator {
     /// Stacks, and the time that they stand for.
     pub samples: Samples,
     /// Switch records beside the polls.
-    pub records: SwitchRecords,
-    /// The kernel's timer tick, ns, where switches are recorded.
-    pub tick_ns: u64,
-    /// How late switches in are recorded.
-    pub lag: SwitchRecordLatency,
+    pub switches: RecordedSwitches,
+    /// Events by name at which stacks were taken.
+    pub(super) events: EventFamilies,
     /// Memory for single intervals, bytes, where they are wanted.
-    pub(super) timeline_bytes: Option<u64>,
+    pub(in crate::backend) timeline_bytes: Option<u64>,
+    /// When the intervals were kept within that last.
+    bounded_ns: u64,
     /// Single intervals are kept.
-    pub(super) keeps_spans: bool,
+    pub(in crate::backend) keeps_spans: bool,
     /// Frames of interpreters are kept beside those of their programs.
     pub(super) interpreter_frames: bool,
     /// What the collector says once measuring is over.
@@ -104,10 +90,10 @@ impl PollEstimator {
             },
             accounts: Vec::new(),
             samples: Samples::default(),
-            records: SwitchRecords::None,
-            tick_ns: 0,
-            lag: SwitchRecordLatency::default(),
+            switches: RecordedSwitches::default(),
+            events: EventFamilies::default(),
             timeline_bytes: begin.timeline_bytes,
+            bounded_ns: 0,
             keeps_spans: false,
             interpreter_frames: begin.interpreter_frames,
             facts: Facts {
@@ -147,12 +133,63 @@ impl PollEstimator {
                 let account = self.accounts.get_mut(status.thread as usize);
                 account.map(|account| account.status(status))
             }
-            other => self.value(other),
+            other => match self.recorded(other) {
+                Some(taken) => taken,
+                None => self.value(other),
+            },
         };
         self.malformed += u64::from(taken.is_none());
         if self.rows > self.max_rows {
             self.bound_rows();
         }
+    }
+
+    /// Takes an observation of perf events; `None`: it is another kind.
+    fn recorded(&mut self, observation: &Observation<'_>) -> Option<Option<()>> {
+        Some(match observation {
+            Observation::Switch(switch) => self.switched(switch),
+            Observation::CounterReading(reading) => self.counters_read(reading),
+            Observation::RunningSample(sample) => self.computed(sample),
+            Observation::PreemptedStack(stack) => self.leaves(stack),
+            Observation::WaitProbe(poll) => self.probed(poll),
+            Observation::ProbedReason(told) => self.ended_by(told),
+            Observation::UnfollowedWait(left) => self.left(*left),
+            Observation::QueuedPoll(poll) => self.met_queued(poll),
+            Observation::OpenWait(open) => self.waits_on(open),
+            Observation::RecordsBegin(begin) => self.begin_records(begin),
+            Observation::RecordsEnd(end) => self.end_records(end),
+            Observation::SwitchRecording(recording) => self.records_switches(recording),
+            other => return self.counted(other),
+        })
+    }
+
+    /// Takes an observation of events by name; `None`: it is another kind.
+    fn counted(&mut self, observation: &Observation<'_>) -> Option<Option<()>> {
+        let is_thread = |thread: u32| ((thread as usize) < self.accounts.len()).then_some(());
+        Some(match observation {
+            Observation::CountedEvent(event) => {
+                self.events.begin(event);
+                Some(())
+            }
+            Observation::EventStack(stack) => {
+                let is_known = (stack.stack as usize) < self.samples.distinct();
+                let taken = is_thread(stack.thread).filter(|()| is_known);
+                self.rows += 1;
+                taken
+                    .and_then(|()| self.claim(stack.thread, stack.hits))
+                    .and_then(|()| self.events.take(self.grid, stack))
+            }
+            Observation::HitsOfEnded(ended) => is_thread(ended.thread)
+                .and_then(|()| self.events.told(ended.event, ended.thread, ended.hits)),
+            Observation::EventHits(hits) => u32::try_from(hits.record)
+                .ok()
+                .and_then(|thread| self.events.counted(hits.event, thread, hits.hits)),
+            Observation::CounterHeir(heir) => {
+                self.events.inherits(heir.thread, heir.of);
+                Some(())
+            }
+            _ => return None,
+        })
     }
 
     /// Takes a record as the kernel programs write them: a pause, which their runtime told.
@@ -164,11 +201,9 @@ impl PollEstimator {
     fn value(&mut self, observation: &Observation<'_>) -> Option<()> {
         match observation {
             Observation::Mark(Mark::Released { .. }) => self.samples.forget(),
-            Observation::Mark(Mark::Tick { time }) => {
-                if slices::is_too_fine(&self.grid, *time) {
-                    self.coarsen();
-                }
-            }
+            Observation::Mark(Mark::Tick { time }) => self.tick(*time),
+            Observation::Mark(Mark::Drained { time }) => self.drained(*time),
+            Observation::Mark(Mark::RecordsLost { .. }) => self.lost_records(),
             Observation::Mark(Mark::End { time }) => self.facts.end_ns = Some(*time),
             Observation::ProcessClocks(clocks) => {
                 self.processes.insert(clocks.pid, *clocks);
@@ -190,25 +225,30 @@ impl PollEstimator {
         Some(())
     }
 
-    /// From now on single intervals of all threads are kept.
-    pub fn keep_spans(&mut self) {
-        self.keeps_spans = true;
-        for account in &mut self.accounts {
-            account.book.spans.get_or_insert_default();
+    fn tick(&mut self, time: u64) {
+        if slices::is_too_fine(&self.grid, time) {
+            self.coarsen();
+        }
+        let limit = self.timeline_bytes.filter(|_| self.keeps_spans);
+        if let Some(limit) = limit.filter(|_| time >= self.bounded_ns.saturating_add(BOUND_SPANS)) {
+            self.bounded_ns = time;
+            self.keep_spans_within(limit);
         }
     }
 
     /// Makes the slices twice as wide.
-    fn coarsen(&mut self) {
+    pub(in crate::backend) fn coarsen(&mut self) {
         self.grid.width_ns *= 2;
         self.accounts.iter_mut().for_each(|a| a.book.coarsen());
         self.samples.coarsen();
+        self.events.coarsen();
     }
 
     /// Makes slices wider where rows have become too many: a log may claim more than there can be.
     fn bound_rows(&mut self) {
         let books = self.accounts.iter().map(|a| a.book.rows());
-        self.rows = (books.sum::<usize>() + self.samples.rows()) as u64;
+        let rows = books.sum::<usize>() + self.samples.rows() + self.events.rows();
+        self.rows = rows as u64;
         if self.rows > self.max_rows / 2 {
             self.coarsen();
             self.max_rows = self.max_rows.max(4 * self.accounts.len() as u64);
@@ -216,7 +256,7 @@ impl PollEstimator {
     }
 
     /// Makes room for rows of the slices between two moments.
-    fn make_room(&mut self, begin: u64, end: u64) {
+    pub(in crate::backend) fn make_room(&mut self, begin: u64, end: u64) {
         let passed = end.saturating_sub(begin);
         while passed / self.grid.width_ns.max(1) > MAX_ROWS / 4 {
             self.coarsen();
@@ -253,44 +293,16 @@ impl PollEstimator {
         Some(())
     }
 
-    /// Books what the records of a thread say up to `time`. Returns them, if there are any.
-    pub fn settle_records(&mut self, thread: usize, time: u64) -> Option<&mut SwitchTimeline> {
-        let account = &mut self.accounts[thread];
-        let course = account.course.as_mut()?;
-        course.settle(&mut account.book, self.grid, &mut self.lag, time);
-        Some(course)
-    }
-
-    /// The records of a thread have ended: from here on its counters tell. Returns when it left its CPU by its
-    /// own will, if it is off it.
-    pub fn close_records(&mut self, thread: usize, mut course: SwitchTimeline) -> Option<u64> {
-        let account = &mut self.accounts[thread];
-        course.settle(&mut account.book, self.grid, &mut self.lag, u64::MAX);
-        account.counters = Counters::new(course.books());
-        account.told_by(&course, self.tick_ns);
-        course.off_since()
-    }
-
-    /// Books the time up to `now` by the counters of a thread, which then stand at `books`.
-    pub fn settle_counters(&mut self, thread: usize, now: u64, books: SchedStat, doing: Doing) {
-        let account = &mut self.accounts[thread];
-        (account.counters).look(&mut account.book, now, books, doing, self.grid);
-        account.counters.settle(&mut account.book, self.grid);
-    }
-
     /// What a poll saw stands for the time since the one before.
     fn polled(&mut self, p: &ThreadPoll) -> Option<()> {
         let distinct = self.samples.distinct();
         let account = self.accounts.get_mut(p.thread as usize)?;
         let counters = schedstat(p.counters);
         let begin = account.book.seen_ns;
-        let last = account.counters.last();
-        let told = counters
-            .on_cpu_ns
-            .saturating_sub(account.audit[0].on_cpu_ns);
-        let runs_back = p.time < begin || counters.on_cpu_ns < last.on_cpu_ns;
+        let is_plausible = p.time >= begin && account.may_have_computed(p.counters);
         let stack = p.saw.and_then(|saw| saw.stack);
-        if runs_back || told > MAX_NS || stack.is_some_and(|s| s as usize >= distinct) {
+        let is_known = stack.is_none_or(|s| (s as usize) < distinct);
+        if account.course.is_some() || !is_plausible || !is_known {
             return None;
         }
         self.make_room(begin, p.time);
@@ -400,10 +412,7 @@ impl PollEstimator {
         let part = if e.with_target { 1 } else { 2 };
         let end = begin + (e.time - begin) / part;
         let counters = schedstat(e.counters);
-        let told = counters
-            .on_cpu_ns
-            .saturating_sub(account.audit[0].on_cpu_ns);
-        if told > MAX_NS || counters.on_cpu_ns < account.counters.last().on_cpu_ns {
+        if !account.may_have_computed(e.counters) {
             return None;
         }
         self.make_room(begin, end);

@@ -56,7 +56,7 @@ fn finish(mut estimator: PollEstimator, end_ms: u64) -> Recording {
     let time = end_ms * MS;
     estimator.observe(&Observation::Mark(Mark::End { time }));
     let answers = Answers::default();
-    estimator.finish(answers.names(), None).recording
+    estimator.finish(answers.names()).recording
 }
 
 #[test]
@@ -191,7 +191,12 @@ fn the_estimator_never_looks_at_the_machine() {
         include_str!("thread_ledger.rs"),
         include_str!("unseen_children.rs"),
         include_str!("../perf/estimate.rs"),
+        include_str!("../perf/event_sampling/division.rs"),
+        include_str!("../perf/pending_wait.rs"),
+        include_str!("../perf/recorded.rs"),
         include_str!("../perf/switch_timeline/mod.rs"),
+        include_str!("../perf/switch_timeline/schedstat_reconcile.rs"),
+        include_str!("../perf/switch_timeline/switch_record_latency.rs"),
         include_str!("../perf/waits.rs"),
     ];
     for file in files {

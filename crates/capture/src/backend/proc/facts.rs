@@ -2,11 +2,23 @@
 
 use std::collections::BTreeMap;
 
-use wallscope_observe::{CountedLoss, Counter, Observation, ThreadStatus};
+use wallscope_observe::{
+    CountedLoss, Counter, CounterReading, FirstState, Observation, RecordsBegin, RecordsEnd,
+    RecordsEndCause, ThreadStatus,
+};
 use wallscope_procfs::process::SchedStat;
 
 use super::{account::observed, poller::ProcPoller, tracked_process::TrackedProcess};
-use crate::{backend::perf::SwitchTimeline, session::tasks};
+use crate::session::tasks;
+
+/// Whether records that are later than a reading of counters are booked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LaterRecords {
+    /// They are.
+    Booked,
+    /// They are not: the reading is the last of these records.
+    LeftOut,
+}
 
 impl ProcPoller {
     /// Opens the accounts of threads that have come under watch.
@@ -31,16 +43,44 @@ impl ProcPoller {
         found
     }
 
-    /// The switches of a thread are recorded from now on.
-    pub fn begin_records(&mut self, index: usize, course: SwitchTimeline) {
-        self.watch.threads[index].records.open = true;
-        self.intake.estimator.accounts[index].course = Some(course);
+    /// The switches of a thread are recorded from `time` on, when it was in this state and its counters stood at
+    /// `books`.
+    pub fn begin_records(&mut self, index: usize, time: u64, books: SchedStat, state: FirstState) {
+        let records = &mut self.watch.threads[index].records;
+        (records.open, records.silenced) = (true, false);
+        self.intake
+            .observe(&Observation::RecordsBegin(RecordsBegin {
+                thread: index as u32,
+                time,
+                counters: observed(books),
+                state,
+                by_counters: records.ration.is_some_and(|r| r.share < 1.0),
+                unrecorded_ns: records.ration.map_or(0, |r| r.unrecorded_ns),
+            }));
     }
 
     /// They are not any more.
-    pub fn end_records(&mut self, index: usize) -> Option<SwitchTimeline> {
+    pub fn end_records(&mut self, index: usize, cause: RecordsEndCause) {
         self.watch.threads[index].records.open = false;
-        self.intake.estimator.accounts[index].course.take()
+        let thread = index as u32;
+        (self.intake).observe(&Observation::RecordsEnd(RecordsEnd { thread, cause }));
+    }
+
+    /// The counters of a thread with recorded switches stand at `books` at `time`.
+    pub fn tell_counters(
+        &mut self,
+        index: usize,
+        time: u64,
+        books: SchedStat,
+        later: LaterRecords,
+    ) {
+        self.intake
+            .observe(&Observation::CounterReading(CounterReading {
+                thread: index as u32,
+                time,
+                counters: observed(books),
+                last: later == LaterRecords::LeftOut,
+            }));
     }
 
     /// Observes what changes slowly of threads and processes, as far as it has changed since the last time.
@@ -103,7 +143,10 @@ impl ProcPoller {
         let tally = &self.tally;
         let losses = self.processes.losses().into_iter();
         let own = [
-            ("stack changed while it was read", tally.raced),
+            (
+                "stack changed while it was read",
+                tally.raced + self.intake.estimator.switches.raced,
+            ),
             (
                 "perf record lost (ring full)",
                 self.clock.as_ref().map_or(0, |c| c.lost),

@@ -35,15 +35,15 @@
 //! threads, which would have to be stopped for that, nor kernel stacks, nor wakers; threads that
 //! live less than a listing are seen as CPU time of their process.
 
-mod account;
+pub(crate) mod account;
 mod assemble;
-mod call_site_check;
+pub(crate) mod call_site_check;
 mod connection;
 mod connections;
 pub(crate) mod counters;
 mod domain;
 pub(crate) mod estimator;
-mod facts;
+pub(crate) mod facts;
 mod intake;
 mod io_ring;
 mod last_ran;

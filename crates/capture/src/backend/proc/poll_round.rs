@@ -1,19 +1,20 @@
 //! Rounds of polls: every thread that is due, one after the other.
 
 use wallscope_observe::{
-    EndedThread, Mark, Observation, Rebased, RunnablePoll, StackBegin, ThreadPoll,
+    EndedThread, FirstState, Mark, Observation, ProbedCall, Rebased, RecordsEndCause, RunnablePoll,
+    StackBegin, ThreadPoll, WaitProbe,
 };
 
 use super::{
     account::observed,
     counters::Doing,
+    facts::LaterRecords,
     pending_stop::PendingStopSample,
     poller::{ProcPoller, REMAP},
     subreaper::Subreaper,
-    wait_observation::{ENOUGH, WaitObservation},
+    wait_observation::ENOUGH,
 };
 use crate::{
-    backend::perf::SwitchTimeline,
     clock,
     target::{Target, cgroup_members},
 };
@@ -105,9 +106,9 @@ impl ProcPoller {
                 gone.push(*index);
                 return false;
             }
-            let course = self.intake.estimator.accounts[*index].course.as_ref();
+            let account = &self.intake.estimator.accounts[*index];
             let t = &mut self.watch.threads[*index];
-            t.duty.awake = !t.rests(course);
+            t.duty.awake = !t.rests(account);
             if !t.duty.awake {
                 t.records.ration.take_if(|r| r.is_idle());
             }
@@ -137,18 +138,19 @@ impl ProcPoller {
         let now = clock::now();
         let released = Mark::Released { pid, time: now };
         self.intake.observe(&Observation::Mark(released));
-        for (index, t) in self.watch.threads.iter_mut().enumerate() {
+        for index in 0..self.watch.threads.len() {
+            let t = &mut self.watch.threads[index];
             let Ok(books) = t.schedstat() else {
                 continue;
             };
-            (t.records.sight, t.records.queued, t.probe.stack) = (None, None, None);
+            t.probe.stack = None;
+            let is_recorded = t.records.open;
             self.intake.observe(&Observation::Rebased(Rebased {
                 thread: index as u32,
                 begin: t.begins(now, books),
             }));
-            if t.records.open {
-                let course = SwitchTimeline::waiting(now, books);
-                self.intake.estimator.accounts[index].course = Some(course);
+            if is_recorded {
+                self.begin_records(index, now, books, FirstState::Blocked);
             }
         }
     }
@@ -168,10 +170,8 @@ impl ProcPoller {
                 }
                 continue;
             }
-            let books = t.schedstat();
-            let account = &mut self.intake.estimator.accounts[index];
-            if let (Ok(books), Some(course)) = (books, &mut account.course) {
-                course.read(clock::now(), books, true);
+            if let Ok(books) = t.schedstat() {
+                self.tell_counters(index, clock::now(), books, LaterRecords::LeftOut);
             }
         }
         self.last_drain(since, clock::now());
@@ -180,28 +180,29 @@ impl ProcPoller {
     /// A poll of a thread with recorded switches. Only its wait is of interest, and not even that if the
     /// thread was seen in the wait before. False: the thread is gone.
     fn look_between_switches(&mut self, index: usize, late: bool, all: bool) -> bool {
-        let drained_ns = self.drained_ns;
-        let Some(course) = self.intake.estimator.settle_records(index, drained_ns) else {
+        let Some(course) = &self.intake.estimator.accounts[index].course else {
             return true;
         };
         let (off, on) = (course.off_since(), course.on_since());
-        if course.is_deaf() {
+        let t = &mut self.watch.threads[index];
+        if course.is_deaf() || t.records.silenced {
             return self.goes_deaf(index);
         }
         let moved = course.moved();
-        let t = &mut self.watch.threads[index];
         if std::mem::take(&mut t.duty.review) || all || moved {
             let Ok(books) = t.schedstat() else {
                 // Its last record is on its way; if that was lost, listing will not find it.
                 t.duty.quiet += 1;
-                return t.duty.quiet < 100;
+                let is_there = t.duty.quiet < 100;
+                if !is_there {
+                    self.gone(index);
+                }
+                return is_there;
             };
-            if let Some(course) = &mut self.intake.estimator.accounts[index].course {
-                course.read(clock::now(), books, false);
-            }
+            self.tell_counters(index, clock::now(), books, LaterRecords::Booked);
         }
-        let t = &self.watch.threads[index];
-        let known = off.is_some_and(|begin| t.records.sight.is_some_and(|s| s.at >= begin));
+        let wait = &self.intake.estimator.accounts[index].wait;
+        let known = off.is_some_and(|begin| wait.is_probed(begin));
         let at = clock::now();
         // By its records it computes, and has for long: it hardly began to wait just now.
         let computes = on.is_some_and(|begin| at.saturating_sub(begin) > self.spacing_ns);
@@ -217,29 +218,39 @@ impl ProcPoller {
             None => return true,
             Some(Doing::Running) => self.see_queued(index, at, late),
             Some(Doing::Blocked(reason)) => {
-                let t = &mut self.watch.threads[index];
-                t.probe.reason = reason;
-                if let (Some(stack), Some(StackBegin::Whole(sp))) = (t.probe.stack, t.probe.begin) {
-                    self.intake.estimator.samples.stands_at(index, stack, sp);
-                }
-                // Without a glimpse it was not seen in this wait.
-                if let (Some(stack), Some(less)) = (t.probe.stack, t.probe.glimpse) {
-                    t.records.sight = Some(WaitObservation {
-                        at,
-                        until: t.probe.stood_ns,
-                        copied: t.probe.copied_ns,
-                        called: t.probe.called,
-                        less,
-                        stack,
-                        reason,
-                        seen: t.probe.seen,
-                        late_ns: if late { at - self.due_ns.min(at) } else { 0 },
-                        left: false,
-                    });
-                }
+                self.watch.threads[index].probe.reason = reason;
+                let late_ns = if late { at - self.due_ns.min(at) } else { 0 };
+                self.tell_probe(index, at, late_ns);
             }
         }
         true
+    }
+
+    /// A poll at `at`, late by so much, met a thread with recorded switches in a wait.
+    fn tell_probe(&mut self, index: usize, at: u64, late_ns: u64) {
+        let probe = &self.watch.threads[index].probe;
+        // Without a glimpse it was not seen in this wait.
+        let (Some(stack), Some(less)) = (probe.stack, probe.glimpse) else {
+            return;
+        };
+        self.intake.observe(&Observation::WaitProbe(WaitProbe {
+            thread: index as u32,
+            at,
+            spacing_ns: self.spacing_ns,
+            late_ns,
+            call: ProbedCall {
+                until: less.until,
+                reason: less.reason,
+                sp: less.sp,
+            },
+            until: probe.stood_ns,
+            reason: probe.reason,
+            copied: probe.copied_ns,
+            called: probe.called,
+            stack,
+            whole: matches!(probe.begin, Some(StackBegin::Whole(_))),
+            seen: probe.seen,
+        }));
     }
 
     /// The records of a thread have stopped although it runs: from here on it is as if there had never been
@@ -248,19 +259,15 @@ impl ProcPoller {
         self.tally.deaf += 1;
         let t = &mut self.watch.threads[index];
         let Ok(books) = t.schedstat() else {
+            self.gone(index);
             return false;
         };
         let tid = t.tid;
-        if let (Some(mut course), Some(_)) = (self.end_records(index), &self.clock) {
-            // What it did since its last record, the counters tell.
-            course.mistrust();
-            course.read(clock::now(), books, true);
-            self.intake.estimator.close_records(index, course);
-        }
+        self.tell_counters(index, clock::now(), books, LaterRecords::LeftOut);
+        self.end_records(index, RecordsEndCause::Stopped);
         if let Some(clock) = &mut self.clock {
             clock.leave(tid);
         }
-        self.intake.estimator.accounts[index].book.spans = None;
         true
     }
 

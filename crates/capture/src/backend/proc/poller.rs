@@ -157,7 +157,6 @@ impl ProcPoller {
     /// A thread is gone.
     pub fn ended(&mut self, index: usize) {
         let pid = self.watch.threads[index].pid;
-        self.intake.estimator.accounts[index].alive = false;
         if self.watch.gone(index) {
             self.processes.thread_gone(pid);
         }

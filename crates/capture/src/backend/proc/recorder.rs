@@ -44,7 +44,7 @@ mod switches;
 const FOLLOW: u64 = 100_000_000;
 /// Where there are births, so many times what a search takes.
 const SOONER: u64 = 300;
-/// Between two searches where births are recorded, and between two readings of all counters, ns.
+/// Between two searches where births are recorded, ns.
 const REVIEW: u64 = 1_000_000_000;
 /// Descriptors that are left to what is not a thread's.
 const RESERVED: usize = 128;
@@ -63,8 +63,6 @@ pub(crate) fn record(
 ) -> Result<Captured, Error> {
     if perf == PerfEvents::Not {
         refusal::of_stacks_at(&options.events, &reason)?;
-    } else if perf == PerfEvents::Must {
-        refusal::of_log(options, &reason)?;
     }
     refusal::of_foreign_proc()?;
     let descriptors = usize::try_from(open_files::raise_limit()).unwrap_or(usize::MAX);
@@ -109,8 +107,6 @@ struct Course {
     looked: u64,
     /// When threads were searched last.
     followed: u64,
-    /// When spans were reviewed last.
-    reviewed: u64,
     /// When the next round is due; 0: that is not set yet.
     due: u64,
     /// CPU time of rounds so far, ns.
@@ -234,7 +230,6 @@ impl<'o> PollRecorder<'o> {
             in_line: InLine::of_own_thread(),
             looked: self.start_ns,
             followed: now,
-            reviewed: now,
             due: 0,
             polls_cpu_ns: 0,
             searching_ns: 0,
@@ -324,13 +319,6 @@ impl<'o> PollRecorder<'o> {
         let poller = &mut self.poller;
         let now = clock::now();
         poller.stay_near(now, course.due);
-        let review = now >= course.reviewed + REVIEW;
-        if review {
-            course.reviewed = now;
-            if let Some(limit) = self.options.timeline {
-                poller.intake.estimator.keep_spans_within(limit);
-            }
-        }
         let cpu = thread_cpu_ns();
         if let Some(clock) = &mut poller.clock {
             clock.sample_newborns(now);
@@ -419,7 +407,7 @@ fn look(poller: &mut ProcPoller, stretch: SnapshotWindow, followed: u64) -> Look
         host: &HostWhenAsked::default(),
     };
     let estimator = &mut poller.intake.estimator;
-    let Assembled { jit, seen } = estimator.assemble(&mut recording, Extent::SoFar, names, None);
+    let Assembled { jit, seen } = estimator.assemble(&mut recording, Extent::SoFar, names);
     poller.shown();
     recording.losses.clear();
     recording.ledger_slices = Default::default();

@@ -7,7 +7,6 @@ use crate::{
     Error,
     counter::EventSpec,
     host_capabilities::{self, Standing, attempts},
-    session::{Log, Options},
 };
 
 /// Perf events were asked for and are refused.
@@ -34,14 +33,6 @@ pub fn of_events(e: &io::Error) -> Error {
         ),
         why,
         remedy: format!("{remedy}; --backend proc does without; see wallscope doctor"),
-    }
-}
-
-/// A log was asked for, and perf events will be used; `reason`: why no kernel programs are.
-pub fn of_log(options: &Options, reason: &str) -> Result<(), Error> {
-    match &options.log {
-        Some(Log::Kept(_)) => Err(Error::NoLog { why: reason.into() }),
-        Some(Log::Spool(_)) | None => Ok(()),
     }
 }
 

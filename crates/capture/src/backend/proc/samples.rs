@@ -14,10 +14,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use rustc_hash::FxHashMap;
-use wallscope_model::{
-    BlockReason, ContextId, Part, Sample, SliceValue, Slices, Stack, StackEnd, StackId, State,
-    WaitSeen,
-};
+use wallscope_model::{ContextId, Part, Sample, Slices, Stack, StackEnd, StackId, State, WaitSeen};
 use wallscope_unwind::native::FrameWord;
 
 mod callers;
@@ -34,10 +31,9 @@ use crate::{
         build::{Stacks, UserFrames},
         naming::CodeNames,
     },
-    slices::spread,
 };
 use callers::give_to_callers;
-pub use weight::{Known, Meant, Weight};
+pub use weight::{Known, Look, Meant, Sums, Weight};
 use woken::{Lengths, Queueing, divide_woken};
 
 /// A stack as a poll saw it.
@@ -109,7 +105,7 @@ impl Polled {
 pub struct Samples {
     stacks: Vec<Polled>,
     ids: FxHashMap<StackKey, u32>,
-    sums: FxHashMap<Key, Sum>,
+    sums: Sums,
     /// Where the whole stacks of waits begin: thread, stack -> stack pointer.
     begin: FxHashMap<(u32, u32), u64>,
     /// The keys of each thread, once nothing more is added.
@@ -118,30 +114,6 @@ pub struct Samples {
     pub queueing: Queueing,
     /// What that says, then.
     lengths: Lengths,
-}
-
-/// One poll of one thread.
-pub struct Look {
-    /// Index of the thread.
-    pub thread: u32,
-    /// Index of the stack.
-    pub stack: u32,
-    /// What it did.
-    pub state: State,
-    /// For blocked time.
-    pub reason: Option<BlockReason>,
-    /// For other time.
-    pub part: Option<Part>,
-    /// Begin of the stretch that the poll stands for, ns on the recording's clock.
-    pub begin: u64,
-    /// Its end.
-    pub end: u64,
-    /// The time that it stands for, ns.
-    pub ns: u64,
-    /// What that time stands for.
-    pub weight: Weight,
-    /// For blocked time: the connections that it waits for.
-    pub seen: WaitSeen,
 }
 
 impl Samples {
@@ -168,7 +140,7 @@ impl Samples {
 
     /// Rows by slice.
     pub fn rows(&self) -> usize {
-        self.sums.values().map(|sum| sum.slices.len()).sum()
+        self.sums.rows()
     }
 
     /// A thread that waits with stack number `stack` has its stack pointer at `sp`.
@@ -181,61 +153,36 @@ impl Samples {
         told_apart(self.stacks[stack as usize].frames.iter().copied())
     }
 
+    /// The stack of this index.
+    pub fn polled(&self, stack: u32) -> &Polled {
+        &self.stacks[stack as usize]
+    }
+
     /// How many there are.
     pub fn distinct(&self) -> usize {
         self.stacks.len()
     }
 
     /// Adds one poll.
-    pub fn add(&mut self, grid: Slices, l: &Look) {
-        let sum = self
-            .sums
-            .entry((
-                l.thread, l.stack, l.state, l.reason, l.part, l.weight, l.seen,
-            ))
-            .or_default();
-        sum.count += 1;
-        sum.ns += l.ns;
-        for (slice, ns) in spread(grid, l.begin, l.end, l.ns) {
-            match sum.slices.last_mut() {
-                Some(v) if v.slice == slice => v.ns += ns,
-                _ => sum.slices.push(SliceValue {
-                    slice,
-                    count: 0,
-                    ns,
-                }),
-            }
-        }
-        if let Some(v) = sum.slices.last_mut() {
-            v.count += 1;
-        }
+    pub fn add(&mut self, grid: Slices, look: &Look) {
+        self.sums.add(grid, look);
     }
 
     /// Discards all polls so far.
     pub fn forget(&mut self) {
-        self.sums.clear();
+        self.sums.by_key.clear();
         self.queueing = Queueing::default();
     }
 
     /// The slices are twice as wide from here on.
     pub fn coarsen(&mut self) {
-        for sum in self.sums.values_mut() {
-            sum.slices.iter_mut().for_each(|v| v.slice /= 2);
-            sum.slices.dedup_by(|b, a| {
-                let same = a.slice == b.slice;
-                if same {
-                    a.count += b.count;
-                    a.ns += b.ns;
-                }
-                same
-            });
-        }
+        self.sums.coarsen();
     }
 
     /// Sorts by thread what was seen: from here on threads are settled one by one.
     pub fn by_thread(&mut self) {
         self.lengths = self.queueing.lengths();
-        for key in self.sums.keys() {
+        for key in self.sums.by_key.keys() {
             self.keys.entry(key.0).or_default().push(*key);
         }
         // What is divided among them, and in which order fractions are summed, is not to be chance.
@@ -250,7 +197,7 @@ impl Samples {
         for sum in own
             .iter()
             .filter(|key| key.2 == State::OnCpu)
-            .filter_map(|key| self.sums.get(key))
+            .filter_map(|key| self.sums.by_key.get(key))
         {
             all.add(sum.times(share, of));
         }
@@ -263,7 +210,7 @@ impl Samples {
         let seen = WaitSeen::default();
         let key = (thread, stack, State::OnCpu, None, part, Weight::Own, seen);
         own.push(key);
-        self.sums.insert(key, all);
+        self.sums.by_key.insert(key, all);
     }
 
     /// Divides the known times of thread number `thread` among its samples.
@@ -271,11 +218,11 @@ impl Samples {
         let own = self.keys.remove(&thread).unwrap_or_default();
         let stacks = &self.stacks;
         let innermost = |stack: u32| stacks[stack as usize].frames.first().copied();
-        let own = give_to_callers(own, &mut self.sums, &self.begin, innermost);
+        let own = give_to_callers(own, &mut self.sums.by_key, &self.begin, innermost);
         let (mut on_cpu, mut put_off) = (0, Sum::default());
         let mut in_time: BTreeMap<u8, u64> = BTreeMap::new();
         for key in &own {
-            let Some(sum) = self.sums.get(key) else {
+            let Some(sum) = self.sums.by_key.get(key) else {
                 continue;
             };
             match key.5 {
@@ -301,7 +248,7 @@ impl Samples {
         for key in &own {
             match key.5 {
                 Weight::Wait { class, late } if !late || with_late(class) => {
-                    let ns = self.sums.get(key).map_or(0, |sum| sum.ns);
+                    let ns = self.sums.by_key.get(key).map_or(0, |sum| sum.ns);
                     *seen.entry(class).or_default() += ns;
                 }
                 _ => {}
@@ -309,14 +256,14 @@ impl Samples {
         }
         let classes: Vec<u8> = seen.keys().copied().collect();
         let waits = known.waits.among(&classes);
-        let woken = divide_woken(&own, &self.sums, known, &self.lengths);
+        let woken = divide_woken(&own, &self.sums.by_key, known, &self.lengths);
         for key in &own {
             let (_, stack, state, reason, part, weight, seen_of) = *key;
             let as_own =
                 |state, reason, part| (thread, stack, state, reason, part, Weight::Own, seen_of);
             let (key, exact) = match weight {
                 Weight::Own if state == State::OnCpu && known.preempted > 0 => {
-                    let Some(sum) = self.sums.get(key) else {
+                    let Some(sum) = self.sums.by_key.get(key) else {
                         continue;
                     };
                     let more = sum.times(known.preempted - seen_put_off, on_cpu);
@@ -324,7 +271,7 @@ impl Samples {
                 }
                 Weight::Own | Weight::Innermost { .. } => continue,
                 Weight::PutOff => {
-                    let Some(sum) = self.sums.remove(key) else {
+                    let Some(sum) = self.sums.by_key.remove(key) else {
                         continue;
                     };
                     (
@@ -333,37 +280,48 @@ impl Samples {
                     )
                 }
                 Weight::Wait { class, late: true } if !with_late(class) => {
-                    self.sums.remove(key);
+                    self.sums.by_key.remove(key);
                     continue;
                 }
                 Weight::Wait { class, .. } => {
-                    let Some(sum) = self.sums.remove(key) else {
+                    let Some(sum) = self.sums.by_key.remove(key) else {
                         continue;
                     };
                     let exact = sum.times(waits.of(class).ns, seen[&class]);
                     (as_own(state, reason, part), exact)
                 }
                 Weight::Wakeup { .. } => {
-                    let Some(sum) = self.sums.remove(key) else {
+                    let Some(sum) = self.sums.by_key.remove(key) else {
                         continue;
                     };
                     let (ns, whole) = (woken[key], sum.ns);
                     (as_own(state, reason, part), sum.times(ns, whole))
                 }
             };
-            self.sums.entry(key).or_default().add(exact);
+            self.sums.by_key.entry(key).or_default().add(exact);
         }
     }
 
-    /// The samples, with their stacks in `stacks`, which are forgotten here, and what was seen of
-    /// connections in each. Looks at incomplete stacks are counted there.
+    /// The samples, which are forgotten here ([`Samples::samples_of`]).
     pub fn finish(
         &mut self,
         stacks: &mut Stacks,
         names: &dyn CodeNames,
     ) -> (Vec<Sample>, Vec<WaitSeen>) {
         self.keys.clear();
-        let mut all: Vec<_> = std::mem::take(&mut self.sums)
+        let sums = std::mem::take(&mut self.sums);
+        self.samples_of(sums, stacks, names)
+    }
+
+    /// The samples of `sums`, with their stacks in `stacks`, and what was seen of connections in each. Looks at
+    /// incomplete stacks are counted there.
+    pub fn samples_of(
+        &self,
+        sums: Sums,
+        stacks: &mut Stacks,
+        names: &dyn CodeNames,
+    ) -> (Vec<Sample>, Vec<WaitSeen>) {
+        let mut all: Vec<_> = (sums.by_key)
             .into_iter()
             .filter(|(_, s)| s.ns > 0)
             .collect();
@@ -408,6 +366,7 @@ impl Samples {
 mod tests {
     use super::*;
     use crate::backend::perf::waits::Waits;
+    use wallscope_model::BlockReason;
 
     const GRID: Slices = Slices {
         start_ns: 0,
@@ -434,6 +393,7 @@ mod tests {
     fn time(samples: &Samples, stack: u32, state: State) -> u64 {
         let keys = samples
             .sums
+            .by_key
             .iter()
             .filter(|(key, _)| key.1 == stack && key.2 == state);
         keys.map(|(_, sum)| {

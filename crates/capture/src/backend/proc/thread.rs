@@ -8,13 +8,13 @@ use wallscope_observe::{AccountBegin, CpuDeparture, Saw, StackBegin};
 use wallscope_procfs::process::{self, SchedStat, Status};
 
 use super::{
-    account::observed,
+    account::{Account, observed},
     counters::Doing,
     io_ring::RingWait,
     last_ran,
-    wait_observation::{PartialObservation, PutOff, WaitObservation},
+    wait_observation::PartialObservation,
 };
-use crate::backend::perf::{Places, Queued, SwitchThrottle, SwitchTimeline};
+use crate::backend::perf::{Places, SwitchThrottle, SwitchTimeline};
 
 /// What user and kernel parts are counted in, ns.
 const TICK: u64 = 10_000_000;
@@ -95,12 +95,10 @@ pub struct Records {
     pub inherits_leaving: bool,
     /// Whether its switches are recorded now.
     pub open: bool,
+    /// The kernel has taken its events away: no more records will come, though it goes on.
+    pub silenced: bool,
     /// Where its switches are too many for a record of each.
     pub ration: Option<SwitchThrottle>,
-    /// What a poll saw of its present wait.
-    pub sight: Option<WaitObservation>,
-    /// Polls that may have seen it wait for a CPU.
-    pub queued: Option<Queued>,
     /// On-CPU time since its last sample, where samples are thinned out, ns.
     pub credit_ns: u64,
     /// Time from its birth on that samples of newborn threads stand for, ns.
@@ -110,8 +108,6 @@ pub struct Records {
     /// The stack at which it is put off the CPU next, as an index of the samples' stacks, and for how many switches
     /// that stands.
     pub leaves: Option<(u32, u64)>,
-    /// Put off the CPU in sampled time on it, or at a stack that is known.
-    pub put_off: Option<PutOff>,
 }
 
 /// One thread.
@@ -199,12 +195,16 @@ impl Thread {
         }
     }
 
-    /// Whether looks can learn nothing of it until a record of it comes: it waits, and they have seen for what
-    /// and have left that wait. `course`: its records, if there are any.
-    pub fn rests(&self, course: Option<&SwitchTimeline>) -> bool {
-        let since = course.and_then(SwitchTimeline::rests_since);
-        let left = |begin| self.records.sight.is_some_and(|s| s.left && s.at >= begin);
-        !self.duty.review && since.is_some_and(left)
+    /// Whether polls can learn nothing of it until a record of it comes: it waits, and they have seen the reason
+    /// and have left that wait. `account`: its own.
+    pub fn rests(&self, account: &Account) -> bool {
+        let since = account
+            .course
+            .as_ref()
+            .and_then(SwitchTimeline::rests_since);
+        let probe = account.wait.probe.filter(|p| p.left);
+        let left = |begin| probe.is_some_and(|p| p.poll.at >= begin);
+        !self.duty.review && !self.records.silenced && since.is_some_and(left)
     }
 
     /// Whether all of its time was recorded, but for what was lost.
@@ -301,14 +301,6 @@ impl Thread {
     /// would see all of them, and of others as many as their time tells.
     pub fn shares_our_cpu(&mut self) -> bool {
         (self.stat()).is_none_or(|s| s.cpu as usize == rustix::thread::sched_getcpu())
-    }
-
-    /// A poll of what may be a wait that began at `begin` saw it woken.
-    pub fn meet(&mut self, begin: u64, queued: Queued) {
-        match &mut self.records.queued {
-            Some(known) if known.at >= begin => known.ns += queued.ns,
-            slot => *slot = Some(queued),
-        }
     }
 
     /// Its state letter, where nothing better may be read.

@@ -34,7 +34,10 @@ fn a_program_that_its_collector_stops_is_told_so() {
     assert!(v.cause.contains("full collections (G1 Compaction Pause)"));
     let evidence = v.parts.evidence.join("; ");
     assert!(evidence.contains("85 pauses, mean 100 ms"), "{evidence}");
-    assert!(evidence.contains("the total is exact"), "{evidence}");
+    assert!(
+        evidence.contains("blocked time is counted (exact)"),
+        "{evidence}"
+    );
     assert!(v.parts.advice.is_some_and(|advice| advice.contains("-Xmx")));
 }
 
@@ -49,7 +52,10 @@ fn a_total_that_stacks_tell_in_part_is_not_called_exact() {
     let v = climb(&rec).verdict;
     assert_eq!(v.rule, "collection");
     let evidence = v.parts.evidence.join("; ");
-    assert!(evidence.contains("partly estimated"), "{evidence}");
+    assert!(
+        evidence.contains("the part of garbage collection estimated by stacks"),
+        "{evidence}"
+    );
 }
 
 #[test]
@@ -92,7 +98,7 @@ fn the_impact_is_of_the_program_s_own_threads() {
     crate::collections::mark(&mut rec);
     let v = climb(&rec).verdict;
     assert_eq!(v.rule, "collection");
-    let impact = "60 % of the active time of the program's own threads";
+    let impact = "60 % of 10.0 s of active time of the program's own threads";
     assert!(v.parts.impact.starts_with(impact), "{}", v.parts.impact);
 }
 
@@ -120,6 +126,23 @@ fn a_stall_that_only_the_stack_tells_moves_from_lock_to_gc() {
         .sum();
     assert_eq!(in_slices / TENTH, 60);
     assert!(rec.domain.notes[0].contains("an estimate"));
+}
+
+#[test]
+fn the_domain_says_that_pauses_of_go_are_not_known_by_thread() {
+    let limits = |operation: &str| {
+        let mut rec = recording(&[(90, 0, 0, BlockReason::Lock, 10)]);
+        rec.pauses.push(PauseGroup {
+            operation: operation.into(),
+            ..pauses(3, TENTH)
+        });
+        crate::collections::mark(&mut rec);
+        rec.domain.limits
+    };
+    assert!(limits("G1CollectFull").is_empty());
+    let told = limits(wallscope_model::GO_COLLECTION);
+    assert_eq!(told.len(), 1);
+    assert!(told[0].what.contains("stopped each thread"), "{told:?}");
 }
 
 #[test]

@@ -282,7 +282,7 @@ fn a_thread_that_sleeps_between_tries_to_get_a_lock_does_not_rest() {
         .collect();
     let v = climb(&rec).verdict;
     assert_eq!(v.holder.as_deref(), Some("writer (pid 7, not measured)"));
-    let said = "In 2 polls /data/app.db was locked by writer (pid 7, not measured)";
+    let said = "/data/app.db was locked by writer (pid 7, not measured) in 2 of 3 polls";
     assert!(v.more.iter().any(|m| m.starts_with(said)), "{:?}", v.more);
 }
 

@@ -15,8 +15,10 @@ mod callers;
 mod causes;
 mod collections;
 mod cpu;
+mod impact;
 mod locks;
 mod roots;
+mod single_waits;
 
 const TENTH: u64 = 100_000_000;
 

@@ -27,6 +27,11 @@ fn the_end_of_a_chain_is_the_headline() {
             let v = climb(&plan.recording()).verdict;
             let root = format!("t{hops} computes in work_{hops} while ");
             assert!(v.cause.starts_with(&root), "{}", v.cause);
+            let sentence = crate::finding(&plan.recording()).sentence;
+            assert!(
+                sentence.ends_with("shortens these waits, too."),
+                "{sentence}"
+            );
             assert_eq!(v.reason, Some("lock"), "{}", v.cause);
             let first = &v.parts.blame[0];
             assert!(first.share > 0.999, "{:?}", v.parts.blame);
@@ -90,7 +95,7 @@ fn processes_of_one_name_that_are_not_measured_are_one_root_and_the_next_to_look
         v.parts.advice.as_deref(),
         Some("look at postgres (2 processes)")
     );
-    assert!(v.cause.contains("a place in a pool"), "{}", v.cause);
+    assert!(v.cause.contains("an exhausted pool"), "{}", v.cause);
 }
 
 #[test]
@@ -105,7 +110,7 @@ fn blind_spots_are_told_where_they_could_change_the_verdict() {
     let v = climb(&rec).verdict;
     assert_eq!((v.rule, v.parts.not_seen), ("computing", None));
     assert!(
-        v.parts.impact.starts_with("95 % of active time"),
+        v.parts.impact.starts_with("95 % of 10.0 s of active time"),
         "{}",
         v.parts.impact
     );

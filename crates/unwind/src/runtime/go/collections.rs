@@ -18,8 +18,8 @@
 use super::Facts;
 use crate::runtime::tasks::Memory;
 
-/// The runtime's operation that stops the world for a collection, by the name that users see.
-pub const COLLECTION: &str = "gcStopTheWorld";
+pub use wallscope_model::GO_COLLECTION as COLLECTION;
+
 /// Kind of all collections: the program runs but for two stops.
 pub const COLLECTION_KIND: &str = "concurrent";
 /// Cause of a collection that the program asked for.

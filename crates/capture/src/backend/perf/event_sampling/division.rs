@@ -5,58 +5,145 @@
 //! the threads that live or were never reported. A single such thread gets all of it; several share it in
 //! proportion to their samples. A sample stands for the hits between it and the one before on its own event.
 
-use rustc_hash::FxHashMap;
-use wallscope_model::{ContextId, EventHits};
+use std::collections::BTreeMap;
 
-use super::{EventSampler, counter::Counter};
+use wallscope_model::{ContextId, EventHits, Part, Slices, State, WaitSeen};
+use wallscope_observe::{CountedEvent, EventStack};
+
 use crate::{
-    counter::Source,
+    backend::proc::samples::{Look, Samples, Sums, Weight},
     session::{build::Stacks, naming::CodeNames},
 };
 
+/// An event at which stacks were taken.
+struct CountedStacks {
+    event: CountedEvent,
+    /// Hits of the counters that were opened for a thread, by thread.
+    counters: BTreeMap<u32, u64>,
+    /// Hits that the samples stand for, by thread.
+    sampled: BTreeMap<u32, u64>,
+    /// Hits of ended threads, by the kernel, by thread.
+    told: BTreeMap<u32, u64>,
+    sums: Sums,
+}
+
 /// Events at which stacks were taken, and the threads that share their counters.
+#[derive(Default)]
 pub struct EventFamilies {
-    /// The events.
-    pub sampler: EventSampler,
-    /// The thread that each one inherited its counters from, in the order of the recording's contexts;
-    /// `None`: it has its own.
-    pub heirs: Vec<Option<usize>>,
+    events: Vec<CountedStacks>,
+    /// The thread that another one inherited its counters from, by the latter.
+    heirs: BTreeMap<u32, u32>,
 }
 
 impl EventFamilies {
-    /// Number of each event by thread, with the stacks.
-    pub fn finish(mut self, stacks: &mut Stacks, names: &dyn CodeNames) -> Vec<EventHits> {
-        let mut families: FxHashMap<usize, Vec<usize>> = FxHashMap::default();
-        for (index, heir_of) in self.heirs.iter().enumerate() {
-            families
-                .entry(heir_of.unwrap_or(index))
-                .or_default()
-                .push(index);
+    /// Stacks are taken at another event.
+    pub fn begin(&mut self, event: &CountedEvent) {
+        self.events.push(CountedStacks {
+            event: event.clone(),
+            counters: BTreeMap::new(),
+            sampled: BTreeMap::new(),
+            told: BTreeMap::new(),
+            sums: Sums::default(),
+        });
+    }
+
+    /// Takes a stack at an event. `None`: there is no such event.
+    pub fn take(&mut self, grid: Slices, s: &EventStack) -> Option<()> {
+        let event = self.events.get_mut(s.event as usize)?;
+        let sampled = event.sampled.entry(s.thread).or_default();
+        *sampled = sampled.saturating_add(s.hits);
+        event.sums.add(
+            grid,
+            &Look {
+                thread: s.thread,
+                stack: s.stack,
+                state: State::OnCpu,
+                reason: None,
+                part: Some(match s.user_mode {
+                    true => Part::User,
+                    false => Part::Kernel,
+                }),
+                begin: s.time,
+                end: s.time,
+                ns: s.hits,
+                weight: Weight::Own,
+                seen: WaitSeen::default(),
+            },
+        );
+        Some(())
+    }
+
+    /// The kernel told the hits of a thread that ended. `None`: there is no such event.
+    pub fn told(&mut self, event: u32, thread: u32, hits: u64) -> Option<()> {
+        let event = self.events.get_mut(event as usize)?;
+        let told = event.told.entry(thread).or_default();
+        *told = told.saturating_add(hits);
+        Some(())
+    }
+
+    /// The counters that were opened for a thread have so many hits. `None`: there is no such event.
+    pub fn counted(&mut self, event: u32, thread: u32, hits: u64) -> Option<()> {
+        let event = self.events.get_mut(event as usize)?;
+        event.counters.insert(thread, hits);
+        Some(())
+    }
+
+    /// A thread inherited the counters of another one.
+    pub fn inherits(&mut self, thread: u32, of: u32) {
+        self.heirs.insert(thread, of);
+    }
+
+    /// Rows by slice.
+    pub fn rows(&self) -> usize {
+        self.events.iter().map(|event| event.sums.rows()).sum()
+    }
+
+    /// The slices are twice as wide from here on.
+    pub fn coarsen(&mut self) {
+        self.events.iter_mut().for_each(|e| e.sums.coarsen());
+    }
+
+    /// Number of each event by thread, with the stacks, which are those of `samples`. Threads are numbered from 0 to
+    /// `threads`.
+    pub fn finish(
+        self,
+        threads: u32,
+        samples: &Samples,
+        stacks: &mut Stacks,
+        names: &dyn CodeNames,
+    ) -> Vec<EventHits> {
+        let mut families: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for thread in 0..threads {
+            let root = self.heirs.get(&thread).copied().unwrap_or(thread);
+            families.entry(root).or_default().push(thread);
         }
-        let events = self.sampler.events.iter_mut().map(|event| {
-            let mut hits: Vec<(ContextId, u64)> = Vec::new();
-            for (index, counters) in &event.counters {
-                let own = [*index];
-                let family = families.get(index).map_or(&own[..], Vec::as_slice);
-                let members: Vec<Member> = (family.iter())
-                    .map(|t| match event.told.get(t) {
-                        Some(hits) => Member::Told(*hits),
-                        None => Member::Sampled(event.sampled.get(t).copied().unwrap_or(0)),
-                    })
-                    .collect();
-                let parts = divide(counters.iter().map(Counter::hits).sum(), &members);
-                let rows = family.iter().zip(parts).filter(|(_, n)| *n > 0);
-                hits.extend(rows.map(|(t, n)| (ContextId(*t as u32), n)));
-            }
-            hits.sort_unstable();
-            EventHits {
-                name: event.spec.name.clone(),
-                counted: event.spec.source != Source::Hardware,
-                hits,
-                samples: event.samples.finish(stacks, names).0,
-            }
+        let events = self.events.into_iter().map(|e| EventHits {
+            hits: e.divided(&families),
+            name: e.event.name,
+            counted: e.event.counted,
+            samples: samples.samples_of(e.sums, stacks, names).0,
         });
         events.collect()
+    }
+}
+
+impl CountedStacks {
+    /// Hits by thread. `families`: the threads that share the counters of each.
+    fn divided(&self, families: &BTreeMap<u32, Vec<u32>>) -> Vec<(ContextId, u64)> {
+        let mut hits: Vec<(ContextId, u64)> = Vec::new();
+        for (thread, counted) in &self.counters {
+            let family = families.get(thread).map_or(&[][..], Vec::as_slice);
+            let member = |t: &u32| match self.told.get(t) {
+                Some(hits) => Member::Told(*hits),
+                None => Member::Sampled(self.sampled.get(t).copied().unwrap_or(0)),
+            };
+            let members: Vec<Member> = family.iter().map(member).collect();
+            let rows = family.iter().zip(divide(*counted, &members));
+            let rows = rows.filter(|(_, n)| *n > 0);
+            hits.extend(rows.map(|(t, n)| (ContextId(*t), n)));
+        }
+        hits.sort_unstable();
+        hits
     }
 }
 
@@ -75,7 +162,7 @@ fn divide(sum: u64, members: &[Member]) -> Vec<u64> {
         Member::Told(hits) => *hits,
         Member::Sampled(_) => 0,
     });
-    let rest = sum.saturating_sub(told.sum());
+    let rest = sum.saturating_sub(told.fold(0, u64::saturating_add));
     let weights = members.iter().map(|m| match m {
         Member::Told(_) => 0,
         Member::Sampled(hits) => u128::from(*hits),

@@ -1,13 +1,10 @@
-//! What events by name write into their rings -> stacks and counts.
+//! What events by name write into their rings -> observations of stacks and counts.
 
-use wallscope_model::{Part, State, WaitSeen};
+use wallscope_observe::{CounterHeir, EventHits, EventStack, HitsOfEnded, Observation};
 
 use crate::backend::{
     perf::record::{EventCount, EventSample},
-    proc::{
-        poller::ProcPoller,
-        samples::{Look, Polled, Weight},
-    },
+    proc::{poller::ProcPoller, samples::Polled},
 };
 
 impl ProcPoller {
@@ -29,28 +26,18 @@ impl ProcPoller {
         let (frames, end) = self.stack_of(running, time, now);
         let scope = self.processes.scope_of(running.pid, time, &frames);
         let Some(hits) = &mut self.hits else { return };
-        let event = &mut hits.events[*event];
-        let gap = event.gap_of(*stream, *opened, time);
-        event.stacks += 1;
-        *event.sampled.entry(index).or_default() += gap;
-        let stack = (event.samples).stack(Polled::of(scope, &frames, Box::default(), end));
-        let look = Look {
+        let sampled = &mut hits.events[*event];
+        sampled.stacks += 1;
+        let gap = sampled.gap_of(*stream, *opened, time);
+        let stack = (self.intake).stack(Polled::of(scope, &frames, Box::default(), end));
+        self.intake.observe(&Observation::EventStack(EventStack {
+            event: *event as u32,
             thread: index as u32,
             stack,
-            state: State::OnCpu,
-            reason: None,
-            part: Some(if running.user_mode {
-                Part::User
-            } else {
-                Part::Kernel
-            }),
-            begin: time,
-            end: time,
-            ns: gap,
-            weight: Weight::Own,
-            seen: WaitSeen::default(),
-        };
-        event.samples.add(self.intake.estimator.grid, &look);
+            time,
+            hits: gap,
+            user_mode: running.user_mode,
+        }));
     }
 
     /// Takes what a thread that ended had counted.
@@ -58,9 +45,33 @@ impl ProcPoller {
         let Some(index) = self.watch.find_ended(counted.pid, counted.tid) else {
             return;
         };
-        if let Some(hits) = self.hits.as_mut().filter(|h| time >= h.begun_ns) {
-            let told = &mut hits.events[counted.event].told;
-            *told.entry(index).or_default() += counted.hits;
+        if self.hits.as_ref().is_some_and(|h| time >= h.begun_ns) {
+            self.intake.observe(&Observation::HitsOfEnded(HitsOfEnded {
+                event: counted.event as u32,
+                thread: index as u32,
+                hits: counted.hits,
+            }));
+        }
+    }
+
+    /// Observes the values of the counters, and the threads that share them.
+    pub fn tell_counted_events(&mut self) {
+        let Some(hits) = &self.hits else { return };
+        for (event, thread, hits) in hits.counted() {
+            self.intake.observe(&Observation::EventHits(EventHits {
+                event: event as u32,
+                record: thread as u64,
+                hits,
+            }));
+        }
+        for (index, t) in self.watch.threads.iter().enumerate() {
+            let Some(root) = t.records.heir_of else {
+                continue;
+            };
+            self.intake.observe(&Observation::CounterHeir(CounterHeir {
+                thread: index as u32,
+                of: root as u32,
+            }));
         }
     }
 }

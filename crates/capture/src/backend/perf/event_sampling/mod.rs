@@ -29,6 +29,7 @@ use std::{
 
 use perf_event_open_sys::{self as perf, bindings as b};
 use rustc_hash::FxHashMap;
+use wallscope_observe::CountedEvent;
 
 use super::{
     Record,
@@ -36,9 +37,9 @@ use super::{
 };
 use crate::{
     Error,
-    backend::{proc::samples::Samples, ring::Ring},
+    backend::ring::Ring,
     clock,
-    counter::{EventSpec, why},
+    counter::{EventSpec, Source, why},
 };
 use counter::Counter;
 
@@ -70,11 +71,6 @@ struct Event {
     spec: EventSpec,
     /// By index of the thread that they were opened for.
     counters: FxHashMap<usize, Vec<Counter>>,
-    /// Hits that the samples stand for, by thread.
-    sampled: FxHashMap<usize, u64>,
-    /// Hits of ended threads, by the kernel, by thread.
-    told: FxHashMap<usize, u64>,
-    samples: Samples,
     /// The last one is that of the present.
     gaps: Vec<Gap>,
     /// Hits and stacks when the gap was looked at last, and stacks since then.
@@ -175,9 +171,6 @@ impl EventSampler {
             hits.events.push(Event {
                 spec: spec.clone(),
                 counters: FxHashMap::default(),
-                sampled: FxHashMap::default(),
-                samples: Samples::default(),
-                told: FxHashMap::default(),
                 gaps: vec![Gap {
                     hits: gap,
                     ..Gap::default()
@@ -322,6 +315,29 @@ impl EventSampler {
                 unsafe { perf::ioctls::PERIOD(fd.as_raw_fd(), &raw const wanted as u64) };
             }
         }
+    }
+
+    /// The events, as observations.
+    pub fn describe_counts(&self) -> impl Iterator<Item = CountedEvent> {
+        self.events.iter().map(|event| CountedEvent {
+            name: event.spec.name.clone(),
+            counted: event.spec.source != Source::Hardware,
+        })
+    }
+
+    /// What was counted so far: event, thread that the counters were opened for, hits.
+    pub fn counted(&self) -> Vec<(usize, usize, u64)> {
+        let of_event = |(number, event): (usize, &Event)| {
+            let counters = event.counters.iter();
+            let hits = counters
+                .map(move |(thread, all)| (number, *thread, all.iter().map(Counter::hits).sum()));
+            hits.collect::<Vec<_>>()
+        };
+        let mut all: Vec<_> = (self.events.iter().enumerate())
+            .flat_map(of_event)
+            .collect();
+        all.sort_unstable();
+        all
     }
 
     /// Takes what the rings hold, in no order.

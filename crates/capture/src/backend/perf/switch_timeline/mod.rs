@@ -11,6 +11,7 @@
 //! tells, or the first look at the counters.
 
 use wallscope_model::Slices;
+use wallscope_observe::{FirstState, SwitchStep};
 use wallscope_procfs::process::SchedStat;
 
 use crate::backend::proc::{thread_ledger::ThreadLedger, time_kind::TimeKind};
@@ -19,20 +20,6 @@ mod schedstat_reconcile;
 mod switch_record_latency;
 
 pub use switch_record_latency::SwitchRecordLatency;
-
-/// What a record says of a thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// It got a CPU.
-    In,
-    /// It left its CPU.
-    Out {
-        /// It would have gone on.
-        preempted: bool,
-    },
-    /// It ended.
-    End,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum At {
@@ -145,28 +132,15 @@ impl SwitchTimeline {
         }
     }
 
-    /// Begins with the thread's birth: it waits for a CPU.
-    pub fn born(now: u64) -> SwitchTimeline {
-        SwitchTimeline {
-            at: At::Queued,
-            ..SwitchTimeline::joined(now, SchedStat::default())
-        }
-    }
-
-    /// Begins at `now` with a thread that is blocked, when the counters stood at `books`.
-    pub fn waiting(now: u64, books: SchedStat) -> SwitchTimeline {
-        SwitchTimeline {
-            at: At::Off,
-            ..SwitchTimeline::joined(now, books)
-        }
-    }
-
-    /// Begins with a thread that is on a CPU at `now`.
-    pub fn running(now: u64) -> SwitchTimeline {
-        SwitchTimeline {
-            at: At::OnCpu,
-            ..SwitchTimeline::joined(now, SchedStat::default())
-        }
+    /// Begins in this state.
+    pub fn in_state(self, state: FirstState) -> SwitchTimeline {
+        let at = match state {
+            FirstState::Unknown => At::Unknown,
+            FirstState::Born => At::Queued,
+            FirstState::Blocked => At::Off,
+            FirstState::OnCpu => At::OnCpu,
+        };
+        SwitchTimeline { at, ..self }
     }
 
     /// Since when it is off the CPU by its own will, if it is.
@@ -243,11 +217,6 @@ impl SwitchTimeline {
         self.silent >= DEAF
     }
 
-    /// No more records will come, although it goes on.
-    pub fn deafen(&mut self) {
-        self.silent = DEAF;
-    }
-
     /// Takes a record. Returns the interval off the CPU that it ends.
     pub fn step(
         &mut self,
@@ -255,7 +224,7 @@ impl SwitchTimeline {
         grid: Slices,
         lag: &mut SwitchRecordLatency,
         time: u64,
-        step: Step,
+        step: SwitchStep,
     ) -> Option<(u64, u64)> {
         self.settle(book, grid, lag, time);
         if self.closing && self.reading.is_none() {
@@ -265,40 +234,42 @@ impl SwitchTimeline {
         self.moved = true;
         if self.at == At::Unknown {
             self.at = match step {
-                Step::In => At::Off,
-                Step::Out { .. } | Step::End => At::OnCpu,
+                SwitchStep::In => At::Off,
+                SwitchStep::Out { .. } | SwitchStep::End => At::OnCpu,
             };
         }
         let next = match (step, self.at) {
             // Records of two events of the same thread: said already.
-            (Step::In, At::OnCpu) | (Step::Out { .. }, At::Off | At::PutOff) => return None,
-            (Step::In, At::PutOff | At::Queued) => {
+            (SwitchStep::In, At::OnCpu) | (SwitchStep::Out { .. }, At::Off | At::PutOff) => {
+                return None;
+            }
+            (SwitchStep::In, At::PutOff | At::Queued) => {
                 self.stretch.ins_waited += 1;
                 At::OnCpu
             }
-            (Step::In, _) => {
+            (SwitchStep::In, _) => {
                 self.stretch.ins += 1;
                 At::OnCpu
             }
-            (Step::Out { preempted: true }, _) => {
+            (SwitchStep::Out { preempted: true }, _) => {
                 self.involuntary += 1;
                 self.note_switch(true);
                 At::PutOff
             }
-            (Step::Out { preempted: false }, _) => {
+            (SwitchStep::Out { preempted: false }, _) => {
                 self.voluntary += 1;
                 self.note_switch(false);
                 At::Off
             }
-            (Step::End, at) => at,
+            (SwitchStep::End, at) => at,
         };
         let ended = (self.at == At::Off).then_some((self.begun, time));
         self.advance(book, grid, time);
         (self.at, self.begun) = (next, time);
-        if step == Step::End {
+        if step == SwitchStep::End {
             self.date_back(book, grid, self.lag.or(lag));
         }
-        if step == Step::End && self.lossy {
+        if step == SwitchStep::End && self.lossy {
             // No counter can be asked any more.
             let s = self.stretch;
             for (kind, ns) in [(TimeKind::OnCpu, s.on_cpu), (TimeKind::Off, s.off)] {
@@ -338,8 +309,8 @@ mod tests {
         width_ns: 50,
         count: 0,
     };
-    const OUT: Step = Step::Out { preempted: false };
-    const PUT_OFF: Step = Step::Out { preempted: true };
+    const OUT: SwitchStep = SwitchStep::Out { preempted: false };
+    const PUT_OFF: SwitchStep = SwitchStep::Out { preempted: true };
 
     fn books(on_cpu: u64, run_delay: u64, timeslices: u64) -> SchedStat {
         SchedStat {
@@ -351,7 +322,7 @@ mod tests {
 
     fn run(
         course: &mut SwitchTimeline,
-        steps: &[(u64, Step)],
+        steps: &[(u64, SwitchStep)],
         end: u64,
         last: SchedStat,
     ) -> Totals {
@@ -374,7 +345,12 @@ mod tests {
     #[test]
     fn intervals_are_those_of_the_records() {
         let mut c = SwitchTimeline::joined(0, books(7, 7, 7));
-        let steps = [(10, Step::In), (30, PUT_OFF), (36, Step::In), (60, OUT)];
+        let steps = [
+            (10, SwitchStep::In),
+            (30, PUT_OFF),
+            (36, SwitchStep::In),
+            (60, OUT),
+        ];
         // Of the first 10 ns off the CPU it waited 4 for it.
         let t = run(&mut c, &steps, 100, books(51, 17, 9));
         assert_eq!((t.on_cpu, t.preempted, t.woken), (44, 6, 4));
@@ -390,8 +366,8 @@ mod tests {
         assert_eq!(run(&mut c, &[], 50, books(46, 0, 1)).on_cpu, 50);
         let mut c = SwitchTimeline::joined(0, books(0, 0, 1));
         assert_eq!(run(&mut c, &[], 50, books(0, 0, 1)).on_cpu, 0);
-        let mut c = SwitchTimeline::born(0);
-        let t = run(&mut c, &[(5, Step::In)], 50, books(45, 5, 1));
+        let mut c = SwitchTimeline::joined(0, SchedStat::default()).in_state(FirstState::Born);
+        let t = run(&mut c, &[(5, SwitchStep::In)], 50, books(45, 5, 1));
         assert_eq!((t.woken, t.on_cpu), (5, 45));
     }
 
@@ -401,7 +377,7 @@ mod tests {
         let (mut book, mut lag) = (ThreadLedger::new(0), SwitchRecordLatency::default());
         let mut upto = |c: &mut SwitchTimeline, step: Option<u64>, end, books| {
             if let Some(time) = step {
-                c.step(&mut book, GRID, &mut lag, time, Step::In);
+                c.step(&mut book, GRID, &mut lag, time, SwitchStep::In);
             }
             c.read(end, books, false);
             c.settle(&mut book, GRID, &mut lag, end);
@@ -416,7 +392,12 @@ mod tests {
     #[test]
     fn what_is_said_twice_counts_once() {
         let mut c = SwitchTimeline::joined(0, books(0, 0, 1));
-        let steps = [(10, Step::In), (11, Step::In), (30, OUT), (31, OUT)];
+        let steps = [
+            (10, SwitchStep::In),
+            (11, SwitchStep::In),
+            (30, OUT),
+            (31, OUT),
+        ];
         let t = run(&mut c, &steps, 50, books(20, 0, 2));
         assert_eq!((t.on_cpu, c.voluntary, c.repaired_ns), (20, 1, 0));
     }
@@ -424,12 +405,22 @@ mod tests {
     #[test]
     fn missing_records_are_found_by_the_count_of_turns() {
         let mut c = SwitchTimeline::joined(0, books(0, 0, 1));
-        let t = run(&mut c, &[(10, Step::In), (20, OUT)], 100, books(50, 0, 5));
+        let t = run(
+            &mut c,
+            &[(10, SwitchStep::In), (20, OUT)],
+            100,
+            books(50, 0, 5),
+        );
         assert_eq!((t.on_cpu, c.repaired_ns), (50, 40));
         // A mistrusted stretch in which nothing is wrong changes nothing.
         let mut c = SwitchTimeline::joined(0, books(0, 0, 1));
         c.mistrust();
-        let t = run(&mut c, &[(10, Step::In), (20, OUT)], 100, books(10, 0, 2));
+        let t = run(
+            &mut c,
+            &[(10, SwitchStep::In), (20, OUT)],
+            100,
+            books(10, 0, 2),
+        );
         assert_eq!((t.on_cpu, c.repaired_ns), (10, 0));
     }
 
@@ -453,7 +444,7 @@ mod tests {
     fn who_waited_all_the_time_has_lost_nothing() {
         let mut c = SwitchTimeline::joined(0, books(0, 0, 1));
         let (mut book, mut lag) = (ThreadLedger::new(0), SwitchRecordLatency::default());
-        for (time, step) in [(10, Step::In), (20, OUT)] {
+        for (time, step) in [(10, SwitchStep::In), (20, OUT)] {
             c.step(&mut book, GRID, &mut lag, time, step);
         }
         let mut read = |c: &mut SwitchTimeline, now, on_cpu, turns| {
@@ -481,7 +472,7 @@ mod tests {
             GRID,
             &mut SwitchRecordLatency::default(),
             0,
-            Step::In,
+            SwitchStep::In,
         );
         // It had 900 of each 1,000, by the counter; once the counter was 50 late.
         for (now, counted) in [(1_000, 900), (2_000, 1_750), (3_000, 2_700)] {
@@ -524,15 +515,15 @@ mod tests {
             GRID,
             &mut SwitchRecordLatency::default(),
             10,
-            Step::In,
+            SwitchStep::In,
         );
         // Read while it ran; what it did until then comes later.
         c.read(60, books(40, 0, 7), true);
         for (time, step) in [
             (20, OUT),
-            (30, Step::In),
+            (30, SwitchStep::In),
             (40, OUT),
-            (50, Step::In),
+            (50, SwitchStep::In),
             (55, OUT),
         ] {
             c.step(
@@ -550,7 +541,7 @@ mod tests {
             GRID,
             &mut SwitchRecordLatency::default(),
             70,
-            Step::In,
+            SwitchStep::In,
         );
         c.step(
             &mut book,
@@ -581,9 +572,9 @@ mod tests {
             let mut c = SwitchTimeline::joined(0, books(0, 0, 1));
             let mut book = ThreadLedger::new(0);
             for step in [
-                (50_000, Step::In),
+                (50_000, SwitchStep::In),
                 (150_000, PUT_OFF),
-                (170_000, Step::In),
+                (170_000, SwitchStep::In),
                 (200_000, OUT),
             ] {
                 c.step(&mut book, grid, &mut lag, step.0, step.1);
@@ -611,7 +602,7 @@ mod tests {
         let mut book = ThreadLedger::new(0);
         for turn in 0..100 {
             let begin = turn * 100_000;
-            c.step(&mut book, grid, &mut lag, begin + 50_000, Step::In);
+            c.step(&mut book, grid, &mut lag, begin + 50_000, SwitchStep::In);
             c.step(&mut book, grid, &mut lag, begin + 70_000, OUT);
         }
         c.read(10_000_000, books(2_200_000, 0, 101), true);
@@ -624,14 +615,14 @@ mod tests {
 
     #[test]
     fn an_end_after_a_loss_is_unknown_back_to_the_last_look() {
-        let mut c = SwitchTimeline::born(0);
+        let mut c = SwitchTimeline::joined(0, SchedStat::default()).in_state(FirstState::Born);
         let mut book = ThreadLedger::new(0);
         c.step(
             &mut book,
             GRID,
             &mut SwitchRecordLatency::default(),
             0,
-            Step::In,
+            SwitchStep::In,
         );
         c.step(
             &mut book,
@@ -646,7 +637,7 @@ mod tests {
             GRID,
             &mut SwitchRecordLatency::default(),
             30,
-            Step::End,
+            SwitchStep::End,
         );
         let t = book.finish(&Waits::default());
         assert_eq!((t.unknown, t.on_cpu), (30, 0));

@@ -30,6 +30,12 @@ impl SwitchTimeline {
         }
     }
 
+    /// When the reading was made that is compared once all records up to `until` have been taken.
+    pub fn settles_at(&self, until: u64) -> Option<u64> {
+        let reading = self.reading.map(|(at, _)| at);
+        reading.filter(|at| *at <= until)
+    }
+
     /// Time on a CPU by the records that the scheduler's counter leaves out: what the host of a virtual
     /// machine took, and on some kernels interrupts. `tick`: for how long the counter of a running
     /// thread may stand still, which is not that.
@@ -74,10 +80,10 @@ impl SwitchTimeline {
         }
         self.advance(book, grid, now);
         let ins = self.stretch.ins + self.stretch.ins_waited;
-        self.missing += turns as i64 - ins as i64;
+        self.missing = (self.missing).saturating_add((turns as i64).saturating_sub(ins as i64));
         let whole = !self.lossy && self.missing <= 1;
         if whole {
-            let late_ns = ran as i64 - self.stretch.on_cpu as i64;
+            let late_ns = (ran as i64).saturating_sub(self.stretch.on_cpu as i64);
             self.lag.add(late_ns, ins);
             lag.add(late_ns, ins);
         }
@@ -94,12 +100,13 @@ impl SwitchTimeline {
             *off += s.off + s.waiting;
             if turns > 0 {
                 self.waited_before_ns = waited.saturating_sub(*off);
-                self.owed -= self.waited_before_ns as i64;
+                self.owed = self.owed.saturating_sub(self.waited_before_ns as i64);
                 self.before_turn = None;
             }
         }
         if whole && !self.by_counters {
-            self.beyond += s.on_cpu as i64 - ran as i64;
+            let beyond = (s.on_cpu as i64).saturating_sub(ran as i64);
+            self.beyond = self.beyond.saturating_add(beyond);
         }
         if !whole || self.by_counters {
             let (from, to, off) = if ran > s.on_cpu {
@@ -121,7 +128,8 @@ impl SwitchTimeline {
                 (self.at, self.begun) = (At::Unknown, now);
             }
         }
-        self.owed += waited as i64 - s.waiting as i64;
+        let owed = (waited as i64).saturating_sub(s.waiting as i64);
+        self.owed = self.owed.saturating_add(owed);
         if self.owed > 0 {
             // It may have begun to wait before the last check, in the slice before this one's.
             let since = self.checked_ns.saturating_sub(grid.width_ns);

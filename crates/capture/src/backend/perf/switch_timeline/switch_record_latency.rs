@@ -20,7 +20,7 @@ impl SwitchRecordLatency {
     const ENOUGH: u64 = 32;
 
     pub(super) fn add(&mut self, late_ns: i64, ins: u64) {
-        self.late_ns += late_ns;
+        self.late_ns = self.late_ns.saturating_add(late_ns);
         self.ins += ins;
     }
 

@@ -10,7 +10,7 @@ use super::{
     Course, PollRecorder,
 };
 use crate::{
-    backend::perf::{EventFamilies, EventSampler, ThreadEvents},
+    backend::perf::{EventSampler, ThreadEvents},
     clock,
     session::{
         self, Captured, Stop, answers::Logged, assemble::Assembled, collected_names::HostWhenAsked,
@@ -118,6 +118,7 @@ impl PollRecorder<'_> {
     fn tell_rest(&mut self, window_ns: u64) {
         let poller = &mut self.poller;
         poller.processes.managed_mut().thread_names.read_all();
+        poller.tell_counted_events();
         poller.tell_tasks_and_losses(window_ns);
         poller.tell_facts();
         let intake = &mut poller.intake;
@@ -148,26 +149,18 @@ struct Named {
 /// Has the recording put together. A log keeps the answers about names.
 fn named(poller: ProcPoller) -> Named {
     let ProcPoller {
-        intake,
-        processes,
-        watch,
-        hits,
-        ..
+        intake, processes, ..
     } = poller;
     let Intake { estimator, log } = intake;
-    let events = hits.map(|sampler| EventFamilies {
-        sampler,
-        heirs: watch.threads.iter().map(|t| t.records.heir_of).collect(),
-    });
     let names = Names {
         code: &processes,
         host: &HostWhenAsked::default(),
     };
     let (assembled, log) = match log {
-        None => (estimator.finish(names, events), None),
+        None => (estimator.finish(names), None),
         Some(log) => {
             let logged = Logged::new(names, log);
-            let assembled = estimator.finish(logged.names(), events);
+            let assembled = estimator.finish(logged.names());
             (assembled, Some(logged.into_log()))
         }
     };

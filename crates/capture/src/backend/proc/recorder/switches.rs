@@ -1,9 +1,11 @@
 //! Switches recorded by perf events, beside the polls.
 
 use super::{
-    super::{PerfEvents, estimator::SwitchRecords, poller::ProcPoller, refusal},
+    super::{PerfEvents, poller::ProcPoller, refusal},
     PollRecorder,
 };
+use wallscope_observe::{Observation, SwitchRecording};
+
 use crate::{
     Error,
     backend::perf::{DATA_PAGES, EventSampler, ThreadEvents},
@@ -25,18 +27,17 @@ impl PollRecorder<'_> {
         let poller = &mut self.poller;
         match open_clock(poller, options, descriptors) {
             Ok(cpus) => {
-                refusal::of_log(options, &self.reason)?;
                 if let (Some(clock), false) = (&poller.clock, options.events.is_empty()) {
                     let (hz, gap) = (options.hz, options.event_period);
                     let kernel = clock.with_kernel;
                     let hits =
                         EventSampler::open(&options.events, gap, hz, &cpus, descriptors, kernel)?;
+                    for event in hits.describe_counts() {
+                        (poller.intake).observe(&Observation::CountedEvent(event));
+                    }
                     poller.hits = Some(hits);
                 }
                 join_all(poller);
-                if options.timeline.is_some() {
-                    poller.intake.estimator.keep_spans();
-                }
                 let clock = poller.clock.iter().flat_map(ThreadEvents::descriptors);
                 for fd in clock.chain(poller.hits.iter().flat_map(EventSampler::descriptors)) {
                     self.events.sideband(fd)?;
@@ -77,12 +78,11 @@ fn open_clock(
             Err(e) => return Err(e),
         }
     }
-    let estimator = &mut poller.intake.estimator;
-    estimator.tick_ns = clock::tick_ns();
-    estimator.records = match clock.with_kernel {
-        true => SwitchRecords::WithKernel,
-        false => SwitchRecords::UserOnly,
+    let recording = SwitchRecording {
+        samples_kernel: clock.with_kernel,
+        tick_ns: clock::tick_ns(),
     };
+    (poller.intake).observe(&Observation::SwitchRecording(recording));
     poller.clock = Some(clock);
     Ok(cpus)
 }

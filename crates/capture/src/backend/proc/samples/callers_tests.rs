@@ -72,7 +72,7 @@ fn callers_are_those_of_the_same_place_and_depth() {
     };
     s.settle(0, known);
     let time = |stack, reason| {
-        let own = s.sums.iter().filter(|(k, _)| k.1 == stack);
+        let own = s.sums.by_key.iter().filter(|(k, _)| k.1 == stack);
         own.filter(|(k, _)| k.3 == Some(reason))
             .map(|(_, sum)| sum.ns)
             .sum::<u64>()
@@ -106,7 +106,7 @@ fn looks_at_counters_find_callers_too() {
         preempted: 0,
     };
     s.settle(0, known);
-    let sums: Vec<(u32, u64)> = s.sums.iter().map(|(k, sum)| (k.1, sum.ns)).collect();
+    let sums: Vec<(u32, u64)> = s.sums.by_key.iter().map(|(k, sum)| (k.1, sum.ns)).collect();
     assert_eq!(sums, [(whole, 40)]);
 }
 
@@ -141,7 +141,11 @@ fn a_poll_counts_for_one_stack_whatever_maps_held_before() {
             preempted: 0,
         };
         s.settle(0, known);
-        let sums = s.sums.iter().map(|(key, sum)| (key.1, sum.count, sum.ns));
+        let sums = s
+            .sums
+            .by_key
+            .iter()
+            .map(|(key, sum)| (key.1, sum.count, sum.ns));
         let mut sums: Vec<(u32, u64, u64)> = sums.collect();
         sums.sort_unstable();
         sums

@@ -1,8 +1,9 @@
 //! What the time of a poll stands for, and what polls add up to.
 
-use wallscope_model::{BlockReason, Part, SliceValue, State, WaitSeen};
+use rustc_hash::FxHashMap;
+use wallscope_model::{BlockReason, Part, SliceValue, Slices, State, WaitSeen};
 
-use crate::backend::perf::waits::Waits;
+use crate::{backend::perf::waits::Waits, slices::spread};
 
 /// Thread, stack, state, reason, part, how the time was come by, and what was seen of connections.
 pub(super) type Key = (
@@ -95,6 +96,82 @@ impl Sum {
             }
         }
         self.slices.sort_unstable_by_key(|v| v.slice);
+    }
+}
+
+/// One poll of one thread.
+pub struct Look {
+    /// Index of the thread.
+    pub thread: u32,
+    /// Index of the stack.
+    pub stack: u32,
+    /// What it did.
+    pub state: State,
+    /// For blocked time.
+    pub reason: Option<BlockReason>,
+    /// For other time.
+    pub part: Option<Part>,
+    /// Begin of the stretch that the poll stands for, ns on the recording's clock.
+    pub begin: u64,
+    /// Its end.
+    pub end: u64,
+    /// The time that it stands for, ns.
+    pub ns: u64,
+    /// What that time stands for.
+    pub weight: Weight,
+    /// For blocked time: the connections that it waits for.
+    pub seen: WaitSeen,
+}
+
+/// What polls add up to, by thread, stack and state.
+#[derive(Default)]
+pub struct Sums {
+    /// The sums.
+    pub(super) by_key: FxHashMap<Key, Sum>,
+}
+
+impl Sums {
+    /// Adds one poll.
+    pub fn add(&mut self, grid: Slices, l: &Look) {
+        let key = (
+            l.thread, l.stack, l.state, l.reason, l.part, l.weight, l.seen,
+        );
+        let sum = self.by_key.entry(key).or_default();
+        sum.count += 1;
+        sum.ns += l.ns;
+        for (slice, ns) in spread(grid, l.begin, l.end, l.ns) {
+            match sum.slices.last_mut() {
+                Some(v) if v.slice == slice => v.ns += ns,
+                _ => sum.slices.push(SliceValue {
+                    slice,
+                    count: 0,
+                    ns,
+                }),
+            }
+        }
+        if let Some(v) = sum.slices.last_mut() {
+            v.count += 1;
+        }
+    }
+
+    /// Rows by slice.
+    pub fn rows(&self) -> usize {
+        self.by_key.values().map(|sum| sum.slices.len()).sum()
+    }
+
+    /// The slices are twice as wide from here on.
+    pub fn coarsen(&mut self) {
+        for sum in self.by_key.values_mut() {
+            sum.slices.iter_mut().for_each(|v| v.slice /= 2);
+            sum.slices.dedup_by(|b, a| {
+                let same = a.slice == b.slice;
+                if same {
+                    a.count += b.count;
+                    a.ns += b.ns;
+                }
+                same
+            });
+        }
     }
 }
 

@@ -27,7 +27,7 @@ impl Seen {
         Seen {
             wakeups: self.wakeups + more.wakeups,
             looks: self.looks + more.looks,
-            ns: self.ns + more.ns,
+            ns: self.ns.saturating_add(more.ns),
         }
     }
 }
@@ -61,7 +61,7 @@ impl Queueing {
         };
         let seen = self.seen[late].entry(stack).or_default();
         seen.looks += 1;
-        seen.ns += ns;
+        seen.ns = seen.ns.saturating_add(ns);
     }
 
     /// The relative latency of each stack. A stack with few polls is near the mean: it is counted with a few
