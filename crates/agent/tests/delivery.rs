@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use wallscope_agent::config::{Config, Target};
 use wallscope_agent::delivery::{Courier, CourierThread, Step};
-use wallscope_agent::store::{Caps, Store, WindowKey};
+use wallscope_agent::store::{Caps, Store, WindowKey, undelivered};
 use wallscope_synthetic::windows::window;
 use wallscope_testkit::receiver::Receiver;
 
@@ -203,6 +203,48 @@ fn a_refused_window_does_not_block_the_others() {
             .as_deref()
             .is_some_and(|e| e.contains("answer 400"))
     );
+}
+
+/// A receiver that is away for so long that windows are dropped hears of each of them when it is back: a dropped
+/// window takes along what it told of those before it, and that is not forgotten.
+#[test]
+fn a_receiver_that_was_away_hears_of_each_dropped_window() {
+    const WINDOWS: u64 = 30;
+    let (dir, kept) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let size = store(dir.path()).add(window(0), key(1, 0)).unwrap().bytes;
+    let caps = Caps {
+        bytes: 8 * size,
+        ..CAPS
+    };
+    let mut store = Store::open(dir.path(), caps, &["server".to_string()]).unwrap();
+    let away = {
+        let gone = Receiver::start(kept.path(), 0, 1).unwrap();
+        target("wallscope", &gone.url(), "")
+    };
+    let mut courier = self::courier(&store, away);
+    for i in 1..WINDOWS {
+        assert!(matches!(courier.step(), Step::Wait(_)));
+        store.add(window(i), key(1, i)).unwrap();
+    }
+    let state = courier.figures();
+    assert_eq!(state.figures.failures, WINDOWS - 1);
+    assert!(state.error.is_some() && state.figures.delivered == 0);
+    let receiver = Receiver::start(kept.path(), 0, 1).unwrap();
+    let back = target("wallscope", &receiver.url(), "");
+    assert_eq!(drain(&mut self::courier(&store, back)), 0);
+    let windows = receiver.windows().unwrap();
+    assert!((2..WINDOWS as usize).contains(&windows.len()));
+    let cause = undelivered("server");
+    let mut told = store.untold().get(&cause).copied().unwrap_or(0);
+    for bytes in windows.values() {
+        let read = wallscope_formats::read(bytes, Default::default()).unwrap();
+        let losses = read.recording.losses.iter();
+        told += losses
+            .filter(|l| l.cause == cause)
+            .map(|l| l.count)
+            .sum::<u64>();
+    }
+    assert_eq!(told + windows.len() as u64, WINDOWS);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Subcommand;
 use wallscope_agent::config::{Config, ConfigError, DEFAULT_FILE};
-use wallscope_agent::run::{Agent, LiveSource, Signals, Status, ask_status};
+use wallscope_agent::run::{Agent, LiveSource, MemoryStatus, Signals, Status, ask_status};
 
 use crate::failure::Failure;
 use crate::output;
@@ -111,31 +111,33 @@ fn text(status: &Status) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.map_or(0, |d| d.as_nanos() as u64);
     let last = match status.last_window_unix_ns {
-        0 => "none yet".to_owned(),
-        end => format!("{} s ago", now.saturating_sub(end) / 1_000_000_000),
+        0 => "none closed yet".to_owned(),
+        end => format!("the last closed {} ago", age(now.saturating_sub(end))),
     };
     let mut text = format!(
-        "agent {}, for {} s: {} windows, the last one {last}\n\
-         store '{}': {} windows, {} KiB\n",
+        "agent {}, running for {}: {} windows, {last}\n\
+         store '{}': {} windows, {:.1} MiB\n{}",
         status.version,
-        now.saturating_sub(status.epoch) / 1_000_000_000,
+        age(now.saturating_sub(status.epoch)),
         status.windows,
         status.store_dir.display(),
         status.store_windows,
-        status.store_bytes / 1024,
+        status.store_bytes as f64 / (1 << 20) as f64,
+        memory_text(&status.memory),
     );
-    let memory = &status.memory;
-    text += &format!(
-        "memory {} MiB, of it {} MiB for single intervals; control group: {}\n",
-        memory.used_bytes >> 20,
-        memory.flight_bytes >> 20,
-        status.cgroup
-    );
+    text += &format!("control group: {}\n", status.cgroup);
     for (name, target) in &status.targets {
         text += &format!(
-            "target {name}: {} delivered, {} wait, {} refused, {} attempts failed\n",
+            "target {name}: {} windows delivered, {} waiting, {} refused, {} failed attempts\n",
             target.delivered, target.pending, target.refused, target.failures
         );
+        if target.maybe_twice > 0 {
+            let n = target.maybe_twice;
+            text += &format!("target {name}: {n} windows may have counted twice\n");
+        }
+        if let Some(error) = &target.error {
+            text += &format!("target {name}, last error: {error}\n");
+        }
     }
     if status.failed_windows > 0 {
         text += &format!("{} windows could not be written\n", status.failed_windows);
@@ -144,4 +146,30 @@ fn text(status: &Status) -> String {
         text += &format!("last error: {error}\n");
     }
     text
+}
+
+fn memory_text(memory: &MemoryStatus) -> String {
+    let used = memory.used_bytes >> 20;
+    let of_limit = match memory.limit_bytes >> 20 {
+        0 => String::new(),
+        limit => format!(" of {limit}"),
+    };
+    let recorder = memory.flight_bytes >> 20;
+    let given_up = match memory.given_up.as_str() {
+        "" => String::new(),
+        step => format!("memory is short: {step}\n"),
+    };
+    format!(
+        "memory {used}{of_limit} MiB, kernel maps included; flight recorder {recorder} MiB\n{given_up}"
+    )
+}
+
+/// A length of time in its largest fitting unit, from nanoseconds.
+fn age(ns: u64) -> String {
+    match ns / 1_000_000_000 {
+        s @ 0..120 => format!("{s} s"),
+        s @ 120..7_200 => format!("{} min", s / 60),
+        s @ 7_200..172_800 => format!("{} h", s / 3_600),
+        s => format!("{} days", s / 86_400),
+    }
 }

@@ -207,7 +207,7 @@ pub fn name(recording: &mut Recording, unnamed: Unnamed, rights: Rights) {
     }
     if !same_kernel(unnamed) {
         // Symbols of another kernel, or of this one at another place, would be wrong.
-        sources.kallsyms = Some(String::new());
+        sources.kallsyms = Some("".into());
     }
     let losses = wallscope_symbolize::resolve(recording, sources);
     recording.losses.extend(losses);

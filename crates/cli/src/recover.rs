@@ -106,7 +106,7 @@ fn sources(recovered: &Recovered, rights: Rights) -> Sources {
     };
     if recovered.kernel == SameKernel::No {
         // Symbols of another boot would be wrong.
-        sources.kallsyms = Some(String::new());
+        sources.kallsyms = Some("".into());
     }
     let vdso = own_vdso();
     let build = vdso.as_deref().and_then(|v| Elf::parse(v).ok()?.build_id());

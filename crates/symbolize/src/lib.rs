@@ -193,12 +193,12 @@ fn distinct(all: &[Frame], frames: &[usize]) -> (Vec<u64>, Vec<usize>) {
 fn kernel_frames(
     recording: &mut Recording,
     frames: &[usize],
-    text: Option<String>,
+    text: Option<Arc<str>>,
     losses: &mut Losses,
 ) {
     let (addresses, slots) = distinct(&recording.frames, frames);
     let count = addresses.len() as u64;
-    let text = match text.map_or_else(kallsyms::read, Ok) {
+    let text = match text.map_or_else(|| kallsyms::read().map(Arc::from), Ok) {
         Ok(text) => text,
         Err(_) => {
             losses.add("kernel symbols cannot be read (/proc/kallsyms)", count);

@@ -5,6 +5,7 @@
 //! Until then such functions stand by their addresses.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use wallscope_binfmt::kallsyms;
@@ -16,22 +17,37 @@ use crate::{Sources, resolve};
 /// Reading names may take one part in so many of the time.
 const SHARE: u32 = 50;
 
-/// Most addresses with remembered names (some 30 MB); beyond it all are forgotten.
-const MAX_KNOWN: usize = 200_000;
+/// Most addresses with names of one generation. Beyond it a new generation begins, and the one before the last is
+/// forgotten.
+const MAX_KNOWN: usize = 30_000;
 
 /// Functions of an address with their lines, innermost first.
 type Called = Vec<(Function, u32)>;
 
-/// Names that were found so far, by module, kind and address.
+/// Module, kind and address of a frame.
+type Key = (Option<Module>, FrameKind, u64);
+
+/// Names that were found so far.
 #[derive(Default)]
 pub struct Names {
-    /// By module, kind and address.
-    known: HashMap<(Option<Module>, FrameKind, u64), Called>,
-    kernel: Option<String>,
+    /// Those that were used since the generation began.
+    known: HashMap<Key, Called>,
+    /// Those of the generation before.
+    former: HashMap<Key, Called>,
+    /// The kernel's symbols of code.
+    kernel: Option<Arc<str>>,
     next: Option<Instant>,
 }
 
 impl Names {
+    /// The functions of an address, if they are remembered.
+    fn called(&mut self, key: &Key) -> Option<&Called> {
+        if let Some((key, called)) = self.former.remove_entry(key) {
+            self.known.insert(key, called);
+        }
+        self.known.get(key)
+    }
+
     /// Names the frames of `recording`, as far as they are known or may be looked up now.
     pub fn name(&mut self, recording: &mut Recording, mut sources: Sources) {
         let mut ids: HashMap<Function, FunctionId> = (0u32..)
@@ -51,8 +67,9 @@ impl Names {
             if !frame.lines.is_empty() {
                 continue;
             }
-            match self.known.get(&key(frame, &recording.modules)) {
-                None => unknown.push((i, key(frame, &recording.modules))),
+            let key = key(frame, &recording.modules);
+            match self.called(&key) {
+                None => unknown.push((i, key)),
                 Some(called) => {
                     let functions = &mut recording.functions;
                     let lines = called.iter().map(|(function, line)| Line {
@@ -67,7 +84,7 @@ impl Names {
             }
         }
         if self.known.len() > MAX_KNOWN {
-            self.known.clear();
+            self.former = std::mem::take(&mut self.known);
         }
         let begin = Instant::now();
         if unknown.is_empty() || self.next.is_some_and(|next| begin < next) {
@@ -79,8 +96,8 @@ impl Names {
         {
             let text = self
                 .kernel
-                .get_or_insert_with(|| kallsyms::read().unwrap_or_default());
-            sources.kallsyms = Some(text.clone());
+                .get_or_insert_with(|| code(&kallsyms::read().unwrap_or_default()));
+            sources.kallsyms = Some(Arc::clone(text));
         }
         // What cannot be named is told by `wallscope record`, which counts it by cause.
         let _ = resolve(recording, sources);
@@ -109,10 +126,47 @@ impl Names {
     }
 }
 
+/// The lines of `/proc/kallsyms` that name code, and of the others those that may end it: half of the text, or less.
+fn code(text: &str) -> Arc<str> {
+    let mut kept = String::new();
+    let mut after_code = false;
+    for line in text.split_inclusive('\n') {
+        let is_code = kallsyms::parse_line(line.trim_end()).is_some_and(|s| s.is_code());
+        if is_code || after_code {
+            kept.push_str(line);
+        }
+        after_code = is_code;
+    }
+    kept.into()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use wallscope_model::{ModuleId, ModuleKind};
+
+    #[test]
+    fn names_in_use_outlive_a_generation() {
+        let key = |address| (None, FrameKind::Native, address);
+        let mut names = Names::default();
+        for address in 0..2 {
+            names.known.insert(key(address), Vec::new());
+        }
+        names.former = std::mem::take(&mut names.known);
+        assert!(names.called(&key(1)).is_some());
+        names.former = std::mem::take(&mut names.known);
+        assert!(names.called(&key(1)).is_some() && names.called(&key(0)).is_none());
+    }
+
+    #[test]
+    fn data_stays_only_where_it_ends_code() {
+        let text = "1000 T a\n2000 t b\t[m]\n3000 D c\n4000 d e\n5000 t f\nno symbol\n";
+        let kept = code(text);
+        assert_eq!(
+            &*kept,
+            "1000 T a\n2000 t b\t[m]\n3000 D c\n5000 t f\nno symbol\n"
+        );
+    }
 
     #[test]
     fn what_has_no_name_is_looked_up_once() {

@@ -60,7 +60,7 @@ pub struct Sources {
     /// source is given. Wrong where that may be another process by now.
     pub perf_maps: bool,
     /// The text of `/proc/kallsyms`; `None`: read at the first kernel frame.
-    pub kallsyms: Option<String>,
+    pub kallsyms: Option<Arc<str>>,
     /// Directories with separate debug files, in the target's root and in the host's.
     pub debug_directories: Vec<PathBuf>,
     /// Maximum time for the debug information of one module.

@@ -122,11 +122,14 @@ struct uw_proc {
  *
  *   [0]      number of blocks << 32 | first block; a block is 4 KiB of the file
  *   [1 …]    blocks + 1 values of u32, two to a word: the first row at or after each block
- *   then     rows, offset << 32 | rule id, sorted by offset; the last row is UW_END_NO_INFO
+ *   then     rows of u32, two to a word: offset in the block << UW_ROW_SHIFT | rule id, sorted by
+ *            offset; the last row is UW_END_NO_INFO
  *
- * A search therefore covers at most as many rows as a block has bytes.
+ * A search therefore covers at most as many rows as a block has bytes. A block without a row before
+ * an offset has the rule of the last row before the block.
  */
 #define UW_BLOCK_SHIFT 12
+#define UW_ROW_SHIFT (32 - UW_BLOCK_SHIFT)
 
 struct uw_cached {
 	u64 pc;

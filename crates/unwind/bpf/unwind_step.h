@@ -60,6 +60,12 @@ uw_inline int uw_word(struct uw_work *w, u64 addr, u64 *out)
 	return UW_NEED;
 }
 
+/* A u32 of a table, which has two to a word. */
+uw_inline u32 uw_half(u64 word, u32 index)
+{
+	return word >> 32 * (index & 1);
+}
+
 /* Finds the file, offset and rule of the current pc. Sets w->frame (without the exact bit) and
  * w->rule. */
 __attribute__((noinline)) int uw_lookup(struct uw_work *w)
@@ -147,16 +153,16 @@ __attribute__((noinline)) int uw_lookup(struct uw_work *w)
 		w->lo = pair;
 		w->hi = pair >> 32;
 	}
-	u32 rows = 1 + (blocks >> 1) + 1;
+	u32 rows = 1 + (blocks >> 1) + 1, within = off & ((1 << UW_BLOCK_SHIFT) - 1);
 	for (int k = 0; k < UW_BLOCK_SHIFT + 1; k++) {
 		u32 lo = UW_FRESH(w->lo), hi = UW_FRESH(w->hi);
 		if (lo >= hi)
 			break;
 		u32 mid = (lo + hi) >> 1;
-		word = uw_table_word(table, rows + mid);
+		word = uw_table_word(table, rows + (mid >> 1));
 		if (!word)
 			return 0;
-		if (*word >> 32 <= off)
+		if (uw_half(*word, mid) >> UW_ROW_SHIFT <= within)
 			w->lo = mid + 1;
 		else
 			w->hi = mid;
@@ -164,11 +170,13 @@ __attribute__((noinline)) int uw_lookup(struct uw_work *w)
 	after = UW_FRESH(w->lo);
 	if (!after)
 		goto found;
-	word = uw_table_word(table, rows + after - 1);
+	after--;
+	word = uw_table_word(table, rows + (after >> 1));
 	if (!word)
 		return 0;
-	if ((u32)*word)
-		w->rule = (u32)*word;
+	u32 rule = uw_half(*word, after) & ((1u << UW_ROW_SHIFT) - 1);
+	if (rule)
+		w->rule = rule;
 found:;
 	struct uw_cached *c =
 		&w->cache[(pc * 0x9E3779B97F4A7C15ull) >> (64 - UW_CACHE_BITS) & (UW_CACHE_SIZE - 1)];

@@ -51,6 +51,7 @@ impl LiveSource {
     /// # Errors
     /// The eBPF tier is not allowed or does not work here; the sentence says why and what remains.
     pub fn start(config: &Config) -> Result<LiveSource, SourceError> {
+        memory::bound_arenas();
         let options = options(config, flight_limits(config).map(FlightRecorder::new));
         let drops_names = Arc::default();
         let (session, windows) = begin(&options, &drops_names)?;

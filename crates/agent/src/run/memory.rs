@@ -36,6 +36,19 @@ pub(super) fn heap() -> Option<u64> {
     None
 }
 
+/// Has the allocator give back what is freed, for a process that runs for months; before threads start.
+///
+/// Each thread would have an arena of its own, and pages that one of them freed stay with it. Blocks of some MiB (a
+/// window, the kernel's symbols) would raise the size from which blocks are mappings of their own, up to 32 MiB.
+pub(super) fn bound_arenas() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it only sets the allocator's own parameters.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 2);
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 256 << 10);
+    }
+}
+
 /// Gives freed memory back to the system.
 pub(super) fn trim() {
     #[cfg(target_env = "gnu")]

@@ -46,7 +46,7 @@ pub use published::Published;
 pub use snaps::SNAPS;
 pub use socket::{ask_flight, ask_status, close_window};
 pub use source::{Next, SourceError, WindowSource};
-pub use status::{Status, TargetStatus};
+pub use status::{MemoryStatus, Status, TargetStatus};
 
 use lock::Lock;
 use memory::MemoryBudget;
@@ -320,7 +320,7 @@ impl<S: WindowSource> Agent<S> {
                 }
             ));
         }
-        self.published.set_memory(used, self.memory.step);
+        self.published.set_memory(used, &self.memory);
     }
 
     /// Judges alerts that the webhook got.

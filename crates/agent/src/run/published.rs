@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use wallscope_capture::session::FlightRecorder;
 use wallscope_model::Recording;
 
-use super::memory::{self, MemoryStep};
+use super::memory::{self, MemoryBudget, MemoryStep};
 use super::status::{MemoryStatus, Status, TargetStatus};
 use crate::config::Config;
 use crate::delivery::CourierFigures;
@@ -34,6 +34,8 @@ struct State {
     alerts: VecDeque<Alert>,
     /// The single intervals of the last minutes, if they are kept.
     flight: Option<FlightRecorder>,
+    /// Limit of memory, bytes, and the step in force.
+    memory: (u64, MemoryStep),
     /// Control groups of its own, in words.
     cgroup: String,
     /// Somebody waits for the end of the open window.
@@ -56,7 +58,10 @@ pub struct Published {
 impl Published {
     pub(super) fn new(config: &Config, epoch: u64) -> Published {
         Published {
-            state: Mutex::default(),
+            state: Mutex::new(State {
+                memory: (config.budget.max_memory.0, MemoryStep::default()),
+                ..State::default()
+            }),
             handled: Condvar::new(),
             started: Instant::now(),
             length: config.windows.length.get_ref().0,
@@ -86,15 +91,16 @@ impl Published {
         self.lock().cgroup = words.to_string();
     }
 
-    /// Sets the memory at the end of a window, and the step in force.
-    pub(super) fn set_memory(&self, used_bytes: u64, step: MemoryStep) {
+    /// Sets the memory at the end of a window, and its budget.
+    pub(super) fn set_memory(&self, used_bytes: u64, budget: &MemoryBudget) {
         let mut state = self.lock();
+        state.memory = (budget.limit, budget.step);
         let flight_bytes = state.flight.as_ref().map_or(0, FlightRecorder::bytes);
         let figures = &mut state.figures;
         figures.used_bytes = used_bytes;
         figures.heap_bytes = memory::heap();
         figures.flight_bytes = flight_bytes;
-        figures.memory_step = step.number();
+        figures.memory_step = budget.step.number();
     }
 
     /// A window that ended at `end_unix_ns` was handled.
@@ -247,7 +253,9 @@ impl Published {
                 used_bytes: state.figures.used_bytes,
                 heap_bytes: state.figures.heap_bytes,
                 flight_bytes: state.figures.flight_bytes,
+                limit_bytes: state.memory.0,
                 step: state.figures.memory_step,
+                given_up: state.memory.1.describe(),
             },
         }
     }

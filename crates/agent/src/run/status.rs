@@ -39,7 +39,7 @@ pub struct Status {
 }
 
 /// Memory of an agent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MemoryStatus {
     /// Resident memory and kernel maps, bytes; what `budget.max_memory` limits.
     pub used_bytes: u64,
@@ -47,8 +47,14 @@ pub struct MemoryStatus {
     pub heap_bytes: Option<u64>,
     /// Bytes of the flight recorder's ring.
     pub flight_bytes: u64,
+    /// `budget.max_memory`, bytes; 0: the agent is of a version that does not tell.
+    #[serde(default)]
+    pub limit_bytes: u64,
     /// Step given up for memory; 0: none.
     pub step: u32,
+    /// The step in words; empty: nothing is given up.
+    #[serde(default)]
+    pub given_up: String,
 }
 
 /// State of the delivery to one target.

@@ -114,6 +114,12 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// Whether the disk, or the share of it that this user may have, is full.
+    fn is_full(&self) -> bool {
+        let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
+        matches!(self, StoreError::Io { source, .. } if full.contains(&source.kind()))
+    }
+
     fn io(doing: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> StoreError {
         let path = path.into();
         move |source| StoreError::Io {

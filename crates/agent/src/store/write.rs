@@ -10,13 +10,15 @@ use wallscope_formats::pprof;
 use wallscope_model::scale::scale;
 use wallscope_model::{Loss, Recording};
 
-use super::files::{NEW, create, create_dir, remove_unfinished, sync_dir};
+use super::files::{NEW, create, create_dir, remove_unfinished, sync_dir, write_atomically};
 use super::outbox::{self, Outbox};
 use super::read::scan;
 use super::{StoreError, Stored, WindowKey, WindowName, version};
 
 /// File of losses that no window told yet.
 const UNTOLD: &str = "untold.json";
+/// Loss of windows that could not be written.
+const UNWRITTEN: &str = "windows that could not be written";
 /// Loss of windows that were dropped before their age, because of the cap of bytes.
 pub const DROPPED: &str = "windows dropped before their age: the store was full";
 
@@ -105,36 +107,50 @@ impl Store {
     /// [`StoreError::Io`]; then the window is not there, and the next one tells it.
     pub fn add(&mut self, mut window: Recording, key: WindowKey) -> Result<Stored, StoreError> {
         let name = WindowName::new(&window.window, key);
-        let usual = self.windows.back().map_or(0, |w| w.bytes);
-        self.drop_beyond(name.end_ms(), usual)?;
-        for (cause, count) in &self.untold {
-            window.losses.push(Loss {
-                cause: cause.clone(),
-                count: *count,
-            });
-        }
-        let stored = match self.write(&window, name.clone()) {
-            Err(StoreError::Io { source, .. }) if source.kind() == ErrorKind::StorageFull => {
-                // The newest minutes are worth more than the oldest.
-                self.drop_oldest(usual.saturating_mul(2).max(1))?;
-                self.write(&window, name)
-            }
-            result => result,
-        };
-        let stored = match stored {
+        let stored = match self.make_room_and_write(&mut window, name) {
             Ok(stored) => stored,
             Err(e) => {
-                self.lost("windows that could not be written", 1);
+                self.lost(UNWRITTEN, 1);
                 return Err(e);
             }
         };
-        self.untold.clear();
-        self.save_untold()?;
         self.bytes += stored.bytes;
         self.windows.push_back(stored.clone());
+        self.untold.clear();
+        self.save_untold()?;
         // A window larger than the one before it: the next window tells of the dropped ones.
         self.drop_beyond(stored.name.end_ms(), 0)?;
         Ok(stored)
+    }
+
+    fn make_room_and_write(
+        &mut self,
+        window: &mut Recording,
+        name: WindowName,
+    ) -> Result<Stored, StoreError> {
+        let usual = self.windows.back().map_or(0, |w| w.bytes);
+        self.drop_beyond(name.end_ms(), usual)?;
+        let own = window.losses.len();
+        self.tell(window, own);
+        match self.write(window, name.clone()) {
+            Err(e) if e.is_full() => {
+                // The newest minutes are worth more than the oldest.
+                self.drop_oldest(usual.saturating_mul(2).max(1))?;
+                self.tell(window, own);
+                self.write(window, name)
+            }
+            result => result,
+        }
+    }
+
+    /// Has the window tell the untold losses behind its `own` ones.
+    fn tell(&self, window: &mut Recording, own: usize) {
+        window.losses.truncate(own);
+        let losses = self.untold.iter().map(|(cause, count)| Loss {
+            cause: cause.clone(),
+            count: *count,
+        });
+        window.losses.extend(losses);
     }
 
     /// Keeps the untold losses for the case that the agent ends before the next window.
@@ -147,10 +163,10 @@ impl Store {
             };
         }
         let text = serde_json::to_vec(&self.untold).unwrap_or_default();
-        match create(&path).and_then(|mut file| file.write_all(&text)) {
-            // On a full disk the losses stay in memory.
-            Err(e) if e.kind() != ErrorKind::StorageFull => Err(StoreError::io("write", path)(e)),
-            _ => Ok(()),
+        match write_atomically(&path, |file| file.write_all(&text)) {
+            // On a full disk the losses stay in memory, and those before them on the disk.
+            Err(e) if e.is_full() => Ok(()),
+            result => result,
         }
     }
 
@@ -218,8 +234,11 @@ impl Store {
         let waits = |(target, outbox): &(String, Outbox)| {
             (outbox.contains(&file_name)).then(|| undelivered(target))
         };
-        let losses: Vec<String> = self.outboxes.iter().filter_map(waits).collect();
-        losses.iter().for_each(|cause| self.lost(cause, 1));
+        let causes: Vec<String> = self.outboxes.iter().filter_map(waits).collect();
+        for (cause, told) in told_by(&oldest.path, &causes) {
+            // The target never hears of losses that this window told.
+            self.lost(&cause, 1 + told);
+        }
         // Told before it is done: a crash in between counts a loss twice, and never hides one.
         self.save_untold()?;
         for (_, outbox) in &self.outboxes {
@@ -238,6 +257,26 @@ impl Store {
 /// The loss of windows that `target` never acknowledged.
 pub fn undelivered(target: &str) -> String {
     format!("windows dropped before their delivery to {target}")
+}
+
+/// The count of each of `causes` among the losses that a window tells. A damaged window tells none.
+fn told_by(window: &Path, causes: &[String]) -> Vec<(String, u64)> {
+    let losses = match causes {
+        [] => Vec::new(),
+        _ => losses(window).unwrap_or_default(),
+    };
+    let count = |cause: &String| {
+        let told = losses.iter().filter(|l| l.cause == *cause);
+        (cause.clone(), told.map(|l| l.count).sum())
+    };
+    causes.iter().map(count).collect()
+}
+
+fn losses(window: &Path) -> Option<Vec<Loss>> {
+    #[expect(clippy::disallowed_methods, reason = "the user names the directory")]
+    let file = fs::File::open(window).ok()?;
+    let read = wallscope_formats::open(file, Default::default()).ok()?;
+    Some(read.recording.losses)
 }
 
 /// Losses that an ended agent did not tell. A damaged file is none.

@@ -39,6 +39,8 @@ static __always_inline void lock_begins(struct ws_thread *t, struct task_struct 
 	u64 lock, call;
 	u32 key;
 
+	if (!cfg_lock_sums)
+		return;
 	if ((t->detail != WS_LOCK && t->detail != WS_GIL) || (p->flags & PF_IN_KERNEL_ONLY))
 		return;
 	regs = (struct pt_regs *)bpf_task_pt_regs(p);
@@ -66,7 +68,7 @@ static __always_inline void lock_begins(struct ws_thread *t, struct task_struct 
 /* A wait of `ns` is over. */
 static __always_inline void lock_ends(struct ws_thread *t, u64 ns)
 {
-	if (t->detail != WS_LOCK && t->detail != WS_GIL)
+	if (!cfg_lock_sums || (t->detail != WS_LOCK && t->detail != WS_GIL))
 		return;
 	t->lock_total += ns;
 	t->lock_count++;

@@ -26,6 +26,9 @@ use crate::{event::Resolve, target::read_memory};
 
 /// Most copies of one recording (some 10 MB).
 pub const MOST: usize = 2000;
+/// Most copies that a session in windows keeps at a time (some 2 MB). It unwinds those of processes with a VM
+/// alone, as tables for the others would double the memory of unwinding.
+pub const MOST_IN_WINDOW: usize = 256;
 /// Copies that the kernel programs may send between two looks.
 pub const RATION: u64 = 256;
 

@@ -75,16 +75,27 @@ pub struct Collector {
 }
 
 /// Events that were taken and wait for their turn.
-#[derive(Default)]
 pub struct EventMerger {
     steps: Vec<(u64, Step)>,
     /// Threads that ended, by process: what their stacks need is kept until the ends have been taken.
     ended: FxHashMap<u32, u32>,
     /// Times in a row that new stacks of managed code ran only known code.
     known: u32,
+    /// Most copied stacks that are kept.
+    most_copies: usize,
 }
 
 impl EventMerger {
+    /// Nothing taken yet; at most `most_copies` copied stacks are kept to be unwound.
+    pub fn new(most_copies: usize) -> EventMerger {
+        EventMerger {
+            steps: Vec::new(),
+            ended: FxHashMap::default(),
+            known: 0,
+            most_copies,
+        }
+    }
+
     /// Takes all events that came and brings mappings and processes up to date with them. `ring`:
     /// `None` once it is closed and emptied, when nothing more can come.
     pub fn follow(
@@ -122,7 +133,7 @@ impl EventMerger {
         if programs.have_outdated() {
             processes.read_outdated();
         }
-        let steps = &mut self.steps;
+        let (steps, most_copies) = (&mut self.steps, self.most_copies);
         let mut drained = Instant::now();
         let mut drain = || {
             if let Some(ring) = ring.filter(|_| drained.elapsed() > LONGEST) {
@@ -131,7 +142,7 @@ impl EventMerger {
                 let _ = ring.consume();
                 drained = Instant::now();
                 let intake = intake.borrow();
-                if intake.raws.len() + intake.copied.len() < deferred_unwind::MOST {
+                if intake.raws.len() + intake.copied.len() < most_copies {
                     programs.allow_raw(deferred_unwind::RATION);
                 }
             }
@@ -156,7 +167,7 @@ impl EventMerger {
         programs.set_managed(processes.managed().processes(), processes.vms());
         let deferred = processes.unwind_deferred(&mut intake.raws, Due::CannotWait);
         intake.deferred(deferred);
-        if intake.raws.len() < deferred_unwind::MOST {
+        if intake.raws.len() < most_copies {
             programs.allow_raw(deferred_unwind::RATION);
         }
         for (pid, threads) in self.ended.drain() {

@@ -33,7 +33,10 @@ use crate::{
 mod report;
 
 /// Most bytes of unwind tables kept.
-const TABLE_LIMIT: u64 = 128 << 20;
+pub const TABLE_LIMIT: u64 = 128 << 20;
+/// Most bytes of them in a session in windows, a quarter of an agent's memory. Tables of programs that have ended go
+/// first.
+pub const WINDOW_TABLE_LIMIT: u64 = 32 << 20;
 
 /// A file, or an image in memory.
 struct Entry {
@@ -70,11 +73,11 @@ pub struct Files<S = KernelTables> {
 }
 
 impl Files<KernelTables> {
-    /// No file yet; tables go to the maps of `programs`.
+    /// No file yet; at most `table_bytes` of tables go to the maps of `programs`.
     ///
     /// # Errors
     /// The unwinder's maps cannot be shared.
-    pub fn new(programs: &Programs) -> Result<Files, Error> {
+    pub fn new(programs: &Programs, table_bytes: u64) -> Result<Files, Error> {
         let maps = programs.maps();
         // By descriptor: by id would need CAP_SYS_ADMIN.
         let handle = |m: &MapMut<'_>| {
@@ -89,7 +92,7 @@ impl Files<KernelTables> {
         };
         let sink = KernelTables::new(maps)
             .map_err(|e| Error::io("cannot set up unwind tables", std::io::Error::other(e)))?;
-        Files::over(sink)
+        Files::within(sink, table_bytes)
     }
 }
 
@@ -112,7 +115,12 @@ impl<S: TableSink> Files<S> {
     /// # Errors
     /// The sink refuses.
     pub fn over(sink: S) -> Result<Files<S>, Error> {
-        let store = TableStore::new(sink, TABLE_LIMIT)
+        Files::within(sink, TABLE_LIMIT)
+    }
+
+    /// No file yet; at most `table_bytes` of tables go to `sink`.
+    fn within(sink: S, table_bytes: u64) -> Result<Files<S>, Error> {
+        let store = TableStore::new(sink, table_bytes)
             .map_err(|e| Error::io("cannot set up unwind tables", std::io::Error::other(e)))?;
         Ok(Files {
             store,

@@ -8,6 +8,7 @@ use wallscope_symbolize::Sources;
 
 use super::events::{Control, Signals};
 use super::{
+    deferred_unwind, files,
     flight::{self, FlightRecorder},
     timeline,
 };
@@ -102,6 +103,22 @@ impl Options {
             (Some(_), _) => Some(timeline::KERNEL_RING),
             (None, Some(_)) => Some(flight::KERNEL_RING),
             (None, None) => None,
+        }
+    }
+
+    /// Most copied stacks that are kept to be unwound.
+    pub(super) fn most_copies(&self) -> usize {
+        match self.windows {
+            true => deferred_unwind::MOST_IN_WINDOW,
+            false => deferred_unwind::MOST,
+        }
+    }
+
+    /// Bytes of kernel memory for unwind tables, at most.
+    pub(super) fn table_bytes(&self) -> u64 {
+        match self.windows {
+            true => files::WINDOW_TABLE_LIMIT,
+            false => files::TABLE_LIMIT,
         }
     }
 

@@ -110,12 +110,12 @@ pub struct Processes<S = KernelTables> {
 }
 
 impl Processes<KernelTables> {
-    /// No process yet; tables go to the maps of `programs`.
+    /// No process yet; at most `table_bytes` of unwind tables go to the maps of `programs`.
     ///
     /// # Errors
     /// The unwinder's maps cannot be written.
-    pub fn new(programs: &Programs) -> Result<Processes, Error> {
-        let mut all = Processes::over(Files::new(programs)?);
+    pub fn new(programs: &Programs, table_bytes: u64) -> Result<Processes, Error> {
+        let mut all = Processes::over(Files::new(programs, table_bytes)?);
         all.managed.tell(programs.managed_map()?);
         Ok(all)
     }

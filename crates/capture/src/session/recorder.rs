@@ -1,6 +1,6 @@
 //! One recording by kernel programs: prepare, go live, follow, end.
 
-use std::{cell::RefCell, rc::Rc, time::Duration};
+use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration};
 
 use libbpf_rs::RingBuffer;
 use wallscope_binfmt::kallsyms;
@@ -134,8 +134,11 @@ impl<'o> Recorder<'o> {
         let sideband = Sideband::open(&cpus).map_err(|e| Error::io(failed, e))?;
         let processes = setup.find_processes(&mut programs, &chosen, held.as_ref())?;
         setup.attach(&mut programs, &cpus)?;
-        programs.add_targets(&chosen.pids)?;
-        programs.add_cgroups(&chosen.cgroups)?;
+        // Those of the whole machine need no names.
+        if !matches!(options.target, Target::All) {
+            programs.add_targets(&chosen.pids)?;
+            programs.add_cgroups(&chosen.cgroups)?;
+        }
 
         let host = HostLog::open(&chosen.pids);
         // From here on signals end the recording and not this process: before there is a log.
@@ -181,7 +184,7 @@ impl<'o> Recorder<'o> {
             events,
             host,
             pace: Pace::new(options),
-            upkeep: EventMerger::default(),
+            upkeep: EventMerger::new(options.most_copies()),
             meter: CostMeter::start(),
             told: Told::default(),
             early_names: EarlyNames::default(),
@@ -606,10 +609,10 @@ fn named(
 
 /// The kernel's symbols as they are now, where stacks lead through code that was loaded into it. Kernel
 /// programs take their names with them when they go, and ours are about to.
-fn symbols_of_programs(recording: &Recording) -> Option<String> {
+fn symbols_of_programs(recording: &Recording) -> Option<Arc<str>> {
     /// Where x86-64 has modules and kernel programs.
     const LOADED: u64 = 0xffff_ffff_c000_0000;
     let mut frames = recording.frames.iter();
     let any = frames.any(|f| f.kind == FrameKind::Kernel && f.address >= LOADED);
-    any.then(|| kallsyms::read().ok()).flatten()
+    any.then(|| kallsyms::read().ok().map(Arc::from)).flatten()
 }

@@ -380,7 +380,7 @@ fn kernel_code_is_named_and_moved_to_its_module() {
         ..Recording::default()
     };
     let sources = Sources {
-        kallsyms: Some(text.to_owned()),
+        kallsyms: Some(text.into()),
         ..Sources::default()
     };
     let losses = resolve(&mut recording, sources);
@@ -405,7 +405,7 @@ fn kernel_code_is_named_and_moved_to_its_module() {
         ..Recording::default()
     };
     let sources = Sources {
-        kallsyms: Some(hidden.to_owned()),
+        kallsyms: Some(hidden.into()),
         ..Sources::default()
     };
     let losses = resolve(&mut recording, sources);

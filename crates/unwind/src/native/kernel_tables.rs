@@ -1,8 +1,8 @@
 //! Unwind tables in the maps of loaded kernel programs (feature `bpf`).
 
 use crate::native::abi::{Mapping, Proc, Rule};
+use crate::native::packed_rows::Table;
 use crate::native::sink::{Capacity, SinkError, TableSink};
-use crate::native::table::Table;
 use crate::runtime::hotspot::abi as hotspot;
 use libbpf_rs::libbpf_sys;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};

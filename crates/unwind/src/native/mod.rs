@@ -8,6 +8,7 @@ mod image;
 #[cfg(feature = "bpf")]
 mod kernel_tables;
 mod mapping;
+mod packed_rows;
 mod rules;
 mod sink;
 mod slot_allocator;

@@ -5,6 +5,7 @@ use crate::native::abi::{
     End, KIND_FP, KIND_REG, KIND_SIGNAL, RA_IN_REG, RULE_FP, RULE_FP_ENTRY, RULE_FP_POPPED,
     RULE_FP_PUSHED, RULE_RETURNS, RULE_SIGNAL, RULE_USER, Rule, SAVED_REGS,
 };
+use crate::native::packed_rows::MAX_RULES;
 use rustc_hash::FxHashMap;
 
 /// The rule from some offset on, or the reason why stacks end there.
@@ -31,7 +32,7 @@ pub struct RuleSet {
 }
 
 impl RuleSet {
-    /// Creates a set that gives ids below `capacity`.
+    /// Creates a set that gives ids below `capacity`, and no more than the rows of a table can hold (1 << 20).
     pub fn new(capacity: usize) -> RuleSet {
         let mut rules = vec![Rule::default(); RULE_USER as usize];
         let fp = Rule {
@@ -74,7 +75,7 @@ impl RuleSet {
         RuleSet {
             rules,
             ids: FxHashMap::default(),
-            capacity,
+            capacity: capacity.min(MAX_RULES),
             overflows: 0,
             last: (Rule::default(), 0),
         }

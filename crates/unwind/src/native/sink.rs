@@ -1,7 +1,7 @@
 //! Destinations of unwind tables: the trait, and ordinary memory. Kernel maps are in `kernel_tables.rs`.
 
 use crate::native::abi::{self, HostTable, Mapping, Proc, Rule};
-use crate::native::table::Table;
+use crate::native::packed_rows::{MAX_RULES, Table};
 use crate::runtime::hotspot::abi as hotspot;
 use rustc_hash::FxHashMap;
 use std::io;
@@ -99,9 +99,9 @@ impl MemoryTables {
         }
     }
 
-    /// The rows of a file, each offset << 32 | rule id, sorted; empty if it has no table.
-    pub(crate) fn rows(&self, file: u16) -> &[u64] {
-        self.words.get(file as usize).map_or(&[], Table::row_words)
+    /// The table of a file, if it has one.
+    pub(crate) fn table(&self, file: u16) -> Option<&Table> {
+        self.words.get(file as usize)
     }
 
     fn set(&mut self, file: u16, table: Table) {
@@ -131,7 +131,7 @@ impl TableSink for MemoryTables {
     fn capacity(&self) -> Capacity {
         Capacity {
             files: abi::FILES as usize,
-            rules: 1 << 20,
+            rules: MAX_RULES,
             mappings: 1 << 20,
         }
     }

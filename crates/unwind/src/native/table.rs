@@ -12,21 +12,19 @@
 //! * V8's builtins, recognised by V8's exported names;
 //! * PLT stubs that only jump (static programs do not describe theirs).
 //!
-//! Rows are grouped in blocks of 4 KiB of the file, so a search is short. `bpf/unwind_abi.h`
-//! describes the encoding. Exception tables, personality routines and language data are not read.
+//! Exception tables, personality routines and language data are not read. `packed_rows.rs` encodes a table.
 
 use crate::native::abi::{End, KIND_REG, KIND_SPAWN, Rule};
 use crate::native::cfi::{self, FunctionRows, SectionRows};
 use crate::native::cfi_synthesis::{self, CodeRange};
 use crate::native::go;
 use crate::native::image::{Identity, Image, ImageError, Pread};
+pub use crate::native::packed_rows::{FallbackMethod, Table};
 use crate::native::rules::{Row, RuleSet};
 use crate::native::stack_switch;
 use gimli::LittleEndian;
 use object::read::{ReadCache, ReadRef};
 use std::fs::File;
-
-const BLOCK_SHIFT: u32 = 12;
 
 /// Method to unwind the code of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,84 +38,10 @@ pub enum UnwindMethod {
     Nothing,
 }
 
-/// Method to unwind a file's code without unwind information.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum FallbackMethod {
-    /// By rules synthesised from its instructions.
-    Synthesised,
-    /// By frame pointer, as most of its functions begin with a frame-pointer prologue.
-    FramePointers,
-}
-
-/// The encoded table of one file.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Table {
-    words: Vec<u64>,
-    rows: usize,
-    fallback: Option<FallbackMethod>,
-}
-
 /// Result of parsing a file.
 pub(crate) struct Parsed {
     pub code: UnwindMethod,
     pub identity: Option<Identity>,
-}
-
-impl Table {
-    /// Encodes rows, each (file offset, rule id), sorted by offset without repetition.
-    fn encode(rows: &[(u32, u32)]) -> Table {
-        let (Some(first), Some(last)) = (rows.first(), rows.last()) else {
-            return Table::default();
-        };
-        let first_block = first.0 >> BLOCK_SHIFT;
-        let blocks = (last.0 >> BLOCK_SHIFT) - first_block + 1;
-        let index_words = 1 + (blocks >> 1) as usize;
-        let mut words = vec![0u64; 1 + index_words];
-        words.reserve_exact(rows.len());
-        words[0] = (blocks as u64) << 32 | first_block as u64;
-        let mut set = |block: u32, row: usize| {
-            words[1 + (block >> 1) as usize] |= (row as u64) << (32 * (block & 1));
-        };
-        let mut next = 0;
-        for (i, (offset, _)) in rows.iter().enumerate() {
-            while next <= (offset >> BLOCK_SHIFT) - first_block {
-                set(next, i);
-                next += 1;
-            }
-        }
-        set(blocks, rows.len());
-        words.extend(rows.iter().map(|(o, r)| (*o as u64) << 32 | *r as u64));
-        Table {
-            words,
-            rows: rows.len(),
-            fallback: None,
-        }
-    }
-
-    /// Method for the code without unwind information, if there is much of it (16 KiB or more).
-    pub fn fallback(&self) -> Option<FallbackMethod> {
-        self.fallback
-    }
-
-    /// The words of the table as kernel programs read them.
-    pub fn words(&self) -> &[u64] {
-        &self.words
-    }
-
-    /// Number of rows.
-    pub fn rows(&self) -> usize {
-        self.rows
-    }
-
-    /// The rows as (file offset, rule id), sorted.
-    pub fn iter(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
-        (self.row_words().iter()).map(|w| ((w >> 32) as u32, *w as u32))
-    }
-
-    /// The rows as stored: offset << 32 | rule id.
-    pub(crate) fn row_words(&self) -> &[u64] {
-        &self.words[self.words.len() - self.rows..]
-    }
 }
 
 /// Builds the table of an open ELF file.
@@ -214,10 +138,7 @@ pub(crate) fn parse<'d, R: ReadRef<'d>>(
     }
     let merged = merge(&rows);
     drop(rows);
-    let table = Table {
-        fallback,
-        ..Table::encode(&merged)
-    };
+    let table = Table::encode(&merged, fallback);
     Ok(Parsed {
         code: UnwindMethod::Table(table),
         identity,

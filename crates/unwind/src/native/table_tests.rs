@@ -54,8 +54,16 @@ proptest! {
         asked in prop::collection::vec(0u64..0x400_1000, 50),
     ) {
         let list: Vec<(u32, u32)> = rows.iter().map(|(o, r)| (*o, *r)).collect();
-        let table = Table::encode(&list);
-        prop_assert_eq!(table.iter().collect::<Vec<_>>(), list);
+        let table = Table::encode(&list, None);
+        prop_assert_eq!(table.iter().collect::<Vec<_>>(), list.clone());
+        for (at, row) in list.iter().enumerate() {
+            prop_assert_eq!(table.offset(at).zip(table.rule(at)), Some(*row));
+        }
+        prop_assert_eq!((table.offset(list.len()), table.rule(list.len())), (None, None));
+        for offset in &asked {
+            let covering = list.partition_point(|(start, _)| u64::from(*start) <= *offset);
+            prop_assert_eq!(table.row_at(*offset), covering.checked_sub(1), "at {:#x}", offset);
+        }
         let tables = serve(table, 1);
         let mut unwinder = Unwinder::new();
         let edges = rows.keys().flat_map(|o| [*o as u64, (*o as u64).saturating_sub(1), *o as u64 + 1]);

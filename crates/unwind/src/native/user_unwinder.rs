@@ -230,7 +230,7 @@ impl OffsetLookup<'_> {
         }
         let (read, context) = self.read;
         let mut code = RuledCode {
-            rows: self.tables.rows(frame.file()),
+            table: self.tables.table(frame.file())?,
             rules: &self.tables.rules,
             delta: (frame.offset()).wrapping_sub(pc.lookup()),
             // SAFETY: as in `run`: the context is the closure that the function expects, which is

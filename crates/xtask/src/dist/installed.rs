@@ -3,11 +3,14 @@
 //! The system is made by `debootstrap`, or is the folder that `--system DIR` names. It runs in a mount namespace
 //! of its own with the host's `/proc` and `/sys`, in the host's process namespace, so eBPF measures as on a host.
 //! The agent runs as the packaged user with the capabilities that the packaged unit lists, and no others.
-//! systemd is not booted: the start, the reload and the restart by systemd are not tried.
+//! It must tell its service manager that it is ready (`Type=notify`). systemd is not booted: the start, the reload and
+//! the restart by systemd are not tried.
 
+use std::os::unix::{fs::PermissionsExt as _, net::UnixDatagram};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::{fs, thread, time::Duration};
+use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use super::sums::name;
 use crate::{Outcome, installed, root};
@@ -17,6 +20,9 @@ const MIRROR: &str = "http://deb.debian.org/debian";
 const ENTER: &str = "\
     mount --rbind /proc \"$1/proc\" && mount --rbind /sys \"$1/sys\" && mount --rbind /dev \"$1/dev\" || exit 99; \
     exec chroot \"$@\"";
+
+/// The service manager's socket, as the agent names it.
+const NOTIFY: &str = "/run/wallscope/notify";
 
 /// A system to install into.
 struct System {
@@ -151,7 +157,18 @@ impl System {
         Ok(good)
     }
 
-    /// Runs the agent as the unit would; it must keep windows, and end by SIGTERM with success.
+    /// The service manager's socket at [`NOTIFY`].
+    fn manager(&self) -> Outcome<UnixDatagram> {
+        let path = self.folder.join(&NOTIFY[1..]);
+        // Of an earlier run in the same system.
+        let _ = fs::remove_file(&path);
+        let manager = UnixDatagram::bind(&path)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o666))?;
+        manager.set_read_timeout(Some(Duration::from_secs(1)))?;
+        Ok(manager)
+    }
+
+    /// Runs the agent as the unit would; it must say that it is ready, keep windows, and end by SIGTERM with success.
     fn agent(&self) -> Outcome<bool> {
         let unit = self
             .folder
@@ -172,6 +189,7 @@ impl System {
             ];
             self.step(&make, "")?;
         }
+        let manager = self.manager()?;
         let mut agent = self
             .command(&[
                 "setpriv",
@@ -184,7 +202,11 @@ impl System {
             .arg(format!("--inh-caps={capabilities}"))
             .arg(format!("--ambient-caps={capabilities}"))
             .args(["wallscope", "agent"])
+            .env("NOTIFY_SOCKET", NOTIFY)
             .spawn()?;
+        let ready = is_ready(&manager);
+        let verdict = if ready { "ok    " } else { "FAILED" };
+        println!("{verdict} the agent says READY=1");
         thread::sleep(Duration::from_secs(25));
         let status = self.step(
             &["wallscope", "agent", "status"],
@@ -197,7 +219,7 @@ impl System {
         );
         let code = agent.wait()?;
         ended?;
-        let mut good = status?;
+        let mut good = ready && status?;
         println!(
             "{} the agent ended: {code}",
             if code.success() { "ok    " } else { "FAILED" }
@@ -206,6 +228,20 @@ impl System {
         good &= self.step(&["wallscope", "report", "/var/lib/wallscope"], "blocked")?;
         Ok(good)
     }
+}
+
+/// Whether READY=1 comes within a minute.
+fn is_ready(manager: &UnixDatagram) -> bool {
+    let started = Instant::now();
+    let mut buffer = [0; 4096];
+    while started.elapsed() < Duration::from_secs(60) {
+        let n = manager.recv(&mut buffer).unwrap_or(0);
+        let text = String::from_utf8_lossy(&buffer[..n]);
+        if text.lines().any(|line| line == "READY=1") {
+            return true;
+        }
+    }
+    false
 }
 
 /// The capabilities that a unit gives, as `setpriv` takes them.

@@ -71,6 +71,8 @@ pub struct Settings {
     pub ledger_only: bool,
     /// Bytes of the ring of turns; `None`: turns are not told.
     pub turn_ring: Option<u32>,
+    /// A session in windows: nobody reads exact waits by lock, and maps are as small as an agent's memory asks for.
+    pub windows: bool,
     /// Stacks are taken at events: at software or hardware ones, at tracepoints.
     pub events: (bool, bool),
 }
@@ -90,6 +92,11 @@ pub struct Programs {
 
 /// Bytes of the ring of turns where none are told: a page, however large pages are.
 const NO_TURNS: u32 = 1 << 16;
+/// Threads that may wait for their stacks to be read, in a session in windows: 1 MiB of buckets instead of 4.
+const WINDOW_THREADS: u32 = 1 << 16;
+/// Threads of interpreters with a known state, in a session in windows. It is a cache: another thread's state is looked
+/// up again.
+const WINDOW_PYTHON_THREADS: u32 = 1 << 12;
 
 /// Hooks that not every kernel or machine has, and what is lost without them.
 const OPTIONAL: &[(&str, &str)] = &[
@@ -143,6 +150,30 @@ const LAST_RUNS: Duration = Duration::from_millis(2);
 
 /// Programs that are attached elsewhere: by the visit, and to what the user names (`event_sampling.rs`).
 const NOT_BY_THEMSELVES: &[&str] = &["ws_tasks", "ws_event", "ws_event_point"];
+
+/// Makes maps no larger than these settings need: the kernel allocates the buckets of a hash map at once.
+fn size_maps(maps: &mut skel::OpenWallscopeMaps<'_>, settings: &Settings) -> libbpf_rs::Result<()> {
+    let turn_ring = settings.turn_ring.unwrap_or(NO_TURNS);
+    maps.turns.set_max_entries(turn_ring)?;
+    match settings.mechanism {
+        // Task work alone needs it.
+        Mechanism::Interrupt => maps.later.set_max_entries(1)?,
+        Mechanism::TaskWork if settings.windows => maps.later.set_max_entries(WINDOW_THREADS)?,
+        Mechanism::TaskWork => {}
+    }
+    if settings.events == (false, false) {
+        maps.event_hits.set_max_entries(1)?;
+    }
+    if settings.windows {
+        maps.lock_waits.set_max_entries(1)?;
+        maps.py_threads.set_max_entries(WINDOW_PYTHON_THREADS)?;
+    }
+    if settings.all {
+        maps.targets.set_max_entries(1)?;
+        maps.cgroups.set_max_entries(1)?;
+    }
+    Ok(())
+}
 
 impl Programs {
     /// Loads the programs and prepares their maps; nothing is attached yet.
@@ -204,15 +235,8 @@ impl Programs {
         rodata.cfg_timeline = u32::from(settings.turn_ring.is_some());
         rodata.cfg_ledger_only = u32::from(settings.ledger_only);
         rodata.cfg_wakings = u32::from(!settings.ledger_only || kernel.throttles_groups);
-        let turn_ring = settings.turn_ring.unwrap_or(NO_TURNS);
-        open.maps.turns.set_max_entries(turn_ring)?;
-        if settings.mechanism == Mechanism::Interrupt {
-            // What task work needs.
-            open.maps.later.set_max_entries(1)?;
-        }
-        if settings.events == (false, false) {
-            open.maps.event_hits.set_max_entries(1)?;
-        }
+        rodata.cfg_lock_sums = u32::from(!settings.windows);
+        size_maps(&mut open.maps, settings)?;
         let data = open
             .maps
             .data_data

@@ -53,6 +53,7 @@ impl Setup<'_> {
             all: matches!(options.target, Target::All),
             ledger_only: !options.stacks,
             turn_ring: options.turn_ring(),
+            windows: options.windows,
             events: event_sampling::kinds(&self.taps),
         };
         // The kernel takes long to check the programs; meanwhile its names can be read.
@@ -79,7 +80,7 @@ impl Setup<'_> {
         chosen: &ResolvedTarget,
         held: Option<&Held>,
     ) -> Result<Processes, Error> {
-        let mut processes = Processes::new(programs)?;
+        let mut processes = Processes::new(programs, self.options.table_bytes())?;
         let managed = processes.managed_mut();
         managed.look_at_tasks(self.options.max_overhead);
         if !self.options.stacks {

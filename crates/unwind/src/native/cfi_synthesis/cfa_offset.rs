@@ -25,6 +25,7 @@ use std::collections::hash_map::Entry;
 use super::state::State;
 use super::walk::is_padding;
 use crate::native::abi::{KIND_REG, Pc, RULE_FP, RULE_USER, Rule};
+use crate::native::packed_rows::Table;
 
 const RSP: u8 = 7;
 const RBP: u8 = 6;
@@ -47,8 +48,7 @@ const CHUNK_BYTES: usize = 512;
 
 /// Code of a process, and its unwind rules.
 pub(crate) struct RuledCode<'t, F> {
-    /// Rows, each offset in the file << 32 | rule id, sorted.
-    pub rows: &'t [u64],
+    pub table: &'t Table,
     pub rules: &'t [Rule],
     /// Address + delta = offset in the file.
     pub delta: u64,
@@ -69,7 +69,7 @@ impl<F: FnMut(u64, &mut [u8]) -> usize> RuledCode<'_, F> {
     /// The CFA offset in bytes of a thread at `pc`. `None` if the code does not determine it.
     pub(crate) fn cfa_offset(&mut self, pc: Pc) -> Option<i64> {
         let ip = pc.address();
-        let row = self.row(pc.lookup().wrapping_add(self.delta))?;
+        let row = self.table.row_at(pc.lookup().wrapping_add(self.delta))?;
         let rule = self.by_rbp(row)?;
         let rbp_set_points = match self.is_described(row) {
             true => self.rbp_set_points(row, rule.cfa_off),
@@ -88,14 +88,8 @@ impl<F: FnMut(u64, &mut [u8]) -> usize> RuledCode<'_, F> {
         state.cfa_offset.filter(|h| *h >= 16).map(i64::from)
     }
 
-    /// The row that covers an offset.
-    fn row(&self, offset: u64) -> Option<usize> {
-        let after = self.rows.partition_point(|w| w >> 32 <= offset);
-        after.checked_sub(1)
-    }
-
     fn rule(&self, row: usize) -> Option<Rule> {
-        let id = *self.rows.get(row)? as u32;
+        let id = self.table.rule(row)?;
         let rule = self.rules.get(id as usize)?;
         let described = id >= RULE_USER && rule.kind == KIND_REG && rule.ra == 0;
         (described || id == RULE_FP).then_some(*rule)
@@ -103,7 +97,7 @@ impl<F: FnMut(u64, &mut [u8]) -> usize> RuledCode<'_, F> {
 
     /// Whether a row is more than "this file keeps frame pointers".
     fn is_described(&self, row: usize) -> bool {
-        self.rows.get(row).is_some_and(|w| *w as u32 != RULE_FP)
+        self.table.rule(row).is_some_and(|id| id != RULE_FP)
     }
 
     fn by_rbp(&self, row: usize) -> Option<Rule> {
@@ -117,8 +111,9 @@ impl<F: FnMut(u64, &mut [u8]) -> usize> RuledCode<'_, F> {
             let sets = at > 0
                 && self.by_rbp(at).is_some_and(|r| r.cfa_off == cfa_off)
                 && (self.rule(at - 1)).is_some_and(|r| r.reg == RSP && r.cfa_off == cfa_off);
-            let address = (self.rows[at] >> 32).wrapping_sub(self.delta);
-            if sets && self.sets_rbp(address) {
+            let offset = self.table.offset(at).filter(|_| sets);
+            let address = offset.map(|offset| u64::from(offset).wrapping_sub(self.delta));
+            if let Some(address) = address.filter(|at| self.sets_rbp(*at)) {
                 rbp_set_points.push(address);
                 if rbp_set_points.len() == MAX_CANDIDATES {
                     break;
@@ -164,7 +159,8 @@ impl<F: FnMut(u64, &mut [u8]) -> usize> RuledCode<'_, F> {
     fn may_begin(&mut self, end: u64, at: u64) -> bool {
         let mut code = [0; 4];
         let described = self
-            .row(at.wrapping_add(self.delta))
+            .table
+            .row_at(at.wrapping_add(self.delta))
             .is_none_or(|row| self.is_described(row));
         !described
             && (at != end
@@ -194,7 +190,7 @@ impl<F: FnMut(u64, &mut [u8]) -> usize> RuledCode<'_, F> {
                 if steps > MAX_STEPS {
                     return None;
                 }
-                let row = self.row(at.wrapping_add(self.delta));
+                let row = self.table.row_at(at.wrapping_add(self.delta));
                 let here = row.and_then(|row| self.by_rbp(row));
                 if here.is_none_or(|r| r.cfa_off != cfa_off) || state.rbp_offset != Some(cfa_off) {
                     continue;
@@ -303,17 +299,17 @@ mod tests {
     /// The CFA offset at `at` in `code`, which sets rbp at its fourth byte and leaves its frame at
     /// its last.
     fn cfa_offset(code: &[u8], at: Pc) -> Option<i64> {
-        let row = |at: usize, rule: usize| (at as u64) << 32 | (RULES + rule) as u64;
+        let row = |at: usize, rule: usize| (at as u32, (RULES + rule) as u32);
         let rows = [row(0, 0), row(1, 1), row(4, 2), row(code.len() - 1, 0)];
         cfa_offset_by(&rows, code, at)
     }
 
     /// The CFA offset in code without unwind information.
     fn undescribed_offset(code: &[u8], at: usize) -> Option<i64> {
-        cfa_offset_by(&[RULE_FP.into()], code, Pc::Return(at as u64))
+        cfa_offset_by(&[(0, RULE_FP)], code, Pc::Return(at as u64))
     }
 
-    fn cfa_offset_by(rows: &[u64], code: &[u8], at: Pc) -> Option<i64> {
+    fn cfa_offset_by(rows: &[(u32, u32)], code: &[u8], at: Pc) -> Option<i64> {
         let rule = |reg, cfa_off| Rule {
             kind: KIND_REG,
             reg,
@@ -324,7 +320,7 @@ mod tests {
         rules[RULE_FP as usize] = rule(RBP, 16);
         rules.extend([rule(RSP, 8), rule(RSP, 16), rule(RBP, 16)]);
         let mut described = RuledCode {
-            rows,
+            table: &Table::encode(rows, None),
             rules: &rules,
             delta: START.wrapping_neg(),
             read: |from: u64, to: &mut [u8]| {
