@@ -249,8 +249,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
     fail_if_fired(&outcomes)
 }
 
-/// The NEW files, and the options. Everything behind `--` is NEW to the command line; what looks like an option there
-/// is one.
+/// The NEW files, and the options. Everything behind `--` is NEW to the command line; a word there that begins as an
+/// option is one.
 fn new_and_how(new: Vec<String>, how: How) -> (Vec<PathBuf>, How) {
     let follows = |a: &String| a.starts_with('-') && a != "-";
     if new.iter().any(follows) {

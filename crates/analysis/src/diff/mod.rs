@@ -130,7 +130,7 @@ pub fn compare(
     })
 }
 
-/// What a reader has to know of the runs of both sides.
+/// Notes for the reader on the runs of both sides.
 fn notes_on_runs(
     (base, new): (&[Recording], &[Recording]),
     options: &Options,

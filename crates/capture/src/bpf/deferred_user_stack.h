@@ -53,7 +53,7 @@ static __always_inline void next_ticket(struct ws_thread *t)
 	t->deferred = 0;
 }
 
-/* The deferred stack of the current thread; with READ_FAULT what is not in memory is brought in. */
+/* Reads the deferred stack of the current thread; READ_FAULT brings in pages that are not in memory. */
 static __always_inline void read_deferred(struct ws_thread *t, struct task_struct *p, int how)
 {
 	struct ws_slot *s = take_slot();

@@ -19,7 +19,7 @@
 #include "safepoint.h"
 #include "untrusted_task.h"
 
-/* What a hook was called for: its context, and the CPU and the time of its event. */
+/* The event that a hook handles: the hook's context, and the CPU and the time of the event. */
 struct ws_hook {
 	void *ctx;
 	struct ws_cpu *c;
@@ -141,8 +141,8 @@ static __always_inline u64 delay_at(struct task_struct *p, u64 now)
 }
 
 /*
- * What the kernel's clock of tasks left out of a stretch on `cpu`, `most` at most: the part in which it did not let
- * the task run. Of an arrival that nobody saw it was not noted; elsewhere it may be less than was noted: the
+ * Time that the kernel's clock of tasks left out of a stretch on `cpu`, at most `most`: the part in which the task did
+ * not run by that clock. Of an arrival that nobody saw it was not noted; elsewhere it may be less than was noted: the
  * kernel leaves out no more steal than time has passed by its reading.
  */
 static __always_inline u64 left_out(struct ws_thread *t, struct task_struct *p, u64 most, u32 cpu)

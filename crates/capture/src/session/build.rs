@@ -54,7 +54,7 @@ pub struct Stacks {
     pub interpreter_frames: bool,
 }
 
-/// Numbers of what has been added already.
+/// Numbers of the entries that exist already.
 #[derive(Default)]
 struct Ids {
     frames: FxHashMap<Frame, FrameId>,
@@ -64,7 +64,7 @@ struct Ids {
     jit: FxHashMap<u32, ModuleId>,
     /// By path, or name of a virtual machine.
     sources: FxHashMap<Arc<str>, ModuleId>,
-    /// User frames that were named, by what they mean where.
+    /// Named user frames, by meaning and scope.
     user: FxHashMap<(AddressScope, Unwinding, Item), FrameId>,
     managed: FxHashMap<(u32, Word), FrameId>,
 }

@@ -124,7 +124,7 @@ struct Roots {
 struct Fold {
     /// Threads that became part of groups last.
     ended: Vec<u64>,
-    /// What is still to be moved.
+    /// Moves that are still to be made.
     moves: Moves,
     /// Roots and parts that were left when waits were moved last.
     left: usize,

@@ -64,7 +64,7 @@ pub struct EventDispatcher {
     looked: usize,
     /// Stacks that could not be unwound yet, and wait for it.
     pub raws: Vec<CopiedStack>,
-    /// What the session has not looked at yet.
+    /// Events that the session has not looked at yet.
     pub unseen: UnseenEvents,
 }
 

@@ -529,7 +529,7 @@ fn observe_host(host: &mut HostLog, intake: &mut EventDispatcher) {
     }
 }
 
-/// Unwinds the stacks that were left for the end, and names what threads waited for.
+/// Unwinds the stacks that were left for the end, and names the resources of waits.
 fn finish_stacks(processes: &mut Processes, intake: &mut EventDispatcher) {
     let deferred = processes.unwind_deferred(&mut intake.raws, Due::All);
     intake.deferred(deferred);

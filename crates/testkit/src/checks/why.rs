@@ -322,7 +322,7 @@ pub(super) fn chain(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     Ok(card)
 }
 
-/// What the locks' table says of the holders of a lock.
+/// Rows of the holders of a lock in the output of `locks`.
 fn holders_of<'a>(
     locks: &'a serde_json::Value,
     lock: &'a str,

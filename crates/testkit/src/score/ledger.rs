@@ -201,7 +201,7 @@ impl Differences {
         all
     }
 
-    /// Compares what does not come from the CPU's clock. `wall`: of its life, if that is known.
+    /// Compares the figures that do not come from the CPU's clock. `wall`: of its life, if that is known.
     fn compare(&mut self, own: &ThreadTruth, thread: &Thread, wall: Option<f64>) {
         let waited = thread.runnable_ns as f64 - own.run_delay_ns as f64;
         self.above.see(ppm(waited.max(0.0), thread.wall_ns), thread);

@@ -186,7 +186,7 @@ fn declared_name(code: &[&Token], at: usize, names: &mut Vec<String>) -> usize {
     }
 }
 
-/// What asserts at compile time.
+/// Names of compile-time assertions.
 const ASSERTIONS: &[&str] = &["_Static_assert", "static_assert"];
 /// Names before a bracket that is no parameter list.
 const ATTRIBUTES: &[&str] = &["SEC", "__attribute__", "_Static_assert", "static_assert"];

@@ -391,7 +391,7 @@ impl Samples {
     }
 }
 
-/// What was sampled of one thread.
+/// Samples of one thread, summed.
 #[derive(Default)]
 struct Sampled {
     /// On-CPU time, ns.

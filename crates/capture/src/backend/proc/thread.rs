@@ -154,7 +154,7 @@ pub struct Thread {
     files: Files,
 }
 
-/// What becomes of a file that has been read.
+/// State of a file after a reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterReading {
     /// It stays open for the next reading.

@@ -80,7 +80,7 @@ impl Counts {
 pub const TICK: u64 = 10_000_000;
 
 impl TrackedProcess {
-    /// A process that is there already: what it did so far does not count. Its start, ticks after boot, and its
+    /// A process that is there already: its time so far does not count. Its start, ticks after boot, and its
     /// parent are known.
     pub fn found(pid: u32, (start_ticks, parent): (u64, u32)) -> TrackedProcess {
         let clock = process_clock(pid).unwrap_or(0);

@@ -120,7 +120,7 @@ impl ProcPoller {
         let BlockedThread { call, sp, pc, .. } = *thread;
         let t = &mut self.watch.threads[thread.index];
         let (pid, recorded) = (t.pid, t.records.open);
-        // First everything that must be of one moment, then what takes longer.
+        // Readings that must be of one moment come first, slow ones later.
         let pages = Pages::copy(Standing {
             pid,
             tid: t.tid,
@@ -227,7 +227,7 @@ impl ProcPoller {
         }
     }
 
-    /// Names the stack of a wait, corrects the reasons by it, and keeps both as what the poll saw.
+    /// Names the stack of a wait, corrects the reasons by it, and keeps both as the result of the poll.
     fn keep_wait(
         &mut self,
         thread: &BlockedThread<'_>,
@@ -281,14 +281,14 @@ impl ProcPoller {
         t.probe.called = stack.called;
     }
 
-    /// What a thread does whose `syscall` file says that it runs.
+    /// Activity of a thread that runs by its `syscall` file.
     fn running_or_woken_with_us(&mut self, index: usize) -> Doing {
         let slept = self.rounds.woken_late && !self.watch.threads[index].records.open;
         let waited = slept.then(|| self.slept_until_now(index)).flatten();
         waited.unwrap_or(Doing::Running)
     }
 
-    /// What a thread without user memory does: it ends. `None`: it has ended.
+    /// Activity of a thread without user memory, which is ending. `None`: it has ended.
     fn ending(&mut self, index: usize) -> Option<Doing> {
         let t = &mut self.watch.threads[index];
         if matches!(t.letter(), 'Z' | 'X' | '?') {
@@ -299,8 +299,8 @@ impl ProcPoller {
         Some(Doing::Blocked(BlockReason::Other))
     }
 
-    /// What a thread does by its state letter alone: its `syscall` file may not be read, nor will those of its
-    /// process be from here on.
+    /// Activity of a thread by its state letter alone: its `syscall` file may not be read. The files of its process
+    /// are not tried again.
     fn doing_by_letter(&mut self, index: usize) -> Doing {
         let t = &mut self.watch.threads[index];
         t.probe.stood_ns = clock::now();

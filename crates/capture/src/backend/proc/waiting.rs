@@ -110,7 +110,7 @@ impl KernelWait<'_> {
     }
 }
 
-/// What a thread of process `pid` waits for. Without a call, the kernel's function is all there is to tell.
+/// Reasons of a wait of a thread of process `pid`. Without a call, the kernel's function is all there is to tell.
 pub fn reasons(table: &[u8; syscalls::TABLE], pid: u32, wait: KernelWait<'_>) -> Reasons {
     // Asked once of each: that takes longer than all the rest.
     let known: RefCell<Vec<(u64, Option<Kind>)>> = RefCell::default();
@@ -246,7 +246,7 @@ fn judge(
     }
 }
 
-/// What a thread in `call` waits for, by the call's entry in the table.
+/// Reason of a wait in `call`, by the call's entry in the table.
 fn reason_of_call(
     entry: u8,
     wait: KernelWait<'_>,
@@ -334,8 +334,7 @@ pub struct Read {
 }
 
 impl Pages {
-    /// Copies what lies at the stack pointer: most stacks are whole in it, so that how long unwinding takes is no
-    /// matter. Memory is that of the thread: a leader that has ended before the others has none.
+    /// Copies the memory at the stack pointer. Most stacks are whole in it, so unwinding may take its time. Memory is that of the thread: a leader that has ended before the others has none.
     pub fn copy(thread: Standing) -> Pages {
         let Standing { tid, sp, .. } = thread;
         let end = (sp & !(PAGE - 1)).saturating_add(2 * PAGE);

@@ -93,7 +93,7 @@ struct Function {
 }
 
 impl WalkResult {
-    /// Meets the state of a path that comes to an instruction of `len` bytes with what is known of it. `None`: the
+    /// Meets the state of a path that comes to an instruction of `len` bytes with its known state. `None`: the
     /// path adds nothing, or contradicts.
     fn arrive(&mut self, way: &PendingPath, len: u8) -> Option<Node> {
         let PendingPath {

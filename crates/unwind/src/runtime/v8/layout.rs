@@ -28,7 +28,7 @@ pub(crate) struct Layout {
     pub(super) kinds: Kinds,
 }
 
-/// Offsets in what the closures of a function share.
+/// Offsets in the object that all closures of a function share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SharedFunction {
     /// Its name, or its scope, which has the name.
