@@ -176,14 +176,7 @@ struct After {
 
 /// Runs the verb.
 pub fn run(args: Args) -> Result<(), Failure> {
-    // Everything behind `--` is NEW to the command line; what looks like an option there is one.
-    let follows = |a: &String| a.starts_with('-') && a != "-";
-    let (new, how) = if args.new.iter().any(follows) {
-        let after = <After as clap::Parser>::try_parse_from(&args.new).unwrap_or_else(|e| e.exit());
-        (after.new, after.how)
-    } else {
-        (args.new.into_iter().map(PathBuf::from).collect(), args.how)
-    };
+    let (new, how) = new_and_how(args.new, args.how);
     let mut options = options(&how, args.base.len(), new.len())?;
     let form = match (how.json, how.md) {
         (true, _) => Form::Json,
@@ -253,7 +246,24 @@ pub fn run(args: Args) -> Result<(), Failure> {
             out.finish()?;
         }
     }
-    for o in &outcomes {
+    fail_if_fired(&outcomes)
+}
+
+/// The NEW files, and the options. Everything behind `--` is NEW to the command line; a word there that begins as an
+/// option is one.
+fn new_and_how(new: Vec<String>, how: How) -> (Vec<PathBuf>, How) {
+    let follows = |a: &String| a.starts_with('-') && a != "-";
+    if new.iter().any(follows) {
+        let after = <After as clap::Parser>::try_parse_from(&new).unwrap_or_else(|e| e.exit());
+        (after.new, after.how)
+    } else {
+        (new.into_iter().map(PathBuf::from).collect(), how)
+    }
+}
+
+/// Exit code 10 if a condition holds; a warning for each that cannot be decided.
+fn fail_if_fired(outcomes: &[Outcome]) -> Result<(), Failure> {
+    for o in outcomes {
         if o.verdict == Verdict::Undecided || o.verdict == Verdict::Nothing {
             eprintln!(
                 "wallscope: warning: {} is not decided: {}",

@@ -29,7 +29,6 @@ const MOST_STACKS: usize = 50;
 pub fn render(analysis: &Analysis, headline: &Headline) -> String {
     let rec = analysis.recording;
     let total = total_row(rec);
-    let own = thread_shapes(rec);
     let report = Report {
         schema: "wallscope.report/1",
         finding: &headline.sentence,
@@ -41,42 +40,9 @@ pub fn render(analysis: &Analysis, headline: &Headline) -> String {
             start_unix_ns: rec.window.start_unix_ns,
         },
         total: times(&total.ledger),
-        threads: ledger_rows(rec)
-            .into_iter()
-            .map(|r| Thread {
-                pid: r.pid,
-                tid: r.tid.unwrap_or(0),
-                times: times(&r.ledger),
-                shapes: State::ALL
-                    .iter()
-                    .filter_map(|s| Some((s.name(), quantiles(own.get(&(r.context?, *s))?)?)))
-                    .collect(),
-                timeline: r.context.and_then(|c| timeline::lane(rec, c)),
-                name: r.name,
-            })
-            .collect(),
-        processes: process_rows(rec)
-            .into_iter()
-            .map(|r| Process {
-                pid: r.pid,
-                threads: r.threads,
-                times: times(&r.ledger),
-                unattributed_on_cpu_ns: r.unattributed_on_cpu_ns,
-                name: r.name,
-            })
-            .collect(),
-        views: View::ALL
-            .iter()
-            .map(|view| {
-                let t = analysis.total(*view);
-                let total = Total {
-                    total_ns: t.shown_ns(),
-                    not_sampled_ns: t.unsampled_ns,
-                    samples: t.samples,
-                };
-                (view.name(), total)
-            })
-            .collect(),
+        threads: threads(rec),
+        processes: processes(rec),
+        views: views(analysis),
         functions: analysis.functions().iter().map(function).collect(),
         reasons: reason_rows(&total.ledger)
             .into_iter()
@@ -120,6 +86,52 @@ pub fn render(analysis: &Analysis, headline: &Headline) -> String {
     };
     // Strings and integers only: there is nothing that could fail to be written.
     text(&report)
+}
+
+fn threads(rec: &Recording) -> Vec<Thread> {
+    let own = thread_shapes(rec);
+    ledger_rows(rec)
+        .into_iter()
+        .map(|r| Thread {
+            pid: r.pid,
+            tid: r.tid.unwrap_or(0),
+            times: times(&r.ledger),
+            shapes: State::ALL
+                .iter()
+                .filter_map(|s| Some((s.name(), quantiles(own.get(&(r.context?, *s))?)?)))
+                .collect(),
+            timeline: r.context.and_then(|c| timeline::lane(rec, c)),
+            name: r.name,
+        })
+        .collect()
+}
+
+fn processes(rec: &Recording) -> Vec<Process> {
+    process_rows(rec)
+        .into_iter()
+        .map(|r| Process {
+            pid: r.pid,
+            threads: r.threads,
+            times: times(&r.ledger),
+            unattributed_on_cpu_ns: r.unattributed_on_cpu_ns,
+            name: r.name,
+        })
+        .collect()
+}
+
+fn views(analysis: &Analysis) -> BTreeMap<&'static str, Total> {
+    View::ALL
+        .iter()
+        .map(|view| {
+            let t = analysis.total(*view);
+            let total = Total {
+                total_ns: t.shown_ns(),
+                not_sampled_ns: t.unsampled_ns,
+                samples: t.samples,
+            };
+            (view.name(), total)
+        })
+        .collect()
 }
 
 /// `value` as JSON over several lines, with a line break at its end. A terminal that shows it obeys

@@ -5,14 +5,13 @@
  * Include after unwind.h. It defines the maps; user space fills py_procs. For a struct py_work that
  * the caller owns, it offers:
  *
- *   py_prepare(w, stack, tgid, tid, match, sp)  false: no interpreter here; `match` is the thread's
- *                                     pointer, `sp` its stack pointer
+ *   py_prepare(w, stack, thread)      false: no interpreter here
  *   py_called(stack, tgid)            whether a native stack contains the eval loop
  *   py_walk_probe(w)                  current task, in code that may not sleep
  *   py_walk_fault(w)                  current task, sleepable: faults pages in
  *   py_walk_remote(w, task)           any task, sleepable
  *   py_finish_walk(w, tid)            remembers the thread's state for the next walk
- *   py_lock(tgid, tid, address, timed, here)  meaning of a futex wait; `here`: of the current task
+ *   py_lock(wait)                     meaning of a futex wait
  *   py_own_lock(tgid, address)        canonical address of the GIL waited for at `address`
  *   py_fork, py_forget                follow fork and exec
  *
@@ -52,6 +51,21 @@ struct {
 /* Number of entries in py_procs, set by user space. It is usually 0, and the lookup is skipped. */
 u32 py_processes;
 
+/* A thread as interpreters know it. */
+struct py_thread {
+	u32 tgid, tid;
+	u64 match; /* its own pointer */
+	u64 sp;    /* its stack pointer */
+};
+
+/* A wait for a futex. */
+struct py_wait {
+	u32 tgid, tid;
+	u64 address;
+	bool timed; /* with a time limit */
+	bool here;  /* of the current task */
+};
+
 struct py_find {
 	struct uw_stack *stack;
 	struct py_proc *proc;
@@ -83,9 +97,10 @@ static __always_inline bool py_called(struct uw_stack *stack, u32 tgid)
 	return proc && py_shows_eval(proc, stack);
 }
 
-static __always_inline bool py_prepare(struct py_work *w, struct uw_stack *stack, u32 tgid,
-				       u32 tid, u64 match, u64 sp)
+static __always_inline bool py_prepare(struct py_work *w, struct uw_stack *stack,
+				       const struct py_thread *thread)
 {
+	u32 tgid = thread->tgid, tid = thread->tid;
 	struct py_known *known;
 	struct py_proc *proc;
 
@@ -101,9 +116,9 @@ static __always_inline bool py_prepare(struct py_work *w, struct uw_stack *stack
 		return false;
 	w->proc = *proc;
 	known = bpf_map_lookup_elem(&py_threads, &tid);
-	w->tstate = known && known->match == match ? known->tstate : 0;
-	w->sp = sp;
-	py_begin(w, tgid, match);
+	w->tstate = known && known->match == thread->match ? known->tstate : 0;
+	w->sp = thread->sp;
+	py_begin(w, tgid, thread->match);
 	return true;
 }
 
@@ -169,14 +184,15 @@ enum { PY_OTHER_LOCK, PY_GIL, PY_SLEEP };
  * thread that passes the GVL on waits beside it until it is taken. All of them wait for the GVL's
  * mutex.
  */
-static __always_inline int rb_lock(struct py_proc *proc, u32 tid, u64 address, bool timed)
+static __always_inline int rb_lock(struct py_proc *proc, const struct py_wait *wait)
 {
 	/* sizeof(pthread_cond_t) */
 	const u64 bytes = 48;
 	/* Distance from the GVL's mutex, which may come first, to 8 before its holder. */
 	const u64 guard = 32;
+	u32 tid = wait->tid;
 	struct py_known *known = bpf_map_lookup_elem(&py_threads, &tid);
-	u64 own, unblock;
+	u64 address = wait->address, own, unblock;
 
 	if (proc->gil && address - (proc->gil - guard) < guard + proc->gil_bytes)
 		return PY_GIL;
@@ -193,12 +209,13 @@ static __always_inline int rb_lock(struct py_proc *proc, u32 tid, u64 address, b
 	if (!unblock)
 		return PY_GIL;
 	/* Without a time limit, the thread waits for another thread. */
-	return timed ? PY_SLEEP : PY_OTHER_LOCK;
+	return wait->timed ? PY_SLEEP : PY_OTHER_LOCK;
 }
 
-static __always_inline int py_lock(u32 tgid, u32 tid, u64 address, bool timed, bool here)
+static __always_inline int py_lock(const struct py_wait *wait)
 {
 	struct py_proc *proc;
+	u32 tgid = wait->tgid;
 
 	if (!py_processes)
 		return PY_OTHER_LOCK;
@@ -206,8 +223,8 @@ static __always_inline int py_lock(u32 tgid, u32 tid, u64 address, bool timed, b
 	if (!proc)
 		return PY_OTHER_LOCK;
 	if (proc->kind == PY_KIND_RUBY)
-		return here ? rb_lock(proc, tid, address, timed) : PY_OTHER_LOCK;
-	return proc->gil && address - proc->gil < proc->gil_bytes ? PY_GIL : PY_OTHER_LOCK;
+		return wait->here ? rb_lock(proc, wait) : PY_OTHER_LOCK;
+	return proc->gil && wait->address - proc->gil < proc->gil_bytes ? PY_GIL : PY_OTHER_LOCK;
 }
 
 static __always_inline u64 py_own_lock(u32 tgid, u64 address)

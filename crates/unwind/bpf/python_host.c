@@ -19,16 +19,20 @@ struct py_work;
 int py_host_advance(struct py_work *w);
 #include "python_core.h"
 
-/* Walks the frames of the thread with pointer `match`; `read` fills the whole buffer or returns
- * 0. */
-void py_host_walk(struct py_work *w, u32 pid, u64 match,
-		  int (*read)(void *context, u64 addr, u8 *to, u64 len), void *context)
+/* Reads memory: `read` fills the whole buffer or returns 0. */
+struct py_reader {
+	int (*read)(void *context, u64 addr, u8 *to, u64 len);
+	void *context;
+};
+
+/* Walks the frames of the thread with pointer `match`. */
+void py_host_walk(struct py_work *w, u32 pid, u64 match, const struct py_reader *reader)
 {
 	py_begin(w, pid, match);
 	for (u32 i = 0; i < PY_STEPS; i++) {
 		if (py_advance(w) == PY_DONE)
 			return;
-		if (!read(context, w->want, (u8 *)w->buf, w->need) && py_unread(w))
+		if (!reader->read(reader->context, w->want, (u8 *)w->buf, w->need) && py_unread(w))
 			return;
 	}
 	w->out.end = PY_END_GARBAGE;

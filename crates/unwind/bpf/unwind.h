@@ -6,10 +6,10 @@
  * flags. It defines the maps, which TableStore fills. For a struct uw_work that the caller owns, it
  * offers:
  *
- *   uw_unwind_probe(w, tgid, regs, max)         current task, in code that may not sleep
- *   uw_unwind_fault(w, tgid, regs, max)         current task, sleepable: faults pages in
- *   uw_unwind_remote(w, tgid, task, regs, max)  any task, sleepable
- *   uw_fork, uw_is_free, uw_forget              follow fork, unmapping, exec and exit
+ *   uw_unwind_probe(w, tgid, regs)         current task, in code that may not sleep
+ *   uw_unwind_fault(w, tgid, regs)         current task, sleepable: faults pages in
+ *   uw_unwind_remote(w, tgid, task, regs)  any task, sleepable
+ *   uw_fork, uw_is_free, uw_forget         follow fork, unmapping, exec and exit
  *
  * `regs` is a copy: fill it with uw_copy_regs(&copy, bpf_task_pt_regs(task)). The result is in
  * w->out. 32-bit code is not unwound: its stack is one frame with end UW_END_NO_INFO.
@@ -258,10 +258,10 @@ static __always_inline int uw_copy_regs(struct uw_pt_regs *to, const void *pt_re
 /* A frame needs at most a few fetches, and a fetch serves many frames. */
 #define UW_STEPS (4 * UW_MAX_FRAMES)
 
-#define UW_RUN(LOOP, w, tgid, task, regs, max)                                       \
+#define UW_RUN(LOOP, w, tgid, task, regs)                                            \
 	do {                                                                         \
 		struct uw_loop l_ = { w, task };                                     \
-		uw_begin(w, tgid, max);                                              \
+		uw_begin(w, tgid, UW_MAX_FRAMES);                                    \
 		uw_set_regs(w, regs);                                                \
 		if (((regs)->cs & 0xffff) != 0x33)                                   \
 			(w)->count = (w)->gen = 0;                                   \
@@ -273,21 +273,21 @@ static __always_inline int uw_copy_regs(struct uw_pt_regs *to, const void *pt_re
 	} while (0)
 
 static __always_inline void uw_unwind_probe(struct uw_work *w, u32 tgid,
-					    const struct uw_pt_regs *regs, u32 max)
+					    const struct uw_pt_regs *regs)
 {
-	UW_RUN(uw_loop_probe, w, tgid, NULL, regs, max);
+	UW_RUN(uw_loop_probe, w, tgid, NULL, regs);
 }
 
 static __always_inline void uw_unwind_fault(struct uw_work *w, u32 tgid,
-					    const struct uw_pt_regs *regs, u32 max)
+					    const struct uw_pt_regs *regs)
 {
-	UW_RUN(uw_loop_fault, w, tgid, NULL, regs, max);
+	UW_RUN(uw_loop_fault, w, tgid, NULL, regs);
 }
 
 static __always_inline void uw_unwind_remote(struct uw_work *w, u32 tgid, struct task_struct *task,
-					     const struct uw_pt_regs *regs, u32 max)
+					     const struct uw_pt_regs *regs)
 {
-	UW_RUN(uw_loop_remote, w, tgid, task, regs, max);
+	UW_RUN(uw_loop_remote, w, tgid, task, regs);
 }
 
 /* A zero that the verifier does not know. */

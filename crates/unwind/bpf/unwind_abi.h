@@ -193,5 +193,6 @@ struct uw_pt_regs {
 	u64 r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax, ip, cs,
 		flags, sp, ss;
 };
+_Static_assert(sizeof(struct uw_pt_regs) == 168, "as the kernel writes it");
 
 #endif

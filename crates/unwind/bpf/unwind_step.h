@@ -66,21 +66,11 @@ uw_inline u32 uw_half(u64 word, u32 index)
 	return word >> 32 * (index & 1);
 }
 
-/* Finds the file, offset and rule of the current pc. Sets w->frame (without the exact bit) and
- * w->rule. */
-__attribute__((noinline)) int uw_lookup(struct uw_work *w)
+/* The last mapping that begins at or below `pc`. None: NULL, and w->rule tells why. */
+uw_inline struct uw_mapping *uw_find_mapping(struct uw_work *w, u64 pc)
 {
-	if (!w)
-		return 0;
-	u64 pc = w->ip - !w->exact;
-	u32 gen = w->gen, first = w->first;
+	u32 first = w->first;
 
-	w->frame = pc & UW_FRAME_OFFSET;
-	w->rule = UW_END_NOT_LOADED;
-	if (!gen)
-		return 0;
-
-	/* The last mapping that begins at or below pc. */
 	w->lo = 0;
 	w->hi = w->count;
 	for (int k = 0; k < 17; k++) {
@@ -90,7 +80,7 @@ __attribute__((noinline)) int uw_lookup(struct uw_work *w)
 		u32 mid = (lo + hi) >> 1;
 		struct uw_mapping *m = uw_get_mapping(first + mid);
 		if (!m)
-			return 0;
+			return NULL;
 		if (m->start <= pc)
 			w->lo = mid + 1;
 		else
@@ -98,47 +88,18 @@ __attribute__((noinline)) int uw_lookup(struct uw_work *w)
 	}
 	u32 after = UW_FRESH(w->lo);
 	w->rule = UW_END_NO_MAPPING;
-	if (!after)
-		return 0;
-	struct uw_mapping *m = uw_get_mapping(first + after - 1);
-	if (!m)
-		return 0;
-	u64 start = UW_FRESH(m->start), end = UW_FRESH(m->end), delta = UW_FRESH(m->delta);
-	u32 file = UW_FRESH(m->file);
-	if (UW_FRESH(m->gen) != gen) {
-		w->rule = UW_END_NOT_LOADED;
-		return 0;
-	}
-	if (pc < start || pc >= end)
-		return 0;
+	return after ? uw_get_mapping(first + after - 1) : NULL;
+}
 
-	u32 id = file & 0xffff;
-	u64 off = pc + delta;
-	if (id)
-		w->frame = (u64)id << UW_FRAME_FILE_SHIFT | (off & UW_FRAME_OFFSET);
-	if (file & UW_MAP_PENDING) {
-		w->rule = UW_END_NOT_LOADED;
-		return 0;
-	}
-	if (file & UW_MAP_FP) {
-		w->rule = UW_RULE_FP;
-		goto found;
-	}
-	w->rule = UW_END_NO_INFO;
-	if (!id || file & UW_MAP_NOTHING || off >> 32)
-		return 0;
-
-	uw_table table = uw_open_table(id);
-	if (!table) {
-		w->rule = UW_END_NOT_LOADED;
-		return 0;
-	}
+/* Sets w->rule to that of offset `off` in a table, if it has one. False: the table cannot be read. */
+uw_inline int uw_find_rule(struct uw_work *w, uw_table table, u64 off)
+{
 	u64 *word = uw_table_word(table, 0);
 	if (!word)
 		return 0;
 	u32 blocks = *word >> 32, block = (u32)(off >> UW_BLOCK_SHIFT) - (u32)*word;
 	if (block >= blocks)
-		goto found;
+		return 1;
 	word = uw_table_word(table, 1 + (block >> 1));
 	if (!word)
 		return 0;
@@ -167,9 +128,9 @@ __attribute__((noinline)) int uw_lookup(struct uw_work *w)
 		else
 			w->hi = mid;
 	}
-	after = UW_FRESH(w->lo);
+	u32 after = UW_FRESH(w->lo);
 	if (!after)
-		goto found;
+		return 1;
 	after--;
 	word = uw_table_word(table, rows + (after >> 1));
 	if (!word)
@@ -177,7 +138,57 @@ __attribute__((noinline)) int uw_lookup(struct uw_work *w)
 	u32 rule = uw_half(*word, after) & ((1u << UW_ROW_SHIFT) - 1);
 	if (rule)
 		w->rule = rule;
-found:;
+	return 1;
+}
+
+/* Finds the file, offset and rule of the current pc. Sets w->frame (without the exact bit) and
+ * w->rule. */
+__attribute__((noinline)) int uw_lookup(struct uw_work *w)
+{
+	if (!w)
+		return 0;
+	u64 pc = w->ip - !w->exact;
+	u32 gen = w->gen;
+
+	w->frame = pc & UW_FRAME_OFFSET;
+	w->rule = UW_END_NOT_LOADED;
+	if (!gen)
+		return 0;
+
+	struct uw_mapping *m = uw_find_mapping(w, pc);
+	if (!m)
+		return 0;
+	u64 start = UW_FRESH(m->start), end = UW_FRESH(m->end), delta = UW_FRESH(m->delta);
+	u32 file = UW_FRESH(m->file);
+	if (UW_FRESH(m->gen) != gen) {
+		w->rule = UW_END_NOT_LOADED;
+		return 0;
+	}
+	if (pc < start || pc >= end)
+		return 0;
+
+	u32 id = file & 0xffff;
+	u64 off = pc + delta;
+	if (id)
+		w->frame = (u64)id << UW_FRAME_FILE_SHIFT | (off & UW_FRAME_OFFSET);
+	if (file & UW_MAP_PENDING) {
+		w->rule = UW_END_NOT_LOADED;
+		return 0;
+	}
+	if (file & UW_MAP_FP) {
+		w->rule = UW_RULE_FP;
+	} else {
+		w->rule = UW_END_NO_INFO;
+		if (!id || file & UW_MAP_NOTHING || off >> 32)
+			return 0;
+		uw_table table = uw_open_table(id);
+		if (!table) {
+			w->rule = UW_END_NOT_LOADED;
+			return 0;
+		}
+		if (!uw_find_rule(w, table, off))
+			return 0;
+	}
 	struct uw_cached *c =
 		&w->cache[(pc * 0x9E3779B97F4A7C15ull) >> (64 - UW_CACHE_BITS) & (UW_CACHE_SIZE - 1)];
 	c->pc = pc;

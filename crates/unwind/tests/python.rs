@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use wallscope_unwind::runtime::python::{
-    ListedThread, Walker,
+    InterpretedThread, ListedThread, Walker,
     abi::{End, Proc, WORD_ENTRY},
     template, threads,
 };
@@ -298,13 +298,20 @@ fn two_interpreters() -> Memory {
     m
 }
 
+fn at(pointer: u64, sp: u64) -> InterpretedThread {
+    InterpretedThread {
+        pointer,
+        sp,
+        state: 0,
+    }
+}
+
 #[test]
 fn of_several_interpreters_the_one_on_the_threads_stack_runs() {
     let m = two_interpreters();
     let walk = |thread: u64, sp: u64| {
-        let mut state = 0;
         let read = |at: u64, to: &mut [u8]| m.read(at, to);
-        let walked = Walker::new().walk_from(&process(12), thread, sp, &mut state, read);
+        let walked = Walker::new().walk_from(&process(12), &mut at(thread, sp), read);
         (walked.end, frames(&walked.words))
     };
     let all = expected([false, true, true]);
@@ -345,13 +352,13 @@ fn of_several_interpreters_those_without_frames_do_not_count() {
         // On the stack, or identified by its frames only.
         m.word(MINE + 48, THREAD - 0x2000);
         let read = |at: u64, to: &mut [u8]| m.read(at, to);
-        let walked = Walker::new().walk_from(&process, THREAD, sp, &mut 0, read);
+        let walked = Walker::new().walk_from(&process, &mut at(THREAD, sp), read);
         assert_eq!(frames(&walked.words), expected([true; 3]), "{sp:#x}");
     }
     process = template(9).expect("a supported version");
     process.runtime = RUNTIME;
     let read = |at: u64, to: &mut [u8]| m.read(at, to);
-    let walked = Walker::new().walk_from(&process, THREAD, THREAD - 0x3000, &mut 0, read);
+    let walked = Walker::new().walk_from(&process, &mut at(THREAD, THREAD - 0x3000), read);
     assert_eq!(walked.words.len(), 6);
 }
 

@@ -1,7 +1,7 @@
 //! Promises are judged by the worst row, and a promise without a row does not hold.
 
 use wallscope_testkit::Scorecard;
-use wallscope_testkit::score::Estimate;
+use wallscope_testkit::score::{Estimate, Row, within};
 use xtask::bench::Measured;
 use xtask::verify::promise::{Experiment, PROMISES, number};
 
@@ -42,7 +42,7 @@ fn the_worst_row_decides() {
 fn a_share_is_judged_by_its_distance_whatever_the_row_allowed() {
     let shares = |measured| {
         [experiment("mix", |card| {
-            card.near("wall f", 50.0, measured, 5.0, "%");
+            card.near("wall f", 50.0, measured, within(5.0, "%"));
         })]
     };
     assert!(holds("share of a named function, wall", &shares(50.9)).0);
@@ -90,7 +90,12 @@ fn coverage_and_bias_are_held_to_the_limit_of_their_row() {
 fn a_row_without_a_truth_is_held_to_its_own_limit() {
     let shares = |off: f64, under: f64| {
         [experiment("node", |card| {
-            card.near("node on-cpu jsHeavy (as it is)", 75.0, 75.0 + off, 5.0, "%");
+            card.near(
+                "node on-cpu jsHeavy (as it is)",
+                75.0,
+                75.0 + off,
+                within(5.0, "%"),
+            );
             card.at_least("node on-cpu under turn (as it is)", under, 90.0, "%");
         })]
     };
@@ -117,7 +122,14 @@ fn a_lower_limit_and_a_zero_are_held() {
     let wrong = |lines: u32| {
         [experiment("odd", |card| {
             let measured = format!("{lines} lines, 0 µs");
-            card.push("wrong but complete stacks", "0", measured, "0", lines == 0);
+            card.push(Row {
+                what: "wrong but complete stacks".into(),
+                truth: "0".into(),
+                measured,
+                limit: "0".into(),
+                pass: lines == 0,
+                ..Row::default()
+            });
         })]
     };
     assert!(holds("wrong but complete", &wrong(0)).0);

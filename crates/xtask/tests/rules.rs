@@ -3,7 +3,7 @@
 use xtask::tidy::ratchet::{Excess, List, faults, parse, shrunk};
 use xtask::tidy::sizes::{Sizes, measure};
 use xtask::tidy::sources::Source;
-use xtask::tidy::{cycles, prose};
+use xtask::tidy::{cycles, documents, prose};
 
 fn sources(files: &[(&str, &str)]) -> Vec<Source> {
     let made = files
@@ -200,6 +200,7 @@ fn wide_structs_are_found_but_for_mirrors() {
     for attribute in [
         "derive(Debug, Args)",
         "derive(prost::Message)",
+        "derive(Serialize)",
         "repr(C, align(8))",
     ] {
         let mirror = format!("#[{attribute}] {wide}");
@@ -216,6 +217,20 @@ fn wide_structs_are_found_but_for_mirrors() {
         things(measured("crates/x/a.h", &c).wide_structs()),
         [("crates/x/a.h s".into(), 21)]
     );
+    for mirror in [
+        format!("{c}\n_Static_assert(sizeof(struct s) == 84, \"mirrored in x.rs\");"),
+        format!(
+            "#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)\n\
+             {c}\n#pragma clang attribute pop\n"
+        ),
+    ] {
+        let wide = measured("crates/x/a.h", &mirror).wide_structs();
+        assert!(wide.is_empty(), "{mirror}");
+    }
+    let before = "#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)\n\
+                  #pragma clang attribute pop\n";
+    let after = measured("crates/x/a.h", &format!("{before}{c}")).wide_structs();
+    assert_eq!(after.len(), 1);
 }
 
 #[test]
@@ -303,6 +318,17 @@ fn excess(thing: &str, value: usize) -> Excess {
         value,
         note: "note".into(),
     }
+}
+
+#[test]
+fn a_document_that_grows_too_long_is_found() {
+    let page = |lines: usize| "A line.\n".repeat(lines);
+    let found = |path: &str, lines| things(documents::find(&sources(&[(path, &page(lines))])));
+    for (path, limit) in documents::LINES {
+        assert_eq!(found(path, *limit), []);
+        assert_eq!(found(path, limit + 1), [(path.to_string(), limit + 1)]);
+    }
+    assert_eq!(found("crates/x/README.md", 1000), []);
 }
 
 #[test]

@@ -114,6 +114,29 @@ pub fn compare(
     }
     let idle = |runs: &[Run]| runs.iter().map(|r| r.hidden_idle_ns).sum::<u64>();
     let hidden_idle_ns = (idle(&sides.0), idle(&sides.1));
+    let mean = |runs: &[Run]| runs.iter().map(|r| r.seconds).sum::<f64>() / runs.len() as f64;
+    notes.extend(notes_on_runs((base, new), options, hidden_idle_ns));
+    Ok(Comparison {
+        whole: whole(&sides, options, first.domain.is_import()),
+        functions: judged.functions,
+        prior: judged.prior,
+        priors: judged.priors,
+        runs: (base.len(), new.len()),
+        hidden_idle_ns,
+        seconds: (mean(&sides.0), mean(&sides.1)),
+        options: options.clone(),
+        measured: first.domain.unit.clone(),
+        notes,
+    })
+}
+
+/// Notes for the reader on the runs of both sides.
+fn notes_on_runs(
+    (base, new): (&[Recording], &[Recording]),
+    options: &Options,
+    hidden_idle_ns: (u64, u64),
+) -> Vec<String> {
+    let mut notes = Vec::new();
     if hidden_idle_ns != (0, 0) {
         notes.push(format!(
             "idle time is left out: {} of the base, {} of the new runs (--idle show)",
@@ -121,7 +144,6 @@ pub fn compare(
             ns(hidden_idle_ns.1)
         ));
     }
-    let mean = |runs: &[Run]| runs.iter().map(|r| r.seconds).sum::<f64>() / runs.len() as f64;
     if base.len() + new.len() == 2 {
         let blocks = [&base[0], &new[0]].iter().all(|r| r.slices.count > 0);
         let judged = if blocks {
@@ -142,18 +164,7 @@ pub fn compare(
             all(&options.new_requests)
         ));
     }
-    Ok(Comparison {
-        whole: whole(&sides, options, first.domain.is_import()),
-        functions: judged.functions,
-        prior: judged.prior,
-        priors: judged.priors,
-        runs: (base.len(), new.len()),
-        hidden_idle_ns,
-        seconds: (mean(&sides.0), mean(&sides.1)),
-        options: options.clone(),
-        measured: first.domain.unit.clone(),
-        notes,
-    })
+    notes
 }
 
 /// Estimates of the base and of the new runs.

@@ -328,6 +328,7 @@ struct pt_regs {
 	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8, ax, cx, dx, si, di;
 	unsigned long orig_ax, ip, cs, flags, sp, ss;
 };
+_Static_assert(sizeof(struct pt_regs) == 168, "as the kernel writes it");
 
 struct bpf_perf_event_data {
 	struct pt_regs regs;

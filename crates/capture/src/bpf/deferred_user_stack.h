@@ -53,8 +53,8 @@ static __always_inline void next_ticket(struct ws_thread *t)
 	t->deferred = 0;
 }
 
-/* The deferred stack of the current thread; `sleeps`: what is not in memory may be brought in. */
-static __always_inline void read_deferred(struct ws_thread *t, struct task_struct *p, bool sleeps)
+/* Reads the deferred stack of the current thread; READ_FAULT brings in pages that are not in memory. */
+static __always_inline void read_deferred(struct ws_thread *t, struct task_struct *p, int how)
 {
 	struct ws_slot *s = take_slot();
 
@@ -64,15 +64,13 @@ static __always_inline void read_deferred(struct ws_thread *t, struct task_struc
 	}
 	uw_copy_regs(&s->u.regs, (void *)bpf_task_pt_regs(p));
 	s->u.work.tls = p->thread.fsbase;
-	if (sleeps)
-		uw_unwind_fault(&s->u.work, p->tgid, &s->u.regs, UW_MAX_FRAMES);
+	if (how == READ_FAULT)
+		uw_unwind_fault(&s->u.work, p->tgid, &s->u.regs);
 	else
-		uw_unwind_probe(&s->u.work, p->tgid, &s->u.regs, UW_MAX_FRAMES);
+		uw_unwind_probe(&s->u.work, p->tgid, &s->u.regs);
 	if (!lacks_tables(&s->u, p->tgid))
-		tell_resolved(t->id, t->ticket,
-			      managed_hash(&s->u.work.out, &s->python, p, s->u.regs.sp,
-					   sleeps ? READ_FAULT : READ_PROBE));
-	else if (sleeps)
+		tell_resolved(t->id, t->ticket, managed_hash(&s->u, &s->python, p, how));
+	else if (how == READ_FAULT)
 		SEND_RAW(&s->u, &s->raw, t->id, t->ticket, p->tgid, UW_READ_FAULT, 1);
 	else
 		SEND_RAW(&s->u, &s->raw, t->id, t->ticket, p->tgid, bpf_probe_read_user, 0);
@@ -91,7 +89,7 @@ static int read_own_stack(struct bpf_map *map, void *key, void *value)
 
 	if (!t || !t->deferred)
 		return 0;
-	read_deferred(t, p, true);
+	read_deferred(t, p, READ_FAULT);
 	c = this_cpu();
 	if (c)
 		c->later_ns += bpf_ktime_get_ns() - start;
@@ -187,7 +185,7 @@ static __always_inline void stack_exec(struct ws_thread *t)
 static __always_inline void read_before_exit(struct ws_thread *t, struct task_struct *p)
 {
 	if (t->deferred && !no_user_stack(p))
-		read_deferred(t, p, false);
+		read_deferred(t, p, READ_PROBE);
 }
 
 /* The interrupt that was asked for, in the thread that is to read its stack. */
@@ -202,7 +200,7 @@ int BPF_PROG(ws_bell, int vector)
 	if (!t || !t->deferred || no_user_stack(p))
 		return 0;
 	start = bpf_ktime_get_ns();
-	read_deferred(t, p, false);
+	read_deferred(t, p, READ_PROBE);
 	c = this_cpu();
 	if (c)
 		c->later_ns += bpf_ktime_get_ns() - start;

@@ -72,8 +72,8 @@ static __always_inline void thin_out(struct ws_thinning *n, u64 now, u64 ns)
 	}
 }
 
-/* `n` hits of the event that `cookie` names have happened in the current thread. */
-static __always_inline int hit(void *ctx, u64 cookie, u64 n, bool user_mode)
+/* `n` hits of the event that `cookie` names have happened in the current thread. `mode`: WS_S_USER_MODE, or 0. */
+static __always_inline int hit(void *ctx, u64 cookie, u64 n, u32 mode)
 {
 	struct task_struct *p = bpf_get_current_task_btf();
 	struct ws_thread *t = bpf_task_storage_get(&threads, p, 0, 0);
@@ -112,7 +112,8 @@ static __always_inline int hit(void *ctx, u64 cookie, u64 n, bool user_mode)
 	s.state = WS_HIT;
 	s.detail = event;
 	s.ns = h->since;
-	sample_here(&s, t, p, ctx, user_mode);
+	s.flags = mode;
+	sample_here(&s, t, p, ctx);
 	h->since = 0;
 	n = bpf_ktime_get_ns() - start;
 	c->hits_ns += n;
@@ -124,11 +125,12 @@ static __always_inline int hit(void *ctx, u64 cookie, u64 n, bool user_mode)
 SEC("perf_event")
 int ws_event(struct bpf_perf_event_data *ctx)
 {
-	return hit(ctx, bpf_get_attach_cookie(ctx), ctx->sample_period, ctx->regs.cs & 3);
+	return hit(ctx, bpf_get_attach_cookie(ctx), ctx->sample_period,
+		   ctx->regs.cs & 3 ? WS_S_USER_MODE : 0);
 }
 
 SEC("tp")
 int ws_event_point(void *ctx)
 {
-	return hit(ctx, bpf_get_attach_cookie(ctx), 1, false);
+	return hit(ctx, bpf_get_attach_cookie(ctx), 1, 0);
 }

@@ -91,19 +91,15 @@ static __noinline int gil_send(struct ws_gil *g, u32 tgid, u64 now)
 	return 0;
 }
 
-/* From `since` on the thread with record `id` has the lock. */
-static __noinline int gil_changes(struct ws_gil *g, u32 tgid, u64 since, u64 id, u64 now)
+/* The lock of process `tgid` has changed hands; told at `now`. */
+static __noinline int gil_changes(struct ws_gil *g, u32 tgid, struct ws_hold *hold, u64 now)
 {
-	struct ws_hold *h;
-
-	if (!g)
+	if (!g || !hold)
 		return 0;
 	/* Threads that release it for each system call pass it on many times between two charged waits. */
 	if (g->changes - g->told >= WS_HOLDS && now - g->told_at >= GIL_TOLD_EVERY)
 		gil_send(g, tgid, now);
-	h = &g->hold[g->changes & (WS_HOLDS - 1)];
-	h->since = since;
-	h->id = id;
+	g->hold[g->changes & (WS_HOLDS - 1)] = *hold;
 	g->changes++;
 	return 0;
 }
@@ -113,6 +109,7 @@ static __always_inline void gil_look(struct ws_thread *t, struct task_struct *p,
 {
 	struct ws_self self = { .pid = p->tgid };
 	u64 holder = 0, since = 0, *id;
+	struct ws_hold hold;
 	u32 tgid = p->tgid, last;
 	struct py_proc *proc;
 	struct ws_gil *g;
@@ -162,7 +159,9 @@ static __always_inline void gil_look(struct ws_thread *t, struct task_struct *p,
 	if (!since || (g->changes && since <= g->hold[last & (WS_HOLDS - 1)].since))
 		since = now;
 	g->holder = holder;
-	gil_changes(g, tgid, since, id ? *id : 0, now);
+	hold.since = since;
+	hold.id = id ? *id : 0;
+	gil_changes(g, tgid, &hold, now);
 }
 
 /* `t` gets the CPU after a wait for the lock: it may have it now. */
@@ -170,18 +169,17 @@ static __always_inline void gil_comes(struct ws_thread *t, u64 now)
 {
 	u32 tgid = t->pid;
 	struct ws_gil *g = bpf_map_lookup_elem(&gils, &tgid);
-	struct ws_hold *h;
+	struct ws_hold hold = { now, t->id }, *h;
 
 	if (!g)
 		return;
 	h = &g->comer[g->comers & (GIL_COMERS - 1)];
-	h->since = now;
-	h->id = t->id;
+	*h = hold;
 	g->comers++;
 	if (!g->free)
 		return;
 	/* Ruby's lock was released: `t` takes it. If not, the next look finds the holder. */
-	gil_changes(g, tgid, now, t->id, now);
+	gil_changes(g, tgid, &hold, now);
 	g->holder = 0;
 	g->free = 0;
 }

@@ -25,7 +25,12 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
 /* Interpreters' own locks are not told from others here. */
 enum { PY_OTHER_LOCK, PY_GIL, PY_SLEEP };
-static __always_inline int py_lock(u32 tgid, u32 tid, u64 address, bool timed, bool here)
+struct py_wait {
+	u32 tgid, tid;
+	u64 address;
+	bool timed, here;
+};
+static __always_inline int py_lock(const struct py_wait *wait)
 {
 	return PY_OTHER_LOCK;
 }
@@ -35,7 +40,8 @@ static __always_inline u64 py_own_lock(u32 tgid, u64 address)
 }
 
 /* Turns are neither told one by one nor counted by length. */
-static __always_inline void tell_turn(struct ws_thread *t, u64 time, u64 block, u64 waited, u32 part)
+static __always_inline void tell_turn(struct ws_thread *t, u64 time, u64 block,
+				      struct ws_queued queued)
 {
 }
 
@@ -197,9 +203,10 @@ int BPF_PROG(ws_calls_switch, bool preempt, struct task_struct *prev, struct tas
 {
 	struct ws_thread *out = bpf_task_storage_get(&threads, prev, 0, 0);
 	struct ws_thread *in = bpf_task_storage_get(&threads, next, 0, 0);
+	struct ws_switch s = { prev, next, prev_state, preempt };
 	struct ws_cpu *c = this_cpu();
-	u64 start, now, waited;
-	u32 cpu;
+	struct ws_hook h = { ctx, c };
+	u64 start, waited;
 
 	if (!c)
 		return 0;
@@ -209,14 +216,14 @@ int BPF_PROG(ws_calls_switch, bool preempt, struct task_struct *prev, struct tas
 			return 0;
 	}
 	start = time_run(c, WS_AT_EVENT);
-	now = event_time(c, out ? prev : next);
-	cpu = bpf_get_smp_processor_id();
+	h.now = event_time(c, out ? prev : next);
+	h.cpu = bpf_get_smp_processor_id();
 	if (out) {
-		come_unseen(out, c, prev, now, cpu, &waited);
-		leave_cpu(ctx, out, c, prev, preempt, prev_state, now, cpu);
+		come_unseen(&h, out, prev, &waited);
+		leave_cpu(&h, out, &s);
 	}
 	if (in)
-		enter_cpu(in, c, next, now, cpu);
+		enter_cpu(&h, in, next);
 	run_timed(c, start);
 	return 0;
 }

@@ -19,6 +19,26 @@
 #include "safepoint.h"
 #include "untrusted_task.h"
 
+/* The event that a hook handles: the hook's context, and the CPU and the time of the event. */
+struct ws_hook {
+	void *ctx;
+	struct ws_cpu *c;
+	u64 now;
+	u32 cpu;
+};
+
+/* A switch as the kernel tells it. */
+struct ws_switch {
+	struct task_struct *prev, *next;
+	u32 state; /* of `prev` */
+	bool preempted;
+};
+
+/* The kernel's figures of a thread: a reading of them, or how far they have grown. */
+struct ws_figures {
+	u64 exec, delay;
+};
+
 static __always_inline struct rq *queue_of(struct task_struct *p)
 {
 	struct cfs_rq *queue = walked(p)->se.cfs_rq;
@@ -121,18 +141,15 @@ static __always_inline u64 delay_at(struct task_struct *p, u64 now)
 }
 
 /*
- * What the kernel's clock of tasks left out of a stretch on the CPU in which it let the task run for
- * `ran`. Of an arrival that nobody saw it was not noted; elsewhere it may be less than was noted: the
+ * Time that the kernel's clock of tasks left out of a stretch on `cpu`, at most `most`: the part in which the task did
+ * not run by that clock. Of an arrival that nobody saw it was not noted; elsewhere it may be less than was noted: the
  * kernel leaves out no more steal than time has passed by its reading.
  */
-static __always_inline u64 left_out(struct ws_thread *t, struct task_struct *p, u64 length, u64 ran,
-				    bool noted)
+static __always_inline u64 left_out(struct ws_thread *t, struct task_struct *p, u64 most, u32 cpu)
 {
-	u64 most = length - clamp(ran, length);
-
 	if (t->flags & WS_F_LATE)
 		return clamp(excluded_ns(p), most);
-	return noted ? clamp(excluded_ns(p) - t->excl0, most) : 0;
+	return t->cpu == cpu ? clamp(excluded_ns(p) - t->excl0, most) : 0;
 }
 
 /* How far the kernel's figure may differ before an event must have been hidden. */
@@ -266,25 +283,25 @@ static __always_inline u64 throttled_part(struct ws_thread *t, u64 length)
 }
 
 /*
- * Closes a stretch on the CPU that ends now, on this CPU. Returns when it ended in the kernel's
+ * Closes a stretch on the CPU that ends with the hook's event. Returns when it ended in the kernel's
  * books: before it looks for the next task, which may take some time on a CPU that goes idle.
  */
-static __always_inline u64 close_on_cpu(struct ws_thread *t, struct ws_cpu *c,
-					 struct task_struct *p, u64 now, u64 exec, u64 delay,
-					 u32 cpu)
+static __always_inline u64 close_on_cpu(struct ws_hook *h, struct ws_thread *t,
+					 struct task_struct *p, struct ws_figures figures)
 {
-	u64 length = elapsed(t, now), ran = exec - t->exec, irq = 0, excluded;
+	u64 now = h->now, length = elapsed(t, now), ran = figures.exec - t->exec, irq = 0, excluded;
+	struct ws_cpu *c = h->c;
 	s64 over;
 
-	excluded = left_out(t, p, length, ran, t->cpu == cpu);
-	if (t->cpu == cpu && !cfg_irq_in_clock)
+	excluded = left_out(t, p, length - clamp(ran, length), h->cpu);
+	if (t->cpu == h->cpu && !cfg_irq_in_clock)
 		irq = clamp(c->irq_ns - t->irq0, length);
 	t->flags &= ~WS_F_LATE;
 	over = (s64)(length - ran - excluded);
 	if (t->flags & WS_F_AUDIT) {
 		if (unlikely(over > tolerance(length))) {
 			/* It was off the CPU in between, unseen. The queue's share is known. */
-			u64 queued = delay - t->delay;
+			u64 queued = figures.delay - t->delay;
 
 			queued = queued > t->rq_since_out ? clamp(queued - t->rq_since_out, over) : 0;
 			book_runnable(t, WS_PREEMPTED, queued);
@@ -320,24 +337,24 @@ static __always_inline u64 close_on_cpu(struct ws_thread *t, struct ws_cpu *c,
 }
 
 /*
- * Divides a stretch in which the thread was seen in `state`, but in which the kernel says that it
- * also ran for `ran` and queued for `queued`.
+ * Divides a stretch in which the thread was seen in `state`, but in which by the kernel's figures it also
+ * ran and queued.
  */
-static __always_inline void divide(struct ws_thread *t, struct task_struct *p, u64 length, u64 ran,
-				   u64 queued)
+static __always_inline void divide(struct ws_thread *t, struct task_struct *p, u64 length,
+				   struct ws_figures grown)
 {
-	u64 block = t->block_len, waited;
+	u64 block = t->block_len, waited, ran, queued;
 	u32 part = t->state == WS_RUNNABLE ? t->detail : WS_WOKEN;
 
-	ran = clamp(ran, length);
-	queued = clamp(queued, length - ran);
+	ran = clamp(grown.exec, length);
+	queued = clamp(grown.delay, length - ran);
 	/* The turn is told and counted as if the switch-in had been seen, where it must have been. */
 	waited = queued;
 	if (t->state == WS_BLOCKED)
 		block += length - ran - queued;
 	else
 		waited = length - ran;
-	tell_turn(t, t->since + length - ran, block, waited, part);
+	tell_turn(t, t->since + length - ran, block, (struct ws_queued){ waited, part });
 	shape_turn(t, p, waited, part);
 	t->stretch = ran;
 	t->acc.on_cpu += ran;
@@ -396,8 +413,7 @@ static __always_inline void settle_wakeup(struct ws_thread *t, struct ws_cpu *c,
 static __always_inline u8 has_in_flight(struct ws_thread *t, struct task_struct *p, u8 reason);
 static __always_inline u8 was_in_flight(struct ws_thread *t, u64 now);
 
-static __always_inline u64 enter_cpu(struct ws_thread *t, struct ws_cpu *c, struct task_struct *p,
-				     u64 now, u32 cpu);
+static __always_inline u64 enter_cpu(struct ws_hook *h, struct ws_thread *t, struct task_struct *p);
 static __always_inline void wake(struct ws_thread *t, struct task_struct *p, u64 now, u32 part);
 
 /*
@@ -433,38 +449,42 @@ static __always_inline u64 unseen_queueing(struct ws_thread *t, struct task_stru
  * Books what led to an arrival that nobody saw. Returns when it was, 0 if there is none that can be
  * dated; `waited` becomes the runnable time that it ended.
  */
-static __always_inline u64 come_unseen(struct ws_thread *t, struct ws_cpu *c, struct task_struct *p,
-				       u64 now, u32 cpu, u64 *waited)
+static __always_inline u64 come_unseen(struct ws_hook *h, struct ws_thread *t, struct task_struct *p,
+				       u64 *waited)
 {
-	u64 came = unseen_arrival(t, p, now);
+	u64 came = unseen_arrival(t, p, h->now);
+	struct ws_hook arrival = *h;
 
 	if (!unlikely(came))
 		return 0;
 	if (t->state == WS_BLOCKED)
 		wake(t, p, came - unseen_queueing(t, p, came), t->woken_to);
-	*waited = enter_cpu(t, c, p, came, cpu);
+	arrival.now = came;
+	*waited = enter_cpu(&arrival, t, p);
 	t->flags |= WS_F_LATE;
-	c->losses[WS_L_LATE_IN]++;
+	h->c->losses[WS_L_LATE_IN]++;
 	return came;
 }
 
-/* The thread leaves the CPU now. */
-static __always_inline void leave_cpu(void *ctx, struct ws_thread *t, struct ws_cpu *c,
-				      struct task_struct *p, bool preempted, u32 state, u64 now, u32 cpu)
+/* The thread, which is `prev` of the switch, leaves the CPU. */
+static __always_inline void leave_cpu(struct ws_hook *h, struct ws_thread *t, struct ws_switch *s)
 {
-	u64 exec = p->se.sum_exec_runtime, delay = p->sched_info.run_delay;
+	struct task_struct *p = s->prev;
+	u64 exec = p->se.sum_exec_runtime, delay = p->sched_info.run_delay, now = h->now;
+	struct ws_cpu *c = h->c;
+	u32 state = s->state;
 
 	begin_change(t);
 	settle_limbo(t, delay);
 	if (t->state == WS_ON_CPU) {
-		now = close_on_cpu(t, c, p, now, exec, delay, cpu);
+		now = close_on_cpu(h, t, p, (struct ws_figures){ exec, delay });
 	} else if (t->state == WS_NONE) {
 		t->acc.on_cpu += elapsed(t, now);
 	} else {
 		u64 queued = delay - t->delay;
 
 		queued = queued > t->rq_since_out ? queued - t->rq_since_out : 0;
-		divide(t, p, elapsed(t, now), exec - t->exec, queued);
+		divide(t, p, elapsed(t, now), (struct ws_figures){ exec - t->exec, queued });
 		c->losses[WS_L_HOLE_IN]++;
 	}
 	settle_wakeup(t, c, delay);
@@ -475,7 +495,7 @@ static __always_inline void leave_cpu(void *ctx, struct ws_thread *t, struct ws_
 	t->rq_since_out = 0;
 	t->carried = 0;
 	move_on(t, now);
-	if (preempted || state == 0) {
+	if (s->preempted || state == 0) {
 		t->acc.involuntary++;
 		t->state = WS_RUNNABLE;
 		t->detail = is_throttled(p) ? WS_THROTTLED : WS_PREEMPTED;
@@ -491,7 +511,7 @@ static __always_inline void leave_cpu(void *ctx, struct ws_thread *t, struct ws_
 
 			t->waker = 0; /* before the next line, from which on a waker notes itself */
 			t->state = WS_BLOCKED;
-			t->detail = often ? WS_OTHER : block_reason(ctx, p, state, t->block_reason);
+			t->detail = often ? WS_OTHER : block_reason(h->ctx, p, state, t->block_reason);
 			t->stop = WS_NO_STOP;
 			if (unlikely(vms_known) && t->detail == WS_LOCK && collector_stops(t, p))
 				t->detail = WS_GC;
@@ -571,11 +591,11 @@ static __always_inline u64 waits_since(struct ws_thread *t, struct task_struct *
 	return queued_since(t, p);
 }
 
-/* The thread gets the CPU now; returns the runnable time that this ends. */
-static __always_inline u64 enter_cpu(struct ws_thread *t, struct ws_cpu *c, struct task_struct *p,
-				     u64 now, u32 cpu)
+/* The thread gets the CPU; returns the runnable time that this ends. */
+static __always_inline u64 enter_cpu(struct ws_hook *h, struct ws_thread *t, struct task_struct *p)
 {
-	u64 length, waited = 0, queued;
+	u64 now = h->now, length, waited = 0, queued;
+	struct ws_cpu *c = h->c;
 
 	if (t->state == WS_BLOCKED) {
 		queued = queued_since(t, p);
@@ -618,7 +638,7 @@ static __always_inline u64 enter_cpu(struct ws_thread *t, struct ws_cpu *c, stru
 	}
 	move_on(t, now);
 	t->state = WS_ON_CPU;
-	t->cpu = cpu;
+	t->cpu = h->cpu;
 	t->irq0 = c->irq_ns;
 	t->excl0 = excluded_ns(p);
 	t->detail = 0;

@@ -33,19 +33,19 @@ static __always_inline void publish_managed(struct py_stack *s)
 	publish(s->hash, s, offsetof(struct py_stack, words) + n * 16, 1);
 }
 
-/* The hash that stands for the user stack in `out` with the managed frames of its thread `p`. `sp`: the
- * stack pointer of `p`. */
-static __always_inline u64 managed_hash(struct uw_stack *out, struct py_work *w,
-					struct task_struct *p, u64 sp, int how)
+/* The hash that stands for the user stack in `u` with the managed frames of its thread `p`. */
+static __always_inline u64 managed_hash(struct ws_unwind *u, struct py_work *w,
+					struct task_struct *p, int how)
 {
-	u64 native = user_hash(out);
+	u64 native = user_hash(&u->work.out);
+	struct py_thread thread = { p->tgid, p->pid, p->thread.fsbase, u->regs.sp };
 	struct ws_join join = {
 		.head = { WS_EV_JOIN, sizeof(join) }, .native = native,
 	};
 
 	struct ws_thread *t;
 
-	if (!w || !py_prepare(w, out, p->tgid, p->pid, p->thread.fsbase, sp))
+	if (!w || !py_prepare(w, &u->work.out, &thread))
 		return native;
 	t = bpf_task_storage_get(&threads, p, 0, 0);
 	if (t)

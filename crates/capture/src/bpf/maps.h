@@ -188,6 +188,12 @@ struct {
 /* Hooks that are met often. */
 enum { WS_AT_SWITCH, WS_AT_WAKING, WS_AT_MESSAGE, WS_AT_TIMER, WS_AT_EVENT, WS_HOOKS };
 
+/* The wait for a CPU with which a turn ends. */
+struct ws_queued {
+	u64 length;
+	u32 part;
+};
+
 /* What is going on on this CPU. */
 struct ws_cpu {
 	u64 irq_ns;    /* interrupt time that fell into measured threads */

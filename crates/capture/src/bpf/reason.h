@@ -68,10 +68,11 @@ static __always_inline bool selects_nothing(struct pt_regs *regs)
 	return !regs->di && regs->r8;
 }
 
-/* By its number and arguments; WS_REASONS where they tell nothing. `here`: `task` itself runs. */
-static __always_inline u8 reason_by_call(struct task_struct *task, struct pt_regs *regs, u8 previous,
-					 bool here)
+/* By its number and arguments; WS_REASONS where they tell nothing. `ctx`: as in block_reason(). */
+static __always_inline u8 reason_by_call(void *ctx, struct task_struct *task, struct pt_regs *regs,
+					 u8 previous)
 {
+	struct py_wait wait = { task->tgid, task->pid, regs->di, regs->r10 != 0, ctx != NULL };
 	u32 key = regs->orig_ax;
 	struct ws_call *entry = bpf_map_lookup_elem(&syscall_reason, &key);
 	u8 reason = entry ? entry->reason : WS_OTHER;
@@ -86,7 +87,7 @@ static __always_inline u8 reason_by_call(struct task_struct *task, struct pt_reg
 	case WS_LOCK:
 		if (is_sleep(task, regs))
 			return WS_TIMER;
-		switch (py_lock(task->tgid, task->pid, regs->di, regs->r10 != 0, here)) {
+		switch (py_lock(&wait)) {
 		case PY_GIL:
 			return WS_GIL;
 		case PY_SLEEP:
@@ -188,7 +189,7 @@ static __always_inline u8 block_reason(void *ctx, struct task_struct *task, u32 
 		if (call == CALL_IO_URING_ENTER && !hard)
 			return reason_at_ring(task, regs);
 		if (call < WS_SYSCALLS)
-			reason = reason_by_call(task, regs, previous, ctx != NULL);
+			reason = reason_by_call(ctx, task, regs, previous);
 		else if (call == WS_SYSCALLS && (io || hard)) /* not a system call: it came here by an exception */
 			reason = WS_PAGE_FAULT;
 		if (!hard && call_says_all(reason))

@@ -115,13 +115,40 @@ static __always_inline struct dentry *dentry_of(struct inode *inode)
 /* Kinds of ids that waitid(2) takes. */
 enum { WAIT_FOR_PROCESS = 1 /* P_PID */, WAIT_FOR_DESCRIPTOR = 3 /* P_PIDFD */ };
 
+/* The page that a thread waits for. */
+static __always_inline struct dentry *identify_page(struct ws_resource *r, struct ws_thread *t)
+{
+	r->what = WS_W_FAULT;
+	r->call = -1;
+	/* Entered in this very stay off the CPU: out, wake-up and in count two each. */
+	if (!t->fault_file || t->seq - t->fault_seq > 6)
+		return NULL;
+	r->pid = 0;
+	identify_inode(r, (struct inode *)t->fault_file);
+	return dentry_of((struct inode *)t->fault_file);
+}
+
+/* The path of a call, where it was kept as the wait began. */
+static __always_inline void identify_path(struct ws_resource *r, struct ws_thread *t)
+{
+	u64 id = t->id;
+	struct ws_noted *kept = bpf_map_lookup_elem(&noted, &id);
+
+	if (!kept || kept->begin != t->block_begin)
+		return;
+	r->what = WS_W_PATH;
+	__builtin_memcpy(r->name[0], kept->path, WS_NAME);
+	r->names = 1;
+	for (int i = 0; i < WS_NAME / 8; i++)
+		r->address = mix(r->address, r->name[0][i]);
+}
+
 /* What the call of `p` is about: fills what identifies it. */
 static __always_inline struct dentry *identify(struct ws_resource *r, struct ws_thread *t,
 					       struct task_struct *p, u8 reason)
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(p);
-	u64 call = call_of(regs), id = t->id;
-	struct ws_noted *kept;
+	u64 call = call_of(regs);
 	struct dentry *named;
 	struct file *file;
 	struct ws_call *entry;
@@ -129,17 +156,8 @@ static __always_inline struct dentry *identify(struct ws_resource *r, struct ws_
 
 	r->pid = t->pid;
 	r->call = call;
-	if (reason == WS_PAGE_FAULT) {
-		r->what = WS_W_FAULT;
-		r->call = -1;
-		/* Entered in this very stay off the CPU: out, wake-up and in count two each. */
-		if (t->fault_file && t->seq - t->fault_seq <= 6) {
-			r->pid = 0;
-			identify_inode(r, (struct inode *)t->fault_file);
-			return dentry_of((struct inode *)t->fault_file);
-		}
-		return NULL;
-	}
+	if (reason == WS_PAGE_FAULT)
+		return identify_page(r, t);
 	if (call >= WS_SYSCALLS)
 		return NULL;
 	key = call;
@@ -153,14 +171,7 @@ static __always_inline struct dentry *identify(struct ws_resource *r, struct ws_
 		return NULL;
 	case WS_FIRST_IS_PATH:
 	case WS_SECOND_IS_PATH:
-		kept = bpf_map_lookup_elem(&noted, &id);
-		if (!kept || kept->begin != t->block_begin)
-			return NULL;
-		r->what = WS_W_PATH;
-		__builtin_memcpy(r->name[0], kept->path, WS_NAME);
-		r->names = 1;
-		for (int i = 0; i < WS_NAME / 8; i++)
-			r->address = mix(r->address, r->name[0][i]);
+		identify_path(r, t);
 		return NULL;
 	case WS_FIRST_IS_FD:
 		if (!has_descriptor(call, regs))

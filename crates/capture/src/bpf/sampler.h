@@ -33,11 +33,11 @@ extern void *bpf_cast_to_kern_ctx(void *obj) __weak __ksym;
 #define WS_LATE 1000000	 /* ns: of what comes later than this after it was due, nothing is concluded */
 
 /*
- * When the sample was due. `now` for cycles, because their interrupts are not delayed, and if the kernel
+ * When the sample was due; `t`: record of the current task, NULL for none. `now` for cycles, because their interrupts are not delayed, and if the kernel
  * does not tell.
  */
 static __always_inline u64 sample_due(struct bpf_perf_event_data *ctx, struct ws_cpu *c,
-				      bool measured, u64 now)
+				      struct ws_thread *t, u64 now)
 {
 	struct bpf_perf_event_data_kern *kern;
 	u64 due;
@@ -50,7 +50,7 @@ static __always_inline u64 sample_due(struct bpf_perf_event_data *ctx, struct ws
 		if (now - due < WS_LATE) {
 			c->timer = (u64)kern->event;
 			/* It may belong to a thread woken since: the switch-in of that thread looks it up. */
-			c->next = measured ? due + kern->event->hw.sample_period : due;
+			c->next = t ? due + kern->event->hw.sample_period : due;
 			return due;
 		}
 	}

@@ -61,9 +61,8 @@ static __always_inline u64 due(u64 *clock, u64 length, u64 period)
 }
 
 /* Blocked and runnable time is charged to where the thread stands now. */
-static __always_inline void charge_off_cpu(void *ctx, struct ws_thread *t, struct ws_cpu *c,
-					   struct task_struct *p, u64 now, u64 waited, u32 part,
-					   u32 cpu)
+static __always_inline void charge_off_cpu(struct ws_hook *h, struct ws_thread *t,
+					   struct task_struct *p, struct ws_queued wait)
 {
 	u64 period = set_period, blocked = 0, queued = 0;
 	struct ws_sample s = {};
@@ -78,26 +77,26 @@ static __always_inline void charge_off_cpu(void *ctx, struct ws_thread *t, struc
 	if (!unlikely(t->credit_blocked >= period || t->credit_runnable >= period || t->early))
 		return;
 	blocked = due(&t->credit_blocked, t->block_len, period);
-	queued = due(&t->credit_runnable, waited, period);
-	c->charges++;
+	queued = due(&t->credit_runnable, wait.length, period);
+	h->c->charges++;
 
 	s.id = t->id;
 	s.pid = t->pid;
 	s.tid = t->tid;
-	s.cpu = cpu;
+	s.cpu = h->cpu;
 	k = bpf_map_lookup_elem(&kstacks, &key);
 	if (k)
 		s.kstack = kernel_hash(k, bpf_get_task_stack(p, k->pc, sizeof(k->pc), 0));
 	if (no_user_stack(p)) {
 		s.flags = WS_S_NO_USER;
 	} else {
-		defer(ctx, t, p);
+		defer(h->ctx, t, p);
 		s.flags = WS_S_DEFERRED;
 		s.ustack = t->ticket;
 	}
 	if (t->early) {
 		s.state = WS_ON_CPU;
-		s.begin = s.end = now;
+		s.begin = s.end = h->now;
 		s.count = t->early;
 		s.ns = t->early * set_cpu_period;
 		send_sample(&s);
@@ -117,18 +116,18 @@ static __always_inline void charge_off_cpu(void *ctx, struct ws_thread *t, struc
 	if (queued) {
 		s.state = WS_RUNNABLE;
 		s.resource = 0;
-		s.detail = part;
-		s.begin = now - waited;
-		s.end = now;
+		s.detail = wait.part;
+		s.begin = h->now - wait.length;
+		s.end = h->now;
 		s.count = queued / period;
 		s.ns = queued;
 		send_sample(&s);
 	}
 }
 
-/* Completes and sends a sample of a thread that runs here and now. */
+/* Completes and sends a sample of a thread that runs here and now; whether in user mode, its flags tell. */
 static __always_inline void sample_here(struct ws_sample *s, struct ws_thread *t,
-					struct task_struct *p, void *ctx, bool user_mode)
+					struct task_struct *p, void *ctx)
 {
 	struct ws_kstack *k;
 	struct ws_unwind *u;
@@ -141,9 +140,7 @@ static __always_inline void sample_here(struct ws_sample *s, struct ws_thread *t
 	s->cpu = bpf_get_smp_processor_id();
 	s->count = 1;
 	s->begin = s->end = bpf_ktime_get_ns();
-	if (user_mode) {
-		s->flags = WS_S_USER_MODE;
-	} else {
+	if (!(s->flags & WS_S_USER_MODE)) {
 		k = bpf_map_lookup_elem(&kstacks, &key);
 		if (k)
 			s->kstack = kernel_hash(k, bpf_get_stack(ctx, k->pc, sizeof(k->pc), 0));
@@ -154,7 +151,7 @@ static __always_inline void sample_here(struct ws_sample *s, struct ws_thread *t
 	} else if (u) {
 		uw_copy_regs(&u->regs, (void *)bpf_task_pt_regs(p));
 		u->work.tls = p->thread.fsbase;
-		uw_unwind_probe(&u->work, p->tgid, &u->regs, UW_MAX_FRAMES);
+		uw_unwind_probe(&u->work, p->tgid, &u->regs);
 		if (u->work.out.end == UW_END_UNREADABLE && cfg_task_work) {
 			/* A page is out: by task work the thread itself can bring it in. */
 			defer(ctx, t, p);
@@ -166,8 +163,8 @@ static __always_inline void sample_here(struct ws_sample *s, struct ws_thread *t
 			SEND_RAW(u, &slot->raw, t->id, s->ustack, p->tgid, bpf_probe_read_user, 0);
 			give_slot(slot);
 		} else {
-			s->ustack = managed_hash(&u->work.out, bpf_map_lookup_elem(&pythons, &zero), p,
-						u->regs.sp, READ_PROBE);
+			s->ustack = managed_hash(u, bpf_map_lookup_elem(&pythons, &zero), p,
+						 READ_PROBE);
 		}
 	}
 	send_sample(s);
@@ -179,7 +176,8 @@ static __always_inline void sample_on_cpu(struct ws_thread *t, struct task_struc
 	struct ws_sample s = { .state = WS_ON_CPU };
 
 	s.ns = set_cpu_period;
-	sample_here(&s, t, p, ctx, ctx->regs.cs & 3);
+	s.flags = ctx->regs.cs & 3 ? WS_S_USER_MODE : 0;
+	sample_here(&s, t, p, ctx);
 }
 
 /*
@@ -209,9 +207,9 @@ static __always_inline void read_ahead(struct ws_visit *v, struct ws_thread *t,
 		v->u.work.tls = p->thread.fsbase;
 		if (blocked && t->detail == WS_LOCK)
 			futex = limited_futex(p);
-		uw_unwind_remote(&v->u.work, p->tgid, p, &v->u.regs, UW_MAX_FRAMES);
+		uw_unwind_remote(&v->u.work, p->tgid, p, &v->u.regs);
 		if (t->seq == seq)
-			hash = managed_hash(&v->u.work.out, &v->python, p, v->u.regs.sp, READ_REMOTE);
+			hash = managed_hash(&v->u, &v->python, p, READ_REMOTE);
 	} else {
 		s.flags = WS_S_NO_USER;
 	}

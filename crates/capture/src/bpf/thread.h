@@ -143,7 +143,7 @@ static __always_inline void fill_dump(struct ws_dump *d, struct ws_thread *t, st
 	bpf_probe_read_kernel(d->comm, sizeof(d->comm), p->comm);
 	if (t->state == WS_ON_CPU) {
 		u64 length = elapsed(t, now);
-		u64 out = left_out(t, p, length, exec - t->exec, true);
+		u64 out = left_out(t, p, length - clamp(exec - t->exec, length), t->cpu);
 
 		*(cfg_irq_in_clock ? &d->acc.irq : &d->acc.stolen) += out;
 	}
@@ -181,7 +181,7 @@ static __always_inline void thread_gone(struct ws_thread *t, struct task_struct 
 	if (t->tid == t->pid)
 		vm_forget(t->pid);
 	if (!cfg_ledger_only) {
-		tell_turn(t, t->since, 0, 0, 0);
+		tell_turn(t, t->since, 0, (struct ws_queued){});
 		shape_gone(t, p);
 		forget_in_flight(t);
 	}

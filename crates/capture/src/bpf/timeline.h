@@ -22,13 +22,14 @@ struct {
  * The turn that ends with a switch-in at `time`, or with the thread. Before shape_turn(), which forgets
  * the stretch.
  */
-static __always_inline void tell_turn(struct ws_thread *t, u64 time, u64 block, u64 waited, u32 part)
+static __always_inline void tell_turn(struct ws_thread *t, u64 time, u64 block,
+				      struct ws_queued queued)
 {
 	struct ws_turn *e;
 
 	if (!cfg_timeline)
 		return;
-	if (t->stretch < set_turn_min && block < set_turn_min && waited < set_turn_min)
+	if (t->stretch < set_turn_min && block < set_turn_min && queued.length < set_turn_min)
 		return;
 	e = bpf_ringbuf_reserve(&turns, sizeof(*e), 0);
 	if (!e) {
@@ -38,11 +39,11 @@ static __always_inline void tell_turn(struct ws_thread *t, u64 time, u64 block, 
 	e->time = time;
 	e->stretch = t->stretch;
 	e->block = block;
-	e->waited = waited;
+	e->waited = queued.length;
 	e->id = t->id;
 	e->waker = block && !t->by_interrupt ? t->waker : 0;
 	e->reason = t->block_reason;
-	e->part = part;
+	e->part = queued.part;
 	e->asking = t->asking != 0;
 	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
 }

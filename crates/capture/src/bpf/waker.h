@@ -18,10 +18,10 @@ struct {
 	__type(value, struct ws_wake);
 } wakes SEC(".maps");
 
-/* The waker's kernel stack is `ctx`'s own. */
-static __always_inline void tell_wake(void *ctx, struct ws_thread *t, struct ws_thread *w,
-				      struct task_struct *waker, u64 now)
+/* The waker, with record `w`, is the current task; its kernel stack is `ctx`'s own. */
+static __always_inline void tell_wake(void *ctx, struct ws_thread *t, struct ws_thread *w, u64 now)
 {
+	struct task_struct *waker = bpf_get_current_task_btf();
 	struct ws_kstack *k;
 	struct ws_wake *e;
 	u32 zero = 0, key = 2;

@@ -53,13 +53,13 @@ static __always_inline u32 part_of(struct ws_thread *t)
 }
 
 /* `in` gets the CPU at `now`, having waited for it; see enter_cpu(). */
-static __always_inline void arrived(struct ws_thread *in, struct task_struct *p, u64 now, u64 waited,
-				    u32 part)
+static __always_inline void arrived(struct ws_thread *in, struct task_struct *p, u64 now,
+				    struct ws_queued queued)
 {
 	if (cfg_ledger_only)
 		return;
-	tell_turn(in, in->since, in->block_len, waited, part);
-	shape_turn(in, p, waited, part);
+	tell_turn(in, in->since, in->block_len, queued);
+	shape_turn(in, p, queued.length, queued.part);
 	if (in->block_len && in->block_reason == WS_GIL)
 		gil_comes(in, now);
 	if (unlikely(in->stop == WS_EXECUTES))
@@ -70,29 +70,27 @@ static __always_inline void arrived(struct ws_thread *in, struct task_struct *p,
  * `t` is on this CPU; if nobody saw it come, that is made good. What it waited is charged to no
  * stack: it may long since stand elsewhere.
  */
-static __always_inline void made_good(struct ws_cpu *c, struct ws_thread *t, struct task_struct *p,
-				      u64 now, u32 cpu)
+static __always_inline void made_good(struct ws_hook *h, struct ws_thread *t, struct task_struct *p)
 {
 	u32 part = part_of(t);
-	u64 waited = 0, came = come_unseen(t, c, p, now, cpu, &waited), period = set_period;
+	u64 waited = 0, came = come_unseen(h, t, p, &waited), period = set_period;
 
 	if (!unlikely(came))
 		return;
-	arrived(t, p, came, waited, part);
+	arrived(t, p, came, (struct ws_queued){ waited, part });
 	if (period) {
 		due(&t->credit_blocked, t->block_len, period);
 		due(&t->credit_runnable, waited, period);
 	}
-	c->measured = 1;
-	c->came = came;
+	h->c->measured = 1;
+	h->c->came = came;
 }
 
-static __always_inline void switched(void *ctx, struct ws_cpu *c, bool preempt, struct task_struct *prev,
-				     struct task_struct *next, u32 state)
+static __always_inline void switched(void *ctx, struct ws_cpu *c, struct ws_switch *s)
 {
+	struct task_struct *prev = s->prev, *next = s->next;
 	struct ws_thread *out = record_of(prev), *in = record_of(next);
-	u32 cpu;
-	u64 now;
+	struct ws_hook h = { ctx, c };
 
 	c->measured = in != NULL;
 	c->irq_depth = 0;
@@ -104,11 +102,11 @@ static __always_inline void switched(void *ctx, struct ws_cpu *c, bool preempt, 
 			return;
 		}
 	}
-	now = event_time(c, out ? prev : next);
-	cpu = bpf_get_smp_processor_id();
+	h.now = event_time(c, out ? prev : next);
+	h.cpu = bpf_get_smp_processor_id();
 	if (out) {
-		made_good(c, out, prev, now, cpu);
-		leave_cpu(ctx, out, c, prev, preempt, state, now, cpu);
+		made_good(&h, out, prev);
+		leave_cpu(&h, out, s);
 		if (unlikely(out->state == WS_DEAD))
 			thread_gone(out, prev);
 		else
@@ -116,24 +114,24 @@ static __always_inline void switched(void *ctx, struct ws_cpu *c, bool preempt, 
 	}
 	if (out && !cfg_ledger_only) {
 		if (unlikely(py_processes) && out->state == WS_BLOCKED)
-			gil_look(out, prev, now);
+			gil_look(out, prev, h.now);
 		if (unlikely(java_known) && out->state == WS_BLOCKED && out->detail == WS_LOCK)
 			monitor_waits(out, prev);
 		if (out->state == WS_BLOCKED && out->detail == WS_LOCK)
 			limited_waits(out, prev);
 	}
 	if (!cfg_ledger_only) {
-		sampler_switched(c, out, in, now);
+		sampler_switched(c, out, in, h.now);
 		if (out && out->armed)
 			out->armed = 0;
 	}
 	if (in) {
-		u32 part = part_of(in);
-		u64 waited = enter_cpu(in, c, next, now, cpu);
+		struct ws_queued queued = { .part = part_of(in) };
 
-		arrived(in, next, now, waited, part);
+		queued.length = enter_cpu(&h, in, next);
+		arrived(in, next, h.now, queued);
 		if (!cfg_ledger_only)
-			charge_off_cpu(ctx, in, c, next, now, waited, part, cpu);
+			charge_off_cpu(&h, in, next, queued);
 	}
 }
 
@@ -141,6 +139,7 @@ SEC("tp_btf/sched_switch")
 int BPF_PROG(ws_switch, bool preempt, struct task_struct *prev, struct task_struct *next,
 	     unsigned int prev_state)
 {
+	struct ws_switch s = { prev, next, prev_state, preempt };
 	struct ws_cpu *c = this_cpu();
 	u64 start;
 
@@ -148,7 +147,7 @@ int BPF_PROG(ws_switch, bool preempt, struct task_struct *prev, struct task_stru
 		return 0;
 	c->met.runs++;
 	start = time_run(c, WS_AT_SWITCH);
-	switched(ctx, c, preempt, prev, next, prev_state);
+	switched(ctx, c, &s);
 	run_timed(c, start);
 	return 0;
 }
@@ -156,7 +155,6 @@ int BPF_PROG(ws_switch, bool preempt, struct task_struct *prev, struct task_stru
 /* In the waker, before the sleeper is queued (perhaps by another CPU, which then is no witness). */
 static __always_inline void waking(void *ctx, struct ws_thread *t, struct task_struct *p)
 {
-	struct task_struct *waker;
 	u64 now, period = set_period;
 	struct ws_thread *w;
 
@@ -168,12 +166,11 @@ static __always_inline void waking(void *ctx, struct ws_thread *t, struct task_s
 	waits_for(t, told_by_request(p, told_since(p, t->detail)));
 	if (unlikely(t->stop) && t->stop != WS_EXECUTES)
 		ws_pause_over(p->tgid, t->stop, t->block_begin, now);
-	waker = bpf_get_current_task_btf();
-	w = record_of(waker);
+	w = record_of(bpf_get_current_task_btf());
 	t->waker = w ? w->id : 0;
 	note_waker(t);
 	if (unlikely(period && t->credit_blocked + elapsed(t, now) >= period))
-		tell_wake(ctx, t, w, waker, now);
+		tell_wake(ctx, t, w, now);
 }
 
 SEC("tp_btf/sched_waking")
@@ -229,9 +226,12 @@ int ws_on_cpu(struct bpf_perf_event_data *ctx)
 	if (!c)
 		return 0;
 	start = bpf_ktime_get_ns();
-	if (t)
-		made_good(c, t, p, start, bpf_get_smp_processor_id());
-	if (sample_is_its(c, t, p, sample_due(ctx, c, t != NULL, start)))
+	if (t) {
+		struct ws_hook h = { ctx, c, start, bpf_get_smp_processor_id() };
+
+		made_good(&h, t, p);
+	}
+	if (sample_is_its(c, t, p, sample_due(ctx, c, t, start)))
 		sample_on_cpu(t, p, ctx);
 	c->timer_ns += bpf_ktime_get_ns() - start;
 	return 0;

@@ -80,7 +80,6 @@ impl Estimator {
         let locks = std::mem::take(&mut self.facts.locks).into_values();
         recording.locks = hops::lock_waits(locks, &self.accounts, &mut stacks);
         hops::assemble(&mut recording, &mut stacks, &followed, self.observed(names));
-        recording.label_sets = std::mem::take(&mut stacks.labels.sets);
         let peers = std::mem::take(&mut self.samples.peers);
         recording.peers = peers.finish(end_ns, &self.accounts, names.host, |user, context| {
             let scope = AddressScope::last(self.accounts.pid(context));
@@ -88,7 +87,6 @@ impl Estimator {
         });
         losses.extend(self.own_losses(&stacks));
         losses.extend(self.losses(&[Counter::Collector]));
-        let jit = stacks.jit_modules();
         let mut unnamed =
             jit_hints::unnamed_code(stacks.unnamed_code(), |pid| names.code.maker(pid));
         self.intervals(&mut recording, &mut stacks);
@@ -96,10 +94,7 @@ impl Estimator {
         let folded = self.accounts.folded_processes();
         self.ledgers(&mut recording, looks);
         self.describe(&mut recording, unnamed);
-        recording.modules = stacks.modules;
-        recording.frames = stacks.frames;
-        recording.functions = stacks.functions;
-        recording.stacks = stacks.stacks;
+        let jit = stacks.give_to(&mut recording);
         recording.processes = self.facts.processes.into_values().collect();
         recording.processes.extend(folded);
         lose(&mut recording, losses);

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use wallscope_model::histogram::HistogramRow;
 use wallscope_model::{
     BlockReason, ContextId, Frame, FrameId, FrameKind, Function, FunctionId, LabelsId, Module,
-    ModuleId, ModuleKind, Part, Sample, Stack, StackEnd, StackId, State,
+    ModuleId, ModuleKind, Part, Recording, Sample, Stack, StackEnd, StackId, State,
 };
 use wallscope_unwind::{
     native::abi::FrameWord,
@@ -46,20 +46,27 @@ pub struct Stacks {
     /// What was waited for.
     pub labels: Labels,
     waits_in: FxHashMap<u64, Arc<str>>,
-    frame_ids: FxHashMap<Frame, FrameId>,
-    stack_ids: FxHashMap<(u64, UserPart, Option<AddressScope>), StackId>,
-    jit: FxHashMap<u32, ModuleId>,
     kernel: ModuleId,
-    function_ids: FxHashMap<Function, FunctionId>,
-    /// By path, or name of a virtual machine.
-    source_ids: FxHashMap<Arc<str>, ModuleId>,
-    /// User frames that were named, by what they mean where.
-    user_ids: FxHashMap<(AddressScope, Unwinding, Item), FrameId>,
-    managed_ids: FxHashMap<(u32, Word), FrameId>,
+    ids: Ids,
     /// By managed stack: what its task began with.
     tasks: FxHashMap<u64, Option<Arc<str>>>,
     /// Whether frames of interpreters are kept beside those of their programs.
     pub interpreter_frames: bool,
+}
+
+/// Numbers of the entries that exist already.
+#[derive(Default)]
+struct Ids {
+    frames: FxHashMap<Frame, FrameId>,
+    stacks: FxHashMap<(u64, UserPart, Option<AddressScope>), StackId>,
+    functions: FxHashMap<Function, FunctionId>,
+    /// Modules of code made at run time, by process.
+    jit: FxHashMap<u32, ModuleId>,
+    /// By path, or name of a virtual machine.
+    sources: FxHashMap<Arc<str>, ModuleId>,
+    /// Named user frames, by meaning and scope.
+    user: FxHashMap<(AddressScope, Unwinding, Item), FrameId>,
+    managed: FxHashMap<(u32, Word), FrameId>,
 }
 
 /// What stacks and labels are made from.
@@ -111,14 +118,8 @@ impl Stacks {
             truncated: FxHashMap::default(),
             labels: Labels::default(),
             waits_in: FxHashMap::default(),
-            frame_ids: FxHashMap::default(),
-            stack_ids: FxHashMap::default(),
-            jit: FxHashMap::default(),
             kernel,
-            function_ids: FxHashMap::default(),
-            source_ids: FxHashMap::default(),
-            user_ids: FxHashMap::default(),
-            managed_ids: FxHashMap::default(),
+            ids: Ids::default(),
             tasks: FxHashMap::default(),
             interpreter_frames: false,
         }
@@ -129,9 +130,20 @@ impl Stacks {
         self.waits_in = names.kernel_functions(kernel);
     }
 
-    /// Modules of code made at run time, with their processes.
-    pub fn jit_modules(&self) -> Vec<(ModuleId, u32)> {
+    /// Gives all of it to the recording. Returns the modules of code made at run time, with their processes.
+    pub fn give_to(self, recording: &mut Recording) -> Vec<(ModuleId, u32)> {
+        let jit = self.jit_modules();
+        recording.label_sets = self.labels.sets;
+        recording.modules = self.modules;
+        recording.frames = self.frames;
+        recording.functions = self.functions;
+        recording.stacks = self.stacks;
+        jit
+    }
+
+    fn jit_modules(&self) -> Vec<(ModuleId, u32)> {
         let mut all: Vec<_> = self
+            .ids
             .jit
             .iter()
             .map(|(pid, module)| (*module, *pid))
@@ -147,6 +159,7 @@ impl Stacks {
             self.frames.iter().filter(of).count() as u64
         };
         let all = self
+            .ids
             .jit
             .iter()
             .map(|(pid, module)| (*pid, unnamed(*module)));
@@ -268,7 +281,7 @@ impl Stacks {
     ) -> StackId {
         let own = is_own(user, observed.estimator);
         let memo = (kernel, user, own.then_some(scope));
-        if let Some(id) = self.stack_ids.get(&memo) {
+        if let Some(id) = self.ids.stacks.get(&memo) {
             return *id;
         }
         let mut frames = self.kernel_half(kernel, observed.estimator);
@@ -278,7 +291,7 @@ impl Stacks {
         };
         frames.extend(user);
         let id = self.push(Stack { frames, end });
-        self.stack_ids.insert(memo, id);
+        self.ids.stacks.insert(memo, id);
         id
     }
 

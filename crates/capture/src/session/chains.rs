@@ -105,6 +105,31 @@ impl Past {
     }
 }
 
+/// Waits and on-CPU samples that are remembered.
+#[derive(Default)]
+struct Kept {
+    now: usize,
+    limit: usize,
+}
+
+/// Samples at the roots of chains.
+#[derive(Default)]
+struct Roots {
+    keys: Vec<SampleKey>,
+    ids: FxHashMap<SampleKey, u32>,
+}
+
+/// Waits of ended threads, which become those of their groups.
+#[derive(Default)]
+struct Fold {
+    /// Threads that became part of groups last.
+    ended: Vec<u64>,
+    /// Moves that are still to be made.
+    moves: Moves,
+    /// Roots and parts that were left when waits were moved last.
+    left: usize,
+}
+
 /// All chains so far.
 #[derive(Default)]
 pub struct Chains {
@@ -112,15 +137,11 @@ pub struct Chains {
     wakes: FxHashMap<(u64, u64), Rc<Wake>>,
     tickets: FxHashMap<u64, Vec<Rc<Wake>>>,
     past: FxHashMap<u64, Past>,
-    kept: usize,
-    /// Most waits and on-CPU samples that are remembered.
-    most_kept: usize,
+    kept: Kept,
     pending: VecDeque<(u32, u64, Block)>,
     /// Waits for which no activity of the lock's owner after the wait is known yet.
     postponed: VecDeque<(u32, u64, Block)>,
-    /// Keys of the samples at the roots.
-    roots: Vec<SampleKey>,
-    root_ids: FxHashMap<SampleKey, u32>,
+    roots: Roots,
     /// Parts of the waits.
     pub parts: WaitTree,
     /// Owner of the lock when a wait began, by record and begin of the wait.
@@ -131,12 +152,7 @@ pub struct Chains {
     handed: LockHandoffs,
     /// Holders of interpreters' locks.
     pub holders: Holders,
-    /// Threads that became part of groups last.
-    ended: Vec<u64>,
-    /// What is still to be moved to groups of ended threads.
-    moves: Moves,
-    /// Roots and parts that were left when waits were moved last.
-    at_fold: usize,
+    fold: Fold,
     interrupts: Interrupts,
     served: FxHashMap<u64, Option<&'static str>>,
 }
@@ -146,14 +162,17 @@ impl Chains {
     pub fn new(interrupts: Interrupts) -> Chains {
         Chains {
             interrupts,
-            most_kept: MOST_KEPT,
+            kept: Kept {
+                now: 0,
+                limit: MOST_KEPT,
+            },
             ..Chains::default()
         }
     }
 
     /// Remembers less: a session in windows looks back less far than a recording.
     pub fn remember_for_windows(&mut self) {
-        self.most_kept = KEPT_IN_WINDOWS;
+        self.kept.limit = KEPT_IN_WINDOWS;
     }
 
     /// Notes the end of a wait.
@@ -215,7 +234,7 @@ impl Chains {
     pub fn still(&mut self, key: SampleKey, s: &SampleEvent) {
         let has = self.has.remove(&(s.id, s.begin));
         self.block(key, s, None, has);
-        self.kept += 1;
+        self.kept.now += 1;
     }
 
     /// Adds a wait with a known stack.
@@ -252,9 +271,9 @@ impl Chains {
         let past = &mut self.past.entry(s.id).or_default().blocks;
         let at = past.partition_point(|b| b.begin <= block.begin);
         past.insert(at, block.clone());
-        let next = self.roots.len() as u32;
-        let root = *self.root_ids.entry(key).or_insert_with_key(|key| {
-            self.roots.push(*key);
+        let next = self.roots.keys.len() as u32;
+        let root = *self.roots.ids.entry(key).or_insert_with_key(|key| {
+            self.roots.keys.push(*key);
             next
         });
         self.pending.push_back((root, s.id, block));
@@ -301,13 +320,13 @@ impl Chains {
             }
             _ => return,
         }
-        self.kept += 1;
+        self.kept.now += 1;
     }
 
     /// Follows the waits that ended long enough ago. `kernel`: kernel stacks by hash.
     pub fn settle(&mut self, now: u64, kernel: &FxHashMap<u64, Box<[u64]>>) {
         self.follow_until(now, kernel);
-        if self.kept > self.most_kept {
+        if self.kept.now > self.kept.limit {
             self.forget();
         }
         // Drops tickets and waits for which no sample came.
@@ -368,58 +387,58 @@ impl Chains {
     /// Follows the remaining waits and returns the parts since the last call, parents before children.
     pub fn take(&mut self, kernel: &FxHashMap<u64, Box<[u64]>>) -> (Vec<SampleKey>, Vec<Node>) {
         self.follow_until(u64::MAX, kernel);
-        if !self.moves.records.is_empty() || !self.moves.resources.is_empty() {
+        if !self.fold.moves.records.is_empty() || !self.fold.moves.resources.is_empty() {
             self.move_all();
         }
         self.parts.place_computing();
-        self.root_ids.clear();
-        self.at_fold = 0;
-        (std::mem::take(&mut self.roots), self.parts.take())
+        self.roots.ids.clear();
+        self.fold.left = 0;
+        (std::mem::take(&mut self.roots.keys), self.parts.take())
     }
 
     /// Moves waits to groups of ended threads, once there are many.
     pub fn fold(&mut self, moves: Moves) {
         // The waits that these threads ended have been followed since.
-        for id in std::mem::take(&mut self.ended) {
+        for id in std::mem::take(&mut self.fold.ended) {
             if let Some(past) = self.past.remove(&id) {
-                self.kept = self.kept.saturating_sub(past.len());
+                self.kept.now = self.kept.now.saturating_sub(past.len());
             }
         }
-        self.ended.extend(moves.records.keys());
-        self.moves.records.extend(moves.records);
-        self.moves.resources.extend(moves.resources);
-        if self.roots.len() + self.parts.len() >= 2 * self.at_fold + FOLD_PARTS {
+        self.fold.ended.extend(moves.records.keys());
+        self.fold.moves.records.extend(moves.records);
+        self.fold.moves.resources.extend(moves.resources);
+        if self.roots.keys.len() + self.parts.len() >= 2 * self.fold.left + FOLD_PARTS {
             self.move_all();
         }
     }
 
     fn move_all(&mut self) {
-        let moves = std::mem::take(&mut self.moves);
-        self.root_ids.clear();
-        let mut to = Vec::with_capacity(self.roots.len());
-        for key in std::mem::take(&mut self.roots) {
+        let moves = std::mem::take(&mut self.fold.moves);
+        self.roots.ids.clear();
+        let mut to = Vec::with_capacity(self.roots.keys.len());
+        for key in std::mem::take(&mut self.roots.keys) {
             let key = moves.key(&key).unwrap_or(key);
-            let next = self.roots.len() as u32;
-            to.push(*self.root_ids.entry(key).or_insert_with(|| {
-                self.roots.push(key);
+            let next = self.roots.keys.len() as u32;
+            to.push(*self.roots.ids.entry(key).or_insert_with(|| {
+                self.roots.keys.push(key);
                 next
             }));
         }
         let waiting = self.pending.iter_mut().chain(&mut self.postponed);
         waiting.for_each(|(root, ..)| *root = to[*root as usize]);
         self.parts.fold(&to, &moves);
-        self.at_fold = self.roots.len() + self.parts.len();
+        self.fold.left = self.roots.keys.len() + self.parts.len();
     }
 
     /// Forgets the older half of what is known of each thread.
     fn forget(&mut self) {
-        self.kept = 0;
+        self.kept.now = 0;
         self.past.retain(|_, past| {
             past.blocks.drain(..past.blocks.len().div_ceil(2));
             past.on_cpu.drain(..past.on_cpu.len().div_ceil(2));
             past.queued.drain(..past.queued.len().div_ceil(2));
             let left = past.len();
-            self.kept += left;
+            self.kept.now += left;
             left > 0
         });
         self.handed.forget();

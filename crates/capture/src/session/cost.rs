@@ -1,6 +1,6 @@
-//! What measuring costs on this side: own CPU time and memory. The run time of the kernel programs
-//! is measured by themselves (`time_run` in `bpf/maps.h`): the kernel's own statistics would cost
-//! more than what they count.
+//! Cost of measuring in user space: CPU time and memory of this process. The kernel programs measure
+//! their own run time (`time_run` in `bpf/maps.h`): the kernel's statistics of them would cost
+//! more than the programs themselves.
 
 use wallscope_procfs::kernel_file;
 
@@ -38,17 +38,18 @@ fn clock_ns(id: rustix::time::ClockId) -> u64 {
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
-/// Largest resident size of this process so far, without the kernel maps that it has mapped now, bytes: those
-/// count with the kernel's, and the ring of events would count three times, as it is mapped twice in a row.
+/// Largest resident size of this process so far, bytes, without the BPF maps that it has mapped. Their memory
+/// counts as the kernel's. The event ring is mapped twice in a row, so it would count three times.
 pub fn peak_rss_bytes() -> u64 {
     let status = kernel_file::read_to_string("/proc/self/status").unwrap_or_default();
     let smaps = kernel_file::read_to_string("/proc/self/smaps").unwrap_or_default();
     let peak = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));
-    peak.map_or(0, kib).saturating_sub(mapped_maps(&smaps))
+    peak.map_or(0, kib)
+        .saturating_sub(resident_map_bytes(&smaps))
 }
 
-/// The resident size of BPF maps, of what `/proc/self/smaps` says, bytes.
-fn mapped_maps(smaps: &str) -> u64 {
+/// Resident size of the BPF maps in the text of `/proc/self/smaps`, bytes.
+fn resident_map_bytes(smaps: &str) -> u64 {
     let mut of_map = false;
     let mut bytes = 0;
     for line in smaps.lines() {
@@ -89,7 +90,7 @@ Rss:                  16 kB
 7f00c000-7f00d000 rw-p 00000000 00:00 0
 Rss:                 400 kB
 ";
-        assert_eq!(mapped_maps(smaps), 24 << 10);
+        assert_eq!(resident_map_bytes(smaps), 24 << 10);
         assert!(peak_rss_bytes() > 0);
     }
 }

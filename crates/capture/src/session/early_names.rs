@@ -1,4 +1,4 @@
-//! Names of code made at run time and of interpreters' frames, told while they are there.
+//! Names of code made at run time and of interpreters' frames, observed while their processes live.
 //!
 //! A recording is named at its end. A log that may end before that gets the names as soon as samples
 //! meet the code, as answers to the questions that the end would ask. Frames in files need none: the
@@ -31,9 +31,9 @@ use super::{
     unwound::Unwinding,
 };
 
-/// Stacks with frames without a name that are asked about again.
+/// Stacks with unnamed frames that are kept to be asked about again.
 const MAX_RETRIES: usize = 4096;
-/// How often they are.
+/// Times that such a stack is asked about again.
 const TRIES: u8 = 3;
 
 /// A stack as a sample has it: process, hash, version of what addresses mean.
@@ -109,7 +109,7 @@ impl EarlyNames {
         for ((pid, hash, code), tries) in stacks {
             asker.nameless.set(false);
             let scope = AddressScope { pid, code };
-            // What it makes of the stack is of no interest here: what it asks is.
+            // Only the questions are of interest here; the stack itself is dropped.
             let mut stacks = Stacks::new(Vec::new());
             stacks.interpreter_frames = estimator.interpreter_frames;
             let source = Observed {
@@ -138,8 +138,8 @@ impl Asker<'_> {
     }
 }
 
-/// A frame for a question without a needed answer.
-fn nobody(kind: FrameKind) -> NamedFrame {
+/// Placeholder for the answer to a question that was answered before.
+fn placeholder(kind: FrameKind) -> NamedFrame {
     NamedFrame {
         kind,
         module: CodeModule::Unknown,
@@ -153,7 +153,7 @@ impl CodeNames for Asker<'_> {
         let in_file = matches!(item, Item::Native(word) if word.file() != 0);
         let key = frame_key(item, unwinding, scope);
         if in_file || self.told.borrow().frames.contains(&key) {
-            return nobody(FrameKind::Native);
+            return placeholder(FrameKind::Native);
         }
         let frame = self.names.frame(item, unwinding, scope);
         let is_named = !frame.lines.is_empty();
@@ -173,7 +173,7 @@ impl CodeNames for Asker<'_> {
         let key = managed_key(pid, word);
         if self.told.borrow().managed.contains(&key) {
             return ManagedFrame {
-                frame: nobody(FrameKind::Python),
+                frame: placeholder(FrameKind::Python),
                 coroutine: None,
             };
         }

@@ -298,16 +298,7 @@ impl Estimator {
             kind::SAMPLE => self
                 .samples
                 .sample(&SampleEvent::read_from_prefix(bytes).ok()?.0),
-            kind::MANAGED => {
-                let (head, rest) = ManagedHead::read_from_prefix(bytes).ok()?;
-                let stack = ManagedStack {
-                    pid: head.pid,
-                    end: head.end,
-                    words: words(rest, 0, (head.n as usize).checked_mul(2)?)?,
-                };
-                self.managed.insert(head.hash, stack);
-                self.sent(head.hash);
-            }
+            kind::MANAGED => self.managed_stack(bytes)?,
             kind::JOIN => {
                 let join = Join::read_from_prefix(bytes).ok()?.0;
                 if self.samples.is_unfiled(join.native) {
@@ -321,15 +312,7 @@ impl Estimator {
                 self.samples.resolve(&r);
                 self.chains.resolve(&r);
             }
-            kind::RESOURCE => {
-                let e = ResourceEvent::read_from_prefix(bytes).ok()?.0;
-                self.sent(e.hash);
-                if e.what == what::MONITOR && e.address & PARKED != 0 {
-                    self.chains.is_a_kind(e.hash);
-                } else if matches!(e.what, what::PROCESS | what::OWN_CHILD) {
-                    self.ends.insert(e.address as u32, e.hash);
-                }
-            }
+            kind::RESOURCE => self.resource(&ResourceEvent::read_from_prefix(bytes).ok()?.0),
             kind::WAKE if !self.follows_waits => {}
             kind::WAKE => self
                 .chains
@@ -349,14 +332,7 @@ impl Estimator {
                 let a = Answer::read_from_prefix(bytes).ok()?.0;
                 self.samples.peers.answered(a.cookie, a.id, a.ns);
             }
-            kind::KSTACK => {
-                let head = size_of::<Head>();
-                let hash = word(bytes, head)?;
-                let n = u32::from_ne_bytes(bytes.get(head + 8..head + 12)?.try_into().ok()?);
-                self.kernel
-                    .insert(hash, words(bytes, head + 16, n as usize)?);
-                self.sent(hash);
-            }
+            kind::KSTACK => self.kernel_stack(bytes)?,
             kind::PAUSE => self
                 .pauses
                 .take(&PauseEvent::read_from_prefix(bytes).ok()?.0),
@@ -365,6 +341,37 @@ impl Estimator {
             _ => return None,
         }
         Some(())
+    }
+
+    fn managed_stack(&mut self, bytes: &[u8]) -> Option<()> {
+        let (head, rest) = ManagedHead::read_from_prefix(bytes).ok()?;
+        let stack = ManagedStack {
+            pid: head.pid,
+            end: head.end,
+            words: words(rest, 0, (head.n as usize).checked_mul(2)?)?,
+        };
+        self.managed.insert(head.hash, stack);
+        self.sent(head.hash);
+        Some(())
+    }
+
+    fn kernel_stack(&mut self, bytes: &[u8]) -> Option<()> {
+        let head = size_of::<Head>();
+        let hash = word(bytes, head)?;
+        let n = u32::from_ne_bytes(bytes.get(head + 8..head + 12)?.try_into().ok()?);
+        self.kernel
+            .insert(hash, words(bytes, head + 16, n as usize)?);
+        self.sent(hash);
+        Some(())
+    }
+
+    fn resource(&mut self, e: &ResourceEvent) {
+        self.sent(e.hash);
+        if e.what == what::MONITOR && e.address & PARKED != 0 {
+            self.chains.is_a_kind(e.hash);
+        } else if matches!(e.what, what::PROCESS | what::OWN_CHILD) {
+            self.ends.insert(e.address as u32, e.hash);
+        }
     }
 
     fn open_socket(&mut self, bytes: &[u8]) -> Option<()> {

@@ -64,11 +64,18 @@ pub struct EventDispatcher {
     looked: usize,
     /// Stacks that could not be unwound yet, and wait for it.
     pub raws: Vec<CopiedStack>,
-    /// Those of them that the session has not looked at yet.
+    /// Events that the session has not looked at yet.
+    pub unseen: UnseenEvents,
+}
+
+/// Events for the session, in the order in which they came.
+#[derive(Default)]
+pub struct UnseenEvents {
+    /// Stacks that could not be unwound yet.
     pub copied: Vec<CopiedStack>,
-    /// Thread events that the session has not looked at yet.
-    pub news: Vec<ThreadEvent>,
-    /// Ends of threads that the session has not looked at yet: when, and of which process.
+    /// Threads that came, or changed by exec.
+    pub threads: Vec<ThreadEvent>,
+    /// Ends of threads: when, and of which process.
     pub gone: Vec<(u64, u32)>,
 }
 
@@ -90,9 +97,7 @@ impl EventDispatcher {
             monitors: FxHashMap::default(),
             looked: 0,
             raws: Vec::new(),
-            copied: Vec::new(),
-            news: Vec::new(),
-            gone: Vec::new(),
+            unseen: UnseenEvents::default(),
         };
         intake.observe(Observation::Begin(begin));
         intake
@@ -112,7 +117,7 @@ impl EventDispatcher {
         if first.map(u32::from_ne_bytes) == Some(kind::RAW) {
             // Memory of the target: neither logged nor anything to estimate from.
             match CopiedStack::parse(bytes) {
-                Some(raw) => self.copied.push(raw),
+                Some(raw) => self.unseen.copied.push(raw),
                 None => self.estimator.malformed += 1,
             }
             return;
@@ -153,11 +158,11 @@ impl EventDispatcher {
                 if e.pid == e.tid {
                     self.resources.called(e.pid, e.name());
                 }
-                self.news.push(e);
+                self.unseen.threads.push(e);
             }
             kind::EXIT => {
                 let d = Dump::read_from_prefix(bytes).ok()?.0;
-                self.gone.push((d.now, d.pid));
+                self.unseen.gone.push((d.now, d.pid));
             }
             kind::MANAGED => {
                 let head = ManagedHead::read_from_prefix(bytes).ok()?.0;

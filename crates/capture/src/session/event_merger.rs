@@ -142,7 +142,7 @@ impl EventMerger {
                 let _ = ring.consume();
                 drained = Instant::now();
                 let intake = intake.borrow();
-                if intake.raws.len() + intake.copied.len() < most_copies {
+                if intake.raws.len() + intake.unseen.copied.len() < most_copies {
                     programs.allow_raw(deferred_unwind::RATION);
                 }
             }
@@ -177,13 +177,13 @@ impl EventMerger {
 
     /// Takes what came in by the event ring.
     fn take(&mut self, intake: &mut EventDispatcher) {
-        let threads = intake.news.drain(..);
+        let threads = intake.unseen.threads.drain(..);
         self.steps
             .extend(threads.map(|e| (e.time, Step::Thread(e))));
-        let copied = intake.copied.drain(..);
+        let copied = intake.unseen.copied.drain(..);
         self.steps
             .extend(copied.map(|raw| (raw.time(), Step::Copied(Box::new(raw)))));
-        let gone = intake.gone.drain(..);
+        let gone = intake.unseen.gone.drain(..);
         self.steps
             .extend(gone.map(|(time, pid)| (time, Step::Gone(pid))));
     }

@@ -10,8 +10,8 @@ use rustc_hash::FxHashMap;
 
 use crate::event::{HOLDS, HoldsEvent};
 
-/// Changes that are remembered of one interpreter.
-const MOST: usize = 16_384;
+/// Changes that are kept for one interpreter.
+const MAX_CHANGES: usize = 16_384;
 
 /// The holders of one interpreter's lock.
 #[derive(Default)]
@@ -28,7 +28,7 @@ pub struct Holders {
     locks: FxHashMap<u32, Lock>,
 }
 
-/// A stretch of time in which one thread, or nobody known, had the lock.
+/// A stretch of time in which one thread, known or not, had the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
     /// Begin, ns.
@@ -61,8 +61,8 @@ impl Holders {
             lock.holders.push_back((hold.since.max(last), holder));
         }
         lock.changes = e.changes;
-        let many = lock.holders.len().saturating_sub(MOST);
-        lock.holders.drain(..many);
+        let excess = lock.holders.len().saturating_sub(MAX_CHANGES);
+        lock.holders.drain(..excess);
     }
 
     /// Forgets ended processes.

@@ -12,18 +12,19 @@ use super::host_contention::HostContention;
 use crate::clock::now;
 
 /// Interval between readings, ns.
-const EVERY: u64 = 1_000_000_000;
-/// A reading is taken up to this much before it is due, ns: slices end a little before or after the second,
-/// and the next slice's end is far.
-const EARLY: u64 = 50_000_000;
-/// Most processes for which limits are read.
-const MOST: usize = 16;
-/// Interval at which targets without a listening socket are checked for one again, s.
-const ASK_AGAIN: usize = 5;
+const READING_INTERVAL_NS: u64 = 1_000_000_000;
+/// How long before it is due a reading may be taken, ns. Slices end a little before or after the second, and
+/// the end of the next slice is far.
+const EARLY_NS: u64 = 50_000_000;
+/// Processes of which limits are read.
+const MAX_PROCESSES: usize = 16;
+/// Readings between two searches for listening sockets of targets that have none, and between two readings of
+/// file locks.
+const RARE_READING: usize = 5;
 /// Rows of connections, and listening sockets, that are kept.
-const MOST_CONNECTIONS: usize = 24;
+const MAX_CONNECTIONS: usize = 24;
 /// Locks on files that are kept of one reading.
-const MOST_LOCKS: usize = 64;
+const MAX_LOCKS: usize = 64;
 
 /// The facts so far.
 pub(crate) struct HostLog {
@@ -43,7 +44,7 @@ impl HostLog {
     pub fn open(pids: &[u32]) -> HostLog {
         HostLog {
             reader: HostReader::open(pids.first().copied()),
-            pids: pids.iter().take(MOST).copied().collect(),
+            pids: pids.iter().take(MAX_PROCESSES).copied().collect(),
             listeners: FxHashMap::default(),
             facts: Vec::new(),
             taken: 0,
@@ -73,19 +74,19 @@ impl HostLog {
 
     /// Takes what changes, once a second; whether it was time to.
     pub fn tick(&mut self, now: u64) -> bool {
-        if now + EARLY < self.next_ns {
+        if now + EARLY_NS < self.next_ns {
             return false;
         }
         // Counted from when the reading was due, so that delays do not add up.
-        self.next_ns = (self.next_ns + EVERY).max(now + EVERY / 2);
+        self.next_ns = (self.next_ns + READING_INTERVAL_NS).max(now + READING_INTERVAL_NS / 2);
         let listen = self.listeners.values().any(|own| *own);
         let readings = self.taken + self.facts.len();
         let facts = HostFacts {
-            listeners: match listen || readings.is_multiple_of(ASK_AGAIN) {
+            listeners: match listen || readings.is_multiple_of(RARE_READING) {
                 true => self.listeners(),
                 false => Vec::new(),
             },
-            file_locks: match readings % ASK_AGAIN {
+            file_locks: match readings % RARE_READING {
                 1 => self.file_locks(),
                 _ => Vec::new(),
             },
@@ -98,7 +99,7 @@ impl HostLog {
     fn push(&mut self, facts: HostFacts) {
         let time_ns = now();
         if self.taken + self.facts.len() == 0 {
-            self.next_ns = time_ns + EVERY;
+            self.next_ns = time_ns + READING_INTERVAL_NS;
         }
         self.facts.push(HostSample { time_ns, facts });
     }
@@ -146,7 +147,7 @@ impl HostLog {
                     exclusive: l.exclusive,
                 })
             })
-            .take(MOST_LOCKS)
+            .take(MAX_LOCKS)
             .collect()
     }
 
@@ -173,7 +174,7 @@ impl HostLog {
             })
             .collect();
         out.sort_by(|a, b| b.queued.cmp(&a.queued).then(a.address.cmp(&b.address)));
-        out.truncate(MOST_CONNECTIONS);
+        out.truncate(MAX_CONNECTIONS);
         out
     }
 }
@@ -234,7 +235,7 @@ fn connections(all: &[Socket], own: &FxHashSet<u32>) -> Vec<Connections> {
         })
         .collect();
     out.sort_by_key(|c| std::cmp::Reverse(c.count));
-    out.truncate(MOST_CONNECTIONS);
+    out.truncate(MAX_CONNECTIONS);
     out
 }
 
@@ -252,7 +253,7 @@ mod tests {
             // Looked a little after each slice's end, as a machine does.
             let late = |i: u64| i * width + 300_000 * (i % 3);
             let start = log.facts[0].time_ns - 2_000_000;
-            let looks = (1..=10 * EVERY / width).map(|i| start + late(i));
+            let looks = (1..=10 * READING_INTERVAL_NS / width).map(|i| start + late(i));
             let taken = looks.filter(|now| log.tick(*now)).count();
             assert!(
                 (9..=10).contains(&taken),

@@ -99,14 +99,20 @@ pub struct Processes<S = KernelTables> {
     /// A process may still write such code while it copies it, so it is read again at growing distances. By
     /// process: time of the next reading, ns, and readings so far.
     replaced: FxHashMap<u32, (u64, usize)>,
+    programs: ProgramLookups,
+    /// No stack will be read: what processes have mapped is of no interest.
+    facts_only: bool,
+}
+
+/// Programs of processes that are looked up, as far as that may cost.
+#[derive(Default)]
+struct ProgramLookups {
     /// Programs that may be looked up now.
     ration: FactRation,
     /// Processes with a program that has not been looked up.
     unread: BTreeSet<u32>,
     /// Processes that ended before their program was looked up.
     never_read: u64,
-    /// No stack will be read: what processes have mapped is of no interest.
-    facts_only: bool,
 }
 
 impl Processes<KernelTables> {
@@ -138,9 +144,7 @@ impl<S: TableSink> Processes<S> {
             lost_mappings: 0,
             again: Again::default(),
             replaced: FxHashMap::default(),
-            ration: FactRation::default(),
-            unread: BTreeSet::new(),
-            never_read: 0,
+            programs: ProgramLookups::default(),
             facts_only: false,
         }
     }
@@ -240,7 +244,7 @@ impl<S: TableSink> Processes<S> {
             Change::Map(_) if self.facts_only => {}
             Change::Map(m) => {
                 // What is opened, or followed, is so with the process's own rights.
-                if self.unread.contains(&m.pid) && !self.files.is_known(&m) {
+                if self.programs.unread.contains(&m.pid) && !self.files.is_known(&m) {
                     self.read_program(m.pid);
                 }
                 if let Some(space) = self.spaces.get_mut(&m.pid) {

@@ -160,13 +160,7 @@ impl<'o> Recorder<'o> {
             setup.timer.vary_every(),
             is_logged.then_some(LOG_EVERY),
         ];
-        for every in looks.into_iter().flatten() {
-            events.look_every(every)?;
-        }
-        for fd in sideband.descriptors() {
-            events.sideband(fd)?;
-        }
-        events.ring(ring.epoll_fd())?;
+        wake_for(&mut events, &looks, &sideband, &ring)?;
         events.tick_every(start_ns, slice_ns)?;
 
         let problem = setup.observe_connections(&mut programs, &chosen, &intake);
@@ -460,10 +454,7 @@ impl<'o> Recorder<'o> {
             (self.notes).extend(ended_early(&options.target, options.duration, ns));
         }
         let tasks = (self.collector.processes.managed_mut()).finish_tasks();
-        self.host.finish();
-        for sample in self.host.take() {
-            intake.observe(Observation::Host(Box::new(sample)));
-        }
+        observe_host(&mut self.host, &mut intake);
         let command_end = (self.held.as_mut()).and_then(|h| stop.finish(h));
         let most_alive = intake.estimator.accounts.most_alive();
         intake.observe(Observation::Cost(Cost {
@@ -477,9 +468,7 @@ impl<'o> Recorder<'o> {
             ..
         } = &mut self.collector;
         self.told.kernel_losses(programs, &mut intake);
-        let deferred = processes.unwind_deferred(&mut intake.raws, Due::All);
-        intake.deferred(deferred);
-        intake.finish_resources(processes.managed());
+        finish_stacks(processes, &mut intake);
         let (tasks, lost) = tasks::observe::observe(tasks, end_ns - self.start_ns, processes);
         self.told.losses(Counter::Tasks, lost, &mut intake);
         intake.tasks(tasks);
@@ -517,6 +506,37 @@ impl<'o> Recorder<'o> {
             signals: self.events.into_signals(),
         }
     }
+}
+
+/// Has `events` wake us at each of `looks`, ns, for new mappings and for a full ring.
+fn wake_for(
+    events: &mut Events,
+    looks: &[Option<u64>],
+    sideband: &Sideband,
+    ring: &RingBuffer<'_>,
+) -> Result<(), Error> {
+    for every in looks.iter().flatten() {
+        events.look_every(*every)?;
+    }
+    for fd in sideband.descriptors() {
+        events.sideband(fd)?;
+    }
+    events.ring(ring.epoll_fd())
+}
+
+/// Takes the last facts about the host.
+fn observe_host(host: &mut HostLog, intake: &mut EventDispatcher) {
+    host.finish();
+    for sample in host.take() {
+        intake.observe(Observation::Host(Box::new(sample)));
+    }
+}
+
+/// Unwinds the stacks that were left for the end, and names the resources of waits.
+fn finish_stacks(processes: &mut Processes, intake: &mut EventDispatcher) {
+    let deferred = processes.unwind_deferred(&mut intake.raws, Due::All);
+    intake.deferred(deferred);
+    intake.finish_resources(processes.managed());
 }
 
 /// What a collector costs in the kernel, with so many threads at most.

@@ -13,7 +13,7 @@ use rustc_hash::FxHashMap;
 use wallscope_unwind::runtime::{
     Facts,
     hotspot::{self, Item, ScriptPosition, abi::Proc},
-    v8::{self, Isolate, Miss},
+    v8::{self, Isolate, Miss, ScriptFrame},
 };
 
 use super::found_runtime::FoundRuntime;
@@ -125,9 +125,12 @@ impl Scripts {
             new = true;
             let address = (frame.file() == 0).then(|| frame.lookup_offset());
             let mut read = |at: u64, to: &mut [u8]| read_memory(pid, at, to) == to.len();
-            let found = space
-                .isolate
-                .scopes(facts, function, place, address, &mut read);
+            let frame = ScriptFrame {
+                function,
+                place,
+                address,
+            };
+            let found = space.isolate.scopes(facts, frame, &mut read);
             named.insert_entry(match found {
                 Ok(scopes) => Named::Scopes(scopes),
                 Err(miss) => Named::Missed(miss, tries + 1),

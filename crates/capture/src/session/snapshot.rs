@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use wallscope_model::histogram::{COARSE, Histogram, HistogramRow};
-use wallscope_model::{Actor, ContextId, ModuleId, Recording, State, Window};
+use wallscope_model::{Actor, ContextId, ModuleId, Recording, Slices, State, Window};
 
 use super::{
     Options,
@@ -68,27 +68,9 @@ pub(super) fn take(
 ) -> Look {
     let mut recording = stretch.recording();
     recording.domain.backend = "ebpf".into();
-    // They would be unwound at the end only.
-    for raw in std::mem::take(&mut intake.raws) {
-        intake.resolve(&raw.given_up());
-    }
-    let mut sums = intake.take_samples();
+    let (sums, unsure) = take_sums(stretch, intake, options);
     let estimator = &mut intake.estimator;
-    let open = still_blocked(estimator, stretch, options);
-    let unsure: FxHashSet<SampleKey> = open.iter().map(|(key, _)| *key).collect();
-    sums.extend(open);
-    sample_key::sort(&mut sums);
-    estimator.accounts.drop_told();
-    let rows = estimator.accounts.take_slices();
-    let mut places = FxHashMap::default();
-    for (index, context) in estimator.accounts.look(stretch.now) {
-        places.insert(index, recording.contexts.len() as u32);
-        recording.contexts.push(context);
-    }
-    let grid = estimator.accounts.grid();
-    let own = window_slices::grid(grid, &recording.window);
-    recording.ledger_slices = window_slices::rows(&rows, &places, &recording.contexts, (grid, own));
-    recording.slices = own;
+    let (places, grids) = take_threads(&mut recording, estimator, stretch.now);
     let mut stacks = Stacks::new(processes.modules());
     stacks.interpreter_frames = options.interpreter_frames;
     let mut seen = Vec::with_capacity(sums.len());
@@ -96,7 +78,7 @@ pub(super) fn take(
     let mut at = FxHashMap::default();
     for (key, mut sum) in sums {
         estimator.uses(key.kernel, key.user, key.resource);
-        window_slices::values(&mut sum.slices, (grid, own));
+        window_slices::values(&mut sum.slices, grids);
         let lengths = std::mem::take(&mut sum.lengths);
         let observed = Observed {
             estimator: &*estimator,
@@ -140,12 +122,7 @@ pub(super) fn take(
         hops::assemble(&mut recording, &mut stacks, &followed, observed);
         place_actors(&mut recording, &places);
     }
-    let jit = stacks.jit_modules();
-    recording.label_sets = std::mem::take(&mut stacks.labels.sets);
-    recording.modules = stacks.modules;
-    recording.frames = stacks.frames;
-    recording.functions = stacks.functions;
-    recording.stacks = stacks.stacks;
+    let jit = stacks.give_to(&mut recording);
     recording.processes = processes.facts();
     recording
         .processes
@@ -157,6 +134,45 @@ pub(super) fn take(
         sources,
         seen,
     }
+}
+
+/// Takes the samples, with those of waits that are not over; the keys of the latter.
+fn take_sums(
+    stretch: SnapshotWindow,
+    intake: &mut EventDispatcher,
+    options: &Options,
+) -> (Vec<(SampleKey, SampleSum)>, FxHashSet<SampleKey>) {
+    // They would be unwound at the end only.
+    for raw in std::mem::take(&mut intake.raws) {
+        intake.resolve(&raw.given_up());
+    }
+    let mut sums = intake.take_samples();
+    let open = still_blocked(&intake.estimator, stretch, options);
+    let unsure = open.iter().map(|(key, _)| *key).collect();
+    sums.extend(open);
+    sample_key::sort(&mut sums);
+    (sums, unsure)
+}
+
+/// Takes the ledgers of all threads. Returns the place of each thread's context, by its account, and the slices of the
+/// session and of the look.
+fn take_threads(
+    recording: &mut Recording,
+    estimator: &mut Estimator,
+    now: u64,
+) -> (FxHashMap<u32, u32>, (Slices, Slices)) {
+    estimator.accounts.drop_told();
+    let rows = estimator.accounts.take_slices();
+    let mut places = FxHashMap::default();
+    for (index, context) in estimator.accounts.look(now) {
+        places.insert(index, recording.contexts.len() as u32);
+        recording.contexts.push(context);
+    }
+    let grid = estimator.accounts.grid();
+    let own = window_slices::grid(grid, &recording.window);
+    recording.ledger_slices = window_slices::rows(&rows, &places, &recording.contexts, (grid, own));
+    recording.slices = own;
+    (places, (grid, own))
 }
 
 /// Waits for a CPU by thread, estimated from samples: the exact ones are in the kernel until a thread ends.

@@ -128,13 +128,20 @@ pub struct App {
     pub rows: Rows,
     /// The stacks of the line that was entered.
     pub stacks: Vec<StackLine>,
+    /// Where among the lines the user is.
+    pub position: Position,
+    newest: Option<Arc<Frame>>,
+}
+
+/// A place among the lines.
+#[derive(Clone, Debug, Default)]
+pub struct Position {
     /// The selected line.
     pub selected: usize,
     /// The first line on the screen.
     pub first: usize,
     /// The thread or function that the selection follows.
     follows: Option<LineOf>,
-    newest: Option<Arc<Frame>>,
 }
 
 impl App {
@@ -153,9 +160,7 @@ impl App {
             lines: Vec::new(),
             rows: Rows::default(),
             stacks: Vec::new(),
-            selected: 0,
-            first: 0,
-            follows: None,
+            position: Position::default(),
             newest: None,
         }
     }
@@ -197,30 +202,31 @@ impl App {
         self.lines = lines;
         // The selection stays on its thread or function when that moves to another line.
         if let Some(at) = self
+            .position
             .follows
             .as_ref()
             .and_then(|f| self.lines.iter().position(|r| r.of == *f))
         {
-            self.selected = at;
+            self.position.selected = at;
         }
-        self.select(self.selected);
+        self.select(self.position.selected);
         if let Mode::Stacks(of, ..) = &self.mode {
             self.stacks = rows::stacks(recording, of, self.idle);
         }
     }
 
     fn select(&mut self, at: usize) {
-        self.selected = at.min(self.lines.len().saturating_sub(1));
+        self.position.selected = at.min(self.lines.len().saturating_sub(1));
     }
 
     fn move_to(&mut self, at: usize) {
         self.select(at);
-        self.follows = self.lines.get(self.selected).map(|r| r.of.clone());
+        self.position.follows = self.lines.get(self.position.selected).map(|r| r.of.clone());
     }
 
     fn look_at(&mut self, by: By) {
         if self.by != by {
-            (self.by, self.follows, self.selected, self.first) = (by, None, 0, 0);
+            (self.by, self.position) = (by, Position::default());
         }
         self.mode = Mode::Lines;
         self.renew();
@@ -262,7 +268,7 @@ impl App {
         let page = 10;
         let at = match &mut self.mode {
             Mode::Stacks(_, _, first) => first,
-            _ => &mut self.selected,
+            _ => &mut self.position.selected,
         };
         let to = match key.code {
             KeyCode::Up | KeyCode::Char('k') => Some(at.saturating_sub(1)),
@@ -306,8 +312,10 @@ impl App {
             }
             KeyCode::Char('/') => self.mode = Mode::Typing,
             KeyCode::Enter | KeyCode::Right => {
-                if let (Mode::Lines, Some(row)) = (&self.mode, self.lines.get(self.selected)) {
-                    self.follows = Some(row.of.clone());
+                if let (Mode::Lines, Some(row)) =
+                    (&self.mode, self.lines.get(self.position.selected))
+                {
+                    self.position.follows = Some(row.of.clone());
                     self.mode = Mode::Stacks(row.of.clone(), row.name.clone(), 0);
                     self.renew();
                 }

@@ -174,10 +174,11 @@ fn draw(app: &mut App, cost: Option<f64>, area: Rect, f: &mut ratatui::Frame<'_>
         Mode::Lines | Mode::Typing => {
             let room = room.saturating_sub(1);
             // The selected line is always among those shown.
-            app.first = app
+            let p = &mut app.position;
+            p.first = p
                 .first
-                .min(app.selected)
-                .max((app.selected + 1).saturating_sub(room.max(1)));
+                .min(p.selected)
+                .max((p.selected + 1).saturating_sub(room.max(1)));
             lines.extend(table(app, width, room));
         }
     }
@@ -316,7 +317,13 @@ fn table(app: &App, width: usize, room: usize) -> Vec<Line<'static>> {
     );
     let mut out = vec![Line::styled(fit(&head, width), FAINT)];
     let most = app.lines.iter().map(Row::wall_ns).max().unwrap_or(0);
-    for (i, row) in app.lines.iter().enumerate().skip(app.first).take(room) {
+    for (i, row) in app
+        .lines
+        .iter()
+        .enumerate()
+        .skip(app.position.first)
+        .take(room)
+    {
         let mut spans = vec![Span::raw(pad(&clean(&row.name), name))];
         if by_thread {
             spans.push(Span::raw(format!(" {:>7}", row.id)));
@@ -337,7 +344,7 @@ fn table(app: &App, width: usize, room: usize) -> Vec<Line<'static>> {
             fit(&row.waits, width.saturating_sub(used + 2))
         )));
         let line = Line::from(spans);
-        let selected = i == app.selected;
+        let selected = i == app.position.selected;
         out.push(if selected {
             line.style(Style::new().add_modifier(Modifier::REVERSED))
         } else {

@@ -297,17 +297,8 @@ impl Reader {
         if let Some((pid, _)) = py_spy(text, "process ", ':').filter(|_| root) {
             return Ok(Word::Process(pid));
         }
-        let whole = ["[no stack]", "[truncated:", "[0x"];
-        if root && text.starts_with('[') && whole.iter().any(|w| text.starts_with(w)) {
-            if text == "[no stack]" {
-                return Ok(Word::Nothing);
-            }
-            let cause = text
-                .strip_prefix("[truncated:")
-                .and_then(|t| t.strip_suffix(']'));
-            if let Some(end) = cause.and_then(StackEnd::from_name) {
-                return Ok(Word::Cut(end));
-            }
+        if let Some(end) = end_of_stack(text).filter(|_| root) {
+            return Ok(end);
         }
         let (name, kind, inlined) = match text
             .len()
@@ -458,6 +449,15 @@ impl Reader {
         self.to
             .sample(context, stack, kind, Amount::new((count, value), None))
     }
+}
+
+/// Words at the root that stand for no frame.
+fn end_of_stack(text: &str) -> Option<Word> {
+    if text == "[no stack]" {
+        return Some(Word::Nothing);
+    }
+    let cause = text.strip_prefix("[truncated:")?.strip_suffix(']')?;
+    StackEnd::from_name(cause).map(Word::Cut)
 }
 
 /// austin's full mode: `stack time,idle,memory`.

@@ -18,19 +18,22 @@ impl Import {
     /// The slice of a time, as a number that later ones may halve.
     pub(super) fn slice(&mut self, time: u64) -> u32 {
         self.reaches(time);
-        let (origin, mut width) = *self.slices.get_or_insert((time, FIRST_WIDTH));
+        let (origin, mut width) = *self.time.slices.get_or_insert((time, FIRST_WIDTH));
         loop {
             let away = i128::from(time) - i128::from(origin);
             let n = away.div_euclid(i128::from(width)) as i64;
-            let range = (self.range.0.min(n), self.range.1.max(n));
+            let range = (self.time.range.0.min(n), self.time.range.1.max(n));
             if range.1 - range.0 < MAX_SLICES {
-                self.range = range;
+                self.time.range = range;
                 return (n + ORIGIN) as u32;
             }
             width *= 2;
-            self.slices = Some((origin, width));
-            if self.range.0 <= self.range.1 {
-                self.range = (self.range.0.div_euclid(2), self.range.1.div_euclid(2));
+            self.time.slices = Some((origin, width));
+            if self.time.range.0 <= self.time.range.1 {
+                self.time.range = (
+                    self.time.range.0.div_euclid(2),
+                    self.time.range.1.div_euclid(2),
+                );
             }
             for s in &mut self.rec.samples {
                 join(&mut s.slices);
@@ -40,7 +43,7 @@ impl Import {
 
     /// The recording covers this time, though no sample need be there.
     pub(crate) fn reaches(&mut self, time: u64) {
-        let times = self.times.get_or_insert((time, time));
+        let times = self.time.times.get_or_insert((time, time));
         *times = (times.0.min(time), times.1.max(time));
     }
 
@@ -56,7 +59,7 @@ impl Import {
 
     /// The recording.
     pub(crate) fn finish(mut self, about: About) -> Recording {
-        if let Some((first, last)) = self.times {
+        if let Some((first, last)) = self.time.times {
             let w = &mut self.rec.window;
             if w.end_ns <= w.start_ns || first < w.start_ns || last > w.end_ns {
                 w.start_ns = first;
@@ -73,15 +76,15 @@ impl Import {
             c.end_ns = w.end_ns;
         }
         account(&mut self.rec);
-        self.rec.domain = domain(about, self.slices.is_some(), self.cut);
+        self.rec.domain = domain(about, self.time.slices.is_some(), self.cut);
         self.rec
     }
 
     fn place_slices(&mut self) {
-        let Some((origin, width)) = self.slices else {
+        let Some((origin, width)) = self.time.slices else {
             return;
         };
-        let (low, high) = self.range;
+        let (low, high) = self.time.range;
         let start = i128::from(origin) + i128::from(low) * i128::from(width);
         let base = (low + ORIGIN) as u32;
         self.rec.slices = Slices {

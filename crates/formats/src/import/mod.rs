@@ -166,6 +166,22 @@ impl Samples {
     }
 }
 
+/// The slices of a recording in the making, and the times in it, ns.
+struct TimeGrid {
+    /// Time of slice `ORIGIN`, once a time is known, and the width.
+    slices: Option<(u64, u64)>,
+    /// Numbers of the first slice with time and of the last.
+    range: (i64, i64),
+    /// The first time and the last.
+    times: Option<(u64, u64)>,
+}
+
+/// Memory that a recording in the making takes, and may take, bytes.
+struct MemoryUse {
+    used: u64,
+    limit: u64,
+}
+
 /// A recording in the making.
 pub(super) struct Import {
     rec: Recording,
@@ -178,13 +194,9 @@ pub(super) struct Import {
     processes: FxHashMap<u32, usize>,
     label_sets: FxHashMap<Vec<Label>, LabelsId>,
     samples: Samples,
-    /// Time of slice `ORIGIN`, once a time is known, and the width.
-    slices: Option<(u64, u64)>,
-    range: (i64, i64),
-    times: Option<(u64, u64)>,
+    time: TimeGrid,
     total: u64,
-    memory: u64,
-    limit: u64,
+    memory: MemoryUse,
     /// Stacks that were cut at [`MAX_FRAMES`].
     cut: u64,
 }
@@ -203,23 +215,24 @@ impl Import {
             processes: FxHashMap::default(),
             label_sets: FxHashMap::default(),
             samples: Samples::default(),
-            slices: None,
-            range: (i64::MAX, i64::MIN),
-            times: None,
+            time: TimeGrid {
+                slices: None,
+                range: (i64::MAX, i64::MIN),
+                times: None,
+            },
             total: 0,
-            memory: 0,
-            limit,
+            memory: MemoryUse { used: 0, limit },
             cut: 0,
         }
     }
 
     /// Accounts for memory, bytes.
     pub(super) fn take(&mut self, bytes: usize) -> Result<(), ReadError> {
-        self.memory += bytes as u64;
-        if self.memory > self.limit {
+        self.memory.used += bytes as u64;
+        if self.memory.used > self.memory.limit {
             return Err(ReadError::TooLarge {
                 what: "what it describes needs more memory",
-                limit_mib: self.limit >> 20,
+                limit_mib: self.memory.limit >> 20,
             });
         }
         Ok(())

@@ -70,15 +70,15 @@ struct Weighed {
 impl Weighed {
     /// `None` where samples are not counted, their period is not told, or a column has the value.
     fn of(t: &Tables, types: &Types) -> Option<Weighed> {
-        let name = t.string(t.period_type.0).into_owned();
+        let name = t.string(t.period.of.0).into_owned();
         let samples = types.named("samples")?;
-        let told = t.period > 0 && !name.is_empty() && types.named(&name).is_none();
-        let (unit, factor) = columns::unit(&name, &t.string(t.period_type.1));
+        let told = t.period.value > 0 && !name.is_empty() && types.named(&name).is_none();
+        let (unit, factor) = columns::unit(&name, &t.string(t.period.of.1));
         (told && types.0[samples].1 == "count").then_some(Weighed {
             name,
             samples,
             unit,
-            factor: factor.saturating_mul(t.period),
+            factor: factor.saturating_mul(t.period.value),
         })
     }
 }

@@ -91,13 +91,13 @@ fn about(t: &Tables, chosen: &Chosen) -> About {
         });
     }
     let mut events = Vec::new();
-    let sampled = t.string(t.period_type.0);
+    let sampled = t.string(t.period.of.0);
     let counts = chosen.name == "samples" && !chosen.unit.is_time();
-    if t.period > 0 && (sampled == chosen.name || counts) {
+    if t.period.value > 0 && (sampled == chosen.name || counts) {
         events.push(EventSource {
             what: "stacks".to_string(),
             event: sampled.into_owned(),
-            rate: format!("every {} {}", t.period, t.string(t.period_type.1)),
+            rate: format!("every {} {}", t.period.value, t.string(t.period.of.1)),
         });
     }
     About {
@@ -130,6 +130,44 @@ fn in_file(address: u64, m: &Mapping) -> u64 {
     }
 }
 
+/// The functions of a file.
+#[derive(Default)]
+struct Functions {
+    /// Functions with a name, by their number in the file.
+    ids: FxHashMap<u64, FunctionId>,
+    /// Numbers of those without.
+    nameless: FxHashSet<u64>,
+    /// Functions that stand for the end of a truncated stack.
+    ends: FxHashMap<FunctionId, StackEnd>,
+}
+
+impl Functions {
+    fn new(t: &Tables, to: &mut Import) -> Result<Functions, ReadError> {
+        let mut functions = Functions::default();
+        for f in &t.functions {
+            let (name, system) = (t.string(f.name), t.string(f.system_name));
+            // Some writers leave the name to the reader; one without any is known by its address.
+            let name = if name.is_empty() {
+                system.clone()
+            } else {
+                name
+            };
+            if name.is_empty() {
+                functions.nameless.insert(f.id);
+                continue;
+            }
+            let start_line = u32::try_from(f.start_line).unwrap_or(0);
+            let file = t.string(f.file);
+            let id = to.function(&name, &system, &file, start_line)?;
+            functions.ids.insert(f.id, id);
+            if let Some(end) = truncated(&name) {
+                functions.ends.insert(id, end);
+            }
+        }
+        Ok(functions)
+    }
+}
+
 impl Code {
     fn new(t: &Tables, prune: &Prune, to: &mut Import) -> Result<Code, ReadError> {
         let mut modules: FxHashMap<u64, (ModuleId, ModuleKind, Mapping)> = FxHashMap::default();
@@ -142,29 +180,11 @@ impl Code {
             let id = to.module(kind, &path, &t.string(m.build_id), 0)?;
             modules.insert(m.id, (id, kind, *m));
         }
-        let mut functions: FxHashMap<u64, FunctionId> = FxHashMap::default();
-        let mut nameless: FxHashSet<u64> = FxHashSet::default();
-        let mut missing: FxHashMap<FunctionId, StackEnd> = FxHashMap::default();
-        for f in &t.functions {
-            let (name, system) = (t.string(f.name), t.string(f.system_name));
-            // Some writers leave the name to the reader; one without any is known by its address.
-            let name = if name.is_empty() {
-                system.clone()
-            } else {
-                name
-            };
-            if name.is_empty() {
-                nameless.insert(f.id);
-                continue;
-            }
-            let start_line = u32::try_from(f.start_line).unwrap_or(0);
-            let file = t.string(f.file);
-            let id = to.function(&name, &system, &file, start_line)?;
-            functions.insert(f.id, id);
-            if let Some(end) = truncated(&name) {
-                missing.insert(id, end);
-            }
-        }
+        let Functions {
+            ids: functions,
+            nameless,
+            ends: missing,
+        } = Functions::new(t, to)?;
         let mut code = Code {
             locations: FxHashMap::default(),
             ends: FxHashMap::default(),

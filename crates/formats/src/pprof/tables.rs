@@ -20,9 +20,7 @@ pub(super) struct Tables<'a> {
     pub default_sample_type: u64,
     pub time_nanos: u64,
     pub duration_nanos: u64,
-    /// Name and unit of the period.
-    pub period_type: (u64, u64),
-    pub period: u64,
+    pub period: Period,
     /// Functions that are of no interest with all they call, but for the second.
     pub drop_frames: u64,
     pub keep_frames: u64,
@@ -30,6 +28,14 @@ pub(super) struct Tables<'a> {
     pub cut: bool,
     /// The bytes of the extension; empty: none.
     pub recording: &'a [u8],
+}
+
+/// Distance of two samples.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Period {
+    /// Name and unit.
+    pub of: (u64, u64),
+    pub value: u64,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -90,8 +96,8 @@ impl<'a> Tables<'a> {
             f::KEEP_FRAMES => t.keep_frames = value.number(),
             f::TIME_NANOS => t.time_nanos = value.number(),
             f::DURATION_NANOS => t.duration_nanos = value.number(),
-            f::PERIOD_TYPE => t.period_type = value_type(value)?,
-            f::PERIOD => t.period = value.number(),
+            f::PERIOD_TYPE => t.period.of = value_type(value)?,
+            f::PERIOD => t.period.value = value.number(),
             f::COMMENT => value.numbers(&mut t.comments)?,
             f::DEFAULT_SAMPLE_TYPE => t.default_sample_type = value.number(),
             f::RECORDING => t.recording = value.bytes(),
@@ -119,7 +125,7 @@ impl<'a> Tables<'a> {
     /// # Errors
     /// As [`Tables::has_string`].
     pub fn check_strings(&self) -> Result<(), ReadError> {
-        let types = self.sample_types.iter().chain([&self.period_type]);
+        let types = self.sample_types.iter().chain([&self.period.of]);
         let types = types.flat_map(|(name, unit)| [*name, *unit]);
         let mappings = self.mappings.iter().flat_map(|m| [m.file, m.build_id]);
         let functions = (self.functions.iter()).flat_map(|f| [f.name, f.system_name, f.file]);

@@ -234,8 +234,6 @@ fn samples<W: Write>(
 ) -> io::Result<()> {
     let Tables { strings, extra } = tables;
     let keys = Keys::new(strings);
-    // The labels that depend on the context alone, ready to append.
-    let processes: HashMap<u32, &str> = rec.processes.iter().map(|p| (p.pid, &*p.name)).collect();
     let mut end = |end: &StackEnd| {
         let seen = !end.is_whole() && rec.stacks.iter().any(|s| s.end == *end);
         seen.then(|| extra.location(&name::truncated(*end)))
@@ -244,15 +242,7 @@ fn samples<W: Write>(
     let further: Vec<Vec<u8>> = (rec.label_sets.iter())
         .map(|set| keys.further(set, strings))
         .collect();
-    let contexts: Vec<Vec<u8>> = (rec.contexts.iter().enumerate())
-        .map(|(i, c)| {
-            let process = processes.get(&c.pid).unwrap_or(&"");
-            let mut own = keys.context(c, process, strings);
-            let set = rec.context_labels.get(i).copied().flatten();
-            own.extend(set.iter().flat_map(|l| &further[l.0 as usize]));
-            own
-        })
-        .collect();
+    let contexts = context_labels(rec, &keys, &further, strings);
     let none = Vec::new();
     let labels = |context: ContextId| contexts.get(context.0 as usize).unwrap_or(&none);
     let mut message = Writer::default();
@@ -307,6 +297,25 @@ fn samples<W: Write>(
         to.bytes(field::profile::SAMPLE, &message.bytes)?;
     }
     Ok(())
+}
+
+/// Labels that depend on the context alone, ready to append. `further`: those of each set of labels.
+fn context_labels(
+    rec: &Recording,
+    keys: &Keys,
+    further: &[Vec<u8>],
+    strings: &mut Strings,
+) -> Vec<Vec<u8>> {
+    let processes: HashMap<u32, &str> = rec.processes.iter().map(|p| (p.pid, &*p.name)).collect();
+    let contexts = rec.contexts.iter().enumerate();
+    let labels = contexts.map(|(i, c)| {
+        let process = processes.get(&c.pid).unwrap_or(&"");
+        let mut own = keys.context(c, process, strings);
+        let set = rec.context_labels.get(i).copied().flatten();
+        own.extend(set.iter().flat_map(|l| &further[l.0 as usize]));
+        own
+    });
+    labels.collect()
 }
 
 /// String ids of the label keys.

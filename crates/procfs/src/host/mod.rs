@@ -44,9 +44,7 @@ pub struct HostReader {
     vmstat: Source,
     disks: Source,
     whole_disks: FxHashMap<String, bool>,
-    sockets: Source,
-    snmp: Source,
-    netstat: Source,
+    net: NetSources,
     cgroup: Option<CgroupReader>,
     locks: Source,
     /// What is repeated, and how often it has been.
@@ -65,6 +63,14 @@ struct Slow {
     net: Option<NetFacts>,
     /// But for its periods, which are read each time.
     cgroup: Option<CgroupFacts>,
+}
+
+/// Files about the network.
+#[derive(Default)]
+struct NetSources {
+    sockets: Source,
+    snmp: Source,
+    netstat: Source,
 }
 
 /// A file that is read again and again; `None` where it could not be opened.
@@ -118,9 +124,11 @@ impl HostReader {
             vmstat: Source::open("/proc/vmstat"),
             disks: Source::open("/proc/diskstats"),
             whole_disks: FxHashMap::default(),
-            sockets: net("sockstat"),
-            snmp: net("snmp"),
-            netstat: net("netstat"),
+            net: NetSources {
+                sockets: net("sockstat"),
+                snmp: net("snmp"),
+                netstat: net("netstat"),
+            },
             cgroup: target.and_then(CgroupReader::open),
             locks: Source::open("/proc/locks"),
             slow: Slow::default(),
@@ -158,7 +166,7 @@ impl HostReader {
             psi: [0, 1, 2].map(|i| parse::pressure(self.pressure[i].read(buffer)?)),
             memory: self.memory.read(buffer).and_then(parse::memory),
             major_faults: self.vmstat.read(buffer).and_then(parse::major_faults),
-            net: net(&self.sockets, &self.snmp, &self.netstat, buffer),
+            net: net(&self.net, buffer),
             cgroup: self.cgroup.as_ref().map(|c| c.read(buffer)),
         }
     }
@@ -222,9 +230,11 @@ fn disks(text: &str, whole: &mut FxHashMap<String, bool>) -> Vec<DiskFacts> {
 }
 
 fn net(
-    sockets: &Source,
-    snmp: &Source,
-    netstat: &Source,
+    NetSources {
+        sockets,
+        snmp,
+        netstat,
+    }: &NetSources,
     buffer: &mut Vec<u8>,
 ) -> Option<NetFacts> {
     let mut facts = sockets.read(buffer).and_then(parse::sockets)?;

@@ -69,6 +69,44 @@ impl Time {
     }
 }
 
+/// The measurement domain of a recording of `target` as root.
+fn domain(target: &str) -> Domain {
+    Domain {
+        unit: Default::default(),
+        tool: concat!("wallscope ", env!("CARGO_PKG_VERSION")).into(),
+        backend: "ebpf".into(),
+        backend_reason: "all of it is allowed here".into(),
+        privilege: "root".into(),
+        kernel: "6.18.0 x86_64".into(),
+        cpus: 2,
+        target: target.into(),
+        events: vec![
+            EventSource {
+                what: "on-CPU stacks".into(),
+                event: "cpu-clock (software)".into(),
+                rate: "99 Hz".into(),
+            },
+            EventSource {
+                what: "blocked stacks".into(),
+                event: "sched_switch".into(),
+                rate: "every 1 ms of blocked time".into(),
+            },
+        ],
+        columns: [State::OnCpu, State::Runnable, State::Blocked]
+            .map(|state| Column {
+                state,
+                exact: true,
+                how: "counted at every switch (sched_switch, sched_wakeup)".into(),
+            })
+            .into(),
+        limits: vec![Limit {
+            what: "hardware counters: this machine has none".into(),
+            remedy: "record where the CPU's counters are visible".into(),
+        }],
+        notes: vec!["idle waiting is not told from waiting here".into()],
+    }
+}
+
 impl Maker {
     pub fn new(target: &str, seconds: u64, width_ns: u64) -> Self {
         let window = Window {
@@ -82,40 +120,7 @@ impl Maker {
             width_ns,
             count: (seconds * SECOND).div_ceil(width_ns) as u32,
         };
-        let domain = Domain {
-            unit: Default::default(),
-            tool: concat!("wallscope ", env!("CARGO_PKG_VERSION")).into(),
-            backend: "ebpf".into(),
-            backend_reason: "all of it is allowed here".into(),
-            privilege: "root".into(),
-            kernel: "6.18.0 x86_64".into(),
-            cpus: 2,
-            target: target.into(),
-            events: vec![
-                EventSource {
-                    what: "on-CPU stacks".into(),
-                    event: "cpu-clock (software)".into(),
-                    rate: "99 Hz".into(),
-                },
-                EventSource {
-                    what: "blocked stacks".into(),
-                    event: "sched_switch".into(),
-                    rate: "every 1 ms of blocked time".into(),
-                },
-            ],
-            columns: [State::OnCpu, State::Runnable, State::Blocked]
-                .map(|state| Column {
-                    state,
-                    exact: true,
-                    how: "counted at every switch (sched_switch, sched_wakeup)".into(),
-                })
-                .into(),
-            limits: vec![Limit {
-                what: "hardware counters: this machine has none".into(),
-                remedy: "record where the CPU's counters are visible".into(),
-            }],
-            notes: vec!["idle waiting is not told from waiting here".into()],
-        };
+        let domain = domain(target);
         let losses = vec![Loss {
             cause: "stack window ended before the root".into(),
             count: 12,

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::probing::Prober;
+use crate::score::within;
 use crate::{Error, Program, Scorecard, Tool, Truth};
 
 use super::Length;
@@ -61,7 +62,7 @@ fn counted(card: &mut Scorecard, truth: &Truth, said: &Value, name: &str) -> f64
     let row = truth.functions.iter().find(|f| f.name == name);
     let calls = row.map_or(f64::NAN, |f| f.calls as f64);
     let seen = number(&function(said, name)["calls"]);
-    card.near(format!("{name}: calls"), calls, seen, 0.0, "");
+    card.near(format!("{name}: calls"), calls, seen, within(0.0, ""));
     calls
 }
 
@@ -72,11 +73,11 @@ fn quantiles(card: &mut Scorecard, truth: &Truth, said: &Value) -> Result<(), Er
         let right = truth.extra(name)?;
         let off = 100.0 * (number(&timed["quantiles"][name]) - right) / right;
         let most = QUANTILE + 100.0 * CLOCKS_NS / right;
-        card.near(format!("calls_timed: {name}"), 0.0, off, most, "%");
+        card.near(format!("calls_timed: {name}"), 0.0, off, within(most, "%"));
     }
     let right = truth.extra("max_ns")?;
     let off = 100.0 * (number(&timed["max_ns"]) - right) / right;
-    card.near("calls_timed: max_ns", 0.0, off, QUANTILE, "%");
+    card.near("calls_timed: max_ns", 0.0, off, within(QUANTILE, "%"));
     Ok(())
 }
 
@@ -93,8 +94,7 @@ fn ledgers(card: &mut Scorecard, said: &Value) {
             format!("{name}: ledgers against wall"),
             0.0,
             off,
-            LEDGER,
-            "%",
+            within(LEDGER, "%"),
         );
     }
     let timed = function(said, "calls_timed");
@@ -123,12 +123,11 @@ fn static_probes(card: &mut Scorecard, truth: &Truth, said: &Value) {
         "static probes: pairs",
         calls,
         number(&pair["calls"]),
-        0.0,
-        "",
+        within(0.0, ""),
     );
     let off = 100.0 * (number(&pair["wall_ns"]) - wall) / wall;
     // The program's clocks around them cost some, at a millisecond each.
-    card.near("static probes: time between", 0.0, off, 3.0, "%");
+    card.near("static probes: time between", 0.0, off, within(3.0, "%"));
     let ledger = &pair["ledger"];
     let asleep = 100.0 * number(&ledger["blocked"]["timer"]) / number(&ledger["blocked_ns"]);
     card.at_least("static probes: of waits between, asleep", asleep, 95.0, "%");
@@ -141,12 +140,22 @@ fn ways_out(card: &mut Scorecard, truth: &Truth, said: &Value) -> Result<(), Err
     for name in ["calls_throwing", "calls_passing"] {
         let ended = &function(said, name)["ended"];
         let seen = number(&ended["by_exception"]);
-        card.near(format!("{name}: left by exceptions"), thrown, seen, 0.0, "");
+        card.near(
+            format!("{name}: left by exceptions"),
+            thrown,
+            seen,
+            within(0.0, ""),
+        );
     }
     let jumped = truth.extra("jumped")?;
     let left = number(&function(said, "calls_jumping")["ended"]["left"]);
     // The last one may not be noticed: nothing comes after it.
-    card.near("calls_jumping: left by longjmp", jumped, left, 1.0, "");
+    card.near(
+        "calls_jumping: left by longjmp",
+        jumped,
+        left,
+        within(1.0, ""),
+    );
     let tail = function(said, "calls_tail");
     let long = number(&tail["calls"]) - truth.extra("early")?;
     // That one is timed as well, from the same place on the stack.
@@ -155,11 +164,15 @@ fn ways_out(card: &mut Scorecard, truth: &Truth, said: &Value) -> Result<(), Err
         "calls_tail_target: calls",
         long,
         number(&target["calls"]),
-        0.0,
-        "",
+        within(0.0, ""),
     );
     let timed = number(&tail["ended"]["with_length"]);
-    card.near("calls_tail: timed", number(&tail["calls"]), timed, 0.0, "");
+    card.near(
+        "calls_tail: timed",
+        number(&tail["calls"]),
+        timed,
+        within(0.0, ""),
+    );
     card.at_least(
         "calls_tail: time of what it calls last",
         number(&tail["wall_ns"]),
@@ -192,7 +205,7 @@ pub(super) fn calls(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
         } else {
             counted(&mut card, &truth, &said, name)
         };
-        card.near(format!("{name}: ends"), calls, sum, 0.0, "");
+        card.near(format!("{name}: ends"), calls, sum, within(0.0, ""));
     }
     quantiles(&mut card, &truth, &said)?;
     ledgers(&mut card, &said);
@@ -226,7 +239,7 @@ pub(super) fn counts(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let probed = truth.functions.iter().find(|f| f.name == PROBED);
     let right = probed.map_or(f64::NAN, |f| f.calls as f64);
     let seen = number(&function(&said, BEGINS)["calls"]);
-    card.near("a static probe: hits", right, seen, 0.0, "");
+    card.near("a static probe: hits", right, seen, within(0.0, ""));
     let slices = function(&said, "calls_counted")["slices"].as_array();
     let sum: f64 = slices
         .into_iter()
@@ -234,7 +247,7 @@ pub(super) fn counts(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
         .map(|s| number(&s["calls"]))
         .sum();
     let whole = number(&function(&said, "calls_counted")["calls"]);
-    card.near("calls_counted: sum over time", whole, sum, 0.0, "");
+    card.near("calls_counted: sum over time", whole, sum, within(0.0, ""));
     Ok(card)
 }
 

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use crate::go::{self, PLAIN, STRIPPED};
 use crate::java::installed;
+use crate::score::within;
 use crate::tool::{Options, Run};
 use crate::{Error, Scorecard, Tool};
 
@@ -60,11 +61,16 @@ pub(super) fn collect_go(tool: &Tool, length: Length) -> Result<Scorecard, Error
             }
             let what = format!("{} ({}, {backend})", go.version, build.name);
             let pauses = run.truth.extra("pauses")?;
-            card.near(format!("{what}: collections"), pauses, count, 1.0, "");
+            card.near(
+                format!("{what}: collections"),
+                pauses,
+                count,
+                within(1.0, ""),
+            );
             let truth = run.truth.extra("paused_ns")?;
             let difference = 100.0 * (ns / truth - 1.0);
             let time = format!("{what}: time of their stops, beside the runtime's");
-            card.near(time, 0.0, difference, TIME, "%");
+            card.near(time, 0.0, difference, within(TIME, "%"));
         }
     }
     Ok(card)
@@ -90,8 +96,7 @@ fn judge(run: &Run, long: bool) -> Result<Scorecard, Error> {
         "pauses that collect",
         pauses,
         count,
-        (PAUSES / 100.0 * pauses).max(1.0),
-        "",
+        within((PAUSES / 100.0 * pauses).max(1.0), ""),
     );
     card.at_least(
         "pauses with a cause",
@@ -102,7 +107,12 @@ fn judge(run: &Run, long: bool) -> Result<Scorecard, Error> {
     if long {
         let truth = run.truth.extra("paused_ns")?;
         let measured = 100.0 * (ns / truth - 1.0);
-        card.near("time in them, beside the VM's", 0.0, measured, TIME, "%");
+        card.near(
+            "time in them, beside the VM's",
+            0.0,
+            measured,
+            within(TIME, "%"),
+        );
         // Some meet no thread that runs Java code: those stop none.
         card.at_least("other pauses that are named", others, 1.0, "");
     }

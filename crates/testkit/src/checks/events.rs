@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::score::{chance, share};
+use crate::score::{chance, share, within};
 use crate::tool::Options;
 use crate::{Error, Scorecard, Tool};
 
@@ -37,11 +37,16 @@ pub(super) fn events(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
             let stacks = said["views"]["wall"]["samples"].as_f64().unwrap_or(0.0);
             let limit = share::ON_CPU + chance::binomial(right / sum, stacks);
             let limit = limit / 100.0 * sum;
-            card.near(format!("{event} in {name}"), right, seen, limit, "");
+            card.near(format!("{event} in {name}"), right, seen, within(limit, ""));
         }
         // It starts its stack and its clock with some faults, and ends with a line.
         let seen = thread(&said, own.tid);
-        card.near(format!("{event} of the thread"), sum, seen, 64.0, "");
+        card.near(
+            format!("{event} of the thread"),
+            sum,
+            seen,
+            within(64.0, ""),
+        );
     }
     let said = run.recorded.json(&["report", "--value", SWITCHES])?;
     let right = (own.voluntary_switches + own.involuntary_switches) as f64;
@@ -51,8 +56,7 @@ pub(super) fn events(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
         "switches of the thread",
         right,
         seen,
-        8.0 + 0.03 * right,
-        "",
+        within(8.0 + 0.03 * right, ""),
     );
     // The clock's own figures stand beside them, untouched.
     let timed = (run.report.thread(own.pid, own.tid)).map_or(0, |t| t.wall_ns);

@@ -1,5 +1,6 @@
 //! Waiting for work against waiting for an answer; and spinning.
 
+use crate::score::within;
 use crate::tool::Options;
 use crate::{Error, Scorecard, Tool};
 
@@ -31,7 +32,12 @@ pub(super) fn upstream(tool: &Tool, length: Length) -> Result<Scorecard, Error> 
             let apart = seen.blocked.get("lock").copied().unwrap_or(0);
             let truth = 100.0 * owed / seen.wall_ns as f64;
             let share = 100.0 * (busy - apart.min(busy)) as f64 / seen.wall_ns as f64;
-            card.near("the loop's time that is not idle", truth, share, IDLE, "%");
+            card.near(
+                "the loop's time that is not idle",
+                truth,
+                share,
+                within(IDLE, "%"),
+            );
         } else if own.name.starts_with("pool-") {
             let share = 100.0 * seen.idle_ns as f64 / seen.wall_ns as f64;
             card.at_least(format!("{}: parked, idle", own.name), share, 80.0, "%");
@@ -56,14 +62,18 @@ pub(super) fn upstream(tool: &Tool, length: Length) -> Result<Scorecard, Error> 
         "requests to upstream",
         requests,
         peer.requests as f64,
-        1.0,
-        "",
+        within(1.0, ""),
     );
     let awaited = run.truth.extra("awaited_ns")?;
     let off = 100.0 * (peer.in_flight_ns as f64 / awaited - 1.0);
-    card.near("time until upstream answered", 0.0, off, 3.0, "%");
+    card.near("time until upstream answered", 0.0, off, within(3.0, "%"));
     let pid = run.truth.extra("upstream_pid")?;
-    card.near("upstream's process", pid, f64::from(peer.peer_pid), 0.0, "");
+    card.near(
+        "upstream's process",
+        pid,
+        f64::from(peer.peer_pid),
+        within(0.0, ""),
+    );
     if !kernel_has("bpf_task_work_schedule_resume_impl") {
         eprintln!("skipped senders' stacks: threads cannot read their own here (Linux 6.18)");
         return Ok(card);
@@ -131,7 +141,12 @@ pub(super) fn aside(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
         }
     }
     let nowhere = run.report.peers.iter().filter(|p| p.address == "port 0");
-    card.near("peers nowhere", 0.0, nowhere.count() as f64, 0.0, "");
+    card.near(
+        "peers nowhere",
+        0.0,
+        nowhere.count() as f64,
+        within(0.0, ""),
+    );
     Ok(card)
 }
 

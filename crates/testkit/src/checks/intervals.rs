@@ -1,5 +1,6 @@
 //! The timeline: single intervals sum to the ledger's totals, and name the waker.
 
+use crate::score::within;
 use crate::tool::Options;
 use crate::{Error, Scorecard, Tool};
 
@@ -28,7 +29,7 @@ pub(super) fn intervals(tool: &Tool, length: Length) -> Result<Scorecard, Error>
             ("no interval", lane.gaps_ns, t.unknown_ns),
         ] {
             let what = format!("{}: {state}, intervals against the ledger", own.name);
-            card.near(what, ledger as f64, intervals as f64, most, "ns");
+            card.near(what, ledger as f64, intervals as f64, within(most, "ns"));
         }
         let blocks: u64 = lane.blocks.values().sum();
         let switches = t.voluntary_switches as f64;
@@ -36,10 +37,12 @@ pub(super) fn intervals(tool: &Tool, length: Length) -> Result<Scorecard, Error>
             format!("{}: blocked intervals against switches", own.name),
             switches,
             blocks as f64,
-            // Blocks at the window's edges have no switch, or no end; and where the host hides a
-            // switch, two intervals look like one.
-            2.0 + 0.03 * switches,
-            "",
+            within(
+                // Blocks at the window's edges have no switch, or no end; and where the host hides a
+                // switch, two intervals look like one.
+                2.0 + 0.03 * switches,
+                "",
+            ),
         );
         lock_blocks += lane.blocks.get("lock").copied().unwrap_or(0);
         woken += lane.woken;

@@ -1,6 +1,7 @@
 //! Lengths of single waits: quantiles, counts, and fifty short ones against one long one.
 
 use crate::report::Stack;
+use crate::score::within;
 use crate::tool::Options;
 use crate::{Error, Scorecard, Tool};
 
@@ -33,7 +34,12 @@ pub(super) fn lengths(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
         let truth = run.truth.extra(name)?;
         let off = 100.0 * (value as f64 - truth) / truth;
         let most = QUANTILE + 100.0 * CLOCKS_NS / truth;
-        card.near(format!("length of waits, {name}"), 0.0, off, most, "%");
+        card.near(
+            format!("length of waits, {name}"),
+            0.0,
+            off,
+            within(most, "%"),
+        );
     }
     for (function, thread) in [
         ("lengths_many", "lengths-many"),
@@ -51,8 +57,7 @@ pub(super) fn lengths(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
             format!("{function}: times, estimated"),
             0.0,
             100.0 * (seen as f64 / calls.max(1.0) - 1.0),
-            15.0,
-            "%",
+            within(15.0, "%"),
         );
         let own = truth.and_then(|t| run.report.thread(t.pid, t.tid));
         let own = own.cloned().unwrap_or_default();
@@ -62,9 +67,10 @@ pub(super) fn lengths(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
             format!("{thread}: stretches on the CPU against switches"),
             0.0,
             100.0 * (stretches as f64 / switches.max(1) as f64 - 1.0),
-            // Where the host hides a switch, two stretches look like one.
-            3.0,
-            "%",
+            within(
+                // Where the host hides a switch, two stretches look like one.
+                3.0, "%",
+            ),
         );
     }
     Ok(card)

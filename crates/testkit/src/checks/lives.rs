@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::folded::Line;
 use crate::score::ledger::{Limits, agrees, closes};
-use crate::score::share;
+use crate::score::{Row, share, within};
 use crate::tool::{Options, Run};
 use crate::{Error, Program, Scorecard, Tool};
 
@@ -34,13 +34,14 @@ pub(super) fn span(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let run = tool.measure("span", &["--seconds", &seconds], &Options::at(499))?;
     let mut card = closes(&run.report, &Limits::default());
     let window = &run.report.window;
-    card.push(
-        "the clock",
-        "monotonic",
-        window.clock.clone(),
-        "",
-        window.clock.to_lowercase().contains("monotonic"),
-    );
+    card.push(Row {
+        what: "the clock".into(),
+        truth: "monotonic".into(),
+        measured: window.clock.clone(),
+        limit: "".into(),
+        pass: window.clock.to_lowercase().contains("monotonic"),
+        ..Row::default()
+    });
     let (start, end) = (window.start_ns as f64, window.end_ns as f64);
     let expected = [
         ("span-forever", "span_forever", end - start),
@@ -71,8 +72,7 @@ pub(super) fn span(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
                 format!("{thread} blocked"),
                 percent(ns),
                 percent(blocked),
-                0.5,
-                "%",
+                within(0.5, "%"),
             );
         }
         let stacks = time_with(&run.stacks, function, Some("blocked"));
@@ -80,8 +80,7 @@ pub(super) fn span(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
             format!("off-cpu {function}"),
             percent(ns),
             percent(stacks),
-            1.0,
-            "%",
+            within(1.0, "%"),
         );
     }
     Ok(card)
@@ -129,8 +128,7 @@ pub(super) fn execs(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
             format!("{function}, of its own time"),
             100.0,
             100.0 * measured / truth,
-            10.0,
-            "%",
+            within(10.0, "%"),
         );
     }
     Ok(card)
@@ -148,8 +146,7 @@ pub(super) fn rename(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
             format!("wall {}", own.name),
             100.0 * own.wall_ns as f64 / all,
             100.0 * measured / all,
-            1.0,
-            "%",
+            within(1.0, "%"),
         );
     }
     Ok(card)
@@ -235,8 +232,7 @@ pub(super) fn parked(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
         "parked_wait, of the parked threads' time",
         100.0,
         100.0 * waited / wall,
-        1.0,
-        "%",
+        within(1.0, "%"),
     );
     Ok(card)
 }

@@ -2,6 +2,7 @@
 //! by each tier.
 
 use crate::python::interpreters;
+use crate::score::within;
 use crate::tool::{Options, Run};
 use crate::{Error, Scorecard, Tool, node};
 
@@ -45,8 +46,7 @@ pub(super) fn thread_names(tool: &Tool, length: Length) -> Result<Scorecard, Err
                     format!("{way}: threads named {name}"),
                     f64::from(count),
                     all.count() as f64,
-                    0.0,
-                    "",
+                    within(0.0, ""),
                 );
             }
         }

@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::folded::{Frame, Line};
 use crate::python::{Interpreter, interpreters};
-use crate::score::share;
-use crate::score::stacks;
+use crate::score::{share, stacks, within};
 use crate::tool::{Options, Run};
 use crate::truth::Truth;
 use crate::{Error, Scorecard, Tool};
@@ -300,8 +299,7 @@ fn holders(run: &Run) -> Result<Scorecard, Error> {
         "GIL waits for py-grip, of the truth",
         100.0,
         100.0 * held(&|holder, _| holder == "py-grip") / gripped,
-        15.0,
-        "%",
+        within(15.0, "%"),
     );
     // What is left has no function: there they waited for a CPU.
     let hogs = held(&|holder, ran| holder.starts_with("py-hog-") && !ran.is_empty());

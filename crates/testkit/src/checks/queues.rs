@@ -3,6 +3,7 @@
 
 use serde_json::Value;
 
+use crate::score::within;
 use crate::tool::{Options, Run};
 use crate::{Error, Program, Scorecard, Tool};
 
@@ -50,8 +51,7 @@ pub(super) fn server(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
         "the server is a queue",
         1.0,
         f64::from(u8::from(found.is_some())),
-        0.0,
-        "",
+        within(0.0, ""),
     );
     let Some(q) = found else {
         return Ok(card);
@@ -71,28 +71,25 @@ pub(super) fn server(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
         "arrival rate, off by",
         0.0,
         off(rate, 1e9 * requests / window),
-        ARRIVALS,
-        "%",
+        within(ARRIVALS, "%"),
     );
     let service = value(&q["service"], "ns");
     card.near(
         "service time, off by",
         0.0,
         off(service, served / requests),
-        SERVICE,
-        "%",
+        within(SERVICE, "%"),
     );
     let busy = 100.0 * value(&q["utilisation"], "value");
     card.near(
         "utilisation",
         100.0 * served / window,
         busy,
-        UTILISATION,
-        "%",
+        within(UTILISATION, "%"),
     );
     let wait = truth("response_ns")? / truth("answers")? - served / requests;
     let measured = value(&q["wait"], "ns");
-    card.near("wait, off by", 0.0, off(measured, wait), WAIT, "%");
+    card.near("wait, off by", 0.0, off(measured, wait), within(WAIT, "%"));
     Ok(card)
 }
 
@@ -138,14 +135,13 @@ pub(super) fn what_if(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
         program.finish()?;
         let real = 100.0 * (request_time(&faster) / request_time(&run.truth) - 1.0);
         let what = format!("change of a request's time, {prepare} µs without the lock");
-        card.near(what, real, predicted, CHANGE, "%");
+        card.near(what, real, predicted, within(CHANGE, "%"));
         let exact = total["bound"] == Value::Bool(false);
         card.near(
             "replayed, not bounded",
             1.0,
             f64::from(u8::from(exact)),
-            0.0,
-            "",
+            within(0.0, ""),
         );
     }
     Ok(card)

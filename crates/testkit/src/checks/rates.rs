@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::score::within;
 use crate::tool::Options;
 use crate::{Error, Program, Scorecard, Tool};
 
@@ -33,8 +34,7 @@ pub(super) fn rates(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
             format!("{} on-CPU, 49 Hz against 997 Hz", own.name),
             0.0,
             relative(a.on_cpu_ns, b.on_cpu_ns as f64),
-            1.0,
-            "%",
+            within(1.0, "%"),
         );
         // The first of two recordings is the longer one, by time in which all are blocked.
         let blocked = b.blocked_ns as f64 + windows;
@@ -42,8 +42,7 @@ pub(super) fn rates(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
             format!("{} blocked, 49 Hz against 997 Hz", own.name),
             0.0,
             relative(a.blocked_ns, blocked),
-            1.0,
-            "%",
+            within(1.0, "%"),
         );
     }
     Ok(card)

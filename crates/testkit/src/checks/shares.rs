@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::folded::Line;
 use crate::score::ledger::{Limits, agrees};
-use crate::score::{chance, share, stacks};
+use crate::score::{chance, share, stacks, within};
 use crate::tool::{Options, Run};
 use crate::{Error, Program, Scorecard, Tool, program};
 
@@ -263,8 +263,7 @@ pub(super) fn throttled(tool: &Tool, length: Length) -> Result<Scorecard, Error>
             "throttled is runnable",
             told,
             percent(thread.runnable_ns),
-            1.0,
-            "%",
+            within(1.0, "%"),
         );
         let own_quota = run.truth.extra("throttled_ns")?;
         card.at_least(
@@ -295,8 +294,7 @@ pub(super) fn throttled(tool: &Tool, length: Length) -> Result<Scorecard, Error>
             format!("throttled, of the group's own counter, beside {rival} others on the CPU"),
             100.0,
             100.0 * parts.sum::<u64>() as f64 / run.truth.extra("throttled_ns")?,
-            5.0,
-            "%",
+            within(5.0, "%"),
         );
     }
     Ok(card)

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::score::within;
 use crate::tool::{Options, Run};
 use crate::{Error, Scorecard, Tool};
 
@@ -140,8 +141,7 @@ pub(super) fn reclaim(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
             format!("{} blocked, of what it was by its own clock", function.name),
             100.0,
             100.0 * own.map(|l| l.ns).sum::<u64>() as f64 / blocked as f64,
-            3.0,
-            "%",
+            within(3.0, "%"),
         );
     }
     Ok(card)
@@ -158,8 +158,7 @@ fn sums(run: &Run, thread: &str) -> Result<Scorecard, Error> {
         "off-wake, of blocked time",
         100.0,
         percent(sum, blocked),
-        1.0,
-        "%",
+        within(1.0, "%"),
     );
     let seen = |l: &&crate::folded::Line| l.frames.iter().any(|f| f.name.starts_with("[woken by "));
     let known: u64 = off_wake.iter().filter(seen).map(|l| l.ns).sum();
@@ -177,8 +176,7 @@ fn sums(run: &Run, thread: &str) -> Result<Scorecard, Error> {
         format!("ends of the chains of {thread}, of its wall time"),
         100.0,
         percent(ends, wall),
-        1.0,
-        "%",
+        within(1.0, "%"),
     );
     Ok(card)
 }
@@ -224,7 +222,12 @@ pub(super) fn hands(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
         let given: f64 = of_kind().map(ns).sum();
         let (share, true_share) = (100.0 * given / all, 100.0 * truth / whole);
         right += share.min(true_share);
-        card.near(format!("waits under {thread}"), true_share, share, 5.0, "%");
+        card.near(
+            format!("waits under {thread}"),
+            true_share,
+            share,
+            within(5.0, "%"),
+        );
         let did = of_kind().flat_map(|h| h["meanwhile"].as_array().into_iter().flatten());
         let so = did.filter(|d| d["what"].as_str().is_some_and(|w| w.contains(deed)));
         let so: f64 = so.map(ns).sum();
@@ -269,8 +272,7 @@ pub(super) fn chain(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
         "waits for chain_mutex, of the truth",
         100.0,
         percent(total, waited),
-        2.0,
-        "%",
+        within(2.0, "%"),
     );
     let holders: Vec<(bool, u64)> = (lock["holders"].as_array().into_iter().flatten())
         .map(|h| {
@@ -320,18 +322,20 @@ pub(super) fn chain(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     Ok(card)
 }
 
-/// Locks that were taken before the recording and never given up: the owner of each, in every kind that names it,
-/// and nobody where none does.
-pub(super) fn held(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
-    let seconds = length.text();
-    let run = tool.measure("held", &["--seconds", &seconds], &Options::at(99))?;
-    let mut card = Scorecard::default();
-    let locks = run.recorded.json(&["locks"])?;
+/// Rows of the holders of a lock in the output of `locks`.
+fn holders_of<'a>(
+    locks: &'a serde_json::Value,
+    lock: &'a str,
+) -> impl Iterator<Item = &'a serde_json::Value> {
+    let rows = locks["locks"].as_array().into_iter().flatten();
+    let own = rows.filter(move |r| r["name"].as_str().is_some_and(|n| n.contains(lock)));
+    own.flat_map(|r| r["holders"].as_array().into_iter().flatten())
+}
+
+/// Rows: each lock has the holder that the program knows, told by the kind of lock.
+fn holders_right(card: &mut Scorecard, locks: &serde_json::Value) {
     let holders = |lock: &str| -> Vec<String> {
-        let rows = locks["locks"].as_array().into_iter().flatten();
-        let own = rows.filter(|r| r["name"].as_str().is_some_and(|n| n.contains(lock)));
-        let all = own.flat_map(|r| r["holders"].as_array().into_iter().flatten());
-        let mut names: Vec<String> = all
+        let mut names: Vec<String> = holders_of(locks, lock)
             .map(|h| format!("{} by {}", h["thread"], h["told_by"]).replace('"', ""))
             .collect();
         names.sort();
@@ -356,19 +360,18 @@ pub(super) fn held(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
         let what = format!("{lock} is had by: {holder} (found: {})", found.join(", "));
         card.at_least(what, f64::from(u8::from(right)), 1.0, "");
     }
+}
+
+/// Rows: waits with a time limit have the holder, and the function in which it had the lock.
+fn limited_waits_right(card: &mut Scorecard, locks: &serde_json::Value) {
     // The first of these waits began before the recording, when nobody read the lock; of the last it says at the end.
     for (lock, told) in [
         ("held_limit_mutex", "mutex"),
         ("held_limit_pi", "futex"),
         ("held_limit_rw", "read-write lock"),
     ] {
-        let rows = locks["locks"].as_array().into_iter().flatten();
-        let named = |r: &&serde_json::Value| r["name"].as_str().is_some_and(|n| n.contains(lock));
-        let all = rows
-            .filter(named)
-            .flat_map(|r| r["holders"].as_array().into_iter().flatten());
         let (mut whole, mut right) = (0, 0);
-        for h in all {
+        for h in holders_of(locks, lock) {
             let ns = h["ns"].as_u64().unwrap_or_default();
             whole += ns;
             let fits = h["thread"] == "h-keeper"
@@ -387,6 +390,17 @@ pub(super) fn held(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
             "%",
         );
     }
+}
+
+/// Locks that were taken before the recording and never given up: the owner of each, in every kind that names it,
+/// and nobody where none does.
+pub(super) fn held(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+    let seconds = length.text();
+    let run = tool.measure("held", &["--seconds", &seconds], &Options::at(99))?;
+    let mut card = Scorecard::default();
+    let locks = run.recorded.json(&["locks"])?;
+    holders_right(&mut card, &locks);
+    limited_waits_right(&mut card, &locks);
     for (thread, holder) in [("h-left", "h-right"), ("h-self", "h-self")] {
         let why = run.recorded.json(&["why", "--thread", thread])?.to_string();
         let told = why.contains(&format!("held by {holder} (")) && why.contains("(a circle)");

@@ -1,6 +1,6 @@
 //! Does the ledger close, and does it agree with the threads' own clocks?
 
-use super::Scorecard;
+use super::{Row, Scorecard, within};
 use crate::report::{Report, Thread};
 use crate::truth::{ThreadTruth, Truth};
 
@@ -151,98 +151,134 @@ fn expected_wall(report: &Report, truth: &ThreadTruth) -> Option<f64> {
     Some(end as f64 - start as f64)
 }
 
-/// Rows on closure and on agreement with the threads' own clocks and the kernel's counters, for a
-/// program that was recorded from before its release to after its end.
-pub fn agrees(report: &Report, truth: &Truth, limits: &Limits) -> Scorecard {
-    let mut card = closes(report, limits);
-    let mut missing = Vec::new();
-    let (mut cpu, mut above, mut below) = (Worst::default(), Worst::default(), Worst::default());
-    let (mut switches, mut wall) = (Worst::default(), Worst::default());
-    let (mut short_wall, mut short_cpu, mut short_truth) = (0.0, 0.0, 0.0);
-    let mut long = 0;
-    for own in &truth.threads {
-        let Some(thread) = report.thread(own.pid, own.tid) else {
-            missing.push(format!("{} {}", own.name, own.tid));
-            continue;
-        };
-        if !own.finished {
-            continue;
+/// Differences between a report and a program's own books, over all threads.
+#[derive(Default)]
+struct Differences {
+    /// Threads known to the program and not in the report.
+    missing: Vec<String>,
+    /// Threads that lived long enough to be compared one by one.
+    long: usize,
+    cpu: Worst,
+    above: Worst,
+    below: Worst,
+    switches: Worst,
+    wall: Worst,
+    short: ShortLives,
+}
+
+/// Sums of the threads that lived too short to be compared one by one, ns.
+#[derive(Default)]
+struct ShortLives {
+    wall: f64,
+    cpu: f64,
+    truth: f64,
+}
+
+impl Differences {
+    fn of(report: &Report, truth: &Truth, limits: &Limits) -> Differences {
+        let mut all = Differences::default();
+        for own in &truth.threads {
+            let Some(thread) = report.thread(own.pid, own.tid) else {
+                all.missing.push(format!("{} {}", own.name, own.tid));
+                continue;
+            };
+            if !own.finished {
+                continue;
+            }
+            let measured = like_the_kernel(thread, own.on_cpu_ns as f64);
+            if own.work_wall_ns < limits.long_ns {
+                all.short.wall += own.work_wall_ns as f64;
+                all.short.cpu += measured;
+                all.short.truth += own.on_cpu_ns as f64;
+                continue;
+            }
+            all.long += 1;
+            let difference = measured - own.on_cpu_ns as f64;
+            all.cpu.see(ppm(difference, thread.wall_ns), thread);
+            let expected = expected_wall(report, own);
+            all.compare(own, thread, expected);
         }
-        let measured = like_the_kernel(thread, own.on_cpu_ns as f64);
-        let difference = measured - own.on_cpu_ns as f64;
-        if own.work_wall_ns < limits.long_ns {
-            short_wall += own.work_wall_ns as f64;
-            short_cpu += measured;
-            short_truth += own.on_cpu_ns as f64;
-            continue;
-        }
-        long += 1;
-        cpu.see(ppm(difference, thread.wall_ns), thread);
+        all
+    }
+
+    /// Compares the figures that do not come from the CPU's clock. `wall`: of its life, if that is known.
+    fn compare(&mut self, own: &ThreadTruth, thread: &Thread, wall: Option<f64>) {
         let waited = thread.runnable_ns as f64 - own.run_delay_ns as f64;
-        above.see(ppm(waited.max(0.0), thread.wall_ns), thread);
-        below.see(ppm((-waited).max(0.0), thread.wall_ns), thread);
+        self.above.see(ppm(waited.max(0.0), thread.wall_ns), thread);
+        self.below
+            .see(ppm((-waited).max(0.0), thread.wall_ns), thread);
         let counted = thread.voluntary_switches + thread.involuntary_switches;
         let expected = own.voluntary_switches + own.involuntary_switches;
         // Threads that end add a few on their way out.
         let allowed = 2.0 + expected as f64 * 1e-3;
-        switches.see((counted as f64 - expected as f64) / allowed, thread);
-        if let Some(expected) = expected_wall(report, own) {
-            wall.see((thread.wall_ns as f64 - expected) / 1e6, thread);
+        self.switches
+            .see((counted as f64 - expected as f64) / allowed, thread);
+        if let Some(expected) = wall {
+            self.wall
+                .see((thread.wall_ns as f64 - expected) / 1e6, thread);
         }
     }
+}
+
+/// Rows on closure and on agreement with the threads' own clocks and the kernel's counters, for a
+/// program that was recorded from before its release to after its end.
+pub fn agrees(report: &Report, truth: &Truth, limits: &Limits) -> Scorecard {
+    let mut card = closes(report, limits);
+    let Differences {
+        missing,
+        long,
+        cpu,
+        above,
+        below,
+        switches,
+        wall,
+        short,
+    } = Differences::of(report, truth, limits);
     let listed: Vec<&str> = missing.iter().take(3).map(String::as_str).collect();
-    card.push(
-        "threads known to the program and not seen",
-        truth.threads.len().to_string(),
-        format!("{} {}", missing.len(), listed.join(", ")),
-        "0",
-        missing.is_empty(),
-    );
+    card.push(Row {
+        what: "threads known to the program and not seen".into(),
+        truth: truth.threads.len().to_string(),
+        measured: format!("{} {}", missing.len(), listed.join(", ")),
+        limit: "0".into(),
+        pass: missing.is_empty(),
+        ..Row::default()
+    });
     if long > 0 {
-        card.at_most(
-            format!("on-CPU against the kernel's count{}", cpu.thread),
-            cpu.figure,
-            limits.counters_ppm,
-            "ppm",
-        );
-        card.at_most(
-            format!("runnable above run_delay{}", above.thread),
-            above.figure,
-            limits.counters_ppm,
-            "ppm",
-        );
-        card.at_most(
-            format!("runnable below run_delay{}", below.thread),
-            below.figure,
-            limits.below_delay_ppm,
-            "ppm",
-        );
-        card.at_most(
-            format!("switches against nvcsw+nivcsw{}", switches.thread),
-            switches.figure,
-            1.0,
-            "× allowed",
-        );
-        card.at_most(
-            format!(
-                "length of life, wall against birth and death{}",
-                wall.thread
+        for (what, worst, limit, unit) in [
+            (
+                "on-CPU against the kernel's count",
+                cpu,
+                limits.counters_ppm,
+                "ppm",
             ),
-            wall.figure,
-            limits.wall_ms,
-            "ms",
-        );
+            (
+                "runnable above run_delay",
+                above,
+                limits.counters_ppm,
+                "ppm",
+            ),
+            (
+                "runnable below run_delay",
+                below,
+                limits.below_delay_ppm,
+                "ppm",
+            ),
+            ("switches against nvcsw+nivcsw", switches, 1.0, "× allowed"),
+            (
+                "length of life, wall against birth and death",
+                wall,
+                limits.wall_ms,
+                "ms",
+            ),
+        ] {
+            card.at_most(format!("{what}{}", worst.thread), worst.figure, limit, unit);
+        }
     }
-    if short_wall > 0.0 {
-        let ratio = (short_cpu - short_truth) / short_wall;
+    if short.wall > 0.0 {
+        let ratio = (short.cpu - short.truth) / short.wall;
         // Birth and death, which no thread can time from inside, are on-CPU time as well.
-        card.near(
-            "on-CPU of short lives, beyond their own reading",
-            0.1,
-            ratio,
-            0.15,
-            "of wall",
-        );
+        let what = "on-CPU of short lives, beyond their own reading";
+        card.near(what, 0.1, ratio, within(0.15, "of wall"));
     }
     card
 }

@@ -8,8 +8,20 @@ pub mod stacks;
 
 use std::fmt;
 
+/// Largest difference between a figure and the truth.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tolerance<'a> {
+    limit: f64,
+    unit: &'a str,
+}
+
+/// A tolerance of `limit`, in `unit`.
+pub fn within(limit: f64, unit: &str) -> Tolerance<'_> {
+    Tolerance { limit, unit }
+}
+
 /// One comparison.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Row {
     /// The comparison; in parentheses, its subject in this run: a thread, a version, a cause.
     pub what: String,
@@ -78,22 +90,8 @@ pub struct Scorecard {
 
 impl Scorecard {
     /// Adds a row.
-    pub fn push(
-        &mut self,
-        what: impl Into<String>,
-        truth: impl Into<String>,
-        measured: impl Into<String>,
-        limit: impl Into<String>,
-        pass: bool,
-    ) {
-        self.rows.push(Row {
-            what: what.into(),
-            truth: truth.into(),
-            measured: measured.into(),
-            limit: limit.into(),
-            pass,
-            estimate: None,
-        });
+    pub fn push(&mut self, row: Row) {
+        self.rows.push(row);
     }
 
     /// Adds a row that wants an estimated share within its promise and its sampling error.
@@ -111,44 +109,45 @@ impl Scorecard {
     /// Adds a row that holds a figure to an upper limit. A figure that is no number fails.
     pub fn at_most(&mut self, what: impl Into<String>, measured: f64, limit: f64, unit: &str) {
         let pass = measured <= limit;
-        self.push(
-            what,
-            "",
-            figure(measured, unit),
-            format!("≤ {}", figure(limit, unit)),
+        self.push(Row {
+            what: what.into(),
+            measured: figure(measured, unit),
+            limit: format!("≤ {}", figure(limit, unit)),
             pass,
-        );
+            ..Row::default()
+        });
     }
 
     /// Adds a row that holds a figure to a lower limit. A figure that is no number fails.
     pub fn at_least(&mut self, what: impl Into<String>, measured: f64, limit: f64, unit: &str) {
         let pass = measured >= limit;
-        self.push(
-            what,
-            "",
-            figure(measured, unit),
-            format!("≥ {}", figure(limit, unit)),
+        self.push(Row {
+            what: what.into(),
+            measured: figure(measured, unit),
+            limit: format!("≥ {}", figure(limit, unit)),
             pass,
-        );
+            ..Row::default()
+        });
     }
 
-    /// Adds a row that wants a figure within `limit` of the truth, all in `unit`.
+    /// Adds a row that wants a figure near the truth, both in the unit of `tolerance`.
     pub fn near(
         &mut self,
         what: impl Into<String>,
         truth: f64,
         measured: f64,
-        limit: f64,
-        unit: &str,
+        tolerance: Tolerance<'_>,
     ) {
+        let Tolerance { limit, unit } = tolerance;
         let pass = (measured - truth).abs() <= limit;
-        self.push(
-            what,
-            figure(truth, unit),
-            figure(measured, unit),
-            format!("± {}", figure(limit, unit)),
+        self.push(Row {
+            what: what.into(),
+            truth: figure(truth, unit),
+            measured: figure(measured, unit),
+            limit: format!("± {}", figure(limit, unit)),
             pass,
-        );
+            ..Row::default()
+        });
     }
 
     /// Takes over another card's rows, under a heading.
@@ -243,12 +242,12 @@ mod tests {
         assert!(!card.passed(), "no row proves nothing");
         card.at_most("a", 1.0, 1.0, "%");
         card.at_least("b", 2.0, 2.0, "%");
-        card.near("c", 5.0, 5.5, 0.5, "pp");
+        card.near("c", 5.0, 5.5, within(0.5, "pp"));
         assert!(card.passed());
         card.at_most("d", 1.01, 1.0, "%");
         card.at_least("e", 1.99, 2.0, "%");
-        card.near("f", 5.0, 4.4, 0.5, "pp");
-        card.near("g", 5.0, f64::NAN, 0.5, "pp");
+        card.near("f", 5.0, 4.4, within(0.5, "pp"));
+        card.near("g", 5.0, f64::NAN, within(0.5, "pp"));
         card.at_most("h", f64::NAN, 1.0, "");
         assert_eq!(card.failures(), 5);
         assert!(!card.passed());
@@ -266,7 +265,7 @@ mod tests {
     #[test]
     fn the_table_shows_what_failed() {
         let mut card = Scorecard::default();
-        card.near("share of f", 12.5, 14.0, 1.0, "%");
+        card.near("share of f", 12.5, 14.0, within(1.0, "%"));
         let text = card.to_string();
         assert!(
             text.contains("FAIL  share of f  12.50%    14.00%  ± 1.000%"),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::chance::{self, Part};
-use super::{Estimate, Scorecard, figure};
+use super::{Estimate, Row, Scorecard, figure};
 use crate::folded::Line;
 use crate::report::Report;
 use crate::truth::{FunctionTruth, Truth};
@@ -112,13 +112,14 @@ impl Evidence<'_> {
         let all = time_in(self.lines, "on-cpu", &ours) as f64;
         let named = time_in(self.lines, "on-cpu", |l| ours(l) && is_named(l)) as f64;
         let chance = chance::binomial(promise / 100.0, self.samples("on-cpu", all));
-        card.push(
-            what,
-            "",
-            figure(100.0 * named / all, "%"),
-            format!("≥ {} − {}", figure(promise, "%"), figure(chance, "%")),
-            100.0 * named / all >= promise - chance,
-        );
+        card.push(Row {
+            what: what.into(),
+            truth: "".into(),
+            measured: figure(100.0 * named / all, "%"),
+            limit: format!("≥ {} − {}", figure(promise, "%"), figure(chance, "%")),
+            pass: 100.0 * named / all >= promise - chance,
+            ..Row::default()
+        });
         card
     }
 

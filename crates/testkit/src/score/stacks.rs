@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Scorecard;
+use super::{Row, Scorecard};
 use crate::folded::Line;
 use crate::truth::{ChainTruth, FrameTruth, Truth};
 
@@ -173,13 +173,14 @@ pub fn chains(truth: &Truth, lines: &[Line]) -> Scorecard {
             }
         }
     }
-    card.push(
-        "wrong but complete stacks",
-        "0",
-        format!("{wrong_lines} lines, {} µs{example}", wrong_ns / 1000),
-        "0",
-        wrong_lines == 0,
-    );
+    card.push(Row {
+        what: "wrong but complete stacks".into(),
+        truth: "0".into(),
+        measured: format!("{wrong_lines} lines, {} µs{example}", wrong_ns / 1000),
+        limit: "0".into(),
+        pass: wrong_lines == 0,
+        ..Row::default()
+    });
     let met = |chain: &&ChainTruth| lines.iter().any(|line| line.contains(&chain.leaf));
     let unmet: Vec<&str> = truth
         .chains
@@ -187,13 +188,14 @@ pub fn chains(truth: &Truth, lines: &[Line]) -> Scorecard {
         .filter(|chain| !met(chain))
         .map(|chain| chain.leaf.as_str())
         .collect();
-    card.push(
-        "deepest points met",
-        truth.chains.len().to_string(),
-        format!("{} {}", truth.chains.len() - unmet.len(), unmet.join(" ")),
-        "all",
-        unmet.is_empty(),
-    );
+    card.push(Row {
+        what: "deepest points met".into(),
+        truth: truth.chains.len().to_string(),
+        measured: format!("{} {}", truth.chains.len() - unmet.len(), unmet.join(" ")),
+        limit: "all".into(),
+        pass: unmet.is_empty(),
+        ..Row::default()
+    });
     card
 }
 

@@ -82,12 +82,12 @@ struct {
 
 SEC("syscall") int probe(void *ctx)
 {
-	MODE(0, bpf_get_current_task_btf(), uw_unwind_probe(w, target, &regs, UW_MAX_FRAMES));
+	MODE(0, bpf_get_current_task_btf(), uw_unwind_probe(w, target, &regs));
 }
 
 SEC("syscall") int fault(void *ctx)
 {
-	MODE(1, bpf_get_current_task_btf(), uw_unwind_fault(w, target, &regs, UW_MAX_FRAMES));
+	MODE(1, bpf_get_current_task_btf(), uw_unwind_fault(w, target, &regs));
 }
 
 SEC("iter.s/task") int remote(struct bpf_iter__task *ctx)
@@ -95,7 +95,7 @@ SEC("iter.s/task") int remote(struct bpf_iter__task *ctx)
 	MODE(2, ctx->task, {
 		if (task->pid != target)
 			return 0;
-		uw_unwind_remote(w, target, task, &regs, UW_MAX_FRAMES);
+		uw_unwind_remote(w, target, task, &regs);
 	});
 }
 
@@ -117,7 +117,7 @@ static void count(u32 key, u64 n)
 SEC("perf_event") int sampled(void *ctx)
 {
 	MODE(3, bpf_get_current_task_btf(), {
-		uw_unwind_probe(w, target, &regs, UW_MAX_FRAMES);
+		uw_unwind_probe(w, target, &regs);
 		count(w->out.end & 15, 1);
 		count(16, w->out.n);
 		count(17, bpf_ktime_get_ns() - start);

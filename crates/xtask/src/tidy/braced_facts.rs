@@ -41,7 +41,47 @@ pub fn c(tokens: &[Token], file: CFile) -> CFacts {
             None => at + 1,
         };
     }
+    let given = given_layouts(&code);
+    let kernel = kernel_mirrors(tokens);
+    for own in &mut facts.structs {
+        let in_mirror = kernel.iter().any(|lines| lines.contains(&own.line));
+        if in_mirror || given.contains(&own.name.as_str()) {
+            own.fields = 0;
+        }
+    }
     facts
+}
+
+/// Structs with an asserted size: their other side, a mirror or the kernel, gives their fields.
+fn given_layouts<'a>(code: &[&'a Token]) -> Vec<&'a str> {
+    let asserted = code.windows(6).filter(|six| {
+        let text: Vec<&str> = six.iter().map(|token| token.text.as_str()).collect();
+        ASSERTIONS.contains(&text[0]) && text[1..5] == ["(", "sizeof", "(", "struct"]
+    });
+    asserted.map(|six| six[5].text.as_str()).collect()
+}
+
+/// Lines between the pragmas that make the structs there the kernel's own (CO-RE).
+fn kernel_mirrors(tokens: &[Token]) -> Vec<std::ops::Range<usize>> {
+    let mut found = Vec::new();
+    let mut begin = None;
+    for (at, token) in tokens.iter().enumerate() {
+        match token.text.as_str() {
+            "preserve_access_index" if follows_pragma(tokens, at) => begin = Some(token.line),
+            "pop" if follows_pragma(tokens, at) => {
+                found.extend(begin.take().map(|begin| begin..token.line));
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Whether the directive of a token is a pragma.
+fn follows_pragma(tokens: &[Token], at: usize) -> bool {
+    let line = tokens[at].line;
+    let own = tokens[..at].iter().rev().take_while(|t| t.line == line);
+    own.into_iter().any(|token| token.text == "pragma")
 }
 
 /// The tokens outside of directives; the names of macros go to `names`.
@@ -146,6 +186,8 @@ fn declared_name(code: &[&Token], at: usize, names: &mut Vec<String>) -> usize {
     }
 }
 
+/// Names of compile-time assertions.
+const ASSERTIONS: &[&str] = &["_Static_assert", "static_assert"];
 /// Names before a bracket that is no parameter list.
 const ATTRIBUTES: &[&str] = &["SEC", "__attribute__", "_Static_assert", "static_assert"];
 

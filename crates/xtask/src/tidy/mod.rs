@@ -8,6 +8,7 @@ mod braced_facts;
 mod c_names;
 pub mod cycles;
 pub mod definition;
+pub mod documents;
 pub mod edges;
 pub mod floors;
 mod js_imports;
@@ -64,6 +65,11 @@ pub const RULES: &[Rule] = &[
         name: "files",
         title: "Files over 500 lines, if more than 3 of 100",
         find: |sources| sizes::measure(sources).long_files(),
+    },
+    Rule {
+        name: "documents",
+        title: "Lines of documents that are too long",
+        find: documents::find,
     },
     Rule {
         name: "pronouns",

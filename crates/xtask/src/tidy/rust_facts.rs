@@ -356,7 +356,7 @@ fn is_test(attributes: &[Attribute]) -> bool {
 }
 
 /// Whether the fields of a struct are given from outside: arguments of the command line, messages
-/// on the wire, mirrors of C headers.
+/// on the wire, documents with a schema, mirrors of C headers.
 fn mirrors_an_interface(attributes: &[Attribute]) -> bool {
     let lists = attributes.iter().filter_map(|a| a.meta.require_list().ok());
     lists.into_iter().any(|list| {
@@ -365,8 +365,15 @@ fn mirrors_an_interface(attributes: &[Attribute]) -> bool {
             let mut words = words.split(|c: char| !c.is_alphanumeric());
             words.any(|word| wanted.contains(&word))
         };
-        (list.path.is_ident("derive") && has(&["Args", "Parser", "Subcommand", "Message"]))
-            || (list.path.is_ident("repr") && has(&["C"]))
+        let given = [
+            "Args",
+            "Parser",
+            "Subcommand",
+            "Message",
+            "Serialize",
+            "Deserialize",
+        ];
+        (list.path.is_ident("derive") && has(&given)) || (list.path.is_ident("repr") && has(&["C"]))
     })
 }
 

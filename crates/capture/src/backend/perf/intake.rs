@@ -57,12 +57,12 @@ impl ProcPoller {
     pub fn drain(&mut self, since: u64, now: u64) {
         let Some(clock) = &mut self.clock else { return };
         self.processes.jit_mut().follow();
-        self.drained_ns = clock::now();
+        self.records.drained_ns = clock::now();
         let hits = self.hits.as_mut().map_or_else(Vec::new, EventSampler::take);
-        let mut records = clock.drain(hits, self.drained_ns);
+        let mut records = clock.drain(hits, self.records.drained_ns);
         self.read_running(&mut records);
         self.take(records, since, now);
-        let time = self.drained_ns;
+        let time = self.records.drained_ns;
         (self.intake).observe(&Observation::Mark(Mark::Drained { time }));
     }
 
@@ -91,7 +91,9 @@ impl ProcPoller {
             let account = &self.intake.estimator.accounts[index];
             let (open, end) = (account.off_since(), account.book.seen_ns);
             // Short ones are told from each other at their ends only.
-            if let Some(begin) = open.filter(|b| end.saturating_sub(*b) > 2 * self.spacing_ns) {
+            if let Some(begin) =
+                open.filter(|b| end.saturating_sub(*b) > 2 * self.rounds.spacing_ns)
+            {
                 self.waits_on(index, begin.max(last));
                 // What was seen of it has been told: the rest of the wait is to be seen anew.
                 self.watch.wake(index);
@@ -113,20 +115,20 @@ impl ProcPoller {
                     // What is left out comes anyway, however seldom samples are to be.
                     if counts {
                         self.tally.counted += 1;
-                        self.sampling_ns += thread_cpu_ns() - cpu;
+                        self.records.cost_ns += thread_cpu_ns() - cpu;
                     }
                 }
                 Record::Leaving { of, thread } => {
                     self.settle();
                     let cpu = thread_cpu_ns();
                     self.leaves(&thread, of, time, now);
-                    self.sampling_ns += thread_cpu_ns() - cpu;
+                    self.records.cost_ns += thread_cpu_ns() - cpu;
                 }
                 Record::Hit(hit) => {
                     self.settle();
                     let cpu = thread_cpu_ns();
                     self.hit(&hit, time, since, now);
-                    self.sampling_ns += thread_cpu_ns() - cpu;
+                    self.records.cost_ns += thread_cpu_ns() - cpu;
                 }
                 Record::Counted(counted) => self.counted(&counted, time),
                 Record::In { pid, tid } => self.step(pid, tid, time, SwitchStep::In),
@@ -301,12 +303,14 @@ impl ProcPoller {
         let name = maker.map_or_else(String::new, |m| self.watch.threads[m].name.clone());
         if pid != parent {
             // It may be gone in a moment.
-            self.attention.needed(clock::now());
+            self.records.attention.needed(clock::now());
             self.processes
                 .news(&event(how::BORN, pid, tid, parent, &name, time));
         }
-        let keep = self.watch.has_room();
-        let mut thread = Thread::new(pid, tid, name, time, keep);
+        let mut thread = Thread::new(pid, tid, name, time);
+        if self.watch.has_room() {
+            thread.keep_files();
+        }
         (thread.records.heir_of, thread.records.inherits_leaving) = (root, inherits_leaving);
         thread.records.covered_ns = covered_ns;
         let begin = thread.is_born(time);
@@ -335,13 +339,16 @@ impl ProcPoller {
                 self.ended(index);
             }
             if self.watch.find(pid, tid).is_none() {
-                let mut thread = Thread::new(pid, tid, name.clone(), time, self.watch.has_room());
+                let mut thread = Thread::new(pid, tid, name.clone(), time);
+                if self.watch.has_room() {
+                    thread.keep_files();
+                }
                 let begin = thread.is_born(time);
                 let index = self.watch.insert(thread, begin);
                 self.open_accounts();
                 self.begin_records(index, time, SchedStat::default(), FirstState::OnCpu);
             }
-            self.attention.needed(clock::now());
+            self.records.attention.needed(clock::now());
             self.processes.change(time, Change::Exec { pid });
             let parent = wallscope_procfs::process::stat(pid).map_or(0, |s| s.parent);
             self.processes
@@ -357,7 +364,7 @@ impl ProcPoller {
         (self.intake).observe(&Observation::Mark(Mark::RecordsLost { time }));
         self.watch.wake_all();
         self.processes.change(time, Change::Lost(0));
-        self.relist = true;
+        self.records.relist = true;
     }
 
     /// A thread was sampled on its CPU. Whether that counts, and is not too early.
@@ -405,7 +412,7 @@ impl ProcPoller {
 
     /// A thread computed with `stack` at `time`, which stands for `ns`.
     fn computed(&mut self, index: usize, r: &Running, stack: u32, ns: u64, time: u64) {
-        self.sampled_ns += ns;
+        self.records.sampled_ns += ns;
         self.intake
             .observe(&Observation::RunningSample(RunningSample {
                 thread: index as u32,

@@ -40,15 +40,15 @@ const STILL: u64 = 20_000_000;
 impl ProcPoller {
     /// At `now` something has to be read at once of a thread that was sampled on `cpu`.
     pub fn reads_at_once(&mut self, cpu: Option<u32>, now: u64) {
-        self.attention.needed(now);
-        self.nearby.read_from(cpu, now);
+        self.records.attention.needed(now);
+        self.records.nearby.read_from(cpu, now);
     }
 
     /// At `now` a look that was due at `due` begins.
     pub fn stay_near(&mut self, now: u64, due: u64) {
-        match self.attention.is_needed(now) {
-            true => self.nearby.look(now, due),
-            false => self.nearby.leave(),
+        match self.records.attention.is_needed(now) {
+            true => self.records.nearby.look(now, due),
+            false => self.records.nearby.leave(),
         }
     }
 
@@ -64,10 +64,11 @@ impl ProcPoller {
                     .or_insert(SwitchTrail::until(now))
                     .got(*time),
                 Record::Out { tid, preempted, .. } => {
-                    since
-                        .entry(*tid)
-                        .or_insert(SwitchTrail::until(now))
-                        .left(*time, *preempted);
+                    let trail = since.entry(*tid).or_insert(SwitchTrail::until(now));
+                    match preempted {
+                        true => trail.put_off(*time),
+                        false => trail.left(*time),
+                    }
                 }
                 // What it ran then nobody knows any more.
                 Record::Leaving { thread, .. }
@@ -80,14 +81,15 @@ impl ProcPoller {
                     let moved = since.moved(*time, now);
                     r.moved = Some(moved);
                     let managed = self.processes.managed();
-                    let Some(subject) = managed.subject(&mut self.managed, r.pid, r.tid) else {
+                    let Some(subject) = managed.subject(&mut self.reader.managed, r.pid, r.tid)
+                    else {
                         continue;
                     };
                     self.reads_at_once(r.cpu, now);
                     let cpu = thread_cpu_ns();
                     let ran_ns = moved.by(clock::now());
                     if ran_ns <= if since.by_its_will { AT_ONCE } else { STILL } {
-                        r.managed = self.managed.read_running(subject);
+                        r.managed = self.reader.managed.read_running(subject);
                         r.late = ran_ns > FRESH;
                     }
                     match r.managed {
@@ -97,7 +99,7 @@ impl ProcPoller {
                         }
                         None => self.tally.unread += 1,
                     }
-                    self.sampling_ns += thread_cpu_ns() - cpu;
+                    self.records.cost_ns += thread_cpu_ns() - cpu;
                 }
                 _ => {}
             }
@@ -174,7 +176,7 @@ impl ProcPoller {
             code: |address, to: &mut [u8]| read_memory(r.pid, address, to),
         };
         let start = StackStart::new(r.pid, &r.registers);
-        let stack = self.unwinder.unwind_copy(tables, start, memory);
+        let stack = self.reader.unwinder.unwind_copy(tables, start, memory);
         if at_once.get() {
             self.reads_at_once(r.cpu, clock::now());
         }

@@ -33,11 +33,16 @@ impl SwitchTrail {
         self.off.get_or_insert(false);
     }
 
-    /// It left its CPU.
-    pub fn left(&mut self, time: u64, preempted: bool) {
+    /// It was put off its CPU.
+    pub fn put_off(&mut self, time: u64) {
         self.on_until = Some(time);
-        self.by_its_will |= !preempted;
         self.off.get_or_insert(true);
+    }
+
+    /// It left its CPU to wait for something.
+    pub fn left(&mut self, time: u64) {
+        self.put_off(time);
+        self.by_its_will = true;
     }
 
     /// For how long it has run since a sample, ns.
@@ -84,10 +89,10 @@ mod tests {
         let mut since = SwitchTrail::until(950);
         assert_eq!((since.ran_since(900), since.ran_since(0)), (50, 950));
         since.got(900);
-        since.left(130, true);
+        since.put_off(130);
         assert_eq!((since.ran_since(100), since.by_its_will), (80, false));
         since.got(90);
-        since.left(40, false);
+        since.left(40);
         assert_eq!((since.ran_since(20), since.by_its_will), (110, true));
     }
 
@@ -103,13 +108,13 @@ mod tests {
         assert_eq!(moved(true).by(1_000 + FRESH), 40 + FRESH);
         let mut since = SwitchTrail::until(950);
         assert!(!since.moved(900, 950).off);
-        since.left(130, true);
+        since.put_off(130);
         assert!(since.moved(100, 950).off);
         assert_eq!(since.moved(100, 950).by(960), 30);
         // It has a CPU again.
         let mut since = SwitchTrail::until(950);
         since.got(900);
-        since.left(130, true);
+        since.put_off(130);
         assert!(!since.moved(100, 950).off);
     }
 }

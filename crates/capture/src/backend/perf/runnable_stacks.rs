@@ -9,7 +9,7 @@ use crate::{
     backend::proc::{
         poller::ProcPoller,
         samples::Polled,
-        waiting::{Pages, Where},
+        waiting::{Pages, Standing, Where},
     },
     clock,
 };
@@ -22,7 +22,7 @@ impl ProcPoller {
             return;
         };
         let woken = account.wait.is_queued(begin);
-        let followed = at.saturating_sub(begin) <= FOLLOWED * self.spacing_ns;
+        let followed = at.saturating_sub(begin) <= FOLLOWED * self.rounds.spacing_ns;
         if account.wait.probe.is_none_or(|p| p.left) {
             return;
         }
@@ -42,7 +42,7 @@ impl ProcPoller {
                 at,
                 read: at,
                 stack: None,
-                ns: self.spacing_ns,
+                ns: self.rounds.spacing_ns,
                 late,
             }));
         }
@@ -66,11 +66,11 @@ impl ProcPoller {
             at,
             read: at,
             stack: None,
-            ns: self.spacing_ns,
+            ns: self.rounds.spacing_ns,
             late,
         };
         if !account.wait.is_queued(begin) {
-            let Some(times) = self.crowd.meet() else {
+            let Some(times) = self.records.crowd.meet() else {
                 return;
             };
             queued.ns *= times;
@@ -86,13 +86,23 @@ impl ProcPoller {
         let t = &self.watch.threads[index];
         let (pid, tid) = (t.pid, t.tid);
         // What must be of one moment comes first.
-        let copy = |p: &Place| (*p, Pages::copy(pid, tid, p.sp, p.pc, p.call));
+        let copy = |p: &Place| {
+            let Place { sp, pc, call, .. } = *p;
+            let standing = Standing {
+                pid,
+                tid,
+                sp,
+                pc,
+                call,
+            };
+            (*p, Pages::copy(standing))
+        };
         let copies: Vec<(Place, Pages)> = t.places.stands().iter().map(copy).collect();
         let mut read = clock::now();
         let tables = self.processes.files().tables();
         let mut found: Option<(Place, Vec<FrameWord>, StackEnd)> = None;
         for (stands, mut pages) in copies {
-            let stack = pages.unwind(&mut self.unwinder, tables);
+            let stack = pages.unwind(&mut self.reader.unwinder, tables);
             if stack.again {
                 read = clock::now();
             }
@@ -116,7 +126,7 @@ impl ProcPoller {
             return (read, Some(place.stack));
         }
         // What the interpreter runs may be something else than then.
-        let managed = managed.read(&mut self.managed, pid, tid, &frames);
+        let managed = managed.read(&mut self.reader.managed, pid, tid, &frames);
         read = clock::now();
         let stack = managed.map(|m| {
             self.processes.managed_mut().name(&m);

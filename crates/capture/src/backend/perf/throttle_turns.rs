@@ -18,7 +18,7 @@ impl ProcPoller {
         if self.clock.is_none() || self.hits.is_some() {
             return;
         }
-        let turn = TURN * self.spacing_ns;
+        let turn = TURN * self.rounds.spacing_ns;
         let (mut ended, mut due) = (Vec::new(), Vec::new());
         let now = clock::now();
         // A thread that rests does not switch.
@@ -91,7 +91,7 @@ impl ProcPoller {
             }
         }
         // A child of one of them is found by listing from now on.
-        self.relist = true;
+        self.records.relist = true;
         self.drain(since, now);
         for index in closed {
             self.watch.wake(index);

@@ -108,13 +108,10 @@ impl PollEstimator {
         }
         self.processes(recording, &on_cpu);
         self.losses(recording, &stacks);
-        recording.label_sets = std::mem::take(&mut stacks.labels.sets);
-        let jit = stacks.jit_modules();
         let maker = |pid| names.code.maker(pid);
         let unnamed = jit_hints::unnamed_code(stacks.unnamed_code(), maker);
         recording.domain.limits.extend(unnamed);
-        (recording.modules, recording.frames) = (stacks.modules, stacks.frames);
-        (recording.functions, recording.stacks) = (stacks.functions, stacks.stacks);
+        let jit = stacks.give_to(recording);
         Assembled { jit, seen }
     }
 

@@ -7,7 +7,7 @@
 //! the loader has filled. Calls by pointer are not followed.
 
 use rustc_hash::FxHashMap;
-use wallscope_unwind::native::{FrameWord, MemoryTables, Registers, StackStart, Unwinder};
+use wallscope_unwind::native::{FrameWord, Registers, StackStart, Unwound};
 
 use super::waiting::Pages;
 
@@ -27,15 +27,15 @@ pub struct CallSiteCheck {
 }
 
 impl CallSiteCheck {
-    /// Whether the second one of `frames`, which were read from `pages` of process `pid`, has called the first.
+    /// Whether the second one of `frames`, which were unwound from `pages`, has called the first. `unwind`: unwinds
+    /// without memory.
     pub fn proves(
         &mut self,
-        pid: u32,
         pages: &Pages,
         frames: &[FrameWord],
-        unwinder: &mut Unwinder,
-        tables: &MemoryTables,
+        mut unwind: impl FnMut(StackStart<'_>) -> Unwound,
     ) -> bool {
+        let pid = pages.pid();
         let [inner, caller, ..] = *frames else {
             return false;
         };
@@ -49,7 +49,7 @@ impl CallSiteCheck {
                     ..Registers::default()
                 };
                 let start = StackStart::new(pid, &registers).at_most(1);
-                let alone = unwinder.unwind(tables, start, |_, _| 0);
+                let alone = unwind(start);
                 let same =
                     |w: &FrameWord| (w.file(), w.offset()) == (caller.file(), caller.offset());
                 alone.frames.first().is_some_and(same)

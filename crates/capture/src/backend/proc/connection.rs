@@ -111,14 +111,16 @@ impl Connection {
     }
 
     /// Takes what it is now; what it is stands for the time since `asked_ns`.
-    pub fn take(&mut self, talk: &Talk, now: u64, is_first: bool) {
+    pub fn take(&mut self, talk: &Talk, now: u64) {
+        let is_first = self.looks[0] == 0;
         let inbound = self.record.inbound != 0;
         let segments = match talk {
             Talk::Tcp { segments, .. } => *segments,
             Talk::Unix { .. } => (0, 0),
         };
-        let before = self.pending.filter(|_| !is_first);
-        let before = before.map(|pending| (pending || self.overdue, self.segments[1]));
+        let before = self
+            .pending
+            .map(|pending| (pending || self.overdue, self.segments[1]));
         let started = self.pending != Some(true);
         self.pending = in_flight(inbound, talk, before);
         self.overdue = self.pending == Some(true) && asked_ms(inbound, talk) > BELIEVED_MS;
@@ -238,12 +240,12 @@ mod tests {
     fn what_was_asked_long_ago_is_overdue() {
         let mut c = connection();
         let old = BELIEVED_MS + 1;
-        c.take(&talk((old, old + 9, 0), (5, 4)), 1, true);
+        c.take(&talk((old, old + 9, 0), (5, 4)), 1);
         assert_eq!((c.pending, c.overdue), (Some(false), true));
         // In one tick with the answer before it, it goes on.
-        c.take(&talk((old, old, old), (5, 4)), 2, false);
+        c.take(&talk((old, old, old), (5, 4)), 2);
         assert_eq!((c.pending, c.overdue), (Some(false), true));
-        c.take(&talk((old, 3, 3), (5, 5)), 3, false);
+        c.take(&talk((old, 3, 3), (5, 5)), 3);
         assert_eq!((c.pending, c.overdue), (Some(false), false));
     }
 
@@ -331,7 +333,7 @@ mod tests {
         let asked = |pending: &dyn Fn(u64) -> bool| {
             let mut c = connection();
             c.record.inbound = 1;
-            (0..200).for_each(|look| c.take(&unix(pending(look)), look, look == 0));
+            (0..200).for_each(|look| c.take(&unix(pending(look)), look));
             (c.record.requests, c.record.at_least)
         };
         assert_eq!(asked(&|look| look % 50 < 20), (4, 0));
@@ -345,24 +347,24 @@ mod tests {
         let mut c = connection();
         // One is open at the start, three more are asked, of which the last one is open at the end;
         // answers have two segments each.
-        c.take(&talk((8, 90, 90), (7, 12)), 10, true);
-        c.take(&talk((8, 90, 90), (10, 18)), 30, false);
+        c.take(&talk((8, 90, 90), (7, 12)), 10);
+        c.take(&talk((8, 90, 90), (10, 18)), 30);
         assert_eq!((c.record.requests, c.record.in_flight), (4, 20));
     }
 
     #[test]
     fn what_was_asked_before_a_connection_was_seen_counts_since_then() {
         let mut c = connection();
-        c.take(&talk((8, 90, 90), (1, 0)), 10, true);
+        c.take(&talk((8, 90, 90), (1, 0)), 10);
         c.was_asked(&talk((8, 90, 90), (1, 0)), 5_000_000_000);
         assert_eq!(c.record.in_flight, 8_000_000);
         // Not before the recording, and not what is answered.
         let mut c = connection();
-        c.take(&talk((8, 90, 90), (1, 0)), 10, true);
+        c.take(&talk((8, 90, 90), (1, 0)), 10);
         c.was_asked(&talk((8, 90, 90), (1, 0)), 3_000_000);
         assert_eq!(c.record.in_flight, 3_000_000);
         let mut c = connection();
-        c.take(&talk((90, 8, 90), (1, 1)), 10, true);
+        c.take(&talk((90, 8, 90), (1, 1)), 10);
         c.was_asked(&talk((90, 8, 90), (1, 1)), 5_000_000_000);
         assert_eq!(c.record.in_flight, 0);
     }
@@ -370,14 +372,14 @@ mod tests {
     #[test]
     fn a_request_that_went_with_its_connection_has_no_length() {
         let mut c = connection();
-        c.take(&talk((8, 90, 90), (1, 0)), 10, true);
-        c.take(&talk((28, 90, 90), (1, 0)), 30, false);
+        c.take(&talk((8, 90, 90), (1, 0)), 10);
+        c.take(&talk((28, 90, 90), (1, 0)), 30);
         assert_eq!(c.record.requests, 1);
         let gone = c.ended();
         assert_eq!((gone.requests, gone.in_flight), (0, 20));
         let mut c = connection();
-        c.take(&talk((8, 90, 90), (1, 0)), 10, true);
-        c.take(&talk((90, 8, 90), (1, 1)), 30, false);
+        c.take(&talk((8, 90, 90), (1, 0)), 10);
+        c.take(&talk((90, 8, 90), (1, 1)), 30);
         assert_eq!(c.ended().requests, 1);
     }
 }

@@ -186,7 +186,7 @@ impl Connections {
                 (record.since, record.requests) = (0, 0);
                 let mut connection = Connection::new(socket, record, now);
                 if let Some(talk) = self.asker.as_ref().and_then(|a| a.talk(socket)) {
-                    connection.take(&talk, now, true);
+                    connection.take(&talk, now);
                     if let Some(begun) = self.begun_ns {
                         connection.was_asked(&talk, now.saturating_sub(begun));
                     }
@@ -211,7 +211,7 @@ impl Connections {
             self.asked += 1;
             match asker.talk(&connection.socket) {
                 Some(talk) => {
-                    connection.take(&talk, now, false);
+                    connection.take(&talk, now);
                     again.push(cookie);
                 }
                 None => self

@@ -45,20 +45,71 @@ pub enum TickLateness {
     WokenLate,
 }
 
+/// Threads that a round polls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PolledThreads {
+    /// One of every so many, but none that sleep for long.
+    OneOf(usize),
+    /// Everybody, also threads that sleep, and the scheduler's counters of all.
+    All,
+}
+
+/// One round of polls.
+#[derive(Clone, Copy, Debug)]
+pub struct Round {
+    /// When it was due, ns on the recording's clock.
+    pub due_ns: u64,
+    /// Whether it comes then.
+    pub lateness: TickLateness,
+    /// Nominal distance of two polls of a thread, ns.
+    pub period_ns: u64,
+    /// Threads that it polls.
+    pub threads: PolledThreads,
+}
+
+impl Round {
+    /// A poll of everybody, in time.
+    pub fn of_all(due_ns: u64, period_ns: u64) -> Round {
+        Round {
+            due_ns,
+            lateness: TickLateness::InTime,
+            period_ns,
+            threads: PolledThreads::All,
+        }
+    }
+
+    /// Whether it polls everybody.
+    fn is_of_all(&self) -> bool {
+        self.threads == PolledThreads::All
+    }
+
+    /// One of how many threads it polls.
+    fn stride(&self) -> usize {
+        match self.threads {
+            PolledThreads::OneOf(stride) => stride,
+            PolledThreads::All => 1,
+        }
+    }
+
+    /// Whether its polls are late: they favour threads that have just blocked or were just woken.
+    fn is_late(&self) -> bool {
+        self.lateness == TickLateness::Late
+    }
+}
+
 impl ProcPoller {
-    /// One round of looks, due at `due`, at one of every `stride` threads, at each of them at nominal
-    /// distance `period`. `all`: at everybody, also at threads that sleep, and the scheduler's counters of all.
-    pub fn round(&mut self, due: u64, comes: TickLateness, period: u64, stride: usize, all: bool) {
-        self.due_ns = due;
-        self.woken_late = comes == TickLateness::WokenLate;
-        let late = comes == TickLateness::Late;
+    /// Makes one round of polls.
+    pub fn round(&mut self, round: &Round) {
+        self.rounds.due_ns = round.due_ns;
+        self.rounds.woken_late = round.lateness == TickLateness::WokenLate;
+        let (period, stride) = (round.period_ns, round.stride());
         self.processes.jit_mut().follow();
         let halted = self.have_halted();
         let now = clock::now();
-        self.tally.late += u64::from(late);
-        self.rounds = self.rounds.wrapping_add(1);
-        self.crowd.turn();
-        let passed = match self.last_round_ns {
+        self.tally.late += u64::from(round.is_late());
+        self.rounds.number = self.rounds.number.wrapping_add(1);
+        self.records.crowd.turn();
+        let passed = match self.rounds.last_ns {
             0 => 0,
             last => now.saturating_sub(last),
         };
@@ -66,13 +117,13 @@ impl ProcPoller {
             self.tally.away_ns += passed;
         }
         let since = passed * stride as u64;
-        self.spacing_ns = if self.last_round_ns == 0 {
+        self.rounds.spacing_ns = if self.rounds.last_ns == 0 {
             period
         } else {
             // A moving mean of how far apart rounds really are, never below what was asked.
-            (self.spacing_ns * 7 / 8 + since / 8).max(period)
+            (self.rounds.spacing_ns * 7 / 8 + since / 8).max(period)
         };
-        self.last_round_ns = now;
+        self.rounds.last_ns = now;
         if let Some(connections) = &mut self.connections {
             connections.follow(self.watch.living.iter().copied(), now);
             connections.look(now);
@@ -81,7 +132,7 @@ impl ProcPoller {
         thread_names.births(self.watch.threads.iter().map(|t| t.pid));
         thread_names.read_due();
         self.watch.leave_out_dead();
-        if all {
+        if round.is_of_all() {
             self.watch.wake_all();
         }
         self.review(passed);
@@ -94,13 +145,13 @@ impl ProcPoller {
             if !t.alive {
                 return false;
             }
-            if !all && !(self.rounds + index).is_multiple_of(stride) {
+            if !round.is_of_all() && !(self.rounds.number + index).is_multiple_of(stride) {
                 return true;
             }
             let there = if t.records.open {
-                self.look_between_switches(*index, late, all)
+                self.look_between_switches(*index, round)
             } else {
-                self.look(*index, period, late, all)
+                self.look(*index, round)
             };
             if !there {
                 gone.push(*index);
@@ -126,7 +177,7 @@ impl ProcPoller {
     /// Has the counters of some threads read at their next look though no record of them may have come: of all, one
     /// after the other, in seconds. `passed`: since the last round, ns.
     fn review(&mut self, passed: u64) {
-        for place in self.turn.next(self.watch.live.len(), passed) {
+        for place in self.rounds.turn.next(self.watch.live.len(), passed) {
             let index = self.watch.live[place];
             self.watch.threads[index].duty.review = true;
             self.watch.wake(index);
@@ -155,17 +206,17 @@ impl ProcPoller {
         }
     }
 
-    /// The last look at everybody. `since`: when threads were listed last. `ended`: the target has ended just now.
-    pub fn finish(&mut self, since: u64, period: u64, ended: bool) {
-        self.target_ended = ended;
+    /// The last look at everybody. `since`: when threads were listed last.
+    pub fn finish(&mut self, since: u64, period: u64) {
         let halted = self.have_halted();
         self.take_stacks(halted);
-        self.due_ns = clock::now();
-        self.drain(since, self.due_ns);
+        let last = Round::of_all(clock::now(), period);
+        self.rounds.due_ns = last.due_ns;
+        self.drain(since, last.due_ns);
         for index in self.watch.live.clone() {
             let t = &mut self.watch.threads[index];
             if !t.records.open {
-                if t.alive && !self.look(index, period, false, true) {
+                if t.alive && !self.look(index, &last) {
                     self.ended(index);
                 }
                 continue;
@@ -179,7 +230,7 @@ impl ProcPoller {
 
     /// A poll of a thread with recorded switches. Only its wait is of interest, and not even that if the
     /// thread was seen in the wait before. False: the thread is gone.
-    fn look_between_switches(&mut self, index: usize, late: bool, all: bool) -> bool {
+    fn look_between_switches(&mut self, index: usize, round: &Round) -> bool {
         let Some(course) = &self.intake.estimator.accounts[index].course else {
             return true;
         };
@@ -189,7 +240,7 @@ impl ProcPoller {
             return self.goes_deaf(index);
         }
         let moved = course.moved();
-        if std::mem::take(&mut t.duty.review) || all || moved {
+        if std::mem::take(&mut t.duty.review) || round.is_of_all() || moved {
             let Ok(books) = t.schedstat() else {
                 // Its last record is on its way; if that was lost, listing will not find it.
                 t.duty.quiet += 1;
@@ -205,10 +256,10 @@ impl ProcPoller {
         let known = off.is_some_and(|begin| wait.is_probed(begin));
         let at = clock::now();
         // By its records it computes, and has for long: it hardly began to wait just now.
-        let computes = on.is_some_and(|begin| at.saturating_sub(begin) > self.spacing_ns);
+        let computes = on.is_some_and(|begin| at.saturating_sub(begin) > self.rounds.spacing_ns);
         if known {
             self.tally.skipped += 1;
-            self.see_again(index, at, late);
+            self.see_again(index, at, round.is_late());
             return true;
         }
         if computes {
@@ -216,10 +267,13 @@ impl ProcPoller {
         }
         match self.see(index, at) {
             None => return true,
-            Some(Doing::Running) => self.see_queued(index, at, late),
+            Some(Doing::Running) => self.see_queued(index, at, round.is_late()),
             Some(Doing::Blocked(reason)) => {
                 self.watch.threads[index].probe.reason = reason;
-                let late_ns = if late { at - self.due_ns.min(at) } else { 0 };
+                let late_ns = match round.is_late() {
+                    true => at - round.due_ns.min(at),
+                    false => 0,
+                };
                 self.tell_probe(index, at, late_ns);
             }
         }
@@ -236,7 +290,7 @@ impl ProcPoller {
         self.intake.observe(&Observation::WaitProbe(WaitProbe {
             thread: index as u32,
             at,
-            spacing_ns: self.spacing_ns,
+            spacing_ns: self.rounds.spacing_ns,
             late_ns,
             call: ProbedCall {
                 until: less.until,
@@ -271,11 +325,12 @@ impl ProcPoller {
         true
     }
 
-    /// One look at a thread by its counters; false: it is gone. `late`: it is left to the next round, if enough
+    /// One look at a thread by its counters; false: it is gone. A late round leaves it to the next one, if enough
     /// rounds were in time so far, and whatever it does: leaving out only threads that have moved would favour
     /// sleepers. For the same reason it is not asked whether we were put off our CPU on the way, which
     /// happens when some thread's wait ends.
-    fn look(&mut self, index: usize, period: u64, late: bool, all: bool) -> bool {
+    fn look(&mut self, index: usize, round: &Round) -> bool {
+        let (late, all) = (round.is_late(), round.is_of_all());
         let t = &mut self.watch.threads[index];
         if t.duty.skip > 0 && !all {
             t.duty.skip -= 1;
@@ -294,7 +349,7 @@ impl ProcPoller {
         let t = &mut self.watch.threads[index];
         let sleeps = same && matches!(t.probe.doing, Doing::Blocked(_));
         let left_out = t.duty.left_out;
-        let rarely = now.saturating_sub(since) > RARELY * period;
+        let rarely = now.saturating_sub(since) > RARELY * round.period_ns;
         if late && !all && !rarely && t.duty.in_time >= ENOUGH {
             t.ran |= !sleeps;
             return true;
@@ -333,7 +388,7 @@ impl ProcPoller {
             self.halt(PendingStopSample {
                 poll: RunnablePoll {
                     thread: index as u32,
-                    due: self.due_ns,
+                    due: self.rounds.due_ns,
                     time: now,
                     counters: observed(books),
                     left: None,
@@ -360,7 +415,7 @@ impl ProcPoller {
             thread: index as u32,
             time: now,
             counters: observed(t.books),
-            with_target: self.target_ended,
+            with_target: self.rounds.target_ended,
         }));
     }
 
@@ -415,10 +470,11 @@ impl ProcPoller {
 
     /// A first look at threads from number `first` on: the next may come too late for them.
     fn look_at_new(&mut self, first: usize, now: u64) {
-        self.due_ns = now;
+        self.rounds.due_ns = now;
+        let first_look = Round::of_all(now, self.rounds.spacing_ns);
         for index in first..self.watch.threads.len() {
             let t = &self.watch.threads[index];
-            if t.alive && !t.records.open && !self.look(index, self.spacing_ns, false, true) {
+            if t.alive && !t.records.open && !self.look(index, &first_look) {
                 self.ended(index);
             }
         }

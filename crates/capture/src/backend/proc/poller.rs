@@ -49,56 +49,87 @@ pub struct Tally {
     pub unread: u64,
 }
 
-/// Everything that a round of looks needs.
-pub struct ProcPoller {
-    pub watch: TargetTracker,
-    pub processes: Processes<MemoryTables>,
-    /// The estimator, and the log of what it is told.
-    pub intake: Intake,
+/// Reads stacks of other threads.
+#[derive(Default)]
+pub struct StackReader {
+    /// Unwinds native frames.
     pub unwinder: Unwinder,
+    /// Reads frames of interpreters.
     pub managed: managed::Reader,
+    /// Tells whether a stack that was copied late is that of the wait.
     pub calls: CallSiteCheck,
-    pub table: [u8; syscalls::TABLE],
-    pub clock: Option<ThreadEvents>,
-    pub hits: Option<EventSampler>,
-    pub attention: Attention,
-    pub nearby: Nearby,
+}
+
+/// Runnable threads with stacks that are still to come.
+#[derive(Default)]
+pub struct PendingStacks {
+    /// Stops running threads for their stacks, where that is permitted.
     pub stopper: Option<Stopper>,
-    pub connections: Option<Connections>,
-    /// Where the target is a command, those of its processes that have lost their parents.
-    pub orphans: Option<Subreaper>,
-    pub tally: Tally,
+    /// Threads that were asked to stop.
+    pub asked: FxHashMap<u32, PendingStopSample>,
+    /// Threads that stood behind us when they were polled: the next poll tells.
+    pub behind_us: FxHashMap<u32, PendingStopSample>,
+}
+
+/// Records and samples of perf events beside the polls.
+#[derive(Default)]
+pub struct RecordIntake {
+    /// Whether samples are read as they come.
+    pub attention: Attention,
+    /// Keeps the poller on the CPU of a thread with samples to be read at once.
+    pub nearby: Nearby,
     /// Threads that wait for a CPU, or seem to.
     pub crowd: Crowd,
-    /// Rings of io_uring at which threads wait.
-    pub rings: Rings,
-    /// Time between two rounds as it is at present, ns.
-    pub spacing_ns: u64,
-    /// What taking samples, and waking up for them, took, CPU time, ns.
-    pub sampling_ns: u64,
+    /// CPU time that taking samples, and waking up for them, took, ns.
+    pub cost_ns: u64,
     /// Time on CPUs that samples stand for, ns.
     pub sampled_ns: u64,
     /// Up to when all records have been taken, ns.
     pub drained_ns: u64,
     /// Threads may have been born unseen.
     pub relist: bool,
-    pub(super) last_round_ns: u64,
-    /// Threads of `watch.live` that are due for a reading of counters.
-    pub(super) turn: RoundRobin,
-    /// Rounds so far: each looks at one of every so many threads.
-    pub(super) rounds: usize,
-    /// When the present round was due, ns.
-    pub(super) due_ns: u64,
+}
+
+/// The rounds of polls so far, and the present one.
+#[derive(Default)]
+pub struct Rounds {
+    /// Rounds so far: each polls one of every so many threads.
+    pub number: usize,
+    /// When the last one began, ns; 0: there was none.
+    pub last_ns: u64,
+    /// Time between two rounds as it is at present, ns.
+    pub spacing_ns: u64,
+    /// When the present one was due, ns.
+    pub due_ns: u64,
     /// The machine was slow to wake us for it.
     pub woken_late: bool,
-    /// The last look is made because the target has ended.
-    pub(super) target_ended: bool,
+    /// It is the last one, and is made because the target has ended.
+    pub target_ended: bool,
+    /// Threads of `watch.live` that are due for a reading of counters.
+    pub(super) turn: RoundRobin,
+}
+
+/// Everything that a round of polls needs.
+pub struct ProcPoller {
+    pub watch: TargetTracker,
+    pub processes: Processes<MemoryTables>,
+    /// The estimator, and the log of what it is told.
+    pub intake: Intake,
+    pub reader: StackReader,
+    pub table: [u8; syscalls::TABLE],
+    pub clock: Option<ThreadEvents>,
+    pub hits: Option<EventSampler>,
+    pub records: RecordIntake,
+    pub pending: PendingStacks,
+    pub connections: Option<Connections>,
+    /// Where the target is a command, those of its processes that have lost their parents.
+    pub orphans: Option<Subreaper>,
+    pub tally: Tally,
+    /// Rings of io_uring at which threads wait.
+    pub rings: Rings,
+    pub rounds: Rounds,
     /// The process with the last review of its mappings, and the time of the next review, ns.
     pub(super) reviewed: (u32, u64),
-    /// Threads with a stack that is still to come.
-    pub owed: FxHashMap<u32, PendingStopSample>,
-    /// Threads that stood behind us when they were looked at.
-    pub woken: FxHashMap<u32, PendingStopSample>,
 }
 
 impl ProcPoller {
@@ -118,34 +149,18 @@ impl ProcPoller {
             watch: TargetTracker::new(room),
             processes,
             intake,
-            unwinder: Unwinder::new(),
-            managed: managed::Reader::default(),
-            calls: CallSiteCheck::default(),
+            reader: StackReader::default(),
             table: syscalls::reasons(),
             clock: None,
             hits: None,
-            attention: Attention::default(),
-            nearby: Nearby::default(),
-            stopper: None,
+            records: RecordIntake::default(),
+            pending: PendingStacks::default(),
             connections: None,
             orphans: None,
             tally: Tally::default(),
-            crowd: Crowd::default(),
             rings: Rings::default(),
-            spacing_ns: 0,
-            sampling_ns: 0,
-            sampled_ns: 0,
-            drained_ns: 0,
-            relist: false,
-            last_round_ns: 0,
-            turn: RoundRobin::default(),
-            rounds: 0,
-            due_ns: 0,
-            woken_late: false,
-            target_ended: false,
+            rounds: Rounds::default(),
             reviewed: (0, 0),
-            owed: FxHashMap::default(),
-            woken: FxHashMap::default(),
         }
     }
 

@@ -11,7 +11,7 @@ use super::{
     assemble::{Assembled, Extent},
     connections::Connections,
     pace::{Pace, Used, Waking},
-    poll_round::{LATE, TickLateness},
+    poll_round::{LATE, PolledThreads, Round, TickLateness},
     poller::ProcPoller,
     prompt::{self, InLine},
     refusal,
@@ -177,7 +177,7 @@ impl<'o> PollRecorder<'o> {
             poller.orphans = Subreaper::of(held.pid());
         }
         if options.allow_stop && poller.clock.is_none() {
-            poller.stopper = Some(Stopper::new());
+            poller.pending.stopper = Some(Stopper::new());
         }
         if options.stacks {
             let pids: Vec<u32> = poller.watch.processes.keys().copied().collect();
@@ -185,13 +185,8 @@ impl<'o> PollRecorder<'o> {
         }
         self.host.take_all();
         // Everybody is read once before it counts: that opens their files and fills the tables.
-        poller.round(
-            clock::now(),
-            TickLateness::InTime,
-            1_000_000_000 / u64::from(options.hz),
-            1,
-            true,
-        );
+        let period_ns = 1_000_000_000 / u64::from(options.hz);
+        poller.round(&Round::of_all(clock::now(), period_ns));
         observer.live(&Live {
             target: options.target.describe(),
             threads: poller.watch.live.len(),
@@ -280,7 +275,10 @@ impl<'o> PollRecorder<'o> {
         let longest = match (&poller.clock, &poller.hits) {
             (Some(clock), None) => {
                 let now = clock::now();
-                poller.attention.before(&self.events, clock, now, due)
+                poller
+                    .records
+                    .attention
+                    .before(&self.events, clock, now, due)
             }
             _ => None,
         };
@@ -307,7 +305,7 @@ impl<'o> PollRecorder<'o> {
             Event::News if longest.is_none() => {
                 // For those that count.
                 let (came, counted) = (poller.tally.came - came, poller.tally.counted - counted);
-                poller.sampling_ns += (price * counted).checked_div(came).unwrap_or(price);
+                poller.records.cost_ns += (price * counted).checked_div(came).unwrap_or(price);
             }
             _ => {}
         }
@@ -324,7 +322,12 @@ impl<'o> PollRecorder<'o> {
             clock.sample_newborns(now);
         }
         let pace = &mut course.pace;
-        poller.round(course.due, comes, pace.period_ns(), pace.stride(), false);
+        poller.round(&Round {
+            due_ns: course.due,
+            lateness: comes,
+            period_ns: pace.period_ns(),
+            threads: PolledThreads::OneOf(pace.stride()),
+        });
         course.polls_cpu_ns += thread_cpu_ns() - cpu;
         poller.ration(course.followed);
         course.due = 0;
@@ -339,9 +342,9 @@ impl<'o> PollRecorder<'o> {
         }
         let used = Used {
             cpu_ns: course.meter.own_ns(),
-            looks_ns: course.polls_cpu_ns + poller.stopper.as_ref().map_or(0, |s| s.cpu_ns),
-            samples_ns: poller.sampling_ns,
-            sampled_ns: poller.sampled_ns,
+            looks_ns: course.polls_cpu_ns + poller.pending.stopper.as_ref().map_or(0, |s| s.cpu_ns),
+            samples_ns: poller.records.cost_ns,
+            sampled_ns: poller.records.sampled_ns,
             threads: poller.watch.live.len(),
         };
         if course.pace.check(now, used)
@@ -359,7 +362,7 @@ impl<'o> PollRecorder<'o> {
         let poller = &mut self.poller;
         // A thread without further records tells of no new threads either.
         let told = poller.clock.is_some() && poller.tally.deaf == 0;
-        let every = if told && !poller.relist {
+        let every = if told && !poller.records.relist {
             REVIEW
         } else {
             FOLLOW
@@ -370,7 +373,7 @@ impl<'o> PollRecorder<'o> {
         if !is_due {
             return;
         }
-        poller.relist = false;
+        poller.records.relist = false;
         poller.follow(&self.options.target, course.followed, now);
         course.followed = now;
         course.searching_ns = clock::now() - now;
@@ -384,9 +387,9 @@ impl<'o> PollRecorder<'o> {
     /// The last poll of everybody.
     fn take_last(&mut self, course: &Course, stop: Stop) {
         let poller = &mut self.poller;
-        poller.nearby.leave();
-        let ended = stop == Stop::TargetEnded;
-        poller.finish(course.followed, course.pace.period_ns(), ended);
+        poller.records.nearby.leave();
+        poller.rounds.target_ended = stop == Stop::TargetEnded;
+        poller.finish(course.followed, course.pace.period_ns());
     }
 }
 
@@ -394,7 +397,7 @@ impl<'o> PollRecorder<'o> {
 fn look(poller: &mut ProcPoller, stretch: SnapshotWindow, followed: u64) -> Look {
     let now = stretch.now;
     // Everybody's counters, also of those that are looked at rarely.
-    poller.round(now, TickLateness::InTime, poller.spacing_ns.max(1), 1, true);
+    poller.round(&Round::of_all(now, poller.rounds.spacing_ns.max(1)));
     poller.book_open(followed, stretch.last);
     for t in &mut poller.watch.threads {
         t.catch_up(now);

@@ -219,24 +219,11 @@ impl Samples {
         let stacks = &self.stacks;
         let innermost = |stack: u32| stacks[stack as usize].frames.first().copied();
         let own = give_to_callers(own, &mut self.sums.by_key, &self.begin, innermost);
-        let (mut on_cpu, mut put_off) = (0, Sum::default());
-        let mut in_time: BTreeMap<u8, u64> = BTreeMap::new();
-        for key in &own {
-            let Some(sum) = self.sums.by_key.get(key) else {
-                continue;
-            };
-            match key.5 {
-                Weight::Wait { class, late: false } => {
-                    *in_time.entry(class).or_default() += sum.count;
-                }
-                Weight::Own if key.2 == State::OnCpu => on_cpu += sum.ns,
-                Weight::PutOff => {
-                    put_off.count += sum.count;
-                    put_off.ns += sum.ns;
-                }
-                _ => {}
-            }
-        }
+        let Sampled {
+            on_cpu,
+            put_off,
+            in_time,
+        } = Sampled::of(&own, &self.sums.by_key);
         let n = if put_off.ns > 0 { put_off.count } else { 0 };
         let seen_put_off = match on_cpu {
             0 => known.preempted,
@@ -359,6 +346,40 @@ impl Samples {
                 (sample, seen)
             })
             .unzip()
+    }
+}
+
+/// Samples of one thread, summed.
+#[derive(Default)]
+struct Sampled {
+    /// On-CPU time, ns.
+    on_cpu: u64,
+    /// Samples that ended in a preemption.
+    put_off: Sum,
+    /// Polls in time, by class of the wait.
+    in_time: BTreeMap<u8, u64>,
+}
+
+impl Sampled {
+    fn of(own: &[Key], sums: &FxHashMap<Key, Sum>) -> Sampled {
+        let mut all = Sampled::default();
+        for key in own {
+            let Some(sum) = sums.get(key) else {
+                continue;
+            };
+            match key.5 {
+                Weight::Wait { class, late: false } => {
+                    *all.in_time.entry(class).or_default() += sum.count;
+                }
+                Weight::Own if key.2 == State::OnCpu => all.on_cpu += sum.ns,
+                Weight::PutOff => {
+                    all.put_off.count += sum.count;
+                    all.put_off.ns += sum.ns;
+                }
+                _ => {}
+            }
+        }
+        all
     }
 }
 

@@ -24,7 +24,7 @@ use wallscope_unwind::native::Registers;
 
 use super::{
     last_ran,
-    thread::{Files, line, path},
+    thread::{AfterReading, Files, line, path},
     waiting::{Where, read_memory},
 };
 use crate::{
@@ -101,7 +101,12 @@ impl Asked {
     fn runs(&mut self) -> bool {
         let path = || path(self.pid, self.tid, "syscall");
         let mut buffer = [0u8; 256];
-        let text = line(&mut self.files.place, false, path, &mut buffer);
+        let text = line(
+            &mut self.files.place,
+            AfterReading::Close,
+            path,
+            &mut buffer,
+        );
         text.is_ok_and(|text| Where::parse(text) == Some(Where::Running))
     }
 
@@ -109,9 +114,14 @@ impl Asked {
     fn last_ran(&mut self) -> Option<CpuDeparture> {
         let path = || path(self.pid, self.tid, "sched");
         let mut buffer = [0u8; 2048];
-        let text = self
-            .faults
-            .then(|| line(&mut self.files.departure, false, path, &mut buffer));
+        let text = self.faults.then(|| {
+            line(
+                &mut self.files.departure,
+                AfterReading::Close,
+                path,
+                &mut buffer,
+            )
+        });
         last_ran::parse(text?.ok()?)
     }
 
@@ -119,7 +129,15 @@ impl Asked {
     fn books(&mut self) -> Option<SchedStat> {
         let path = || path(self.pid, self.tid, "schedstat");
         let mut buffer = [0u8; 96];
-        SchedStat::parse(line(&mut self.files.books, false, path, &mut buffer).ok()?)
+        SchedStat::parse(
+            line(
+                &mut self.files.books,
+                AfterReading::Close,
+                path,
+                &mut buffer,
+            )
+            .ok()?,
+        )
     }
 }
 

@@ -38,7 +38,7 @@ impl ProcPoller {
         let t = &mut self.watch.threads[index];
         let may_stand = owed.waits && !t.places.is_empty();
         owed.poll.behind = may_stand && t.shares_our_cpu();
-        if owed.poll.behind || (may_stand && self.stopper.is_some()) {
+        if owed.poll.behind || (may_stand && self.pending.stopper.is_some()) {
             owed.poll.woken_from = self.stack_of_queued(index).1;
         }
         let t = &self.watch.threads[index];
@@ -46,15 +46,15 @@ impl ProcPoller {
         let reason = place.and_then(|p| p.reason);
         // Only the interrupt of a timer comes together with ours. For a thread that often waits for a CPU the
         // counters at its next poll tell nothing.
-        let told = match self.stopper {
+        let told = match self.pending.stopper {
             Some(_) => reason == Some(BlockReason::Timer) && owed.queued <= BECAUSE_OF_US,
             None => reason.is_some(),
         };
         if owed.poll.behind && told {
-            self.woken.insert(t.tid, owed);
+            self.pending.behind_us.insert(t.tid, owed);
             return;
         }
-        let Some(stopper) = &mut self.stopper else {
+        let Some(stopper) = &mut self.pending.stopper else {
             return;
         };
         let t = &mut self.watch.threads[index];
@@ -62,10 +62,10 @@ impl ProcPoller {
             owed.poll.left = t.last_ran();
         }
         let managed = self.processes.managed();
-        match self.owed.entry(t.tid) {
+        match self.pending.asked.entry(t.tid) {
             Entry::Occupied(mut known) => known.get_mut().poll.end = owed.poll.end,
             Entry::Vacant(free) => {
-                let python = managed.subject(&mut self.managed, t.pid, t.tid);
+                let python = managed.subject(&mut self.reader.managed, t.pid, t.tid);
                 let asked = Asked {
                     pid: t.pid,
                     tid: t.tid,
@@ -82,8 +82,12 @@ impl ProcPoller {
 
     /// The pending polls of threads that have halted since or are blocked again, with what was found.
     pub fn have_halted(&mut self) -> Vec<(PendingStopSample, Found)> {
-        let all = self.stopper.as_mut().map_or_else(Vec::new, Stopper::take);
-        let came = |(tid, found)| Some((self.owed.remove(&tid), found?));
+        let all = self
+            .pending
+            .stopper
+            .as_mut()
+            .map_or_else(Vec::new, Stopper::take);
+        let came = |(tid, found)| Some((self.pending.asked.remove(&tid), found?));
         let came = all.into_iter().filter_map(came);
         came.filter_map(|(owed, found)| Some((owed?, found)))
             .collect()
@@ -103,7 +107,7 @@ impl ProcPoller {
     /// behind us.
     pub fn was_woken(&mut self, index: usize, now: u64, books: SchedStat) {
         let t = &self.watch.threads[index];
-        let Some(owed) = self.woken.remove(&t.tid) else {
+        let Some(owed) = self.pending.behind_us.remove(&t.tid) else {
             return;
         };
         let place = (owed.poll.woken_from).and_then(|stack| t.places.with(stack));

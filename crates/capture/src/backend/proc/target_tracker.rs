@@ -108,7 +108,11 @@ impl TargetTracker {
             return false;
         }
         let from = (stat.start_ticks, stat.parent);
-        self.admit(pid, TrackedProcess::new(pid, from, since.is_some()));
+        let process = match since {
+            Some(_) => TrackedProcess::born(pid, from),
+            None => TrackedProcess::found(pid, from),
+        };
+        self.admit(pid, process);
         self.list(pid, since, now);
         true
     }
@@ -143,7 +147,10 @@ impl TargetTracker {
         let Some(stat) = thread_stat(pid, tid).filter(|s| !matches!(s.state, 'Z' | 'X')) else {
             return;
         };
-        let mut thread = Thread::new(pid, tid, stat.comm, now, self.room > 0);
+        let mut thread = Thread::new(pid, tid, stat.comm, now);
+        if self.has_room() {
+            thread.keep_files();
+        }
         let Ok(books) = thread.schedstat() else {
             return;
         };
@@ -176,7 +183,7 @@ impl TargetTracker {
         let (pid, tid) = (thread.pid, thread.tid);
         if self.processes.get(&pid).is_none_or(|p| p.ended) {
             let from = process::stat(pid).map_or((0, 0), |stat| (stat.start_ticks, stat.parent));
-            self.admit(pid, TrackedProcess::new(pid, from, true));
+            self.admit(pid, TrackedProcess::born(pid, from));
         }
         if let Some(p) = self.processes.get_mut(&pid) {
             p.alive += 1;

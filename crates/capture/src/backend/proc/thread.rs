@@ -146,8 +146,17 @@ pub struct Thread {
     pub told_on_cpu_ns: u64,
     /// When its time began, ns on the recording's clock.
     since_ns: u64,
-    keep: bool,
+    after_reading: AfterReading,
     files: Files,
+}
+
+/// State of a file after a reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AfterReading {
+    /// It stays open for the next reading.
+    KeepOpen,
+    /// It is closed.
+    Close,
 }
 
 /// A thread's files in `/proc`, as far as they are kept open.
@@ -170,8 +179,8 @@ fn read<'a>(file: &File, buffer: &'a mut [u8]) -> io::Result<&'a [u8]> {
 }
 
 impl Thread {
-    /// A thread that is watched from `now` on. `keep`: keep its files open.
-    pub fn new(pid: u32, tid: u32, name: String, now: u64, keep: bool) -> Thread {
+    /// A thread that is watched from `now` on. Its files are closed after each reading.
+    pub fn new(pid: u32, tid: u32, name: String, now: u64) -> Thread {
         Thread {
             pid,
             tid,
@@ -190,7 +199,7 @@ impl Thread {
             books: SchedStat::default(),
             told_on_cpu_ns: 0,
             since_ns: now,
-            keep,
+            after_reading: AfterReading::Close,
             files: Files::default(),
         }
     }
@@ -245,15 +254,21 @@ impl Thread {
         }
     }
 
+    /// Its files stay open from here on.
+    pub fn keep_files(&mut self) {
+        self.after_reading = AfterReading::KeepOpen;
+    }
+
     /// Whether its files are kept open.
     pub fn is_cached(&self) -> bool {
-        self.keep
+        self.after_reading == AfterReading::KeepOpen
     }
 
     /// Closes its files; whether they were kept open.
     pub fn close(&mut self) -> bool {
         self.files = Files::default();
-        std::mem::take(&mut self.keep)
+        let before = std::mem::replace(&mut self.after_reading, AfterReading::Close);
+        before == AfterReading::KeepOpen
     }
 
     /// The scheduler's books now.
@@ -263,7 +278,7 @@ impl Thread {
     pub fn schedstat(&mut self) -> io::Result<SchedStat> {
         let mut buffer = [0u8; 96];
         let path = || path(self.pid, self.tid, "schedstat");
-        let text = line(&mut self.files.books, self.keep, path, &mut buffer)?;
+        let text = line(&mut self.files.books, self.after_reading, path, &mut buffer)?;
         let books = SchedStat::parse(text).ok_or(io::ErrorKind::InvalidData)?;
         self.books = books;
         Ok(books)
@@ -275,7 +290,7 @@ impl Thread {
     /// It is gone, or may not be read.
     pub fn place<'a>(&mut self, buffer: &'a mut [u8; 256]) -> io::Result<&'a str> {
         let path = || path(self.pid, self.tid, "syscall");
-        line(&mut self.files.place, self.keep, path, buffer)
+        line(&mut self.files.place, self.after_reading, path, buffer)
     }
 
     /// Whether its `syscall` file still says `text`.
@@ -286,14 +301,14 @@ impl Thread {
     /// Where in the kernel it waits; empty where that cannot be read.
     pub fn wchan<'a>(&mut self, buffer: &'a mut [u8; 96]) -> &'a str {
         let path = || path(self.pid, self.tid, "wchan");
-        line(&mut self.files.wchan, self.keep, path, buffer).unwrap_or("")
+        line(&mut self.files.wchan, self.after_reading, path, buffer).unwrap_or("")
     }
 
     /// What its `stat` file says now.
     pub fn stat(&mut self) -> Option<process::Stat> {
         let mut buffer = [0u8; 1024];
         let path = || path(self.pid, self.tid, "stat");
-        let bytes = bytes(&mut self.files.stat, self.keep, path, &mut buffer).ok()?;
+        let bytes = bytes(&mut self.files.stat, self.after_reading, path, &mut buffer).ok()?;
         process::Stat::parse(&String::from_utf8_lossy(bytes))
     }
 
@@ -312,7 +327,15 @@ impl Thread {
     pub fn last_ran(&mut self) -> Option<CpuDeparture> {
         let path = || path(self.pid, self.tid, "sched");
         let mut buffer = [0u8; 2048];
-        last_ran::parse(line(&mut self.files.departure, self.keep, path, &mut buffer).ok()?)
+        last_ran::parse(
+            line(
+                &mut self.files.departure,
+                self.after_reading,
+                path,
+                &mut buffer,
+            )
+            .ok()?,
+        )
     }
 
     /// Those of its files that are kept open.
@@ -354,7 +377,7 @@ impl Thread {
         (self.stale, self.refreshed) = (false, (now, self.books.on_cpu_ns));
         let mut buffer = [0u8; 4096];
         let path = || path(self.pid, self.tid, "status");
-        let status = line(&mut None, false, path, &mut buffer);
+        let status = line(&mut None, AfterReading::Close, path, &mut buffer);
         let (Ok(text), Some(stat)) = (status, self.stat()) else {
             return;
         };
@@ -365,24 +388,24 @@ impl Thread {
     }
 }
 
-/// The text of a small file, which is kept open in `slot` if `keep`.
+/// The text of a small file. One that stays open is in `slot`.
 ///
 /// # Errors
 /// It cannot be read, or is no text.
 pub fn line<'a>(
     slot: &mut Option<Arc<File>>,
-    keep: bool,
+    after: AfterReading,
     path: impl Fn() -> String,
     buffer: &'a mut [u8],
 ) -> io::Result<&'a str> {
-    let bytes = bytes(slot, keep, path, buffer)?;
+    let bytes = bytes(slot, after, path, buffer)?;
     std::str::from_utf8(bytes).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-/// The bytes of a small file, which is kept open in `slot` if `keep`.
+/// The bytes of a small file. One that stays open is in `slot`.
 fn bytes<'a>(
     slot: &mut Option<Arc<File>>,
-    keep: bool,
+    after: AfterReading,
     path: impl Fn() -> String,
     buffer: &'a mut [u8],
 ) -> io::Result<&'a [u8]> {
@@ -391,7 +414,7 @@ fn bytes<'a>(
     }
     let file = kernel_file::open(path())?;
     let bytes = read(&file, buffer)?;
-    if keep {
+    if after == AfterReading::KeepOpen {
         *slot = Some(Arc::new(file));
     }
     Ok(bytes)
@@ -406,6 +429,6 @@ pub fn path(pid: u32, tid: u32, name: &str) -> String {
 pub fn thread_stat(pid: u32, tid: u32) -> Option<process::Stat> {
     let mut buffer = [0u8; 1024];
     let path = || path(pid, tid, "stat");
-    let bytes = bytes(&mut None, false, path, &mut buffer).ok()?;
+    let bytes = bytes(&mut None, AfterReading::Close, path, &mut buffer).ok()?;
     process::Stat::parse(&String::from_utf8_lossy(bytes))
 }

@@ -80,12 +80,13 @@ impl Counts {
 pub const TICK: u64 = 10_000_000;
 
 impl TrackedProcess {
-    pub fn new(pid: u32, (start_ticks, parent): (u64, u32), is_new: bool) -> TrackedProcess {
+    /// A process that is there already: its time so far does not count. Its start, ticks after boot, and its
+    /// parent are known.
+    pub fn found(pid: u32, (start_ticks, parent): (u64, u32)) -> TrackedProcess {
         let clock = process_clock(pid).unwrap_or(0);
         let now = Counts::of(pid).unwrap_or_default();
-        let then = if is_new { Counts::default() } else { now };
         TrackedProcess {
-            clock: [if is_new { 0 } else { clock }, clock],
+            clock: [clock; 2],
             before: 0,
             readable: true,
             mapped_until_ns: 0,
@@ -93,14 +94,21 @@ impl TrackedProcess {
             ended: false,
             start_ticks,
             parent,
-            reaped: [then.reaped_ns, now.reaped_ns],
+            reaped: [now.reaped_ns; 2],
             reaped_read_ns: 0,
-            ticks: [then.ticks, now.ticks],
+            ticks: [now.ticks; 2],
             task: kernel_file::open(format!("/proc/{pid}/task")).ok(),
             links: 0,
             listed_ns: 0,
             exe: exe(pid),
         }
+    }
+
+    /// A process that was born under watch: all that it did counts.
+    pub fn born(pid: u32, from: (u64, u32)) -> TrackedProcess {
+        let mut born = TrackedProcess::found(pid, from);
+        (born.clock[0], born.reaped[0], born.ticks[0]) = (0, 0, (0, 0));
+        born
     }
 
     /// Its clocks and ticks as an observation; `pid`: its id.

@@ -11,6 +11,7 @@ use std::io;
 
 use wallscope_model::{BlockReason, StackEnd, WaitSeen};
 use wallscope_observe::StackBegin;
+use wallscope_unwind::native::StackStart;
 
 use super::{
     call_site_check::SOON,
@@ -18,189 +19,301 @@ use super::{
     poller::ProcPoller,
     samples::Polled,
     wait_observation::PartialObservation,
-    waiting::{self, Pages, Where},
+    waiting::{self, Call, KernelWait, Pages, Read, Reasons, Standing, Where},
 };
 use crate::{
     backend::perf::{Place, told_apart},
     clock,
-    session::{descriptors, resources::Locks as _},
+    session::{descriptors, resources::Locks as _, unwound::ManagedStack},
 };
+
+/// A blocked thread as its `syscall` file showed it.
+#[derive(Clone, Copy)]
+struct BlockedThread<'a> {
+    /// Index of the thread.
+    index: usize,
+    /// When it is polled, ns on the recording's clock.
+    now: u64,
+    /// The line of the file: if it reads so again, the thread has not moved.
+    text: &'a str,
+    /// When that line had been read, ns.
+    read_ns: u64,
+    /// The system call; `None`: it got there by an exception or signal.
+    call: Option<Call>,
+    /// Stack pointer.
+    sp: u64,
+    /// Program counter.
+    pc: u64,
+}
+
+/// The stack of a blocked thread, and for how long it is known to have been that.
+struct BlockedStack {
+    /// Native frames.
+    native: Read,
+    /// Frames of an interpreter.
+    managed: Option<ManagedStack>,
+    /// Whether the innermost caller proves to have called the innermost function.
+    called: bool,
+    /// When the last of it was copied, ns.
+    copied_ns: u64,
+    /// When all that has to be of one moment had been read, ns.
+    all_ns: u64,
+}
 
 impl ProcPoller {
     /// What a thread that has moved does now, and in `stood_ns` until when it is known to, if it has not been
     /// on a CPU by then: that is for its switch records to say. `None`: it is gone.
     pub fn see(&mut self, index: usize, now: u64) -> Option<Doing> {
         let t = &mut self.watch.threads[index];
-        let (pid, recorded) = (t.pid, t.records.open);
+        let pid = t.pid;
         (t.probe.stack, t.probe.begin, t.probe.glimpse) = (None, None, None);
         (t.probe.seen, t.probe.ring) = (WaitSeen::default(), None);
-        let mut readable = self.watch.processes.get(&pid)?.readable;
+        if !self.watch.processes.get(&pid)?.readable {
+            return Some(self.doing_by_letter(index));
+        }
         let mut glimpse: Option<PartialObservation> = None;
         // Twice: it may move while it is read, and then mostly stays.
         for _ in 0..2 {
-            if !readable {
-                break;
-            }
-            let t = &mut self.watch.threads[index];
             let mut buffer = [0u8; 256];
-            let text = match t.place(&mut buffer) {
+            let text = match self.watch.threads[index].place(&mut buffer) {
                 Ok(text) => text,
                 Err(e) if is_gone(&e) => return None,
-                Err(_) => {
-                    readable = false;
-                    break;
-                }
+                Err(_) => return Some(self.doing_by_letter(index)),
             };
-            let told_ns = clock::now();
+            let read_ns = clock::now();
             let (call, sp, pc) = match Where::parse(text)? {
                 Where::Running if glimpse.is_some() => break,
-                Where::Running => {
-                    let slept = self.woken_late && !recorded;
-                    let waited = slept.then(|| self.slept_until_now(index)).flatten();
-                    return Some(waited.unwrap_or(Doing::Running));
-                }
+                Where::Running => return Some(self.running_or_woken_with_us(index)),
                 Where::Blocked { call, sp, pc } => (call, sp, pc),
             };
             if (sp, pc) == (0, 0) {
-                // It has no user memory any more: it is ending, or has.
-                if matches!(t.letter(), 'Z' | 'X' | '?') {
-                    return None;
-                }
-                t.probe.stood_ns = clock::now();
-                t.probe.stack = Some(self.intake.stack(Polled::none(pid, StackEnd::Gone)));
-                return Some(Doing::Blocked(BlockReason::Other));
+                return self.ending(index);
             }
             // What the thread does next says nothing about the moment of the poll.
             if glimpse.as_ref().is_some_and(|g| (g.sp, g.pc) != (sp, pc)) {
                 break;
             }
-            // First everything that must be of one moment, then what takes longer.
-            let mut pages = Pages::copy(pid, t.tid, sp, pc, call);
-            let mut copied_ns = clock::now();
-            let stood = recorded || t.still(text);
-            let mut wchan = [0u8; 96];
-            let wchan = if stood { t.wchan(&mut wchan) } else { "" };
-            let mut all_ns = clock::now();
-            let mut reasons = waiting::reasons(&self.table, pid, wchan, call, t.probe.reason);
-            if !recorded && reasons.by_place != reasons.by_call && !t.still(text) {
-                reasons.by_place = reasons.by_call;
-            }
-            if let (BlockReason::Lock, Some(call)) = (reasons.by_call, call)
-                && self.processes.managed().is_gil(pid, call.arguments[0])
-            {
-                reasons.replace(BlockReason::Lock, BlockReason::Gil);
-            }
-            if let (BlockReason::Lock, Some(call)) = (reasons.by_call, call)
-                && (self.processes.managed_mut().java).collector_stops(pid, call.arguments[0])
-            {
-                reasons.replace(BlockReason::Lock, BlockReason::Gc);
-            }
-            if reasons.by_place == BlockReason::Poll
-                && let Some((reason, wait)) = call.and_then(|c| self.rings.wait(pid, c, now))
-            {
-                reasons.replace(BlockReason::Poll, reason);
-                self.watch.threads[index].probe.ring = Some(wait);
-            }
-            let t = &mut self.watch.threads[index];
-            let less = *glimpse.get_or_insert(PartialObservation {
-                reason: reasons.by_call,
-                sp,
-                pc,
-                until: told_ns,
-            });
-            if !recorded {
-                all_ns = clock::now();
-            }
-            t.probe.seen = match &mut self.connections {
-                Some(connections) => connections.seen(pid, call, now),
-                None => WaitSeen::default(),
-            };
-            let mut stack = pages.unwind(&mut self.unwinder, self.processes.files().tables());
-            if matches!(stack.end, StackEnd::NoMapping | StackEnd::TableNotLoaded)
-                && self.remap(pid, now)
-            {
-                stack = pages.unwind(&mut self.unwinder, self.processes.files().tables());
-            }
-            let t = &mut self.watch.threads[index];
-            let managed = self.processes.managed();
-            let interprets = managed.interprets(pid, &stack.frames);
-            // A truncated stack was overwritten further up: the caller is gone, if not the callee.
-            let called = !interprets && stack.end.is_whole() && {
-                let tables = self.processes.files().tables();
-                let (calls, unwinder) = (&mut self.calls, &mut self.unwinder);
-                calls.proves(pid, &pages, &stack.frames, unwinder, tables)
-            };
-            let managed = self.processes.managed();
-            let managed = managed.read(&mut self.managed, pid, t.tid, &stack.frames);
-            let later = stack.again || managed.is_some();
-            if later {
-                copied_ns = clock::now();
-            }
-            let stays = recorded || stood && (!later || t.still(text));
-            let stays = stays || called && copied_ns <= told_ns + SOON;
-            if !stays {
-                self.tally.raced += 1;
-                continue;
-            }
-            let words: Vec<u64> = stack.frames.iter().map(|w| w.0).collect();
-            self.processes.managed_mut().name_walked(&words, pid);
-            let java = &mut self.processes.managed_mut().java;
-            if reasons.by_place == BlockReason::Lock && java.sleeps(pid, words) {
-                reasons.replace(BlockReason::Lock, BlockReason::Timer);
-            }
-            let end = (managed.as_ref()).map_or(stack.end, |m| m.end_with(stack.end));
-            let words = managed.map_or_else(Box::default, |m| {
-                self.processes.managed_mut().name(&m);
-                m.words
-            });
-            if reasons.by_place == BlockReason::Lock
-                && self.processes.managed().ruby_sleeps(pid, &words)
-            {
-                reasons.replace(BlockReason::Lock, BlockReason::Timer);
-            }
-            let scope = self.processes.scope_of(pid, copied_ns, &stack.frames);
-            let frames = told_apart(stack.frames.iter().map(|w| w.0));
-            let what = call.and_then(|call| {
-                let [first, second, ..] = call.arguments;
-                descriptors::awaited(pid, call.number, [first, second], reasons.by_call)
-            });
-            let what = what.map(Into::into);
-            let stack = self.intake.stack(Polled {
-                resource: what,
-                ..Polled::of(scope, &stack.frames, words, end)
-            });
-            t.probe.begin = Some(StackBegin::Whole(sp));
-            t.places.note(Place {
-                sp,
-                pc,
-                frames,
+            let thread = BlockedThread {
+                index,
+                now,
+                text,
+                read_ns,
                 call,
-                reason: Some(reasons.by_call),
-                stack,
-            });
-            t.probe.stack = Some(stack);
-            (t.probe.copied_ns, t.probe.stood_ns, t.probe.called) = (copied_ns, all_ns, called);
-            t.probe.glimpse = Some(PartialObservation {
-                reason: reasons.by_call,
-                ..less
-            });
-            return Some(Doing::Blocked(reasons.by_place));
+                sp,
+                pc,
+            };
+            if let Some(reason) = self.see_blocked(&thread, &mut glimpse) {
+                return Some(Doing::Blocked(reason));
+            }
+            self.tally.raced += 1;
         }
-        if readable {
-            return Some(self.alternates(index, glimpse));
+        Some(self.alternates(index, glimpse))
+    }
+
+    /// Reads the wait of a blocked thread. `None`: it moved before its stack was copied, and `glimpse` has all that
+    /// is known of the wait.
+    fn see_blocked(
+        &mut self,
+        thread: &BlockedThread<'_>,
+        glimpse: &mut Option<PartialObservation>,
+    ) -> Option<BlockReason> {
+        let BlockedThread { call, sp, pc, .. } = *thread;
+        let t = &mut self.watch.threads[thread.index];
+        let (pid, recorded) = (t.pid, t.records.open);
+        // Readings that must be of one moment come first, slow ones later.
+        let pages = Pages::copy(Standing {
+            pid,
+            tid: t.tid,
+            sp,
+            pc,
+            call,
+        });
+        let copied_ns = clock::now();
+        let stood = recorded || t.still(thread.text);
+        let mut wchan = [0u8; 96];
+        let wchan = if stood { t.wchan(&mut wchan) } else { "" };
+        let mut all_ns = clock::now();
+        let wait = KernelWait {
+            wchan,
+            call,
+            previous: t.probe.reason,
+        };
+        let mut reasons = waiting::reasons(&self.table, pid, wait);
+        if !recorded && reasons.by_place != reasons.by_call && !t.still(thread.text) {
+            reasons.by_place = reasons.by_call;
         }
+        self.tell_purpose(thread, &mut reasons);
+        let less = *glimpse.get_or_insert(PartialObservation {
+            reason: reasons.by_call,
+            sp,
+            pc,
+            until: thread.read_ns,
+        });
+        if !recorded {
+            all_ns = clock::now();
+        }
+        self.watch.threads[thread.index].probe.seen = match &mut self.connections {
+            Some(connections) => connections.seen(pid, call, thread.now),
+            None => WaitSeen::default(),
+        };
+        let mut stack = self.unwind_blocked(thread, pages);
+        let later = stack.native.again || stack.managed.is_some();
+        stack.copied_ns = if later { clock::now() } else { copied_ns };
+        stack.all_ns = all_ns;
+        let t = &mut self.watch.threads[thread.index];
+        let stays = recorded || stood && (!later || t.still(thread.text));
+        let proven = stack.called && stack.copied_ns <= thread.read_ns + SOON;
+        if !stays && !proven {
+            return None;
+        }
+        self.keep_wait(thread, &mut reasons, stack);
+        self.watch.threads[thread.index].probe.glimpse = Some(PartialObservation {
+            reason: reasons.by_call,
+            ..less
+        });
+        Some(reasons.by_place)
+    }
+
+    /// Corrects the reasons of a wait for what the kernel cannot know: the purpose of a lock of a runtime, and that of a
+    /// poll of a ring.
+    fn tell_purpose(&mut self, thread: &BlockedThread<'_>, reasons: &mut Reasons) {
+        let Some(call) = thread.call else {
+            return;
+        };
+        let pid = self.watch.threads[thread.index].pid;
+        let lock = call.arguments[0];
+        if reasons.by_call == BlockReason::Lock && self.processes.managed().is_gil(pid, lock) {
+            reasons.replace(BlockReason::Lock, BlockReason::Gil);
+        }
+        if reasons.by_call == BlockReason::Lock
+            && (self.processes.managed_mut().java).collector_stops(pid, lock)
+        {
+            reasons.replace(BlockReason::Lock, BlockReason::Gc);
+        }
+        if reasons.by_place == BlockReason::Poll
+            && let Some((reason, wait)) = self.rings.wait(pid, call, thread.now)
+        {
+            reasons.replace(BlockReason::Poll, reason);
+            self.watch.threads[thread.index].probe.ring = Some(wait);
+        }
+    }
+
+    /// The stack of a blocked thread from the memory that was copied, and more where it is deeper. Its times are not
+    /// set.
+    fn unwind_blocked(&mut self, thread: &BlockedThread<'_>, mut pages: Pages) -> BlockedStack {
+        let t = &self.watch.threads[thread.index];
+        let (pid, tid) = (t.pid, t.tid);
+        let mut native = pages.unwind(&mut self.reader.unwinder, self.processes.files().tables());
+        if matches!(native.end, StackEnd::NoMapping | StackEnd::TableNotLoaded)
+            && self.remap(pid, thread.now)
+        {
+            native = pages.unwind(&mut self.reader.unwinder, self.processes.files().tables());
+        }
+        let interprets = (self.processes.managed()).interprets(pid, &native.frames);
+        // A truncated stack was overwritten further up: the caller is gone, if not the callee.
+        let called = !interprets && native.end.is_whole() && {
+            let tables = self.processes.files().tables();
+            let by = |start: StackStart<'_>| self.reader.unwinder.unwind(tables, start, |_, _| 0);
+            self.reader.calls.proves(&pages, &native.frames, by)
+        };
+        let managed = self.processes.managed();
+        let managed = managed.read(&mut self.reader.managed, pid, tid, &native.frames);
+        BlockedStack {
+            native,
+            managed,
+            called,
+            copied_ns: 0,
+            all_ns: 0,
+        }
+    }
+
+    /// Names the stack of a wait, corrects the reasons by it, and keeps both as the result of the poll.
+    fn keep_wait(
+        &mut self,
+        thread: &BlockedThread<'_>,
+        reasons: &mut Reasons,
+        stack: BlockedStack,
+    ) {
+        let pid = self.watch.threads[thread.index].pid;
+        let BlockedStack {
+            native, managed, ..
+        } = stack;
+        let words: Vec<u64> = native.frames.iter().map(|w| w.0).collect();
+        self.processes.managed_mut().name_walked(&words, pid);
+        let java = &mut self.processes.managed_mut().java;
+        if reasons.by_place == BlockReason::Lock && java.sleeps(pid, words) {
+            reasons.replace(BlockReason::Lock, BlockReason::Timer);
+        }
+        let end = (managed.as_ref()).map_or(native.end, |m| m.end_with(native.end));
+        let words = managed.map_or_else(Box::default, |m| {
+            self.processes.managed_mut().name(&m);
+            m.words
+        });
+        if reasons.by_place == BlockReason::Lock
+            && self.processes.managed().ruby_sleeps(pid, &words)
+        {
+            reasons.replace(BlockReason::Lock, BlockReason::Timer);
+        }
+        let scope = self
+            .processes
+            .scope_of(pid, stack.copied_ns, &native.frames);
+        let frames = told_apart(native.frames.iter().map(|w| w.0));
+        let resource = thread.call.and_then(|call| {
+            let [first, second, ..] = call.arguments;
+            descriptors::awaited(pid, call.number, [first, second], reasons.by_call)
+        });
+        let index = self.intake.stack(Polled {
+            resource: resource.map(Into::into),
+            ..Polled::of(scope, &native.frames, words, end)
+        });
+        let t = &mut self.watch.threads[thread.index];
+        t.probe.begin = Some(StackBegin::Whole(thread.sp));
+        t.places.note(Place {
+            sp: thread.sp,
+            pc: thread.pc,
+            frames,
+            call: thread.call,
+            reason: Some(reasons.by_call),
+            stack: index,
+        });
+        t.probe.stack = Some(index);
+        (t.probe.copied_ns, t.probe.stood_ns) = (stack.copied_ns, stack.all_ns);
+        t.probe.called = stack.called;
+    }
+
+    /// Activity of a thread that runs by its `syscall` file.
+    fn running_or_woken_with_us(&mut self, index: usize) -> Doing {
+        let slept = self.rounds.woken_late && !self.watch.threads[index].records.open;
+        let waited = slept.then(|| self.slept_until_now(index)).flatten();
+        waited.unwrap_or(Doing::Running)
+    }
+
+    /// Activity of a thread without user memory, which is ending. `None`: it has ended.
+    fn ending(&mut self, index: usize) -> Option<Doing> {
+        let t = &mut self.watch.threads[index];
+        if matches!(t.letter(), 'Z' | 'X' | '?') {
+            return None;
+        }
+        t.probe.stood_ns = clock::now();
+        t.probe.stack = Some(self.intake.stack(Polled::none(t.pid, StackEnd::Gone)));
+        Some(Doing::Blocked(BlockReason::Other))
+    }
+
+    /// Activity of a thread by its state letter alone: its `syscall` file may not be read. The files of its process
+    /// are not tried again.
+    fn doing_by_letter(&mut self, index: usize) -> Doing {
         let t = &mut self.watch.threads[index];
         t.probe.stood_ns = clock::now();
         let letter = t.letter();
-        if let Some(process) = self.watch.processes.get_mut(&pid) {
+        if let Some(process) = self.watch.processes.get_mut(&t.pid) {
             process.readable = false;
         }
-        Some(match letter {
+        match letter {
             'R' => Doing::Running,
             'D' => Doing::Blocked(BlockReason::Disk),
             'T' | 't' => Doing::Blocked(BlockReason::Stopped),
             _ => Doing::Blocked(BlockReason::Other),
-        })
+        }
     }
 
     /// What a thread does that alternates between running and waiting faster than it can be read.
@@ -238,8 +351,14 @@ impl ProcPoller {
     /// The stack of a wait that ended before its stack was read: the innermost frame. Counted.
     pub fn innermost(&mut self, index: usize, g: PartialObservation) -> u32 {
         let t = &self.watch.threads[index];
-        let mut pages = Pages::none(t.pid, t.tid, g.sp, g.pc);
-        let stack = pages.unwind(&mut self.unwinder, self.processes.files().tables());
+        let mut pages = Pages::none(Standing {
+            pid: t.pid,
+            tid: t.tid,
+            sp: g.sp,
+            pc: g.pc,
+            call: None,
+        });
+        let stack = pages.unwind(&mut self.reader.unwinder, self.processes.files().tables());
         let scope = self.processes.scope_of(t.pid, g.until, &stack.frames);
         self.tally.glimpsed += 1;
         let lost = StackEnd::Lost;

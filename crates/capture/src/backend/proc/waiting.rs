@@ -92,15 +92,26 @@ impl Reasons {
     }
 }
 
-/// What a thread of process `pid` waits for; `wchan`: where in the kernel. `previous`: its last
-/// reason, which an interrupted call goes back to. Without a call, the place is all there is to tell.
-pub fn reasons(
-    table: &[u8; syscalls::TABLE],
-    pid: u32,
-    wchan: &str,
-    call: Option<Call>,
-    previous: BlockReason,
-) -> Reasons {
+/// A wait as the kernel shows it.
+#[derive(Clone, Copy, Debug)]
+pub struct KernelWait<'a> {
+    /// The kernel's function that it waits in; empty where that cannot be read.
+    pub wchan: &'a str,
+    /// The system call; `None`: it got there by an exception or signal.
+    pub call: Option<Call>,
+    /// Reason of the thread's wait before, which an interrupted call goes back to.
+    pub previous: BlockReason,
+}
+
+impl KernelWait<'_> {
+    /// Whether the kernel's function begins with one of `words`.
+    fn is_in(&self, words: &[&str]) -> bool {
+        words.iter().any(|word| self.wchan.starts_with(word))
+    }
+}
+
+/// Reasons of a wait of a thread of process `pid`. Without a call, the kernel's function is all there is to tell.
+pub fn reasons(table: &[u8; syscalls::TABLE], pid: u32, wait: KernelWait<'_>) -> Reasons {
     // Asked once of each: that takes longer than all the rest.
     let known: RefCell<Vec<(u64, Option<Kind>)>> = RefCell::default();
     let kind = |fd: u64| {
@@ -111,9 +122,9 @@ pub fn reasons(
         known.borrow_mut().push((fd, kind));
         kind
     };
-    let by_place = judge(table, wchan, call, previous, kind);
-    let by_call = match call {
-        Some(_) => judge(table, "", call, previous, kind),
+    let by_place = judge(table, wait, kind);
+    let by_call = match wait.call {
+        Some(_) => judge(table, KernelWait { wchan: "", ..wait }, kind),
         None => by_place,
     };
     Reasons { by_place, by_call }
@@ -161,108 +172,71 @@ fn is_unix(path: &str) -> bool {
         .is_ok_and(|_| name.starts_with(b"UNIX"))
 }
 
+/// Functions of the kernel in which a stopped thread waits, by their first letters.
+const STOPPED: &[&str] = &[
+    "do_signal_stop",
+    "ptrace_stop",
+    "__refrigerator",
+    "get_signal",
+    "do_freezer",
+];
+/// Functions in which it waits for a lock of the kernel.
+const KERNEL_LOCK: &[&str] = &[
+    "rwsem_",
+    "__mutex",
+    "mutex_",
+    "__down",
+    "down_",
+    "percpu_down",
+];
+/// Functions in which it waits for a disk.
+const DISK: &[&str] = &[
+    "io_schedule",
+    "folio_wait",
+    "wait_on_page",
+    "submit_bio",
+    "blk_",
+    "bio_",
+    "__blkdev",
+    "__iomap",
+    "jbd2_",
+    "wait_on_buffer",
+];
+/// Functions in which it waits for a page, outside of calls; [`DISK`] too.
+const PAGE_FAULT: &[&str] = &[
+    "handle_userfault",
+    "do_swap",
+    "filemap_fault",
+    "lock_mm",
+    "__handle_mm",
+];
+/// Functions in which `fcntl` waits for a lock on a file.
+const FILE_LOCK: &[&str] = &["fcntl_setlk", "locks_lock"];
+/// Functions in which `splice` waits for its pipe.
+const SPLICED_PIPE: &[&str] = &["pipe_", "wait_for_space"];
+/// Functions in which the opening of a named pipe waits for the other end.
+const NAMED_PIPE: &[&str] = &["wait_for_partner", "fifo_open"];
+
 fn judge(
     table: &[u8; syscalls::TABLE],
-    wchan: &str,
-    call: Option<Call>,
-    previous: BlockReason,
+    wait: KernelWait<'_>,
     kind: impl Fn(u64) -> Option<Kind>,
 ) -> BlockReason {
-    let begins = |words: &[&str]| words.iter().any(|w| wchan.starts_with(w));
-    if begins(&[
-        "do_signal_stop",
-        "ptrace_stop",
-        "__refrigerator",
-        "get_signal",
-        "do_freezer",
-    ]) {
+    if wait.is_in(STOPPED) {
         return BlockReason::Stopped;
     }
-    if begins(&[
-        "rwsem_",
-        "__mutex",
-        "mutex_",
-        "__down",
-        "down_",
-        "percpu_down",
-    ]) {
+    if wait.is_in(KERNEL_LOCK) {
         return BlockReason::KernelLock;
     }
-    let io = begins(&[
-        "io_schedule",
-        "folio_wait",
-        "wait_on_page",
-        "submit_bio",
-        "blk_",
-        "bio_",
-        "__blkdev",
-        "__iomap",
-        "jbd2_",
-        "wait_on_buffer",
-    ]);
-    let Some(Call {
-        number,
-        arguments: [argument, second, third, _, fifth],
-    }) = call
-    else {
-        let fault = io
-            || begins(&[
-                "handle_userfault",
-                "do_swap",
-                "filemap_fault",
-                "lock_mm",
-                "__handle_mm",
-            ]);
-        return if fault {
-            BlockReason::PageFault
-        } else {
-            BlockReason::Other
+    let io = wait.is_in(DISK);
+    let Some(call) = wait.call else {
+        return match io || wait.is_in(PAGE_FAULT) {
+            true => BlockReason::PageFault,
+            false => BlockReason::Other,
         };
     };
-    let sleeps = |asleep| match asleep {
-        true => BlockReason::Timer,
-        false => BlockReason::Poll,
-    };
-    let known = match table.get(number as usize).copied() {
-        Some(syscalls::RESTART) => previous,
-        Some(syscalls::BY_FD) => match kind(argument) {
-            Some(Kind::Socket) => BlockReason::Network,
-            Some(Kind::File) => BlockReason::Disk,
-            Some(Kind::Timer) => BlockReason::Timer,
-            Some(Kind::Pipe) => BlockReason::Pipe,
-            None => BlockReason::Other,
-        },
-        Some(syscalls::BY_SOCKET) => match kind(argument) {
-            Some(Kind::Pipe) => BlockReason::Pipe,
-            _ => BlockReason::Network,
-        },
-        Some(syscalls::BY_FCNTL) if begins(&["fcntl_setlk", "locks_lock"]) => BlockReason::Lock,
-        Some(syscalls::BY_FCNTL) => BlockReason::Disk,
-        Some(syscalls::BY_POLL) => {
-            // The limit of `poll` is a number, -1 for none, that of `ppoll` a pointer.
-            let limited = match libc::c_long::from(number) {
-                libc::SYS_poll => third as i32 >= 0,
-                _ => third != 0,
-            };
-            sleeps(second == 0 && limited)
-        }
-        Some(syscalls::BY_SELECT) => sleeps(argument == 0 && fifth != 0),
-        Some(syscalls::BY_PLACE) if begins(&["pipe_", "wait_for_space"]) => BlockReason::Pipe,
-        // From the first to the third; where the kernel does not say which, the slower is the network.
-        Some(syscalls::BY_PLACE) => match [argument, third].map(kind) {
-            ends if ends.contains(&Some(Kind::Socket)) => BlockReason::Network,
-            _ => BlockReason::Pipe,
-        },
-        // A named pipe that is opened while its other end is closed.
-        Some(reason)
-            if reason == BlockReason::Disk as u8 && begins(&["wait_for_partner", "fifo_open"]) =>
-        {
-            BlockReason::Pipe
-        }
-        Some(reason) => BlockReason::ALL
-            .get(reason as usize)
-            .copied()
-            .unwrap_or(BlockReason::Other),
+    let known = match table.get(call.number as usize) {
+        Some(entry) => reason_of_call(*entry, wait, call, kind),
         None => BlockReason::Other,
     };
     if io && known != BlockReason::Poll {
@@ -272,15 +246,77 @@ fn judge(
     }
 }
 
+/// Reason of a wait in `call`, by the call's entry in the table.
+fn reason_of_call(
+    entry: u8,
+    wait: KernelWait<'_>,
+    call: Call,
+    kind: impl Fn(u64) -> Option<Kind>,
+) -> BlockReason {
+    let [first, second, third, _, fifth] = call.arguments;
+    let sleeps = |asleep| match asleep {
+        true => BlockReason::Timer,
+        false => BlockReason::Poll,
+    };
+    match entry {
+        syscalls::RESTART => wait.previous,
+        syscalls::BY_FD => match kind(first) {
+            Some(Kind::Socket) => BlockReason::Network,
+            Some(Kind::File) => BlockReason::Disk,
+            Some(Kind::Timer) => BlockReason::Timer,
+            Some(Kind::Pipe) => BlockReason::Pipe,
+            None => BlockReason::Other,
+        },
+        syscalls::BY_SOCKET => match kind(first) {
+            Some(Kind::Pipe) => BlockReason::Pipe,
+            _ => BlockReason::Network,
+        },
+        syscalls::BY_FCNTL if wait.is_in(FILE_LOCK) => BlockReason::Lock,
+        syscalls::BY_FCNTL => BlockReason::Disk,
+        syscalls::BY_POLL => {
+            // The limit of `poll` is a number, -1 for none, that of `ppoll` a pointer.
+            let limited = match libc::c_long::from(call.number) {
+                libc::SYS_poll => third as i32 >= 0,
+                _ => third != 0,
+            };
+            sleeps(second == 0 && limited)
+        }
+        syscalls::BY_SELECT => sleeps(first == 0 && fifth != 0),
+        syscalls::BY_PLACE if wait.is_in(SPLICED_PIPE) => BlockReason::Pipe,
+        // From the first to the third; where the kernel does not say which, the slower is the network.
+        syscalls::BY_PLACE => match [first, third].map(kind) {
+            ends if ends.contains(&Some(Kind::Socket)) => BlockReason::Network,
+            _ => BlockReason::Pipe,
+        },
+        reason => match BlockReason::ALL.get(reason as usize).copied() {
+            // A named pipe that is opened while its other end is closed.
+            Some(BlockReason::Disk) if wait.is_in(NAMED_PIPE) => BlockReason::Pipe,
+            Some(reason) => reason,
+            None => BlockReason::Other,
+        },
+    }
+}
+
+/// A thread, and where it stands.
+#[derive(Clone, Copy, Debug)]
+pub struct Standing {
+    /// Process.
+    pub pid: u32,
+    /// Thread.
+    pub tid: u32,
+    /// Stack pointer.
+    pub sp: u64,
+    /// Program counter.
+    pub pc: u64,
+    /// The system call that it waits in; `None`: it is in none, or that is not known.
+    pub call: Option<Call>,
+}
+
 /// Memory of a process, read once and kept for one stack.
 pub struct Pages {
-    pid: u32,
-    tid: u32,
-    pc: u64,
-    call: Option<Call>,
+    thread: Standing,
     /// What follows the stack pointer.
     first: Vec<u8>,
-    at: u64,
     /// Single pages beyond.
     more: Vec<(u64, Vec<u8>)>,
     /// Most of those.
@@ -298,35 +334,31 @@ pub struct Read {
 }
 
 impl Pages {
-    /// Copies what lies at the stack pointer of thread `tid` of process `pid`: most stacks are whole in
-    /// it, so that how long unwinding takes is no matter. Memory is that of the thread: a leader that
-    /// has ended before the others has none. `call`: what it waits in.
-    pub fn copy(pid: u32, tid: u32, sp: u64, pc: u64, call: Option<Call>) -> Pages {
+    /// Copies the memory at the stack pointer. Most stacks are whole in it, so unwinding may take its time. Memory is that of the thread: a leader that has ended before the others has none.
+    pub fn copy(thread: Standing) -> Pages {
+        let Standing { tid, sp, .. } = thread;
         let end = (sp & !(PAGE - 1)).saturating_add(2 * PAGE);
         Pages {
-            pid,
-            tid,
-            pc,
-            call,
+            thread,
             first: read_memory(tid, sp, (end - sp.min(end)) as usize),
-            at: sp,
             more: Vec::new(),
             most: PAGES,
         }
     }
 
     /// Nothing of a stack but where it stands: its memory has changed since.
-    pub fn none(pid: u32, tid: u32, sp: u64, pc: u64) -> Pages {
+    pub fn none(thread: Standing) -> Pages {
         Pages {
-            pid,
-            tid,
-            pc,
-            call: None,
+            thread,
             first: Vec::new(),
-            at: sp,
             more: Vec::new(),
             most: 0,
         }
+    }
+
+    /// The process.
+    pub fn pid(&self) -> u32 {
+        self.thread.pid
     }
 
     /// The words that were copied, from the stack pointer on.
@@ -337,13 +369,15 @@ impl Pages {
 
     /// The program counter.
     pub fn pc(&self) -> u64 {
-        self.pc
+        self.thread.pc
     }
 
     /// Unwinds the stack, reading more where it is deeper.
     pub fn unwind(&mut self, unwinder: &mut Unwinder, tables: &MemoryTables) -> Read {
-        let (registers, known) = registers(self.pc, self.at, self.call);
-        let pid = self.pid;
+        let Standing {
+            pid, sp, pc, call, ..
+        } = self.thread;
+        let (registers, known) = registers(pc, sp, call);
         let read = |address, to: &mut [u8]| self.read(address, to);
         let start = StackStart::new(pid, &registers).knowing(known);
         let stack = unwinder.unwind(tables, start, read);
@@ -374,7 +408,7 @@ impl Pages {
 
     /// What is known from `address` on, without a gap.
     fn chunk(&mut self, address: u64) -> &[u8] {
-        let offset = address.wrapping_sub(self.at) as usize;
+        let offset = address.wrapping_sub(self.thread.sp) as usize;
         if offset < self.first.len() {
             return &self.first[offset..];
         }
@@ -384,7 +418,7 @@ impl Pages {
             None if self.more.len() >= self.most => return &[],
             None => {
                 self.more
-                    .push((page, read_memory(self.tid, page, PAGE as usize)));
+                    .push((page, read_memory(self.thread.tid, page, PAGE as usize)));
                 self.more.len() - 1
             }
         };
@@ -468,7 +502,12 @@ mod tests {
                 number: n as u32,
                 arguments: [a, 0, 0, 0, a],
             });
-            judge(&table, wchan, call, BlockReason::Timer, |_| kind)
+            let wait = KernelWait {
+                wchan,
+                call,
+                previous: BlockReason::Timer,
+            };
+            judge(&table, wait, |_| kind)
         };
         assert_eq!(
             of("futex_wait_queue", Some((libc::SYS_futex, 0)), None),
@@ -518,7 +557,12 @@ mod tests {
                 number: call as u32,
                 arguments,
             };
-            judge(&table, "0", Some(call), BlockReason::Other, |_| None)
+            let wait = KernelWait {
+                wchan: "0",
+                call: Some(call),
+                previous: BlockReason::Other,
+            };
+            judge(&table, wait, |_| None)
         };
         assert_eq!(polls(libc::SYS_poll, [0, 0, 5, 0, 0]), BlockReason::Timer);
         assert_eq!(polls(libc::SYS_poll, [9, 1, 5, 0, 0]), BlockReason::Poll);
@@ -568,7 +612,12 @@ mod tests {
                 arguments: [fd as u64, 0, 8, 0, 0],
             };
             let own = std::process::id();
-            reasons(&table, own, "0", Some(call), BlockReason::Other).by_call
+            let wait = KernelWait {
+                wchan: "0",
+                call: Some(call),
+                previous: BlockReason::Other,
+            };
+            reasons(&table, own, wait).by_call
         };
         let reads = |fd: i32| of(libc::SYS_read, fd);
         assert_eq!(reads(timer.as_raw_fd()), BlockReason::Timer);
@@ -589,7 +638,14 @@ mod tests {
             number: libc::SYS_fdatasync as u32,
             arguments: [0; 5],
         };
-        let of = |wchan: &str, call| reasons(&table, 0, wchan, call, BlockReason::Timer);
+        let of = |wchan: &str, call| {
+            let wait = KernelWait {
+                wchan,
+                call,
+                previous: BlockReason::Timer,
+            };
+            reasons(&table, 0, wait)
+        };
         let mut synced = of("mutex_lock", Some(call));
         let both = (BlockReason::KernelLock, BlockReason::Disk);
         assert_eq!((synced.by_place, synced.by_call), both);

@@ -15,11 +15,11 @@ impl Stacks {
             entry: false,
             ..word
         };
-        if let Some(id) = self.managed_ids.get(&(pid, key)) {
+        if let Some(id) = self.ids.managed.get(&(pid, key)) {
             return *id;
         }
         let id = self.intern(names.managed(pid, key).frame);
-        self.managed_ids.insert((pid, key), id);
+        self.ids.managed.insert((pid, key), id);
         id
     }
 
@@ -36,11 +36,11 @@ impl Stacks {
             _ => scope,
         };
         let key = (scope, unwinding, item);
-        if let Some(id) = self.user_ids.get(&key) {
+        if let Some(id) = self.ids.user.get(&key) {
             return *id;
         }
         let id = self.intern(names.frame(item, unwinding, scope));
-        self.user_ids.insert(key, id);
+        self.ids.user.insert(key, id);
         id
     }
 
@@ -71,11 +71,11 @@ impl Stacks {
             CodeModule::Unknown => None,
             CodeModule::File(number) => (number < self.kernel.0).then_some(ModuleId(number)),
             CodeModule::Jit(pid) => Some(
-                *(self.jit.entry(pid))
+                *(self.ids.jit.entry(pid))
                     .or_insert_with(|| add(module(ModuleKind::Jit, "[jit]".into(), pid))),
             ),
             CodeModule::Source(path) => Some(
-                *(self.source_ids.entry(path))
+                *(self.ids.sources.entry(path))
                     .or_insert_with_key(|path| add(module(ModuleKind::Source, path.clone(), 0))),
             ),
         }
@@ -84,7 +84,7 @@ impl Stacks {
     /// A function at a line of it.
     fn line(&mut self, named: NamedLine) -> Line {
         let functions = &mut self.functions;
-        let function = (self.function_ids.entry(named.function)).or_insert_with_key(|f| {
+        let function = (self.ids.functions.entry(named.function)).or_insert_with_key(|f| {
             functions.push(f.clone());
             FunctionId((functions.len() - 1) as u32)
         });
@@ -111,7 +111,7 @@ impl Stacks {
 
     fn frame_of(&mut self, frame: Frame) -> FrameId {
         let frames = &mut self.frames;
-        *(self.frame_ids.entry(frame)).or_insert_with_key(|frame| {
+        *(self.ids.frames.entry(frame)).or_insert_with_key(|frame| {
             frames.push(frame.clone());
             FrameId((frames.len() - 1) as u32)
         })

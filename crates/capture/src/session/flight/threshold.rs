@@ -2,8 +2,8 @@
 //!
 //! Zero while the bytes of a second fit its share of the ring. Beyond, it is the smallest power of two at which
 //! the turns of the last second would have fitted. It falls by half, down to zero, after some chunks that took less
-//! than a quarter of their share. Turns that the kernel programs hide may come then, so that it rises at once: it
-//! waits longer then before it falls again.
+//! than a quarter of their share. Turns that the kernel programs held back come again then, and it may have to rise at
+//! once. In that case it waits longer before it falls again.
 
 use crate::event::Turn;
 
@@ -13,9 +13,9 @@ const FIRST_NS: u64 = 1024;
 /// Part of a second's share at which a threshold that is exceeded within the second rises again.
 const STEP: u64 = 8;
 
-/// Chunks with room to spare before the threshold falls, at first.
+/// Chunks with room to spare before the threshold falls the first time.
 const PATIENCE: u32 = 4;
-/// Most of them.
+/// Chunks with room to spare before it falls, at most.
 const MAX_PATIENCE: u32 = 64;
 /// Shortest chunk that tells a rate, ns.
 const MIN_CHUNK_NS: u64 = 500_000_000;
@@ -25,7 +25,7 @@ const MIN_CHUNK_NS: u64 = 500_000_000;
 pub(super) struct Threshold {
     /// In force now, ns.
     ns: u64,
-    /// Largest since the last chunk, ns.
+    /// Largest threshold since the end of the last chunk, ns.
     largest_ns: u64,
     /// Share of a second, bytes.
     share: u64,
@@ -132,7 +132,8 @@ mod tests {
 
     use super::*;
 
-    /// A second of `n` turns that block for `block_ns`, of 16 bytes each; the turns that were kept.
+    /// Feeds a second of `n` turns of 16 bytes that block for `block_ns`. Returns the turns that were kept, and the
+    /// largest threshold.
     fn second(threshold: &mut Threshold, turns: &[(u64, u64)]) -> [u64; 2] {
         let (mut kept, mut bytes) = (0, 0);
         for (n, block_ns) in turns {

@@ -1,9 +1,11 @@
-//! Python's frames of a thread, read from outside its process: for where no kernel program does.
+//! Reads the interpreter frames of a thread from outside its process, where no kernel program does.
 //!
-//! A thread that waits is read at leisure, and the caller looks afterwards whether it still waits. One
-//! that stands still for us is read before it is let go. One that runs is read as soon as its sample has
-//! come, and goes on meanwhile: what lies together is read at once, and a walk that does not reach the
-//! root is made again. It says nothing of how long ago the sample was; that is the caller's to judge.
+//! - A thread that waits is read at any speed; the caller checks afterwards that it still waits.
+//! - A stopped thread is read before it goes on.
+//! - A running thread is read as soon as its sample has come. It runs on meanwhile, so each page is read at once,
+//!   and a walk that does not reach the root is repeated.
+//!
+//! The caller judges whether the sample is too old.
 
 use std::collections::hash_map::Entry;
 
@@ -21,13 +23,13 @@ use wallscope_unwind::{
 use super::{Managed, ManagedStack, reader};
 use crate::{clock, target::read_memory};
 
-/// A walk that a running thread spoilt is made so often at most.
+/// Walks of a running thread, at most, until one reaches the root.
 const TRIES: u8 = 3;
 const PAGE: u64 = 4096;
-/// A list of threads is read for one part in so many of the time at most.
-const SELDOM: u64 = 20;
-/// Pages that are kept during a walk; what lies beyond is read piece by piece.
-const PAGES: usize = 64;
+/// Pause between two readings of a list of threads, as a multiple of the time that a reading takes.
+const LIST_PAUSE: u64 = 20;
+/// Pages that are kept during a walk; memory beyond them is read piece by piece.
+const MAX_PAGES: usize = 64;
 
 /// A thread in which Python may run.
 #[derive(Clone, Copy, Debug)]
@@ -68,7 +70,7 @@ impl List {
             let all = python::threads(proc, reader(pid)).into_iter();
             self.threads = all.map(|t| (t.tid, (t.pointer, t.state))).collect();
             let end = clock::now();
-            self.next_ns = end + SELDOM * (end - now);
+            self.next_ns = end + LIST_PAUSE * (end - now);
         }
         self.threads.get(&tid).copied()
     }
@@ -80,7 +82,7 @@ impl Reader {
         let Interpreted { pid, tid, .. } = subject;
         let (stack, state) = self.walk.once(subject);
         if state == 0 {
-            // Another program, or another thread with the number of one that is gone.
+            // The process runs another program by now, or the thread's id was reused.
             self.threads.remove(&(pid, tid));
             if let Some(list) = self.lists.get_mut(&pid) {
                 list.threads.clear();
@@ -147,7 +149,7 @@ impl Pages {
         }
         let index = match self.known.iter().position(|p| *p == page) {
             Some(index) => index,
-            None if self.known.len() == PAGES => {
+            None if self.known.len() == MAX_PAGES => {
                 return read_memory(pid, address, to) == to.len();
             }
             None => {

@@ -36,8 +36,8 @@ impl<S: TableSink> Processes<S> {
                 // Another program may have other rights.
                 space.root = None;
                 self.changed.insert(e.pid);
-                self.unread.insert(e.pid);
-                if self.ration.take(e.time) {
+                self.programs.unread.insert(e.pid);
+                if self.programs.ration.take(e.time) {
                     self.read_program(e.pid);
                 }
             }
@@ -68,7 +68,8 @@ impl<S: TableSink> Processes<S> {
 
     /// Looks up the program of a process, unless that was done.
     pub(super) fn read_program(&mut self, pid: u32) {
-        let (true, Some(space)) = (self.unread.remove(&pid), self.spaces.get_mut(&pid)) else {
+        let (true, Some(space)) = (self.programs.unread.remove(&pid), self.spaces.get_mut(&pid))
+        else {
             return;
         };
         let root = TargetRoot::of_process(pid).ok();
@@ -80,18 +81,18 @@ impl<S: TableSink> Processes<S> {
 
     /// Looks up the programs that started faster than the ration allows and still run.
     pub fn read_late(&mut self) {
-        for pid in self.unread.clone() {
+        for pid in self.programs.unread.clone() {
             self.read_program(pid);
         }
     }
 
     /// What is not known of short processes, in words.
     pub fn never_read(&self) -> Option<String> {
-        (self.never_read > 0).then(|| {
+        (self.programs.never_read > 0).then(|| {
             format!(
                 "command lines and users of {} processes: programs started faster than they were looked up, and \
                  these ended within a time slice",
-                self.never_read
+                self.programs.never_read
             )
         })
     }
@@ -103,7 +104,7 @@ impl<S: TableSink> Processes<S> {
             if space.threads == 0 {
                 space.clear();
                 space.ended = true;
-                self.never_read += u64::from(self.unread.remove(&pid));
+                self.programs.never_read += u64::from(self.programs.unread.remove(&pid));
                 self.changed.remove(&pid);
                 self.files.forget(pid);
                 self.managed.forget(pid);

@@ -216,11 +216,7 @@ impl<F: FnMut(u64, &mut [u8]) -> usize> RuledCode<'_, F> {
                 if i.flow_control() == FlowControl::IndirectBranch {
                     jumps.push(state);
                 }
-                let target =
-                    i.is_jmp_short_or_near() || i.flow_control() == FlowControl::ConditionalBranch;
-                if target {
-                    pending.push((i.near_branch_target(), state));
-                }
+                pending.extend(branch_of(&i).map(|target| (target, state)));
                 if falls_through(&i) {
                     let mut after = state;
                     if i.flow_control() == FlowControl::Next {
@@ -276,6 +272,12 @@ impl<F: FnMut(u64, &mut [u8]) -> usize> RuledCode<'_, F> {
         let i = Decoder::with_ip(64, code, at, DecoderOptions::NONE).decode();
         (!i.is_invalid()).then_some(i)
     }
+}
+
+/// The address that an instruction may jump to, if it says so itself.
+fn branch_of(i: &Instruction) -> Option<u64> {
+    let branches = i.is_jmp_short_or_near() || i.flow_control() == FlowControl::ConditionalBranch;
+    branches.then(|| i.near_branch_target())
 }
 
 /// Whether the next instruction in memory may run next.

@@ -92,6 +92,54 @@ struct Function {
     jumps: Option<State>,
 }
 
+impl WalkResult {
+    /// Meets the state of a path that comes to an instruction of `len` bytes with its known state. `None`: the
+    /// path adds nothing, or contradicts.
+    fn arrive(&mut self, way: &PendingPath, len: u8) -> Option<Node> {
+        let PendingPath {
+            at,
+            state,
+            after_call,
+            via,
+        } = *way;
+        let Some(node) = self.nodes.get_mut(&at) else {
+            let node = Node {
+                state,
+                len,
+                after_call,
+                replaced: false,
+                via,
+            };
+            self.nodes.insert(at, node);
+            return Some(node);
+        };
+        if node.state.agrees(&state) {
+            node.after_call &= after_call;
+            return node.state.meet(&state).then_some(*node);
+        }
+        // The call before it did not return.
+        if after_call {
+            return None;
+        }
+        if node.after_call && !node.replaced {
+            *node = Node {
+                state,
+                after_call: false,
+                replaced: true,
+                via,
+                ..*node
+            };
+            return Some(*node);
+        }
+        // The paths differ where neither knows the offset: nothing is known from here on.
+        if node.state.cfa_offset.is_none() || state.cfa_offset.is_none() {
+            return node.state.meet(&state).then_some(*node);
+        }
+        self.contradiction = Some(if via != 0 { via } else { node.via });
+        None
+    }
+}
+
 /// A path to continue.
 #[derive(Clone, Copy)]
 struct PendingPath {
@@ -214,12 +262,7 @@ impl<'s, 'd> CodeWalker<'s, 'd> {
         }];
         let mut steps = 0;
         while let Some(way) = pending.pop() {
-            let PendingPath {
-                at,
-                state,
-                after_call,
-                via,
-            } = way;
+            let at = way.at;
             steps += 1;
             self.steps += 1;
             if steps > MAX_FUNCTION_STEPS || self.steps > MAX_FILE_STEPS {
@@ -232,48 +275,11 @@ impl<'s, 'd> CodeWalker<'s, 'd> {
                 continue;
             }
             let Some(i) = self.decode(at) else {
-                found.contradiction = Some(via);
+                found.contradiction = Some(way.via);
                 continue;
             };
-            let node = match found.nodes.get_mut(&at) {
-                None => {
-                    let node = Node {
-                        state,
-                        len: i.len() as u8,
-                        after_call,
-                        replaced: false,
-                        via,
-                    };
-                    found.nodes.insert(at, node);
-                    node
-                }
-                Some(node) if node.state.agrees(&state) => {
-                    node.after_call &= after_call;
-                    if !node.state.meet(&state) {
-                        continue;
-                    }
-                    *node
-                }
-                // The call before it did not return.
-                Some(_) if after_call => continue,
-                Some(node) if node.after_call && !node.replaced => {
-                    node.state = state;
-                    node.after_call = false;
-                    node.replaced = true;
-                    node.via = via;
-                    *node
-                }
-                // The paths differ where neither knows the offset: nothing is known from here on.
-                Some(node) if node.state.cfa_offset.is_none() || state.cfa_offset.is_none() => {
-                    if !node.state.meet(&state) {
-                        continue;
-                    }
-                    *node
-                }
-                Some(node) => {
-                    found.contradiction = Some(if via != 0 { via } else { node.via });
-                    continue;
-                }
+            let Some(node) = found.arrive(&way, i.len() as u8) else {
+                continue;
             };
             let way = PendingPath {
                 state: node.state,

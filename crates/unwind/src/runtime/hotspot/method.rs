@@ -44,14 +44,14 @@ impl Method {
         address: u64,
         memory: &mut Memory<'_>,
     ) -> Option<Method> {
-        let at = memory.word(address + layout.const_method)?;
-        let pool = memory.word(at.checked_add(layout.constants)?)?;
-        let class = memory.word(pool.checked_add(layout.pool_holder)?)?;
+        let at = memory.word(address + layout.method.constant)?;
+        let pool = memory.word(at.checked_add(layout.method.pool)?)?;
+        let class = memory.word(pool.checked_add(layout.pool.holder)?)?;
         let short = |memory: &mut Memory<'_>, at: u64| memory.word(at).map(|w| w as u16);
-        let name_index = short(memory, at + layout.name_index)?;
-        let code_size = short(memory, at + layout.code_size)?;
-        let flags = memory.word(at + layout.flags)? as u8;
-        let (in_pool, source) = layout.source_file;
+        let name_index = short(memory, at + layout.method.name)?;
+        let code_size = short(memory, at + layout.method.code_size)?;
+        let flags = memory.word(at + layout.method.flags)? as u8;
+        let (in_pool, source) = layout.pool.source_file;
         let source_index = short(memory, if in_pool { pool } else { class } + source)?;
         let name = constant(layout, pool, name_index, memory)?;
         let class = memory.word(class.checked_add(layout.class_name)?)?;
@@ -60,7 +60,7 @@ impl Method {
             0 => None,
             index => constant(layout, pool, index, memory),
         };
-        let code = at + layout.const_size;
+        let code = at + layout.method.size;
         let lines = match flags & HAS_LINES {
             0 => Vec::new(),
             _ => lines(code + u64::from(code_size), first, memory),
@@ -101,19 +101,19 @@ pub(super) fn constant(
     index: u16,
     memory: &mut Memory<'_>,
 ) -> Option<String> {
-    let at = pool.checked_add(layout.pool_size + 8 * u64::from(index))?;
+    let at = pool.checked_add(layout.pool.size + 8 * u64::from(index))?;
     let value = memory.word(at)?;
     // The lowest bit has version-dependent meanings.
     symbol(layout, value & !1, memory)
 }
 
 fn symbol(layout: &Layout, at: u64, memory: &mut Memory<'_>) -> Option<String> {
-    let length = memory.word(at.checked_add(layout.symbol_length)?)? as u16;
+    let length = memory.word(at.checked_add(layout.symbol.length)?)? as u16;
     if length == 0 {
         return None;
     }
     let mut text = vec![0u8; usize::from(length)];
-    memory.bytes(at.checked_add(layout.symbol_body)?, &mut text)?;
+    memory.bytes(at.checked_add(layout.symbol.body)?, &mut text)?;
     // No name has control characters. Names are UTF-8 except for rare characters.
     let text = String::from_utf8_lossy(&text);
     (!text.chars().any(char::is_control)).then(|| text.into_owned())

@@ -1,4 +1,4 @@
-//! Where a parked thread's object is, and names of classes.
+//! Location of the object that a thread is parked for, and names of classes.
 
 use super::{method::class_name, vm::Vm};
 use crate::runtime::memory::Memory;
@@ -42,7 +42,7 @@ impl Vm {
             Some((base, shift)) => (memory.word(base)?, memory.half(shift)?),
             None => (0, 0),
         };
-        // A wait can only report a class of four bytes.
+        // A wait reports its class in four bytes.
         (!places.class.whole).then_some(())?;
         Some(Parking {
             blocker: objects.found?,

@@ -59,17 +59,71 @@ impl Vm {
     fn read_compiled(&self, blob: u64, id: u32, memory: &mut Memory<'_>) -> Result<Compiled, Miss> {
         let l = &self.layout;
         let get = |at: u64, memory: &mut Memory<'_>| memory.word(blob + at).ok_or(Miss::Unreadable);
-        if get(l.compiled_id, memory)? as u32 != id {
+        if get(l.compiled.id, memory)? as u32 != id {
             return Err(Miss::Changed);
         }
-        let mut code = |at: u64| match l.offsets {
+        let mut code = |at: u64| match l.blob.by_offsets {
             true => Ok(blob + u64::from(get(at, memory)? as u32)),
             false => get(at, memory),
         };
-        let (begin, end) = (code(l.blob_begin)?, code(l.blob_end)?);
-        let method = get(l.compiled_method, memory)?;
-        // Each range as (from, to).
-        let (metadata, scopes, pcs) = match l.debug {
+        let (begin, end) = (code(l.blob.begin)?, code(l.blob.end)?);
+        let method = get(l.compiled.method, memory)?;
+        let DebugRanges {
+            metadata,
+            scopes,
+            pcs,
+        } = l.compiled.debug.ranges(blob, memory)?;
+        let mut read = |(from, to): (u64, u64)| {
+            let length = to.checked_sub(from).filter(|n| *n <= MAX_DATA_BYTES);
+            let mut bytes = vec![0u8; length.ok_or(Miss::Changed)? as usize];
+            if !bytes.is_empty() {
+                memory.bytes(from, &mut bytes).ok_or(Miss::Unreadable)?;
+            }
+            Ok(bytes)
+        };
+        let metadata = read(metadata)?;
+        let scopes = read(scopes)?;
+        let pcs = read(pcs)?;
+        let half = |entry: &[u8], at: u64| {
+            let bytes = entry.get(at as usize..at as usize + 4)?;
+            Some(u32::from_le_bytes(bytes.try_into().ok()?))
+        };
+        let stride = (l.pc.size as usize).max(8);
+        let compiled = Compiled {
+            begin,
+            end,
+            method,
+            methods: HashMap::new(),
+            pcs: pcs
+                .chunks_exact(stride)
+                .filter_map(|e| Some((half(e, l.pc.offset)? as i32, half(e, l.pc.scope)?)))
+                .collect(),
+            scopes,
+            metadata: metadata
+                .chunks_exact(8)
+                .map(|w| u64::from_le_bytes(w.try_into().expect("eight bytes")))
+                .collect(),
+        };
+        // The code may have been replaced meanwhile.
+        if get(l.compiled.id, memory)? as u32 != id {
+            return Err(Miss::Changed);
+        }
+        Ok(compiled)
+    }
+}
+
+/// Addresses of a compiled method's debug data, each (from, to).
+struct DebugRanges {
+    metadata: (u64, u64),
+    scopes: (u64, u64),
+    pcs: (u64, u64),
+}
+
+impl DebugData {
+    /// The ranges of the method in the blob at `blob`.
+    fn ranges(&self, blob: u64, memory: &mut Memory<'_>) -> Result<DebugRanges, Miss> {
+        let get = |at: u64, memory: &mut Memory<'_>| memory.word(blob + at).ok_or(Miss::Unreadable);
+        match *self {
             DebugData::InBlob {
                 metadata,
                 scopes,
@@ -79,7 +133,11 @@ impl Vm {
                 let mut half = |at| Ok(blob + u64::from(get(at, memory)? as u32));
                 let (metadata, pcs, end) = (half(metadata)?, half(pcs)?, half(end)?);
                 let scopes = get(scopes, memory)?;
-                ((metadata, scopes), (scopes, pcs), (pcs, end))
+                Ok(DebugRanges {
+                    metadata: (metadata, scopes),
+                    scopes: (scopes, pcs),
+                    pcs: (pcs, end),
+                })
             }
             DebugData::Apart {
                 pcs,
@@ -105,44 +163,12 @@ impl Vm {
                     }
                 };
                 // The pc descriptors come first; data after the scopes is not referenced.
-                (metadata, (scopes, end), (pcs, scopes))
+                Ok(DebugRanges {
+                    metadata,
+                    scopes: (scopes, end),
+                    pcs: (pcs, scopes),
+                })
             }
-        };
-        let mut read = |(from, to): (u64, u64)| {
-            let length = to.checked_sub(from).filter(|n| *n <= MAX_DATA_BYTES);
-            let mut bytes = vec![0u8; length.ok_or(Miss::Changed)? as usize];
-            if !bytes.is_empty() {
-                memory.bytes(from, &mut bytes).ok_or(Miss::Unreadable)?;
-            }
-            Ok(bytes)
-        };
-        let metadata = read(metadata)?;
-        let scopes = read(scopes)?;
-        let pcs = read(pcs)?;
-        let half = |entry: &[u8], at: u64| {
-            let bytes = entry.get(at as usize..at as usize + 4)?;
-            Some(u32::from_le_bytes(bytes.try_into().ok()?))
-        };
-        let stride = (l.pc_desc as usize).max(8);
-        let compiled = Compiled {
-            begin,
-            end,
-            method,
-            methods: HashMap::new(),
-            pcs: pcs
-                .chunks_exact(stride)
-                .filter_map(|e| Some((half(e, l.pc_offset)? as i32, half(e, l.pc_scope)?)))
-                .collect(),
-            scopes,
-            metadata: metadata
-                .chunks_exact(8)
-                .map(|w| u64::from_le_bytes(w.try_into().expect("eight bytes")))
-                .collect(),
-        };
-        // The code may have been replaced meanwhile.
-        if get(l.compiled_id, memory)? as u32 != id {
-            return Err(Miss::Changed);
         }
-        Ok(compiled)
     }
 }

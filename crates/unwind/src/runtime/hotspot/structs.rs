@@ -181,138 +181,255 @@ pub(super) enum Metadata {
 /// Offsets needed to name a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
-    pub(super) blob_name: u64,
-    pub(super) blob_begin: u64,
-    pub(super) blob_end: u64,
-    pub(super) blob_frame_size: u64,
-    pub(super) blob_complete: u64,
-    /// `blob_begin`, `blob_end` and `method_deopt` are offsets, not pointers.
-    pub(super) offsets: bool,
-    pub(super) compiled_id: u64,
-    pub(super) compiled_method: u64,
+    pub(super) blob: Blob,
+    pub(super) compiled: Compiled,
+    pub(super) pc: PcDescriptor,
+    pub(super) heap: CodeHeap,
+    pub(super) array: Array,
+    pub(super) method: Method,
+    pub(super) pool: ConstantPool,
+    pub(super) symbol: Symbol,
+    /// In a class: its name.
+    pub(super) class_name: u64,
+}
+
+/// Offsets in a blob of code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Blob {
+    pub(super) name: u64,
+    pub(super) begin: u64,
+    pub(super) end: u64,
+    pub(super) frame_size: u64,
+    pub(super) complete: u64,
+    /// `begin`, `end` and the deoptimisation handler of a method are offsets, not pointers.
+    pub(super) by_offsets: bool,
+}
+
+/// Offsets in the blob of a compiled method.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Compiled {
+    pub(super) id: u64,
+    pub(super) method: u64,
+    /// The handler to which frames of discarded code return.
     pub(super) deopt: u64,
+    /// Where such a frame keeps the pc that it had.
     pub(super) orig_pc: u64,
     pub(super) debug: DebugData,
-    pub(super) pc_desc: u64,
-    pub(super) pc_offset: u64,
-    pub(super) pc_scope: u64,
-    pub(super) heap_memory: u64,
-    pub(super) heap_segmap: u64,
-    pub(super) heap_shift: u64,
-    pub(super) space_low: u64,
-    pub(super) space_high: u64,
-    pub(super) heap_header: u64,
-    pub(super) array_length: u64,
-    pub(super) array_data: u64,
-    pub(super) const_method: u64,
-    pub(super) const_size: u64,
-    pub(super) constants: u64,
+}
+
+/// Offsets in a pc descriptor, and its size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct PcDescriptor {
+    pub(super) size: u64,
+    pub(super) offset: u64,
+    pub(super) scope: u64,
+}
+
+/// Offsets in a heap of code, and in the two address spaces that it consists of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct CodeHeap {
+    pub(super) memory: u64,
+    pub(super) segmap: u64,
+    /// Of the size of a segment, log2.
+    pub(super) shift: u64,
+    /// In an address space: its bounds.
+    pub(super) low: u64,
+    pub(super) high: u64,
+    /// Bytes before each blob.
+    pub(super) header: u64,
+}
+
+/// Offsets in a growable array.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Array {
+    pub(super) length: u64,
+    pub(super) data: u64,
+}
+
+/// Offsets in a method.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Method {
+    /// Its constant part, in which the others lie.
+    pub(super) constant: u64,
+    /// Bytes of that part before the bytecode.
+    pub(super) size: u64,
+    pub(super) pool: u64,
     pub(super) code_size: u64,
     pub(super) flags: u64,
-    pub(super) name_index: u64,
-    pub(super) pool_size: u64,
-    pub(super) pool_holder: u64,
+    /// Index of its name in the pool.
+    pub(super) name: u64,
+}
+
+/// Offsets in a constant pool, and the size of its head.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ConstantPool {
+    pub(super) size: u64,
+    pub(super) holder: u64,
     /// Offset of the source file's index, and whether it is in the pool; up to JDK 14 it is in the
     /// class.
     pub(super) source_file: (bool, u64),
-    pub(super) class_name: u64,
-    pub(super) symbol_length: u64,
-    pub(super) symbol_body: u64,
 }
 
-impl Layout {
-    /// Builds the layout from the tables, or names a missing field.
-    pub(super) fn of(tables: &Tables) -> Result<Layout, String> {
-        let need = |of: &str, field: &str| {
-            tables
-                .get(of, field)
-                .ok_or_else(|| format!("its tables lack {of}::{field}"))
-        };
-        let any = |names: &[(&str, &str)]| {
-            tables
-                .any(names)
-                .ok_or_else(|| format!("its tables lack {}::{}", names[0].0, names[0].1))
-        };
-        let size = |of: &str| {
-            tables
-                .size(of)
-                .ok_or_else(|| format!("its tables lack the size of {of}"))
-        };
-        let compiled = |field: &'static str| any(&[("nmethod", field), ("CompiledMethod", field)]);
-        let offsets = tables.get("CodeBlob", "_code_begin").is_none();
-        let debug = if tables.get("nmethod", "_immutable_data").is_some() {
+/// Offsets in a symbol.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Symbol {
+    pub(super) length: u64,
+    pub(super) body: u64,
+}
+
+impl Tables {
+    fn need(&self, of: &str, field: &str) -> Result<u64, String> {
+        self.get(of, field)
+            .ok_or_else(|| format!("its tables lack {of}::{field}"))
+    }
+
+    fn need_any(&self, names: &[(&str, &str)]) -> Result<u64, String> {
+        self.any(names)
+            .ok_or_else(|| format!("its tables lack {}::{}", names[0].0, names[0].1))
+    }
+
+    fn need_size(&self, of: &str) -> Result<u64, String> {
+        self.size(of)
+            .ok_or_else(|| format!("its tables lack the size of {of}"))
+    }
+}
+
+/// A field of a compiled method; up to JDK 22 some are those of its base class.
+fn compiled(tables: &Tables, field: &'static str) -> Result<u64, String> {
+    tables.need_any(&[("nmethod", field), ("CompiledMethod", field)])
+}
+
+impl DebugData {
+    fn of(tables: &Tables) -> Result<DebugData, String> {
+        Ok(if tables.get("nmethod", "_immutable_data").is_some() {
             DebugData::Apart {
-                pcs: compiled("_scopes_pcs_offset")?,
-                scopes: compiled("_scopes_data_offset")?,
-                data: compiled("_immutable_data")?,
-                data_size: compiled("_immutable_data_size")?,
+                pcs: compiled(tables, "_scopes_pcs_offset")?,
+                scopes: compiled(tables, "_scopes_data_offset")?,
+                data: compiled(tables, "_immutable_data")?,
+                data_size: compiled(tables, "_immutable_data_size")?,
                 metadata: match tables.get("CodeBlob", "_mutable_data") {
                     Some(at) => Metadata::Mutable {
                         at,
-                        size: need("CodeBlob", "_mutable_data_size")?,
-                        skip: need("CodeBlob", "_relocation_size")?,
+                        size: tables.need("CodeBlob", "_mutable_data_size")?,
+                        skip: tables.need("CodeBlob", "_relocation_size")?,
                     },
                     None => Metadata::InBlob {
-                        offset: compiled("_metadata_offset")?,
-                        data: need("CodeBlob", "_data_offset")?,
-                        size: need("CodeBlob", "_size")?,
+                        offset: compiled(tables, "_metadata_offset")?,
+                        data: tables.need("CodeBlob", "_data_offset")?,
+                        size: tables.need("CodeBlob", "_size")?,
                     },
                 },
             }
         } else {
             DebugData::InBlob {
-                metadata: compiled("_metadata_offset")?,
-                scopes: compiled("_scopes_data_begin")?,
-                pcs: compiled("_scopes_pcs_offset")?,
-                end: compiled("_dependencies_offset")?,
+                metadata: compiled(tables, "_metadata_offset")?,
+                scopes: compiled(tables, "_scopes_data_begin")?,
+                pcs: compiled(tables, "_scopes_pcs_offset")?,
+                end: compiled(tables, "_dependencies_offset")?,
             }
-        };
-        Ok(Layout {
-            blob_name: need("CodeBlob", "_name")?,
-            blob_begin: any(&[("CodeBlob", "_code_begin"), ("CodeBlob", "_code_offset")])?,
-            blob_end: any(&[("CodeBlob", "_code_end"), ("CodeBlob", "_data_offset")])?,
-            blob_frame_size: need("CodeBlob", "_frame_size")?,
-            blob_complete: need("CodeBlob", "_frame_complete_offset")?,
-            offsets,
-            compiled_id: compiled("_compile_id")?,
-            compiled_method: compiled("_method")?,
-            deopt: any(&[
+        })
+    }
+}
+
+impl Blob {
+    fn of(tables: &Tables) -> Result<Blob, String> {
+        Ok(Blob {
+            name: tables.need("CodeBlob", "_name")?,
+            begin: tables.need_any(&[("CodeBlob", "_code_begin"), ("CodeBlob", "_code_offset")])?,
+            end: tables.need_any(&[("CodeBlob", "_code_end"), ("CodeBlob", "_data_offset")])?,
+            frame_size: tables.need("CodeBlob", "_frame_size")?,
+            complete: tables.need("CodeBlob", "_frame_complete_offset")?,
+            by_offsets: tables.get("CodeBlob", "_code_begin").is_none(),
+        })
+    }
+}
+
+impl Compiled {
+    fn of(tables: &Tables) -> Result<Compiled, String> {
+        Ok(Compiled {
+            id: compiled(tables, "_compile_id")?,
+            method: compiled(tables, "_method")?,
+            deopt: tables.need_any(&[
                 ("CompiledMethod", "_deopt_handler_begin"),
                 ("nmethod", "_deopt_handler_begin"),
                 ("nmethod", "_deopt_handler_offset"),
                 ("nmethod", "_deopt_handler_entry_offset"),
             ])?,
-            orig_pc: compiled("_orig_pc_offset")?,
-            debug,
-            pc_desc: size("PcDesc")?,
-            pc_offset: need("PcDesc", "_pc_offset")?,
-            pc_scope: need("PcDesc", "_scope_decode_offset")?,
-            heap_memory: need("CodeHeap", "_memory")?,
-            heap_segmap: need("CodeHeap", "_segmap")?,
-            heap_shift: need("CodeHeap", "_log2_segment_size")?,
-            space_low: need("VirtualSpace", "_low_boundary")?,
-            space_high: need("VirtualSpace", "_high_boundary")?,
-            heap_header: size("HeapBlock")?,
-            array_length: any(&[
-                ("GrowableArrayBase", "_len"),
-                ("GenericGrowableArray", "_len"),
-            ])?,
-            array_data: need("GrowableArray<int>", "_data")?,
-            const_method: need("Method", "_constMethod")?,
-            const_size: size("ConstMethod")?,
-            constants: need("ConstMethod", "_constants")?,
-            code_size: need("ConstMethod", "_code_size")?,
-            flags: any(&[("ConstMethod", "_flags._flags"), ("ConstMethod", "_flags")])?,
-            name_index: need("ConstMethod", "_name_index")?,
-            pool_size: size("ConstantPool")?,
-            pool_holder: need("ConstantPool", "_pool_holder")?,
+            orig_pc: compiled(tables, "_orig_pc_offset")?,
+            debug: DebugData::of(tables)?,
+        })
+    }
+}
+
+impl CodeHeap {
+    fn of(tables: &Tables) -> Result<CodeHeap, String> {
+        Ok(CodeHeap {
+            memory: tables.need("CodeHeap", "_memory")?,
+            segmap: tables.need("CodeHeap", "_segmap")?,
+            shift: tables.need("CodeHeap", "_log2_segment_size")?,
+            low: tables.need("VirtualSpace", "_low_boundary")?,
+            high: tables.need("VirtualSpace", "_high_boundary")?,
+            header: tables.need_size("HeapBlock")?,
+        })
+    }
+}
+
+impl Method {
+    fn of(tables: &Tables) -> Result<Method, String> {
+        Ok(Method {
+            constant: tables.need("Method", "_constMethod")?,
+            size: tables.need_size("ConstMethod")?,
+            pool: tables.need("ConstMethod", "_constants")?,
+            code_size: tables.need("ConstMethod", "_code_size")?,
+            flags: tables
+                .need_any(&[("ConstMethod", "_flags._flags"), ("ConstMethod", "_flags")])?,
+            name: tables.need("ConstMethod", "_name_index")?,
+        })
+    }
+}
+
+impl ConstantPool {
+    fn of(tables: &Tables) -> Result<ConstantPool, String> {
+        Ok(ConstantPool {
+            size: tables.need_size("ConstantPool")?,
+            holder: tables.need("ConstantPool", "_pool_holder")?,
             source_file: match tables.get("ConstantPool", "_source_file_name_index") {
                 Some(at) => (true, at),
-                None => (false, need("InstanceKlass", "_source_file_name_index")?),
+                None => (
+                    false,
+                    tables.need("InstanceKlass", "_source_file_name_index")?,
+                ),
             },
-            class_name: need("Klass", "_name")?,
-            symbol_length: need("Symbol", "_length")?,
-            symbol_body: need("Symbol", "_body")?,
+        })
+    }
+}
+
+impl Layout {
+    /// Builds the layout from the tables, or names a missing field.
+    pub(super) fn of(tables: &Tables) -> Result<Layout, String> {
+        Ok(Layout {
+            blob: Blob::of(tables)?,
+            compiled: Compiled::of(tables)?,
+            pc: PcDescriptor {
+                size: tables.need_size("PcDesc")?,
+                offset: tables.need("PcDesc", "_pc_offset")?,
+                scope: tables.need("PcDesc", "_scope_decode_offset")?,
+            },
+            heap: CodeHeap::of(tables)?,
+            array: Array {
+                length: tables.need_any(&[
+                    ("GrowableArrayBase", "_len"),
+                    ("GenericGrowableArray", "_len"),
+                ])?,
+                data: tables.need("GrowableArray<int>", "_data")?,
+            },
+            method: Method::of(tables)?,
+            pool: ConstantPool::of(tables)?,
+            symbol: Symbol {
+                length: tables.need("Symbol", "_length")?,
+                body: tables.need("Symbol", "_body")?,
+            },
+            class_name: tables.need("Klass", "_name")?,
         })
     }
 }

@@ -212,7 +212,7 @@ impl Vm {
     ) -> Option<String> {
         let mut memory = Memory(read);
         let blob = self.blob(address, &mut memory)?;
-        let name = memory.word(blob + self.layout.blob_name)?;
+        let name = memory.word(blob + self.layout.blob.name)?;
         let mut text = [0u8; MAX_NAME_BYTES];
         memory.bytes(name, &mut text)?;
         let length = text.iter().position(|b| *b == 0)?;
@@ -235,7 +235,7 @@ impl Vm {
         if address == 0 || !address.is_multiple_of(8) {
             return None;
         }
-        let now = memory.word(address.checked_add(self.layout.const_method)?)?;
+        let now = memory.word(address.checked_add(self.layout.method.constant)?)?;
         if let Some((code, method)) = self.methods.get(&address)
             && *code == now
         {
@@ -316,18 +316,18 @@ fn code(l: &Layout, tables: &Tables, memory: &mut Memory<'_>) -> Option<Result<P
             .filter(|o| u64::from(*o) <= MAX_BLOB_OFFSET)
     };
     let mut proc = Proc {
-        offsets: l.offsets.into(),
+        offsets: l.blob.by_offsets.into(),
         ..Proc::default()
     };
     let places = [
-        (&mut proc.blob_name, l.blob_name),
-        (&mut proc.blob_begin, l.blob_begin),
-        (&mut proc.blob_end, l.blob_end),
-        (&mut proc.blob_frame_size, l.blob_frame_size),
-        (&mut proc.blob_complete, l.blob_complete),
-        (&mut proc.method_deopt, l.deopt),
-        (&mut proc.method_orig_pc, l.orig_pc),
-        (&mut proc.method_id, l.compiled_id),
+        (&mut proc.blob_name, l.blob.name),
+        (&mut proc.blob_begin, l.blob.begin),
+        (&mut proc.blob_end, l.blob.end),
+        (&mut proc.blob_frame_size, l.blob.frame_size),
+        (&mut proc.blob_complete, l.blob.complete),
+        (&mut proc.method_deopt, l.compiled.deopt),
+        (&mut proc.method_orig_pc, l.compiled.orig_pc),
+        (&mut proc.method_id, l.compiled.id),
     ];
     for (to, offset) in places {
         match small(offset) {
@@ -339,13 +339,13 @@ fn code(l: &Layout, tables: &Tables, memory: &mut Memory<'_>) -> Option<Result<P
             }
         }
     }
-    let Ok(header) = u8::try_from(l.heap_header) else {
+    let Ok(header) = u8::try_from(l.heap.header) else {
         return Some(Err("its heaps of code are of an unknown kind".into()));
     };
     proc.header = header;
     let array = memory.word(tables.get("CodeCache", "_heaps")?)?;
-    let n = memory.half(array.checked_add(l.array_length)?)? as usize;
-    let data = memory.word(array.checked_add(l.array_data)?)?;
+    let n = memory.half(array.checked_add(l.array.length)?)? as usize;
+    let data = memory.word(array.checked_add(l.array.data)?)?;
     if n == 0 {
         return None;
     }
@@ -354,14 +354,14 @@ fn code(l: &Layout, tables: &Tables, memory: &mut Memory<'_>) -> Option<Result<P
     }
     for i in 0..n {
         let heap = memory.word(data.checked_add(8 * i as u64)?)?;
-        let memory_at = heap.checked_add(l.heap_memory)?;
-        let segmap = heap.checked_add(l.heap_segmap)?;
+        let memory_at = heap.checked_add(l.heap.memory)?;
+        let segmap = heap.checked_add(l.heap.segmap)?;
         proc.heap[i] = Heap {
-            low: memory.word(memory_at + l.space_low)?,
-            high: memory.word(memory_at + l.space_high)?,
-            segmap: memory.word(segmap + l.space_low)?,
+            low: memory.word(memory_at + l.heap.low)?,
+            high: memory.word(memory_at + l.heap.high)?,
+            segmap: memory.word(segmap + l.heap.low)?,
         };
-        proc.segment_shift = memory.half(heap + l.heap_shift)? as u8;
+        proc.segment_shift = memory.half(heap + l.heap.shift)? as u8;
         let h = &proc.heap[i];
         if h.low == 0 || h.high <= h.low || h.segmap == 0 || !(4..=20).contains(&proc.segment_shift)
         {

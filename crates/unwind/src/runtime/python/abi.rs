@@ -171,14 +171,16 @@ pub(crate) struct Work {
     pub out: RawStack,
 }
 
+/// Reads memory for a walk (`struct py_reader`).
+#[repr(C)]
+pub(crate) struct Reader {
+    /// Fills the whole buffer or returns 0: context, address, buffer, its length.
+    pub(crate) read: unsafe extern "C" fn(*mut libc::c_void, u64, *mut u8, u64) -> i32,
+    pub(crate) context: *mut libc::c_void,
+}
+
 unsafe extern "C" {
-    pub(crate) fn py_host_walk(
-        work: *mut Work,
-        pid: u32,
-        matching: u64,
-        read: unsafe extern "C" fn(*mut libc::c_void, u64, *mut u8, u64) -> i32,
-        context: *mut libc::c_void,
-    );
+    pub(crate) fn py_host_walk(work: *mut Work, pid: u32, matching: u64, reader: *const Reader);
     #[cfg(test)]
     fn py_host_layout(out: *mut u64);
 }

@@ -29,7 +29,7 @@ pub(super) use code::check;
 pub use code::{Code, Miss};
 pub use layout::{Gil, Layout};
 pub use thread_names::{ThreadNames, ThreadNamesRead};
-pub use walk::{ListedThread, Stack, Walker, threads};
+pub use walk::{InterpretedThread, ListedThread, Stack, Walker, threads};
 
 /// The walk's parameters for CPython 3.`minor`, without addresses, if a table has them. For saved
 /// or hand-made memory.

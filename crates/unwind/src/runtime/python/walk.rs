@@ -84,6 +84,17 @@ fn list(
     Some(())
 }
 
+/// A thread as its interpreter knows it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InterpretedThread {
+    /// Its own pointer (`pthread_self()`).
+    pub pointer: u64,
+    /// Its stack pointer; 0: not known.
+    pub sp: u64,
+    /// Address of its state, which a walk finds and keeps here for the next one; 0: not known yet.
+    pub state: u64,
+}
+
 /// Walks one stack at a time. Reuse it: it has 17 KB.
 pub struct Walker {
     work: Box<Work>,
@@ -111,26 +122,35 @@ impl Walker {
         state: &mut u64,
         read: F,
     ) -> Stack {
-        self.walk_from(proc, thread, 0, state, read)
+        let mut from = InterpretedThread {
+            pointer: thread,
+            sp: 0,
+            state: *state,
+        };
+        let stack = self.walk_from(proc, &mut from, read);
+        *state = from.state;
+        stack
     }
 
-    /// Walks like [`Walker::walk`], with the thread's stack pointer `sp`. It tells which of several
+    /// Walks like [`Walker::walk`], with the thread's stack pointer. It tells which of several
     /// interpreters the thread runs, and which one called it.
     pub fn walk_from<F: FnMut(u64, &mut [u8]) -> bool>(
         &mut self,
         proc: &Proc,
-        thread: u64,
-        sp: u64,
-        state: &mut u64,
+        thread: &mut InterpretedThread,
         mut read: F,
     ) -> Stack {
         let work = &mut *self.work;
         work.proc = *proc;
-        work.sp = sp;
-        work.tstate = *state;
-        // SAFETY: `work` is ours, and `context` is the closure that `read_into::<F>` expects.
-        unsafe { abi::py_host_walk(work, 0, thread, read_into::<F>, (&raw mut read).cast()) };
-        *state = work.tstate;
+        work.sp = thread.sp;
+        work.tstate = thread.state;
+        let reader = abi::Reader {
+            read: read_into::<F>,
+            context: (&raw mut read).cast(),
+        };
+        // SAFETY: `work` is ours, and the context is the closure that `read_into::<F>` expects.
+        unsafe { abi::py_host_walk(work, 0, thread.pointer, &raw const reader) };
+        thread.state = work.tstate;
         let RawStack { n, end, words, .. } = &work.out;
         Stack {
             words: words[..2 * (*n as usize).min(MAX_FRAMES)].to_vec(),

@@ -27,15 +27,7 @@ pub(super) struct Layout {
     /// In a ractor: its link in that list (0: there are none), and the list of its threads.
     pub(super) ractor: u32,
     pub(super) threads: u32,
-    /// In a thread: its pointer, or an object with the pointer at `native`.
-    pub(super) thread: u16,
-    pub(super) native: Option<u16>,
-    /// In a thread: the execution context.
-    pub(super) context: u16,
-    /// In the object with the pointer: the condition variable on which the thread waits for the
-    /// GVL. In a thread: the function that can end its sleep.
-    pub(super) wait: u16,
-    pub(super) unblock: u16,
+    pub(super) thread: Thread,
     /// From a ractor's list of threads, before 3.0 from the VM: the GVL's holder.
     pub(super) holder: u32,
     /// Bytes of the GVL, from 8 before the holder on.
@@ -53,16 +45,33 @@ pub(super) struct Layout {
     pub(super) classes: ClassNames,
 }
 
+/// Offsets in a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Thread {
+    /// Its pointer, or an object with the pointer at `native`.
+    pub(super) pointer: u16,
+    pub(super) native: Option<u16>,
+    /// The execution context.
+    pub(super) context: u16,
+    /// In the object with the pointer: the condition variable on which the thread waits for the
+    /// GVL.
+    pub(super) wait: u16,
+    /// The function that can end its sleep.
+    pub(super) unblock: u16,
+}
+
 const V27: Layout = Layout {
     version: (2, 7),
     lists: 312,
     ractor: 0,
     threads: 0,
-    thread: 72,
-    native: None,
-    context: 32,
-    wait: 104,
-    unblock: 232,
+    thread: Thread {
+        pointer: 72,
+        native: None,
+        context: 32,
+        wait: 104,
+        unblock: 232,
+    },
     holder: 8,
     // Up to the condition variable on which the releasing thread waits.
     lock: 8 + 176,
@@ -78,28 +87,36 @@ const V30: Layout = Layout {
     lists: 8,
     ractor: 568,
     threads: 304,
-    thread: 80,
-    context: 40,
-    wait: 112,
-    unblock: 240,
+    thread: Thread {
+        pointer: 80,
+        native: None,
+        context: 40,
+        wait: 112,
+        unblock: 240,
+    },
     holder: 32,
     ..V27
 };
 const V31: Layout = Layout {
     version: (3, 1),
-    wait: 120,
-    unblock: 248,
+    thread: Thread {
+        wait: 120,
+        unblock: 248,
+        ..V30.thread
+    },
     frame: 64,
     line: 12,
     ..V30
 };
 const V32: Layout = Layout {
     version: (3, 2),
-    thread: 40,
-    native: Some(8),
-    context: 48,
-    wait: 32,
-    unblock: 200,
+    thread: Thread {
+        pointer: 40,
+        native: Some(8),
+        context: 48,
+        wait: 32,
+        unblock: 200,
+    },
     lines: 112,
     boxed_line: false,
     long_texts: true,
@@ -110,9 +127,12 @@ const V33: Layout = Layout {
     version: (3, 3),
     ractor: 432,
     threads: 256,
-    native: Some(16),
-    wait: 40,
-    unblock: 328,
+    thread: Thread {
+        native: Some(16),
+        wait: 40,
+        unblock: 328,
+        ..V32.thread
+    },
     holder: 72,
     // Handed over by naming the next thread.
     lock: 8,

@@ -128,12 +128,12 @@ fn process(facts: &Facts) -> Pieces {
     memory.push((threads, words(&[other])));
     for (node, next, pointer) in [(other, thread, POINTER + 64), (thread, threads, POINTER)] {
         let mut own = pointer;
-        if let Some(native) = l.native {
+        if let Some(native) = l.thread.native {
             own = node + 0x800;
             memory.push((own + u64::from(native), words(&[pointer])));
         }
-        let context = (usize::from(l.context), 0x33_000);
-        let places = [(0, next), (usize::from(l.thread), own), context];
+        let context = (usize::from(l.thread.context), 0x33_000);
+        let places = [(0, next), (usize::from(l.thread.pointer), own), context];
         memory.push((node, at(&places, 128)));
     }
     memory.push((POINTER + GLIBC_TID, words(&[77])));
@@ -225,7 +225,7 @@ fn a_thread_is_found_walked_and_named() {
             memory.insert(0, (head, words(&[0x31_000])));
             let places = [
                 (0, head),
-                (usize::from(facts.layout.thread), POINTER),
+                (usize::from(facts.layout.thread.pointer), POINTER),
                 (32, 0x33_000),
             ];
             memory.push((0x32_000, at(&places, 128)));

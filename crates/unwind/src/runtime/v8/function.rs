@@ -60,11 +60,11 @@ pub(super) struct Shared {
 
 impl Script {
     fn read(heap: &mut Heap<'_>, at: u64) -> Option<Script> {
-        let (name, source) = (heap.layout.script_name, heap.layout.script_source);
+        let (name, source) = (heap.layout.script.name, heap.layout.script.source);
         let name = heap.memory.word(at + name)?;
         let file = heap.text(name, MAX_PATH_CHARS).unwrap_or_default();
         let file = file.strip_prefix("file://").unwrap_or(&file).to_owned();
-        let ends = match heap.layout.script_line_ends {
+        let ends = match heap.layout.script.line_ends {
             0 => None,
             ends => heap.memory.word(at + ends).and_then(|w| line_ends(heap, w)),
         };
@@ -120,8 +120,8 @@ impl Shared {
     ) -> Option<Shared> {
         let kinds = heap.layout.kinds;
         let at = heap.object_of(address, kinds.shared)?;
-        let data = heap.memory.word(at + heap.layout.shared_data)?;
-        let name = heap.memory.word(at + heap.layout.shared_name)?;
+        let data = heap.memory.word(at + heap.layout.shared.data)?;
+        let name = heap.memory.word(at + heap.layout.shared.name)?;
         let (mut text, mut begin) = (None, None);
         if let Some((object, kind)) = heap.object(name) {
             if kind == kinds.scope {
@@ -130,7 +130,7 @@ impl Shared {
                 text = heap.text(name, MAX_NAME_CHARS);
             }
         }
-        let script = heap.memory.word(at + heap.layout.shared_script)?;
+        let script = heap.memory.word(at + heap.layout.shared.script)?;
         let script = script_of(heap, scripts, script);
         let line = match (begin, &script) {
             (Some(begin), Some(script)) => script.line(begin),
@@ -188,7 +188,7 @@ fn script_of(
 
 /// Reads the name in a scope, and the start position of its function.
 fn scope(heap: &mut Heap<'_>, at: u64) -> Option<(Option<String>, Option<u32>)> {
-    let (first, locals) = (heap.layout.scope_first, heap.layout.scope_locals);
+    let (first, locals) = (heap.layout.scope.first, heap.layout.scope.locals);
     let words = at + 8;
     let locals = u64::from(number(heap.memory.word(words + 8 * locals)?)?);
     if locals > MAX_LOCALS {
@@ -199,7 +199,7 @@ fn scope(heap: &mut Heap<'_>, at: u64) -> Option<(Option<String>, Option<u32>)> 
         n => first + 1 + n,
     };
     let mut name = None;
-    let begin = match heap.layout.scope_place {
+    let begin = match heap.layout.scope.place {
         Some(place) => number(heap.memory.word(words + 8 * place)?),
         None => None,
     };

@@ -90,9 +90,9 @@ impl<'a> Heap<'a> {
             if out.len() + (upto - from) > most {
                 return None;
             }
-            let narrow = kind & t.encoding == t.one_byte;
-            match kind & t.representation {
-                r if r == t.sequential => {
+            let narrow = kind & t.tags.encoding == t.tags.one_byte;
+            match kind & t.tags.representation {
+                r if r == t.tags.sequential => {
                     let data = if narrow {
                         t.one_byte_data
                     } else {
@@ -100,11 +100,11 @@ impl<'a> Heap<'a> {
                     };
                     self.add(&mut out, at + data, narrow, from..upto)?;
                 }
-                r if r == t.external => {
+                r if r == t.tags.external => {
                     let data = self.memory.word(at + t.external_data).filter(|d| *d != 0)?;
                     self.add(&mut out, data, narrow, from..upto)?;
                 }
-                r if r == t.cons => {
+                r if r == t.tags.cons => {
                     let (first, second) = (at + t.first, at + t.second);
                     let (first, second) = (self.memory.word(first)?, self.memory.word(second)?);
                     let (inner, _) = self.object(first)?;
@@ -113,12 +113,12 @@ impl<'a> Heap<'a> {
                     open.push((second, after(from), after(upto)));
                     open.push((first, from.min(split), upto.min(split)));
                 }
-                r if r == t.sliced => {
+                r if r == t.tags.sliced => {
                     let (parent, offset) = (at + t.parent, at + t.offset);
                     let begin = number(self.memory.word(offset)?)? as usize;
                     open.push((self.memory.word(parent)?, begin + from, begin + upto));
                 }
-                r if r == t.thin => {
+                r if r == t.tags.thin => {
                     let actual = at + t.actual;
                     open.push((self.memory.word(actual)?, from, upto));
                 }

@@ -17,23 +17,44 @@ pub(crate) struct Layout {
     pub(super) array_length: u64,
     pub(super) array_data: u64,
     pub(super) text: Text,
-    pub(super) shared_name: u64,
-    pub(super) shared_data: u64,
-    pub(super) shared_script: u64,
-    pub(super) script_name: u64,
-    pub(super) script_source: u64,
-    pub(super) script_line_ends: u64,
-    /// Words of a scope before its variables, and the index of the variable count.
-    pub(super) scope_first: u64,
-    pub(super) scope_locals: u64,
+    pub(super) shared: SharedFunction,
+    pub(super) script: Script,
+    pub(super) scope: ScopeInfo,
     pub(super) bytecode_positions: u64,
     pub(super) bytecode_data: u64,
     pub(super) code: Option<Code>,
     /// Functions have an index into a table, not a code object.
     pub(super) by_table: bool,
-    /// Word of a scope with its function's start position; `None`: it must be searched.
-    pub(super) scope_place: Option<u64>,
     pub(super) kinds: Kinds,
+}
+
+/// Offsets in the object that all closures of a function share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SharedFunction {
+    /// Its name, or its scope, which has the name.
+    pub(super) name: u64,
+    /// Its bytecode.
+    pub(super) data: u64,
+    pub(super) script: u64,
+}
+
+/// Offsets in a script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Script {
+    pub(super) name: u64,
+    pub(super) source: u64,
+    pub(super) line_ends: u64,
+}
+
+/// Words of a scope.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ScopeInfo {
+    /// Words before its variables.
+    pub(super) first: u64,
+    /// Index of the number of variables.
+    pub(super) locals: u64,
+    /// Index of its function's start position; `None`: it must be searched.
+    pub(super) place: Option<u64>,
 }
 
 /// Types, tags and offsets of texts.
@@ -41,14 +62,7 @@ pub(crate) struct Layout {
 pub(super) struct Text {
     /// Types from this one on are no texts.
     pub(super) first_other: u16,
-    pub(super) representation: u16,
-    pub(super) sequential: u16,
-    pub(super) cons: u16,
-    pub(super) sliced: u16,
-    pub(super) thin: u16,
-    pub(super) external: u16,
-    pub(super) encoding: u16,
-    pub(super) one_byte: u16,
+    pub(super) tags: TextTags,
     pub(super) length: u64,
     pub(super) one_byte_data: u64,
     pub(super) two_byte_data: u64,
@@ -58,6 +72,21 @@ pub(super) struct Text {
     pub(super) parent: u64,
     pub(super) offset: u64,
     pub(super) external_data: u64,
+}
+
+/// Bits of a text's type: masks, and the values under them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct TextTags {
+    /// Mask of how it is stored.
+    pub(super) representation: u16,
+    pub(super) sequential: u16,
+    pub(super) cons: u16,
+    pub(super) sliced: u16,
+    pub(super) thin: u16,
+    pub(super) external: u16,
+    /// Mask of how wide its characters are.
+    pub(super) encoding: u16,
+    pub(super) one_byte: u16,
 }
 
 /// Offsets in code objects.
@@ -123,14 +152,16 @@ impl Exports<'_> {
         let tag = |name: &str, usual: i32| self.value(name).unwrap_or(usual) as u16;
         Ok(Text {
             first_other: self.need("FirstNonstringType")?,
-            representation: self.need("StringRepresentationMask")?,
-            sequential: self.need("SeqStringTag")?,
-            cons: self.need("ConsStringTag")?,
-            sliced: tag("SlicedStringTag", 3),
-            thin: tag("ThinStringTag", 5),
-            external: tag("ExternalStringTag", 2),
-            encoding: self.need("StringEncodingMask")?,
-            one_byte: self.need("OneByteStringTag")?,
+            tags: TextTags {
+                representation: self.need("StringRepresentationMask")?,
+                sequential: self.need("SeqStringTag")?,
+                cons: self.need("ConsStringTag")?,
+                sliced: tag("SlicedStringTag", 3),
+                thin: tag("ThinStringTag", 5),
+                external: tag("ExternalStringTag", 2),
+                encoding: self.need("StringEncodingMask")?,
+                one_byte: self.need("OneByteStringTag")?,
+            },
             length,
             one_byte_data: self
                 .field("SeqOneByteString", "chars")
@@ -207,18 +238,24 @@ impl Layout {
                 .or(field("FixedArray", "objects"))
                 .unwrap_or(2 * WORD),
             text: exports.text(text_length)?,
-            shared_name: place("SharedFunctionInfo", "name_or_scope_info")?,
-            shared_data: field("SharedFunctionInfo", "function_data").unwrap_or(WORD),
-            shared_script: field("SharedFunctionInfo", "script_or_debug_info")
-                .or(field("SharedFunctionInfo", "script"))
-                .ok_or("its build does not say where a function's script is")?,
-            script_name,
-            script_source: field("Script", "source").unwrap_or(script_name - WORD),
-            script_line_ends: field("Script", "line_ends").unwrap_or(0),
-            scope_first,
-            scope_locals,
-            // Newer versions store them between the variable count and the variables.
-            scope_place: (scope_first == scope_locals + 3).then_some(scope_locals + 1),
+            shared: SharedFunction {
+                name: place("SharedFunctionInfo", "name_or_scope_info")?,
+                data: field("SharedFunctionInfo", "function_data").unwrap_or(WORD),
+                script: field("SharedFunctionInfo", "script_or_debug_info")
+                    .or(field("SharedFunctionInfo", "script"))
+                    .ok_or("its build does not say where a function's script is")?,
+            },
+            script: Script {
+                name: script_name,
+                source: field("Script", "source").unwrap_or(script_name - WORD),
+                line_ends: field("Script", "line_ends").unwrap_or(0),
+            },
+            scope: ScopeInfo {
+                first: scope_first,
+                locals: scope_locals,
+                // Newer versions store them between the variable count and the variables.
+                place: (scope_first == scope_locals + 3).then_some(scope_locals + 1),
+            },
             bytecode_positions,
             bytecode_data: field("BytecodeArray", "data")
                 // Between them: three numbers of four bytes and one of two.

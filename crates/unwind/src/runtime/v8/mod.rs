@@ -128,6 +128,17 @@ impl Facts {
     }
 }
 
+/// A frame of JavaScript, as a walk found it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScriptFrame {
+    /// Address of the function.
+    pub function: u64,
+    /// Place in it.
+    pub place: ScriptPosition,
+    /// Address of the instruction, if that is in no file.
+    pub address: Option<u64>,
+}
+
 /// A function in a frame; a frame has several if they were inlined into each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scope {
@@ -168,19 +179,21 @@ impl Isolate {
         }
     }
 
-    /// The functions that run at `address` in the function at `function`, at `place` in it,
-    /// innermost first.
+    /// The functions that run in a frame, innermost first.
     ///
     /// # Errors
     /// Reason why they are unknown.
     pub fn scopes(
         &mut self,
         facts: &Facts,
-        function: u64,
-        place: ScriptPosition,
-        address: Option<u64>,
+        frame: ScriptFrame,
         read: &mut dyn FnMut(u64, &mut [u8]) -> bool,
     ) -> Result<Vec<Scope>, Miss> {
+        let ScriptFrame {
+            function,
+            place,
+            address,
+        } = frame;
         let mut heap = Heap::new(&facts.layout, &mut self.kinds, read);
         let shared = shared_of(&mut heap, &mut self.shared, &mut self.scripts, function)
             .ok_or(Miss::Unreadable)?;

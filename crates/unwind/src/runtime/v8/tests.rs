@@ -182,6 +182,14 @@ fn function(made: &mut Made) -> u64 {
     made.object(SHARED, &[bytecode, scope, 0, script])
 }
 
+fn frame(function: u64, place: ScriptPosition, address: Option<u64>) -> ScriptFrame {
+    ScriptFrame {
+        function,
+        place,
+        address,
+    }
+}
+
 #[test]
 fn an_interpreted_function_has_its_name_and_line() {
     let mut made = Made::new();
@@ -192,7 +200,7 @@ fn an_interpreted_function_has_its_name_and_line() {
     let begin = facts.layout.bytecode_data as u32 - 1;
     let mut at = |offset: u32| {
         let place = ScriptPosition::Bytecode(begin + offset);
-        let scopes = isolate.scopes(&facts, shared, place, None, &mut read);
+        let scopes = isolate.scopes(&facts, frame(shared, place, None), &mut read);
         let scopes = scopes.expect("readable");
         assert_eq!(scopes.len(), 1);
         let f = &scopes[0].function;
@@ -222,7 +230,7 @@ fn a_number_where_bytecode_would_be_is_believed_only_of_the_interpreter() {
     let begin = facts.layout.bytecode_data as u32 - 1;
     let unsure = ScriptPosition::Unsure(begin + 6, 0);
     let mut line = |function, place, address| {
-        let scopes = isolate.scopes(&facts, function, place, address, &mut read);
+        let scopes = isolate.scopes(&facts, frame(function, place, address), &mut read);
         scopes.expect("readable")[0].line
     };
     // In the file, where only the interpreter is.
@@ -242,7 +250,7 @@ fn newer_versions_keep_things_elsewhere() {
         Layout::of(&all, version).expect("all that is needed")
     };
     let old = facts().layout;
-    assert_eq!((old.by_table, old.scope_place), (false, None));
+    assert_eq!((old.by_table, old.scope.place), (false, None));
     // From the builds of Node.js 22 and 24.
     let wrapped = [
         ("v8dbg_class_Code__wrapper__Tagged_CodeWrapper_", 24),
@@ -260,7 +268,7 @@ fn newer_versions_keep_things_elsewhere() {
     assert_eq!((code.deoptimization, code.positions), (8, 16));
     assert_eq!((code.start, code.size, code.within), (40, 52, false));
     assert_eq!((layout.bytecode_positions, layout.bytecode_data), (24, 64));
-    assert_eq!((layout.by_table, layout.scope_place), (false, None));
+    assert_eq!((layout.by_table, layout.scope.place), (false, None));
     let numbered = [
         ("v8dbg_class_Code__flags__uint32_t", 52),
         ("v8dbg_class_Code__instruction_size__int", 56),
@@ -273,7 +281,7 @@ fn newer_versions_keep_things_elsewhere() {
         let layout = of(&all, &["v8dbg_class_JSFunction__code__Code"], version);
         let code = layout.code.expect("known");
         assert_eq!((code.start, code.size, code.within), (40, 56, false));
-        assert_eq!((layout.by_table, layout.scope_place), (true, Some(3)));
+        assert_eq!((layout.by_table, layout.scope.place), (true, Some(3)));
         let facts = Facts {
             version: String::new(),
             layout,
@@ -292,7 +300,8 @@ fn what_is_no_function_is_a_miss() {
     let mut isolate = Isolate::default();
     let mut read = |at: u64, to: &mut [u8]| made.read(at, to);
     for wrong in [0, 1, shared - 1, shared + 8, u64::MAX, BASE + (1 << 20) + 1] {
-        let found = isolate.scopes(&facts, wrong, ScriptPosition::Code(0), Some(0), &mut read);
+        let wrong_frame = frame(wrong, ScriptPosition::Code(0), Some(0));
+        let found = isolate.scopes(&facts, wrong_frame, &mut read);
         assert_eq!(found, Err(Miss::Unreadable), "{wrong:#x}");
     }
 }

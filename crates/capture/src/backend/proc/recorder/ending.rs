@@ -76,7 +76,7 @@ impl PollRecorder<'_> {
 
     /// Ends the stops of running threads. A thread that is still to stop is let go as soon as it does.
     fn end_stops(&mut self) -> Option<domain::Stops> {
-        let stopper = self.poller.stopper.take();
+        let stopper = self.poller.pending.stopper.take();
         self.options.allow_stop.then(|| domain::Stops {
             count: stopper.as_ref().map_or(0, |s| s.stops),
             ns: stopper.as_ref().map_or(0, |s| s.stopped_ns),

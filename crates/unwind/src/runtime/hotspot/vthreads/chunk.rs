@@ -93,7 +93,7 @@ impl CodeCache {
             self.known.clear();
         }
         self.known.retain(|_, known| known.is_some());
-        let at = vm.layout.compiled_id;
+        let at = vm.layout.compiled.id;
         let compiled: Vec<(u64, u64, u32)> = { self.known.iter() }
             .filter_map(|(pc, known)| match known {
                 Some((blob, Code::Frame { id: Some(id), .. })) => Some((*pc, *blob, *id)),
@@ -211,21 +211,21 @@ fn code(pc: u64, vm: &Vm, memory: &mut Memory<'_>) -> Option<(u64, Code)> {
     let l: &Layout = &vm.layout;
     // A return address may be the first byte after the code.
     let blob = vm.blob(pc.checked_sub(1)?, memory)?;
-    let name = memory.word(blob + l.blob_name)?;
+    let name = memory.word(blob + l.blob.name)?;
     let mut letters = [0u8; 4];
     memory.bytes(name, &mut letters)?;
     if letters == INTERPRETER {
         return Some((blob, Code::Interpreter));
     }
-    let words = memory.half(blob + l.blob_frame_size)?;
+    let words = memory.half(blob + l.blob.frame_size)?;
     let size = (1..=MAX_FRAME_WORDS).contains(&words);
     let compiled = COMPILED.contains(&&letters[..]);
-    let id = compiled.then(|| memory.half(blob + l.compiled_id));
-    let mut deopt = memory.word(blob + l.deopt).filter(|_| compiled);
-    if l.offsets {
+    let id = compiled.then(|| memory.half(blob + l.compiled.id));
+    let mut deopt = memory.word(blob + l.compiled.deopt).filter(|_| compiled);
+    if l.blob.by_offsets {
         deopt = deopt.map(|at| blob + u64::from(at as u32));
     }
-    let kept = memory.half(blob + l.orig_pc).filter(|_| compiled);
+    let kept = memory.half(blob + l.compiled.orig_pc).filter(|_| compiled);
     let frame = Code::Frame {
         bytes: u64::from(words) * 8,
         id: match id {

@@ -61,19 +61,11 @@ impl Class {
 /// Cache of classes.
 #[derive(Clone, Debug)]
 pub(super) struct Classes {
-    /// Addresses, and offsets in the VM's records.
+    /// Address of the list of loaders.
     graph: u64,
-    next_loader: u64,
-    first_class: u64,
-    loader: u64,
-    holder: Option<u64>,
-    next_class: u64,
-    name: u64,
-    superclass: u64,
-    size: u64,
-    mirror: u64,
-    pool: u64,
-    fields: u64,
+    loader: LoaderOffsets,
+    class: ClassOffsets,
+    /// In an array of bytes: the first.
     bytes: u64,
     /// The smallest byte of the numbers that describe fields.
     least: u8,
@@ -84,6 +76,29 @@ pub(super) struct Classes {
     known: FxHashMap<u64, (u64, Arc<Class>)>,
     /// Classes already checked in this snapshot.
     fresh: FxHashSet<u64>,
+}
+
+/// Offsets in a loader's record.
+#[derive(Clone, Copy, Debug)]
+struct LoaderOffsets {
+    next: u64,
+    first_class: u64,
+    /// The loader itself.
+    object: u64,
+    /// Whether it belongs to a hidden class.
+    holder: Option<u64>,
+}
+
+/// Offsets in a class.
+#[derive(Clone, Copy, Debug)]
+struct ClassOffsets {
+    next: u64,
+    name: u64,
+    superclass: u64,
+    size: u64,
+    mirror: u64,
+    pool: u64,
+    fields: u64,
 }
 
 impl Classes {
@@ -98,17 +113,21 @@ impl Classes {
         };
         Ok(Classes {
             graph: need("ClassLoaderDataGraph", "_head")?,
-            next_loader: need("ClassLoaderData", "_next")?,
-            first_class: need("ClassLoaderData", "_klasses")?,
-            loader: need("ClassLoaderData", "_class_loader")?,
-            holder: tables.get("ClassLoaderData", "_has_class_mirror_holder"),
-            next_class: need("Klass", "_next_link")?,
-            name: layout.class_name,
-            superclass: need("Klass", "_super")?,
-            size: need("Klass", "_layout_helper")?,
-            mirror: need("Klass", "_java_mirror")?,
-            pool: need("InstanceKlass", "_constants")?,
-            fields: need("InstanceKlass", "_fieldinfo_stream")?,
+            loader: LoaderOffsets {
+                next: need("ClassLoaderData", "_next")?,
+                first_class: need("ClassLoaderData", "_klasses")?,
+                object: need("ClassLoaderData", "_class_loader")?,
+                holder: tables.get("ClassLoaderData", "_has_class_mirror_holder"),
+            },
+            class: ClassOffsets {
+                next: need("Klass", "_next_link")?,
+                name: layout.class_name,
+                superclass: need("Klass", "_super")?,
+                size: need("Klass", "_layout_helper")?,
+                mirror: need("Klass", "_java_mirror")?,
+                pool: need("InstanceKlass", "_constants")?,
+                fields: need("InstanceKlass", "_fieldinfo_stream")?,
+            },
             bytes: need("Array<u1>", "_data")?,
             least,
             own: 0,
@@ -122,7 +141,10 @@ impl Classes {
     pub(super) fn renew(&mut self, memory: &mut dyn tasks::Memory) {
         self.fresh.clear();
         let all: Vec<(u64, u64)> = self.known.iter().map(|(at, k)| (*at, k.0)).collect();
-        let wanted: Vec<_> = all.iter().map(|(at, _)| (at + self.name, 8)).collect();
+        let wanted: Vec<_> = all
+            .iter()
+            .map(|(at, _)| (at + self.class.name, 8))
+            .collect();
         let mut bytes = vec![0u8; 8 * wanted.len()];
         let readable = memory.read_all(&wanted, &mut bytes);
         for ((now, ok), (at, name)) in bytes.chunks_exact(8).zip(readable).zip(all) {
@@ -147,7 +169,7 @@ impl Classes {
         if address == 0 || !address.is_multiple_of(8) {
             return None;
         }
-        let name = memory.word(address.checked_add(self.name)?)?;
+        let name = memory.word(address.checked_add(self.class.name)?)?;
         self.fresh.insert(address);
         if let Some((as_before, class)) = self.known.get(&address)
             && *as_before == name
@@ -164,8 +186,8 @@ impl Classes {
 
     fn read(&self, address: u64, vm: &Vm, memory: &mut Memory<'_>) -> Option<Class> {
         let mut class = Class {
-            size: (memory.half(address.checked_add(self.size)?)? & !7) as usize,
-            mirror: memory.word(address.checked_add(self.mirror)?)?,
+            size: (memory.half(address.checked_add(self.class.size)?)? & !7) as usize,
+            mirror: memory.word(address.checked_add(self.class.mirror)?)?,
             ..Class::default()
         };
         let mut at = address;
@@ -174,7 +196,7 @@ impl Classes {
             for (name, offset) in self.own_fields(at, &vm.layout, memory)? {
                 class.fields.entry(name).or_insert(offset);
             }
-            at = memory.word(at.checked_add(self.superclass)?)?;
+            at = memory.word(at.checked_add(self.class.superclass)?)?;
         }
         Some(class)
     }
@@ -185,8 +207,8 @@ impl Classes {
         layout: &Layout,
         memory: &mut Memory<'_>,
     ) -> Option<Vec<(String, u32)>> {
-        let pool = memory.word(class.checked_add(self.pool)?)?;
-        let at = memory.word(class.checked_add(self.fields)?)?;
+        let pool = memory.word(class.checked_add(self.class.pool)?)?;
+        let at = memory.word(class.checked_add(self.class.fields)?)?;
         let mut stream = Stream::new(at.checked_add(self.bytes)?, MAX_STREAM_BYTES, memory);
         let fields = decode_stream(|| number(self.least, || stream.byte()))?;
         let named = fields.into_iter().filter_map(|(index, offset)| {
@@ -202,10 +224,10 @@ impl Classes {
         if self.own == 0 {
             self.own = self.own_loader(memory)?;
         }
-        let first = memory.word(self.own + self.first_class)?;
+        let first = memory.word(self.own + self.loader.first_class)?;
         let mut at = first;
         let mut record = [0u8; RECORD];
-        let next = usize::try_from(self.next_class).ok()?;
+        let next = usize::try_from(self.class.next).ok()?;
         for _ in 0..MAX_CLASSES {
             if at == 0 || at == self.newest {
                 break;
@@ -227,16 +249,16 @@ impl Classes {
             if at == 0 {
                 return None;
             }
-            let handle = memory.word(at.checked_add(self.loader)?)?;
+            let handle = memory.word(at.checked_add(self.loader.object)?)?;
             let is_own = handle == 0 || memory.word(handle)? == 0;
             let mut held = [0u8];
-            if let Some(holder) = self.holder {
+            if let Some(holder) = self.loader.holder {
                 memory.bytes(at + holder, &mut held)?;
             }
             if is_own && held[0] == 0 {
                 return Some(at);
             }
-            at = memory.word(at + self.next_loader)?;
+            at = memory.word(at + self.loader.next)?;
         }
         None
     }

@@ -91,9 +91,19 @@ pub struct VirtualThreads {
     names: FxHashMap<Item, FrameName>,
     /// Stacks with only named frames, each with the start of its threads.
     named_stacks: FxHashSet<(u64, Vec<u64>)>,
+    counts: Counts,
+}
+
+/// Threads and snapshots that could not be read.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    /// Stacks that could not be followed.
     broken: u64,
+    /// Threads that ran on while their stacks were read.
     changed: u64,
+    /// Threads that were not polled, as the collector was moving objects.
     missed: u64,
+    /// Threads that the library only counts, most at once.
     untracked: u64,
 }
 
@@ -113,10 +123,7 @@ impl VirtualThreads {
             wait_words: vec![String::new()],
             names: FxHashMap::default(),
             named_stacks: FxHashSet::default(),
-            broken: 0,
-            changed: 0,
-            missed: 0,
-            untracked: 0,
+            counts: Counts::default(),
         }
     }
 
@@ -135,15 +142,15 @@ impl VirtualThreads {
         [
             (
                 "virtual threads not looked at: the collector was moving objects",
-                self.missed,
+                self.counts.missed,
             ),
             (
                 "virtual thread that ran on while its stack was read",
-                self.changed,
+                self.counts.changed,
             ),
             (
                 "virtual threads that the library only counts (-Djdk.trackAllThreads=false), most at once",
-                self.untracked,
+                self.counts.untracked,
             ),
         ]
     }
@@ -245,7 +252,7 @@ impl TaskReader for VirtualThreads {
     }
 
     fn broken(&self) -> u64 {
-        self.broken
+        self.counts.broken
     }
 
     fn is_impossible(&self) -> bool {
@@ -276,7 +283,7 @@ impl VirtualThreads {
                 None => TaskSnapshot::None,
             };
         }
-        self.missed += 1;
+        self.counts.missed += 1;
         TaskSnapshot::Missed
     }
 
@@ -287,8 +294,8 @@ impl VirtualThreads {
         mut seen_threads: ThreadSnapshots,
         memory: &mut dyn Memory,
     ) -> Vec<Task> {
-        self.untracked = self.untracked.max(seen_threads.untracked);
-        self.changed += seen_threads.changed;
+        self.counts.untracked = self.counts.untracked.max(seen_threads.untracked);
+        self.counts.changed += seen_threads.changed;
         let alive: FxHashSet<u64> = seen_threads.threads.iter().map(|t| t.tid).collect();
         self.own.retain(|tid, _| alive.contains(tid));
         for (tid, own, name) in std::mem::take(&mut seen_threads.new) {
@@ -307,7 +314,7 @@ impl VirtualThreads {
                     })
                 });
                 if whole.is_none() {
-                    self.broken += 1;
+                    self.counts.broken += 1;
                     stack.push(STACK_TRUNCATED);
                 }
                 let key = (start, stack);

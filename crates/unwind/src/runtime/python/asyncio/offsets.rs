@@ -41,6 +41,20 @@ pub(in super::super) enum Suspended {
     },
 }
 
+impl Suspended {
+    /// A frame inside the coroutine, as from 3.11 to 3.13.
+    const fn within(state: u16, frame: u16, created: i8, awaits: bool) -> Suspended {
+        Suspended::Within {
+            state,
+            frame,
+            depth: 64,
+            first: Some(72),
+            created,
+            awaits,
+        }
+    }
+}
+
 /// Offsets of the circular lists of C tasks, from 3.14 on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct Lists {
@@ -77,14 +91,7 @@ const TWO: &[&str] = &["_scheduled_tasks", "_eager_tasks"];
 impl Offsets {
     /// The offsets of CPython 3.`minor`. `modules`: the runtime's own offset of `sys.modules`.
     pub(in super::super) fn of(minor: u32, modules: Option<u32>) -> Option<Offsets> {
-        let within = |state, frame, created, awaits| Suspended::Within {
-            state,
-            frame,
-            depth: 64,
-            first: Some(72),
-            created,
-            awaits,
-        };
+        let within = Suspended::within;
         let old = Offsets {
             modules: 0,
             shared_keys: 0,
