@@ -18,8 +18,8 @@ use wallscope_testkit::{Error, Tool, receiver::Receiver, with_tool, wrong};
 
 /// Kills of a run, unless `WALLSCOPE_KILLS` says otherwise.
 const KILLS: u64 = 4;
-/// Longest life of an agent: some windows after its start.
-const LONGEST_LIFE_MS: u64 = 5_000;
+/// Longest life of an agent, from its start on or from the time at which it records: some windows.
+const LONGEST_LIFE_MS: u64 = 4_000;
 /// Length of a window.
 const LENGTH_MS: i64 = 1_000;
 /// Time from the end of a window until it is on the disk: its frames are named first. Some 300 ms on an idle machine.
@@ -156,6 +156,7 @@ struct Agent {
     child: Child,
     /// The time at which it said that it records, ms since the epoch.
     ready: Lines<i64>,
+    ready_ms: Option<i64>,
     said: Option<std::thread::JoinHandle<Vec<String>>>,
 }
 
@@ -187,8 +188,12 @@ impl Agent {
             }
             said
         });
-        let said = Some(said);
-        Ok(Agent { child, ready, said })
+        Ok(Agent {
+            child,
+            ready,
+            ready_ms: None,
+            said: Some(said),
+        })
     }
 
     /// All that it said; it has ended.
@@ -197,6 +202,13 @@ impl Agent {
         let said = said.and_then(Result::ok).unwrap_or_default().join("\n");
         wallscope_testkit::tool::no_panic(&said);
         said
+    }
+
+    /// Waits until it records.
+    fn wait_until_ready(&mut self) -> Result<(), Error> {
+        let ready = self.ready.recv_timeout(LIMIT);
+        self.ready_ms = ready.ok();
+        check(self.ready_ms.is_some(), || "it does not record".into())
     }
 
     /// Ends it by `signal`.
@@ -216,7 +228,7 @@ impl Agent {
             format!("{status}: {said}")
         })?;
         Ok(Life {
-            ready_ms: self.ready.try_recv().ok(),
+            ready_ms: self.ready_ms.or(self.ready.try_recv().ok()),
             killed_ms,
         })
     }
@@ -307,8 +319,12 @@ fn kill_at_random_moments_loses_the_open_window_alone() {
         let place = Place::new()?;
         let mut random = Random(11);
         let (mut windows, mut lost) = (Vec::new(), Vec::new());
-        for _ in 0..kills {
-            let agent = Agent::start(tool, &place)?;
+        for life in 0..kills {
+            let mut agent = Agent::start(tool, &place)?;
+            // Every second one is killed at any moment of its start, too.
+            if life % 2 == 0 {
+                agent.wait_until_ready()?;
+            }
             std::thread::sleep(Duration::from_millis(random.below(LONGEST_LIFE_MS)));
             let life = agent.end(Signal::KILL)?;
             let after = place.windows();
@@ -316,15 +332,21 @@ fn kill_at_random_moments_loses_the_open_window_alone() {
             windows = after;
         }
         place.receiver.set_failing(0);
-        let agent = Agent::start(tool, &place)?;
-        let (started, mut live) = (Instant::now(), false);
-        while started.elapsed() < LIMIT && !(live && place.waiting() == 0) {
+        let mut agent = Agent::start(tool, &place)?;
+        agent.wait_until_ready()?;
+        let started = Instant::now();
+        while started.elapsed() < LIMIT && place.waiting() > 0 {
             std::thread::sleep(Duration::from_millis(100));
-            live |= agent.ready.try_recv().is_ok();
         }
         agent.end(Signal::TERM)?;
         let windows = place.windows();
         check(place.waiting() == 0, || "windows wait still".into())?;
+        check(windows.len() as u64 * 2 >= kills, || {
+            format!(
+                "{kills} kills left {} windows: the lives were too short",
+                windows.len()
+            )
+        })?;
         judge_keys(&windows)?;
         judge_delivery(&windows, &place)?;
         let gaps = judge_gaps(tool, &windows, &place.folder.path().join("store"))?;
