@@ -107,14 +107,7 @@ fn join(slices: &mut Vec<SliceValue>) {
         let from_origin = i64::from(v.slice) - ORIGIN;
         v.slice = (from_origin.div_euclid(2) + ORIGIN) as u32;
     }
-    slices.dedup_by(|b, a| {
-        let same = a.slice == b.slice;
-        if same {
-            a.count += b.count;
-            a.ns += b.ns;
-        }
-        same
-    });
+    SliceValue::merge(slices);
 }
 
 /// Makes each context's ledger from its samples.

@@ -219,14 +219,6 @@ fn moved(values: &[SliceValue], first: Option<u32>) -> Vec<SliceValue> {
 /// Values by slices that are `factor` times as wide, in ascending order.
 fn widened(mut values: Vec<SliceValue>, factor: u32) -> Vec<SliceValue> {
     values.iter_mut().for_each(|v| v.slice /= factor);
-    values.sort_by_key(|v| v.slice);
-    values.dedup_by(|next, kept| {
-        let same = next.slice == kept.slice;
-        if same {
-            kept.count += next.count;
-            kept.ns += next.ns;
-        }
-        same
-    });
+    SliceValue::merge(&mut values);
     values
 }
