@@ -127,11 +127,11 @@ pub struct PreemptedStack {
     pub thread: u32,
     /// The stack.
     pub stack: u32,
-    /// How it was come by.
+    /// Source of the stack.
     pub taken: PreemptedStackTaken,
 }
 
-/// How the stack of a preempted thread was come by.
+/// Source of a preempted thread's stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PreemptedStackTaken {
     /// It was copied at the switch, at one of so many switches.
