@@ -45,6 +45,8 @@ pub struct Stat {
 
 /// `PF_KTHREAD`: the thread belongs to the kernel.
 const KERNEL_THREAD: u32 = 0x0020_0000;
+/// `PF_EXITING`: the thread gives back its memory and files, and then is no more.
+const EXITING: u32 = 0x0000_0004;
 
 impl Stat {
     /// Parses the file's one line; `None` where it is not one.
@@ -78,6 +80,11 @@ impl Stat {
     /// Whether it is a thread of the kernel.
     pub fn is_kernel_thread(&self) -> bool {
         self.flags & KERNEL_THREAD != 0
+    }
+
+    /// Whether the thread is ending: its memory and files may be gone already.
+    pub fn is_exiting(&self) -> bool {
+        self.flags & EXITING != 0
     }
 }
 

@@ -123,7 +123,10 @@ fn climbed(tool: &Tool, seconds: &str, lines: &[&str], form: &str) -> Result<Str
 #[test]
 fn before_measuring_begins() {
     with_tool("a target that ends first", |tool| {
-        for verb in [&["ladder", "-o", "/dev/null"][..], &["count", HOT]] {
+        for verb in [
+            &["ladder", "-o", "/dev/null"][..],
+            &["count", HOT, "-d", "60"],
+        ] {
             let victim = Victim::start()?;
             let prober = Prober::spawn(tool, &[verb, &["-p", &victim.id()]].concat())?;
             // The tool has found it, and prepares.

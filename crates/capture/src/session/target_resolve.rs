@@ -22,14 +22,19 @@ pub(crate) struct ResolvedTarget {
 }
 
 impl ResolvedTarget {
-    /// Returns an error if `target` names processes by their ids and all of them have ended: a failure then
-    /// has that cause.
+    /// Returns an error if `target` names processes by their ids and all of them have ended or are ending:
+    /// a failure then has that cause. A process that is ending has no files and no memory any more, some
+    /// time before its end is announced.
     pub fn gone(&self, target: &Target) -> Option<Error> {
         let Target::Pids(pids) = target else {
             return None;
         };
         let pid = *pids.first()?;
-        (self.watch.iter().all(has_ended)).then_some(Error::NoSuchProcess { pid })
+        let exits = |tid: &u32| process::stat(*tid).is_ok_and(|stat| stat.is_exiting());
+        let is_ending =
+            |pid: &u32| process::threads(*pid).is_ok_and(|threads| threads.iter().all(exits));
+        let ended = self.watch.iter().all(has_ended) || pids.iter().all(is_ending);
+        ended.then_some(Error::NoSuchProcess { pid })
     }
 }
 

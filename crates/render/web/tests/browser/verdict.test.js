@@ -25,7 +25,7 @@ test('the verdict is the first thing on the page, in few lines', async () => {
     assert.equal(await page.locator('#verdict details').getAttribute('open'), null);
     assert.equal(await page.locator('#verdict details dl').isVisible(), false);
     await page.locator('#verdict summary').click();
-    assert.match(await page.locator('#verdict details').innerText(), /of wall time[\s\S]*which speaks when/);
+    assert.match(await page.locator('#verdict details').innerText(), /of active time[\s\S]*which speaks when/);
     assert.equal(await page.locator('section[aria-labelledby=cause]').count(), 1);
   });
 });
