@@ -7,7 +7,7 @@ use super::wait_target::wait_target;
 use super::waits::FOR_CHILDREN;
 use crate::delays::Delay;
 use crate::evidence::tasks::ReadyTasks;
-use crate::evidence::{Cause, Evidence};
+use crate::evidence::{Cause, Evidence, Upstream};
 use crate::frames::Side;
 use crate::knowledge::{EVENT_LOOP_STEPS, knows};
 use crate::thresholds::{CAUSE_SHARE, MIN_REQUESTS, TASKS_WAITING};
@@ -47,9 +47,10 @@ fn waits_in_a_step(e: &Evidence<'_>, c: &Cause) -> bool {
 
 fn verdict(e: &Evidence<'_>, c: &Cause, ready: &ReadyTasks) -> Option<Verdict> {
     let reason = c.reason.and_then(BlockReason::from_name)?;
-    let target = match e.mostly_delayed(c, Delay::Child) {
-        true => FOR_CHILDREN.to_string(),
-        false => format!("for {}", wait_target(e, reason, c)),
+    let target = match (e.mostly_delayed(c, Delay::Child), peer(e, reason, c)) {
+        (true, _) => FOR_CHILDREN.to_string(),
+        (false, Some(peer)) => format!("for the answers of {}", peer.name),
+        (false, None) => format!("for {}", wait_target(e, reason, c)),
     };
     let says = format!(
         "{}{} {target} inside a step of an event loop, which does nothing else meanwhile",
@@ -65,4 +66,12 @@ fn verdict(e: &Evidence<'_>, c: &Cause, ready: &ReadyTasks) -> Option<Verdict> {
             c.function
         )));
     Some(verdict)
+}
+
+/// The peer with the answers that are awaited, where it explains half of the wait or more.
+fn peer<'e>(e: &'e Evidence<'_>, reason: BlockReason, c: &Cause) -> Option<&'e Upstream> {
+    use BlockReason::{Network, Pipe, Poll};
+    let talks = [Network, Pipe, Poll].contains(&reason);
+    let peer = e.requests.upstream.as_ref();
+    peer.filter(|peer| talks && peer.awaited_ns >= c.ns / 2)
 }
