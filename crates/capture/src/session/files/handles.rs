@@ -82,7 +82,7 @@ pub(super) struct Handles {
     clock: u64,
     /// Uses when the open window began.
     window: u64,
-    closed: u64,
+    /// Files that could not be opened a second time.
     gone: u64,
 }
 
@@ -94,7 +94,6 @@ impl Handles {
             by_use: BTreeMap::new(),
             clock: 0,
             window: 0,
-            closed: 0,
             gone: 0,
         }
     }
@@ -206,7 +205,6 @@ impl<S: TableSink> Files<S> {
         let _ = entry.build_id();
         (entry.handle.file, entry.handle.root) = (None, None);
         self.handles.by_use.remove(&entry.handle.used);
-        self.handles.closed += 1;
     }
 
     /// A window was cut: closes deleted files that it did not use and that no process maps; `mapped`: files that
