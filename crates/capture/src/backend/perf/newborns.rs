@@ -36,14 +36,14 @@ const MAX_MAKERS: usize = 64;
 const MIN_PERIOD: u64 = 10_000;
 /// Bytes of stack that a window's samples copy for each microsecond of the age: a young thread's stack is short. A
 /// thread writes a sample at each multiple of the age, and the kernel reserves all of these bytes each time: this
-/// limits how fast the threads of a window fill a ring (65 MB/s from an age of 16 µs on).
-const STACK_BYTES_PER_US: u64 = 64;
-/// Fewest and most bytes of stack with a window's sample.
+/// limits how fast the threads of a window fill a ring (38 MB/s from an age of 32 µs on).
+const STACK_BYTES_PER_US: u64 = 32;
+/// Fewest and most bytes of stack with a window's sample. Of samples with 512 bytes, one in ten ended before the root.
 const STACK_BYTES: RangeInclusive<u64> = 1024..=8192;
 /// Bytes of a sample beside its stack: header, ids, time, period, registers.
 const SAMPLE_BYTES: u64 = 192;
 /// A listening reader is not woken again by samples of a thread that has computed for less than this since, ns.
-const MIN_WAKING: u64 = 100_000;
+const MIN_WAKING: u64 = 250_000;
 /// Part of the time computed in short lives that may lie in lives longer than the range: one in so many.
 const BEYOND_RANGE: u64 = 50;
 /// The golden section, as a fraction of 2⁶⁴: its multiples fill a range evenly, and so do those of any progression.

@@ -41,8 +41,9 @@ const LONGEST: Duration = Duration::from_millis(5);
 /// What part of a ring may fill while nobody looks at it, if it fills as fast as before.
 const FILLED: f64 = 0.125;
 
-/// What part of a ring the threads of a window may fill meanwhile, if they compute all the time.
-const FILLED_BY_NEWBORNS: f64 = 0.5;
+/// What part of a ring the threads of a window may fill meanwhile, if they compute all the time. The rest is for other
+/// records, and for a reader that has to wait for a CPU.
+const FILLED_BY_NEWBORNS: f64 = 0.3;
 
 /// Longest that rings are left alone.
 const REST: Duration = Duration::from_millis(50);
