@@ -148,7 +148,7 @@ export class Timeline {
       ),
       ' ', el('span', { class: 'quiet small' }, `${count(all)} intervals of ${count(this.lanes.length)} threads${kept.dropped > 0 ? `; the oldest ${count(kept.dropped)} were dropped to stay within ${bytes(kept.limit)} of memory` : ''}${kept.lost > 0 ? `; ${count(kept.lost)} turns on a CPU were lost` : ''}. Ctrl and wheel zoom, a drag moves; an arrow shows the waker.`),
       this.scroller, this.told,
-      el('div', { class: 'key' }, ...STATE_TITLES.map((t, s) => el('span', {}, el('i', { class: 'swatch', style: { background: s === NOT_KNOWN ? 'none' : STATE_COLOURS[s], border: '1px solid #9a9a9a' } }), t)), el('span', {}, 'Where it is wide enough, a wait has the colour of its reason, as above.')),
+      el('div', { class: 'key' }, ...STATE_TITLES.map((t, s) => el('span', {}, el('i', { class: 'swatch', style: { background: s === NOT_KNOWN ? 'none' : STATE_COLOURS[s], border: `1px solid ${STATE_COLOURS[NOT_KNOWN]}` } }), t)), el('span', {}, 'Where it is wide enough, a wait has the colour of its reason, as above.')),
     );
     this.canvas.addEventListener('pointermove', (/** @type {PointerEvent} */ e) => this.move(e));
     this.canvas.addEventListener('pointerleave', () => this.point(null));
