@@ -139,7 +139,7 @@ fn a_quota_that_ran_out_is_named_where_its_time_is_not_told_apart() {
     }
     let f = finding(&rec);
     assert_eq!(f.rule, "quota");
-    let said = "its CPU quota (0.06 CPUs) cost up to 90 %";
+    let said = "Its CPU quota (0.06 CPUs) cost up to 90 %";
     assert!(f.sentence.contains(said), "{}", f.sentence);
     // A quota that runs out once in ten periods does not hold them back.
     rec.host[0].facts.cgroup.as_mut().unwrap().nr_throttled = Some(16);
@@ -326,7 +326,7 @@ fn a_full_accept_queue_is_a_bottleneck_of_a_process_at_rest() {
     let f = finding(&rec);
     assert_eq!(f.rule, "accept-queue", "{}", f.sentence);
     assert!(f.when.contains("accept queue"), "{}", f.when);
-    let said = "its accept queue at 0.0.0.0:80 was full (5 waiting, room for 5)";
+    let said = "Its accept queue at 0.0.0.0:80 was full (5 waiting, room for 5)";
     assert!(f.sentence.contains(said), "{}", f.sentence);
 }
 

@@ -170,7 +170,7 @@ fn origin(e: &Evidence<'_>, room: Option<&Room>) -> Origin {
     let n = b.active_threads.max(1) as f64;
     if others > r.own * (n - 1.0) / n {
         return Origin {
-            cause: "Other programs use the CPUs while its ready threads wait".into(),
+            cause: "Programs outside this process use the CPUs while its ready threads wait".into(),
             figures: Some(format!(
                 "other programs use {:.0} % of {}, this process {:.0} %",
                 others * 100.0,
@@ -321,14 +321,16 @@ fn computing_verdict(e: &Evidence<'_>, ns: u64) -> Verdict {
             format!(", {most}{} ({of} of the computing)", c.function)
         });
     let (collects, mostly) = collects(e, ns);
-    let cause = match &collects {
-        Some(collects) if mostly => format!("CPU-bound: {collects}"),
-        _ => format!("CPU-bound: {profile}{main}{kernel}"),
+    let computing = match &collects {
+        Some(collects) if mostly => collects.clone(),
+        _ => format!("{profile}{main}{kernel}"),
     };
     let relay = relay(e);
     let cause = match &relay {
-        Some((parent, child)) => format!("{parent} waits for one {child} at a time; {cause}"),
-        None => cause,
+        Some((parent, child)) => {
+            format!("{parent} waits for one {child} at a time, which is CPU-bound: {computing}")
+        }
+        None => format!("CPU-bound: {computing}"),
     };
     let common = common_function(e, ns)
         .filter(|(name, _)| relay.is_none() && hottest.is_none_or(|(c, _)| *c.function != **name));

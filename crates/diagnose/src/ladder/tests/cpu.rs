@@ -227,7 +227,7 @@ fn a_shortage_of_cpus_is_blamed_on_the_process_that_used_them() {
     // Itself a fifth of both CPUs.
     let (outside, cause) = told(20, 10, "0-1");
     assert!(
-        outside && cause.starts_with("Other programs use the CPUs"),
+        outside && cause.starts_with("Programs outside this process use the CPUs"),
         "{cause}"
     );
     let (outside, cause) = told(20, 2, "0-1");
@@ -258,7 +258,9 @@ fn a_shortage_of_cpus_claims_no_more_than_the_figures_of_the_host_tell() {
     rec.host = vec![sample(start, 0, 0), sample(end, 190 * TENTH, 10 * TENTH)];
     let v = climb(&rec).verdict;
     assert!(
-        v.outside && v.cause.starts_with("Other programs use the CPUs"),
+        v.outside
+            && v.cause
+                .starts_with("Programs outside this process use the CPUs"),
         "{}",
         v.cause
     );
