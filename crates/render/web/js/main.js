@@ -171,7 +171,7 @@ export class Page {
     if (look.tab === 'why') this.showChains(matches);
     if (look.tab === 'lanes') {
       this.lanes ??= new Timeline(byId('pane-lanes'), profile, (c, quiet) => this.change(c, quiet));
-      this.lanes.show(look);
+      this.lanes.show(look, selection);
     }
     if (look.tab === 'domain') showDomain(byId('pane-domain'), selection);
     const stack = this.stack.length > 0 && this.stack[this.stack.length - 1] === look.pick ? this.stack : [];

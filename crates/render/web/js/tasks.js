@@ -2,9 +2,10 @@
 // their own, which is never added to that of threads.
 
 import { leafFirst, mergeDown, TreeShape } from './derive.js';
-import { byId, el, fill, name, placeTip } from './dom.js';
+import { el, fill, name } from './dom.js';
 import { labelMask, matchedRuns, viewOf } from './filter.js';
 import { FlameGraph } from './flame.js';
+import { showParts } from './hover.js';
 import { mineOf } from './mine.js';
 import { STATE_COLOURS, taskColour } from './palette.js';
 import { KIND, STATES } from './profile.js';
@@ -146,7 +147,7 @@ export class Tasks {
     this.graph = new FlameGraph(room, {
       pick: () => {},
       zoom: (from, to) => this.graph.scene && this.graph.show({ ...this.graph.scene, from, to }, true),
-      hover: ({ node }, at) => this.tell(node, at),
+      hover: ({ node }, at) => showParts(this.graph.scene, node, at, 'all tasks'),
       menu: () => {},
     });
     fill(host, this.words, this.groups, this.title, room, this.key, this.places);
@@ -263,30 +264,5 @@ export class Tasks {
       places.length > 0 ? el('div', { class: 'wide' }, el('table', { class: 'plain' }, el('tbody', {}, ...places.slice(0, MOST_PLACES).map(row)))) : null,
       places.length > MOST_PLACES ? el('p', { class: 'quiet small' }, `and ${count(places.length - MOST_PLACES)} more`) : null,
     );
-  }
-
-  /** Tells what lies at a place of the picture. @param {number} node @param {import('./dom.js').Place} at */
-  tell(node, at) {
-    const tip = byId('tip');
-    const { scene } = this.graph;
-    tip.hidden = true;
-    if (node < 0 || !scene) return;
-    const { shape, paint } = scene;
-    const ns = shape.right(node) - shape.left(node);
-    const ranges = shape.ranges(node);
-    const parts = paint.titles.map((title, i) => {
-      let sum = 0;
-      for (let k = 0; k < ranges.length; k += 2) sum += paint.sums[i][ranges[k + 1]] - paint.sums[i][ranges[k]];
-      return sum > 0 ? `${title} ${percent(sum / ns)}` : '';
-    });
-    const entry = shape.entry(node);
-    const label = entry >= 0 ? scene.profile.names[entry] : entry === -1 ? 'all tasks' : 'smaller ones';
-    fill(
-      tip,
-      el('div', { class: 'tip-name' }, name(label.slice(0, 600))),
-      el('p', {}, el('b', {}, percent(ns / Math.max(1, shape.total))), ` ${duration(ns)} of tasks`),
-      el('p', {}, parts.filter((v) => v).join(' · ')),
-    );
-    placeTip(tip, at.x, at.y);
   }
 }
