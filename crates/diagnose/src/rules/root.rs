@@ -3,6 +3,7 @@
 
 use wallscope_model::{BlockReason, State};
 
+use super::event_loops;
 use super::verdict::{ACTIVE, Verdict};
 use crate::evidence::{Evidence, RootShare, in_function};
 use crate::thresholds::{ROOT_OF_WAITS, WAKER_SHARE};
@@ -33,7 +34,8 @@ pub(super) fn with_root(e: &Evidence<'_>, mut verdict: Verdict) -> Verdict {
     if let Some(stranger) = main.filter(|root| !root.strangers.is_empty()) {
         verdict = with_stranger(e, verdict, stranger);
     }
-    if let Some(root) = main.filter(|root| explains_most(root)) {
+    let leads = verdict.rule == event_loops::NAME;
+    if let Some(root) = main.filter(|root| explains_most(root) && !leads) {
         let symptom = words::clause(&verdict.cause);
         let root_words = root.words();
         verdict.cause = format!("{} while {symptom}", words::sentence(&root_words));

@@ -149,6 +149,19 @@ def fetch():
         fetch_rate()
 
 
+async def handle_order():
+    while True:
+        fetch_rate()
+        await asyncio.sleep(0.002)
+
+
+def held_loop():
+    """Handlers on an event loop, each of which holds it up with a call that waits."""
+    async def handlers():
+        await asyncio.gather(*[handle_order() for _ in range(8)])
+    asyncio.run(handlers())
+
+
 class Handler(http.server.BaseHTTPRequestHandler):
     delay = 0.0
 
@@ -391,6 +404,7 @@ CASES = {
     "garbage": (garbage, None),
     "pool": (pool, lambda: serve(0.005)),
     "fetch": (fetch, lambda: serve(0.02)),
+    "held-loop": (held_loop, lambda: serve(0.02)),
     "full-queue": (full_queue, None),
     "sleepy-web": (sleepy_web, lambda: ask_always(0.001)),
     "log": (log, drain),

@@ -348,6 +348,17 @@ pub const ALL: &[Scenario] = &[
         ),
     ),
     scenario(
+        "script-held-loop",
+        "eight asyncio tasks fetch from a slow server by a call that waits",
+        Script("held-loop"),
+        wrong(
+            BLOCKED,
+            &["network", "poll"],
+            &["fetch_rate"],
+            &["event loop", "ready to run"],
+        ),
+    ),
+    scenario(
         "rpc",
         "a client and its server, both measured: the server sleeps",
         Truth("rpc", &[]),
