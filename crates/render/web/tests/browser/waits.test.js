@@ -106,20 +106,20 @@ test('one thread has its stacks in time order, in steps of the recording', async
       const { lanes, profile, selection } = globalThis.wallscope;
       const { shape, paint, from, to } = lanes.order.graph.scene;
       // Each stack's time in the picture, beside its time in the slices.
-      const width = profile.meta.slices.width;
       const drawn = new Map();
+      const [begin, end] = [(s) => profile.sliceBegin(s), (s) => profile.sliceBegin(s + 1)];
       let outside = 0;
       for (const n of shape.order) {
         const [left, right, up] = [shape.left(n), shape.right(n), shape.parent(n)];
         if (left < shape.left(up) - 1 || right > shape.right(up) + 1) outside += 1;
-        if (shape.level(n) === 1) for (let s = Math.floor(left / width); s * width < right; s += 1) drawn.set(s, (drawn.get(s) ?? 0) + Math.min(right, (s + 1) * width) - Math.max(left, s * width));
+        for (let s = 0; shape.level(n) === 1 && s < profile.slices; s += 1) drawn.set(s, (drawn.get(s) ?? 0) + Math.max(0, Math.min(right, end(s)) - Math.max(left, begin(s))));
       }
       const known = new Map();
       selection.weight.forEach((ns, r) => {
         if (ns === 0) return;
         for (let k = profile.sliceStart[r]; k < profile.sliceStart[r + 1]; k += 1) known.set(profile.slice[k], (known.get(profile.slice[k]) ?? 0) + profile.sliceNs[k]);
       });
-      const worst = Math.max(...[...known].map(([s, ns]) => Math.abs(Math.min(width, profile.duration - s * width, ns) - (drawn.get(s) ?? 0)) / width));
+      const worst = Math.max(...[...known].map(([s, ns]) => Math.abs(Math.min(end(s) - begin(s), ns) - drawn.get(s)) / (end(s) - begin(s))));
       const states = paint.sums.reduce((a, sum) => a + sum.at(-1), 0);
       return { outside, worst, slices: known.size, states, sum: [...drawn.values()].reduce((a, b) => a + b, 0), from, to, duration: profile.duration };
     });
