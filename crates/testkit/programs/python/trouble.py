@@ -208,6 +208,34 @@ def sleepy_web():
     web()
 
 
+DATABASE = listen()
+
+
+def answer_queries():
+    """A quick database, outside."""
+    while True:
+        connection, _ = DATABASE.accept()
+        threading.Thread(target=answer, args=(connection, 0.001), daemon=True).start()
+
+
+def load_lines(connection):
+    for _ in range(30):
+        connection.sendall(b"select")
+        connection.recv(64)
+
+
+def many_queries():
+    """A web service that asks for each line of an order by itself."""
+    database = socket.create_connection(DATABASE.getsockname())
+    Handler.work = lambda self: load_lines(database)
+    web()
+
+
+def shop():
+    threading.Thread(target=answer_queries, daemon=True).start()
+    ask_always(0.001)
+
+
 LOG = os.pipe()
 
 
@@ -407,6 +435,7 @@ CASES = {
     "held-loop": (held_loop, lambda: serve(0.02)),
     "full-queue": (full_queue, None),
     "sleepy-web": (sleepy_web, lambda: ask_always(0.001)),
+    "many-queries": (many_queries, shop),
     "log": (log, drain),
     "child": (child, None),
     "writer": (insert_rows, hold_database),

@@ -485,3 +485,48 @@ fn a_call_that_waits_in_an_event_loop_s_step_leads_where_the_loop_has_other_work
     rename(&mut rec, 1, FrameKind::Native, "select_epoll_poll_impl");
     assert_ne!(rule(&rec), "event-loop");
 }
+
+#[test]
+fn many_short_requests_for_each_request_of_a_caller_are_told() {
+    let mut rec = recording(&[(1, 0, 0, BlockReason::Network, 90)]);
+    let asks = |requests| Peer {
+        pid: 1,
+        asks: true,
+        address: "10.0.0.2:5432".into(),
+        connections: 1,
+        requests,
+        in_flight_ns: 80 * TENTH,
+        ..Peer::default()
+    };
+    let is_asked = |requests| Peer {
+        pid: 1,
+        requests,
+        in_flight_ns: 85 * TENTH,
+        ..Peer::default()
+    };
+    let told = |rec: &Recording| {
+        let v = climb(rec).verdict;
+        assert_eq!(v.rule, "upstream", "{}", v.cause);
+        let advice = v.parts.advice.unwrap_or_default();
+        let said = v.parts.evidence.join("; ");
+        (
+            advice.contains("at once"),
+            said.contains("30 of these for each"),
+        )
+    };
+    rec.peers = vec![asks(3000), is_asked(100)];
+    assert_eq!(told(&rec), (true, true));
+    // Few for each; long ones; callers of another process.
+    rec.peers = vec![asks(3000), is_asked(1000)];
+    assert_eq!(told(&rec), (false, false));
+    rec.peers = vec![asks(120), is_asked(4)];
+    assert_eq!(told(&rec), (false, false));
+    rec.peers = vec![
+        asks(3000),
+        Peer {
+            pid: 2,
+            ..is_asked(100)
+        },
+    ];
+    assert_eq!(told(&rec), (false, false));
+}
