@@ -196,7 +196,7 @@ impl<'e, 'r> AnswerWaits<'e, 'r> {
             self.target(),
             match measured {
                 true => "",
-                false => ": the cause is outside this process",
+                false => ", outside this process",
             }
         ))
         .because(self.reason.name())

@@ -105,8 +105,15 @@ fn with_stranger(e: &Evidence<'_>, mut verdict: Verdict, root: &RootShare) -> Ve
     if let Some((verb, function)) = wakers.own_wait() {
         let thread = match e.mostly_for_locks(&verdict.waits) {
             true => "the lock's holder",
-            false => "the thread that ends them",
+            false => "the waker",
         };
+        verdict.cause = format!(
+            "{} waits for {}{} while {}",
+            words::sentence(thread),
+            root.subject(),
+            in_function(function),
+            words::clause(&verdict.cause)
+        );
         verdict.parts.root = Some(format!(
             "{thread} {verb}{}; the other end is {} ({} of the waits)",
             in_function(function),
