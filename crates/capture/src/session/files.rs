@@ -21,7 +21,6 @@ use wallscope_procfs::{
     maps,
     target_file::{Refusal, TargetRoot, open_mapped, open_named_by_user},
 };
-use wallscope_symbolize::{ModuleSource, Sources};
 use wallscope_unwind::native::{
     FileKey, KernelTables, MappingSpec, MemoryTables, Source, TableSink, TableStore, UnwindMaps,
 };
@@ -34,40 +33,13 @@ use crate::{
 };
 
 mod handles;
+mod limits;
 mod report;
+mod sources;
+
+pub use limits::FileLimits;
 
 use handles::{Handle, Handles, MappedPart};
-
-/// Most bytes of unwind tables kept.
-pub const TABLE_LIMIT: u64 = 128 << 20;
-/// Most bytes of them in a session in windows, a quarter of an agent's memory. Tables of programs that have ended go
-/// first.
-pub const WINDOW_TABLE_LIMIT: u64 = 32 << 20;
-
-/// Most files that a session in windows keeps open: some hundred programs and libraries run at a time on a large host.
-pub const WINDOW_OPEN_LIMIT: usize = 512;
-
-/// Bounds of what is kept of files.
-#[derive(Clone, Copy, Debug)]
-pub struct FileLimits {
-    /// Most bytes of unwind tables.
-    pub table_bytes: u64,
-    /// Most files open at a time.
-    pub open: usize,
-}
-
-impl FileLimits {
-    /// Bounds of a session in windows.
-    pub const WINDOWS: FileLimits = FileLimits {
-        table_bytes: WINDOW_TABLE_LIMIT,
-        open: WINDOW_OPEN_LIMIT,
-    };
-    /// Bounds of one recording, which names its frames at the end: all files stay open.
-    pub const RECORDING: FileLimits = FileLimits {
-        table_bytes: TABLE_LIMIT,
-        open: usize::MAX,
-    };
-}
 
 /// A file, or an image in memory.
 struct Entry {
@@ -451,44 +423,6 @@ impl<S: TableSink> Files<S> {
         let e = &self.entries[index as usize];
         e.handle.file.is_some() || e.bytes.is_some()
     }
-
-    /// What a symboliser needs of `modules`: their files once more, while these stay open here.
-    pub fn sources_of(&mut self, modules: &[ModuleId]) -> Sources {
-        let mut sources = Sources::default();
-        for module in modules {
-            let Ok(index) = u16::try_from(module.0) else {
-                continue;
-            };
-            if self.entries.len() <= index as usize {
-                continue;
-            }
-            let file = self.file(index).and_then(|f| f.try_clone().ok());
-            let e = &self.entries[index as usize];
-            let source = ModuleSource {
-                file,
-                bytes: e.bytes.clone(),
-                pid: e.handle.part.pid,
-                root: e.handle.root.clone(),
-            };
-            sources.modules.insert(*module, source);
-        }
-        sources
-    }
-
-    /// What a symboliser needs: the open files, by module.
-    pub fn into_sources(self) -> Sources {
-        let mut sources = Sources::default();
-        for (index, e) in self.entries.into_iter().enumerate() {
-            let source = ModuleSource {
-                file: e.handle.file,
-                bytes: e.bytes,
-                pid: e.handle.part.pid,
-                root: e.handle.root,
-            };
-            sources.modules.insert(ModuleId(index as u32), source);
-        }
-        sources
-    }
 }
 
 /// Mappings as an unwinder takes them. Files that are not wanted get no new tables.
@@ -531,22 +465,6 @@ fn learn(ids: &mut FxHashMap<u16, u16>, given: Vec<u16>, mappings: &BTreeMap<u64
 fn is_elf(file: &File) -> bool {
     let mut magic = [0; 4];
     file.read_exact_at(&mut magic, 0).is_ok() && magic == *b"\x7fELF"
-}
-
-impl Entry {
-    /// The build id; empty if there is none, or the file could not be read.
-    fn build_id(&self) -> Arc<str> {
-        let read = || self.read_build_id().unwrap_or_default().into();
-        self.build_id.get_or_init(read).clone()
-    }
-
-    fn read_build_id(&self) -> Option<String> {
-        if let Some(bytes) = &self.bytes {
-            return Elf::parse(bytes).ok()?.build_id();
-        }
-        let mapped = MappedFile::map(self.handle.file.as_ref()?).ok()?;
-        Elf::parse(&mapped).ok()?.build_id()
-    }
 }
 
 /// The vDSO is the same in every 64-bit process, so our own serves.
