@@ -18,7 +18,7 @@ use super::cpu::MAX_CLOSED;
 use super::known::Known;
 use super::queue::{Absent, Kind, Queue, Queues, System};
 use super::seconds::seconds;
-use super::workers::{Scope, Workers};
+use super::workers::{Scope, Workers, process_name};
 
 /// A thread waits for work if it is idle for this share of its time, and serves if it is busy for it.
 const MIN_SHARE: f64 = 0.005;
@@ -99,8 +99,11 @@ fn groups(rec: &Recording) -> Vec<Group> {
         *alike.entry(group.name.clone()).or_default() += 1;
     }
     for group in &mut groups {
-        let is_alike = alike[&group.name] > 1;
-        group.name = workers.name(&group.name, &group.scope, &group.pids, is_alike);
+        let of_role = workers.role_name(&group.name, &group.scope, &group.pids);
+        let alike = || (alike[&group.name] > 1).then(|| process_name(&group.name, &group.pids));
+        if let Some(name) = of_role.or_else(alike) {
+            group.name = name;
+        }
     }
     groups
 }

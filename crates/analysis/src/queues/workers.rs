@@ -58,31 +58,36 @@ impl<'r> Workers<'r> {
         }
     }
 
-    /// The name of a queue whose threads are called `name`, in processes `pids` of `scope`. `is_alike`: another
-    /// queue's threads have that name, too.
-    pub fn name(
+    /// The name of a queue whose threads are called `name`, in processes `pids` of `scope`, by their role or parent;
+    /// `None`: neither is known.
+    pub fn role_name(
         &self,
         name: &Arc<str>,
         scope: &Scope,
         pids: &BTreeSet<u32>,
-        is_alike: bool,
-    ) -> Arc<str> {
+    ) -> Option<Arc<str>> {
         let count = pids.len();
         let role = match scope {
             Scope::Workers { role, .. } => role.clone(),
             Scope::Process(pid) => self.by_pid.get(pid).and_then(|p| role(p)),
         };
-        let first = pids.first().copied().unwrap_or_default();
         match (role, scope) {
-            (Some(role), _) if count > 1 => format!("{name} ×{count} ({})", plural(&role)).into(),
-            (Some(role), _) => format!("{name} ({role})").into(),
-            (None, Scope::Workers { parent, .. }) if count > 1 => {
-                format!("{name} ×{count} (forked by process {parent})").into()
+            (Some(role), _) if count > 1 => {
+                Some(format!("{name} ×{count} ({})", plural(&role)).into())
             }
-            (None, _) if is_alike => format!("{name} (process {first})").into(),
-            (None, _) => name.clone(),
+            (Some(role), _) => Some(format!("{name} ({role})").into()),
+            (None, Scope::Workers { parent, .. }) if count > 1 => {
+                Some(format!("{name} ×{count} (forked by process {parent})").into())
+            }
+            (None, _) => None,
         }
     }
+}
+
+/// The name of a queue among others of that name.
+pub fn process_name(name: &Arc<str>, pids: &BTreeSet<u32>) -> Arc<str> {
+    let first = pids.first().copied().unwrap_or_default();
+    format!("{name} (process {first})").into()
 }
 
 /// The role in a process's title, if it has one: `checkpointer` of `postgres: 15/main: checkpointer`.
@@ -213,8 +218,10 @@ mod tests {
         let name = |pids: &[u32]| {
             let pids: BTreeSet<u32> = pids.iter().copied().collect();
             let scope = workers.scope(*pids.first().unwrap());
-            workers
-                .name(&"postgres".into(), &scope, &pids, true)
+            let name = "postgres".into();
+            let of_role = workers.role_name(&name, &scope, &pids);
+            of_role
+                .unwrap_or_else(|| process_name(&name, &pids))
                 .to_string()
         };
         assert_eq!(name(&[12, 13]), "postgres ×2 (client backends)");

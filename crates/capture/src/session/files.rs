@@ -34,6 +34,7 @@ use crate::{
 
 mod handles;
 mod limits;
+mod reopen;
 mod report;
 mod sources;
 
