@@ -5,7 +5,7 @@ use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration};
 use libbpf_rs::RingBuffer;
 use wallscope_binfmt::kallsyms;
 use wallscope_model::{Cost, FrameKind, Limit, Loss, Recording};
-use wallscope_observe::{Begin, Counter, DescribedDomain, LogWriter, Mark, Observation, Purpose};
+use wallscope_observe::{Begin, Counter, DescribedDomain, LogWriter, Mark, Observation};
 use wallscope_symbolize::Sources;
 
 mod described;
@@ -13,7 +13,6 @@ mod economy;
 mod facts;
 mod setup;
 
-use described::observe_processes;
 use setup::{Setup, read_ring};
 
 use super::{
@@ -32,9 +31,10 @@ use super::{
     events::{Event, Events},
     flight::FlightWriter,
     host_log::HostLog,
-    jit,
+    interface, jit,
     naming::Names,
     pace::Pace,
+    process_news::observe_processes,
     processes::Processes,
     shapes::{self, ClassCounts},
     snapshot::{self, SnapshotWindow},
@@ -442,7 +442,7 @@ impl<'o> Recorder<'o> {
             ..
         } = self;
         self.told
-            .figures(&self.collector.programs, &mut intake.borrow_mut());
+            .figures(&self.collector.programs, &mut *intake.borrow_mut());
         let rss_bytes = cost::peak_rss_bytes();
         drop(ring);
         upkeep.follow(&mut self.collector, None, &intake);
@@ -618,8 +618,7 @@ fn named(
         code: processes,
         host: &host,
     };
-    // A spool has named what it can: from here on nothing is measured that could be lost.
-    let Some(log) = log.filter(|log| log.purpose() == Purpose::Kept) else {
+    let Some(log) = interface::kept(log) else {
         return (None, estimator.finish(names, looks));
     };
     let logged = Logged::new(names, log);
