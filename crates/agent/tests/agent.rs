@@ -93,7 +93,10 @@ fn write_config(dir: &Path, more: &str) -> PathBuf {
 fn start(more: &str) -> Running {
     let dir = tempfile::tempdir().unwrap();
     let source = Made::default();
-    let agent = Agent::start(&write_config(dir.path(), more), source.clone()).unwrap();
+    let agent = {
+        let source = source.clone();
+        Agent::start(&write_config(dir.path(), more), |_| Ok(source)).unwrap()
+    };
     let address = agent.metrics_address().unwrap();
     let signals = Signals::default();
     let log = Arc::new(Mutex::new(Vec::new()));
@@ -188,8 +191,13 @@ fn windows_are_labelled_kept_delivered_and_summed_up() {
     assert!(metrics.contains("wallscope_agent_delivered_windows_total{target=\"server\"} 5"));
     assert!(agent.get("/elsewhere").starts_with("HTTP/1.1 404"));
 
-    // A second agent is refused, and told which one runs.
-    let refused = Agent::start(&agent.dir.path().join("agent.toml"), Made::default());
+    // A second agent is refused before it measures anything, and told which one runs.
+    let mut measures = false;
+    let refused = Agent::start(&agent.dir.path().join("agent.toml"), |_| {
+        measures = true;
+        Ok(Made::default())
+    });
+    assert!(!measures);
     let told = refused.err().map(|e| e.to_string()).unwrap_or_default();
     assert!(
         told.contains(&format!("process {}", std::process::id())),
@@ -209,7 +217,7 @@ fn windows_are_labelled_kept_delivered_and_summed_up() {
         Some("checkout.service")
     );
     // The lock and the socket are free again, and the epoch is a later one.
-    let again = Agent::start(&dir.path().join("agent.toml"), Made::default()).unwrap();
+    let again = Agent::start(&dir.path().join("agent.toml"), |_| Ok(Made::default())).unwrap();
     drop(again);
     assert!(ask_status(&dir.path().join("run")).is_err());
 }

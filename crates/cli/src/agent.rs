@@ -6,7 +6,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Subcommand;
 use wallscope_agent::config::{Config, ConfigError, DEFAULT_FILE};
-use wallscope_agent::run::{Agent, LiveSource, MemoryStatus, Signals, Status, ask_status};
+use wallscope_agent::run::{
+    Agent, AgentError, LiveSource, MemoryStatus, Signals, Status, ask_status,
+};
 
 use crate::failure::Failure;
 use crate::output;
@@ -43,7 +45,7 @@ enum Action {
 pub fn run(args: Args) -> Result<(), Failure> {
     let config = read(&args.config)?;
     match args.action {
-        None => record(&args.config, &config),
+        None => record(&args.config),
         Some(Action::Check) => check(&args.config, &config),
         Some(Action::Status) => status(&config),
     }
@@ -61,24 +63,44 @@ pub fn read(file: &Path) -> Result<Config, Failure> {
 }
 
 /// Records until a signal ends it.
-fn record(file: &Path, config: &Config) -> Result<(), Failure> {
-    let failed = |code: u8, e: String| Failure::of(code, anyhow::anyhow!(e));
-    let signals = Signals::of_process().map_err(|e| failed(1, e.to_string()))?;
-    let source = LiveSource::start(config).map_err(|e| {
-        failed(3, format!("{e}; `wallscope doctor` says what is allowed, and `wallscope record` may work without eBPF"))
-    })?;
-    let agent = Agent::start(file, source).map_err(|e| failed(1, e.to_string()))?;
+fn record(file: &Path) -> Result<(), Failure> {
+    let signals = Signals::of_process().map_err(ended)?;
+    let mut store = PathBuf::new();
+    let mut length_s = 0;
+    let agent = Agent::start(file, |config| {
+        store.clone_from(&config.store.dir);
+        length_s = config.windows.length.get_ref().0.as_secs();
+        LiveSource::start(config)
+    })
+    .map_err(not_started)?;
     let address = agent.metrics_address();
     eprintln!(
-        "wallscope: recording the machine in windows of {} s into '{}'{}",
-        config.windows.length.get_ref().0.as_secs(),
-        config.store.dir.display(),
+        "wallscope: recording the machine in windows of {length_s} s into '{}'{}",
+        store.display(),
         address.map_or(String::new(), |a| format!(
             "; metrics at http://{a}/metrics"
         ))
     );
     let mut log = |line: &str| eprintln!("wallscope: {line}");
-    (agent.run(&signals, &mut log)).map_err(|e| failed(1, e.to_string()))
+    agent.run(&signals, &mut log).map_err(ended)
+}
+
+/// A running agent ended by a fault, or nothing was measured yet: exit code 1.
+fn ended(e: AgentError) -> Failure {
+    Failure::of(1, anyhow::anyhow!(e.to_string()))
+}
+
+/// The agent did not start. Exit code 3: the host does not permit to measure.
+fn not_started(e: AgentError) -> Failure {
+    match e {
+        AgentError::Source(e) => Failure::of(
+            3,
+            anyhow::anyhow!(
+                "{e}; `wallscope doctor` says what is allowed, and `wallscope record` may work without eBPF"
+            ),
+        ),
+        e => ended(e),
+    }
 }
 
 fn check(file: &Path, config: &Config) -> Result<(), Failure> {

@@ -150,9 +150,9 @@ fn rule(finding: &Finding) -> String {
 
 /// The time that a verdict rests on; `None`: all time, as nothing stands out.
 fn evidence(recording: &Recording, rule: &str, verdict: &Verdict) -> Option<Choice> {
-    // No thread waits where a task does. The page has the function's time on threads only.
+    // No thread waits where a task does.
     if rule.starts_with("tasks-") {
-        return Some(Choice::of_state(None, None).through(verdict.function.as_deref()));
+        return Some(Choice::of_tasks(verdict.function.as_deref()));
     }
     let samples = verdict.samples();
     let choice = match samples.is_empty() {

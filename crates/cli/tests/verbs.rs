@@ -57,7 +57,7 @@ fn report_starts_with_the_sentence() {
             .contains(" of 38.1 s of active time (5 of 6 threads; 10.0 s idle or parked left out)"),
         "{first}"
     );
-    assert!(first.contains("faster code cannot reduce"), "{first}");
+    assert!(first.contains("Faster code cannot reduce"), "{first}");
     assert!(!text.contains('\x1b'), "no colour in a pipe");
 
     let narrow = wallscope()

@@ -1,4 +1,4 @@
-//! The sentence at the end of a recording: where the wall time went, and the conclusion of the
+//! The sentences at the end of a recording: where the wall time went, and the conclusion of the
 //! verdict.
 //!
 //! The first part divides the active time by state; the conclusion comes from the same rules as the
@@ -11,7 +11,7 @@ use crate::rules::{self, NOTES, TASKS_LOCK, Verdict};
 use crate::thresholds::{MENTIONED_SHARE, ONE_REASON};
 use crate::words;
 
-/// A recording in one sentence, with its basis.
+/// A recording in two or three sentences, with its basis.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Finding {
@@ -53,13 +53,13 @@ pub fn finding(recording: &Recording) -> Finding {
         0 => format!("{}.", judgement.conclusion),
         // Where tasks are the finding, they lead: threads only carry them.
         _ if verdict.rule == TASKS_LOCK => format!(
-            "{}, {} of {}; of the threads' time, {}.",
+            "{}, {} of {}. Threads: {}.",
             verdict.cause,
             words::share(verdict.share),
             verdict.whole,
             ledger_words(&e)
         ),
-        _ => format!("{}: {}.", ledger_words(&e), judgement.conclusion),
+        _ => format!("{}. {}.", ledger_words(&e), judgement.conclusion),
     };
     let mut evidence = figures(&e);
     if let Some(tried) = judgement.tried.into_iter().find(|tried| tried.spoke) {
@@ -174,9 +174,9 @@ fn blocked_words(e: &Evidence<'_>, ns: u64) -> String {
             format!("was blocked on {}", words::reason(reason))
         }
         Some((reason, of_it)) => format!(
-            "was blocked (most on {}: {})",
-            words::reason(reason),
-            words::share(e.share(of_it))
+            "was blocked ({} on {})",
+            words::share(e.share(of_it)),
+            words::reason(reason)
         ),
         None => "was blocked".to_string(),
     }

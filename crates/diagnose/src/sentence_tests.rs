@@ -80,7 +80,7 @@ fn the_sentence_says_which_part_faster_code_cannot_reduce() {
     assert_eq!(
         f.sentence,
         "85 % of 10.0 s of active time (one thread) was blocked on locks, 10 % was computing and 5 % waited for a \
-         CPU: it waits for a lock; faster code cannot reduce the 85 % spent waiting."
+         CPU. It waits for a lock. Faster code cannot reduce the 85 % spent waiting."
     );
 }
 
@@ -139,7 +139,7 @@ fn a_quota_that_ran_out_is_named_where_its_time_is_not_told_apart() {
     }
     let f = finding(&rec);
     assert_eq!(f.rule, "quota");
-    let said = "its CPU quota (0.06 CPUs) cost up to 90 %";
+    let said = "Its CPU quota (0.06 CPUs) cost up to 90 %";
     assert!(f.sentence.contains(said), "{}", f.sentence);
     // A quota that runs out once in ten periods does not hold them back.
     rec.host[0].facts.cgroup.as_mut().unwrap().nr_throttled = Some(16);
@@ -276,10 +276,10 @@ fn all_shares_of_a_sentence_are_of_active_time() {
         (0, 0, 0, BlockReason::Lock, 100),
     ]));
     let said = "90 % of 10.0 s of active time (1 of 3 threads; 20.0 s idle or parked left out) was computing and \
-                10 % was blocked on locks: ";
+                10 % was blocked on locks. ";
     assert!(f.sentence.starts_with(said), "{}", f.sentence);
     let said =
-        "; faster code saves at most the 90 % spent computing, and none of the 10 % spent waiting.";
+        ". Faster code saves at most the 90 % spent computing, and none of the 10 % spent waiting.";
     assert!(f.sentence.ends_with(said), "{}", f.sentence);
     let figures = f.evidence.iter().find(|(name, _)| *name == "computing");
     assert_eq!(figures.map(|(_, says)| &**says), Some("9.0 s, 90 %"));
@@ -293,7 +293,7 @@ fn all_shares_of_a_sentence_are_of_active_time() {
 #[test]
 fn threads_that_did_nothing_have_no_shares() {
     let f = finding(&recording(&[(0, 0, 0, BlockReason::Lock, 100); 2]));
-    let said = "No thread did anything in 20.0 s of wall time (2 threads): ";
+    let said = "No thread did anything in 20.0 s of wall time (2 threads). ";
     assert!(f.sentence.starts_with(said), "{}", f.sentence);
 }
 
@@ -301,12 +301,12 @@ fn threads_that_did_nothing_have_no_shares() {
 fn rest_is_no_bottleneck_but_is_told() {
     let f = finding(&recording(&[(5, 0, 0, BlockReason::Timer, 95)]));
     assert_eq!((f.rule, f.assumes.is_some()), ("sleeping", true));
-    let said = "faster code cannot reduce the 95 % spent waiting, which may be for work.";
+    let said = "Faster code cannot reduce the 95 % spent waiting, which may be for work.";
     assert!(f.sentence.ends_with(said), "{}", f.sentence);
     let f = finding(&recording(&[(0, 0, 0, BlockReason::Poll, 100); 3]));
     assert_eq!(f.rule, "idle");
     assert!(
-        f.sentence.contains("no bottleneck was found"),
+        f.sentence.contains("No bottleneck was found"),
         "{}",
         f.sentence
     );
@@ -326,7 +326,7 @@ fn a_full_accept_queue_is_a_bottleneck_of_a_process_at_rest() {
     let f = finding(&rec);
     assert_eq!(f.rule, "accept-queue", "{}", f.sentence);
     assert!(f.when.contains("accept queue"), "{}", f.when);
-    let said = "its accept queue at 0.0.0.0:80 was full (5 waiting, room for 5)";
+    let said = "Its accept queue at 0.0.0.0:80 was full (5 waiting, room for 5)";
     assert!(f.sentence.contains(said), "{}", f.sentence);
 }
 

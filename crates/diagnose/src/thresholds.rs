@@ -164,6 +164,11 @@ pub const ANSWERS_OF_FUTURES: f64 = 0.5;
 /// Requests to a peer for each request of a caller, from and to, that count as one for one.
 /// Convention.
 pub const ONE_FOR_ONE: (f64, f64) = (0.5, 1.5);
+/// Requests to a peer for each request of a caller from which they are many. Convention; held by `script-many-queries`.
+pub const MANY_EACH: f64 = 10.0;
+/// Longest mean answer of requests that are worth putting together, ns: a longer one is mostly the peer's own work.
+/// Convention; held by `script-many-queries`.
+pub const SHORT_ANSWER_NS: u64 = 10_000_000;
 /// Factor by which callers wait longer than the peer takes from which they queue here. Convention.
 pub const QUEUE_FACTOR: f64 = 2.0;
 /// Part of the waits that measured threads must end for the peer to count as measured. Convention.

@@ -96,6 +96,14 @@ pub(crate) fn resource(name: &str) -> Option<String> {
     if opaque.iter().any(|kind| name.starts_with(kind)) || nameless.contains(&name) {
         return None;
     }
+    if let Some(gil) = name.strip_prefix("the GIL of ") {
+        return Some(
+            match gil.strip_suffix(')').and_then(|gil| gil.rsplit_once(" (")) {
+                Some((program, pid)) => format!("{program}, pid {pid}"),
+                None => gil.to_owned(),
+            },
+        );
+    }
     let kinds = ["peer ", "page of "];
     let plain = kinds.iter().find_map(|kind| name.strip_prefix(kind));
     let plain = plain.unwrap_or(name);
@@ -148,6 +156,26 @@ pub(crate) fn reason(r: BlockReason) -> &'static str {
     }
 }
 
+/// Target of a task's wait, by the runtime's reason.
+pub(crate) fn of_task(reason: &str) -> &str {
+    match reason {
+        "lock" | "mutex" => "a lock",
+        "timer" => "a timer (they sleep)",
+        "channel" => "a channel",
+        "queue" => "a queue",
+        "select" => "one of several channels",
+        "event" => "an event",
+        "network" => "the network",
+        "pool" => "an entry of a pool",
+        "task" => "another task",
+        "thread" => "a thread",
+        "child" => "a child process",
+        "gc" => "garbage collection",
+        "syscall" => "a system call",
+        other => other,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{clause, resource};
@@ -177,9 +205,6 @@ mod tests {
         assert_eq!(told("page of /srv/data.db"), "/srv/data.db");
         assert_eq!(told("anonymous memory"), "");
         assert_eq!(told("eventpoll (fd 8): peer 127.0.0.1:42239"), "");
-        assert_eq!(
-            told("the GIL of python3 (16297)"),
-            "the GIL of python3 (16297)"
-        );
+        assert_eq!(told("the GIL of python3 (16297)"), "python3, pid 16297");
     }
 }

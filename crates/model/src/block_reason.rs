@@ -1,8 +1,9 @@
 //! Block reasons: one row each (docs/contract.md, "Contexts and states").
 //!
 //! To add a reason, add a row here and a line to `enum ws_reason` of the kernel programs (a test
-//! compares the two), then run `cargo xtask web`, which hands names and colours to the page. The
-//! compiler and the tests name what is left: the calls and places that the reason is known by.
+//! compares the two), then run `cargo xtask web`, which hands names and colours to the page (all other
+//! colours: `colour.rs`). The compiler and the tests name what is left: the calls and places that the reason
+//! is known by.
 
 use std::fmt;
 
@@ -22,8 +23,8 @@ pub struct ReasonFacts {
     pub name: &'static str,
     /// Object of "blocked on …" in sentences.
     pub in_words: &'static str,
-    /// Colour in pictures, `#rrggbb`. All are light enough for dark letters, and differ under
-    /// every kind of colour vision (`crates/render/web/tests/unit/palette.test.js`).
+    /// Colour in pictures, `#rrggbb`: cool, as blocked time is. All are light enough for dark letters, and
+    /// differ under every kind of colour vision (`crates/render/web/tests/unit/palette.test.js`).
     pub colour: &'static str,
     /// Whether the thing waited for is a lock, with a holder.
     pub is_lock: bool,
@@ -66,33 +67,33 @@ macro_rules! block_reasons {
 
 block_reasons! {
     /// A user-space lock, condition, or anything else built on futexes.
-    Lock { "lock", "locks", "#7e85ff", lock: true, Others }
+    Lock { "lock", "locks", "#8577d5", lock: true, Others }
     /// An interpreter's global lock.
-    Gil { "gil", "the interpreter's lock", "#bdacff", lock: true, Others }
+    Gil { "gil", "the interpreter's lock", "#e4ceff", lock: true, Others }
     /// Block I/O, or a file system operation that sleeps.
-    Disk { "disk", "the disk", "#709a49", lock: false, Others }
+    Disk { "disk", "the disk", "#878e22", lock: false, Others }
     /// A network socket.
-    Network { "network", "the network", "#4d96d2", lock: false, Others }
+    Network { "network", "the network", "#69aefe", lock: false, Others }
     /// A pipe, FIFO, eventfd, terminal or unix socket.
-    Pipe { "pipe", "pipes", "#21bb86", lock: false, Others }
+    Pipe { "pipe", "pipes", "#7ea96a", lock: false, Others }
     /// A sleep that the context asked for.
-    Timer { "timer", "timers (it sleeps)", "#e7c8b0", lock: false, Choice }
+    Timer { "timer", "timers (it sleeps)", "#acefcc", lock: false, Choice }
     /// `poll`, `select`, `epoll_wait`; waits in `io_uring_enter` that no request explains.
-    Poll { "poll", "events (it polls)", "#d9e6ff", lock: false, Choice }
+    Poll { "poll", "events (it polls)", "#dbdde5", lock: false, Choice }
     /// A child process.
-    Child { "child", "child processes", "#b5cdff", lock: false, Others }
+    Child { "child", "child processes", "#47c69d", lock: false, Others }
     /// A page that had to be brought in.
-    PageFault { "page_fault", "page faults", "#85c883", lock: false, Others }
+    PageFault { "page_fault", "page faults", "#dee26e", lock: false, Others }
     /// Memory reclaim or compaction.
-    Memory { "memory", "memory reclaim", "#eaef63", lock: false, Others }
+    Memory { "memory", "memory reclaim", "#a7da92", lock: false, Others }
     /// A lock inside the kernel.
-    KernelLock { "kernel_lock", "locks inside the kernel", "#ef7b6a", lock: true, Others }
+    KernelLock { "kernel_lock", "locks inside the kernel", "#a28dca", lock: true, Others }
     /// A collector of garbage, which stops or stalls the context.
-    Gc { "gc", "garbage collection", "#d59ed7", lock: false, Others }
+    Gc { "gc", "garbage collection", "#a373a1", lock: false, Others }
     /// A stop signal, a tracer, or a freezer.
-    Stopped { "stopped", "being stopped", "#04a9fb", lock: false, Others }
+    Stopped { "stopped", "being stopped", "#55916c", lock: false, Others }
     /// Anything else.
-    Other { "other", "something else", "#9dd4dc", lock: false, Choice }
+    Other { "other", "something else", "#abb1d8", lock: false, Choice }
 }
 
 impl BlockReason {

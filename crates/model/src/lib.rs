@@ -54,6 +54,7 @@
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
 mod block_reason;
+mod colour;
 mod context;
 mod domain;
 mod event;
@@ -88,6 +89,7 @@ pub mod stats;
 pub mod units;
 
 pub use block_reason::{BlockReason, EndedBy, ReasonFacts};
+pub use colour::{CODE_KINDS, INK};
 pub use context::{Context, ContextId};
 pub use domain::{Column, Cost, Domain, EventSource, Limit, Loss, UNTOLD, Unit};
 pub use event::EventHits;

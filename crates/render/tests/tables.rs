@@ -85,3 +85,53 @@ fn queues_that_lack_the_same_are_told_once() {
         "{shown}"
     );
 }
+
+#[test]
+fn a_note_of_several_queues_is_printed_once_and_far_limits_are_counted() {
+    use wallscope_analysis::queueing::Estimate;
+    use wallscope_analysis::queues::{Kind, Queue, Queues, System};
+    use wallscope_render::queues::{Findings, text};
+    let queue = |name: &str, headroom: f64, notes: &[&str]| Queue {
+        kind: Kind::Lock,
+        name: name.into(),
+        system: System::Open,
+        because: format!("{name} has callers"),
+        servers: 1,
+        arrival_rate: Estimate::exact(10.0),
+        service: Estimate::exact(0.01),
+        variation: None,
+        utilisation: Estimate::exact(0.1),
+        others: 0.0,
+        wait: None,
+        headroom: Estimate::exact(headroom),
+        prediction: None,
+        notes: notes.iter().map(|n| (*n).to_owned()).collect(),
+    };
+    let rows = vec![
+        queue("first", 0.5, &["means only", "of all"]),
+        queue("second", 2.0, &["of all"]),
+        queue("third", 20.0, &["of all"]),
+        queue("fourth", 30.0, &["of all"]),
+        queue("fifth", 40.0, &[]),
+    ];
+    let findings = Findings {
+        queues: Some(Queues {
+            rows,
+            absent: Vec::new(),
+        }),
+        ..Findings::default()
+    };
+    let shown = text(&findings, None);
+    assert!(
+        shown.contains("first has callers; means only. [1]"),
+        "{shown}"
+    );
+    assert!(shown.contains("second has callers. [1]"), "{shown}");
+    assert_eq!(shown.matches("of all").count(), 1, "{shown}");
+    assert!(shown.contains("[1] of all."), "{shown}");
+    assert!(
+        shown.contains("third") && !shown.contains("fourth"),
+        "{shown}"
+    );
+    assert!(shown.contains("2 more, far from their limits"), "{shown}");
+}

@@ -134,6 +134,18 @@ impl Agent {
         Ok(snap)
     }
 
+    /// A second agent ends with exit code 1 and names this one.
+    fn refuses_another(&self, tool: &Tool) -> Result<(), Error> {
+        let config = self.path("agent.toml").display().to_string();
+        let second = tool.run(&["agent", "--config", &config])?;
+        let said = String::from_utf8_lossy(&second.stderr);
+        let first = format!("another agent runs here (process {}", self.child.id());
+        check(
+            second.status.code() == Some(1) && said.contains(&first),
+            || format!("{}: {said}", second.status),
+        )
+    }
+
     /// Ends it by SIGTERM; what it said.
     fn end(mut self) -> Result<String, Error> {
         self.signal(Signal::TERM)?;
@@ -216,6 +228,7 @@ fn windows_hold_what_a_recorder_beside_the_agent_measures() {
         let recorded = recorder.stop()?;
         let snap = agent.snap(tool, truth.pid)?;
         compare(&truth, &snap.report, &recorded.report()?)?;
+        agent.refuses_another(tool)?;
         agent.told("WATCHDOG=1")?;
         agent.signal(Signal::HUP)?;
         agent.told("RELOADING=1")?;

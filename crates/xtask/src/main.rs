@@ -45,7 +45,7 @@ usage: cargo xtask TASK
                        whether two binaries read each file of FOLDER to the same outputs; names
                        each difference
   soak [--minutes N]   memory of an agent under a storm of processes and cgroups, for 10 minutes unless
-                       told: it may grow by 1 MiB from the second tenth to the last
+                       told and two before them: it may grow by 1 MiB from the second tenth to the last
   tidy [--shrink]      dependencies, import cycles, sizes, prose; exceptions are listed in
                        crates/xtask/ratchet. --shrink: write the lists anew, never larger
   web [--check]        bundle the page's modules with esbuild (needs npm); --check: compare only

@@ -17,6 +17,8 @@ use crate::{Outcome, release_tool};
 
 /// Most growth of the heap, bytes.
 const MOST_GROWTH: u64 = 1 << 20;
+/// Time before the parts: the agent forgets stacks that six windows of 10 s did not use, and its caches fill meanwhile.
+const WARM_UP: Duration = Duration::from_secs(120);
 /// Parts of the run that are compared.
 const PARTS: usize = 10;
 /// Distance of two readings.
@@ -60,7 +62,7 @@ impl Reading {
     }
 }
 
-/// Runs an agent under the load for `minutes`; whether its heap stayed within the bound.
+/// Runs an agent under the load for `minutes` after [`WARM_UP`]; whether its heap stayed within the bound.
 ///
 /// # Errors
 /// The agent cannot run here, or ends.
@@ -75,7 +77,7 @@ pub fn run(minutes: u64) -> Outcome<bool> {
         scope.spawn(|| storm(&load, 1));
         scope.spawn(|| sleepers(&load));
         scope.spawn(|| cgroups(&load));
-        let parts = watch(&mut agent, length);
+        let parts = watch(&mut agent, WARM_UP).and_then(|_| watch(&mut agent, length));
         load.over.store(true, Ordering::Relaxed);
         parts
     })?;
@@ -93,9 +95,10 @@ pub fn run(minutes: u64) -> Outcome<bool> {
     }
     let (processes, cgroups) = (&load.processes, &load.cgroups);
     println!(
-        "{} processes, {} cgroups in {minutes} minutes",
+        "{} processes, {} cgroups in {minutes} minutes and {} s before them",
         processes.load(Ordering::Relaxed),
-        cgroups.load(Ordering::Relaxed)
+        cgroups.load(Ordering::Relaxed),
+        WARM_UP.as_secs()
     );
     let (second, last) = (parts[1].heap, parts[PARTS - 1].heap);
     if second == 0 {

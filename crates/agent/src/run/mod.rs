@@ -154,11 +154,15 @@ pub struct Agent<S> {
 }
 
 impl<S: WindowSource> Agent<S> {
-    /// Starts an agent with the configuration in `config_file`.
+    /// Starts an agent with the configuration in `config_file`. `measure` starts its source, and is called only if
+    /// no other agent runs: a second agent loads no kernel program before it is refused.
     ///
     /// # Errors
     /// [`AgentError`].
-    pub fn start(config_file: &Path, source: S) -> Result<Agent<S>, AgentError> {
+    pub fn start(
+        config_file: &Path,
+        measure: impl FnOnce(&Config) -> Result<S, SourceError>,
+    ) -> Result<Agent<S>, AgentError> {
         let config = Config::read(config_file)?;
         // One agent a host, and one a store.
         let mut locks = vec![Lock::take(&config.agent.run_dir)?];
@@ -172,6 +176,7 @@ impl<S: WindowSource> Agent<S> {
         published.set_cgroup(&cgroup.words);
         let socket = StatusSocket::bind(&config.agent.run_dir, published.clone())
             .map_err(system("make the status socket"))?;
+        let source = measure(&config)?;
         let mut agent = Agent {
             config_file: config_file.to_owned(),
             labeller: Labeller::new(config.services.clone(), config.commands.keep),

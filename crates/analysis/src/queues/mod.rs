@@ -18,6 +18,7 @@ pub mod scaling;
 mod seconds;
 mod server;
 pub mod what_if;
+mod workers;
 
 use crate::view::Analysis;
 

@@ -1,4 +1,5 @@
-//! Threads that wait for work as queues: a thread that serves alone, or a pool of threads of one name.
+//! Threads that wait for work as queues: a thread that serves alone, or a pool of threads of one name. Forked
+//! workers of one program and role are a pool, too.
 //!
 //! Busy is all time that is not idle. Jobs are, in this order: waits of other recorded threads that a
 //! serving thread ended (with single intervals), requests on the process's connections, busy periods.
@@ -17,6 +18,7 @@ use super::cpu::MAX_CLOSED;
 use super::known::Known;
 use super::queue::{Absent, Kind, Queue, Queues, System};
 use super::seconds::seconds;
+use super::workers::{Scope, Workers};
 
 /// A thread waits for work if it is idle for this share of its time, and serves if it is busy for it.
 const MIN_SHARE: f64 = 0.005;
@@ -31,7 +33,11 @@ pub(super) fn queues(rec: &Recording, found: &mut Queues) {
     let mut served: BTreeSet<u32> = BTreeSet::new();
     let idle = blocks::idle_by_slice(rec);
     for group in &groups {
-        let own = Group::requests(rec, group.pid).filter(|_| served.insert(group.pid));
+        let unserved: BTreeSet<u32> = group.pids.difference(&served).copied().collect();
+        let own = Group::requests(rec, &unserved);
+        if own.is_some() {
+            served.extend(unserved);
+        }
         found.push(group.queue(rec, &idle, own.as_ref()));
     }
 }
@@ -49,9 +55,10 @@ struct Requests {
 /// Recorded askers stand for all if they sent this share of the requests.
 const MOST_ASKERS: f64 = 0.5;
 
-/// Serving threads of one process and name.
+/// Serving threads of one name, in one process or in workers of one program.
 struct Group {
-    pid: u32,
+    scope: Scope,
+    pids: BTreeSet<u32>,
     name: Arc<str>,
     threads: BTreeSet<ContextId>,
     /// Busy and idle time, s.
@@ -61,7 +68,8 @@ struct Group {
 
 /// Groups of threads that wait for work and get some.
 fn groups(rec: &Recording) -> Vec<Group> {
-    let mut groups: BTreeMap<(u32, String), Group> = BTreeMap::new();
+    let workers = Workers::of(rec);
+    let mut groups: BTreeMap<(Scope, String), Group> = BTreeMap::new();
     for (id, c) in (0u32..).zip(&rec.contexts) {
         let wall = c.ledger.wall_ns as f64;
         let idle = c.ledger.idle_ns as f64;
@@ -69,19 +77,32 @@ fn groups(rec: &Recording) -> Vec<Group> {
             continue;
         }
         let name: String = c.name.chars().filter(|c| !c.is_ascii_digit()).collect();
-        let group = groups.entry((c.pid, name)).or_insert_with(|| Group {
-            pid: c.pid,
+        let scope = workers.scope(c.pid);
+        let group = groups.entry((scope.clone(), name));
+        let group = group.or_insert_with(|| Group {
+            scope,
+            pids: BTreeSet::new(),
             name: c.name.clone(),
             threads: BTreeSet::new(),
             busy: 0.0,
             idle: 0.0,
         });
+        group.pids.insert(c.pid);
         group.threads.insert(ContextId(id));
         group.busy += (wall - idle).max(0.0) / 1e9;
         group.idle += idle / 1e9;
     }
     let serves = |g: &Group| g.busy >= MIN_SHARE * (g.busy + g.idle);
-    groups.into_values().filter(serves).collect()
+    let mut groups: Vec<Group> = groups.into_values().filter(serves).collect();
+    let mut alike: BTreeMap<Arc<str>, usize> = BTreeMap::new();
+    for group in &groups {
+        *alike.entry(group.name.clone()).or_default() += 1;
+    }
+    for group in &mut groups {
+        let is_alike = alike[&group.name] > 1;
+        group.name = workers.name(&group.name, &group.scope, &group.pids, is_alike);
+    }
+    groups
 }
 
 impl Group {
@@ -104,9 +125,9 @@ impl Group {
         }
     }
 
-    fn requests(rec: &Recording, pid: u32) -> Option<Requests> {
-        let asked = || rec.peers.iter().filter(|p| !p.asks && p.pid == pid);
-        let asks = || rec.peers.iter().filter(|p| p.asks && p.peer_pid == pid);
+    fn requests(rec: &Recording, pids: &BTreeSet<u32>) -> Option<Requests> {
+        let asked = || (rec.peers.iter()).filter(|p| !p.asks && pids.contains(&p.pid));
+        let asks = || (rec.peers.iter()).filter(|p| p.asks && pids.contains(&p.peer_pid));
         let count: u64 = asked().map(|p| p.requests).sum();
         let seen: u64 = asks().map(|p| p.requests).sum();
         let in_flight = seconds(asks().map(|p| p.in_flight_ns).sum());

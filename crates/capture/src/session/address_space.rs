@@ -85,7 +85,7 @@ impl AddressSpace {
     }
 
     /// Finds the file of the anonymous code mapped at `start`, among those with moved code.
-    pub fn name_copy<S: TableSink>(&mut self, pid: u32, start: u64, files: &Files<S>) {
+    pub fn name_copy<S: TableSink>(&mut self, pid: u32, start: u64, files: &mut Files<S>) {
         let Some(range) = self.mappings.get(&start).map(|m| start..m.end) else {
             return;
         };

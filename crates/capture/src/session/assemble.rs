@@ -14,6 +14,7 @@ use super::{
     hops::{self, Followed},
     jit_hints,
     naming::Names,
+    peers,
     sample_key::{SampleKey, SampleSum},
     tasks,
 };
@@ -97,6 +98,7 @@ impl Estimator {
         let jit = stacks.give_to(&mut recording);
         recording.processes = self.facts.processes.into_values().collect();
         recording.processes.extend(folded);
+        peers::name_measured(&mut recording);
         lose(&mut recording, losses);
         Assembled {
             recording,

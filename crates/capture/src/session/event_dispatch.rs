@@ -237,6 +237,7 @@ impl EventDispatcher {
 
     /// Ends a window; returns the hashes of what the kernel programs are to forget.
     pub fn end_window(&mut self) -> Vec<u64> {
+        self.resources.end_window();
         let forgotten = self.estimator.end_window();
         let gone = &forgotten.gone;
         if !gone.is_empty() {

@@ -4,9 +4,12 @@
 //! only if it begins as a program does: some programs are started from memory. The unwinder gives ids to
 //! files (the same build in two places gets one), the recording gives ids to modules; this is where the two
 //! meet.
+//!
+//! A session in windows keeps a bounded number of files open; see `files/handles.rs`.
 
 use std::{
-    collections::BTreeMap, fs::File, ops::Range, os::unix::fs::FileExt as _, path::Path, sync::Arc,
+    cell::OnceCell, collections::BTreeMap, fs::File, ops::Range, os::unix::fs::FileExt as _,
+    path::Path, sync::Arc,
 };
 
 use libbpf_rs::{MapHandle, MapMut};
@@ -18,7 +21,6 @@ use wallscope_procfs::{
     maps,
     target_file::{Refusal, TargetRoot, open_mapped, open_named_by_user},
 };
-use wallscope_symbolize::{ModuleSource, Sources};
 use wallscope_unwind::native::{
     FileKey, KernelTables, MappingSpec, MemoryTables, Source, TableSink, TableStore, UnwindMaps,
 };
@@ -30,23 +32,23 @@ use crate::{
     backend::ebpf::{Programs, sideband::Mapping},
 };
 
+mod handles;
+mod limits;
 mod report;
+mod sources;
 
-/// Most bytes of unwind tables kept.
-pub const TABLE_LIMIT: u64 = 128 << 20;
-/// Most bytes of them in a session in windows, a quarter of an agent's memory. Tables of programs that have ended go
-/// first.
-pub const WINDOW_TABLE_LIMIT: u64 = 32 << 20;
+pub use limits::FileLimits;
+
+use handles::{Handle, Handles, MappedPart};
 
 /// A file, or an image in memory.
 struct Entry {
     path: Arc<str>,
     key: FileKey,
-    /// `None` for the vDSO, and for files that could not be opened.
-    file: Option<File>,
+    handle: Handle,
     bytes: Option<Vec<u8>>,
-    pid: u32,
-    root: Option<Arc<TargetRoot>>,
+    /// Read when it is first asked for, at the latest when the file is closed.
+    build_id: OnceCell<Arc<str>>,
     /// The runtime it holds; the outer `None`: not looked for yet.
     runtime: Option<Option<FoundRuntime>>,
 }
@@ -66,18 +68,21 @@ pub struct Files<S = KernelTables> {
     told_numbers: FxHashSet<(bool, u16)>,
     /// VMs that the unwinder has been told of.
     vms: usize,
+    handles: Handles,
     unopened: u64,
+    /// Files beyond the numbers that modules can have.
+    unnumbered: u64,
     /// Mapped files that exist and were not opened, by reason.
     refusals: BTreeMap<String, u64>,
     refused: u64,
 }
 
 impl Files<KernelTables> {
-    /// No file yet; at most `table_bytes` of tables go to the maps of `programs`.
+    /// No file yet; tables go to the maps of `programs`.
     ///
     /// # Errors
     /// The unwinder's maps cannot be shared.
-    pub fn new(programs: &Programs, table_bytes: u64) -> Result<Files, Error> {
+    pub fn new(programs: &Programs, limits: FileLimits) -> Result<Files, Error> {
         let maps = programs.maps();
         // By descriptor: by id would need CAP_SYS_ADMIN.
         let handle = |m: &MapMut<'_>| {
@@ -92,7 +97,7 @@ impl Files<KernelTables> {
         };
         let sink = KernelTables::new(maps)
             .map_err(|e| Error::io("cannot set up unwind tables", std::io::Error::other(e)))?;
-        Files::within(sink, table_bytes)
+        Files::within(sink, limits)
     }
 }
 
@@ -115,12 +120,12 @@ impl<S: TableSink> Files<S> {
     /// # Errors
     /// The sink refuses.
     pub fn over(sink: S) -> Result<Files<S>, Error> {
-        Files::within(sink, TABLE_LIMIT)
+        Files::within(sink, FileLimits::RECORDING)
     }
 
-    /// No file yet; at most `table_bytes` of tables go to `sink`.
-    fn within(sink: S, table_bytes: u64) -> Result<Files<S>, Error> {
-        let store = TableStore::new(sink, table_bytes)
+    /// No file yet; tables go to `sink`.
+    fn within(sink: S, limits: FileLimits) -> Result<Files<S>, Error> {
+        let store = TableStore::new(sink, limits.table_bytes)
             .map_err(|e| Error::io("cannot set up unwind tables", std::io::Error::other(e)))?;
         Ok(Files {
             store,
@@ -131,7 +136,9 @@ impl<S: TableSink> Files<S> {
             told: 0,
             told_numbers: FxHashSet::default(),
             vms: 0,
+            handles: Handles::within(limits.open),
             unopened: 0,
+            unnumbered: 0,
             refusals: BTreeMap::new(),
             refused: 0,
         })
@@ -147,8 +154,11 @@ impl<S: TableSink> Files<S> {
         }
         let identity = identity(m);
         let path = &*identity.2;
-        if let Some(index) = self.known.get(&identity) {
-            return *index;
+        if let Some(index) = self.known.get(&identity).copied() {
+            if let Some(index) = index {
+                self.met_again(index, m, root);
+            }
+            return index;
         }
         let file = match open_mapped(&m.file(), root.map(|r| &**r)) {
             Ok(file) => Some(file),
@@ -180,13 +190,14 @@ impl<S: TableSink> Files<S> {
         let entry = Entry {
             path: path.into(),
             key,
-            file,
+            handle: Handle::new(file, root.cloned(), MappedPart::of(m)),
             bytes: None,
-            pid: m.pid,
-            root: root.cloned(),
+            build_id: OnceCell::new(),
             runtime: None,
         };
-        self.add(identity, entry)
+        let index = self.add(identity, entry)?;
+        self.uses(index);
+        Some(index)
     }
 
     /// Whether the file behind a mapping was met before, or there is none: then nothing is opened for it.
@@ -195,7 +206,10 @@ impl<S: TableSink> Files<S> {
     }
 
     fn add(&mut self, identity: (u64, u64, String), entry: Entry) -> Option<u16> {
-        let index = u16::try_from(self.entries.len()).ok()?;
+        let Ok(index) = u16::try_from(self.entries.len()) else {
+            self.unnumbered += 1;
+            return None;
+        };
         self.entries.push(entry);
         self.known.insert(identity, Some(index));
         Some(index)
@@ -211,10 +225,9 @@ impl<S: TableSink> Files<S> {
         let entry = Entry {
             path: "[vdso]".into(),
             key,
-            file: None,
+            handle: Handle::default(),
             bytes: Some(bytes),
-            pid: 0,
-            root: None,
+            build_id: OnceCell::new(),
             runtime: Some(None),
         };
         self.add(identity, entry)
@@ -249,25 +262,25 @@ impl<S: TableSink> Files<S> {
 
     /// The runtime of managed code in file `index`, if it holds one.
     pub fn runtime(&mut self, index: u16) -> Option<FoundRuntime> {
-        let e = &mut self.entries[index as usize];
-        if e.runtime.is_none() {
-            let mapped = e.file.as_ref().and_then(|f| MappedFile::map(f).ok());
+        if self.entries[index as usize].runtime.is_none() {
+            let mapped = self.file(index).and_then(|f| MappedFile::map(f).ok());
+            let e = &mut self.entries[index as usize];
             let found = mapped.and_then(|bytes| runtime::recognise(&bytes, &e.path));
             e.runtime = Some(found.map(Arc::new));
         }
-        e.runtime.clone().flatten()
+        self.entries[index as usize].runtime.clone().flatten()
     }
 
     /// The offset in file `index` of the code at `range` of process `pid`, if it is a copy of that file's.
-    pub fn copied_from(&self, index: u16, pid: u32, range: Range<u64>) -> Option<u64> {
-        let mapped = MappedFile::map(self.entries[index as usize].file.as_ref()?).ok()?;
+    pub fn copied_from(&mut self, index: u16, pid: u32, range: Range<u64>) -> Option<u64> {
+        let mapped = MappedFile::map(self.file(index)?).ok()?;
         moved_code::copied_from(&mapped, pid, range)
     }
 
     /// How far the addresses of file `index` are moved where its code at `offset` is mapped at
     /// `start`; with the unwinder's id of the file.
-    pub fn placed(&self, index: u16, start: u64, offset: u64) -> Option<(u64, u16)> {
-        let mapped = MappedFile::map(self.entries[index as usize].file.as_ref()?).ok()?;
+    pub fn placed(&mut self, index: u16, start: u64, offset: u64) -> Option<(u64, u16)> {
+        let mapped = MappedFile::map(self.file(index)?).ok()?;
         let elf = Elf::parse(&mapped).ok()?;
         let page = |at: u64| at & !4095;
         let code = elf.segments().iter().find(|s| {
@@ -292,6 +305,13 @@ impl<S: TableSink> Files<S> {
         mappings: &BTreeMap<u64, Mapped>,
         meanwhile: &mut dyn FnMut(),
     ) {
+        for (start, m) in mappings {
+            if let Some(index) = m.file {
+                self.is_mapped_at(index, pid, *start..m.end);
+            }
+        }
+        let lacking = self.lacking(mappings, |key| self.store.lacks(key));
+        self.reopen_all(lacking);
         let specs = specs(&self.entries, mappings, |_| true);
         self.store
             .build(specs.iter().map(|spec| &spec.source), meanwhile);
@@ -311,6 +331,8 @@ impl<S: TableSink> Files<S> {
         wanted: &FxHashSet<u16>,
     ) {
         let is_wanted = |key: &FileKey| store.file_id(key).is_some_and(|id| wanted.contains(&id));
+        let lacking = self.lacking(mappings, |key| is_wanted(key) && store.lacks(key));
+        self.reopen_all(lacking);
         let specs = specs(&self.entries, mappings, is_wanted);
         store.build(specs.iter().map(|spec| &spec.source), &mut || ());
         if let Ok(given) = store.set_process(process, &specs) {
@@ -360,7 +382,7 @@ impl<S: TableSink> Files<S> {
                     ModuleKind::Elf
                 },
                 path: e.path.clone(),
-                build_id: build_id(e).unwrap_or_default().into(),
+                build_id: e.build_id(),
                 pid: 0,
             })
             .collect()
@@ -399,39 +421,7 @@ impl<S: TableSink> Files<S> {
     /// Whether file `index` could be opened.
     pub fn is_open(&self, index: u16) -> bool {
         let e = &self.entries[index as usize];
-        e.file.is_some() || e.bytes.is_some()
-    }
-
-    /// What a symboliser needs of `modules`: their files once more, while these stay open here.
-    pub fn sources_of(&self, modules: &[ModuleId]) -> Sources {
-        let mut sources = Sources::default();
-        for module in modules {
-            if let Some(e) = self.entries.get(module.0 as usize) {
-                let source = ModuleSource {
-                    file: e.file.as_ref().and_then(|f| f.try_clone().ok()),
-                    bytes: e.bytes.clone(),
-                    pid: e.pid,
-                    root: e.root.clone(),
-                };
-                sources.modules.insert(*module, source);
-            }
-        }
-        sources
-    }
-
-    /// What a symboliser needs: the open files, by module.
-    pub fn into_sources(self) -> Sources {
-        let mut sources = Sources::default();
-        for (index, e) in self.entries.into_iter().enumerate() {
-            let source = ModuleSource {
-                file: e.file,
-                bytes: e.bytes,
-                pid: e.pid,
-                root: e.root,
-            };
-            sources.modules.insert(ModuleId(index as u32), source);
-        }
-        sources
+        e.handle.file.is_some() || e.bytes.is_some()
     }
 }
 
@@ -448,9 +438,9 @@ fn specs<'e>(
             key,
             ..
         }) => Source::Bytes { key, bytes },
-        Some(Entry { key, file, .. }) => Source::File {
+        Some(Entry { key, handle, .. }) => Source::File {
             key,
-            file: file.as_ref().filter(|_| is_wanted(key)),
+            file: handle.file.as_ref().filter(|_| is_wanted(key)),
         },
     };
     let spec = |(start, m): (&u64, &Mapped)| MappingSpec {
@@ -475,14 +465,6 @@ fn learn(ids: &mut FxHashMap<u16, u16>, given: Vec<u16>, mappings: &BTreeMap<u64
 fn is_elf(file: &File) -> bool {
     let mut magic = [0; 4];
     file.read_exact_at(&mut magic, 0).is_ok() && magic == *b"\x7fELF"
-}
-
-fn build_id(e: &Entry) -> Option<String> {
-    if let Some(bytes) = &e.bytes {
-        return Elf::parse(bytes).ok()?.build_id();
-    }
-    let mapped = MappedFile::map(e.file.as_ref()?).ok()?;
-    Elf::parse(&mapped).ok()?.build_id()
 }
 
 /// The vDSO is the same in every 64-bit process, so our own serves.

@@ -8,7 +8,8 @@ use wallscope_symbolize::Sources;
 
 use super::events::{Control, Signals};
 use super::{
-    deferred_unwind, files,
+    deferred_unwind,
+    files::FileLimits,
     flight::{self, FlightRecorder},
     timeline,
 };
@@ -114,11 +115,11 @@ impl Options {
         }
     }
 
-    /// Bytes of kernel memory for unwind tables, at most.
-    pub(super) fn table_bytes(&self) -> u64 {
+    /// Bounds of what is kept of files.
+    pub(super) fn file_limits(&self) -> FileLimits {
         match self.windows {
-            true => files::WINDOW_TABLE_LIMIT,
-            false => files::TABLE_LIMIT,
+            true => FileLimits::WINDOWS,
+            false => FileLimits::RECORDING,
         }
     }
 

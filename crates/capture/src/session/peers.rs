@@ -11,7 +11,7 @@ use std::sync::Arc;
 use wallscope_procfs::kernel_file;
 
 use rustc_hash::FxHashMap;
-use wallscope_model::{ContextId, Peer, PeerStack, WaitSeen};
+use wallscope_model::{ContextId, Peer, PeerStack, Recording, WaitSeen};
 use wallscope_observe::{Connected, OtherEnd};
 use wallscope_procfs::sockets::{self, Ends, Owners, Socket};
 
@@ -248,6 +248,7 @@ impl Found {
             peers: BTreeMap::new(),
             places: FxHashMap::default(),
         };
+        let accepted = Accepted::among(all);
         for s in all {
             let running = if s.since > 0 {
                 now.saturating_sub(s.since)
@@ -276,6 +277,8 @@ impl Found {
                     .or_else(|| other_end(s))
             {
                 (peer.peer_pid, peer.peer_name) = (pid, Arc::from(name));
+            } else if peer.peer_pid == 0 {
+                peer.peer_pid = accepted.other_end(s);
             }
         }
         found
@@ -291,6 +294,48 @@ impl Found {
         let mut peers: Vec<Peer> = self.peers.into_values().collect();
         peers.sort_by_key(|p| std::cmp::Reverse(p.in_flight_ns));
         peers
+    }
+}
+
+/// Gives peers that are known by their id alone the names of the processes in `recording`.
+pub(crate) fn name_measured(recording: &mut Recording) {
+    let processes = &recording.processes;
+    for peer in &mut recording.peers {
+        let nameless = peer.peer_pid != 0 && peer.peer_name.is_empty();
+        if let Some(process) = processes
+            .iter()
+            .find(|p| nameless && p.pid == peer.peer_pid)
+        {
+            peer.peer_name = process.name.clone();
+        }
+    }
+}
+
+/// Processes of the recording by the connections that they accepted. They are known even where they have ended, and
+/// the host lists their sockets no more.
+struct Accepted<'a> {
+    /// By own port and address of the other end: a connection within a host has one address at both ends, or
+    /// loopback. `None`: several processes, as in containers that use the same port.
+    by_port: FxHashMap<(u16, &'a [u8; 16]), Option<u32>>,
+}
+
+impl Accepted<'_> {
+    fn among(all: &[SocketRecord]) -> Accepted<'_> {
+        let mut by_port = FxHashMap::default();
+        let tcp = |s: &&SocketRecord| s.inbound != 0 && s.local_port != 0;
+        for s in all.iter().filter(tcp) {
+            let pid = by_port.entry((s.local_port, &s.peer));
+            let pid = pid.or_insert(Some(s.pid));
+            *pid = pid.filter(|pid| *pid == s.pid);
+        }
+        Accepted { by_port }
+    }
+
+    /// The process that accepted a connection that `s` made; 0: it is not in the recording.
+    fn other_end(&self, s: &SocketRecord) -> u32 {
+        let accepted = self.by_port.get(&(s.peer_port, &s.peer));
+        let accepted = accepted.filter(|_| s.inbound == 0 && s.peer_port != 0);
+        accepted.copied().flatten().unwrap_or(0)
     }
 }
 

@@ -97,3 +97,48 @@ fn peers_are_called_by_their_address() {
     s.path[..6].copy_from_slice(b"/run/x");
     assert_eq!(address(&s), "unix:/run/x");
 }
+
+#[test]
+fn a_measured_process_that_accepted_is_known_after_its_end() {
+    let end = |cookie, pid, (local_port, peer_port), inbound| SocketRecord {
+        cookie,
+        pid,
+        local_port,
+        peer_port,
+        inbound,
+        family: libc::AF_INET as u16,
+        peer: [127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+        requests: 3,
+        ..SocketRecord::default()
+    };
+    // The kernel programs meet a connection before its own port is chosen.
+    let mut all = vec![end(1, 10, (0, 8000), 0), end(2, 20, (8000, 40_000), 1)];
+    let mut elsewhere = end(3, 30, (0, 8000), 0);
+    elsewhere.peer[0] = 10;
+    all.push(elsewhere);
+    let other_end = |all: &[SocketRecord], pid| {
+        let found = Found::new(all, &FxHashMap::default(), 0, &|_| None);
+        let process = wallscope_model::Process {
+            pid: 20,
+            name: "server".into(),
+            ..wallscope_model::Process::default()
+        };
+        let mut recording = Recording {
+            peers: found.peers(),
+            processes: vec![process],
+            ..Recording::default()
+        };
+        name_measured(&mut recording);
+        let peer = recording.peers.into_iter().find(|p| p.pid == pid);
+        peer.map(|p| (p.peer_pid, p.peer_name.to_string()))
+    };
+    assert_eq!(other_end(&all, 10), Some((20, "server".into())));
+    assert_eq!(
+        other_end(&all, 30),
+        Some((0, String::new())),
+        "another host's"
+    );
+    // In another container.
+    all.push(end(4, 21, (8000, 40_002), 1));
+    assert_eq!(other_end(&all, 10), Some((0, String::new())), "either");
+}

@@ -23,7 +23,7 @@ use super::{
     command,
     deferred_unwind::DeferredUnwinder,
     fact_ration::FactRation,
-    files::Files,
+    files::{FileLimits, Files},
     jit::{self, Jit},
     jit_hints::JitRuntime,
     managed::Managed,
@@ -116,12 +116,12 @@ struct ProgramLookups {
 }
 
 impl Processes<KernelTables> {
-    /// No process yet; at most `table_bytes` of unwind tables go to the maps of `programs`.
+    /// No process yet; unwind tables go to the maps of `programs`.
     ///
     /// # Errors
     /// The unwinder's maps cannot be written.
-    pub fn new(programs: &Programs, table_bytes: u64) -> Result<Processes, Error> {
-        let mut all = Processes::over(Files::new(programs, table_bytes)?);
+    pub fn new(programs: &Programs, limits: FileLimits) -> Result<Processes, Error> {
+        let mut all = Processes::over(Files::new(programs, limits)?);
         all.managed.tell(programs.managed_map()?);
         Ok(all)
     }
@@ -200,7 +200,7 @@ impl<S: TableSink> Processes<S> {
             self.jit_file(&mapping, space.root.as_ref());
         }
         for start in copies {
-            space.name_copy(pid, start, &self.files);
+            space.name_copy(pid, start, &mut self.files);
         }
         self.spaces.insert(pid, space);
         self.changed.insert(pid);
@@ -409,7 +409,8 @@ impl<S: TableSink> Processes<S> {
     }
 
     /// Returns what a symboliser needs for `modules` alone, while measuring goes on.
-    pub fn sources_of(&self, modules: &[ModuleId], jit: &[(ModuleId, u32)]) -> Sources {
+    pub fn sources_of(&mut self, modules: &[ModuleId], jit: &[(ModuleId, u32)]) -> Sources {
+        self.find_closed(modules);
         with_jit(self.files.sources_of(modules), &self.spaces, jit)
     }
 }

@@ -4,7 +4,7 @@ use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration};
 
 use libbpf_rs::RingBuffer;
 use wallscope_binfmt::kallsyms;
-use wallscope_model::{Cost, FrameKind, Limit, Loss, Recording};
+use wallscope_model::{Cost, FrameKind, Limit, Recording};
 use wallscope_observe::{Begin, Counter, DescribedDomain, LogWriter, Mark, Observation};
 use wallscope_symbolize::Sources;
 
@@ -12,8 +12,10 @@ mod described;
 mod economy;
 mod facts;
 mod setup;
+mod window_sums;
 
 use setup::{Setup, read_ring};
+use window_sums::WindowSums;
 
 use super::{
     Captured, Live, Observer, Options, Progress, Stop,
@@ -36,7 +38,6 @@ use super::{
     pace::Pace,
     process_news::observe_processes,
     processes::Processes,
-    shapes::{self, ClassCounts},
     snapshot::{self, SnapshotWindow},
     target_resolve::{ResolvedTarget, ended_early, resolve_target},
     tasks,
@@ -45,9 +46,9 @@ use super::{
 use crate::{
     Error,
     ahead::Ahead,
-    backend::ebpf::{KernelFeatures, Programs, RunTime, Visit, sideband::Sideband, timer::Timer},
+    backend::ebpf::{KernelFeatures, Visit, sideband::Sideband, timer::Timer},
     clock::{now, unix_now},
-    cpus, event, slices,
+    cpus, slices,
     target::{Held, Target},
 };
 
@@ -309,11 +310,12 @@ impl<'o> Recorder<'o> {
         let mut look = snapshot::take(
             stretch,
             &mut intake,
-            &self.collector.processes,
+            &mut self.collector.processes,
             self.setup.options,
         );
         if self.setup.options.windows {
             self.collector.programs.forget_sent(&intake.end_window());
+            self.collector.processes.end_window();
         }
         drop(intake);
         if self.setup.options.windows {
@@ -348,7 +350,7 @@ impl<'o> Recorder<'o> {
         drop(intake);
         window.host = self.host.take();
         window.cost.kernel_bytes = self.kernel_bytes();
-        self.window_sums.take(&self.collector.programs, window);
+        self.window_sums.take(&self.collector, window);
     }
 
     /// Memory of the kernel programs' maps and tables now, bytes.
@@ -491,6 +493,8 @@ impl<'o> Recorder<'o> {
             &self.collector.processes,
             self.setup.options,
         );
+        let used = snapshot::used(&assembled.recording);
+        self.collector.processes.reopen(&used);
         let sources = Sources {
             kallsyms: symbols_of_programs(&assembled.recording),
             ..self.collector.processes.into_sources(&assembled.jit)
@@ -567,39 +571,6 @@ fn intake(begin: Begin, log: Option<LogWriter>, options: &Options) -> Rc<RefCell
         intake.estimator.make_windows();
     }
     Rc::new(RefCell::new(intake))
-}
-
-/// Sums of the kernel programs up to a window.
-#[derive(Default)]
-struct WindowSums {
-    run_time: RunTime,
-    losses: Vec<u64>,
-    lengths: ClassCounts,
-}
-
-impl WindowSums {
-    /// Gives `window` what was added since the last one.
-    fn take(&mut self, programs: &Programs, window: &mut Recording) {
-        let (now, before) = (programs.run_time(), self.run_time);
-        window.cost.bpf_ns = now.total_ns().saturating_sub(before.total_ns());
-        window.cost.displaced_ns = now.displaced_ns.saturating_sub(before.displaced_ns);
-        self.run_time = now;
-        let losses: Vec<u64> = programs.losses().into_iter().collect();
-        for (at, (cause, count)) in event::LOSSES.iter().zip(&losses).enumerate() {
-            let added = count.saturating_sub(self.losses.get(at).copied().unwrap_or(0));
-            if added > 0 {
-                let cause = (*cause).into();
-                window.losses.push(Loss {
-                    cause,
-                    count: added,
-                });
-            }
-        }
-        self.losses = losses;
-        let lengths = programs.shapes();
-        window.shapes.extend(shapes::added(&lengths, &self.lengths));
-        self.lengths = lengths;
-    }
 }
 
 /// Has the recording put together, with names as they are known here. A log keeps the answers.

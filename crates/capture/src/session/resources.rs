@@ -11,16 +11,14 @@ use std::{
 use wallscope_procfs::kernel_file;
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use wallscope_binfmt::{elf::Elf, mapped::MappedFile};
 use wallscope_observe::{ResourceName, SameLock};
 use wallscope_procfs::{
     maps::{self, Mapping},
     process,
-    target_file::{MappedAt, TargetRoot, open_mapped},
 };
-use wallscope_symbolize::demangle;
 
 mod interprocess;
+mod variables;
 
 use super::{
     descriptors::{by_descriptor, end_of, outer_pid, peers_of_set, polled, process_of},
@@ -32,7 +30,7 @@ use crate::{
     target::read_memory,
 };
 
-use self::interprocess::Shared;
+use self::{interprocess::Shared, variables::Variables};
 
 /// Names of the locks of processes with a runtime.
 pub trait Locks {
@@ -49,7 +47,7 @@ pub struct Resources {
     names: FxHashMap<u64, usize>,
     fresh: VecDeque<ResourceEvent>,
     maps: FxHashMap<u32, Vec<Mapping>>,
-    symbols: FxHashMap<String, Vec<DataSymbol>>,
+    variables: Variables,
     mounts: FxHashMap<u32, String>,
     locks: FxHashMap<(u32, u64), Arc<str>>,
     /// Names of locks on files, by inode and system call, as their sums have them.
@@ -73,13 +71,6 @@ pub enum News {
     Same(SameLock),
 }
 
-/// A variable of a file.
-struct DataSymbol {
-    start: u64,
-    size: u64,
-    name: String,
-}
-
 impl Resources {
     /// Takes what the kernel programs sent.
     pub fn take(&mut self, e: ResourceEvent) {
@@ -99,6 +90,11 @@ impl Resources {
         self.sets.retain(|(_, e)| !gone.contains(&e.pid));
         let sets: FxHashSet<u64> = self.sets.iter().map(|(hash, _)| *hash).collect();
         self.names.retain(|hash, _| sets.contains(hash));
+    }
+
+    /// Ends a window: mappings of processes are read again for the next lock that is new.
+    pub fn end_window(&mut self) {
+        self.maps = FxHashMap::default();
     }
 
     /// A wait for the end of a process.
@@ -320,23 +316,12 @@ impl Resources {
         let Some(base) = first.map(|f| f.start) else {
             return format!("{short}+{:#x}", address - file.start + file.offset);
         };
-        let symbols = self
-            .symbols
-            .entry(path.clone())
-            .or_insert_with(|| data_symbols(pid, file));
         // Position-independent files begin at 0, others where they say.
-        for virtual_address in [address - base, address] {
-            let i = symbols.partition_point(|s| s.start <= virtual_address);
-            if let Some(s) = i.checked_sub(1).map(|i| &symbols[i])
-                && virtual_address - s.start < s.size.max(1)
-            {
-                return match virtual_address - s.start {
-                    0 => format!("{} ({short})", s.name),
-                    offset => format!("{}+{offset:#x} ({short})", s.name),
-                };
-            }
+        match self.variables.at(pid, file, [address - base, address]) {
+            Some((name, 0)) => format!("{name} ({short})"),
+            Some((name, offset)) => format!("{name}+{offset:#x} ({short})"),
+            None => format!("{short}+{:#x}", address - base),
         }
-        format!("{short}+{:#x}", address - base)
     }
 
     /// The path of a file: where its file system is mounted, then its names from the root on.
@@ -367,28 +352,6 @@ fn mount_point(device: u32) -> String {
         .map(|l| l.split(' ').collect::<Vec<_>>())
         .find(|f| f.len() > 4 && f[2] == wanted && f[3] == "/")
         .map_or(String::new(), |f| f[4].to_owned())
-}
-
-/// Variables of the file that process `pid` has mapped at `m`; none where it cannot be opened.
-fn data_symbols(pid: u32, m: &Mapping) -> Vec<DataSymbol> {
-    let root = TargetRoot::of_process(pid).ok();
-    let file = open_mapped(&MappedAt::of_mapping(pid, m), root.as_ref());
-    let Some(bytes) = file.ok().and_then(|f| MappedFile::map(&f).ok()) else {
-        return Vec::new();
-    };
-    let Ok(elf) = Elf::parse(&bytes) else {
-        return Vec::new();
-    };
-    let mut all: Vec<DataSymbol> = elf
-        .variables()
-        .map(|v| DataSymbol {
-            start: v.address,
-            size: v.size,
-            name: demangle(v.name),
-        })
-        .collect();
-    all.sort_by_key(|s| s.start);
-    all
 }
 
 fn socket(e: &ResourceEvent) -> String {

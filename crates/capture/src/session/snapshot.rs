@@ -63,7 +63,7 @@ impl SnapshotWindow {
 pub(super) fn take(
     stretch: SnapshotWindow,
     intake: &mut EventDispatcher,
-    processes: &Processes,
+    processes: &mut Processes,
     options: &Options,
 ) -> Look {
     let mut recording = stretch.recording();
@@ -82,7 +82,7 @@ pub(super) fn take(
         let lengths = std::mem::take(&mut sum.lengths);
         let observed = Observed {
             estimator: &*estimator,
-            names: processes,
+            names: &*processes,
         };
         let Some(mut sample) = stacks.sample(key, sum, observed) else {
             continue;
@@ -117,7 +117,7 @@ pub(super) fn take(
         };
         let observed = Observed {
             estimator: &*estimator,
-            names: processes,
+            names: &*processes,
         };
         hops::assemble(&mut recording, &mut stacks, &followed, observed);
         place_actors(&mut recording, &places);

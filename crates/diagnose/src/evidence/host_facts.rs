@@ -51,6 +51,9 @@ pub(crate) fn room(recording: &Recording, b: &Bottleneck) -> Option<Room> {
     let busy: Vec<f64> = (last.cpu_busy_ns.iter().zip(&first.cpu_busy_ns))
         .map(|(b, a)| b.saturating_sub(*a) as f64 / 1e9 / seconds)
         .collect();
+    if busy.is_empty() {
+        return whole_host(recording, b);
+    }
     let mut allowed: Vec<usize> = (last.limits.iter().chain(&first.limits))
         .flat_map(|l| cpu_list(&l.cpus, busy.len()))
         .collect();
@@ -60,15 +63,29 @@ pub(crate) fn room(recording: &Recording, b: &Bottleneck) -> Option<Room> {
         true => busy,
         false => allowed.iter().map(|cpu| busy[*cpu]).collect(),
     };
-    if all.is_empty() {
-        return None;
-    }
     let cpus = all.len();
     Some(Room {
         cpus,
         own: b.busy_cpus() / cpus as f64,
         used: (all.iter().sum::<f64>() / cpus as f64).max(b.busy_cpus() / cpus as f64),
         numbers: allowed,
+    })
+}
+
+/// Use of all CPUs of the host together, where no figure tells CPUs apart (files of early versions).
+fn whole_host(recording: &Recording, b: &Bottleneck) -> Option<Room> {
+    let (first, last, _) = edges(recording)?;
+    let cpus = b.cpus as usize;
+    let grown: Vec<u64> = (last.cpu_ns?.iter().zip(first.cpu_ns?))
+        .map(|(b, a)| b.saturating_sub(a))
+        .collect();
+    let (all, idle) = (grown.iter().sum::<u64>(), grown[3] + grown[4]);
+    let own = b.busy_cpus() / cpus.max(1) as f64;
+    (cpus > 0 && all > 0).then(|| Room {
+        cpus,
+        own,
+        used: (1.0 - idle as f64 / all as f64).max(own),
+        numbers: Vec::new(),
     })
 }
 

@@ -244,6 +244,11 @@ impl<'a> Evidence<'a> {
         self.time(&self.delayed_samples(delay))
     }
 
+    /// Whether most of a cause is a delay of this kind.
+    pub fn mostly_delayed(&self, cause: &Cause, delay: Delay) -> bool {
+        self.time(&self.delayed_of(cause, delay)) * 2 > cause.ns
+    }
+
     /// The kind of delay with most time.
     pub fn main_delay(&self) -> (Delay, u64) {
         longest(Delay::ALL.map(|d| (d, self.delayed(d))), Delay::Child)

@@ -17,6 +17,8 @@ pub struct Requests {
     pub owed_ns: u64,
     /// The peer that was awaited longest.
     pub upstream: Option<Upstream>,
+    /// Requests that others made to the processes that ask that peer.
+    pub asked_askers: u64,
 }
 
 /// A peer that the processes make requests to.
@@ -41,11 +43,19 @@ pub struct Upstream {
 impl Requests {
     pub(crate) fn new(recording: &Recording) -> Requests {
         let of = |asks: bool| recording.peers.iter().filter(move |p| p.asks == asks);
+        let upstream = upstream(recording, of(true));
+        let asks_it = |p: &&Peer| {
+            let name = upstream.as_ref().map(|u| &*u.name);
+            Some(&*peer_name(p)) == name
+        };
+        let askers: Vec<u32> = of(true).filter(asks_it).map(|p| p.pid).collect();
+        let of_askers = of(false).filter(|p| askers.contains(&p.pid));
         Requests {
+            asked_askers: of_askers.map(|p| p.requests).sum(),
             asked: of(false).map(|p| p.requests).sum(),
             at_least: of(false).any(|p| p.requests_at_least),
             owed_ns: of(false).map(|p| p.in_flight_ns).sum(),
-            upstream: upstream(recording, of(true)),
+            upstream,
         }
     }
 
@@ -83,10 +93,7 @@ fn upstream<'a>(recording: &Recording, peers: impl Iterator<Item = &'a Peer>) ->
         let sum = sums
             .entry((&*p.address, &*p.peer_name, other))
             .or_insert_with(|| Upstream {
-                name: match &*p.peer_name {
-                    "" => p.address.to_string(),
-                    name => format!("{name} at {}", p.address),
-                },
+                name: peer_name(p),
                 pid: p.peer_pid,
                 measured: recording.processes.iter().any(|q| q.pid == p.peer_pid),
                 requests: 0,
@@ -102,6 +109,14 @@ fn upstream<'a>(recording: &Recording, peers: impl Iterator<Item = &'a Peer>) ->
     sums.into_values()
         .max_by_key(|u| (u.awaited_ns, u.requests))
         .filter(|u| u.awaited_ns > 0)
+}
+
+/// Name and address of a peer.
+fn peer_name(p: &Peer) -> String {
+    match &*p.peer_name {
+        "" => p.address.to_string(),
+        name => format!("{name} at {}", p.address),
+    }
 }
 
 impl Upstream {

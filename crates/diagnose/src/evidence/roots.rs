@@ -17,6 +17,8 @@ pub struct RootShare {
     pub actor: String,
     /// Number of threads.
     pub threads: usize,
+    /// Whether each of these threads is a process.
+    pub processes: bool,
     /// Processes of these threads, by id, where they are not measured.
     pub strangers: Vec<u32>,
     /// Whether these threads hold a lock in turn: all of them wait for it themselves.
@@ -86,6 +88,7 @@ impl RootShare {
         }
         match self.threads {
             2.. if self.holds => "the lock's holder".into(),
+            n @ 2.. if self.processes => format!("{} ({n} processes)", self.actor),
             n @ 2.. => format!("{} ({n} threads)", self.actor),
             _ => self.actor.clone(),
         }
@@ -229,6 +232,7 @@ impl Roots<'_> {
         RootShare {
             actor: actor.map_or_else(String::new, |(name, _)| name),
             threads: sum.threads.len(),
+            processes: self.are_processes(&sum.threads),
             strangers: sum.strangers.into_iter().collect(),
             holds: sum.threads.iter().all(holds),
             own: key.own,
@@ -240,6 +244,19 @@ impl Roots<'_> {
             open: key.open,
             share: sum.ns as f64 / whole.max(1) as f64,
         }
+    }
+
+    /// Whether all of `threads` are measured, and the only one that was seen of their processes each.
+    fn are_processes(&self, threads: &HashSet<RootActor>) -> bool {
+        let pid = |actor: &RootActor| match actor {
+            RootActor::Context(context) => Some(self.recording.contexts[context.0 as usize].pid),
+            RootActor::Actor(_) => None,
+        };
+        let pids: Option<HashSet<u32>> = threads.iter().map(pid).collect();
+        pids.is_some_and(|pids| {
+            let of_them = self.recording.contexts.iter();
+            of_them.filter(|c| pids.contains(&c.pid)).count() == threads.len()
+        })
     }
 
     /// The program's function with most time on some stacks, and the function that it called.

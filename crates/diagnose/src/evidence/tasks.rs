@@ -9,6 +9,7 @@ use wallscope_model::{Recording, StackId, State, TaskGroup, TaskTime};
 
 use crate::frames::{CodeSite, Side, code_site, passes};
 use crate::knowledge::{GO_HANDLERS, GO_POOLS};
+use crate::words;
 
 /// Something that other tasks hold back. No task waits so for want of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -199,6 +200,48 @@ pub(crate) fn asleep(recording: &Recording) -> Vec<(Arc<str>, u64)> {
     let mut sums: Vec<(Arc<str>, u64)> = sums.into_iter().collect();
     sums.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
     sums
+}
+
+/// Tasks that are ready to run and are not run: their loop, or the threads that carry them, do something else.
+#[derive(Default)]
+pub(crate) struct ReadyTasks {
+    /// `asyncio task`.
+    pub kind: Arc<str>,
+    /// Number of them at any time.
+    pub at_once: f64,
+    /// Share of their time, waits for work left out.
+    pub share: f64,
+}
+
+impl ReadyTasks {
+    /// The ready tasks of the kind that has most of them.
+    pub fn new(recording: &Recording) -> ReadyTasks {
+        let mut kinds: BTreeMap<&Arc<str>, (u64, u64)> = BTreeMap::new();
+        for group in &recording.tasks {
+            let (ready, all) = kinds.entry(&group.kind).or_default();
+            *ready += group.state_ns(State::Runnable);
+            let own = (group.times.iter()).filter(|t| !is_idle_task(&group.name, &t.reason));
+            *all += own.map(|t| t.ns).sum::<u64>();
+        }
+        let most = kinds.into_iter().max_by_key(|(_, (ready, _))| *ready);
+        most.map_or_else(ReadyTasks::default, |(kind, (ready, all))| ReadyTasks {
+            kind: Arc::clone(kind),
+            at_once: ready as f64 / recording.window.length_ns().max(1) as f64,
+            share: ready as f64 / all.max(1) as f64,
+        })
+    }
+
+    /// The figures in words; `None`: no task was ready.
+    pub fn words(&self) -> Option<String> {
+        (self.share > 0.0).then(|| {
+            format!(
+                "{}s are ready to run {} of their time ({:.1} of them on average)",
+                self.kind,
+                words::share(self.share),
+                self.at_once
+            )
+        })
+    }
 }
 
 /// The main wait of the tasks of one kind.

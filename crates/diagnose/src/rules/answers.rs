@@ -9,8 +9,8 @@ use crate::evidence::{Cause, ENDED_BY_OTHERS, Evidence, Upstream, Wakers, larges
 use crate::frames::Side;
 use crate::knowledge::takes_work;
 use crate::thresholds::{
-    ANSWERS_OF_FUTURES, AT_ONCE_NS, CAUSE_SHARE, MEASURED_PART, MIN_REQUESTS, MOSTLY_SHARE,
-    ONE_FOR_ONE, QUEUE_FACTOR, QUIET_CPUS, WAKER_SHARE,
+    ANSWERS_OF_FUTURES, AT_ONCE_NS, CAUSE_SHARE, MANY_EACH, MEASURED_PART, MIN_REQUESTS,
+    MOSTLY_SHARE, ONE_FOR_ONE, QUEUE_FACTOR, QUIET_CPUS, SHORT_ANSWER_NS, WAKER_SHARE,
 };
 use crate::words;
 
@@ -115,6 +115,18 @@ fn queue_here(e: &Evidence<'_>, peer: &Upstream) -> Option<String> {
     })
 }
 
+/// The thing to change where requests are many and short.
+const ASK_FOR_MORE: &str =
+    "ask for more at once (a join, a batch), or ask for several things in parallel";
+
+/// Many short requests to `peer` for each request of a caller: most of the time is ways to and fro.
+fn many_each(e: &Evidence<'_>, peer: &Upstream) -> Option<f64> {
+    let asked = e.requests.asked_askers;
+    let each = peer.requests as f64 / asked.max(1) as f64;
+    let short = peer.mean_ns()? <= SHORT_ANSWER_NS;
+    (asked >= MIN_REQUESTS && each >= MANY_EACH && short).then_some(each)
+}
+
 /// Answers of others are awaited, in the thread itself or through a future.
 pub(super) fn upstream(e: &Evidence<'_>) -> Found {
     let (reason, ns) = awaited(e);
@@ -184,7 +196,7 @@ impl<'e, 'r> AnswerWaits<'e, 'r> {
             self.target(),
             match measured {
                 true => "",
-                false => ": the cause is outside this process",
+                false => ", outside this process",
             }
         ))
         .because(self.reason.name())
@@ -202,6 +214,13 @@ impl<'e, 'r> AnswerWaits<'e, 'r> {
             }));
             let queue = known.and_then(|_| queue_here(e, peer));
             verdict = verdict.rooted(queue);
+            if let Some(each) = known.and_then(|_| many_each(e, peer)) {
+                verdict = verdict
+                    .measured(Some(format!(
+                        "{each:.0} of these for each request of its own callers"
+                    )))
+                    .advised(Some(ASK_FOR_MORE.into()));
+            }
         }
         verdict = verdict.rooted(self.timed_out());
         if !measured {

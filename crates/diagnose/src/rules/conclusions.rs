@@ -1,5 +1,5 @@
-//! Conclusion of a verdict in one clause, for the sentence at the end of a recording: the time that
-//! faster code could save, and the time that it could not.
+//! Conclusion of a verdict in one or two sentences, for the end of a recording: the cause, the time
+//! that faster code could save, and the time that it could not. The last full stop is left to the caller.
 //!
 //! Shares are of active time, as in the rest of the sentence.
 
@@ -32,21 +32,21 @@ pub(super) fn empty(_: &Evidence<'_>, _: &Verdict) -> String {
 
 /// The verdict says it all.
 pub(super) fn cause(_: &Evidence<'_>, verdict: &Verdict) -> String {
-    words::clause(&verdict.cause)
+    verdict.cause.clone()
 }
 
 /// A CPU quota, or too few CPUs, held threads back.
 pub(super) fn quota(e: &Evidence<'_>, verdict: &Verdict) -> String {
     let quota = match e.totals.quota_cpus {
-        Some(quota) => format!("its CPU quota ({})", words::cpus(quota)),
-        None => "its CPU quota".to_string(),
+        Some(quota) => format!("Its CPU quota ({})", words::cpus(quota)),
+        None => "Its CPU quota".to_string(),
     };
     let most = match e.bottleneck.ledger.runnable.throttled {
         0 => "up to ",
         _ => "",
     };
     format!(
-        "{quota} cost {most}{}; a higher quota, or less CPU work, gives that back",
+        "{quota} cost {most}{}. A higher quota, or less CPU work, gives that back",
         words::share(verdict.share)
     )
 }
@@ -54,8 +54,8 @@ pub(super) fn quota(e: &Evidence<'_>, verdict: &Verdict) -> String {
 /// Threads wait for a CPU.
 pub(super) fn shortage(_: &Evidence<'_>, verdict: &Verdict) -> String {
     format!(
-        "{}; more CPUs for it save at most {}",
-        words::clause(&verdict.cause),
+        "{}. More CPU time for it saves at most {}",
+        verdict.cause,
         words::share(verdict.share)
     )
 }
@@ -63,26 +63,28 @@ pub(super) fn shortage(_: &Evidence<'_>, verdict: &Verdict) -> String {
 /// Threads compute, or the kernel works for them.
 pub(super) fn computing(e: &Evidence<'_>, verdict: &Verdict) -> String {
     let saves = match (&verdict.parts.shares[..], blocked(e)) {
-        (_, b) if b < NEARLY_ALL => "a CPU profile shows nearly all of it".to_string(),
+        (_, b) if b < NEARLY_ALL => "A CPU profile shows nearly all of it".to_string(),
         ([(_, own), (_, others)], _) => format!(
-            "faster code saves at most the {} spent computing and the {} spent waiting for it",
+            "Faster code saves at most the {} spent computing and the {} spent waiting for it",
             words::share(*own),
             words::share(*others)
         ),
         (_, b) => format!(
-            "faster code saves at most the {} spent computing, and none of the {} spent waiting",
+            "Faster code saves at most the {} spent computing, and none of the {} spent waiting",
             words::share(e.bottleneck.on_cpu()),
             words::share(b)
         ),
     };
-    format!("{}; {saves}", verdict.cause)
+    format!("{}. {saves}", verdict.cause)
 }
 
 /// Threads wait.
 pub(super) fn waiting(e: &Evidence<'_>, verdict: &Verdict) -> String {
     if waits_for_computing(verdict) {
-        let cause = words::clause(&verdict.cause);
-        return format!("{cause}; faster code there shortens these waits, too");
+        return format!(
+            "{}. Faster code there shortens these waits, too",
+            verdict.cause
+        );
     }
     let unless = match (unseen(e), beside_computing(e)) {
         (Some(unseen), _) => format!(", unless the waiting is for {unseen}"),
@@ -90,8 +92,8 @@ pub(super) fn waiting(e: &Evidence<'_>, verdict: &Verdict) -> String {
         (None, false) => String::new(),
     };
     format!(
-        "{}; faster code cannot reduce the {} spent waiting{}{unless}",
-        words::clause(&verdict.cause),
+        "{}. Faster code cannot reduce the {} spent waiting{}{unless}",
+        verdict.cause,
         words::share(blocked(e)),
         work_or_not(verdict),
     )
@@ -126,25 +128,25 @@ pub(super) fn at_rest(e: &Evidence<'_>, verdict: &Verdict) -> String {
         return waiting(e, verdict);
     }
     if let Some(unseen) = unseen(e) {
-        return format!("it may have waited for {unseen}");
+        return format!("It may have waited for {unseen}");
     }
     let waited = words::share(blocked(e));
     match verdict.state {
         Some(State::Blocked) => {
-            format!("faster code cannot reduce the {waited} spent waiting, which may be for work")
+            format!("Faster code cannot reduce the {waited} spent waiting, which may be for work")
         }
         _ => {
             // A cause elsewhere is more than that nothing was found.
             let rest = match verdict.parts.root {
-                Some(_) => words::clause(&verdict.cause),
+                Some(_) => verdict.cause.clone(),
                 None => AT_REST.into(),
             };
             match blocked(e) < MENTIONED_SHARE {
                 true => rest,
-                false => format!("{rest}; faster code cannot reduce the {waited} spent waiting"),
+                false => format!("{rest}. Faster code cannot reduce the {waited} spent waiting"),
             }
         }
     }
 }
 
-const AT_REST: &str = "no bottleneck was found: its threads wait for work, or have room left";
+const AT_REST: &str = "No bottleneck was found: its threads wait for work, or have room left";

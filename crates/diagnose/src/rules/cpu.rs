@@ -89,66 +89,120 @@ pub(super) fn shortage(e: &Evidence<'_>) -> Found {
             && ns >= lock_or_half(e)
             && ns >= tasks::kept_ns(e.recording) / 2).then(|| {
             let by = largest(&e.causes, State::Runnable, None);
-            let (origin, outside) = origin(e, room.as_ref());
-            let verdict = Verdict::new(format!("Ready threads wait for a CPU: {origin}"))
-            .of(e, Spent::runnable(ns, by))
-            .assuming(
-                "with CPUs enough, these threads would run at once and wait for nothing else instead",
-            );
-            if !outside {
-                let starts = churn(e).verdict.map(|v| v.cause);
-                return verdict
+            let origin = origin(e, room.as_ref());
+            let verdict = Verdict::new(origin.cause)
+                .of(e, Spent::runnable(ns, by))
+                .measured(origin.figures)
+                .assuming(
+                    "with CPUs enough, these threads would run at once and wait for nothing else instead",
+                );
+            match origin.taker {
+                Taker::Others => verdict
+                    .outside()
+                    .rooted(room.and_then(|r| host_facts::others(e.recording, &r)))
+                    .measured(host_facts::stands_back(e.recording))
+                    .advised(Some("move the other work away, or reserve CPUs".into())),
+                Taker::Itself => verdict
                     .rooted(runs(e))
-                    .with(starts)
+                    .with(churn(e).verdict.map(|v| v.cause))
                     .with(waits_too(e))
-                    .advised(Some("use fewer busy threads, or allow more CPUs".into()));
+                    .advised(Some("use fewer busy threads, or allow more CPUs".into())),
+                Taker::Unknown => verdict
+                    .rooted(Some(
+                        "other programs may use the CPUs, or its threads come in bursts: this recording has no \
+                         figures of the host"
+                            .into(),
+                    ))
+                    .with(waits_too(e))
+                    .advised(Some("look at the CPU use of the whole host meanwhile (top)".into())),
             }
-            let neighbours = room.and_then(|r| host_facts::others(e.recording, &r));
-            verdict
-                .outside()
-                .rooted(neighbours)
-                .measured(host_facts::stands_back(e.recording))
-                .advised(Some("move the other work away, or reserve CPUs".into()))
         }))
 }
 
-/// Origin of a shortage of CPUs in words, and whether it lies outside the process.
-fn origin(e: &Evidence<'_>, room: Option<&Room>) -> (String, bool) {
-    let busy_threads = || "it has more busy threads than CPUs".to_string();
+/// The user of the CPUs that ready threads wait for.
+enum Taker {
+    Itself,
+    Others,
+    /// The recording has no figures of the host.
+    Unknown,
+}
+
+/// Origin of a shortage of CPUs.
+struct Origin {
+    /// The cause, in a sentence without a full stop.
+    cause: String,
+    /// Use of the CPUs, in words.
+    figures: Option<String>,
+    taker: Taker,
+}
+
+impl Origin {
+    fn itself(cause: String) -> Origin {
+        Origin {
+            cause: format!("Ready threads wait for a CPU: {cause}"),
+            figures: None,
+            taker: Taker::Itself,
+        }
+    }
+}
+
+/// Origin of a shortage of CPUs by the host's figures, or by the process's own computing without them.
+fn origin(e: &Evidence<'_>, room: Option<&Room>) -> Origin {
+    let b = &e.bottleneck;
+    let busy_threads = || Origin::itself("it has more busy threads than CPUs".into());
     let Some(r) = room else {
-        return (busy_threads(), false);
-    };
-    // While one of its threads waits, the other ones may run in its place.
-    let n = e.bottleneck.active_threads.max(1) as f64;
-    if (r.used - r.own) > r.own * (n - 1.0) / n {
-        let cpus = match r.cpus {
-            1 => "the one CPU that it may use".to_string(),
-            n => format!("the {n} CPUs that it may use"),
+        let filled = b.busy_cpus() >= CPUS_WITH_ROOM * f64::from(b.cpus);
+        return match filled {
+            true => busy_threads(),
+            false => Origin {
+                cause: format!(
+                    "Ready threads wait for a CPU, though they keep only {:.2} of {} CPUs busy",
+                    b.busy_cpus(),
+                    b.cpus
+                ),
+                figures: None,
+                taker: Taker::Unknown,
+            },
         };
-        let origin = format!(
-            "others use them ({:.0} % of {cpus}, this process {:.0} %): the cause is outside this process",
-            (r.used - r.own) * 100.0,
-            r.own * 100.0
-        );
-        return (origin, true);
+    };
+    let others = r.used - r.own;
+    // While one of its threads waits, the other ones may run in its place.
+    let n = b.active_threads.max(1) as f64;
+    if others > r.own * (n - 1.0) / n {
+        return Origin {
+            cause: "Programs outside this process use the CPUs while its ready threads wait".into(),
+            figures: Some(format!(
+                "other programs use {:.0} % of {}, this process {:.0} %",
+                others * 100.0,
+                allowed(r),
+                r.own * 100.0
+            )),
+            taker: Taker::Others,
+        };
     }
     if r.used < CPUS_WITH_ROOM {
-        let cpus = match r.cpus {
-            1 => "the CPU that it may use is".to_string(),
-            n => format!("the {n} CPUs that it may use are"),
-        };
-        let free = (1.0 - r.used) * 100.0;
-        let origin = format!("{cpus} free {free:.0} % of the time: its threads come in bursts");
-        return (origin, false);
+        return Origin::itself(format!(
+            "they come in bursts, while {} {} free {:.0} % of the time",
+            allowed(r),
+            if r.cpus == 1 { "is" } else { "are" },
+            (1.0 - r.used) * 100.0
+        ));
     }
-    if e.bottleneck.cpus > r.cpus as u32 {
-        let origin = format!(
+    match b.cpus > r.cpus as u32 {
+        true => Origin::itself(format!(
             "it has more busy threads than the {} of {} CPUs that it may use (affinity or cpuset)",
-            r.cpus, e.bottleneck.cpus
-        );
-        return (origin, false);
+            r.cpus, b.cpus
+        )),
+        false => busy_threads(),
     }
-    (busy_threads(), false)
+}
+
+/// The CPUs that the process may use, in words.
+fn allowed(r: &Room) -> String {
+    match r.cpus {
+        1 => "the one CPU that it may use".into(),
+        n => format!("the {n} CPUs that it may use"),
+    }
 }
 
 /// The function that runs while others wait for a CPU.
@@ -267,14 +321,16 @@ fn computing_verdict(e: &Evidence<'_>, ns: u64) -> Verdict {
             format!(", {most}{} ({of} of the computing)", c.function)
         });
     let (collects, mostly) = collects(e, ns);
-    let cause = match &collects {
-        Some(collects) if mostly => format!("CPU-bound: {collects}"),
-        _ => format!("CPU-bound: {profile}{main}{kernel}"),
+    let computing = match &collects {
+        Some(collects) if mostly => collects.clone(),
+        _ => format!("{profile}{main}{kernel}"),
     };
     let relay = relay(e);
     let cause = match &relay {
-        Some((parent, child)) => format!("{parent} waits for one {child} at a time; {cause}"),
-        None => cause,
+        Some((parent, child)) => {
+            format!("{parent} waits for one {child} at a time, which is CPU-bound: {computing}")
+        }
+        None => format!("CPU-bound: {computing}"),
     };
     let common = common_function(e, ns)
         .filter(|(name, _)| relay.is_none() && hottest.is_none_or(|(c, _)| *c.function != **name));

@@ -16,6 +16,7 @@ mod conclusions;
 mod cpu;
 mod deadlock;
 mod details;
+mod event_loops;
 mod kernel_work;
 mod limits;
 mod locks;

@@ -3,6 +3,7 @@
 
 use wallscope_model::{BlockReason, State};
 
+use super::event_loops;
 use super::verdict::{ACTIVE, Verdict};
 use crate::evidence::{Evidence, RootShare, in_function};
 use crate::thresholds::{ROOT_OF_WAITS, WAKER_SHARE};
@@ -33,7 +34,8 @@ pub(super) fn with_root(e: &Evidence<'_>, mut verdict: Verdict) -> Verdict {
     if let Some(stranger) = main.filter(|root| !root.strangers.is_empty()) {
         verdict = with_stranger(e, verdict, stranger);
     }
-    if let Some(root) = main.filter(|root| explains_most(root)) {
+    let leads = verdict.rule == event_loops::NAME;
+    if let Some(root) = main.filter(|root| explains_most(root) && !leads) {
         let symptom = words::clause(&verdict.cause);
         let root_words = root.words();
         verdict.cause = format!("{} while {symptom}", words::sentence(&root_words));
@@ -103,8 +105,15 @@ fn with_stranger(e: &Evidence<'_>, mut verdict: Verdict, root: &RootShare) -> Ve
     if let Some((verb, function)) = wakers.own_wait() {
         let thread = match e.mostly_for_locks(&verdict.waits) {
             true => "the lock's holder",
-            false => "the thread that ends them",
+            false => "the waker",
         };
+        verdict.cause = format!(
+            "{} waits for {}{} while {}",
+            words::sentence(thread),
+            root.subject(),
+            in_function(function),
+            words::clause(&verdict.cause)
+        );
         verdict.parts.root = Some(format!(
             "{thread} {verb}{}; the other end is {} ({} of the waits)",
             in_function(function),

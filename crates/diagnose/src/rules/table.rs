@@ -3,8 +3,8 @@
 use super::blind_spots::{BlindSpot, OF_COMPUTING, OF_CPUS, OF_REQUESTS, OF_REST, OF_WAITS};
 use super::verdict::{Found, Verdict};
 use super::{
-    answers, collections, conclusions, cpu, kernel_work, limits, locks, requests, rest, tasks,
-    waits,
+    answers, collections, conclusions, cpu, event_loops, kernel_work, limits, locks, requests,
+    rest, tasks, waits,
 };
 use crate::evidence::Evidence;
 
@@ -124,6 +124,16 @@ pub(crate) const RULES: &[Rule] = &[
         blind: OF_CPUS,
         judge: cpu::shortage,
         conclude: conclusions::shortage,
+    },
+    Rule {
+        name: event_loops::NAME,
+        when: "one function waited 20 % of active time or more inside a step of an event loop, which serves nobody \
+               meanwhile, and the loop had other work: 20 % of its tasks' time or more was ready to run (one of them \
+               or more at any time), or callers asked three times or more",
+        rank: Ordinary,
+        blind: OF_WAITS,
+        judge: event_loops::held_up,
+        conclude: conclusions::cause,
     },
     Rule {
         name: tasks::TASKS_LOCK,

@@ -130,7 +130,7 @@ fn task_verdict(
         };
         let reason = match reason {
             SYSTEM_CALL => threads_wait(e, function).unwrap_or("a system call"),
-            reason => reason,
+            reason => words::of_task(reason),
         };
         format!(
             "in {function} they also wait for {reason}, {:.1} of them on average{held_across}",
@@ -146,7 +146,8 @@ fn task_verdict(
         .filter(|(_, _, ns)| inside.is_none() && at_once(e, *ns) >= CAUSE_SHARE)
         .map(|(f, reason, ns)| {
             format!(
-                "they also wait for {reason} in {f}, {:.1} of them on average",
+                "they also wait for {} in {f}, {:.1} of them on average",
+                words::of_task(reason),
                 at_once(e, ns)
             )
         });

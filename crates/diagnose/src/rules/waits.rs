@@ -172,14 +172,13 @@ fn longest_without_children(e: &Evidence<'_>) -> u64 {
     others.map(|r| e.blocked(*r)).max().unwrap_or(0)
 }
 
+/// Target of waits for children, in whatever call.
+pub(super) const FOR_CHILDREN: &str = "for child processes (their output or their end)";
+
 fn delay_verdict(e: &Evidence<'_>, delay: Delay, ns: u64) -> Verdict {
     let by = e.main_delayed(delay);
     let (verb, cause, reason) = match delay {
-        Delay::Child => (
-            WAIT,
-            "for child processes (their output or their end)",
-            BlockReason::Child,
-        ),
+        Delay::Child => (WAIT, FOR_CHILDREN, BlockReason::Child),
         Delay::Disk => (
             WAIT,
             "for disk I/O that was asked for without blocking (io_uring, aio)",

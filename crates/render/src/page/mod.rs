@@ -23,6 +23,7 @@ mod meta;
 mod options;
 mod payload;
 mod rows;
+mod tasks;
 mod timeline;
 pub(crate) mod trie;
 pub mod verdict;

@@ -81,6 +81,7 @@ pub(super) fn payload(recording: &Recording, title: &str, options: &PageOptions<
     super::lengths::put(&mut columns, recording, &rows);
     let waits = super::waits::put(&mut columns, recording, &rows, &mut entries);
     drop(rows);
+    let tasks = super::tasks::put(&mut columns, recording, &mut entries);
     super::timeline::put(&mut columns, recording);
     put_entries(&mut columns, &entries);
     put_ledger_slices(&mut columns, &recording.ledger_slices);
@@ -108,6 +109,7 @@ pub(super) fn payload(recording: &Recording, title: &str, options: &PageOptions<
         .map_or(Value::Null, |v| json!(super::verdict::choices(v)));
     head["idle"] = options.idle.name().into();
     head["waits"] = waits;
+    head["tasks"] = tasks;
     head["columns"] = index;
     head["reasons"] = all_reasons().into();
     let head = Value::to_string(&head).into_bytes();

@@ -60,6 +60,8 @@ pub struct Choice {
     pub function: Option<String>,
     /// Whether stacks without that function are left out.
     pub only: bool,
+    /// Whether it is time of a runtime's tasks, and not of threads.
+    pub tasks: bool,
 }
 
 impl Choice {
@@ -74,6 +76,15 @@ impl Choice {
                 .collect(),
             ..Choice::default()
         }
+    }
+
+    /// Time of tasks, in stacks that lead through `function` if there is one.
+    pub fn of_tasks(function: Option<&str>) -> Choice {
+        let tasks = Choice {
+            tasks: true,
+            ..Choice::of_state(None, None)
+        };
+        tasks.through(function)
     }
 
     /// The states, reasons, threads and part of the recording that `samples` lie in.

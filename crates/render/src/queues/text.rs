@@ -33,6 +33,8 @@ const NAME: usize = 72;
 const NOTABLE: f64 = 0.1;
 /// From this growth on, a limit is far away.
 const FAR: f64 = 9.0;
+/// So many queues are shown at least, far from their limits or not.
+const FEWEST: usize = 3;
 
 /// The findings as text, in lines of `width` cells where that is known.
 pub fn text(findings: &Findings, width: Option<usize>) -> String {
@@ -60,10 +62,23 @@ fn table(out: &mut String, queues: &Queues, width: usize) {
         let head: Vec<String> = COLUMNS.iter().map(|(name, w)| pad(name, *w)).collect();
         let _ = writeln!(out, "  {}", head.concat());
     }
-    for row in &queues.rows {
-        queue(out, row, width);
+    let far = |(i, row): &(usize, &Queue)| *i >= FEWEST && row.headroom.value >= FAR;
+    let rows: Vec<&Queue> = (queues.rows.iter().enumerate())
+        .filter(|row| !far(row))
+        .map(|(_, row)| row)
+        .collect();
+    let shared = shared_notes(&rows);
+    for row in &rows {
+        queue(out, row, &shared, width);
     }
-    if !queues.rows.is_empty() {
+    if rows.len() < queues.rows.len() {
+        let more = queues.rows.len() - rows.len();
+        let _ = writeln!(out, "{more} more, far from their limits (--json has all)\n");
+    }
+    for (i, note) in shared.iter().enumerate() {
+        paragraph(out, &format!("[{}] {note}.", i + 1), 0, width);
+    }
+    if !rows.is_empty() {
         paragraph(out, LEGEND, 0, width);
     }
     absent(out, &queues.absent, width);
@@ -98,7 +113,7 @@ fn limit(queues: &Queues) -> String {
     }
 }
 
-fn queue(out: &mut String, row: &Queue, width: usize) {
+fn queue(out: &mut String, row: &Queue, shared: &[String], width: usize) {
     let full = match row.headroom.value {
         v if v <= 0.0 => "full already".to_owned(),
         v => format!("full from {} on", change(v)),
@@ -121,8 +136,20 @@ fn queue(out: &mut String, row: &Queue, width: usize) {
         let padded = cells.iter().zip(COLUMNS).map(|(text, (_, w))| pad(text, w));
         let _ = writeln!(out, "{mark} {}", padded.collect::<String>());
     }
-    paragraph(out, &about(row), 4, width);
+    paragraph(out, &about(row, shared), 4, width);
     out.push('\n');
+}
+
+/// Notes of several rows, in the order of their first row: they are printed once, below.
+fn shared_notes(rows: &[&Queue]) -> Vec<String> {
+    let mut shared: Vec<String> = Vec::new();
+    for note in rows.iter().flat_map(|row| &row.notes) {
+        let of = rows.iter().filter(|row| row.notes.contains(note));
+        if of.count() > 1 && !shared.contains(note) {
+            shared.push(note.clone());
+        }
+    }
+    shared
 }
 
 /// Kind and name of a queue. The name of CPUs says the kind.
@@ -142,8 +169,8 @@ fn name(name: &str) -> String {
     }
 }
 
-/// The model, and the facts that limit it.
-fn about(row: &Queue) -> String {
+/// The model, and the facts that limit it; those of several rows as the numbers of notes.
+fn about(row: &Queue, shared: &[String]) -> String {
     let mut parts = vec![row.because.clone()];
     if let Some(prediction) = &row.prediction {
         let formula = prediction.formula.map_or(String::new(), |formula| {
@@ -151,8 +178,12 @@ fn about(row: &Queue) -> String {
         });
         parts.push(format!("{}{formula}", method(prediction.method)));
     }
-    parts.extend(row.notes.iter().cloned());
-    format!("{}.", parts.join("; "))
+    let number = |note: &String| shared.iter().position(|s| s == note);
+    let own = row.notes.iter().filter(|note| number(note).is_none());
+    parts.extend(own.cloned());
+    let numbers = row.notes.iter().filter_map(number);
+    let numbers: String = numbers.map(|i| format!(" [{}]", i + 1)).collect();
+    format!("{}.{numbers}", parts.join("; "))
 }
 
 /// The values of a row, one end of each.

@@ -1,6 +1,6 @@
 //! Classes of frames, each with a colour.
 
-use wallscope_model::{BlockReason, Part, Recording, State, View};
+use wallscope_model::{BlockReason, CODE_KINDS, Part, Recording, State, View};
 
 use crate::page::entries::{Entry, Kind};
 
@@ -19,23 +19,18 @@ pub(super) enum Class {
 }
 
 impl Class {
-    /// The colours of the page (`web/js/palette.js`).
+    /// The colour, `#rrggbb`, as on the page.
     pub(super) fn colour(self) -> &'static str {
         match self {
-            Class::State(State::OnCpu) => "#eba93b",
-            Class::State(State::Runnable) => "#d98cb3",
-            Class::State(State::Blocked) => "#6bb5e0",
-            Class::State(State::Unknown) => "#909090",
-            Class::Unknown => "#9a9a9a",
-            Class::Part(Part::Woken) => "#e3a6c4",
-            Class::Part(Part::Preempted) => "#d083ac",
-            Class::Part(_) => "#bd6c9c",
+            Class::State(state) => state.colour(),
+            Class::Part(part) => part.colour(),
             Class::Reason(reason) => reason.facts().colour,
-            Class::Own => "#f0c75e",
-            Class::Library => "#93cfa4",
-            Class::Kernel => "#e89272",
-            Class::Jit => "#b8a2dc",
-            Class::Managed => "#7fa8f5",
+            Class::Own => of_code("own"),
+            Class::Library => of_code("library"),
+            Class::Kernel => of_code("kernel"),
+            Class::Jit => of_code("jit"),
+            Class::Managed => of_code("managed"),
+            Class::Unknown => of_code("mark"),
         }
     }
 
@@ -93,4 +88,10 @@ impl Class {
             Kind::Native => Class::Own,
         }
     }
+}
+
+/// Colour of a kind of code; that of time not seen if the model has no such kind.
+fn of_code(kind: &str) -> &'static str {
+    let known = CODE_KINDS.iter().find(|(name, _)| *name == kind);
+    known.map_or(State::Unknown.colour(), |(_, colour)| *colour)
 }

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use wallscope_model::printable::is_obeyed;
 
-use wallscope_model::Unit;
+use wallscope_model::{INK, Unit};
 
 use super::class::Class;
 use crate::text::layout::shorten;
@@ -66,7 +66,7 @@ pub(super) fn frame(out: &mut dyn Write, frame: &FrameBox<'_>) -> io::Result<()>
     if room >= 3.0 {
         write!(
             out,
-            "<text x=\"{:.2}\" y=\"{:.1}\" fill=\"#1b1b1b\">{}</text>",
+            "<text x=\"{:.2}\" y=\"{:.1}\" fill=\"{INK}\">{}</text>",
             x + 3.0,
             y + 12.5,
             escape(&label(name, room as usize))

@@ -11,7 +11,7 @@ mod draw;
 use std::io::{self, Write};
 
 use wallscope_model::scale::{NOT_SAMPLED, scale};
-use wallscope_model::{Recording, View};
+use wallscope_model::{INK, Recording, View};
 
 use crate::page::entries::Entries;
 use crate::page::trie::Builder;
@@ -152,7 +152,7 @@ pub fn write(recording: &Recording, view: View, out: &mut dyn Write) -> io::Resu
          width=\"{WIDTH}\" height=\"{height}\" font-family=\"ui-monospace, DejaVu Sans Mono, \
          Menlo, Consolas, monospace\" font-size=\"11\">\n<title>{}</title>\n\
          <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n\
-         <text x=\"{MARGIN}\" y=\"21\" font-size=\"15\" fill=\"#1b1b1b\">{}</text>\n\
+         <text x=\"{MARGIN}\" y=\"21\" font-size=\"15\" fill=\"{INK}\">{}</text>\n\
          <text x=\"{MARGIN}\" y=\"39\" fill=\"#62666a\">{}</text>",
         escape(&title),
         escape(&title),
@@ -192,7 +192,7 @@ fn legend(classes: &[Class], height: f64, out: &mut dyn Write) -> io::Result<()>
         writeln!(
             out,
             "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"11\" height=\"11\" fill=\"{}\"/><text \
-             x=\"{:.1}\" y=\"{:.1}\" fill=\"#1b1b1b\">{}</text>",
+             x=\"{:.1}\" y=\"{:.1}\" fill=\"{INK}\">{}</text>",
             height - 20.0,
             class.colour(),
             x + 15.0,

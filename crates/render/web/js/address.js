@@ -87,7 +87,7 @@ function sound(look, profile) {
     if (!known.includes(look[key])) /** @type {any} */ (look)[key] = plain[key];
   };
   one('view', VIEWS.map((v) => v.id));
-  one('tab', ['flame', 'table', 'heat', 'lanes', 'waits', 'why', 'domain']);
+  one('tab', ['flame', 'table', 'heat', 'lanes', 'waits', 'tasks', 'why', 'domain']);
   one('heat', ['', 'on_cpu', 'runnable', 'blocked']);
   one('idle', ['hide', 'show', 'only']);
   one('colour', ['', ...COLOURINGS.map((c) => c.id)]);
@@ -96,6 +96,7 @@ function sound(look, profile) {
     .map(([a, b]) => /** @type {[number, number]} */ ([a, Math.min(b, profile.slices)]))
     .filter(([a, b]) => a >= 0 && b > a);
   if (look.focus >= entries) look.focus = -1;
+  if (look.task >= (profile.meta.tasks?.groups.length ?? 0)) look.task = -1;
   if (look.pick >= entries) look.pick = -1;
   if (!/^-?(self|total|name|module)$/.test(look.sort)) look.sort = plain.sort;
   if (!/^\d{1,15}(~\d{1,15})?$/.test(look.zoom)) look.zoom = plain.zoom;

@@ -3,7 +3,7 @@
 import { copy, el, fill, name, say } from './dom.js';
 import { isFunction, select } from './filter.js';
 import { histogram, lengthsOf, lengthWords } from './lengths.js';
-import { partTitle, partOfTag, PART_COLOURS, STATE_COLOURS } from './palette.js';
+import { KIND_COLOURS, partTitle, partOfTag, PART_COLOURS, STATE_COLOURS } from './palette.js';
 import { stackText } from './picture.js';
 import { KIND, STATE_TITLES } from './profile.js';
 import { intervalBadge } from './table.js';
@@ -303,7 +303,7 @@ class Panel {
     return el(
       'section', {},
       el('h4', {}, this.stack.length > 0 ? 'This stack' : 'Its heaviest stack'),
-      el('ol', { class: 'stack' }, ...stack.slice(-200).reverse().map((e) => el('li', { class: `kind-${kind[e] === KIND.kernel ? 'kernel' : 'user'}` }, this.link(e, 90)))),
+      el('ol', { class: 'stack' }, ...stack.slice(-200).reverse().map((e) => el('li', kind[e] === KIND.kernel ? { class: 'kernel', style: { 'border-color': KIND_COLOURS.kernel } } : {}, this.link(e, 90)))),
     );
   }
 

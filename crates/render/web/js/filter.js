@@ -7,7 +7,7 @@ import { Selection } from './selection.js';
 /**
  * @typedef {object} Look
  * @property {string} view
- * @property {string} tab `flame`, `table`, `heat`, `lanes`, `waits` or `domain`
+ * @property {string} tab `flame`, `table`, `heat`, `lanes`, `waits`, `tasks`, `why` or `domain`
  * @property {number[]} threads by index; empty: all
  * @property {string[]} names thread names; empty: all
  * @property {number[]} pids empty: all
@@ -29,6 +29,7 @@ import { Selection } from './selection.js';
  * @property {number} pick selected entry; −1: none
  * @property {string} sort column of the table; `-` before it: the other way
  * @property {string} heat what the heat map shows
+ * @property {number} task place of the tasks' group that is chosen; −1: none
  * @property {string} range what the timeline shows: `''` or `a~b`, ns since the window's begin
  */
 
@@ -66,6 +67,7 @@ export function plainLook() {
     pick: -1,
     sort: '',
     heat: '',
+    task: -1,
     range: '',
   };
 }
@@ -131,7 +133,7 @@ function tagMask(profile, look) {
 }
 
 /** Which sets of labels count, by index plus one; `null`: all. @param {Profile} profile @param {Look} look */
-function labelMask(profile, look) {
+export function labelMask(profile, look) {
   if (look.labels.length === 0) return null;
   const mask = new Uint8Array(profile.labelSets.length + 1);
   const keys = new Set(look.labels.map((text) => profile.labels.find((l) => l.text === text)?.key));

@@ -8,6 +8,37 @@ import { KIND, STATES, STATE_TITLES } from './profile.js';
 import { baseName, count, duration, percent } from './text.js';
 
 /**
+ * Tells a frame of a picture that has colours for the parts of its time, and no rows of threads.
+ * @param {import('./scene.js').Scene | null} scene
+ * @param {number} node −1: nothing
+ * @param {import('./dom.js').Place} at
+ * @param {string} all what the root is called
+ */
+export function showParts(scene, node, at, all) {
+  const tip = byId('tip');
+  tip.hidden = true;
+  if (node < 0 || !scene) return;
+  const { shape, paint } = scene;
+  const ns = shape.right(node) - shape.left(node);
+  const ranges = shape.ranges(node);
+  const sums = paint.sums.map((of) => {
+    let sum = 0;
+    for (let k = 0; k < ranges.length; k += 2) sum += of[ranges[k + 1]] - of[ranges[k]];
+    return sum;
+  });
+  const known = Math.max(1, sums.reduce((a, b) => a + b, 0));
+  const entry = shape.entry(node);
+  const label = entry >= 0 ? scene.profile.names[entry] : entry === -1 ? all : 'smaller ones';
+  fill(
+    tip,
+    el('div', { class: 'tip-name' }, name(label.slice(0, 600))),
+    el('p', {}, el('b', {}, percent(ns / Math.max(1, shape.total))), ` ${duration(ns)}`),
+    el('p', {}, paint.titles.map((title, i) => (sums[i] > 0 ? `${title} ${percent(sums[i] / known)}` : '')).filter((v) => v).join(' · ')),
+  );
+  placeTip(tip, at.x, at.y);
+}
+
+/**
  * Tells what lies at a place.
  * @param {import('./main.js').Page} page
  * @param {import('./flame.js').FlameGraph} graph

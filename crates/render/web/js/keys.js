@@ -5,6 +5,7 @@ import { viewOf } from './filter.js';
 import { hasLanes } from './lanes.js';
 import { savePng, saveSvg } from './picture.js';
 import { VIEWS } from './profile.js';
+import { hasTasks } from './tasks.js';
 import { count, percent, shorten } from './text.js';
 import { hasChains } from './why.js';
 
@@ -64,7 +65,7 @@ function help() {
     el(
       'dl', {},
       ...key('/', 'search; Enter there: the next match, with Shift the one before'), ...key('Esc', 'close, clear the search, zoom out'), ...key('← → ↑ ↓', 'move among frames'), ...key('Enter', 'zoom to the frame'),
-      ...key('i', 'root on top or below'), ...key('l', 'leaf first'), ...key('r', 'fold recursion'), ...key('m', 'my code: fold the insides of libraries, runtimes and the kernel'), ...key('s', 'callers and callees of the chosen function'), ...key('f t o d', 'flame graph, table, over time, what was measured'), ...key('x w y', 'timeline, waits, chains of waits'), ...key('1 2 3 4 5', 'wall, on CPU, off CPU, run queue, wakers'), ...key('c', 'copy the chosen stack'), ...key('?', 'this'),
+      ...key('i', 'root on top or below'), ...key('l', 'leaf first'), ...key('r', 'fold recursion'), ...key('m', 'my code: fold the insides of libraries, runtimes and the kernel'), ...key('s', 'callers and callees of the chosen function'), ...key('f t o d', 'flame graph, table, over time, what was measured'), ...key('x w k y', 'timeline, waits, tasks, chains of waits'), ...key('1 2 3 4 5', 'wall, on CPU, off CPU, run queue, wakers'), ...key('c', 'copy the chosen stack'), ...key('?', 'this'),
     ),
     el('p', { class: 'quiet' }, 'Badges: exact – counted; ± – sampled, with its 95 % interval in percentage points; suspected – too few samples to rely on, or more than sums can show. Click one to see what it rests on.'),
   );
@@ -95,6 +96,7 @@ export function keys(page) {
       m: () => page.change({ mine: !look.mine }),
       d: () => page.change({ tab: 'domain' }),
       w: () => page.change({ tab: 'waits' }),
+      k: () => hasTasks(page.profile) && page.change({ tab: 'tasks' }),
       y: () => hasChains(page.profile) && page.change({ tab: 'why' }),
       x: () => hasLanes(page.profile) && page.change({ tab: 'lanes' }),
       s: () => look.pick >= 0 && page.change({ tab: 'flame', focus: look.focus >= 0 ? -1 : look.pick, zoom: '' }),

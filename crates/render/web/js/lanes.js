@@ -4,6 +4,7 @@
 
 import { css, el, fill, name, sharp } from './dom.js';
 import { threadMask } from './filter.js';
+import { TimeOrder } from './order.js';
 import { PART_COLOURS, partOfTag, partTitle, STATE_COLOURS } from './palette.js';
 import { STATE_TITLES } from './profile.js';
 import { pixel } from './scene.js';
@@ -137,6 +138,8 @@ export class Timeline {
     this.room = el('div', { class: 'flame-room' }, this.canvas);
     this.scroller = el('div', { class: 'flame-scroll tracks' }, this.room);
     this.told = el('p', { class: 'quiet small strip-caption' });
+    const ordered = el('div', {});
+    this.order = new TimeOrder(ordered, (from, to) => this.go(from, to));
     const kept = profile.meta.timeline;
     const all = this.lanes.reduce((a, l) => a + l.tag.length, 0);
     const button = (/** @type {string} */ text, /** @type {string} */ title, /** @type {() => void} */ act) => el('button', { type: 'button', title, onclick: act }, text);
@@ -148,7 +151,8 @@ export class Timeline {
       ),
       ' ', el('span', { class: 'quiet small' }, `${count(all)} intervals of ${count(this.lanes.length)} threads${kept.dropped > 0 ? `; the oldest ${count(kept.dropped)} were dropped to stay within ${bytes(kept.limit)} of memory` : ''}${kept.lost > 0 ? `; ${count(kept.lost)} turns on a CPU were lost` : ''}. Ctrl and wheel zoom, a drag moves; an arrow shows the waker.`),
       this.scroller, this.told,
-      el('div', { class: 'key' }, ...STATE_TITLES.map((t, s) => el('span', {}, el('i', { class: 'swatch', style: { background: s === NOT_KNOWN ? 'none' : STATE_COLOURS[s], border: '1px solid #9a9a9a' } }), t)), el('span', {}, 'Where it is wide enough, a wait has the colour of its reason, as above.')),
+      el('div', { class: 'key' }, ...STATE_TITLES.map((t, s) => el('span', {}, el('i', { class: 'swatch', style: { background: s === NOT_KNOWN ? 'none' : STATE_COLOURS[s], border: `1px solid ${STATE_COLOURS[NOT_KNOWN]}` } }), t)), el('span', {}, 'Where it is wide enough, a wait has the colour of its reason, as above.')),
+      ordered,
     );
     this.canvas.addEventListener('pointermove', (/** @type {PointerEvent} */ e) => this.move(e));
     this.canvas.addEventListener('pointerleave', () => this.point(null));
@@ -195,8 +199,8 @@ export class Timeline {
     return Math.max(1, this.scroller.clientWidth - LABEL);
   }
 
-  /** @param {import('./filter.js').Look} look */
-  show(look) {
+  /** @param {import('./filter.js').Look} look @param {import('./selection.js').Selection} selection */
+  show(look, selection) {
     const p = this.profile;
     const mask = threadMask(p, look);
     const busy = (/** @type {Lane} */ l) => p.meta.threads[l.context].on_cpu.reduce((/** @type {number} */ a, /** @type {number} */ b) => a + b, 0);
@@ -208,6 +212,7 @@ export class Timeline {
     this.room.style.height = `${height}px`;
     this.scroller.style.setProperty('--height', `${height + 2}px`);
     this.canvas.setAttribute('aria-label', `timeline of ${count(this.shown.length)} threads from ${duration(this.from)} to ${duration(this.to)}. Arrow keys move, + and − zoom.`);
+    this.order.show(selection, this.shown.map((l) => l.context), [this.from, this.to]);
     this.request();
   }
 

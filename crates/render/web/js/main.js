@@ -26,6 +26,7 @@ import { Profile, VIEWS } from './profile.js';
 import { showTable } from './table.js';
 import { showHeat, Strip } from './timeline.js';
 import { duration, measureIn, percent, shorten, time } from './text.js';
+import { hasTasks, Tasks } from './tasks.js';
 import { wireVerdict } from './verdict.js';
 import { showWaits } from './waits.js';
 import { Chains, hasChains } from './why.js';
@@ -37,6 +38,7 @@ const TABS = [
   ['heat', 'Over time', () => true],
   ['lanes', 'Timeline', hasLanes],
   ['waits', 'Waits', () => true],
+  ['tasks', 'Tasks', hasTasks],
   ['why', 'Chains', hasChains],
   ['domain', 'What was measured', () => true],
 ];
@@ -60,6 +62,8 @@ export class Page {
     this.tipTimer = undefined;
     /** @type {Timeline | undefined} made when it is first looked at, as the next one is */
     this.lanes = undefined;
+    /** @type {Tasks | undefined} */
+    this.tasks = undefined;
     /** @type {Chains | undefined} */
     this.chains = undefined;
     this.viewTotals = byState(sumLedgers(profile.threadLedgers(null)));
@@ -160,10 +164,14 @@ export class Page {
       showHeat(byId('pane-heat'), whole, look, act.change);
     }
     if (look.tab === 'waits') showWaits(byId('pane-waits'), selection, look);
+    if (look.tab === 'tasks') {
+      this.tasks ??= new Tasks(byId('pane-tasks'), this);
+      this.tasks.show(matches, smooth);
+    }
     if (look.tab === 'why') this.showChains(matches);
     if (look.tab === 'lanes') {
       this.lanes ??= new Timeline(byId('pane-lanes'), profile, (c, quiet) => this.change(c, quiet));
-      this.lanes.show(look);
+      this.lanes.show(look, selection);
     }
     if (look.tab === 'domain') showDomain(byId('pane-domain'), selection);
     const stack = this.stack.length > 0 && this.stack[this.stack.length - 1] === look.pick ? this.stack : [];
@@ -374,6 +382,10 @@ export class Page {
       }),
     );
     for (const [id] of TABS) byId(`pane-${id}`).hidden = id !== look.tab;
+    // On a phone the row of tabs is longer than the screen.
+    const [row, chosen] = [byId('tabs'), byId(`tab-${look.tab}`)];
+    const beyond = chosen.offsetLeft + chosen.offsetWidth - row.offsetLeft - row.clientWidth;
+    if (beyond > row.scrollLeft) row.scrollLeft = beyond;
   }
 
   /** Draws for paper, or for the screen again; tells whether it was dark. @param {boolean} on @param {boolean} dark */

@@ -1,32 +1,25 @@
-// Colours, chosen to stay apart for people with a colour vision deficiency (after Okabe and Ito, and
-// Tol). All are light enough for dark letters, in the dark theme too. Wherever a colour means something,
-// words beside it say it too.
+// Ways to colour frames. Colours are the model's; all are light enough for dark letters, in the dark theme
+// too. Wherever a colour means something, words beside it say it too.
 
+import { CPU_COLOURS, KIND_COLOURS, REASONS, STATE_COLOURS, UNKNOWN_COLOURS } from './colours.js';
 import { BLOCK_REASONS, KIND, STATE_TITLES } from './profile.js';
-import { REASONS } from './reasons.js';
 import { baseName } from './text.js';
 
-export const STATE_COLOURS = ['#eba93b', '#d98cb3', '#6bb5e0', '#909090'];
+export { KIND_COLOURS, STATE_COLOURS };
 
 /** By part, in the order of a thread's ledger. */
-export const PART_COLOURS = [
-  // user, kernel, irq, stolen
-  '#eba93b', '#d98a2b', '#c2813b', '#ad8a5e',
-  // woken, preempted, throttled
-  '#e3a6c4', '#d083ac', '#bd6c9c',
-  ...REASONS.map((r) => r.colour),
-  // unknown by cause
-  '#909090', '#9c9c9c', '#868686',
-];
+export const PART_COLOURS = [...CPU_COLOURS, ...REASONS.map((r) => r.colour), ...UNKNOWN_COLOURS];
 
-export const KIND_COLOURS = {
-  own: '#f0c75e',
-  library: '#93cfa4',
-  kernel: '#e89272',
-  jit: '#b8a2dc',
-  managed: '#7fa8f5',
-  mark: '#9a9a9a',
-};
+/** Reasons of tasks' waits that have the colour of a thread's kindred block reason. */
+const KINDRED = /** @type {Record<string, string>} */ ({
+  mutex: 'lock', pool: 'gil', channel: 'pipe', queue: 'pipe', select: 'poll', event: 'poll', task: 'child', thread: 'disk', syscall: 'disk',
+});
+
+/** Colour of a wait of tasks. @param {string} reason */
+export function taskColour(reason) {
+  const known = (/** @type {string} */ called) => REASONS.find((r) => r.name === called)?.colour;
+  return known(KINDRED[reason] ?? reason) ?? known('other') ?? STATE_COLOURS[2];
+}
 
 const MODULE_COLOURS = ['#eecc66', '#77aadd', '#ee8866', '#44bb99', '#ffaabb', '#bbcc33', '#99ddff', '#c8b0e0', '#d8c0a0'];
 const OTHER_MODULE = '#c8c8c8';

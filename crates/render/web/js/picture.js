@@ -1,5 +1,6 @@
 // The flame graph as a file: SVG for documents, PNG for everything else.
 
+import { INK } from './colours.js';
 import { css, download, sharp } from './dom.js';
 import { canvasPainter, drawScene, ROW, UNDERLINE } from './scene.js';
 import { duration, escapeXml, printable } from './text.js';
@@ -21,7 +22,7 @@ export function toSvg(scene, title) {
   const out = [
     `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${height}" width="${WIDTH}" height="${height}" font-family="ui-monospace, DejaVu Sans Mono, Menlo, Consolas, monospace" font-size="12">`,
     `<rect width="100%" height="100%" fill="#ffffff"/>`,
-    `<text x="8" y="21" font-size="14" fill="#1b1b1b">${escapeXml(printable(title))}</text>`,
+    `<text x="8" y="21" font-size="14" fill="${INK}">${escapeXml(printable(title))}</text>`,
   ];
   const style = /** @type {Record<string, string>} */ ({
     inlined: ' font-style="italic"',
@@ -72,7 +73,7 @@ function legend(scene, y) {
       if (!title) return '';
       const at = x;
       x += 26 + title.length * LETTER;
-      return `<rect x="${at}" y="${y - 10}" width="12" height="12" fill="${colours[i]}"/><text x="${at + 16}" y="${y}" fill="#1b1b1b">${escapeXml(printable(title))}</text>`;
+      return `<rect x="${at}" y="${y - 10}" width="12" height="12" fill="${colours[i]}"/><text x="${at + 16}" y="${y}" fill="${INK}">${escapeXml(printable(title))}</text>`;
     })
     .join('');
 }

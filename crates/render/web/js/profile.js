@@ -6,7 +6,7 @@
 // none over the tree, which may have millions of nodes.
 
 import { MAX_BLOCKS } from './stats.js';
-import { REASONS } from './reasons.js';
+import { REASONS } from './colours.js';
 
 export const STATES = ['on_cpu', 'runnable', 'blocked', 'unknown'];
 export const STATE_TITLES = ['on CPU', 'runnable', 'blocked', 'not seen'];
@@ -118,6 +118,8 @@ export class Profile {
   lengths = undefined;
   /** @type {Profile | null} the same time by blocked stacks with their wakers' on top of them */
   wake = null;
+  /** @type {Profile | null} stacks of a runtime's tasks, with a time of their own (tasks.js) */
+  tasks = null;
   slices = 0;
   blocks = 1;
   duration = 1;
@@ -133,14 +135,17 @@ export class Profile {
     this.readTree('');
     this.readLedger(columns);
     if (columns.has('row.labels')) this.readLabels(columns);
-    if (columns.has('wake.row.node')) {
-      // Another tree with rows of its own; all else is this one's.
-      /** @type {Profile} */
-      const wake = Object.create(this);
-      wake.rowLine = wake.stackLines = null;
-      wake.readTree('wake.');
-      this.wake = wake;
-    }
+    if (columns.has('wake.row.node')) this.wake = this.otherTree('wake.');
+    if (columns.has('task.row.node')) this.tasks = this.otherTree('task.');
+  }
+
+  /** Another tree with rows of its own; all else is this one's. @param {string} prefix of its columns @returns {Profile} */
+  otherTree(prefix) {
+    /** @type {Profile} */
+    const other = Object.create(this);
+    other.rowLine = other.stackLines = null;
+    other.readTree(prefix);
+    return other;
   }
 
   /** The tree that a view is of. @param {string} view @returns {Profile} */
@@ -251,7 +256,7 @@ export class Profile {
     // What the children left is the node's own: its rows from here to `last`.
     this.own = cursor;
 
-    this.rowBlame = this.blame(prefix !== '');
+    this.rowBlame = this.blame(prefix === 'wake.');
     if (prefix) return;
     if (columns.has('row.line')) {
       this.rowLine = u32('row.line');

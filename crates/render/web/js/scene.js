@@ -3,6 +3,7 @@
 // way; what lies between is drawn as one strip that says how many it hides. So the cost of a
 // picture depends on its size and not on the recording's.
 
+import { INK } from './colours.js';
 import { css } from './dom.js';
 import { KIND } from './profile.js';
 import { printable, shorten, count } from './text.js';
@@ -14,7 +15,6 @@ const NARROWEST = 1.6;
 /** Looking for a match among the hidden reads at most so many of a strip. */
 const MOST_LOOKED_AT = 4096;
 const FONT = '12px ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace';
-export const INK = '#1b1b1b';
 
 /**
  * What one picture shows, for the screen and for files.

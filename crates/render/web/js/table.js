@@ -4,7 +4,7 @@ import { el, fill, name } from './dom.js';
 import { isFunction } from './filter.js';
 import { badge } from './ledger.js';
 import { mineOf } from './mine.js';
-import { codeKind } from './palette.js';
+import { codeKind, KIND_COLOURS } from './palette.js';
 import { baseName, count, duration, percent, shorten } from './text.js';
 
 const TABLE_COLUMNS = /** @type {const} */ ([
@@ -124,7 +124,7 @@ export function showTable(host, chosen, act) {
       cell,
       el(
         'td', { class: 'function' },
-        el('i', { class: `kind kind-${codeKind(p, e)}`, title: codeKind(p, e) }),
+        el('i', { class: 'kind', title: codeKind(p, e), style: { background: KIND_COLOURS[codeKind(p, e)] } }),
         name(shorten(p.names[e], 160), { title: p.names[e].slice(0, 2000) }),
         p.inlined[e] ? el('span', { class: 'quiet' }, ' inlined') : null,
       ),

@@ -5,7 +5,7 @@ import { css, el, fill, sharp } from './dom.js';
 import { idleRows, runsOf, sliceMask, threadMask } from './filter.js';
 import { partOfTag, STATE_COLOURS } from './palette.js';
 import { BLOCK_REASONS, FIRST_REASON, STATE_TITLES } from './profile.js';
-import { REASONS } from './reasons.js';
+import { REASONS } from './colours.js';
 import { duration, percent, printable, time } from './text.js';
 
 /** States' time by slice of the chosen threads, and of each thread if asked. @param {import('./profile.js').Profile} profile @param {Uint8Array} threads */

@@ -14,6 +14,7 @@ import { plainLook } from './filter.js';
  * @property {boolean} idle whether idle time is part of it
  * @property {string | null} function that its stacks lead through
  * @property {boolean} only whether stacks without that function are left out
+ * @property {boolean} tasks whether it is time of a runtime's tasks, and not of threads
  */
 
 /**
@@ -33,7 +34,9 @@ export function lookOf(choice, profile) {
     idle: choice.idle ? 'show' : 'hide',
     query: choice.only && choice.function ? `^${choice.function.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')}$` : '',
     only: choice.only,
-    pick: choice.function ? profile.names.indexOf(choice.function) : -1,
+    tab: choice.tasks ? 'tasks' : 'flame',
+    // The panel of a function is about threads.
+    pick: choice.function && !choice.tasks ? profile.names.indexOf(choice.function) : -1,
   };
 }
 
@@ -57,7 +60,7 @@ export function wireVerdict(page) {
     button.hidden = false;
     button.addEventListener('click', () => {
       const { icicle, leaf, fold, mine, flip } = page.look;
-      const look = { ...lookOf(choice, page.profile), icicle, leaf, fold, mine, flip, tab: 'flame' };
+      const look = { ...lookOf(choice, page.profile), icicle, leaf, fold, mine, flip };
       // On a phone the panel of the picked function would cover the picture.
       if (innerWidth <= 900) look.pick = -1;
       page.change(look);

@@ -3,12 +3,12 @@
 
 import { el, fill, name } from './dom.js';
 import { FlameGraph } from './flame.js';
-import { STATE_COLOURS } from './palette.js';
+import { KIND_COLOURS, STATE_COLOURS } from './palette.js';
 import { LaidOut } from './shape.js';
 import { duration, percent, shorten } from './text.js';
 
 /** What a line is: computing, queueing, blocked, a waker, a chain that was cut; and everything. */
-const LINE_COLOURS = [...STATE_COLOURS.slice(0, 3), '#c9c4bb', '#9a9a9a', '#d8d8d4'];
+const LINE_COLOURS = [...STATE_COLOURS.slice(0, 3), '#c9c4bb', KIND_COLOURS.mark, '#d8d8d4'];
 const LINE_TITLES = ['computes', 'waits for a CPU', 'is blocked', 'woken by', 'not followed further', ''];
 const WOKEN = 3;
 

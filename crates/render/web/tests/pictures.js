@@ -57,6 +57,7 @@ try {
   await waits('waits', 'tab=waits', 560);
   await waits('chains', 'tab=why', 420);
   await waits('timeline', 'tab=lanes', 400, pointed);
+  await picture(context, 'tasks', 'tab=tasks', '#main', 480, async () => 0, 'tasks');
   await picture(context, 'delta', '', 'body', 620, async () => 330, 'delta');
 } finally {
   await close();

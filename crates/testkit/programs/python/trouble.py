@@ -149,6 +149,19 @@ def fetch():
         fetch_rate()
 
 
+async def handle_order():
+    while True:
+        fetch_rate()
+        await asyncio.sleep(0.002)
+
+
+def held_loop():
+    """Handlers on an event loop, each of which holds it up with a call that waits."""
+    async def handlers():
+        await asyncio.gather(*[handle_order() for _ in range(8)])
+    asyncio.run(handlers())
+
+
 class Handler(http.server.BaseHTTPRequestHandler):
     delay = 0.0
 
@@ -193,6 +206,34 @@ def full_queue():
 def sleepy_web():
     Handler.delay = 0.03
     web()
+
+
+DATABASE = listen()
+
+
+def answer_queries():
+    """A quick database, outside."""
+    while True:
+        connection, _ = DATABASE.accept()
+        threading.Thread(target=answer, args=(connection, 0.001), daemon=True).start()
+
+
+def load_lines(connection):
+    for _ in range(30):
+        connection.sendall(b"select")
+        connection.recv(64)
+
+
+def many_queries():
+    """A web service that asks for each line of an order by itself."""
+    database = socket.create_connection(DATABASE.getsockname())
+    Handler.work = lambda self: load_lines(database)
+    web()
+
+
+def shop():
+    threading.Thread(target=answer_queries, daemon=True).start()
+    ask_always(0.001)
 
 
 LOG = os.pipe()
@@ -391,8 +432,10 @@ CASES = {
     "garbage": (garbage, None),
     "pool": (pool, lambda: serve(0.005)),
     "fetch": (fetch, lambda: serve(0.02)),
+    "held-loop": (held_loop, lambda: serve(0.02)),
     "full-queue": (full_queue, None),
     "sleepy-web": (sleepy_web, lambda: ask_always(0.001)),
+    "many-queries": (many_queries, shop),
     "log": (log, drain),
     "child": (child, None),
     "writer": (insert_rows, hold_database),

@@ -348,6 +348,28 @@ pub const ALL: &[Scenario] = &[
         ),
     ),
     scenario(
+        "script-many-queries",
+        "a web service asks a quick database 30 times for each request",
+        Script("many-queries"),
+        wrong(
+            BLOCKED,
+            &["network"],
+            &["load_lines"],
+            &["for each request of its own callers"],
+        ),
+    ),
+    scenario(
+        "script-held-loop",
+        "eight asyncio tasks fetch from a slow server by a call that waits",
+        Script("held-loop"),
+        wrong(
+            BLOCKED,
+            &["network", "poll"],
+            &["fetch_rate"],
+            &["event loop", "ready to run"],
+        ),
+    ),
+    scenario(
         "rpc",
         "a client and its server, both measured: the server sleeps",
         Truth("rpc", &[]),

@@ -156,6 +156,15 @@ impl<S: TableSink> TableStore<S> {
         self.keys.get(key).copied()
     }
 
+    /// Whether the bytes of a file are needed to unwind its code: it is unknown, or has lost its table.
+    pub fn lacks(&self, key: &FileKey) -> bool {
+        let Some(id) = self.file_id(key) else {
+            return true;
+        };
+        let is_absent = matches!(self.files[id as usize - 1].state, State::Absent);
+        is_absent && !self.built.iter().any(|(built, _)| *built == id)
+    }
+
     /// Reason why a file's code cannot be unwound, if it is more than missing unwind information.
     pub fn file_problem(&self, id: u16) -> Option<&str> {
         match &self.files.get((id as usize).checked_sub(1)?)?.state {

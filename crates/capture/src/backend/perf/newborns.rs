@@ -16,7 +16,7 @@
 //!
 //! *Assumes* that a thread reaches the drawn age within [`HOLD`] of its birth.
 
-use std::os::fd::OwnedFd;
+use std::{ops::RangeInclusive, os::fd::OwnedFd, time::Duration};
 
 use rustc_hash::FxHashMap;
 
@@ -34,6 +34,16 @@ const REVIEW: u64 = 1_000_000_000;
 const MAX_MAKERS: usize = 64;
 /// Shortest period that the kernel's clock events keep, ns.
 const MIN_PERIOD: u64 = 10_000;
+/// Bytes of stack that a window's samples copy for each microsecond of the age: a young thread's stack is short. A
+/// thread writes a sample at each multiple of the age, and the kernel reserves all of these bytes each time: this
+/// limits how fast the threads of a window fill a ring (38 MB/s from an age of 32 µs on).
+const STACK_BYTES_PER_US: u64 = 32;
+/// Fewest and most bytes of stack with a window's sample. Of samples with 512 bytes, one in ten ended before the root.
+const STACK_BYTES: RangeInclusive<u64> = 1024..=8192;
+/// Bytes of a sample beside its stack: header, ids, time, period, registers.
+const SAMPLE_BYTES: u64 = 192;
+/// A listening reader is not woken again by samples of a thread that has computed for less than this since, ns.
+const MIN_WAKING: u64 = 250_000;
 /// Part of the time computed in short lives that may lie in lives longer than the range: one in so many.
 const BEYOND_RANGE: u64 = 50;
 /// The golden section, as a fraction of 2⁶⁴: its multiples fill a range evenly, and so do those of any progression.
@@ -102,6 +112,24 @@ pub struct Plan {
     /// Whether the maker's events need a guard first.
     pub needs_guard: bool,
     opens_ns: u64,
+}
+
+impl Plan {
+    /// Bytes of stack that each sample copies.
+    pub fn stack_bytes(&self) -> u32 {
+        let bytes = self.age_ns * STACK_BYTES_PER_US / 1000 / 8 * 8;
+        bytes.clamp(*STACK_BYTES.start(), *STACK_BYTES.end()) as u32
+    }
+
+    /// Samples after which a reader that listens is woken.
+    pub fn samples_each_waking(&self) -> u32 {
+        (MIN_WAKING / self.age_ns).max(1) as u32
+    }
+
+    /// Bytes that a thread writes while it computes, per second.
+    fn bytes_per_second(&self) -> f64 {
+        (SAMPLE_BYTES + u64::from(self.stack_bytes())) as f64 * 1e9 / self.age_ns as f64
+    }
 }
 
 /// Threads born from the opening of `plan` on inherit its event.
@@ -225,6 +253,18 @@ impl Newborns {
             heirs: FxHashMap::default(),
             event: Some(event),
         });
+    }
+
+    /// Time in which a thread that computes all the time fills `bytes` of a ring, if an open window samples it.
+    pub fn fills_in(&self, bytes: u64) -> Duration {
+        let open = || (self.windows.iter()).filter_map(|w| w.event.is_some().then_some(&w.plan));
+        // Threads of different makers take turns on a CPU. Those of one maker inherit all of its windows.
+        let with_others = |plan: &Plan| -> f64 {
+            let same = |p: &&Plan| (p.maker, p.ring) == (plan.maker, plan.ring);
+            open().filter(same).map(Plan::bytes_per_second).sum()
+        };
+        let fastest = open().map(with_others).fold(0.0, f64::max);
+        Duration::try_from_secs_f64(bytes as f64 / fastest).unwrap_or(Duration::MAX)
     }
 
     /// Takes note of a record of ring number `ring`, and marks a window's first sample of a thread. False: it is

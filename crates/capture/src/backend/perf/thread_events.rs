@@ -41,6 +41,10 @@ const LONGEST: Duration = Duration::from_millis(5);
 /// What part of a ring may fill while nobody looks at it, if it fills as fast as before.
 const FILLED: f64 = 0.125;
 
+/// What part of a ring the threads of a window may fill meanwhile, if they compute all the time. The rest is for other
+/// records, and for a reader that has to wait for a CPU.
+const FILLED_BY_NEWBORNS: f64 = 0.3;
+
 /// Longest that rings are left alone.
 const REST: Duration = Duration::from_millis(50);
 
@@ -302,6 +306,8 @@ impl ThreadEvents {
         });
         let guard = guard.transpose()?;
         let mut a = self.clock_attributes(plan.age_ns);
+        a.sample_stack_user = plan.stack_bytes();
+        a.__bindgen_anon_2.wakeup_events = plan.samples_each_waking();
         let event = open(&mut a, plan.maker as i32, cpu)?;
         self.write_to(&event, plan.ring)?;
         Ok((event, guard))
@@ -369,9 +375,12 @@ impl ThreadEvents {
         }
     }
 
-    /// For how long nobody needs to look at the rings, as fast as they filled lately.
+    /// Time for which the rings need not be emptied: as fast as they filled lately, and as fast as threads that are
+    /// sampled by windows can fill them. A window may write fifty times as fast as the one before it.
     pub fn rest(&self) -> Duration {
-        self.rest
+        let smallest = self.rings.iter().map(|(_, ring)| ring.bytes()).min();
+        let bytes = smallest.unwrap_or_default() as f64 * FILLED_BY_NEWBORNS;
+        self.rest.min(self.newborns.fills_in(bytes as u64))
     }
 
     fn hold(&mut self) {
@@ -473,62 +482,4 @@ fn is_refusal(e: &io::Error) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_busy_thread_of_our_own_is_sampled() {
-        let cpus = crate::cpus::online().unwrap();
-        // SAFETY: no arguments.
-        let tid = unsafe { libc::gettid() } as u32;
-        let clock = ThreadEvents::open(&cpus, 997, 1024, DATA_PAGES).and_then(|mut clock| {
-            clock.join(tid, 1.0)?;
-            Ok(clock)
-        });
-        let mut clock = match clock {
-            Ok(clock) => clock,
-            Err(e) => {
-                println!("skipped: perf events of own threads are refused: {e}");
-                return;
-            }
-        };
-        let (mut samples, mut last, mut born) = (Vec::new(), 0, false);
-        std::thread::spawn(|| {}).join().unwrap();
-        while samples.len() < 6 * SAME as usize || !born {
-            for (time, record) in clock.drain(Vec::new(), clock::now()) {
-                assert!(time >= last, "in time order");
-                last = time;
-                match record {
-                    Record::Sample(r) if r.tid == tid => samples.push(r),
-                    Record::Born { parent_tid, .. } => born |= parent_tid == tid,
-                    _ => {}
-                }
-            }
-        }
-        for r in &samples {
-            assert_eq!((r.pid, r.tid), (std::process::id(), tid));
-            assert!(!r.stack.is_empty());
-        }
-        let distances: Vec<u64> = samples.iter().map(|r| r.period_ns).collect();
-        let mean = 1_000_000_000 / 997;
-        let range = mean - mean / period_jitter::SAMPLE_JITTER_DIVISOR
-            ..=mean + mean / period_jitter::SAMPLE_JITTER_DIVISOR;
-        assert!(distances.iter().all(|d| range.contains(d)));
-        let changed = distances.windows(2).filter(|d| d[0] != d[1]).count();
-        assert!(changed >= 3, "always the same: {distances:?}");
-        clock.leave(tid);
-        assert!(clock.events.is_empty());
-    }
-
-    #[test]
-    fn more_threads_than_descriptors_are_refused() {
-        let Ok(mut clock) = ThreadEvents::open(&[0], 99, RESERVED + 1, DATA_PAGES) else {
-            println!("skipped: perf events of own threads are refused");
-            return;
-        };
-        let refused = clock
-            .join(std::process::id(), 1.0)
-            .expect_err("there is no room");
-        assert_eq!(refused.raw_os_error(), Some(libc::EMFILE));
-    }
-}
+mod tests;

@@ -21,8 +21,13 @@ use super::{
 use crate::{
     backend::perf::SwitchRecords,
     session::{
-        assemble::Assembled as Finished, build::Stacks, domain, jit_hints, naming::Names,
-        peers::Found, tasks, thread_names::name_threads,
+        assemble::Assembled as Finished,
+        build::Stacks,
+        domain, jit_hints,
+        naming::Names,
+        peers::{Found, name_measured},
+        tasks,
+        thread_names::name_threads,
     },
 };
 
@@ -108,6 +113,7 @@ impl PollEstimator {
             recording.peers = Found::new(&sockets, &self.others, 0, &other_end).peers();
         }
         self.processes(recording, &on_cpu);
+        name_measured(recording);
         self.losses(recording, &stacks);
         let maker = |pid| names.code.maker(pid);
         let unnamed = jit_hints::unnamed_code(stacks.unnamed_code(), maker);

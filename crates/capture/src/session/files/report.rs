@@ -65,7 +65,7 @@ impl<S: TableSink> Files<S> {
             ),
             (
                 "file without an id (too many files)".to_owned(),
-                s.files_refused,
+                s.files_refused + self.unnumbered,
             ),
             (
                 "unwind rule left out (too many rules)".to_owned(),
@@ -76,6 +76,7 @@ impl<S: TableSink> Files<S> {
                 s.processes_refused,
             ),
         ];
+        losses.push(self.handles.losses());
         for (why, count) in &self.refusals {
             losses.push((format!("mapped file refused: {why}"), *count));
         }

@@ -98,6 +98,41 @@ impl<S: TableSink> Processes<S> {
         self.files.take_unwinder_files()
     }
 
+    /// Finds living processes that map closed files among `modules`: they can be opened there.
+    pub(super) fn find_closed(&mut self, modules: &[ModuleId]) {
+        let mut closed = self.files.closed_of(modules);
+        for (pid, space) in self.spaces.iter().filter(|(_, space)| !space.ended) {
+            if closed.is_empty() {
+                return;
+            }
+            for (start, m) in &space.mappings {
+                if let Some(index) = m.file.filter(|index| closed.remove(index)) {
+                    self.files.is_mapped_at(index, *pid, *start..m.end);
+                }
+            }
+        }
+    }
+
+    /// Opens closed files among `modules`, as far as they still can be opened.
+    pub fn reopen(&mut self, modules: &[ModuleId]) {
+        self.find_closed(modules);
+        let closed = self.files.closed_of(modules);
+        self.files.reopen_all(closed);
+    }
+
+    /// A window was cut: closes files and root directories that no later one needs.
+    pub fn end_window(&mut self) {
+        // A perf map of an ended process may be read in a later window.
+        let ended = self.spaces.values_mut().filter(|space| space.ended);
+        for space in ended.filter(|space| space.jit.is_empty()) {
+            space.root = None;
+        }
+        let living = self.spaces.values().filter(|space| !space.ended);
+        let mappings = living.flat_map(|space| space.mappings.values());
+        let mapped = mappings.filter_map(|m| m.file).collect();
+        self.files.end_window(&mapped);
+    }
+
     /// Bytes of kernel memory that unwind tables take.
     pub fn table_bytes(&self) -> u64 {
         self.files.table_bytes()

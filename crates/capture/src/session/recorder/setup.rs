@@ -17,6 +17,7 @@ use crate::{
         KernelFeatures, Mechanism, Programs, Settings, event_sampling::SampledEvent, timer::Timer,
     },
     clock::{now, unix_now},
+    open_files,
     places::{Interrupts, Places},
     target::{Held, Target},
 };
@@ -80,7 +81,11 @@ impl Setup<'_> {
         chosen: &ResolvedTarget,
         held: Option<&Held>,
     ) -> Result<Processes, Error> {
-        let mut processes = Processes::new(programs, self.options.table_bytes())?;
+        if self.options.windows {
+            // Root directories of processes are open, too.
+            open_files::raise_limit();
+        }
+        let mut processes = Processes::new(programs, self.options.file_limits())?;
         let managed = processes.managed_mut();
         managed.look_at_tasks(self.options.max_overhead);
         if !self.options.stacks {

@@ -226,12 +226,55 @@ fn a_shortage_of_cpus_is_blamed_on_the_process_that_used_them() {
     };
     // Itself a fifth of both CPUs.
     let (outside, cause) = told(20, 10, "0-1");
-    assert!(outside && cause.contains("others use them"), "{cause}");
+    assert!(
+        outside && cause.starts_with("Programs outside this process use the CPUs"),
+        "{cause}"
+    );
     let (outside, cause) = told(20, 2, "0-1");
     assert!(!outside && cause.contains("come in bursts"), "{cause}");
     // Three fifths of the only one that it may use.
     let (outside, cause) = told(30, 8, "0");
     assert!(!outside && cause.contains("the 1 of 2 CPUs"), "{cause}");
+}
+
+#[test]
+fn a_shortage_of_cpus_claims_no_more_than_the_figures_of_the_host_tell() {
+    let mut rec = recording(&[(10, 60, 0, BlockReason::Timer, 30); 2]);
+    let v = climb(&rec).verdict;
+    let said = "Ready threads wait for a CPU, though they keep only 0.20 of 2 CPUs busy";
+    assert_eq!(
+        (v.rule, v.outside, &*v.cause),
+        ("cpu-shortage", false, said)
+    );
+    // Files of early versions tell the use of all CPUs together.
+    let sample = |time_ns, user, idle| HostSample {
+        time_ns,
+        facts: HostFacts {
+            cpu_ns: Some([user, 0, 0, idle, 0, 0, 0, 0]),
+            ..HostFacts::default()
+        },
+    };
+    let (start, end) = (rec.window.start_ns, rec.window.end_ns);
+    rec.host = vec![sample(start, 0, 0), sample(end, 190 * TENTH, 10 * TENTH)];
+    let v = climb(&rec).verdict;
+    assert!(
+        v.outside
+            && v.cause
+                .starts_with("Programs outside this process use the CPUs"),
+        "{}",
+        v.cause
+    );
+    let figures = v.parts.evidence.join("; ");
+    let said = "other programs use 85 % of the 2 CPUs that it may use, this process 10 %";
+    assert!(figures.contains(said), "{figures}");
+    // Where it fills the CPUs itself, it has too many threads.
+    let rec = recording(&[(40, 60, 0, BlockReason::Timer, 0); 5]);
+    let v = climb(&rec).verdict;
+    assert!(
+        v.cause.contains("more busy threads than CPUs"),
+        "{}",
+        v.cause
+    );
 }
 
 #[test]

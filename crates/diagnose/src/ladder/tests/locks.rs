@@ -106,7 +106,11 @@ fn tasks_that_wait_for_a_lock_are_told_though_no_thread_does() {
     assert_eq!(v.rule, "tasks-lock");
     assert_eq!(v.function.as_deref(), Some("program::f0"));
     assert!((v.share - 250.0 / 640.0).abs() < 1e-9, "{}", v.share);
-    assert!(v.more.iter().any(|m| m.contains("timer, 0.9 of them")));
+    assert!(
+        v.more
+            .iter()
+            .any(|m| m.contains("a timer (they sleep), 0.9 of them"))
+    );
     // So is sending to a slow receiver, and not waiting for a sender.
     let sends = &mut rec.tasks[0].times[0];
     (sends.reason, sends.detail) = ("channel".into(), "chan send".into());

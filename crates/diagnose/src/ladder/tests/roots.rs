@@ -71,6 +71,26 @@ fn a_disk_that_the_holder_waits_for_is_the_headline() {
     assert!(v.parts.advice.is_some());
 }
 
+#[test]
+fn a_process_that_the_holder_waits_for_is_the_headline() {
+    let pipe = BlockReason::Pipe;
+    let mut rec = recording(&[(5, 0, 0, BlockReason::Lock, 95), (5, 0, 0, pipe, 95)]);
+    ended_by(&mut rec, Actor::Context(wallscope_model::ContextId(1)));
+    let mut wait = rec.hops[0].clone();
+    wait.above = wallscope_model::Above::Hop(0);
+    wait.role = Role::Blocked;
+    wait.reason = Some(pipe);
+    wait.stack = Some(rec.samples[3].stack);
+    rec.hops.push(wait);
+    let (pid, tid, name) = (70, 70, "postgres".into());
+    ended_by(&mut rec, Actor::Stranger { pid, tid, name });
+    rec.hops[2].above = wallscope_model::Above::Hop(1);
+    let v = climb(&rec).verdict;
+    let said = "waits for postgres (pid 70) in program::f1 while ";
+    assert!(v.cause.contains(said), "{}", v.cause);
+    assert_eq!(v.look_at, Some(70));
+}
+
 /// A thread that two processes of one name wake, which are not measured.
 fn woken_by_strangers(waiter: &str) -> wallscope_model::Recording {
     let mut rec = recording(&[(5, 0, 0, BlockReason::Lock, 95)]);

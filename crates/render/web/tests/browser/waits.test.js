@@ -96,6 +96,44 @@ test('the timeline zooms, moves, keeps its place in the address, and follows the
   });
 });
 
+test('one thread has its stacks in time order, in steps of the recording', async () => {
+  await on('waits', { look: 'tab=lanes' }, async (page) => {
+    assert.equal(await page.locator('#pane-lanes .ordered').isVisible(), false);
+    assert.match(await page.locator('#pane-lanes').innerText(), /Choose one thread/);
+    await page.locator('#threads tbody tr', { hasText: 'worker-0' }).click();
+    assert.match(await page.locator('#pane-lanes h3').innerText(), /Stacks of worker-0 \d+ in time order/);
+    const told = await page.evaluate(() => {
+      const { lanes, profile, selection } = globalThis.wallscope;
+      const { shape, paint, from, to } = lanes.order.graph.scene;
+      // Each stack's time in the picture, beside its time in the slices.
+      const drawn = new Map();
+      const [begin, end] = [(s) => profile.sliceBegin(s), (s) => profile.sliceBegin(s + 1)];
+      let outside = 0;
+      for (const n of shape.order) {
+        const [left, right, up] = [shape.left(n), shape.right(n), shape.parent(n)];
+        if (left < shape.left(up) - 1 || right > shape.right(up) + 1) outside += 1;
+        for (let s = 0; shape.level(n) === 1 && s < profile.slices; s += 1) drawn.set(s, (drawn.get(s) ?? 0) + Math.max(0, Math.min(right, end(s)) - Math.max(left, begin(s))));
+      }
+      const known = new Map();
+      selection.weight.forEach((ns, r) => {
+        if (ns === 0) return;
+        for (let k = profile.sliceStart[r]; k < profile.sliceStart[r + 1]; k += 1) known.set(profile.slice[k], (known.get(profile.slice[k]) ?? 0) + profile.sliceNs[k]);
+      });
+      const worst = Math.max(...[...known].map(([s, ns]) => Math.abs(Math.min(end(s) - begin(s), ns) - drawn.get(s)) / (end(s) - begin(s))));
+      const states = paint.sums.reduce((a, sum) => a + sum.at(-1), 0);
+      return { outside, worst, slices: known.size, states, sum: [...drawn.values()].reduce((a, b) => a + b, 0), from, to, duration: profile.duration };
+    });
+    assert.equal(told.outside, 0);
+    assert.ok(told.slices > 5 && told.worst < 0.11, JSON.stringify(told));
+    assert.ok(Math.abs(told.states - told.sum) < 1e-6 * told.sum + 1000, JSON.stringify(told));
+    assert.deepEqual([told.from, told.to], [0, told.duration]);
+  });
+  await on('waits', { look: 'tab=lanes&names=worker-0&range=1000000000~1400000000' }, async (page) => {
+    const { from, to } = await page.evaluate(() => globalThis.wallscope.lanes.order.graph.scene);
+    assert.deepEqual([from, to], [1e9, 1.4e9]);
+  });
+});
+
 test('pointing at a wait tells what it was, and an arrow comes from its waker', async () => {
   await on('waits', { look: 'tab=lanes' }, async (page) => {
     const spot = await longestLock(page);

@@ -2,7 +2,7 @@
 
 import { Columns } from '../../js/decode.js';
 import { Profile } from '../../js/profile.js';
-import { REASONS as BLOCKED } from '../../js/reasons.js';
+import { REASONS as BLOCKED } from '../../js/colours.js';
 
 /** The page's columns, from lists of numbers and strings. */
 export function encode(meta, columns, strings) {

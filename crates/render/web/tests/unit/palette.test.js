@@ -1,83 +1,94 @@
-// Colours stay apart for people with a colour vision deficiency.
+// Colours are told apart by everybody, also with a colour vision deficiency, and carry their letters.
 
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { KIND_COLOURS, PART_COLOURS, STATE_COLOURS } from '../../js/palette.js';
-import { REASONS } from '../../js/reasons.js';
-import { INK } from '../../js/scene.js';
+import { CPU_COLOURS, INK, KIND_COLOURS, REASONS, STATE_COLOURS } from '../../js/colours.js';
+import { PART_COLOURS, taskColour } from '../../js/palette.js';
+import { apart, ciede2000, contrast, hue, lab, SIGHT } from './sight.js';
 
-// Machado, Oliveira and Fernandes 2009, severity 1, on linear RGB.
-const SIGHT = {
-  full: [1, 0, 0, 0, 1, 0, 0, 0, 1],
-  protanopia: [0.152286, 1.052583, -0.204868, 0.114503, 0.786281, 0.099216, -0.003882, -0.048116, 1.051998],
-  deuteranopia: [0.367322, 0.860646, -0.227968, 0.280085, 0.672501, 0.047413, -0.01182, 0.04294, 0.968881],
-  tritanopia: [1.255528, -0.076749, -0.178779, -0.078411, 0.930809, 0.147602, 0.004733, 0.691367, 0.3039],
-};
+const [ON_CPU, RUNNABLE, BLOCKED, UNKNOWN] = STATE_COLOURS;
 
-function times(m, v) {
-  return [0, 3, 6].map((i) => m[i] * v[0] + m[i + 1] * v[1] + m[i + 2] * v[2]);
-}
+/** Reasons that are seldom seen may be nearer to each other. */
+const RARE = new Set(['page_fault', 'memory', 'kernel_lock', 'stopped', 'other']);
+/** Least CIEDE2000 of two colours by sight: 2 is just seen side by side, 10 from memory. */
+const LEAST = { full: 12, protanopia: 9.5, deuteranopia: 9.5, tritanopia: 7 };
+const LEAST_OF_RARE = { full: 10, protanopia: 7.5, deuteranopia: 7.5, tritanopia: 7 };
 
-/** Linear red, green and blue of a colour `#rrggbb`. */
-const linear = (colour) => [1, 3, 5].map((i) => parseInt(colour.slice(i, i + 2), 16) / 255).map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+test('the difference of colours is CIEDE2000', () => {
+  // From the table of Sharma, Wu and Dalal 2005.
+  const pairs = [
+    [[50, 2.6772, -79.7751], [50, 0, -82.7485], 2.0425],
+    [[50, -1.3802, -84.2814], [50, 0, -82.7485], 1],
+    [[50, 2.5, 0], [73, 25, -18], 27.1492],
+    [[60.2574, -34.0099, 36.2677], [60.4626, -34.1751, 39.4387], 1.2644],
+    [[2.0776, 0.0795, -1.135], [0.9033, -0.0636, -0.5514], 0.9082],
+  ];
+  for (const [a, b, known] of pairs) assert.ok(Math.abs(ciede2000(a, b) - known) < 1e-4, `${a} and ${b}: ${ciede2000(a, b)}`);
+});
 
-/** CIE Lab of a colour as seen with some sight. */
-function lab(colour, sight) {
-  const seen = times(sight, linear(colour)).map((c) => Math.min(1, Math.max(0, c)));
-  const [x, y, z] = times([0.4124, 0.3576, 0.1805, 0.2126, 0.7152, 0.0722, 0.0193, 0.1192, 0.9505], seen)
-    .map((c, i) => c / [0.9505, 1, 1.089][i])
-    .map((t) => (t > 0.008856 ? Math.cbrt(t) : 7.787 * t + 16 / 116));
-  return [116 * y - 16, 500 * (x - y), 200 * (y - z)];
-}
-
-/** How far apart two colours are at least, with any sight. */
-const apart = (a, b) => Math.min(...Object.values(SIGHT).map((sight) => {
-  const other = lab(b, sight);
-  return Math.hypot(...lab(a, sight).map((v, i) => v - other[i]));
-}));
-
-/** Contrast of two colours, as WCAG 2 has it. */
-function contrast(a, b) {
-  const light = (colour) => 0.05 + linear(colour).reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
-  return Math.max(light(a), light(b)) / Math.min(light(a), light(b));
-}
+test('reasons are told apart from each other and from other states', () => {
+  for (const [i, r] of REASONS.entries()) {
+    const others = REASONS.slice(0, i).map((o) => [o.name, o.colour]);
+    const states = [['on CPU', ON_CPU], ['runnable', RUNNABLE], ['not seen', UNKNOWN]];
+    for (const [name, colour] of [...others, ...states]) {
+      const least = RARE.has(r.name) || RARE.has(name) ? LEAST_OF_RARE : LEAST;
+      for (const [sight, d] of Object.entries(least)) {
+        const found = apart(r.colour, colour, sight);
+        assert.ok(found > d, `${sight}: ${r.name} and ${name} are ${found.toFixed(1)} apart`);
+      }
+    }
+  }
+});
 
 for (const [name, colours] of Object.entries({ states: STATE_COLOURS, 'kinds of code': Object.values(KIND_COLOURS) })) {
-  test(`the colours of ${name} are told apart with any sight, and carry dark letters`, () => {
-    for (const [sight, matrix] of Object.entries(SIGHT)) {
-      const all = colours.map((c) => lab(c, matrix));
-      for (let a = 0; a < all.length; a += 1) {
-        assert.ok(all[a][0] > 55, `${colours[a]} is too dark for letters`);
-        for (let b = 0; b < a; b += 1) {
-          const apart = Math.hypot(...all[a].map((v, i) => v - all[b][i]));
-          // Ten is plain to see side by side.
-          assert.ok(apart > 10, `${sight}: ${colours[a]} and ${colours[b]} are ${apart.toFixed(1)} apart`);
+  test(`the colours of ${name} are told apart with any sight`, () => {
+    for (const sight of Object.keys(SIGHT)) {
+      for (const [a, colour] of colours.entries()) {
+        for (const other of colours.slice(0, a)) {
+          const found = apart(colour, other, sight);
+          assert.ok(found > 8, `${sight}: ${colour} and ${other} are ${found.toFixed(1)} apart`);
         }
       }
     }
   });
 }
 
-test('every colour of time carries its letters', () => {
-  for (const colour of [...PART_COLOURS, ...STATE_COLOURS, ...Object.values(KIND_COLOURS)]) {
-    assert.ok(contrast(INK, colour) >= 4.5, `${colour}: ${contrast(INK, colour).toFixed(2)}`);
+test('each state is a family: on CPU is warm, runnable is pink, blocked is cool', () => {
+  const of = (colour) => hue(lab(colour, 'full'));
+  for (const colour of CPU_COLOURS.slice(0, 4)) assert.ok(of(colour) > 55 && of(colour) < 95, `${colour}: ${of(colour)}`);
+  for (const colour of CPU_COLOURS.slice(4)) assert.ok(of(colour) > 330 || of(colour) < 10, `${colour}: ${of(colour)}`);
+  for (const { name, colour } of [...REASONS, { name: 'blocked', colour: BLOCKED }]) {
+    assert.ok(of(colour) > 100 && of(colour) < 330, `${name}: ${of(colour)}`);
   }
 });
 
-test('reasons are told apart with any sight, from each other and from other states', () => {
-  // Reasons that are seldom seen may be nearer.
-  const rare = new Set(['page_fault', 'memory', 'kernel_lock', 'stopped', 'other']);
-  REASONS.forEach((r, i) => {
-    for (const state of STATE_COLOURS.filter((_, s) => s !== 2)) {
-      assert.ok(apart(r.colour, state) > 9, `${r.name} and ${state}: ${apart(r.colour, state).toFixed(1)}`);
-    }
-    for (const other of REASONS.slice(0, i)) {
-      const least = rare.has(r.name) || rare.has(other.name) ? 8.5 : 12;
-      const d = apart(r.colour, other.colour);
-      assert.ok(d > least, `${r.name} and ${other.name} are ${d.toFixed(1)} apart`);
-    }
-  });
+test('every colour of time carries its letters, and is seen on the ground of both themes', () => {
+  const css = readFileSync(new URL('../../page.css', import.meta.url), 'utf8');
+  const grounds = [...css.matchAll(/--ground: (#[0-9a-f]{6})/g)].map((m) => m[1]);
+  assert.equal(grounds.length, 2);
+  for (const colour of [...PART_COLOURS, ...STATE_COLOURS, ...Object.values(KIND_COLOURS)]) {
+    assert.ok(contrast(INK, colour) >= 4.5, `${colour}: ${contrast(INK, colour).toFixed(2)}`);
+    for (const ground of grounds) assert.ok(apart(colour, ground, 'full') > 7, `${colour} on ${ground}`);
+  }
+});
+
+test('colours of time and code are declared in the model alone', () => {
+  const own = new Set([...PART_COLOURS, ...STATE_COLOURS, ...Object.values(KIND_COLOURS)]);
+  const js = new URL('../../js/', import.meta.url);
+  const sources = readdirSync(js).filter((f) => f !== 'colours.js').map((f) => new URL(f, js));
+  for (const file of [...sources, new URL('../../page.css', import.meta.url)]) {
+    const twice = [...readFileSync(file, 'utf8').matchAll(/#[0-9a-f]{6}\b/g)].map((m) => m[0]).filter((c) => own.has(c));
+    assert.deepEqual(twice, [], file.pathname);
+  }
+});
+
+test('waits of tasks have the colour of the kindred block reason', () => {
+  const of = (name) => REASONS.find((r) => r.name === name).colour;
+  assert.equal(taskColour('mutex'), of('lock'));
+  assert.equal(taskColour('channel'), of('pipe'));
+  assert.equal(taskColour('network'), of('network'));
+  assert.equal(taskColour('never heard of'), of('other'));
 });
 
 test('the page’s own letters stand out from their ground, in light and in dark', () => {

@@ -198,3 +198,25 @@ fn windows_are_closed_in_time() {
         (0..MIN_LIVES).for_each(|_| newborns.ended(9, MS, PERIOD));
     }
 }
+
+#[test]
+fn windows_fill_a_ring_no_faster_than_it_is_read() {
+    const HALF: u64 = 64 * 4096;
+    for life in [50_000, 400_000, 6 * MS] {
+        let mut newborns = known(life);
+        assert_eq!(newborns.fills_in(HALF), Duration::MAX, "none is open");
+        for look in 1..=1000u64 {
+            let opens = look * 10 * MS;
+            newborns.made(7, opens);
+            (0..MIN_LIVES).for_each(|_| newborns.ended(9, life, PERIOD));
+            let plan = (newborns.next(opens, PERIOD, RINGS)).expect("short lives are known");
+            newborns.open(plan, event(), None);
+            let rate = plan.bytes_per_second();
+            assert!(rate < 125e6, "{plan:?}: {rate}");
+            assert!(rate < 40e6 || plan.age_ns < 32_000, "{plan:?}: {rate}");
+            assert!(newborns.fills_in(HALF).as_secs_f64() <= HALF as f64 / rate * 1.001);
+            let waking = u64::from(plan.samples_each_waking()) * plan.age_ns;
+            assert!(waking > MIN_WAKING / 2, "{plan:?}");
+        }
+    }
+}

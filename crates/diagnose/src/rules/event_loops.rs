@@ -1,0 +1,77 @@
+//! Rule about event loops: one thread serves many, and a call that waits in it makes all of them wait.
+
+use wallscope_model::{BlockReason, State};
+
+use super::verdict::{Found, Spent, Verdict, WAIT, found, place, subject};
+use super::wait_target::wait_target;
+use super::waits::FOR_CHILDREN;
+use crate::delays::Delay;
+use crate::evidence::tasks::ReadyTasks;
+use crate::evidence::{Cause, Evidence, Upstream};
+use crate::frames::Side;
+use crate::knowledge::{EVENT_LOOP_STEPS, knows};
+use crate::thresholds::{CAUSE_SHARE, MIN_REQUESTS, TASKS_WAITING};
+use crate::words;
+
+/// Name of the rule. Its headline is the call that waits: the program can change that, whatever ends the wait.
+pub(super) const NAME: &str = "event-loop";
+
+/// A call waits inside a step of an event loop while that loop has other work.
+pub(super) fn held_up(e: &Evidence<'_>) -> Found {
+    let held = e.causes.iter().find(|c| waits_in_a_step(e, c));
+    let share = held.map_or(0.0, |c| c.share);
+    let ready = ReadyTasks::new(e.recording);
+    let looked_at = format!(
+        "waited inside a step of an event loop: {}; tasks ready to run meanwhile: {:.1} on average; requests of \
+         callers: {}",
+        words::share(share),
+        ready.at_once,
+        e.requests.asked
+    );
+    let held = held.filter(|_| share >= CAUSE_SHARE && others_wait(e, &ready));
+    found(looked_at, held.and_then(|c| verdict(e, c, &ready)))
+}
+
+/// Whether the loop has other work: tasks that could run, or callers.
+fn others_wait(e: &Evidence<'_>, ready: &ReadyTasks) -> bool {
+    let tasks = ready.share >= CAUSE_SHARE && ready.at_once >= TASKS_WAITING;
+    tasks || e.requests.asked >= MIN_REQUESTS
+}
+
+fn waits_in_a_step(e: &Evidence<'_>, c: &Cause) -> bool {
+    c.state == State::Blocked
+        && e.mostly_passes(c, |side, name| {
+            side == Side::User && knows(EVENT_LOOP_STEPS, name)
+        })
+}
+
+fn verdict(e: &Evidence<'_>, c: &Cause, ready: &ReadyTasks) -> Option<Verdict> {
+    let reason = c.reason.and_then(BlockReason::from_name)?;
+    let target = match (e.mostly_delayed(c, Delay::Child), peer(e, reason, c)) {
+        (true, _) => FOR_CHILDREN.to_string(),
+        (false, Some(peer)) => format!("for the answers of {}", peer.name),
+        (false, None) => format!("for {}", wait_target(e, reason, c)),
+    };
+    let says = format!(
+        "{}{} {target} inside a step of an event loop, which does nothing else meanwhile",
+        subject(Some(c), WAIT),
+        place(Some(c), c.ns),
+    );
+    let verdict = Verdict::new(says)
+        .of(e, Spent::blocked(c.ns, Some(c)))
+        .of_waits(c.samples.clone())
+        .measured(ready.words())
+        .advised(Some(format!(
+            "make {} wait without blocking the loop (an asynchronous call), or run it in another thread",
+            c.function
+        )));
+    Some(verdict)
+}
+
+/// The peer with the answers that are awaited, where it explains half of the wait or more.
+fn peer<'e>(e: &'e Evidence<'_>, reason: BlockReason, c: &Cause) -> Option<&'e Upstream> {
+    use BlockReason::{Network, Pipe, Poll};
+    let talks = [Network, Pipe, Poll].contains(&reason);
+    let peer = e.requests.upstream.as_ref();
+    peer.filter(|peer| talks && peer.awaited_ns >= c.ns / 2)
+}
