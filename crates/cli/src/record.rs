@@ -109,8 +109,7 @@ pub struct Args {
     keep_log: Option<PathBuf>,
 
     /// Most of the spool, the log beside the output from which `wallscope recover` makes the recording
-    /// if this process is killed; it goes when the recording is written. 0: no spool. By the ebpf
-    /// backend only
+    /// if this process is killed; it goes when the recording is written. 0: no spool
     #[arg(long, value_name = "MIB", default_value_t = 1024,
           value_parser = clap::value_parser!(u64).range(0..=1_048_576))]
     spool_limit: u64,
@@ -314,7 +313,7 @@ pub fn measure(options: &Options, output: Output) -> Result<Recorded, Failure> {
         keep(Observation::Note(left.as_str().into()));
     }
     recording.domain.notes.extend(left.clone());
-    let no_spool = spool::none(options.log.as_ref(), &recording, &output);
+    let no_spool = spool::none(options.log.as_ref(), &output);
     recording.domain.notes.extend(no_spool);
     let written = write(output, &recording);
     match (spool, &written) {

@@ -10,7 +10,7 @@ use wallscope_capture::session::{
     own_vdso,
     recover::{self, EarlyEnd, Extent, Recovered, SameKernel},
 };
-use wallscope_model::{Limit, ModuleId, ModuleKind, Recording};
+use wallscope_model::{FrameKind, Limit, ModuleId, ModuleKind, Recording};
 use wallscope_observe::{LogReader, is_being_written};
 use wallscope_procfs::{
     kernel_file,
@@ -119,41 +119,78 @@ fn sources(recovered: &Recovered, rights: Rights) -> Sources {
     sources
 }
 
+/// Words of a backend about a recording that was recovered.
+struct Words {
+    /// Figures that are cumulative.
+    figures: &'static str,
+    /// What the recording lacks.
+    lacks: &'static str,
+}
+
+impl Words {
+    fn of(backend: &str) -> Words {
+        match backend {
+            "perf" => Words {
+                figures: "ticks of user and kernel code, numbers of switches, CPU clocks of processes, \
+                          connections, hits of events and losses",
+                lacks: "tasks of runtimes, the processes at the other ends of connections that began after the \
+                        recording, and the last reading of the scheduler's counters: what a thread waited for a \
+                        CPU since the reading before counts as blocked",
+            },
+            "proc" => Words {
+                figures: "ticks of user and kernel code, numbers of switches, CPU clocks of processes, \
+                          connections and losses",
+                lacks: "tasks of runtimes, the processes at the other ends of connections that began after the \
+                        recording, and the last look at each thread: one that was seen blocked counts as blocked \
+                        from there on, and the time of one that ran is unknown",
+            },
+            _ => Words {
+                figures: "histograms of lengths, sums of locks, connections, counts of events and the collector's \
+                          losses",
+                lacks: "tasks of runtimes, the processes at the other ends of connections that began after the \
+                        recording, owners of locks in waits that were under way, and stacks of code that was too \
+                        new to be unwound at once",
+            },
+        }
+    }
+}
+
 /// Says in the domain that the recorder ended early, and what is missing therefore.
 fn describe(recovered: &mut Recovered) {
     let end = ended(&recovered.recording);
+    let words = Words::of(&recovered.recording.domain.backend);
     let figures = match recovered.figures_age_ns {
         Some(age) => format!(
-            "histograms of lengths, sums of locks, connections, counts of events and the collector's losses \
-             are {:.1} s older than its end",
+            "{} are {:.1} s older than its end",
+            words.figures,
             age as f64 / 1e9
         ),
-        None => "it ended before histograms of lengths, sums of locks, connections and counts of events were \
-                 first written, so it has none"
-            .into(),
-    };
-    let kernel = match recovered.kernel {
-        SameKernel::Yes => None,
-        SameKernel::No => Some(
-            "functions of the kernel have no names: it has been started anew since, or is another one",
+        None => format!(
+            "it ended before {} were first written, so it has none",
+            words.figures
         ),
     };
+    let mut frames = recovered.recording.frames.iter();
+    let has_kernel = frames.any(|f| f.kind == FrameKind::Kernel);
+    let unnamed = (has_kernel && recovered.kernel == SameKernel::No).then_some(
+        "functions of the kernel have no names: it has been started anew since, or is another one",
+    );
     let domain = &mut recovered.recording.domain;
     domain.notes.push(format!(
         "{end}; the spool ends because {}; {figures}",
         recovered.why
     ));
-    domain.notes.extend(kernel.map(str::to_owned));
+    domain.notes.extend(unnamed.map(str::to_owned));
     domain.limits.push(Limit {
-        what: "tasks of runtimes, the processes at the other ends of connections that began after the \
-               recording, owners of locks in waits that were under way, and stacks of code that was too new \
-               to be unwound at once: the recorder reads them at its end, which it did not reach"
-            .into(),
+        what: format!(
+            "{}: the recorder reads them at its end, which it did not reach",
+            words.lacks
+        ),
         remedy: "a recording that ends in order".into(),
     });
 }
 
-/// When the recorder ended.
+/// When the recorder ended, and its backend.
 fn ended(recording: &Recording) -> String {
     let window = &recording.window;
     let length = window.length_ns();
@@ -162,8 +199,12 @@ fn ended(recording: &Recording) -> String {
         let local = t.to_zoned(jiff::tz::TimeZone::system());
         local.strftime("%Y-%m-%d %H:%M:%S %:z").to_string()
     });
+    let by = match &*recording.domain.backend {
+        "" => String::new(),
+        backend => format!(" by the {backend} backend"),
+    };
     format!(
-        "recovered: the recorder ended early, at {} or up to a second later; the recording has the {:.1} s \
+        "recovered: the recorder ended early, at {} or up to a second later; the recording{by} has the {:.1} s \
          before",
         time.unwrap_or_else(|_| "an unknown time".into()),
         length as f64 / 1e9

@@ -1,7 +1,6 @@
 //! The spool of `wallscope record`: its place beside the output, and its end.
 
 use wallscope_capture::session::Log;
-use wallscope_model::Recording;
 use wallscope_observe::Spool;
 
 use crate::output::{Output, UNASKED, caller};
@@ -38,17 +37,15 @@ pub fn beside(output: &Output, bound: u64) -> Option<Spool> {
 
 /// Why a recording that goes to `output` had no spool, for the domain; `None`: it had one, or none was
 /// wanted.
-pub fn none(log: Option<&Log>, recording: &Recording, output: &Output) -> Option<String> {
-    let why = match log {
-        Some(Log::Kept(_)) => return None,
-        Some(Log::Spool(spool)) if spool.path().is_some() => return None,
-        // Why it could not be made is said already.
-        Some(Log::Spool(_)) if &*recording.domain.backend == "ebpf" => return None,
-        Some(Log::Spool(_)) => format!("the {} backend makes none", recording.domain.backend),
-        None if !output.is_file() => "the output is no file that it could lie beside".into(),
-        None => return None,
-    };
-    Some(format!(
-        "no spool: {why}; had the recorder been killed, nothing of the recording would be left"
-    ))
+pub fn none(log: Option<&Log>, output: &Output) -> Option<String> {
+    match log {
+        // The recorder has said why it could not make one.
+        Some(Log::Kept(_) | Log::Spool(_)) => None,
+        None if output.is_file() => None,
+        None => Some(
+            "no spool: the output is no file that it could lie beside; had the recorder been killed, nothing \
+             of the recording would be left"
+                .into(),
+        ),
+    }
 }

@@ -33,6 +33,9 @@ pub enum Importance {
     Wake,
     /// Samples and single intervals: left out from three quarters on.
     Sample,
+    /// Polls and switches, of which books are made: never left out. They come without end, so a spool ends
+    /// where they reach its bound.
+    Event,
     /// Books, and all that gives them meaning: never left out.
     Ledger,
 }
@@ -269,6 +272,11 @@ impl Observation<'_> {
             | Observation::PreemptedStack(_)
             | Observation::QueuedPoll(_)
             | Observation::EventStack(_) => Importance::Sample,
+            Observation::ThreadPoll(_)
+            | Observation::StoppedThread(_)
+            | Observation::Switch(_)
+            | Observation::CounterReading(_)
+            | Observation::WaitProbe(_) => Importance::Event,
             _ => Importance::Ledger,
         }
     }

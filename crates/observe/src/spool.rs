@@ -6,7 +6,7 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    io,
+    io::{self, Seek as _},
     os::unix::fs::{MetadataExt, OpenOptionsExt, fchown},
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
@@ -56,11 +56,18 @@ impl Spool {
         self.file.get().map(LogFile::path)
     }
 
-    /// Makes the file, which only its owner can read, under the first name that is free.
+    /// Makes the file, which only its owner can read, under the first name that is free. A file that was made
+    /// before is emptied: its recorder gave up before anything was measured.
     ///
     /// # Errors
     /// It cannot be made there.
     pub fn create(&self) -> io::Result<LogFile> {
+        if let Some(log) = self.file.get() {
+            let mut file = log.file();
+            file.set_len(0)?;
+            file.rewind()?;
+            return Ok(log.clone());
+        }
         for number in 1..=MAX_NAMES {
             let path = name(&self.output, number);
             match create_new(&path) {
@@ -143,7 +150,7 @@ fn create_new(path: &Path) -> io::Result<File> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::{io::Write as _, os::unix::fs::PermissionsExt};
 
     use super::*;
 
@@ -164,6 +171,20 @@ mod tests {
         second.remove();
         first.remove();
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_spool_that_is_made_again_begins_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let spool = Spool::beside(&folder.path().join("run"), LogFile::BOUND);
+        let refused = spool.create().unwrap();
+        let mut first = refused.file();
+        first.write_all(b"of the way that was refused").unwrap();
+        let log = spool.create().unwrap();
+        let mut again = log.file();
+        again.write_all(b"new").unwrap();
+        assert_eq!(fs::read(log.path()).unwrap(), b"new");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
     #[test]

@@ -6,7 +6,8 @@
 //!
 //! A log has a bound. From half of it on wakers are left out, from three quarters on samples; books
 //! are kept to the end. What was left out is counted in the log's last observation. Where the disk is
-//! full, or writing fails, the log ends there and the recording goes on.
+//! full, or writing fails, the log ends there and the recording goes on. A spool of polls and switches
+//! ends at its bound too.
 
 use std::{
     fs::{File, OpenOptions, Permissions},
@@ -193,6 +194,11 @@ impl LogWriter {
                 self.left_out.samples += 1;
                 return;
             }
+            Importance::Event if size >= self.bound && self.log.purpose == Purpose::Spool => {
+                self.flush();
+                self.ends("its bound");
+                return;
+            }
             _ => {}
         }
         if observation.record().is_some_and(|r| !words::fits(r)) {
@@ -250,18 +256,23 @@ impl LogWriter {
             Err(e) => {
                 // Up to here the log is whole, and a reader says that it has no end.
                 let _ = file.set_len(self.written);
-                let (path, bytes) = (self.log.path.display(), self.written);
-                self.failed = Some(match self.log.purpose {
-                    Purpose::Kept => {
-                        format!("the observation log '{path}' ends after {bytes} bytes: {e}")
-                    }
-                    Purpose::Spool => format!(
-                        "the spool '{path}' ends after {bytes} bytes ({e}): had the recorder not ended in \
-                         order, nothing after that could have been recovered"
-                    ),
-                });
+                self.ends(&e.to_string());
             }
         }
+    }
+
+    /// Nothing more is written, for this reason.
+    fn ends(&mut self, why: &str) {
+        let (path, bytes) = (self.log.path.display(), self.written);
+        self.failed = Some(match self.log.purpose {
+            Purpose::Kept => {
+                format!("the observation log '{path}' ends after {bytes} bytes: {why}")
+            }
+            Purpose::Spool => format!(
+                "the spool '{path}' ends after {bytes} bytes ({why}): had the recorder not ended in order, \
+                 nothing after that could have been recovered"
+            ),
+        });
     }
 
     /// Its file's path.
@@ -369,7 +380,35 @@ fn compress(from: &mut &File, to: &mut File) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::facts::Mark;
+    use crate::{LogReader, Switch, SwitchStep, facts::Mark};
+
+    #[test]
+    fn a_spool_of_switches_ends_at_its_bound_and_keeps_what_it_has() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.spool");
+        let file = File::create_new(&path).unwrap();
+        let bound = 1 << 20;
+        let mut writer = LogWriter::begin(LogFile::spool(file, &path), "wallscope 0", bound);
+        for time in 0..1_000_000 {
+            let step = SwitchStep::In;
+            writer.append(&Observation::Switch(Switch {
+                thread: 0,
+                time,
+                step,
+            }));
+        }
+        let size = path.metadata().unwrap().len();
+        assert!((bound..bound + 2 * MAX_PAYLOAD as u64).contains(&size));
+        let why = writer.failed().unwrap_or_default();
+        assert!(why.contains("its bound"), "{why}");
+        let mut reader = LogReader::open(&path).unwrap();
+        let mut next = 0;
+        while let Some(Observation::Switch(switch)) = reader.next() {
+            assert_eq!(switch.time, next);
+            next += 1;
+        }
+        assert!(next > 100_000, "{next}");
+    }
 
     #[test]
     fn a_log_that_cannot_be_written_ends_and_says_so() {

@@ -36,8 +36,8 @@ const MAX_RETRIES: usize = 4096;
 /// Times that such a stack is asked about again.
 const TRIES: u8 = 3;
 
-/// A stack as a sample has it: process, hash, version of what addresses mean.
-type StackOf = (u32, u64, u64);
+/// A stack as a sample has it: process, hash or number, version of the meaning of its addresses.
+pub type StackOf = (u32, u64, u64);
 
 /// The questions that were asked and answered.
 #[derive(Default)]
@@ -78,26 +78,37 @@ impl EarlyNames {
                 && self.asked.insert((s.pid, hash, key.code))
                 && is_own(estimator, hash)
             {
-                new.push(((s.pid, hash, key.code), 0));
+                new.push((s.pid, hash, key.code));
             }
         }
-        self.ask(new, estimator, names)
+        self.of(new, estimator, names)
+    }
+
+    /// The names of frames in these stacks.
+    pub fn of(
+        &mut self,
+        stacks: Vec<StackOf>,
+        source: &dyn NamedStacks,
+        names: &dyn CodeNames,
+    ) -> Vec<Observation<'static>> {
+        let new = stacks.into_iter().map(|stack| (stack, 0)).collect();
+        self.ask(new, source, names)
     }
 
     /// The names of frames that had none when they were asked for last.
     pub fn again(
         &mut self,
-        estimator: &Estimator,
+        source: &dyn NamedStacks,
         names: &dyn CodeNames,
     ) -> Vec<Observation<'static>> {
         let nameless = std::mem::take(&mut self.nameless);
-        self.ask(nameless, estimator, names)
+        self.ask(nameless, source, names)
     }
 
     fn ask(
         &mut self,
         stacks: Vec<(StackOf, u8)>,
-        estimator: &Estimator,
+        source: &dyn NamedStacks,
         names: &dyn CodeNames,
     ) -> Vec<Observation<'static>> {
         let asker = Asker {
@@ -106,22 +117,34 @@ impl EarlyNames {
             answers: RefCell::default(),
             nameless: Cell::new(false),
         };
-        for ((pid, hash, code), tries) in stacks {
+        for (stack, tries) in stacks {
             asker.nameless.set(false);
-            let scope = AddressScope { pid, code };
-            // Only the questions are of interest here; the stack itself is dropped.
-            let mut stacks = Stacks::new(Vec::new());
-            stacks.interpreter_frames = estimator.interpreter_frames;
-            let source = Observed {
-                estimator,
-                names: &asker,
-            };
-            stacks.stack(0, UserPart::Hash(hash), scope, source);
+            source.name(stack, &asker);
             if asker.nameless.get() && tries < TRIES && self.nameless.len() < MAX_RETRIES {
-                self.nameless.push(((pid, hash, code), tries + 1));
+                self.nameless.push((stack, tries + 1));
             }
         }
         asker.answers.into_inner()
+    }
+}
+
+/// Stacks that can be named.
+pub trait NamedStacks {
+    /// Asks `names` all that the recording will ask about this stack.
+    fn name(&self, stack: StackOf, names: &dyn CodeNames);
+}
+
+impl NamedStacks for Estimator {
+    fn name(&self, (pid, hash, code): StackOf, names: &dyn CodeNames) {
+        // Only the questions are of interest here; the stack itself is dropped.
+        let mut stacks = Stacks::new(Vec::new());
+        stacks.interpreter_frames = self.interpreter_frames;
+        let source = Observed {
+            estimator: self,
+            names,
+        };
+        let scope = AddressScope { pid, code };
+        stacks.stack(0, UserPart::Hash(hash), scope, source);
     }
 }
 

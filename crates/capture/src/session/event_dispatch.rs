@@ -22,6 +22,7 @@ use super::{
     flight::FlightWriter,
     java::Java,
     lock_owner::{self, LockOwner, OwnerEvidence},
+    observation_sink::ObservationSink,
     resources::{Locks, News, Resources},
     sample_key::{SampleKey, SampleSum, UserPart},
 };
@@ -446,5 +447,11 @@ impl EventDispatcher {
     /// Why the log ended before the recording, if it did.
     pub fn log_failed(&self) -> Option<String> {
         self.log.as_ref()?.failed().map(str::to_owned)
+    }
+}
+
+impl ObservationSink for EventDispatcher {
+    fn observe(&mut self, observation: Observation<'_>) {
+        EventDispatcher::observe(self, observation);
     }
 }

@@ -3,7 +3,7 @@
 use std::{fs::File, sync::Arc, time::Duration};
 
 use wallscope_model::{Recording, WaitSeen, call_filter::Moment};
-use wallscope_observe::{LogFile, LogWriter, Spool};
+use wallscope_observe::{LogFile, LogWriter, Purpose, Spool};
 use wallscope_symbolize::Sources;
 
 use super::events::{Control, Signals};
@@ -61,7 +61,7 @@ pub struct Options {
     pub moments: bool,
     /// Whether stacks are wanted, or ledgers alone.
     pub stacks: bool,
-    /// The log of observations. The proc and perf backends have no spool.
+    /// The log of observations.
     pub log: Option<Log>,
     /// How often the observer gets a [`Look`]; what a look has shown is not in the recording at the
     /// end. `None`: never.
@@ -132,19 +132,14 @@ impl Options {
         }
     }
 
-    /// The log of observations that the user keeps, if there is to be one.
-    pub(crate) fn kept_log(&self) -> Option<LogWriter> {
-        match &self.log {
-            Some(Log::Kept(file)) => Some(LogWriter::begin(file.clone(), TOOL, LogFile::BOUND)),
-            Some(Log::Spool(_)) | None => None,
-        }
-    }
-
     /// The log of observations, if there is to be one; or why there is none.
-    pub(super) fn begin_log(&self) -> (Option<LogWriter>, Option<String>) {
+    pub(crate) fn begin_log(&self) -> (Option<LogWriter>, Option<String>) {
         match &self.log {
             None => (None, None),
-            Some(Log::Kept(_)) => (self.kept_log(), None),
+            Some(Log::Kept(file)) => {
+                let log = LogWriter::begin(file.clone(), TOOL, LogFile::BOUND);
+                (Some(log), None)
+            }
             Some(Log::Spool(spool)) => match spool.create() {
                 Ok(file) => (Some(LogWriter::begin(file, TOOL, spool.bound())), None),
                 Err(e) => (
@@ -165,6 +160,19 @@ pub enum Log {
     /// [`crate::session::recover`]). What is measured is worth more: a spool that cannot be made is said
     /// in the domain.
     Spool(Spool),
+}
+
+/// The log that is to be kept. A spool has named what it can: from here on nothing is measured that could be
+/// lost, and what it still has in memory is written.
+pub(crate) fn kept(log: Option<LogWriter>) -> Option<LogWriter> {
+    let mut log = log?;
+    match log.purpose() {
+        Purpose::Kept => Some(log),
+        Purpose::Spool => {
+            log.flush();
+            None
+        }
+    }
 }
 
 /// Observer of a running session.

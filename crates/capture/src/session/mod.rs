@@ -11,8 +11,9 @@
 //! estimator.rs       observations -> accounts.rs (threads, ledgers, slices), samples.rs, stacks
 //! naming.rs          questions of the estimator about names; collected_names.rs: answers of the
 //!                    living machine; answers.rs: those of a log
-//! told.rs            figures and facts that changed since they were observed last; early_names.rs:
-//!                    names of code while it is there, for a log that may end early
+//! told.rs            figures and facts that changed since they were observed last; process_news.rs:
+//!                    processes; early_names.rs: names of code while it is there, for a log that may end early
+//! observation_sink.rs  the way of observations to the log and the estimator
 //! replay.rs          a log of observations -> the recording; recover.rs: one that ended early;
 //!                    plausible.rs: bounds for both
 //! event_merger.rs    births, execs, new mappings and copied stacks, in the order of time
@@ -57,7 +58,7 @@ pub(crate) mod cost;
 mod deferred_unwind;
 pub(crate) mod descriptors;
 pub(crate) mod domain;
-mod early_names;
+pub(crate) mod early_names;
 pub(crate) mod estimator;
 pub(crate) mod event_dispatch;
 mod event_merger;
@@ -72,7 +73,7 @@ mod heap;
 mod hops;
 mod host_contention;
 pub(crate) mod host_log;
-mod interface;
+pub(crate) mod interface;
 pub(crate) mod java;
 mod jit;
 pub(crate) mod jit_hints;
@@ -82,10 +83,12 @@ pub(crate) mod managed;
 pub(crate) mod mappings;
 mod moved_code;
 pub(crate) mod naming;
+pub(crate) mod observation_sink;
 mod pace;
 pub(crate) mod pauses;
 pub(crate) mod peers;
 mod plausible;
+pub(crate) mod process_news;
 pub(crate) mod processes;
 mod record;
 mod recorder;
@@ -102,7 +105,7 @@ mod target_resolve;
 pub(crate) mod tasks;
 pub(crate) mod thread_names;
 mod timeline;
-mod told;
+pub(crate) mod told;
 pub(crate) mod unwound;
 mod wait_tree;
 mod window_slices;

@@ -5,7 +5,7 @@ use std::{cell::RefCell, rc::Rc, sync::Arc, time::Duration};
 use libbpf_rs::RingBuffer;
 use wallscope_binfmt::kallsyms;
 use wallscope_model::{Cost, FrameKind, Limit, Recording};
-use wallscope_observe::{Begin, Counter, DescribedDomain, LogWriter, Mark, Observation, Purpose};
+use wallscope_observe::{Begin, Counter, DescribedDomain, LogWriter, Mark, Observation};
 use wallscope_symbolize::Sources;
 
 mod described;
@@ -14,7 +14,6 @@ mod facts;
 mod setup;
 mod window_sums;
 
-use described::observe_processes;
 use setup::{Setup, read_ring};
 use window_sums::WindowSums;
 
@@ -34,9 +33,10 @@ use super::{
     events::{Event, Events},
     flight::FlightWriter,
     host_log::HostLog,
-    jit,
+    interface, jit,
     naming::Names,
     pace::Pace,
+    process_news::observe_processes,
     processes::Processes,
     snapshot::{self, SnapshotWindow},
     target_resolve::{ResolvedTarget, ended_early, resolve_target},
@@ -444,7 +444,7 @@ impl<'o> Recorder<'o> {
             ..
         } = self;
         self.told
-            .figures(&self.collector.programs, &mut intake.borrow_mut());
+            .figures(&self.collector.programs, &mut *intake.borrow_mut());
         let rss_bytes = cost::peak_rss_bytes();
         drop(ring);
         upkeep.follow(&mut self.collector, None, &intake);
@@ -589,8 +589,7 @@ fn named(
         code: processes,
         host: &host,
     };
-    // A spool has named what it can: from here on nothing is measured that could be lost.
-    let Some(log) = log.filter(|log| log.purpose() == Purpose::Kept) else {
+    let Some(log) = interface::kept(log) else {
         return (None, estimator.finish(names, looks));
     };
     let logged = Logged::new(names, log);

@@ -8,6 +8,9 @@
 //! Named here is what the log names. Native code is the symboliser's: it looks for the files of the
 //! log's modules and compares build ids.
 //!
+//! Logs of the proc and perf backends hold polls and switches in the place of books. A tick ends a round of
+//! polls there, and threads go on to that moment as their last poll or switch says (`backend/proc/early_end.rs`).
+//!
 //! Not recovered: tasks of runtimes, the processes at the other ends of connections that began later
 //! than the recording, owners of locks in waits that were under way, copied stacks that were to be
 //! unwound at the end.
@@ -16,7 +19,7 @@ use std::{io::BufRead, sync::Arc};
 
 use rustc_hash::FxHashMap;
 use wallscope_model::{FrameKind, Recording, WaitSeen};
-use wallscope_observe::{End, LeftOut, LogReader, Mark, NamedFrame, Observation};
+use wallscope_observe::{Begin, End, LeftOut, LogReader, Mark, NamedFrame, Observation};
 use wallscope_unwind::{
     native::abi::FrameWord,
     runtime::{Role, hotspot::Item},
@@ -25,15 +28,16 @@ use wallscope_unwind::{
 use super::{
     address_scope::AddressScope,
     answers::{Answers, frame_key, nameless},
-    assemble::{Assembled, Looks},
+    assemble::Assembled,
+    estimator::Estimator,
     labels,
     managed::Word,
     naming::{CodeNames, HostNames, ManagedFrame, Names},
     plausible::Times,
-    replay::{Rebuild, ReplayError, losses},
+    replay::{Estimate, FirstObservation, Rebuild, ReplayError, losses},
     unwound::Unwinding,
 };
-use crate::event::SocketRecord;
+use crate::{backend::proc::estimator::PollEstimator, event::SocketRecord};
 
 /// How far a log goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,16 +69,12 @@ pub struct EarlyEnd {
 /// # Errors
 /// It has no beginning, or no whole time slice.
 pub fn extent<R: BufRead>(log: &mut LogReader<R>) -> Result<Extent, ReplayError> {
-    let begin = match log.next() {
-        Some(Observation::Begin(begin)) => begin,
-        // Its clocks of processes, names and domain come at its end.
-        Some(Observation::PollsBegin(_)) => return extent_of_polls(log),
-        _ => return Err(ReplayError::NoBegin),
-    };
+    let first = FirstObservation::read(log).map_err(|_| ReplayError::NoBegin)?;
+    let begin = first.facts();
     let implausible = |what| ReplayError::Implausible { what };
-    let mut times = Times::new(&begin).map_err(implausible)?;
+    let mut times = Times::new(begin).map_err(implausible)?;
     let mut early = EarlyEnd {
-        boot: begin.boot,
+        boot: begin.boot.clone(),
         ..EarlyEnd::default()
     };
     let (mut n, mut is_over) = (0, false);
@@ -116,18 +116,6 @@ pub fn extent<R: BufRead>(log: &mut LogReader<R>) -> Result<Extent, ReplayError>
     Ok(Extent::Early(EarlyEnd { why, ..early }))
 }
 
-/// Finds out whether a log of polls is whole.
-fn extent_of_polls<R: BufRead>(log: &mut LogReader<R>) -> Result<Extent, ReplayError> {
-    while log.next().is_some() {}
-    match log.end() {
-        Some(End::Early { frames, why }) => Err(ReplayError::PollsEndEarly {
-            frames: *frames,
-            why: why.clone(),
-        }),
-        _ => Ok(Extent::Whole),
-    }
-}
-
 /// Whether the kernel that runs here is the one that was measured, in its present boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SameKernel {
@@ -161,8 +149,22 @@ pub fn recover<R: BufRead>(
     early: &EarlyEnd,
     boot: &str,
 ) -> Result<Recovered, ReplayError> {
+    match FirstObservation::read(log)? {
+        FirstObservation::Ebpf(begin) => recover_by::<Estimator, R>(log, early, (&begin, boot)),
+        FirstObservation::Polls(begin) => {
+            recover_by::<PollEstimator, R>(log, early, (&begin, boot))
+        }
+    }
+}
+
+/// Makes the recording of a log that begins so, by the estimator that it is for.
+fn recover_by<E: Estimate, R: BufRead>(
+    log: &mut LogReader<R>,
+    early: &EarlyEnd,
+    (begin, boot): (&Begin, &str),
+) -> Result<Recovered, ReplayError> {
     let implausible = |what| ReplayError::Implausible { what };
-    let (mut rebuild, begin) = Rebuild::begin(log)?;
+    let mut rebuild = Rebuild::<E>::of(begin)?;
     for _ in 0..early.observations {
         let Some(observation) = log.next() else {
             return Err(implausible("less than it did a moment ago"));
@@ -182,15 +184,13 @@ pub fn recover<R: BufRead>(
         answers,
         ..
     } = rebuild;
-    if estimator.facts.end_ns.is_none() {
-        estimator.ends_early(early.end_ns, begin.off_cpu_period_ns);
-    }
+    estimator.ends_early(begin, early.end_ns);
     let names = EarlyAnswers::new(&answers, kernel);
     let Assembled {
         mut recording,
         seen,
         ..
-    } = estimator.finish(names.names(), Looks::None);
+    } = estimator.finish(names.names());
     let lacks = [(
         "name of code that the spool does not have",
         names.answers.missing(),

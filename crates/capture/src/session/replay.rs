@@ -58,17 +58,6 @@ pub enum ReplayError {
         /// Why there is no more.
         why: String,
     },
-    /// It has no end, and is one of the proc and perf backends.
-    #[error(
-        "the log ends early, after {frames} whole frames: {why}; a log of the proc and perf backends gives a \
-         recording only if it is whole"
-    )]
-    PollsEndEarly {
-        /// Frames that were whole.
-        frames: u32,
-        /// Why there are no more.
-        why: String,
-    },
     /// Its figures cannot be.
     #[error("its figures cannot be: it says {what}")]
     Implausible {
@@ -79,23 +68,32 @@ pub enum ReplayError {
 
 /// An estimator: observations in, a recording out.
 pub(super) trait Estimate {
-    /// The error for a log that ends early, after so many whole frames, for this reason.
-    fn ends_early(frames: u32, why: String) -> ReplayError;
+    /// One that has got nothing yet.
+    fn begin(begin: &Begin) -> Self;
 
     /// Takes an observation.
     fn observe(&mut self, observation: &Observation<'_>);
+
+    /// The recorder ended at `end_ns` and told nothing more, unless it had told the end before.
+    fn ends_early(&mut self, begin: &Begin, end_ns: u64);
 
     /// Makes the recording.
     fn finish(self, names: Names<'_>) -> Assembled;
 }
 
 impl Estimate for Estimator {
-    fn ends_early(frames: u32, why: String) -> ReplayError {
-        ReplayError::EndsEarly { frames, why }
+    fn begin(begin: &Begin) -> Estimator {
+        Estimator::new(begin)
     }
 
     fn observe(&mut self, observation: &Observation<'_>) {
         Estimator::observe(self, observation);
+    }
+
+    fn ends_early(&mut self, begin: &Begin, end_ns: u64) {
+        if self.facts.end_ns.is_none() {
+            Estimator::ends_early(self, end_ns, begin.off_cpu_period_ns);
+        }
     }
 
     fn finish(self, names: Names<'_>) -> Assembled {
@@ -104,12 +102,16 @@ impl Estimate for Estimator {
 }
 
 impl Estimate for PollEstimator {
-    fn ends_early(frames: u32, why: String) -> ReplayError {
-        ReplayError::PollsEndEarly { frames, why }
+    fn begin(begin: &Begin) -> PollEstimator {
+        PollEstimator::new(begin)
     }
 
     fn observe(&mut self, observation: &Observation<'_>) {
         PollEstimator::observe(self, observation);
+    }
+
+    fn ends_early(&mut self, _begin: &Begin, end_ns: u64) {
+        PollEstimator::ends_early(self, end_ns);
     }
 
     fn finish(self, names: Names<'_>) -> Assembled {
@@ -128,33 +130,42 @@ pub(super) struct Rebuild<E> {
     late_losses: Vec<Loss>,
 }
 
-/// Why a log has no first observation.
-fn no_begin(end: Option<&End>) -> ReplayError {
-    match end {
-        Some(End::Early { why, .. }) => ReplayError::NoWholeFrame { why: why.clone() },
-        _ => ReplayError::NoBegin,
-    }
+/// The first observation of a log, which tells the estimator that it is for.
+pub(super) enum FirstObservation {
+    /// It is of the ebpf backend.
+    Ebpf(Begin),
+    /// It is of the proc or perf backend.
+    Polls(Begin),
 }
 
-impl Rebuild<Estimator> {
-    /// Reads the beginning of a log of the ebpf backend.
-    pub fn begin<R: BufRead>(
-        log: &mut LogReader<R>,
-    ) -> Result<(Rebuild<Estimator>, Begin), ReplayError> {
-        let begin = match log.next() {
-            Some(Observation::Begin(begin)) => begin,
-            Some(_) => return Err(ReplayError::NoBegin),
-            None => return Err(no_begin(log.end())),
-        };
-        Ok((Rebuild::of(&begin, Estimator::new(&begin))?, begin))
+impl FirstObservation {
+    /// Reads it.
+    pub fn read<R: BufRead>(log: &mut LogReader<R>) -> Result<FirstObservation, ReplayError> {
+        match log.next() {
+            Some(Observation::Begin(begin)) => Ok(FirstObservation::Ebpf(begin)),
+            Some(Observation::PollsBegin(begin)) => Ok(FirstObservation::Polls(begin)),
+            Some(_) => Err(ReplayError::NoBegin),
+            None => Err(match log.end() {
+                Some(End::Early { why, .. }) => ReplayError::NoWholeFrame { why: why.clone() },
+                _ => ReplayError::NoBegin,
+            }),
+        }
+    }
+
+    /// What the recorder says of the recording as it begins.
+    pub fn facts(&self) -> &Begin {
+        match self {
+            FirstObservation::Ebpf(begin) | FirstObservation::Polls(begin) => begin,
+        }
     }
 }
 
 impl<E: Estimate> Rebuild<E> {
-    fn of(begin: &Begin, estimator: E) -> Result<Rebuild<E>, ReplayError> {
+    /// One of a log that begins so.
+    pub fn of(begin: &Begin) -> Result<Rebuild<E>, ReplayError> {
         let times = Times::new(begin).map_err(|what| ReplayError::Implausible { what })?;
         Ok(Rebuild {
-            estimator,
+            estimator: E::begin(begin),
             answers: Answers::default(),
             times,
             symbols: Symbols::default(),
@@ -194,7 +205,8 @@ impl<E: Estimate> Rebuild<E> {
         let left_out = match log.end() {
             Some(End::Whole(left_out)) => *left_out,
             Some(End::Early { frames, why }) => {
-                return Err(E::ends_early(*frames, why.clone()));
+                let (frames, why) = (*frames, why.clone());
+                return Err(ReplayError::EndsEarly { frames, why });
             }
             None => LeftOut::default(),
         };
@@ -226,13 +238,9 @@ impl<E: Estimate> Rebuild<E> {
 /// # Errors
 /// The log is not whole, or its times cannot be.
 pub fn replay<R: BufRead>(log: &mut LogReader<R>) -> Result<Replayed, ReplayError> {
-    match log.next() {
-        Some(Observation::Begin(begin)) => Rebuild::of(&begin, Estimator::new(&begin))?.whole(log),
-        Some(Observation::PollsBegin(begin)) => {
-            Rebuild::of(&begin, PollEstimator::new(&begin))?.whole(log)
-        }
-        Some(_) => Err(ReplayError::NoBegin),
-        None => Err(no_begin(log.end())),
+    match FirstObservation::read(log)? {
+        FirstObservation::Ebpf(begin) => Rebuild::<Estimator>::of(&begin)?.whole(log),
+        FirstObservation::Polls(begin) => Rebuild::<PollEstimator>::of(&begin)?.whole(log),
     }
 }
 
@@ -295,23 +303,6 @@ mod tests {
         let replayed = replay(&mut log_of(&[begin(), end])).ok().unwrap();
         assert_eq!(replayed.recording.window.length_ns(), 7);
         assert!(replayed.recording.losses.is_empty());
-    }
-
-    #[test]
-    fn a_log_of_polls_that_ends_early_gives_no_recording() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("log");
-        let file = LogFile::create(&path).unwrap();
-        let mut writer = LogWriter::begin(file, "wallscope", LogFile::BOUND);
-        let Observation::Begin(begins) = begin() else {
-            unreachable!("it begins so")
-        };
-        writer.append(&Observation::PollsBegin(begins));
-        writer.flush();
-        let read = || LogReader::new(Cursor::new(std::fs::read(&path).unwrap())).unwrap();
-        let whole = |e: Option<ReplayError>| e.unwrap().to_string().contains("only if it is whole");
-        assert!(whole(replay(&mut read()).err()));
-        assert!(whole(super::super::recover::extent(&mut read()).err()));
     }
 
     #[test]

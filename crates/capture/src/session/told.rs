@@ -8,11 +8,12 @@ use std::{hash::Hash, sync::Arc};
 use rustc_hash::FxHashMap;
 use wallscope_model::Cost;
 use wallscope_observe::{
-    CountedLoss, Counter, DescribedDomain, EventHits, Histogram, LockWaits, Observation,
+    CountedLoss, Counter, CounterHeir, DescribedDomain, EventHits, Histogram, LockWaits,
+    Observation, ProcessClocks,
 };
 use zerocopy::IntoBytes;
 
-use super::event_dispatch::EventDispatcher;
+use super::observation_sink::ObservationSink;
 use crate::{
     backend::ebpf::Programs,
     event::{self, SocketRecord},
@@ -30,6 +31,8 @@ pub struct Told {
     locks: FxHashMap<(u64, u64, u64), ToldWaits>,
     sockets: FxHashMap<u64, Box<[u8]>>,
     hits: FxHashMap<(u32, u64), u64>,
+    heirs: FxHashMap<u32, u32>,
+    clocks: FxHashMap<u32, ProcessClocks>,
     domain: Option<DescribedDomain>,
     /// Memory that measuring took when it was looked at last.
     pub memory: Cost,
@@ -54,10 +57,10 @@ fn is_new<K: Eq + Hash, V: PartialEq>(all: &mut FxHashMap<K, V>, key: K, value: 
 
 impl Told {
     /// Observes figures of the kernel programs: lengths of intervals, connections, hits of events.
-    pub fn figures(&mut self, programs: &Programs, intake: &mut EventDispatcher) {
+    pub fn figures(&mut self, programs: &Programs, sink: &mut dyn ObservationSink) {
         for (class, (longest_ns, counts)) in (0u32..).zip(programs.shapes()) {
             if is_new(&mut self.histograms, class, (longest_ns, counts.clone())) {
-                intake.observe(Observation::Histogram(Histogram {
+                sink.observe(Observation::Histogram(Histogram {
                     class,
                     longest_ns,
                     counts,
@@ -66,39 +69,68 @@ impl Told {
         }
         let mut sockets: Vec<SocketRecord> = programs.sockets();
         sockets.sort_unstable_by_key(|s| s.cookie);
-        for socket in sockets {
+        self.sockets(&sockets, sink);
+        let hits = programs.hits();
+        let hits = hits.into_iter().map(|(record, event, hits)| EventHits {
+            event: event as u32,
+            record,
+            hits,
+        });
+        self.hits(hits, sink);
+    }
+
+    /// Observes connections.
+    pub fn sockets(&mut self, all: &[SocketRecord], sink: &mut dyn ObservationSink) {
+        for socket in all {
             if is_new(&mut self.sockets, socket.cookie, socket.as_bytes().into()) {
-                intake.observe(Observation::Socket(socket.as_bytes()));
-            }
-        }
-        for (record, event, hits) in programs.hits() {
-            let event = event as u32;
-            if is_new(&mut self.hits, (event, record), hits) {
-                intake.observe(Observation::EventHits(EventHits {
-                    event,
-                    record,
-                    hits,
-                }));
+                sink.observe(Observation::Socket(socket.as_bytes()));
             }
         }
     }
 
+    /// Observes hits of events.
+    pub fn hits(
+        &mut self,
+        all: impl IntoIterator<Item = EventHits>,
+        sink: &mut dyn ObservationSink,
+    ) {
+        for hits in all {
+            if is_new(&mut self.hits, (hits.event, hits.record), hits.hits) {
+                sink.observe(Observation::EventHits(hits));
+            }
+        }
+    }
+
+    /// Observes that a thread has inherited counters.
+    pub fn heir(&mut self, heir: CounterHeir, sink: &mut dyn ObservationSink) {
+        if is_new(&mut self.heirs, heir.thread, heir.of) {
+            sink.observe(Observation::CounterHeir(heir));
+        }
+    }
+
+    /// Observes the clocks of a process.
+    pub fn clocks(&mut self, clocks: ProcessClocks, sink: &mut dyn ObservationSink) {
+        if is_new(&mut self.clocks, clocks.pid, clocks) {
+            sink.observe(Observation::ProcessClocks(clocks));
+        }
+    }
+
     /// Observes exact waits for locks.
-    pub fn lock_waits(&mut self, all: Vec<LockWaits>, intake: &mut EventDispatcher) {
+    pub fn lock_waits(&mut self, all: Vec<LockWaits>, sink: &mut dyn ObservationSink) {
         for waits in all {
             let sums = [waits.total_ns, waits.longest_ns, waits.count];
             let key = (waits.record, waits.address, waits.call);
             if is_new(&mut self.locks, key, (sums, waits.name.clone())) {
-                intake.observe(Observation::LockWaits(waits));
+                sink.observe(Observation::LockWaits(waits));
             }
         }
     }
 
     /// Observes losses in the kernel programs.
-    pub fn kernel_losses(&mut self, programs: &Programs, intake: &mut EventDispatcher) {
+    pub fn kernel_losses(&mut self, programs: &Programs, sink: &mut dyn ObservationSink) {
         let causes = event::LOSSES.iter().map(|cause| (*cause).to_owned());
         let losses = causes.zip(programs.losses());
-        self.losses(Counter::Kernel, losses, intake);
+        self.losses(Counter::Kernel, losses, sink);
     }
 
     /// Observes losses that `by` has counted so far. Several of one cause are one.
@@ -106,7 +138,7 @@ impl Told {
         &mut self,
         by: Counter,
         all: impl IntoIterator<Item = (String, u64)>,
-        intake: &mut EventDispatcher,
+        sink: &mut dyn ObservationSink,
     ) {
         let mut sums: Vec<(String, u64)> = Vec::new();
         let mut places: FxHashMap<String, usize> = FxHashMap::default();
@@ -121,16 +153,16 @@ impl Told {
         }
         for (cause, count) in sums {
             if is_new(&mut self.losses, (by, cause.clone()), count) {
-                intake.observe(Observation::Loss(CountedLoss { by, cause, count }));
+                sink.observe(Observation::Loss(CountedLoss { by, cause, count }));
             }
         }
     }
 
     /// Observes the domain.
-    pub fn domain(&mut self, domain: DescribedDomain, intake: &mut EventDispatcher) {
+    pub fn domain(&mut self, domain: DescribedDomain, sink: &mut dyn ObservationSink) {
         if self.domain.as_ref() != Some(&domain) {
             self.domain = Some(domain.clone());
-            intake.observe(Observation::Domain(domain));
+            sink.observe(Observation::Domain(domain));
         }
     }
 }

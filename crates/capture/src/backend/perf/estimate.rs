@@ -112,6 +112,24 @@ impl PollEstimator {
         }
     }
 
+    /// The recorder ended at `end_ns`: until then a thread goes on as its records say.
+    pub(in crate::backend) fn records_end_early(&mut self, thread: u32, end_ns: u64) -> Option<()> {
+        let account = &mut self.accounts[thread as usize];
+        // Its counters were not read to the end, so they are no witness.
+        account.alive = false;
+        let begin = account.book.seen_ns;
+        self.make_room(begin, end_ns);
+        let drained_ns = self.switches.drained_ns;
+        let account = &mut self.accounts[thread as usize];
+        let (book, lag) = (&mut account.book, &mut self.switches.lag);
+        let course = account.course.as_mut()?;
+        course.forget_reading_after(drained_ns);
+        match course.end_early(book, self.grid, lag, end_ns) {
+            Some((begin, end)) => self.waited(thread, begin, end),
+            None => Some(()),
+        }
+    }
+
     /// The counters of a thread are compared with its records once all of these up to then have come.
     pub fn counters_read(&mut self, reading: &CounterReading) -> Option<()> {
         let account = self.accounts.get_mut(reading.thread as usize)?;
@@ -124,6 +142,7 @@ impl PollEstimator {
 
     /// All records up to `time` have come.
     pub fn drained(&mut self, time: u64) {
+        self.switches.drained_ns = time;
         let mut unsettled = std::mem::take(&mut self.switches.unsettled);
         unsettled.retain(|thread| {
             let account = &self.accounts[*thread as usize];

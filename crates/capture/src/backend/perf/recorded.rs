@@ -23,6 +23,8 @@ pub struct RecordedSwitches {
     pub tick_ns: u64,
     /// How late switches in are recorded.
     pub lag: SwitchRecordLatency,
+    /// Up to when all records have come, ns.
+    pub drained_ns: u64,
     /// Threads with a reading of counters that was not compared with their records yet.
     pub unsettled: Vec<u32>,
     /// Probed waits that had ended before anything was read.

@@ -109,7 +109,8 @@ impl PollEstimator {
             recording.events =
                 events.finish(threads as u32, &self.samples, &mut stacks, names.code);
             let other_end = |s: &_| names.host.other_end(s);
-            recording.peers = Found::new(&self.sockets, &self.others, 0, &other_end).peers();
+            let sockets: Vec<_> = self.sockets.values().copied().collect();
+            recording.peers = Found::new(&sockets, &self.others, 0, &other_end).peers();
         }
         self.processes(recording, &on_cpu);
         name_measured(recording);

@@ -343,12 +343,23 @@ impl Connections {
         inodes
     }
 
-    /// Ends polling.
-    pub fn finish(self) -> PolledConnections {
-        let open = self.open.into_values().map(|c| c.record);
-        let mut all: Vec<SocketRecord> = self.gone.into_iter().chain(open).collect();
+    /// What polls have found so far.
+    pub fn so_far(&self) -> PolledConnections {
+        let open = self.open.values().map(|c| c.record);
+        let mut all: Vec<SocketRecord> = self.gone.iter().copied().chain(open).collect();
         all.sort_by_key(|s| s.cookie);
-        let mut others: Vec<_> = self.others.into_iter().collect();
+        // One that seemed to be gone and was listed again is one.
+        all.dedup_by(|again, s| {
+            let is_same = again.cookie == s.cookie;
+            if is_same {
+                s.in_flight = s.in_flight.saturating_add(again.in_flight);
+                s.requests = s.requests.saturating_add(again.requests);
+            }
+            is_same
+        });
+        let mut others: Vec<_> = (self.others.iter())
+            .map(|(cookie, process)| (*cookie, process.clone()))
+            .collect();
         others.sort_unstable();
         PolledConnections { all, others }
     }

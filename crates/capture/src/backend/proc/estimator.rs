@@ -65,8 +65,8 @@ pub struct PollEstimator {
     pub(super) processes: BTreeMap<u32, ProcessClocks>,
     /// Names that runtimes gave their threads, by process and thread.
     pub(super) thread_names: FxHashMap<(u32, u32), Arc<str>>,
-    /// Connections, in the order in which they were observed.
-    pub(super) sockets: Vec<SocketRecord>,
+    /// Connections as they were last, by cookie.
+    pub(super) sockets: BTreeMap<u64, SocketRecord>,
     /// The processes at the other ends of connections at the start, by cookie.
     pub(super) others: FxHashMap<u64, (u32, String)>,
     /// Pauses of runtimes.
@@ -102,7 +102,7 @@ impl PollEstimator {
             },
             processes: BTreeMap::new(),
             thread_names: FxHashMap::default(),
-            sockets: Vec::new(),
+            sockets: BTreeMap::new(),
             others: FxHashMap::default(),
             pauses: PauseGroups::default(),
             malformed: 0,
@@ -214,7 +214,7 @@ impl PollEstimator {
             }
             Observation::Socket(bytes) => {
                 let record = SocketRecord::read_from_prefix(bytes).ok()?.0;
-                self.sockets.push(record);
+                self.sockets.insert(record.cookie, record);
             }
             Observation::OtherEnd(end) if end.before => {
                 self.others
@@ -294,7 +294,7 @@ impl PollEstimator {
     }
 
     /// What a poll saw stands for the time since the one before.
-    fn polled(&mut self, p: &ThreadPoll) -> Option<()> {
+    pub(super) fn polled(&mut self, p: &ThreadPoll) -> Option<()> {
         let distinct = self.samples.distinct();
         let account = self.accounts.get_mut(p.thread as usize)?;
         let counters = schedstat(p.counters);

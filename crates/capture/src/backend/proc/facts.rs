@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use wallscope_observe::{
-    CountedLoss, Counter, CounterReading, FirstState, Observation, RecordsBegin, RecordsEnd,
+    Counter, CounterReading, FirstState, Observation, OtherEnd, RecordsBegin, RecordsEnd,
     RecordsEndCause, ThreadStatus,
 };
 use wallscope_procfs::process::SchedStat;
 
-use super::{account::observed, poller::ProcPoller, tracked_process::TrackedProcess};
-use crate::session::tasks;
+use super::{account::observed, poller::ProcPoller};
+use crate::session::{process_news::observe_processes, tasks};
 
 /// Whether records that are later than a reading of counters are booked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,25 +85,41 @@ impl ProcPoller {
 
     /// Observes what changes slowly of threads and processes, as far as it has changed since the last time.
     pub fn tell_facts(&mut self) {
+        self.tell_figures();
+        self.tell_news();
+    }
+
+    /// Observes what has been counted of threads and processes, as far as it has changed since the last time.
+    pub fn tell_figures(&mut self) {
         for index in 0..self.watch.threads.len() {
             self.tell_status(index);
         }
-        let intake = &mut self.intake;
-        let clocks = |(pid, p): (&u32, &TrackedProcess)| p.clocks(*pid);
-        for clocks in self.watch.processes.iter().map(clocks) {
-            intake.observe(&Observation::ProcessClocks(clocks));
+        for (pid, process) in &self.watch.processes {
+            self.told.clocks(process.clocks(*pid), &mut self.intake);
         }
-        for module in self.processes.take_modules() {
-            intake.observe(&Observation::Module(module));
-        }
-        for file in self.processes.take_unwinder_files() {
-            intake.observe(&Observation::UnwinderFile(file));
-        }
-        for process in self.processes.take_facts() {
-            intake.observe(&Observation::Process(process));
-        }
+    }
+
+    /// Observes files, processes and names of threads that are new, or known better than before.
+    pub fn tell_news(&mut self) {
+        observe_processes(&mut self.processes, &mut self.intake);
         for named in self.processes.managed_mut().thread_names.take_news() {
-            intake.observe(&Observation::ThreadName(named));
+            self.intake.observe(&Observation::ThreadName(named));
+        }
+    }
+
+    /// Observes connections, as far as they have changed since the last time.
+    pub fn tell_connections(&mut self) {
+        let Some(connections) = &self.connections else {
+            return;
+        };
+        let found = connections.so_far();
+        self.told.sockets(&found.all, &mut self.intake);
+        for (cookie, process) in found.others {
+            self.intake.observe(&Observation::OtherEnd(OtherEnd {
+                cookie,
+                process: Some(process),
+                before: true,
+            }));
         }
     }
 
@@ -135,14 +151,42 @@ impl ProcPoller {
         }
     }
 
-    /// Observes tasks, and all losses so far. `window_ns`: length of the recording.
+    /// Observes tasks, and all losses. `window_ns`: length of the recording.
     pub fn tell_tasks_and_losses(&mut self, window_ns: u64) {
         let seen = self.processes.managed_mut().finish_tasks();
         let (facts, lost) = tasks::observe::observe(seen, window_ns, &self.processes);
         facts.tell(&mut |observation| self.intake.observe(&observation));
+        self.tell_losses(lost);
+    }
+
+    /// Observes all losses so far, those of `tasks` too.
+    pub fn tell_losses(&mut self, tasks: Vec<(String, u64)>) {
+        let of_collector = |(cause, count)| (Counter::Collector, cause, count);
+        let mut all: Vec<_> = (self.processes.losses().into_iter())
+            .map(of_collector)
+            .collect();
+        let of_tasks = tasks.into_iter();
+        all.extend(of_tasks.map(|(cause, count)| (Counter::Tasks, cause, count)));
+        all.extend(self.own_losses().into_iter().map(of_collector));
+        // Several of one cause are one, in the place of the first.
+        let mut places = BTreeMap::new();
+        let mut sums: Vec<(Counter, (String, u64))> = Vec::new();
+        for (by, cause, count) in all.into_iter().filter(|(.., count)| *count > 0) {
+            let place = *places.entry(cause.clone()).or_insert(sums.len());
+            match sums.get_mut(place) {
+                Some((_, (_, sum))) => *sum += count,
+                None => sums.push((by, (cause, count))),
+            }
+        }
+        for (by, loss) in sums {
+            self.told.losses(by, [loss], &mut self.intake);
+        }
+    }
+
+    /// Losses of the poller itself.
+    fn own_losses(&self) -> [(String, u64); 6] {
         let tally = &self.tally;
-        let losses = self.processes.losses().into_iter();
-        let own = [
+        [
             (
                 "stack changed while it was read",
                 tally.raced + self.intake.estimator.switches.raced,
@@ -167,23 +211,7 @@ impl ProcPoller {
                 "Python frames of a running thread not read in time",
                 tally.unread,
             ),
-        ];
-        let own = own.map(|(cause, count)| (cause.to_owned(), count));
-        let all = losses.map(|l| (Counter::Collector, l));
-        let all = all.chain(lost.into_iter().map(|l| (Counter::Tasks, l)));
-        let all = all.chain(own.into_iter().map(|l| (Counter::Collector, l)));
-        // Several of one cause are one, in the place of the first.
-        let mut places = BTreeMap::new();
-        let mut sums: Vec<CountedLoss> = Vec::new();
-        for (by, (cause, count)) in all.filter(|(_, (_, count))| *count > 0) {
-            let place = *places.entry(cause.clone()).or_insert(sums.len());
-            match sums.get_mut(place) {
-                Some(loss) => loss.count += count,
-                None => sums.push(CountedLoss { by, cause, count }),
-            }
-        }
-        for loss in sums {
-            self.intake.observe(&Observation::Loss(loss));
-        }
+        ]
+        .map(|(cause, count)| (cause.to_owned(), count))
     }
 }

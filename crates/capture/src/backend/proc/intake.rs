@@ -5,6 +5,7 @@
 use wallscope_observe::{LogWriter, Observation, PolledStack};
 
 use super::{estimator::PollEstimator, samples::Polled};
+use crate::session::observation_sink::ObservationSink;
 
 /// The estimator, and the log of what it is told.
 pub struct Intake {
@@ -23,6 +24,11 @@ impl Intake {
         self.estimator.observe(observation);
     }
 
+    /// Whether there is a log that still grows.
+    pub fn is_logged(&self) -> bool {
+        self.log.as_ref().is_some_and(|log| log.failed().is_none())
+    }
+
     /// The index of a stack.
     pub fn stack(&mut self, stack: Polled) -> u32 {
         if let Some(index) = self.estimator.samples.known(&stack) {
@@ -39,5 +45,11 @@ impl Intake {
             resource: stack.resource,
         }));
         number
+    }
+}
+
+impl ObservationSink for Intake {
+    fn observe(&mut self, observation: Observation<'_>) {
+        Intake::observe(self, &observation);
     }
 }

@@ -23,6 +23,7 @@
 //! stop_judgement.rs   what a thread did at a poll that found it runnable
 //! samples.rs          stacks and the time they stand for; lent.rs: reasons of waits that no poll met
 //! unseen_children.rs  CPU time of children that no poll met
+//! early_end.rs        threads at the end of a log whose recorder was killed
 //! assemble.rs         all of it -> the recording
 //! ```
 //!
@@ -42,6 +43,7 @@ mod connection;
 mod connections;
 pub(crate) mod counters;
 mod domain;
+mod early_end;
 pub(crate) mod estimator;
 pub(crate) mod facts;
 mod intake;

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     backend::perf::{Attention, Crowd, EventSampler, Nearby, ThreadEvents},
-    session::{managed, processes::Processes},
+    session::{managed, processes::Processes, told::Told},
     syscalls,
 };
 
@@ -115,6 +115,8 @@ pub struct ProcPoller {
     pub processes: Processes<MemoryTables>,
     /// The estimator, and the log of what it is told.
     pub intake: Intake,
+    /// Facts that it has been told.
+    pub told: Told,
     pub reader: StackReader,
     pub table: [u8; syscalls::TABLE],
     pub clock: Option<ThreadEvents>,
@@ -149,6 +151,7 @@ impl ProcPoller {
             watch: TargetTracker::new(room),
             processes,
             intake,
+            told: Told::default(),
             reader: StackReader::default(),
             table: syscalls::reasons(),
             clock: None,

@@ -38,7 +38,10 @@ use crate::{
 };
 
 mod ending;
+mod facts;
 mod switches;
+
+use facts::LoggedFacts;
 
 /// Between two searches for new threads and processes, ns.
 const FOLLOW: u64 = 100_000_000;
@@ -93,6 +96,8 @@ struct PollRecorder<'o> {
     events: Events,
     host: HostLog,
     start_ns: u64,
+    /// Facts that a log has got on the way.
+    logged: LoggedFacts,
     /// What happened on the way.
     notes: Vec<String>,
 }
@@ -148,7 +153,8 @@ impl<'o> PollRecorder<'o> {
             ..Begin::default()
         };
         let room = descriptors.saturating_sub(RESERVED) / (2 * FILES_EACH);
-        let mut poller = ProcPoller::new(processes, room, begin, options.kept_log());
+        let (log, no_log) = options.begin_log();
+        let mut poller = ProcPoller::new(processes, room, begin, log);
         for pid in &chosen.pids {
             poller.process(*pid, None, clock::now());
         }
@@ -165,7 +171,8 @@ impl<'o> PollRecorder<'o> {
             events,
             host,
             start_ns,
-            notes: Vec::new(),
+            logged: LoggedFacts::default(),
+            notes: no_log.into_iter().collect(),
         })
     }
 
@@ -332,9 +339,10 @@ impl<'o> PollRecorder<'o> {
         poller.ration(course.followed);
         course.due = 0;
         let now = clock::now();
-        poller
-            .intake
-            .observe(&Observation::Mark(Mark::Tick { time: now }));
+        self.log_news(course, now);
+        let tick = Observation::Mark(Mark::Tick { time: now });
+        self.poller.intake.observe(&tick);
+        self.log_figures(course, now);
         self.search(course, now, observer);
         let poller = &mut self.poller;
         if self.host.tick(now) {

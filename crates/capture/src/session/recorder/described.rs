@@ -1,9 +1,9 @@
-//! What a recorder says of itself and of the processes that it measures.
+//! The domain of a recording by kernel programs.
 
-use wallscope_observe::{DescribedDomain, Observation};
+use wallscope_observe::DescribedDomain;
 
 use super::{
-    super::{domain, event_dispatch::EventDispatcher, pace::Pace, processes::Processes},
+    super::{domain, pace::Pace, processes::Processes},
     setup::Setup,
 };
 
@@ -38,18 +38,5 @@ impl Setup<'_> {
             runtimes: processes.managed().describe(),
             entry_ns,
         })
-    }
-}
-
-/// Observes files, processes and their programs that are new, or known better than before.
-pub(super) fn observe_processes(processes: &mut Processes, intake: &mut EventDispatcher) {
-    for module in processes.take_modules() {
-        intake.observe(Observation::Module(module));
-    }
-    for file in processes.take_unwinder_files() {
-        intake.observe(Observation::UnwinderFile(file));
-    }
-    for process in processes.take_facts() {
-        intake.observe(Observation::Process(process));
     }
 }

@@ -7,9 +7,12 @@ use wallscope_observe::{Counter, Mark, Observation};
 use zerocopy::IntoBytes;
 
 use super::{
-    super::{cost, event_dispatch::EventDispatcher},
+    super::{
+        cost,
+        event_dispatch::EventDispatcher,
+        process_news::{observe_processes, observe_programs},
+    },
     Recorder,
-    described::observe_processes,
 };
 use crate::backend::ebpf::{Visit, Visited};
 
@@ -46,12 +49,7 @@ impl Recorder<'_> {
         let intake = Rc::clone(&self.intake);
         let intake = &mut *intake.borrow_mut();
         observe_processes(&mut self.collector.processes, intake);
-        for program in self.collector.processes.take_programs() {
-            intake.observe(Observation::ProgramName(program));
-        }
-        for maker in self.collector.processes.jit_mut().take_makers() {
-            intake.observe(Observation::CodeMaker(maker));
-        }
+        observe_programs(&mut self.collector.processes, intake);
         let names = self
             .early_names
             .of_samples(&intake.estimator, &self.collector.processes);

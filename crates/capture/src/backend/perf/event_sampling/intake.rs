@@ -57,21 +57,22 @@ impl ProcPoller {
     /// Observes the values of the counters, and the threads that share them.
     pub fn tell_counted_events(&mut self) {
         let Some(hits) = &self.hits else { return };
-        for (event, thread, hits) in hits.counted() {
-            self.intake.observe(&Observation::EventHits(EventHits {
-                event: event as u32,
-                record: thread as u64,
-                hits,
-            }));
-        }
+        let counted = hits.counted();
+        let counted = counted.into_iter().map(|(event, thread, hits)| EventHits {
+            event: event as u32,
+            record: thread as u64,
+            hits,
+        });
+        self.told.hits(counted, &mut self.intake);
         for (index, t) in self.watch.threads.iter().enumerate() {
             let Some(root) = t.records.heir_of else {
                 continue;
             };
-            self.intake.observe(&Observation::CounterHeir(CounterHeir {
+            let heir = CounterHeir {
                 thread: index as u32,
                 of: root as u32,
-            }));
+            };
+            self.told.heir(heir, &mut self.intake);
         }
     }
 }

@@ -279,6 +279,25 @@ impl SwitchTimeline {
         ended
     }
 
+    /// The recorder ended at `time`: until then the thread is as its last record says. Returns the interval off
+    /// the CPU that counts up to there.
+    pub fn end_early(
+        &mut self,
+        book: &mut ThreadLedger,
+        grid: Slices,
+        lag: &mut SwitchRecordLatency,
+        time: u64,
+    ) -> Option<(u64, u64)> {
+        self.settle(book, grid, lag, time);
+        if self.at != At::Unknown {
+            return self.step(book, grid, lag, time, SwitchStep::End);
+        }
+        let ns = time.saturating_sub(self.booked);
+        book.add(grid, self.booked, time, TimeKind::Unknown, ns);
+        book.seen_ns = book.seen_ns.max(time);
+        None
+    }
+
     /// Books the open interval up to `time`.
     fn advance(&mut self, book: &mut ThreadLedger, grid: Slices, time: u64) {
         let ns = time.saturating_sub(self.booked);

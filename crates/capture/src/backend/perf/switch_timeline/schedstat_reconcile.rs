@@ -17,6 +17,11 @@ impl SwitchTimeline {
         self.moved = false;
     }
 
+    /// No record after `until` has been taken: a later reading has nothing to be compared with.
+    pub fn forget_reading_after(&mut self, until: u64) {
+        self.reading.take_if(|(at, _)| *at > until);
+    }
+
     /// All records up to `until` have been taken: compares the last reading, if it is no later.
     pub fn settle(
         &mut self,

@@ -1,12 +1,11 @@
 //! The end of a recording by polls: what is known only then, and the recording itself.
 
 use wallscope_model::Cost;
-use wallscope_observe::{LogWriter, Mark, Observation, OtherEnd};
+use wallscope_observe::{DescribedDomain, LogWriter, Mark, Observation};
 use wallscope_symbolize::Sources;
-use zerocopy::IntoBytes;
 
 use super::{
-    super::{domain, intake::Intake, poller::ProcPoller},
+    super::{domain, intake::Intake, pace::Pace, poller::ProcPoller},
     Course, PollRecorder,
 };
 use crate::{
@@ -14,7 +13,7 @@ use crate::{
     clock,
     session::{
         self, Captured, Stop, answers::Logged, assemble::Assembled, collected_names::HostWhenAsked,
-        cost, naming::Names,
+        cost, interface, naming::Names,
     },
     target::Target,
 };
@@ -29,8 +28,9 @@ impl PollRecorder<'_> {
         for t in &mut poller.watch.threads {
             t.catch_up(end_ns);
         }
-        let stops = self.end_stops();
-        let stopped_ns = stops.as_ref().map_or(0, |s| s.ns);
+        // A thread that is still to stop is let go as soon as it does.
+        let stops = self.stops();
+        self.poller.pending.stopper = None;
         self.host.finish();
         let command_end = self.held.as_mut().and_then(|h| stop.finish(h));
         let intake = &mut self.poller.intake;
@@ -38,23 +38,21 @@ impl PollRecorder<'_> {
         for sample in self.host.take() {
             intake.observe(&Observation::Host(Box::new(sample)));
         }
-        let clock = &self.poller.clock;
-        let hits = &self.poller.hits;
-        intake.observe(&Observation::Cost(Cost {
-            bpf_ns: 0,
-            displaced_ns: 0,
+        let cost = Cost {
             own_cpu_ns,
-            rss_bytes: cost::peak_rss_bytes(),
-            kernel_bytes: clock.as_ref().map_or(0, ThreadEvents::bytes)
-                + hits.as_ref().map_or(0, EventSampler::bytes),
-            target_stopped_ns: stopped_ns,
-        }));
+            target_stopped_ns: stops.as_ref().map_or(0, |s| s.ns),
+            ..self.memory()
+        };
+        (self.poller.intake).observe(&Observation::Cost(cost));
         let window_ns = (end_ns - self.start_ns).max(1);
         if stop == Stop::TargetEnded {
             let (target, duration) = (&self.options.target, self.options.duration);
             (self.notes).extend(session::ended_early(target, duration, window_ns));
         }
-        self.describe(&course, stops, end_ns);
+        self.poller.processes.jit_mut().follow();
+        let described = self.described(&course.pace, stops, end_ns);
+        let ProcPoller { told, intake, .. } = &mut self.poller;
+        told.domain(described, intake);
         self.tell_rest(end_ns - self.start_ns);
         let events = self.events;
         let Named {
@@ -74,44 +72,58 @@ impl PollRecorder<'_> {
         }
     }
 
-    /// Ends the stops of running threads. A thread that is still to stop is let go as soon as it does.
-    fn end_stops(&mut self) -> Option<domain::Stops> {
-        let stopper = self.poller.pending.stopper.take();
+    /// Stops of running threads so far, where they were permitted.
+    pub(super) fn stops(&self) -> Option<domain::Stops> {
+        let stopper = self.poller.pending.stopper.as_ref();
         self.options.allow_stop.then(|| domain::Stops {
-            count: stopper.as_ref().map_or(0, |s| s.stops),
-            ns: stopper.as_ref().map_or(0, |s| s.stopped_ns),
-            refused: stopper.as_ref().and_then(|s| s.refused.clone()),
+            count: stopper.map_or(0, |s| s.stops),
+            ns: stopper.map_or(0, |s| s.stopped_ns),
+            refused: stopper.and_then(|s| s.refused.clone()),
         })
     }
 
-    /// Observes the domain.
-    fn describe(&mut self, course: &Course, stops: Option<domain::Stops>, end_ns: u64) {
-        let (options, poller) = (self.options, &mut self.poller);
-        let mut notes = std::mem::take(&mut self.notes);
+    /// Memory that measuring takes.
+    pub(super) fn memory(&self) -> Cost {
+        let (clock, hits) = (&self.poller.clock, &self.poller.hits);
+        Cost {
+            rss_bytes: cost::peak_rss_bytes(),
+            kernel_bytes: clock.as_ref().map_or(0, ThreadEvents::bytes)
+                + hits.as_ref().map_or(0, EventSampler::bytes),
+            ..Cost::default()
+        }
+    }
+
+    /// The domain as it is at `now`, ns.
+    pub(super) fn described(
+        &self,
+        pace: &Pace,
+        stops: Option<domain::Stops>,
+        now: u64,
+    ) -> DescribedDomain {
+        let (options, poller) = (self.options, &self.poller);
+        let mut notes = self.notes.clone();
         notes.extend(poller.processes.several_programs());
-        poller.processes.jit_mut().follow();
         notes.extend(poller.processes.jit().notes());
         notes.extend(poller.processes.undescribed());
         let log = poller.intake.log.as_ref();
         notes.extend(log.and_then(|log| log.failed()).map(str::to_owned));
-        let window_ns = (end_ns - self.start_ns).max(1);
+        let window_ns = (now - self.start_ns).max(1);
         let processes = poller.watch.processes.values();
-        let described = domain::describe(&domain::Facts {
-            reason: std::mem::take(&mut self.reason),
+        domain::describe(&domain::Facts {
+            reason: self.reason.clone(),
             timeline_asked: options.timeline.is_some(),
             target: options.target.describe(),
             descends: matches!(options.target, Target::Pids(_) | Target::Command(_)),
             asked_hz: options.hz,
-            hz: course.pace.look_hz(window_ns),
-            sample_hz: course.pace.sample_hz(end_ns, window_ns),
+            hz: pace.look_hz(window_ns),
+            sample_hz: pace.sample_hz(now, window_ns),
             unreadable: processes.filter(|p| !p.readable).count() as u64,
             cpus: std::thread::available_parallelism().map_or(0, |n| n.get() as u32),
             stops,
             looker: poller,
             notes,
             runtimes: poller.processes.managed().describe(),
-        });
-        (self.poller.intake).observe(&Observation::Domain(described));
+        })
     }
 
     /// Observes everything else that is known at the end only. `window_ns`: length of the recording.
@@ -121,21 +133,7 @@ impl PollRecorder<'_> {
         poller.tell_counted_events();
         poller.tell_tasks_and_losses(window_ns);
         poller.tell_facts();
-        let intake = &mut poller.intake;
-        let Some(connections) = poller.connections.take() else {
-            return;
-        };
-        let found = connections.finish();
-        for (cookie, process) in found.others {
-            intake.observe(&Observation::OtherEnd(OtherEnd {
-                cookie,
-                process: Some(process),
-                before: true,
-            }));
-        }
-        for socket in found.all {
-            intake.observe(&Observation::Socket(socket.as_bytes()));
-        }
+        poller.tell_connections();
     }
 }
 
@@ -156,7 +154,7 @@ fn named(poller: ProcPoller) -> Named {
         code: &processes,
         host: &HostWhenAsked::default(),
     };
-    let (assembled, log) = match log {
+    let (assembled, log) = match interface::kept(log) {
         None => (estimator.finish(names), None),
         Some(log) => {
             let logged = Logged::new(names, log);

@@ -1,0 +1,54 @@
+//! The end of a log whose recorder was killed: threads go on to it as they were seen last.
+//!
+//! A thread that slept at its last poll sleeps on: it is polled again soon after it has run. One that ran may
+//! have done anything since, which is unknown time. Threads with recorded switches stay as their last record
+//! says (`backend/perf/estimate.rs`).
+
+use wallscope_observe::ThreadPoll;
+
+use super::{account::observed, counters::Doing, estimator::PollEstimator, time_kind::TimeKind};
+
+impl PollEstimator {
+    /// The recorder ended at `end_ns` and told nothing more, unless it had told the end before.
+    pub fn ends_early(&mut self, end_ns: u64) {
+        if self.facts.end_ns.is_some() {
+            return;
+        }
+        self.facts.end_ns = Some(end_ns);
+        for (thread, index) in (0u32..).zip(0..self.accounts.len()) {
+            let account = &self.accounts[index];
+            if !account.alive || account.book.seen_ns >= end_ns {
+                continue;
+            }
+            let taken = match (&account.course, account.seen.doing) {
+                (Some(_), _) => self.records_end_early(thread, end_ns),
+                (None, Doing::Blocked(_)) => self.sleeps_on(thread, end_ns),
+                (None, Doing::Running) => self.is_unknown_from_here(index, end_ns),
+            };
+            self.malformed += u64::from(taken.is_none());
+        }
+    }
+
+    /// A thread has not run since its last poll.
+    fn sleeps_on(&mut self, thread: u32, end_ns: u64) -> Option<()> {
+        let counters = self.accounts[thread as usize].counters.last();
+        self.polled(&ThreadPoll {
+            thread,
+            time: end_ns,
+            counters: observed(counters),
+            left_out: 0,
+            saw: None,
+        })
+    }
+
+    fn is_unknown_from_here(&mut self, index: usize, end_ns: u64) -> Option<()> {
+        let begin = self.accounts[index].book.seen_ns;
+        self.make_room(begin, end_ns);
+        let (grid, account) = (self.grid, &mut self.accounts[index]);
+        account.counters.settle(&mut account.book, grid);
+        let unknown = end_ns - begin;
+        (account.book).add(grid, begin, end_ns, TimeKind::Unknown, unknown);
+        account.book.seen_ns = end_ns;
+        Some(())
+    }
+}
