@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use wallscope_model::{Process, Recording};
 
-/// Processes whose threads of one name are one server or pool.
+/// Processes that share one server or pool for their threads of one name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Scope {
     /// A process by itself.
@@ -58,7 +58,7 @@ impl<'r> Workers<'r> {
         }
     }
 
-    /// The name of a queue whose threads are called `name`, in processes `pids` of `scope`, by their role or parent;
+    /// The name of a queue for threads called `name`, in processes `pids` of `scope`, by their role or parent;
     /// `None`: neither is known.
     pub fn role_name(
         &self,

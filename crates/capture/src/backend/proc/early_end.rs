@@ -1,4 +1,4 @@
-//! The end of a log whose recorder was killed: threads go on to it as they were seen last.
+//! The end of a log of a killed recorder: threads go on to it as they were seen last.
 //!
 //! A thread that slept at its last poll sleeps on: it is polled again soon after it has run. One that ran may
 //! have done anything since, which is unknown time. Threads with recorded switches stay as their last record

@@ -23,7 +23,7 @@
 //! stop_judgement.rs   what a thread did at a poll that found it runnable
 //! samples.rs          stacks and the time they stand for; lent.rs: reasons of waits that no poll met
 //! unseen_children.rs  CPU time of children that no poll met
-//! early_end.rs        threads at the end of a log whose recorder was killed
+//! early_end.rs        threads at the end of a log of a killed recorder
 //! assemble.rs         all of it -> the recording
 //! ```
 //!

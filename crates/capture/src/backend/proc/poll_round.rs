@@ -454,7 +454,7 @@ impl ProcPoller {
     /// Reads the mappings of one process after the other again: a library that takes the place of another is
     /// told by nothing else.
     fn review_mappings(&mut self, now: u64) {
-        let (last, due) = self.reviewed;
+        let (last, due) = self.rounds.reviewed;
         if now < due {
             return;
         }
@@ -464,7 +464,7 @@ impl ProcPoller {
             && self.remap(pid, now)
         {
             let took = clock::now().saturating_sub(now);
-            self.reviewed = (pid, now + REVIEW_TIMES * took);
+            self.rounds.reviewed = (pid, now + REVIEW_TIMES * took);
         }
     }
 

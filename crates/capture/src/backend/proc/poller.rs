@@ -107,6 +107,8 @@ pub struct Rounds {
     pub target_ended: bool,
     /// Threads of `watch.live` that are due for a reading of counters.
     pub(super) turn: RoundRobin,
+    /// The process with the last review of its mappings, and the time of the next review, ns.
+    pub(super) reviewed: (u32, u64),
 }
 
 /// Everything that a round of polls needs.
@@ -130,8 +132,6 @@ pub struct ProcPoller {
     /// Rings of io_uring at which threads wait.
     pub rings: Rings,
     pub rounds: Rounds,
-    /// The process with the last review of its mappings, and the time of the next review, ns.
-    pub(super) reviewed: (u32, u64),
 }
 
 impl ProcPoller {
@@ -163,7 +163,6 @@ impl ProcPoller {
             tally: Tally::default(),
             rings: Rings::default(),
             rounds: Rounds::default(),
-            reviewed: (0, 0),
         }
     }
 

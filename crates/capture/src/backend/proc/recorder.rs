@@ -39,9 +39,10 @@ use crate::{
 
 mod ending;
 mod facts;
+mod logged;
 mod switches;
 
-use facts::LoggedFacts;
+use logged::LoggedFacts;
 
 /// Between two searches for new threads and processes, ns.
 const FOLLOW: u64 = 100_000_000;

@@ -11,7 +11,7 @@ use super::{
 use crate::session::{
     build::{Stacks, UserFrames},
     cost::thread_cpu_ns,
-    early_names::{EarlyNames, NamedStacks, StackOf},
+    early_names::{NamedStacks, StackOf},
     naming::CodeNames,
     process_news::observe_programs,
 };
@@ -20,16 +20,6 @@ use crate::session::{
 const FIGURES_EVERY: u64 = 1_000_000_000;
 /// Reading them takes one part in so many of the time at most.
 const FIGURES_SHARE: u64 = 1000;
-
-/// Facts that a log has got so far.
-#[derive(Default)]
-pub(super) struct LoggedFacts {
-    names: EarlyNames,
-    /// Number of stacks with names that were asked for.
-    named: usize,
-    /// When cumulative figures are due, ns; 0: nothing has been logged yet.
-    figures_due_ns: u64,
-}
 
 impl PollRecorder<'_> {
     /// Logs what has become known since the last round, which ends at `now`.
