@@ -14,11 +14,18 @@ use wallscope_observe::{Header, LogFile, LogReader, LogWriter, MAX_PAYLOAD, Mark
 /// a frame each 100 observations.
 fn spool() -> Vec<u8> {
     static SPOOL: OnceLock<Vec<u8>> = OnceLock::new();
-    SPOOL.get_or_init(make_spool).clone()
+    SPOOL.get_or_init(|| spool_of("convoy.log")).clone()
 }
 
-fn make_spool() -> Vec<u8> {
-    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/tests/fixtures/convoy.log");
+/// The spools of the tiers without eBPF: polls, and switches beside them.
+fn spools_of_polls() -> &'static [Vec<u8>; 2] {
+    static SPOOLS: OnceLock<[Vec<u8>; 2]> = OnceLock::new();
+    SPOOLS.get_or_init(|| ["convoy-polls.log", "convoy-switches.log"].map(spool_of))
+}
+
+fn spool_of(fixture: &str) -> Vec<u8> {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/tests/fixtures");
+    let fixture = fixtures.join(fixture);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("spool");
     let mut writer = LogWriter::begin(LogFile::create(&path).unwrap(), "wallscope", LogFile::BOUND);
@@ -97,6 +104,64 @@ fn a_spool_gives_a_recording_wherever_a_frame_ends() {
     assert_eq!(whole.window.length_ns(), last);
     assert!(whole.contexts.len() >= 4 && !whole.samples.is_empty());
     assert!(whole.contexts.iter().map(|c| c.ledger.wall_ns).sum::<u64>() > 4_000_000_000);
+}
+
+#[test]
+fn a_spool_of_polls_gives_a_recording_wherever_a_frame_ends() {
+    for spool in spools_of_polls() {
+        let ends = ends(spool);
+        let whole = recovered(spool).unwrap();
+        assert!(whole.contexts.len() >= 4 && !whole.samples.is_empty());
+        let (mut found, mut last) = (0, 0);
+        for end in &ends {
+            let Some(recording) = recovered(&spool[..*end]) else {
+                assert_eq!(found, 0, "a longer spool gives a recording too");
+                continue;
+            };
+            found += 1;
+            adds_up(&recording);
+            let length = recording.window.length_ns();
+            assert!(length >= last, "a longer spool has more");
+            last = length;
+            for c in recording.contexts.iter().filter(|_| length > 0) {
+                // All threads of this program live. A recording that ends in order has its last poll before its end.
+                let missing = recording.window.end_ns - c.end_ns;
+                let is_over = length == whole.window.length_ns();
+                let most = if is_over { 20_000_000 } else { 0 };
+                assert!(missing <= most, "{missing} ns: {c:?} of {length} ns");
+            }
+        }
+        assert!(found > ends.len() / 2, "{found} of {}", ends.len());
+        assert_eq!(whole.window.length_ns(), last);
+    }
+}
+
+#[test]
+fn shares_of_a_spool_of_polls_that_was_cut_are_those_of_the_whole() {
+    for spool in spools_of_polls() {
+        let ends = ends(spool);
+        let parts = |log: &[u8]| {
+            let recording = recovered(log).unwrap();
+            let sum = |of: &dyn Fn(&wallscope_model::Ledger) -> u64| {
+                recording
+                    .contexts
+                    .iter()
+                    .map(|c| of(&c.ledger))
+                    .sum::<u64>() as f64
+            };
+            let wall = sum(&|l| l.wall_ns);
+            let on_cpu = sum(&|l| l.on_cpu.total()) / wall;
+            let lock = sum(&|l| l.blocked[wallscope_model::BlockReason::Lock as usize]) / wall;
+            let unknown = sum(&|l| l.unknown.iter().sum()) / wall;
+            (on_cpu, lock, unknown)
+        };
+        let whole = parts(spool);
+        let most = parts(&spool[..ends[ends.len() * 3 / 4]]);
+        assert!(whole.1 > 0.2 && whole.0 > 0.005, "{whole:?}");
+        assert!((whole.0 - most.0).abs() < 0.01, "{whole:?} {most:?}");
+        assert!((whole.1 - most.1).abs() < 0.15, "{whole:?} {most:?}");
+        assert!(most.2 < 0.02, "{most:?}");
+    }
 }
 
 #[test]
@@ -184,6 +249,21 @@ proptest! {
             if let Some(recording) = recovered(log) {
                 adds_up(&recording);
             }
+        }
+    }
+
+    #[test]
+    fn damage_of_polls_does_no_harm(which in 0..2usize, flips in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<u8>()), 1..6)) {
+        let mut all = payloads(&spools_of_polls()[which]);
+        for (frame, at, byte) in flips {
+            let frame = frame.index(all.len());
+            let payload = &mut all[frame];
+            let at = at.index(payload.len());
+            payload[at] = byte;
+        }
+        let log = framed(&all);
+        if let Some(recording) = recovered(&log) {
+            is_bounded(&recording, log.len());
         }
     }
 

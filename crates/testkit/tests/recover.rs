@@ -71,18 +71,23 @@ fn follow(pid: u32, stop: Arc<AtomicBool>) -> thread::JoinHandle<Vec<Counted>> {
     })
 }
 
+/// A recording that was recovered.
+type Killed = (Report, serde_json::Value, Vec<Counted>, u64);
+
 /// Records program `name` for `seconds`, kills the recorder, and recovers. Returns the recording's report,
 /// the kernel's counters meanwhile, and the time of the kill.
-fn killed(
-    tool: &Tool,
-    name: &str,
-    seconds: u64,
-) -> Result<(Report, serde_json::Value, Vec<Counted>, u64), Error> {
+fn killed(tool: &Tool, name: &str, seconds: u64) -> Result<Killed, Error> {
+    killed_by(tool, "ebpf", name, seconds)
+}
+
+/// [`killed`], measured by `backend`.
+fn killed_by(tool: &Tool, backend: &str, name: &str, seconds: u64) -> Result<Killed, Error> {
     let mut program = Program::start(name, &["--seconds", "60"])?;
     let pid = program.pids()[0];
     let stop = Arc::new(AtomicBool::new(false));
     let counters = follow(pid, Arc::clone(&stop));
-    let recorder = tool.attach(program.pids(), &Options::at(199))?;
+    let options = Options::at(199).with(&["--backend", backend]);
+    let recorder = tool.attach(program.pids(), &options)?;
     program.release()?;
     thread::sleep(Duration::from_secs(seconds));
     let recorded = recorder.kill()?;
@@ -98,6 +103,10 @@ fn killed(
     check(!recorded.path().exists(), || "a recording is there".into())?;
     let said = recorded.recover()?;
     check(said.contains("ended early"), || said.clone())?;
+    check(said.contains(&format!("by the {backend} backend")), || {
+        said.clone()
+    })?;
+    is_cut_anywhere(tool, &recorded.spool())?;
     check(recorded.spool().exists(), || "the spool went".into())?;
     Ok((
         recorded.report()?,
@@ -107,39 +116,99 @@ fn killed(
     ))
 }
 
+/// Holds that a spool gives a recording, or says why it gives none, wherever it is cut.
+fn is_cut_anywhere(tool: &Tool, spool: &std::path::Path) -> Result<(), Error> {
+    let bytes = fs::read(spool).map_err(|e| wrong(e.to_string()))?;
+    let folder = tempfile::tempdir().map_err(|e| wrong(e.to_string()))?;
+    let [cut, output] = ["cut.spool", "cut.pb.gz"].map(|name| folder.path().join(name));
+    for (part, of) in [(1, 2), (7, 8)] {
+        fs::write(&cut, &bytes[..bytes.len() * part / of]).map_err(|e| wrong(e.to_string()))?;
+        let all = [
+            "recover".as_ref(),
+            cut.as_os_str(),
+            "-o".as_ref(),
+            output.as_os_str(),
+        ];
+        let done = tool.run(&all)?;
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        check(done.status.success(), || format!("{part}/{of}: {said}"))?;
+        check(said.contains("ended early"), || said.clone())?;
+    }
+    Ok(())
+}
+
 #[test]
 fn a_killed_recorder_leaves_its_recording_up_to_the_last_second() {
-    with_tool("recovery of a killed recording", |tool| {
-        let (report, json, counted, end) = killed(tool, "convoy", 4)?;
-        let window = &report.window;
-        let missing = end.saturating_sub(window.end_ns) as f64 / 1e9;
-        check((0.0..1.3).contains(&missing), || {
-            format!("{missing} s are missing")
-        })?;
-        let at = |time| Counted::at(&counted, time).ok_or_else(|| wrong("no counters"));
-        let (before, after) = (at(window.start_ns)?, at(window.end_ns)?);
-        let told: [u64; 2] = [
-            report.threads.iter().map(|t| t.on_cpu_ns).sum(),
-            report.threads.iter().map(|t| t.runnable_ns).sum(),
-        ];
-        let length = (window.end_ns - window.start_ns) as f64;
-        for (i, state) in ["on-CPU", "runnable"].into_iter().enumerate() {
-            let off = (told[i] as f64 - (after[i] - before[i])) / length;
-            // Between two readings of the kernel's counters lie 20 ms.
-            check(off.abs() < 0.02, || format!("{state}: {off} of the window"))?;
-        }
-        for t in &report.threads {
-            check(t.residue_ns == 0, || format!("residue of {t:?}"))?;
-            check(t.wall_ns as f64 > 0.95 * length, || {
-                format!("wall of {t:?}")
+    is_recovered_up_to_the_last_second("ebpf");
+}
+
+#[test]
+fn a_killed_recorder_of_switches_leaves_its_recording_up_to_the_last_second() {
+    is_recovered_up_to_the_last_second("perf");
+}
+
+#[test]
+fn a_killed_recorder_of_polls_leaves_its_recording_up_to_the_last_second() {
+    is_recovered_up_to_the_last_second("proc");
+}
+
+/// Kills a recorder of a convoy, and compares the recording with the kernel's counters up to its end.
+fn is_recovered_up_to_the_last_second(backend: &str) {
+    with_tool(
+        &format!("recovery of a killed {backend} recording"),
+        |tool| {
+            let (report, json, counted, end) = killed_by(tool, backend, "convoy", 4)?;
+            let window = &report.window;
+            let missing = end.saturating_sub(window.end_ns) as f64 / 1e9;
+            check((0.0..1.3).contains(&missing), || {
+                format!("{missing} s are missing")
             })?;
+            let at = |time| Counted::at(&counted, time).ok_or_else(|| wrong("no counters"));
+            let (before, after) = (at(window.start_ns)?, at(window.end_ns)?);
+            let told: [u64; 2] = [
+                report.threads.iter().map(|t| t.on_cpu_ns).sum(),
+                report.threads.iter().map(|t| t.runnable_ns).sum(),
+            ];
+            let length = (window.end_ns - window.start_ns) as f64;
+            for (i, state) in ["on-CPU", "runnable"].into_iter().enumerate() {
+                let off = (told[i] as f64 - (after[i] - before[i])) / length;
+                // Between two readings of the kernel's counters lie 20 ms.
+                check(off.abs() < 0.02, || format!("{state}: {off} of the window"))?;
+            }
+            for t in &report.threads {
+                check(t.residue_ns == 0, || format!("residue of {t:?}"))?;
+                check(t.wall_ns as f64 > 0.95 * length, || {
+                    format!("wall of {t:?}")
+                })?;
+            }
+            // A wait of known length: each thread but the holder waits for the lock.
+            let waiting = &json["total"]["blocked"]["lock"];
+            let share = waiting.as_f64().unwrap_or(0.0) / (4.0 * length);
+            check((0.5..0.8).contains(&share), || format!("lock: {share}"))?;
+            let stacks = json["stacks"].to_string();
+            for name in ["convoy_wait_lock", "pthread_mutex_lock"] {
+                check(stacks.contains(name), || format!("no {name} in {stacks}"))?;
+            }
+            let notes = json["domain"]["notes"].to_string();
+            check(notes.contains("the recorder ended early"), || notes.clone())
+        },
+    );
+}
+
+#[test]
+fn names_of_code_made_at_run_time_survive_without_kernel_programs() {
+    with_tool("recovery of names by perf and proc", |tool| {
+        for backend in ["perf", "proc"] {
+            let (_, json, ..) = killed_by(tool, backend, "execs", 3)?;
+            let processes = json["processes"].as_array().map_or(0, Vec::len);
+            check(processes > 1, || format!("{backend}: {processes}"))?;
+            let notes = json["domain"]["notes"].to_string();
+            check(notes.contains("s older than its end"), || notes.clone())?;
         }
-        let stacks = json["stacks"].to_string();
-        for name in ["convoy_wait_lock", "pthread_mutex_lock"] {
-            check(stacks.contains(name), || format!("no {name} in {stacks}"))?;
-        }
-        let notes = json["domain"]["notes"].to_string();
-        check(notes.contains("the recorder ended early"), || notes.clone())
+        // The proc backend does not see the stacks of running threads.
+        let (_, json, ..) = killed_by(tool, "perf", "jit", 3)?;
+        let functions = json["functions"].to_string();
+        check(functions.contains("jit_"), || functions.clone())
     });
 }
 
@@ -171,9 +240,17 @@ fn interpreters_and_programs_that_come_and_go_are_named() {
 #[test]
 fn a_recorder_that_ends_in_order_leaves_no_spool() {
     with_tool("the end of a spool", |tool| {
-        for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let signals = [
+            (Signal::INT, "ebpf"),
+            (Signal::TERM, "ebpf"),
+            (Signal::HUP, "ebpf"),
+            (Signal::INT, "perf"),
+            (Signal::INT, "proc"),
+        ];
+        for (signal, backend) in signals {
             let mut program = Program::start("convoy", &["--seconds", "60"])?;
-            let recorder = tool.attach(program.pids(), &Options::at(99))?;
+            let options = Options::at(99).with(&["--backend", backend]);
+            let recorder = tool.attach(program.pids(), &options)?;
             program.release()?;
             let pid = Pid::from_raw(recorder.pid() as i32).ok_or_else(|| wrong("no pid"))?;
             thread::sleep(Duration::from_millis(300));
