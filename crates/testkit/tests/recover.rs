@@ -131,8 +131,12 @@ fn is_cut_anywhere(tool: &Tool, spool: &std::path::Path) -> Result<(), Error> {
         ];
         let done = tool.run(&all)?;
         let said = String::from_utf8_lossy(&done.stderr).into_owned();
-        check(done.status.success(), || format!("{part}/{of}: {said}"))?;
-        check(said.contains("ended early"), || said.clone())?;
+        // The facts at the beginning may be half of a short spool.
+        let refused = part * 2 == of && said.contains("the log has no beginning");
+        check(done.status.success() || refused, || {
+            format!("{part}/{of}: {said}")
+        })?;
+        check(refused || said.contains("ended early"), || said.clone())?;
     }
     Ok(())
 }
