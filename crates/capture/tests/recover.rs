@@ -82,12 +82,13 @@ fn adds_up(recording: &Recording) {
     assert_eq!(slices + unknown, walls);
 }
 
-#[test]
-fn a_spool_gives_a_recording_wherever_a_frame_ends() {
-    let spool = spool();
+/// Recovers from `spool` up to the end of each frame, and holds each recording to `check`, beside the whole one.
+/// Returns that.
+fn recovered_at_each_frame(spool: &[u8], check: impl Fn(&Recording, &Recording)) -> Recording {
     let (mut found, mut last) = (0, 0);
-    let ends = ends(&spool);
-    assert!(ends.len() > 20, "{} frames", ends.len());
+    let ends = ends(spool);
+    let whole = recovered(spool).unwrap();
+    assert!(whole.contexts.len() >= 4 && !whole.samples.is_empty());
     for end in &ends {
         let Some(recording) = recovered(&spool[..*end]) else {
             assert_eq!(found, 0, "a longer spool gives a recording too");
@@ -98,31 +99,27 @@ fn a_spool_gives_a_recording_wherever_a_frame_ends() {
         let length = recording.window.length_ns();
         assert!(length >= last, "a longer spool has more");
         last = length;
+        check(&recording, &whole);
     }
     assert!(found > ends.len() / 2, "{found} of {}", ends.len());
-    let whole = recovered(&spool).unwrap();
     assert_eq!(whole.window.length_ns(), last);
-    assert!(whole.contexts.len() >= 4 && !whole.samples.is_empty());
+    whole
+}
+
+#[test]
+fn a_spool_gives_a_recording_wherever_a_frame_ends() {
+    let spool = spool();
+    let frames = ends(&spool).len();
+    assert!(frames > 20, "{frames} frames");
+    let whole = recovered_at_each_frame(&spool, |_, _| ());
     assert!(whole.contexts.iter().map(|c| c.ledger.wall_ns).sum::<u64>() > 4_000_000_000);
 }
 
 #[test]
 fn a_spool_of_polls_gives_a_recording_wherever_a_frame_ends() {
     for spool in spools_of_polls() {
-        let ends = ends(spool);
-        let whole = recovered(spool).unwrap();
-        assert!(whole.contexts.len() >= 4 && !whole.samples.is_empty());
-        let (mut found, mut last) = (0, 0);
-        for end in &ends {
-            let Some(recording) = recovered(&spool[..*end]) else {
-                assert_eq!(found, 0, "a longer spool gives a recording too");
-                continue;
-            };
-            found += 1;
-            adds_up(&recording);
+        recovered_at_each_frame(spool, |recording, whole| {
             let length = recording.window.length_ns();
-            assert!(length >= last, "a longer spool has more");
-            last = length;
             for c in recording.contexts.iter().filter(|_| length > 0) {
                 // All threads of this program live. A recording that ends in order has its last poll before its end.
                 let missing = recording.window.end_ns - c.end_ns;
@@ -130,9 +127,7 @@ fn a_spool_of_polls_gives_a_recording_wherever_a_frame_ends() {
                 let most = if is_over { 20_000_000 } else { 0 };
                 assert!(missing <= most, "{missing} ns: {c:?} of {length} ns");
             }
-        }
-        assert!(found > ends.len() / 2, "{found} of {}", ends.len());
-        assert_eq!(whole.window.length_ns(), last);
+        });
     }
 }
 

@@ -5,7 +5,7 @@
 //! files (the same build in two places gets one), the recording gives ids to modules; this is where the two
 //! meet.
 //!
-//! A session in windows keeps a bounded number of files open; see `files/handles.rs`.
+//! A session in windows keeps a bounded number of files open; see `files/handles.rs` and `files/reopen.rs`.
 
 use std::{
     cell::OnceCell, collections::BTreeMap, fs::File, ops::Range, os::unix::fs::FileExt as _,

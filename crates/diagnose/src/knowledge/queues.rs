@@ -69,10 +69,10 @@ table! {
         "task_step*", "step of a task", "CPython, _asynciomodule.c", Live;
         "Handle._run*", "callback", "CPython, asyncio/events.py", Live;
         "Task.__step*", "step of a task", "CPython, asyncio/tasks.py", Live;
-        "uv__stream_io", "data on a connection", "libuv, src/unix/stream.c", Live;
+        "uv__stream_io", "data on a connection", "libuv, src/unix/stream.c (Node.js)", Service;
         "uv__server_io", "new connection", "libuv, src/unix/stream.c", Source;
-        "uv__async_io", "result of another thread", "libuv, src/unix/async.c", Live;
-        "uv__run_timers", "timer", "libuv, src/timer.c", Live;
+        "uv__async_io", "result of another thread", "libuv, src/unix/async.c", Source;
+        "uv__run_timers", "timer", "libuv, src/timer.c", Source;
         "uv__run_check", "end of a round", "libuv, src/unix/loop-watcher.c", Source;
         "uv__run_prepare", "begin of a round", "libuv, src/unix/loop-watcher.c", Source;
     }

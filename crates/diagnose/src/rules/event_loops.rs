@@ -1,6 +1,6 @@
 //! Rule about event loops: one thread serves many, and a call that waits in it makes all of them wait.
 
-use wallscope_model::{BlockReason, State};
+use wallscope_model::BlockReason;
 
 use super::verdict::{Found, Spent, Verdict, WAIT, found, place, subject};
 use super::wait_target::wait_target;
@@ -38,8 +38,13 @@ fn others_wait(e: &Evidence<'_>, ready: &ReadyTasks) -> bool {
     tasks || e.requests.asked >= MIN_REQUESTS
 }
 
+/// Whether it is a wait in a step for something that an asynchronous call can wait for, too. The interpreter's lock and
+/// the kernel's waits for memory come with any call.
 fn waits_in_a_step(e: &Evidence<'_>, c: &Cause) -> bool {
-    c.state == State::Blocked
+    use BlockReason::{Child, Disk, Lock, Network, Pipe, Poll, Timer};
+    [Child, Disk, Lock, Network, Pipe, Poll, Timer]
+        .iter()
+        .any(|r| c.is_wait_for(*r))
         && e.mostly_passes(c, |side, name| {
             side == Side::User && knows(EVENT_LOOP_STEPS, name)
         })

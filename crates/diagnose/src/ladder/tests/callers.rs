@@ -473,6 +473,14 @@ fn a_call_that_waits_in_an_event_loop_s_step_leads_where_the_loop_has_other_work
         evidence.contains("asyncio tasks are ready to run 50 %"),
         "{evidence}"
     );
+    let mut of_gil = recording(&[(1, 0, 0, BlockReason::Gil, 90)]);
+    rename(&mut of_gil, 1, FrameKind::Native, "task_step_impl");
+    of_gil.tasks = vec![ready(200)];
+    assert_ne!(
+        rule(&of_gil),
+        "event-loop",
+        "no call of the loop's makes it wait"
+    );
     // Callers are other work, too; the loop's own wait is none of a step.
     rec.tasks.clear();
     rec.peers = vec![Peer {
