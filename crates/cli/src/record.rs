@@ -44,7 +44,7 @@ pub struct Args {
     duration: Option<Duration>,
 
     /// On-CPU samples a second on each CPU
-    #[arg(short = 'F', long, value_name = "HZ", default_value_t = 99,
+    #[arg(short = 'F', long, value_name = "HZ", default_value_t = Options::HZ,
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     frequency: u32,
 
@@ -57,7 +57,7 @@ pub struct Args {
     off_cpu_period: Duration,
 
     /// The most of one CPU that measuring may cost, in percent; samplers slow down to keep it
-    #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = parse_overhead)]
+    #[arg(long, value_name = "PERCENT", default_value_t = Options::MAX_OVERHEAD, value_parser = parse_overhead)]
     max_overhead: f64,
 
     /// The most of one CPU that all of it may cost, the exact ledger too, in percent. Above it these are given
@@ -535,6 +535,19 @@ impl Observer for Teller {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn flags_that_are_not_given_leave_the_defaults_of_the_library() {
+        #[derive(clap::Parser)]
+        struct Command {
+            #[command(flatten)]
+            args: Args,
+        }
+        let command = <Command as clap::Parser>::parse_from(["record", "-a"]);
+        let asked = command.args.options().unwrap();
+        let plain = Options::new(asked.target.clone());
+        assert_eq!(format!("{asked:?}"), format!("{plain:?}"));
+    }
 
     #[test]
     fn rates_in_step_with_clocks_are_told_with_the_clock() {

@@ -1,7 +1,7 @@
 //! The lines of a verdict, for every verb that shows one: `ladder`, `view`, `export`.
 
-use wallscope_diagnose::Finding;
 use wallscope_diagnose::ladder::{ACTIVE, RootShare, Verdict};
+use wallscope_diagnose::{Finding, recorded_name};
 use wallscope_model::{BlockReason, Recording, State};
 use wallscope_render::page::{self, Choice};
 
@@ -66,6 +66,7 @@ impl VerdictLines<'_> {
         match (v.state, v.reason, &v.function) {
             (Some(State::Blocked), Some("lock"), _) => format!("wallscope locks {file}"),
             (Some(State::Blocked), _, Some(function)) => {
+                let function = recorded_name(function);
                 format!("wallscope why {file} --function '{function}'")
             }
             (Some(State::OnCpu), ..) => format!("wallscope view {file} (view on-cpu)"),

@@ -35,6 +35,14 @@ fn the_synthetic_recording_comes_back_equal() {
 }
 
 #[test]
+fn a_small_file_holds_the_whole_recording() {
+    let rec = synthetic::recording(4);
+    let small = pprof::write_small(&rec, &scale(&rec), Vec::new()).unwrap();
+    assert!(small.len() < bytes(&rec).len());
+    assert_eq!(read_back(&small), rec);
+}
+
+#[test]
 fn an_empty_recording_comes_back_equal() {
     let rec = Recording::default();
     assert_eq!(read_back(&bytes(&rec)), rec);

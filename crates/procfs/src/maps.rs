@@ -2,6 +2,7 @@
 
 use crate::kernel_file;
 use std::io;
+use std::ops::Range;
 
 /// One mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,8 +29,8 @@ pub struct Mapping {
     pub path: String,
     /// Whether the file no longer has that name.
     pub deleted: bool,
-    /// Whether the process copied this part of the file to anonymous memory, as programs do that
-    /// want their code on large pages. The other fields say the part of the file.
+    /// Whether the process copied this part of the file to memory without a file, as programs do
+    /// that want their code on large pages. The other fields say the part of the file.
     pub moved: bool,
 }
 
@@ -49,6 +50,12 @@ impl Mapping {
         let no_file = self.inode == 0 && self.path.is_empty();
         let large_pages = self.path.starts_with("/anon_hugepage");
         self.execute && !self.write && (no_file || large_pages)
+    }
+
+    /// Whether it may be code that the process copied from a file to its own place in memory.
+    fn may_be_moved(&self) -> bool {
+        let shared_memory = self.execute && !self.write && is_memory(&self.path);
+        self.is_anonymous_code() || shared_memory
     }
 
     /// Name under `/proc/PID/map_files/` that opens the mapped file even after its deletion.
@@ -114,25 +121,30 @@ pub fn parse_line(line: &str) -> Option<Mapping> {
 }
 
 /// Parses all of a `maps` file; lines that are no mapping are left out. Code that the process moved
-/// to anonymous memory is named by its file ([`Mapping::moved`]).
+/// to memory without a file is named by its file ([`Mapping::moved`]).
 pub fn parse(text: &str) -> Vec<Mapping> {
     let mut mappings: Vec<Mapping> = text.lines().filter_map(parse_line).collect();
     name_moved_code(&mut mappings);
     mappings
 }
 
-/// Names the file of executable anonymous memory that fills a gap in the mappings of one file.
+/// Names the file of executable memory that fills a gap in the mappings of one file.
 fn name_moved_code(mappings: &mut [Mapping]) {
-    let mut before = 0;
-    for next in 1..mappings.len() {
-        if mappings[next].is_anonymous_code() && mappings[next - 1].end == mappings[next].start {
-            continue;
+    let mut next = 0;
+    while next < mappings.len() {
+        let start = next;
+        while next < mappings.len()
+            && mappings[next].may_be_moved()
+            && (next == start || mappings[next - 1].end == mappings[next].start)
+        {
+            next += 1;
         }
-        let (gap, file) = (before + 1..next, &mappings[before]);
-        if !gap.is_empty() && surround_gap(file, &mappings[next], &mappings[gap.clone()]) {
-            let file = file.clone();
-            for part in &mut mappings[gap] {
-                part.offset = file.offset + (part.start - file.start);
+        if start == next {
+            next += 1;
+        } else if let Some((file, offset)) = file_around(mappings, start..next) {
+            let first = mappings[start].start;
+            for part in &mut mappings[start..next] {
+                part.offset = offset + (part.start - first);
                 part.device = file.device;
                 part.inode = file.inode;
                 part.path.clone_from(&file.path);
@@ -140,17 +152,25 @@ fn name_moved_code(mappings: &mut [Mapping]) {
                 part.moved = true;
             }
         }
-        before = next;
     }
 }
 
-/// Whether `before` and `after` are parts of one file with just the bytes of `gap` missing between.
-fn surround_gap(before: &Mapping, after: &Mapping, gap: &[Mapping]) -> bool {
-    before.is_file()
-        && !is_memory(&before.path)
-        && (before.device, before.inode) == (after.device, after.inode)
-        && before.offset.checked_add(after.start - before.start) == Some(after.offset)
-        && gap.last().is_some_and(|last| last.end == after.start)
+/// The mapping behind `gap`, if just the bytes of `gap` are missing before it, and their offset in its file. The
+/// part before them is mapped in front of `gap`; or the file's code begins with them.
+fn file_around(mappings: &[Mapping], gap: Range<usize>) -> Option<(Mapping, u64)> {
+    let (first, last) = (&mappings[gap.start], &mappings[gap.end - 1]);
+    let after = mappings.get(gap.end)?;
+    if !after.is_file() || is_memory(&after.path) || last.end != after.start {
+        return None;
+    }
+    let offset = after.offset.checked_sub(after.start - first.start)?;
+    let before = gap.start.checked_sub(1).map(|at| &mappings[at]);
+    let before = before.filter(|b| (b.device, b.inode) == (after.device, after.inode));
+    let fits = match before {
+        Some(b) => b.end == first.start && b.offset.checked_add(b.end - b.start) == Some(offset),
+        None => offset == 0 && after.execute,
+    };
+    fits.then(|| (after.clone(), offset))
 }
 
 /// The mappings of a process.
@@ -258,6 +278,34 @@ mod tests {
         assert!(parse(&format!("{before}{code}{after}"))[1].moved);
         let writable = code.replace("r-xp", "rwxp");
         assert!(!parse(&format!("{before}{writable}{after}"))[1].moved);
+    }
+
+    #[test]
+    fn code_that_was_moved_to_shared_memory_is_named_by_its_file() {
+        let (before, after) = (
+            "1000-2000 r--p 00000000 08:01 7 /a\n",
+            "3000-4000 r--p 00002000 08:01 7 /a\n",
+        );
+        let memory = "2000-3000 r-xp 00000000 00:01 9 /memfd:text (deleted)\n";
+        let moved = &parse(&format!("{before}{memory}{after}"))[1];
+        assert!(moved.moved && !moved.deleted);
+        assert_eq!((moved.inode, moved.offset, &*moved.path), (7, 0x1000, "/a"));
+        let other = "2000-3000 r-xp 00000000 08:01 9 /b\n";
+        assert!(!parse(&format!("{before}{other}{after}"))[1].moved);
+    }
+
+    #[test]
+    fn a_file_may_begin_with_the_moved_code() {
+        let code = "400000-600000 r-xp 00000000 00:00 0 \n";
+        let rest = "600000-602000 r-xp 00200000 08:01 7 /a\n";
+        let moved = &parse(&format!("{code}{rest}"))[0];
+        assert!(moved.moved);
+        assert_eq!((moved.inode, moved.offset), (7, 0));
+        // Memory in front of a mapped part of a data file, and in a gap of a library, is not the file's.
+        let data = "600000-602000 r--p 00200000 08:01 7 /a\n";
+        assert!(!parse(&format!("{code}{data}"))[0].moved);
+        let begin = "200000-400000 r--p 00000000 08:01 7 /a\n";
+        assert!(!parse(&format!("{begin}{code}{rest}"))[1].moved);
     }
 
     #[test]

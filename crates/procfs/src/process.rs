@@ -88,6 +88,17 @@ impl Stat {
     }
 }
 
+/// Ids by which the kernel decides which files a thread may open.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileIds {
+    /// User id; `None`: not told.
+    pub user: Option<u32>,
+    /// Group id; `None`: not told.
+    pub group: Option<u32>,
+    /// Supplementary group ids.
+    pub more_groups: Vec<u32>,
+}
+
 /// `/proc/PID/status` or a thread's, as far as it is used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -102,12 +113,8 @@ pub struct Status {
     pub parent: u32,
     /// Effective user id.
     pub uid: u32,
-    /// User id by which the kernel decides which files it may open; `None`: not told.
-    pub fs_uid: Option<u32>,
-    /// Group id by which the kernel decides which files it may open; `None`: not told.
-    pub fs_gid: Option<u32>,
-    /// Supplementary group ids.
-    pub groups: Vec<u32>,
+    /// Ids by which the kernel decides which files it may open.
+    pub file_ids: FileIds,
     /// The process's ids from our pid namespace inwards; the last is what it calls itself.
     pub ns_tgids: Vec<u32>,
     /// The thread's ids from our pid namespace inwards; the last is what it calls itself.
@@ -155,10 +162,10 @@ impl Status {
                 "Uid" => {
                     let ids = numbers(value);
                     status.uid = ids.get(1).copied().unwrap_or(0);
-                    status.fs_uid = ids.get(3).copied();
+                    status.file_ids.user = ids.get(3).copied();
                 }
-                "Gid" => status.fs_gid = numbers(value).get(3).copied(),
-                "Groups" => status.groups = numbers(value),
+                "Gid" => status.file_ids.group = numbers(value).get(3).copied(),
+                "Groups" => status.file_ids.more_groups = numbers(value),
                 "NStgid" => status.ns_tgids = numbers(value),
                 "NSpid" => status.ns_pids = numbers(value),
                 "Threads" => status.threads = number(),

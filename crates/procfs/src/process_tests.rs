@@ -43,8 +43,8 @@ fn status_fields() {
     );
     assert_eq!((s.name.as_str(), s.tgid, s.pid, s.parent), ("a b", 7, 9, 1));
     assert_eq!((s.uid, s.threads), (1001, 4));
-    assert_eq!((s.fs_uid, s.fs_gid), (Some(1003), Some(8)));
-    assert_eq!(s.groups, [4, 24]);
+    assert_eq!((s.file_ids.user, s.file_ids.group), (Some(1003), Some(8)));
+    assert_eq!(s.file_ids.more_groups, [4, 24]);
     assert_eq!(
         (s.cpus.as_str(), s.resident_bytes),
         ("0-1,4", Some(12 << 10))

@@ -26,7 +26,7 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
-use crate::maps::Mapping;
+use crate::maps::{self, Mapping};
 use crate::process;
 
 /// User and group that the kernel gives to files and processes of which it knows neither.
@@ -159,14 +159,14 @@ impl Rights {
     /// `NotFound` where there is no such process.
     pub fn of_process(pid: u32) -> io::Result<Rights> {
         let status = process::status(pid)?;
-        let (Some(uid), Some(gid)) = (status.fs_uid, status.fs_gid) else {
+        let (Some(uid), Some(gid)) = (status.file_ids.user, status.file_ids.group) else {
             let text = format!("/proc/{pid}/status names no user and group");
             return Err(io::Error::new(io::ErrorKind::InvalidData, text));
         };
         Ok(Rights {
             uid,
             gid,
-            groups: status.groups,
+            groups: status.file_ids.more_groups,
         })
     }
 
@@ -470,7 +470,10 @@ impl<'a> MappedAt<'a> {
 /// The reason for which none of these ways opens a file.
 pub fn open_mapped(m: &MappedAt<'_>, root: Option<&TargetRoot>) -> Result<File, Refusal> {
     let by_mapping = format!("/proc/{}/map_files/{:x}-{:x}", m.pid, m.start, m.end);
-    if let Ok((file, _)) = open_with_own_rights(Path::new(&by_mapping)) {
+    // The process has moved this part of the file there: the mapping has no more than that part.
+    let is_moved = rustix::fs::readlink(&by_mapping, Vec::new())
+        .is_ok_and(|link| maps::is_memory(&link.to_string_lossy()) && !maps::is_memory(m.path));
+    if !is_moved && let Ok((file, _)) = open_with_own_rights(Path::new(&by_mapping)) {
         return Ok(file);
     }
     let path = m.path.strip_suffix(" (deleted)").unwrap_or(m.path);

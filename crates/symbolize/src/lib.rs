@@ -36,6 +36,7 @@ pub mod functions;
 mod go;
 pub mod jit;
 mod kernel;
+mod lookup;
 mod losses;
 mod module;
 pub mod names;
@@ -226,26 +227,26 @@ fn kernel_frames(
     for (frame, slot) in frames.iter().zip(slots) {
         let in_module = found[slot].as_ref().map_or("", |f| f.module.as_str());
         if !in_module.is_empty() {
-            let id = kernel_module(&mut recording.modules, in_module);
+            let module = Module {
+                kind: ModuleKind::Kernel,
+                path: format!("[{in_module}]").into(),
+                build_id: Arc::default(),
+                pid: 0,
+            };
+            let id = kernel_module(&mut recording.modules, &module);
             recording.frames[*frame].module = Some(id);
         }
         recording.frames[*frame].lines.clone_from(&lines[slot]);
     }
 }
 
-/// Returns the entry of kernel module `name` in the table of modules; adds a missing one.
-fn kernel_module(modules: &mut Vec<Module>, name: &str) -> ModuleId {
-    let path = format!("[{name}]");
+/// Returns the entry of a kernel module in the table of modules; adds a missing one.
+fn kernel_module(modules: &mut Vec<Module>, wanted: &Module) -> ModuleId {
     let known = modules
         .iter()
-        .position(|m| m.kind == ModuleKind::Kernel && *m.path == path);
+        .position(|m| m.kind == ModuleKind::Kernel && m.path == wanted.path);
     let index = known.unwrap_or_else(|| {
-        modules.push(Module {
-            kind: ModuleKind::Kernel,
-            path: path.into(),
-            build_id: Arc::default(),
-            pid: 0,
-        });
+        modules.push(wanted.clone());
         modules.len() - 1
     });
     ModuleId(u32::try_from(index).unwrap_or(u32::MAX))

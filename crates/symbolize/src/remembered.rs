@@ -1,176 +1,253 @@
 //! Names of functions, remembered from one recording of a session to the next.
 //!
-//! Reading a program's debug information takes from milliseconds to a second. So it is not done for
-//! each recording that has a new address, but only so often that it takes a small share of the time.
-//! Until then such functions stand by their addresses.
+//! Reading a program's debug information takes from milliseconds to many seconds. Two threads do that, each for a small
+//! share of the time: one for large files, one for the kernel and all other files. So the kernel and small libraries,
+//! which are in most stacks, never wait for a compiler's or a browser's gigabyte.
+//!
+//! A recording waits for the threads within a bound. Functions that have no name by then stand by their addresses in
+//! this recording, and by their names in later ones.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::io;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use wallscope_binfmt::kallsyms;
-use wallscope_model::name;
-use wallscope_model::{Frame, FrameKind, Function, FunctionId, Line, Module, Recording};
+use wallscope_model::{Frame, Function, FunctionId, Line, Recording};
 
-use crate::{Sources, resolve};
+use crate::Sources;
+use crate::lookup::{self, FileSize, Key, Named, News, Question, Request};
 
-/// Reading names may take one part in so many of the time.
+/// Each thread may look names up for one part in so many of the time.
 const SHARE: u32 = 50;
+
+/// CPU time that a thread may take at once after a rest: the first reading of the libraries of a host.
+const AT_ONCE: Duration = Duration::from_secs(2);
 
 /// Most addresses with names of one generation. Beyond it a new generation begins, and the one before the last is
 /// forgotten.
 const MAX_KNOWN: usize = 30_000;
 
-/// Functions of an address with their lines, innermost first.
-type Called = Vec<(Function, u32)>;
-
-/// Module, kind and address of a frame.
-type Key = (Option<Module>, FrameKind, u64);
-
-/// Names that were found so far.
-#[derive(Default)]
+/// Names that were found so far, and the threads that look new ones up.
 pub struct Names {
     /// Those that were used since the generation began.
-    known: HashMap<Key, Called>,
+    known: HashMap<Key, Named>,
     /// Those of the generation before.
-    former: HashMap<Key, Called>,
-    /// The kernel's symbols of code.
-    kernel: Option<Arc<str>>,
-    next: Option<Instant>,
+    former: HashMap<Key, Named>,
+    lookups: [Lookup; FileSize::ALL.len()],
+    news: Receiver<News>,
+}
+
+/// A thread that looks names up.
+struct Lookup {
+    requests: Sender<Request>,
+    /// Whether it is at work.
+    is_busy: bool,
+    budget: Budget,
+}
+
+/// CPU time that a thread may take: one part in [`SHARE`] of the time, and [`AT_ONCE`] after a rest. A file that takes
+/// more than is left is read all the same, and the thread rests until that is made up for.
+struct Budget {
+    left_ns: i64,
+    /// Time up to which it has grown.
+    upto: Instant,
+}
+
+impl Budget {
+    fn full(now: Instant) -> Budget {
+        Budget {
+            left_ns: AT_ONCE.as_nanos() as i64,
+            upto: now,
+        }
+    }
+
+    /// The CPU time that may be taken from `now` on; `None`: none.
+    fn left(&mut self, now: Instant) -> Option<Duration> {
+        let grown = now.saturating_duration_since(self.upto) / SHARE;
+        self.upto = now;
+        self.left_ns = (self.left_ns + grown.as_nanos() as i64).min(AT_ONCE.as_nanos() as i64);
+        (self.left_ns > 0).then(|| Duration::from_nanos(self.left_ns as u64))
+    }
+
+    fn spend(&mut self, took: Duration) {
+        self.left_ns -= took.as_nanos() as i64;
+    }
+}
+
+impl Lookup {
+    fn start(news: Sender<News>, size: FileSize, resolve: lookup::Resolve) -> io::Result<Lookup> {
+        let (requests, asked) = channel();
+        std::thread::Builder::new()
+            .name("lookup".into())
+            .spawn(move || lookup::run(&asked, (size, &news), resolve))?;
+        Ok(Lookup {
+            requests,
+            is_busy: false,
+            budget: Budget::full(Instant::now()),
+        })
+    }
+
+    /// Asks a question, if the thread is idle and may work.
+    fn ask(&mut self, question: Question, now: Instant) {
+        if self.is_busy || question.is_empty() {
+            return;
+        }
+        if let Some(at_most) = self.budget.left(now) {
+            self.is_busy = self.requests.send(Request::Name(question, at_most)).is_ok();
+        }
+    }
 }
 
 impl Names {
+    /// Starts the threads. They end when the names are dropped, after the files that they read.
+    ///
+    /// # Errors
+    /// A thread cannot be started.
+    pub fn new() -> io::Result<Names> {
+        Names::looked_up_by(crate::resolve)
+    }
+
+    fn looked_up_by(resolve: lookup::Resolve) -> io::Result<Names> {
+        let (to_names, news) = channel();
+        let [small, large] = FileSize::ALL;
+        Ok(Names {
+            known: HashMap::new(),
+            former: HashMap::new(),
+            lookups: [
+                Lookup::start(to_names.clone(), small, resolve)?,
+                Lookup::start(to_names, large, resolve)?,
+            ],
+            news,
+        })
+    }
+
+    /// Forgets all names, to save memory.
+    pub fn forget(&mut self) {
+        (self.known, self.former) = Default::default();
+        for lookup in &self.lookups {
+            // Without a thread there is nothing to forget.
+            let _ = lookup.requests.send(Request::Forget);
+        }
+    }
+
     /// The functions of an address, if they are remembered.
-    fn called(&mut self, key: &Key) -> Option<&Called> {
-        if let Some((key, called)) = self.former.remove_entry(key) {
-            self.known.insert(key, called);
+    fn named(&mut self, key: &Key) -> Option<&Named> {
+        if let Some((key, named)) = self.former.remove_entry(key) {
+            self.known.insert(key, named);
         }
         self.known.get(key)
     }
 
-    /// Names the frames of `recording`, as far as they are known or may be looked up now.
-    pub fn name(&mut self, recording: &mut Recording, mut sources: Sources) {
+    /// Names the frames of `recording` that are known, or that are found within `wait`.
+    pub fn name(&mut self, recording: &mut Recording, sources: Sources, wait: Duration) {
+        self.hear(Instant::now());
+        let all = (0..recording.frames.len()).map(|i| (i, key(recording, i)));
+        let unknown = self.fill(recording, all.collect());
+        if unknown.is_empty() {
+            return;
+        }
+        let begin = Instant::now();
+        let keys = unknown.iter().map(|(_, key)| key.clone()).collect();
+        let questions = Question::by_size(keys, recording, sources);
+        for (lookup, question) in self.lookups.iter_mut().zip(questions) {
+            lookup.ask(question, begin);
+        }
+        self.hear(begin + wait);
+        self.fill(recording, unknown);
+    }
+
+    /// Fills the lines of frames that have none and are known; the others.
+    fn fill(&mut self, recording: &mut Recording, wanted: Vec<(usize, Key)>) -> Vec<(usize, Key)> {
         let mut ids: HashMap<Function, FunctionId> = (0u32..)
             .zip(&recording.functions)
             .map(|(i, f)| (f.clone(), FunctionId(i)))
             .collect();
-        let key = |frame: &Frame, modules: &[Module]| {
-            let module = frame
-                .module
-                .and_then(|m| modules.get(m.0 as usize))
-                .cloned();
-            (module, frame.kind, frame.address)
-        };
         let mut unknown = Vec::new();
-        for i in 0..recording.frames.len() {
-            let frame = &recording.frames[i];
-            if !frame.lines.is_empty() {
+        for (i, key) in wanted {
+            if !recording.frames[i].lines.is_empty() {
                 continue;
             }
-            let key = key(frame, &recording.modules);
-            match self.called(&key) {
-                None => unknown.push((i, key)),
-                Some(called) => {
-                    let functions = &mut recording.functions;
-                    let lines = called.iter().map(|(function, line)| Line {
-                        function: *ids.entry(function.clone()).or_insert_with(|| {
-                            functions.push(function.clone());
-                            FunctionId((functions.len() - 1) as u32)
-                        }),
-                        line: *line,
-                    });
-                    recording.frames[i].lines = lines.collect();
-                }
+            let Some(named) = self.named(&key) else {
+                unknown.push((i, key));
+                continue;
+            };
+            let functions = &mut recording.functions;
+            let lines = named.lines.iter().map(|(function, line)| Line {
+                function: *ids.entry(function.clone()).or_insert_with(|| {
+                    functions.push(function.clone());
+                    FunctionId((functions.len() - 1) as u32)
+                }),
+                line: *line,
+            });
+            recording.frames[i].lines = lines.collect();
+            if let Some(module) = &named.kernel_module {
+                let id = crate::kernel_module(&mut recording.modules, module);
+                recording.frames[i].module = Some(id);
             }
         }
         if self.known.len() > MAX_KNOWN {
             self.former = std::mem::take(&mut self.known);
         }
-        let begin = Instant::now();
-        if unknown.is_empty() || self.next.is_some_and(|next| begin < next) {
-            return;
-        }
-        if unknown
-            .iter()
-            .any(|(_, (_, kind, _))| *kind == FrameKind::Kernel)
-        {
-            let text = self
-                .kernel
-                .get_or_insert_with(|| code(&kallsyms::read().unwrap_or_default()));
-            sources.kallsyms = Some(Arc::clone(text));
-        }
-        // What cannot be named is told by `wallscope record`, which counts it by cause.
-        let _ = resolve(recording, sources);
-        for (i, key) in unknown {
-            let frame = &recording.frames[i];
-            let mut called: Called = frame
-                .lines
-                .iter()
-                .map(|l| (recording.functions[l.function.0 as usize].clone(), l.line))
-                .collect();
-            if called.is_empty() {
-                // It is not looked up again, and stands as it would without a name.
-                let address = name::address(recording, frame);
-                let function = Function {
-                    name: address.as_str().into(),
-                    system_name: address.as_str().into(),
-                    file: "".into(),
-                    start_line: 0,
-                };
-                called.push((function, 0));
+        unknown
+    }
+
+    /// Takes what the threads have found; waits for the rest until `deadline`.
+    fn hear(&mut self, deadline: Instant) {
+        while self.lookups.iter().any(|l| l.is_busy) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.news.recv_timeout(left) {
+                Ok(News::Found(found)) => self.known.extend(found),
+                Ok(News::Done(size, took)) => {
+                    let lookup = &mut self.lookups[size as usize];
+                    lookup.is_busy = false;
+                    lookup.budget.spend(took);
+                }
+                Err(_) => return,
             }
-            self.known.insert(key, called);
         }
-        let took = begin.elapsed().max(Duration::from_millis(1));
-        self.next = Some(Instant::now() + took * SHARE);
     }
 }
 
-/// The lines of `/proc/kallsyms` that name code, and of the others those that may end it: half of the text, or less.
-fn code(text: &str) -> Arc<str> {
-    let mut kept = String::new();
-    let mut after_code = false;
-    for line in text.split_inclusive('\n') {
-        let is_code = kallsyms::parse_line(line.trim_end()).is_some_and(|s| s.is_code());
-        if is_code || after_code {
-            kept.push_str(line);
-        }
-        after_code = is_code;
-    }
-    kept.into()
+/// The key of frame `i`.
+fn key(recording: &Recording, i: usize) -> Key {
+    let frame: &Frame = &recording.frames[i];
+    let module = frame
+        .module
+        .and_then(|m| recording.modules.get(m.0 as usize));
+    (module.cloned(), frame.kind, frame.address)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
+    use wallscope_model::{FrameKind, Loss, Module, ModuleId, ModuleKind};
+
     use super::*;
-    use wallscope_model::{ModuleId, ModuleKind};
+
+    /// Longest wait for a lookup that is not held up.
+    const LONG: Duration = Duration::from_secs(60);
 
     #[test]
     fn names_in_use_outlive_a_generation() {
         let key = |address| (None, FrameKind::Native, address);
-        let mut names = Names::default();
+        let unnamed = || Named {
+            kernel_module: None,
+            lines: Vec::new(),
+        };
+        let mut names = Names::new().unwrap();
         for address in 0..2 {
-            names.known.insert(key(address), Vec::new());
+            names.known.insert(key(address), unnamed());
         }
         names.former = std::mem::take(&mut names.known);
-        assert!(names.called(&key(1)).is_some());
+        assert!(names.named(&key(1)).is_some());
         names.former = std::mem::take(&mut names.known);
-        assert!(names.called(&key(1)).is_some() && names.called(&key(0)).is_none());
+        assert!(names.named(&key(1)).is_some() && names.named(&key(0)).is_none());
     }
 
-    #[test]
-    fn data_stays_only_where_it_ends_code() {
-        let text = "1000 T a\n2000 t b\t[m]\n3000 D c\n4000 d e\n5000 t f\nno symbol\n";
-        let kept = code(text);
-        assert_eq!(
-            &*kept,
-            "1000 T a\n2000 t b\t[m]\n3000 D c\n5000 t f\nno symbol\n"
-        );
-    }
-
-    #[test]
-    fn what_has_no_name_is_looked_up_once() {
-        let recording = || Recording {
+    /// A recording with one frame, in a file that does not exist.
+    fn recording() -> Recording {
+        Recording {
             modules: vec![Module {
                 kind: ModuleKind::Elf,
                 path: "/no/such/file".into(),
@@ -184,15 +261,101 @@ mod tests {
                 lines: Vec::new(),
             }],
             ..Recording::default()
-        };
-        let mut names = Names::default();
-        let mut first = recording();
-        names.name(&mut first, Sources::default());
-        assert!(first.frames[0].lines.is_empty());
-        let mut second = recording();
-        names.name(&mut second, Sources::default());
-        let line = second.frames[0].lines[0];
-        let function = &second.functions[line.function.0 as usize];
-        assert_eq!(&*function.name, "file+0x1234");
+        }
+    }
+
+    fn name_of(recording: &Recording) -> Option<&str> {
+        let line = recording.frames[0].lines.first()?;
+        Some(&recording.functions[line.function.0 as usize].name)
+    }
+
+    #[test]
+    fn what_has_no_name_is_looked_up_once() {
+        let mut names = Names::new().unwrap();
+        for _ in 0..2 {
+            let mut window = recording();
+            names.name(&mut window, Sources::default(), LONG);
+            assert_eq!(name_of(&window), Some("file+0x1234"));
+            assert!(names.lookups.iter().all(|l| !l.is_busy));
+        }
+    }
+
+    /// Takes 100 ms of CPU time.
+    fn dear(recording: &mut Recording, sources: Sources) -> Vec<Loss> {
+        let begin = lookup::cpu_time();
+        while lookup::cpu_time() - begin < Duration::from_millis(100) {}
+        crate::resolve(recording, sources)
+    }
+
+    #[test]
+    fn a_dear_answer_does_not_delay_the_next_one() {
+        let mut names = Names::looked_up_by(dear).unwrap();
+        for address in [0x1234, 0x5678] {
+            let mut window = recording();
+            window.frames[0].address = address;
+            names.name(&mut window, Sources::default(), LONG);
+            assert!(name_of(&window).is_some());
+        }
+    }
+
+    #[test]
+    fn a_thread_stops_after_the_file_that_takes_the_rest_of_its_time() {
+        let mut names = Names::looked_up_by(dear).unwrap();
+        let mut window = recording();
+        // Two files of unknown size.
+        window.modules.push(Module {
+            path: "/no/other/file".into(),
+            ..window.modules[0].clone()
+        });
+        window.frames.push(Frame {
+            module: Some(ModuleId(1)),
+            ..window.frames[0].clone()
+        });
+        for lookup in &mut names.lookups {
+            lookup.budget.left_ns = 1;
+        }
+        names.name(&mut window.clone(), Sources::default(), LONG);
+        assert_eq!(names.known.len(), 1);
+        let large = &mut names.lookups[FileSize::Large as usize];
+        assert!(large.budget.left_ns < -90_000_000);
+        assert_eq!(large.budget.left(Instant::now()), None);
+        // 100 ms are made up for in 5 s.
+        let later = Instant::now() + Duration::from_secs(6);
+        assert!(large.budget.left(later).is_some());
+        names.name(&mut window, Sources::default(), LONG);
+        assert!(window.frames.iter().all(|f| !f.lines.is_empty()));
+    }
+
+    #[test]
+    fn rest_is_saved_up_to_a_bound() {
+        let now = Instant::now();
+        let mut budget = Budget::full(now);
+        budget.spend(Duration::from_secs(3));
+        assert_eq!(budget.left(now), None);
+        let day = now + Duration::from_secs(86_400);
+        assert_eq!(budget.left(day), Some(AT_ONCE));
+    }
+
+    static GATE: Mutex<()> = Mutex::new(());
+
+    /// Ends when [`GATE`] is open.
+    fn slow(recording: &mut Recording, sources: Sources) -> Vec<Loss> {
+        drop(GATE.lock());
+        crate::resolve(recording, sources)
+    }
+
+    #[test]
+    fn a_slow_lookup_holds_no_recording_up() {
+        let mut names = Names::looked_up_by(slow).unwrap();
+        let closed = GATE.lock().unwrap();
+        for _ in 0..2 {
+            let mut window = recording();
+            names.name(&mut window, Sources::default(), Duration::from_millis(1));
+            assert_eq!(name_of(&window), None);
+        }
+        drop(closed);
+        let mut window = recording();
+        names.name(&mut window, Sources::default(), LONG);
+        assert_eq!(name_of(&window), Some("file+0x1234"));
     }
 }

@@ -23,21 +23,20 @@ struct hs_proc {
 	u64 low; /* range of all code heaps; empty if low == high */
 	u64 high;
 	struct hs_heap heap[HS_MAX_HEAPS];
-	u16 blob_name; /* offsets in a blob */
-	u16 blob_begin;
-	u16 blob_end;
-	u16 blob_frame_size;
-	u16 blob_complete;
-	u16 method_deopt; /* offsets in the blob of a compiled method */
-	u16 method_orig_pc;
-	u16 method_id;
+	struct {
+		u16 name, begin, end, frame_size, complete;
+	} blob; /* offsets in a blob */
+	struct {
+		u16 deopt, orig_pc, id;
+	} method; /* offsets in the blob of a compiled method */
 	u8 offsets; /* begin, end and deopt are 4-byte offsets from the blob, not pointers */
 	u8 segment_shift;
 	u8 header; /* bytes of the heap block header before each blob */
-	/* V8 instead of HotSpot: offsets in a JSFunction; 0: not V8 */
-	u8 js_shared;
-	u8 js_code;
-	u8 js_bytecode; /* distance below the frame pointer of the bytecode offset */
+	struct {
+		u8 shared; /* 0: not V8 */
+		u8 code;
+		u8 bytecode; /* distance below the frame pointer of the bytecode offset */
+	} js; /* V8 instead of HotSpot: offsets in a JSFunction */
 	u8 pad0[2];
 };
 
@@ -73,30 +72,46 @@ struct hs_name {
 };
 #define HS_NAMES 8
 
-/* State of a walk through HotSpot code. */
-struct hs_walk {
-	struct hs_proc proc;
-	struct hs_name names[HS_NAMES]; /* kept from one walk to the next */
-	u64 blob;
-	u64 begin; /* start of the blob's code */
+/* A blob of code: its header, as far as it has been read. */
+struct hs_blob {
+	u64 at;
+	u64 begin; /* start of the code */
 	u64 deopt;
 	u64 name;
-	u64 low;    /* start of the blob's heap */
-	u64 segmap;
-	u64 segment;
 	u32 frame_size; /* bytes */
 	u32 complete;   /* code offset from which the frame is complete */
 	u32 orig_pc;
 	u32 id;
-	u32 kind; /* first four letters of the blob's name */
+	u32 kind; /* first four letters of the name */
+	u32 pad0;
+};
+
+/* Search for the blob of an address, by the segment map of its heap. */
+struct hs_search {
+	u64 low;    /* start of the heap */
+	u64 segmap;
+	u64 segment;
+};
+
+/* Memory outside the stack. */
+struct hs_side {
+	u32 len;
+	u32 pad0;
+	u64 at; /* address of the memory in words[] */
+	u64 words[HS_SIDE_BYTES / 8 + 1];
+};
+
+/* State of a walk through HotSpot code. */
+struct hs_walk {
+	struct hs_proc proc;
+	struct hs_name names[HS_NAMES]; /* kept from one walk to the next */
+	struct hs_blob blob;
+	struct hs_search search;
 	u8 stage;
 	u8 pid_emitted; /* HS_WORD_PID was emitted */
 	u8 from_cache; /* the blob comes from the cache of an earlier walk */
 	u8 optional; /* the walk can go on without the requested memory */
-	u32 side_len;
-	u32 pad1;
-	u64 side_at; /* address of the memory in side[] */
-	u64 side[HS_SIDE_BYTES / 8 + 1];
+	struct hs_side side;
 };
 
 #endif

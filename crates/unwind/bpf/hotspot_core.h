@@ -59,12 +59,12 @@ uw_inline u32 hs_owns(struct uw_work *w, u64 pc)
 /* Reads the word at addr from the memory outside the stack, if it is in the buffer. */
 uw_inline int hs_word(struct uw_work *w, u64 addr, u64 *out)
 {
-	u64 off = addr - w->hs.side_at;
+	u64 off = addr - w->hs.side.at;
 
-	if (w->hs.side_len >= 8 && off <= w->hs.side_len - 8) {
+	if (w->hs.side.len >= 8 && off <= w->hs.side.len - 8) {
 		/* The word may start at any byte: the buffer is one word longer than the mask
 		 * admits. */
-		*out = *(u64 *)((u8 *)w->hs.side + (off & (HS_SIDE_BYTES - 1)));
+		*out = *(u64 *)((u8 *)w->hs.side.words + (off & (HS_SIDE_BYTES - 1)));
 		return UW_MORE;
 	}
 	w->want = addr;
@@ -77,30 +77,30 @@ uw_inline struct uw_cached *hs_cached(struct uw_work *w, u64 pc)
 			 (UW_CACHE_SIZE - 1)];
 }
 
-/* Starts on the frame at w->ip. First tries the blob in which the cache saw this pc. */
+/* Starts on the frame at w->regs.ip. First tries the blob in which the cache saw this pc. */
 uw_inline int hs_start(struct uw_work *w)
 {
-	u64 pc = w->ip - !w->exact;
+	u64 pc = w->regs.ip - !w->frame.exact;
 	struct uw_cached *c = hs_cached(w, pc);
 
-	w->hs.from_cache = c->pc == pc && c->gen == w->gen && w->gen && c->rule == UW_RULE_HOTSPOT;
-	w->hs.blob = c->frame;
+	w->hs.from_cache = c->pc == pc && c->gen == w->proc.gen && w->proc.gen && c->rule == UW_RULE_HOTSPOT;
+	w->hs.blob.at = c->frame;
 	w->hs.stage = w->hs.from_cache ? HS_STAGE_BLOB : HS_STAGE_HEAP;
 	return UW_MORE;
 }
 
 uw_inline int hs_find_heap(struct uw_work *w)
 {
-	u64 pc = w->ip - !w->exact;
+	u64 pc = w->regs.ip - !w->frame.exact;
 
 	for (int i = 0; i < HS_MAX_HEAPS; i++) {
 		struct hs_heap *h = &w->hs.proc.heap[i];
 
 		if (pc - h->low >= h->high - h->low)
 			continue;
-		w->hs.low = h->low;
-		w->hs.segmap = h->segmap;
-		w->hs.segment = (pc - h->low) >> (w->hs.proc.segment_shift & 31);
+		w->hs.search.low = h->low;
+		w->hs.search.segmap = h->segmap;
+		w->hs.search.segment = (pc - h->low) >> (w->hs.proc.segment_shift & 31);
 		w->hs.stage = HS_STAGE_SEGMENT;
 		return UW_MORE;
 	}
@@ -112,24 +112,24 @@ uw_inline int hs_find_heap(struct uw_work *w)
 uw_inline int hs_find_blob(struct uw_work *w)
 {
 	for (int k = 0; k < HS_MAX_SEGMENT_STEPS; k++) {
-		u64 at = w->hs.segmap + UW_FRESH(w->hs.segment);
-		u64 off = at - w->hs.side_at;
+		u64 at = w->hs.search.segmap + UW_FRESH(w->hs.search.segment);
+		u64 off = at - w->hs.side.at;
 
-		if (off >= w->hs.side_len) {
+		if (off >= w->hs.side.len) {
 			w->want = at & ~(HS_SIDE_BYTES - 1ull);
 			return UW_SIDE;
 		}
-		u8 back = ((u8 *)w->hs.side)[off & (HS_SIDE_BYTES - 1)];
+		u8 back = ((u8 *)w->hs.side.words)[off & (HS_SIDE_BYTES - 1)];
 		if (!back) {
-			w->hs.blob = w->hs.low +
-				     (w->hs.segment << (w->hs.proc.segment_shift & 31)) +
+			w->hs.blob.at = w->hs.search.low +
+				     (w->hs.search.segment << (w->hs.proc.segment_shift & 31)) +
 				     w->hs.proc.header;
 			w->hs.stage = HS_STAGE_BLOB;
 			return UW_MORE;
 		}
-		if (back == 0xff || back > w->hs.segment)
+		if (back == 0xff || back > w->hs.search.segment)
 			break;
-		w->hs.segment -= back;
+		w->hs.search.segment -= back;
 	}
 	return uw_finish(w, UW_END_NO_INFO);
 }
@@ -137,18 +137,18 @@ uw_inline int hs_find_blob(struct uw_work *w)
 uw_inline int hs_read_blob(struct uw_work *w)
 {
 	struct hs_proc *p = &w->hs.proc;
-	u64 blob = w->hs.blob, used, begin, end, deopt, name, size, complete, orig, id;
-	u64 pc = w->ip - !w->exact;
+	u64 blob = w->hs.blob.at, used, begin, end, deopt, name, size, complete, orig, id;
+	u64 pc = w->regs.ip - !w->frame.exact;
 	struct uw_cached *c;
 
 	/* The first read fetches all of them. The word before the blob tells whether it is in
 	 * use. */
-	if (hs_word(w, blob - 8, &used) || hs_word(w, blob + p->blob_name, &name) ||
-	    hs_word(w, blob + p->blob_begin, &begin) || hs_word(w, blob + p->blob_end, &end) ||
-	    hs_word(w, blob + p->blob_frame_size, &size) ||
-	    hs_word(w, blob + p->blob_complete, &complete) ||
-	    hs_word(w, blob + p->method_deopt, &deopt) ||
-	    hs_word(w, blob + p->method_orig_pc, &orig) || hs_word(w, blob + p->method_id, &id))
+	if (hs_word(w, blob - 8, &used) || hs_word(w, blob + p->blob.name, &name) ||
+	    hs_word(w, blob + p->blob.begin, &begin) || hs_word(w, blob + p->blob.end, &end) ||
+	    hs_word(w, blob + p->blob.frame_size, &size) ||
+	    hs_word(w, blob + p->blob.complete, &complete) ||
+	    hs_word(w, blob + p->method.deopt, &deopt) ||
+	    hs_word(w, blob + p->method.orig_pc, &orig) || hs_word(w, blob + p->method.id, &id))
 		return UW_SIDE;
 	if (p->offsets) {
 		begin = blob + (u32)begin;
@@ -169,19 +169,19 @@ uw_inline int hs_read_blob(struct uw_work *w)
 	if (!w->hs.from_cache) {
 		c = hs_cached(w, pc);
 		c->pc = pc;
-		c->gen = w->gen;
+		c->gen = w->proc.gen;
 		c->frame = blob;
 		c->rule = UW_RULE_HOTSPOT;
 	}
-	w->hs.name = name;
-	w->hs.begin = begin;
-	w->hs.deopt = deopt;
+	w->hs.blob.name = name;
+	w->hs.blob.begin = begin;
+	w->hs.blob.deopt = deopt;
 	/* Some stubs give -1: they are unwound by rbp. */
-	w->hs.frame_size = (u32)size > HS_MAX_FRAME_BYTES / 8 ? 0 : (u32)size * 8;
+	w->hs.blob.frame_size = (u32)size > HS_MAX_FRAME_BYTES / 8 ? 0 : (u32)size * 8;
 	/* Negative: the frame is never complete. */
-	w->hs.complete = (u16)complete > 0x7fff ? ~0u : (u16)complete;
-	w->hs.orig_pc = orig;
-	w->hs.id = id;
+	w->hs.blob.complete = (u16)complete > 0x7fff ? ~0u : (u16)complete;
+	w->hs.blob.orig_pc = orig;
+	w->hs.blob.id = id;
 	w->hs.stage = HS_STAGE_NAME;
 	return UW_MORE;
 }
@@ -189,17 +189,17 @@ uw_inline int hs_read_blob(struct uw_work *w)
 /* Tells the blob's kind from its name, one of a few constants of the VM's library. */
 uw_inline int hs_read_name(struct uw_work *w)
 {
-	struct hs_name *n = &w->hs.names[w->hs.name >> 3 & (HS_NAMES - 1)];
+	struct hs_name *n = &w->hs.names[w->hs.blob.name >> 3 & (HS_NAMES - 1)];
 	u64 letters;
 
-	if (n->at != w->hs.name || n->tgid != w->tgid) {
-		if (hs_word(w, w->hs.name, &letters))
+	if (n->at != w->hs.blob.name || n->tgid != w->tgid) {
+		if (hs_word(w, w->hs.blob.name, &letters))
 			return UW_SIDE;
-		n->at = w->hs.name;
+		n->at = w->hs.blob.name;
 		n->tgid = w->tgid;
 		n->kind = letters;
 	}
-	w->hs.kind = n->kind;
+	w->hs.blob.kind = n->kind;
 	w->hs.stage = HS_STAGE_CODE;
 	return UW_MORE;
 }
@@ -216,36 +216,36 @@ uw_inline int hs_put_pid(struct uw_work *w)
 /* Emits the current frame, with its compile id if it is a compiled method. */
 uw_inline int hs_put_code(struct uw_work *w, u32 compiled)
 {
-	u64 frame = w->ip & UW_FRAME_OFFSET;
+	u64 frame = w->regs.ip & UW_FRAME_OFFSET;
 
-	if (hs_put_pid(w) || uw_put(w, w->exact ? frame | UW_FRAME_EXACT : frame))
+	if (hs_put_pid(w) || uw_put(w, w->frame.exact ? frame | UW_FRAME_EXACT : frame))
 		return UW_DONE;
-	return compiled ? uw_put(w, HS_WORD_CODE | w->hs.id) : UW_MORE;
+	return compiled ? uw_put(w, HS_WORD_CODE | w->hs.blob.id) : UW_MORE;
 }
 
 /* Steps to the caller with the given registers. */
 uw_inline int hs_step_to(struct uw_work *w, u64 sp, u64 bp, u64 ip)
 {
-	if (sp <= w->regs[UW_RSP] || sp & 7)
+	if (sp <= w->regs.value[UW_RSP] || sp & 7)
 		return uw_finish(w, UW_END_NO_PROGRESS);
-	w->regs[UW_RSP] = sp;
-	w->regs[UW_RBP] = bp;
+	w->regs.value[UW_RSP] = sp;
+	w->regs.value[UW_RBP] = bp;
 	/* Java code preserves no other register. */
-	w->valid = 1u << UW_RBP | 1u << UW_RSP;
-	w->located = 0;
-	w->ip = ip;
-	w->exact = 0;
-	w->by_fp = 0;
+	w->regs.valid = 1u << UW_RBP | 1u << UW_RSP;
+	w->regs.located = 0;
+	w->regs.ip = ip;
+	w->frame.exact = 0;
+	w->frame.by_fp = 0;
 	w->stage = UW_STAGE_ENTER;
 	return UW_MORE;
 }
 
 uw_inline int hs_leave_interpreted(struct uw_work *w)
 {
-	u64 fp = w->regs[UW_RBP], bcp, method, sp, bp, ip;
+	u64 fp = w->regs.value[UW_RBP], bcp, method, sp, bp, ip;
 
-	if (fp & 7 || fp <= w->regs[UW_RSP] || fp - w->regs[UW_RSP] > HS_MAX_FRAME_BYTES ||
-	    !(w->valid & 1u << UW_RBP))
+	if (fp & 7 || fp <= w->regs.value[UW_RSP] || fp - w->regs.value[UW_RSP] > HS_MAX_FRAME_BYTES ||
+	    !(w->regs.valid & 1u << UW_RBP))
 		return uw_finish(w, UW_END_NO_PROGRESS);
 	/* Read the lowest word first: a chunk starts there. */
 	if (uw_word(w, fp + 8 * HS_BCP, &bcp) || uw_word(w, fp + 8 * HS_METHOD, &method) ||
@@ -253,8 +253,8 @@ uw_inline int hs_leave_interpreted(struct uw_work *w)
 	    uw_word(w, fp + 8, &ip))
 		return UW_NEED;
 	/* The running frame keeps its bytecode pointer in r13. */
-	if (w->exact && w->valid & 1u << 13 && !(w->located & 1u << 13))
-		bcp = w->regs[13];
+	if (w->frame.exact && w->regs.valid & 1u << 13 && !(w->regs.located & 1u << 13))
+		bcp = w->regs.value[13];
 	if (hs_put_pid(w) || uw_put(w, HS_WORD_METHOD | (method & UW_FRAME_OFFSET)) ||
 	    uw_put(w, HS_WORD_BCP | (bcp & UW_FRAME_OFFSET)))
 		return UW_DONE;
@@ -279,7 +279,7 @@ uw_inline u32 hs_is_guard(u64 code)
 uw_inline void hs_choose_stage(struct uw_work *w, u64 before, u64 at)
 {
 	u8 last = before >> 56, one = at;
-	u32 head = w->ip - w->hs.begin < w->hs.complete;
+	u32 head = w->regs.ip - w->hs.blob.begin < w->hs.blob.complete;
 
 	w->hs.stage = HS_STAGE_LEAVE;
 	if (one == 0xc3) {
@@ -302,35 +302,35 @@ uw_inline void hs_choose_stage(struct uw_work *w, u64 before, u64 at)
 		w->hs.stage = HS_STAGE_ONE_WORD; /* ja after the return poll */
 	} else if ((u16)at == 0x870f && (before >> 32 & 0xffffff) == 0x673b49) {
 		w->hs.stage = HS_STAGE_ONE_WORD;
-	} else if (last == 0xc9 && w->hs.kind == HS_NATIVE) {
+	} else if (last == 0xc9 && w->hs.blob.kind == HS_NATIVE) {
 		w->hs.stage = HS_STAGE_ONE_WORD; /* after leave */
 	}
 }
 
 uw_inline int hs_enter_code(struct uw_work *w)
 {
-	u32 kind = w->hs.kind;
+	u32 kind = w->hs.blob.kind;
 	u32 compiled = kind == HS_NMETHOD || kind == HS_NATIVE;
 	u64 before, at;
 
-	if (compiled && !w->exact && w->ip == w->hs.deopt) {
+	if (compiled && !w->frame.exact && w->regs.ip == w->hs.blob.deopt) {
 		/* The return address points at the deoptimisation handler. The frame keeps the
 		 * original one. */
-		if (uw_word(w, w->regs[UW_RSP] + w->hs.orig_pc, &at))
+		if (uw_word(w, w->regs.value[UW_RSP] + w->hs.blob.orig_pc, &at))
 			return UW_NEED;
 		if (hs_owns(w, at))
-			w->ip = at;
+			w->regs.ip = at;
 	}
-	if (compiled && w->exact) {
-		if (hs_word(w, w->ip - 8, &before) || hs_word(w, w->ip, &at))
+	if (compiled && w->frame.exact) {
+		if (hs_word(w, w->regs.ip - 8, &before) || hs_word(w, w->regs.ip, &at))
 			return UW_SIDE;
 		hs_choose_stage(w, before, at);
-	} else if (compiled || (w->hs.frame_size && kind != HS_VTABLE)) {
+	} else if (compiled || (w->hs.blob.frame_size && kind != HS_VTABLE)) {
 		w->hs.stage = HS_STAGE_LEAVE;
 	} else if (kind == HS_VTABLE || kind == HS_I2C || kind == HS_HANDLES) {
 		w->hs.stage = HS_STAGE_ONE_WORD;
 	} else {
-		w->hs.stage = w->exact ? HS_STAGE_ADAPTER : HS_STAGE_BY_RBP;
+		w->hs.stage = w->frame.exact ? HS_STAGE_ADAPTER : HS_STAGE_BY_RBP;
 	}
 	return hs_put_code(w, compiled);
 }
@@ -339,7 +339,7 @@ uw_inline int hs_enter_code(struct uw_work *w)
  * shows that it has not. */
 uw_inline int hs_leave_adapter(struct uw_work *w)
 {
-	u64 sp = w->regs[UW_RSP], fp = w->regs[UW_RBP], ra = 0;
+	u64 sp = w->regs.value[UW_RSP], fp = w->regs.value[UW_RBP], ra = 0;
 
 	if (uw_word(w, sp, &ra))
 		return UW_NEED;
@@ -357,9 +357,9 @@ uw_inline int hs_leave_adapter(struct uw_work *w)
 /* Unwinds a complete frame of known size to a caller in VM code. */
 uw_inline int hs_leave_sized(struct uw_work *w)
 {
-	u64 cfa = w->regs[UW_RSP] + w->hs.frame_size, bp, ip;
+	u64 cfa = w->regs.value[UW_RSP] + w->hs.blob.frame_size, bp, ip;
 
-	if (w->hs.frame_size < 16)
+	if (w->hs.blob.frame_size < 16)
 		return uw_finish(w, UW_END_NO_PROGRESS);
 	if (uw_word(w, cfa - 16, &bp) || uw_word(w, cfa - 8, &ip))
 		return UW_NEED;
@@ -371,29 +371,29 @@ uw_inline int hs_leave_sized(struct uw_work *w)
 	}
 	if (!hs_owns(w, ip))
 		return uw_finish(w, UW_END_BAD_RULE);
-	return hs_step_to(w, cfa, w->hs.stage == HS_STAGE_UNSAVED ? w->regs[UW_RBP] : bp, ip);
+	return hs_step_to(w, cfa, w->hs.stage == HS_STAGE_UNSAVED ? w->regs.value[UW_RBP] : bp, ip);
 }
 
 /* Steps to the caller of code with an incomplete frame. If the caller is not VM code, the frame was
  * complete after all. */
 uw_inline int hs_step_if_caller(struct uw_work *w, u64 sp, u64 bp, u64 ip)
 {
-	if ((w->hs.kind == HS_NMETHOD || w->hs.kind == HS_NATIVE) && !hs_owns(w, ip)) {
+	if ((w->hs.blob.kind == HS_NMETHOD || w->hs.blob.kind == HS_NATIVE) && !hs_owns(w, ip)) {
 		w->hs.stage = HS_STAGE_LEAVE;
 		return UW_MORE;
 	}
 	return hs_step_to(w, sp, bp, ip);
 }
 
-/* Performs one step on the frame at w->ip. Also returns UW_MORE when that frame is finished. */
+/* Performs one step on the frame at w->regs.ip. Also returns UW_MORE when that frame is finished. */
 __attribute__((noinline)) int hs_advance(struct uw_work *w)
 {
 	u64 a, b, sp, fp;
 
 	if (!w)
 		return UW_DONE;
-	sp = w->regs[UW_RSP];
-	fp = w->regs[UW_RBP];
+	sp = w->regs.value[UW_RSP];
+	fp = w->regs.value[UW_RBP];
 	switch (w->hs.stage) {
 	case HS_STAGE_START:
 		return hs_start(w);
@@ -406,14 +406,14 @@ __attribute__((noinline)) int hs_advance(struct uw_work *w)
 	case HS_STAGE_NAME:
 		return hs_read_name(w);
 	case HS_STAGE_CODE:
-		return w->hs.kind == HS_INTERPRETER ? hs_leave_interpreted(w) : hs_enter_code(w);
+		return w->hs.blob.kind == HS_INTERPRETER ? hs_leave_interpreted(w) : hs_enter_code(w);
 	case HS_STAGE_LEAVE:
 	case HS_STAGE_UNSAVED:
 		return hs_leave_sized(w);
 	case HS_STAGE_ADAPTER:
 		return hs_leave_adapter(w);
 	case HS_STAGE_BY_RBP:
-		if (fp & 7 || fp < sp || fp - sp > HS_MAX_FRAME_BYTES || !(w->valid & 1u << UW_RBP))
+		if (fp & 7 || fp < sp || fp - sp > HS_MAX_FRAME_BYTES || !(w->regs.valid & 1u << UW_RBP))
 			return uw_finish(w, UW_END_NO_PROGRESS);
 		if (uw_word(w, fp, &a) || uw_word(w, fp + 8, &b))
 			return UW_NEED;
@@ -446,11 +446,11 @@ uw_inline void hs_begin(struct uw_work *w, u32 tgid)
 	w->tgid = tgid;
 	w->hs.pid_emitted = 0;
 	w->hs.optional = 0;
-	w->hs.side_len = 0;
+	w->hs.side.len = 0;
 	if (p)
 		w->hs.proc = *p;
 	else
-		w->hs.proc.low = w->hs.proc.high = w->hs.proc.js_shared = 0;
+		w->hs.proc.low = w->hs.proc.high = w->hs.proc.js.shared = 0;
 }
 
 #endif

@@ -116,8 +116,8 @@ static __always_inline bool py_prepare(struct py_work *w, struct uw_stack *stack
 		return false;
 	w->proc = *proc;
 	known = bpf_map_lookup_elem(&py_threads, &tid);
-	w->tstate = known && known->match == thread->match ? known->tstate : 0;
-	w->sp = thread->sp;
+	w->search.tstate = known && known->match == thread->match ? known->tstate : 0;
+	w->search.sp = thread->sp;
 	py_begin(w, tgid, thread->match);
 	return true;
 }
@@ -125,7 +125,7 @@ static __always_inline bool py_prepare(struct py_work *w, struct uw_stack *stack
 static __always_inline void py_finish_walk(struct py_work *w, u32 tid)
 {
 	struct py_known *old = bpf_map_lookup_elem(&py_threads, &tid);
-	struct py_known known = { w->match, w->tstate };
+	struct py_known known = { w->search.match, w->search.tstate };
 
 	if (w->out.n && (!old || old->match != known.match || old->tstate != known.tstate))
 		bpf_map_update_elem(&py_threads, &tid, &known, 0);
@@ -200,11 +200,11 @@ static __always_inline int rb_lock(struct py_proc *proc, const struct py_wait *w
 		return PY_OTHER_LOCK;
 	own = known->tstate;
 	if (proc->cframe &&
-	    bpf_probe_read_user(&own, sizeof(own), (void *)known->tstate + proc->ts_thread))
+	    bpf_probe_read_user(&own, sizeof(own), (void *)known->tstate + proc->ts.thread))
 		return PY_OTHER_LOCK;
-	if (address - (own + proc->ts_wait) >= bytes)
+	if (address - (own + proc->gvl.wait) >= bytes)
 		return PY_OTHER_LOCK;
-	if (bpf_probe_read_user(&unblock, sizeof(unblock), (void *)known->tstate + proc->ts_unblock))
+	if (bpf_probe_read_user(&unblock, sizeof(unblock), (void *)known->tstate + proc->gvl.unblock))
 		return PY_OTHER_LOCK;
 	if (!unblock)
 		return PY_GIL;

@@ -76,24 +76,34 @@ struct py_proc {
 	u64 gil;            /* address of the GIL's locks; 0: unknown; Ruby: 8 before its holder */
 	struct py_span eval[2]; /* the eval loop and its cold part */
 	u32 gil_bytes;
-	u32 interp_head;    /* in the runtime; PHP: innermost frame; Ruby: list of ractors or threads */
-	u32 interp_next;    /* in the interpreter state; Ruby: in a ractor, 0 if there are none */
-	u32 interp_threads;
-	u16 ts_next;        /* in a thread state */
-	u16 ts_thread;
-	u16 ts_frame;
-	u16 cframe_frame;   /* in the object at ts_frame, if `cframe` is set; Ruby: the thread's pointer,
-			     * in the object at ts_thread */
-	u16 ts_cframe;      /* pointer into the stack of the thread that runs this state; 0: none */
-	u16 frame_code;     /* in a frame */
-	u16 frame_back;     /* Ruby: the size of a frame */
-	u16 frame_instr;
-	u16 frame_mark;     /* PY_KIND_ENTRY: is_entry; PY_KIND_SHIM: owner; PHP: call info; Ruby: env */
-	u16 code_line;      /* in a code object; Ruby: the method definition, in a method entry */
-	u16 code_name;      /* Ruby: the body, in an iseq */
-	u16 code_start;     /* first instruction; PY_KIND_OBJECTS: unused; PHP: line, in an opcode */
-	u16 ts_wait;        /* Ruby: condition variable on which a thread waits for the GVL and sleeps */
-	u16 ts_unblock;     /* Ruby: function that can end the thread's sleep; 0: it does not sleep */
+	struct {
+		u32 head;    /* in the runtime; PHP: innermost frame; Ruby: list of ractors or threads */
+		u32 next;    /* in the interpreter state; Ruby: in a ractor, 0 if there are none */
+		u32 threads;
+	} interp;
+	struct {
+		u16 next;
+		u16 thread;
+		u16 frame;
+		u16 cframe_frame; /* in the object at `frame`, if `cframe` is set; Ruby: the thread's
+				   * pointer, in the object at `thread` */
+		u16 cframe;  /* pointer into the stack of the thread that runs this state; 0: none */
+	} ts;                /* in a thread state */
+	struct {
+		u16 code;
+		u16 back;    /* Ruby: the size of a frame */
+		u16 instr;
+		u16 mark;    /* PY_KIND_ENTRY: is_entry; PY_KIND_SHIM: owner; PHP: call info; Ruby: env */
+	} frame;             /* in a frame */
+	struct {
+		u16 line;    /* Ruby: the method definition, in a method entry */
+		u16 name;    /* Ruby: the body, in an iseq */
+		u16 start;   /* first instruction; PY_KIND_OBJECTS: unused; PHP: line, in an opcode */
+	} code;              /* in a code object */
+	struct {
+		u16 wait;    /* condition variable on which a thread waits for the GVL and sleeps */
+		u16 unblock; /* function that can end the thread's sleep; 0: it does not sleep */
+	} gvl;               /* Ruby: in a thread */
 	u8 kind;            /* enum py_kind; fields that a kind lacks are 0 */
 	u8 cframe;
 	u8 lasti_shift;     /* PY_KIND_OBJECTS: f_lasti counts units of 1 << this */
@@ -121,30 +131,40 @@ struct py_stack {
 	u64 words[2 * PY_MAX_FRAMES];
 };
 
-/* State of one walk. It needs no clearing between uses. */
-struct py_work {
-	struct py_proc proc;
-	u64 match; /* the thread's pointer, as the interpreter records it */
+/* Search for the state of a thread. */
+struct py_search {
+	u64 match;   /* the thread's pointer, as the interpreter records it */
 	u64 tstate;
-	u64 interp; /* the next interpreter */
-	u64 sp;     /* the thread's stack pointer; 0: unknown */
-	u64 floor;  /* the part of the stack below has been walked */
-	u64 best;   /* with several interpreters: the best candidate for the running state */
+	u64 interp;  /* the next interpreter */
+	u64 sp;      /* the thread's stack pointer; 0: unknown */
+	u64 floor;   /* the part of the stack below has been walked */
+	u64 best;    /* with several interpreters: the best candidate for the running state */
 	u64 best_at;
-	u64 frame;
+	u32 several; /* there are several interpreters */
+	u32 walked;  /* states of this thread that have been walked, innermost first */
+	u32 passed;  /* of those, seen again in this pass */
+	u32 hops;
+};
+
+/* The frame that is being read. */
+struct py_frame {
+	u64 at;
 	u64 back;
 	u64 code;
 	u64 check;
 	u64 instr; /* PHP: current instruction of the frame */
+	u32 mark;
+	s32 lasti;
+};
+
+/* State of one walk. It needs no clearing between uses. */
+struct py_work {
+	struct py_proc proc;
+	struct py_search search;
+	struct py_frame frame;
 	u64 want; /* when py_advance returns PY_NEED: address… */
 	u32 need; /* …and number of bytes to read, at most PY_BYTES */
 	u32 stage;
-	u32 hops;
-	u32 mark;
-	s32 lasti;
-	u32 several; /* there are several interpreters */
-	u32 walked;  /* states of this thread that have been walked, innermost first */
-	u32 passed;  /* of those, seen again in this pass */
 	u64 buf[PY_BYTES / 8];
 	struct py_stack out;
 };

@@ -44,16 +44,16 @@ void py_host_layout(u64 *out)
 	out[0] = sizeof(struct py_proc);
 	out[1] = sizeof(struct py_stack);
 	out[2] = sizeof(struct py_work);
-	out[3] = offsetof(struct py_proc, ts_next);
+	out[3] = offsetof(struct py_proc, ts.next);
 	out[4] = offsetof(struct py_proc, kind);
 	out[5] = offsetof(struct py_stack, words);
-	out[6] = offsetof(struct py_work, tstate);
+	out[6] = offsetof(struct py_work, search.tstate);
 	out[7] = offsetof(struct py_work, out);
 	out[8] = PY_MAX_FRAMES;
 	out[9] = PY_WORD_ENTRY;
 	out[10] = PY_END_GARBAGE;
 	out[11] = PY_KIND_SHIM;
-	out[12] = offsetof(struct py_work, sp);
+	out[12] = offsetof(struct py_work, search.sp);
 	out[13] = PY_KIND_PHP;
 	out[14] = PY_KIND_RUBY;
 }

@@ -80,33 +80,33 @@ py_inline int py_want(struct py_work *w, u32 stage, u64 at, u32 bytes)
 py_inline int py_want_thread(struct py_work *w, u32 stage)
 {
 	struct py_proc *p = &w->proc;
-	u32 last = py_max(py_max(p->ts_next, p->ts_thread), py_max(p->ts_frame, p->ts_cframe));
+	u32 last = py_max(py_max(p->ts.next, p->ts.thread), py_max(p->ts.frame, p->ts.cframe));
 
-	return py_want(w, stage, w->tstate, last + 8);
+	return py_want(w, stage, w->search.tstate, last + 8);
 }
 
 py_inline u32 py_interp_base(struct py_proc *p)
 {
-	return p->interp_next < p->interp_threads ? p->interp_next : p->interp_threads;
+	return p->interp.next < p->interp.threads ? p->interp.next : p->interp.threads;
 }
 
 /* Whether states are told apart by the pointer into their thread's stack. */
 py_inline int py_states_by_stack(struct py_work *w)
 {
-	return w->proc.ts_cframe && w->sp;
+	return w->proc.ts.cframe && w->search.sp;
 }
 
 /* Whether each state with frames belongs to its thread. */
 py_inline int py_states_by_age(struct py_work *w)
 {
-	return !w->proc.ts_cframe && w->proc.kind == PY_KIND_SHIM;
+	return !w->proc.ts.cframe && w->proc.kind == PY_KIND_SHIM;
 }
 
 /* Chooses the best candidate after all states have been seen. */
 py_inline int py_choose(struct py_work *w)
 {
-	if (w->best) {
-		w->tstate = w->best;
+	if (w->search.best) {
+		w->search.tstate = w->search.best;
 		return py_want_thread(w, PY_STAGE_CHOSEN);
 	}
 	return py_finish(w, w->out.n ? PY_END_ROOT : PY_END_NO_THREAD);
@@ -117,15 +117,15 @@ py_inline int py_want_interp(struct py_work *w, u32 stage)
 	struct py_proc *p = &w->proc;
 	u32 base = py_interp_base(p);
 
-	if (!w->interp)
+	if (!w->search.interp)
 		return py_choose(w);
-	return py_want(w, stage, w->interp + base,
-		       py_max(p->interp_next, p->interp_threads) - base + 8);
+	return py_want(w, stage, w->search.interp + base,
+		       py_max(p->interp.next, p->interp.threads) - base + 8);
 }
 
 py_inline int py_want_runtime(struct py_work *w)
 {
-	return py_want(w, PY_STAGE_RUNTIME, w->proc.runtime + w->proc.interp_head, 8);
+	return py_want(w, PY_STAGE_RUNTIME, w->proc.runtime + w->proc.interp.head, 8);
 }
 
 /* Marks the last emitted frame as the outermost one of its eval-loop call. */
@@ -140,9 +140,9 @@ py_inline void py_close_call(struct py_work *w)
 /* Ruby: requests the next frame, if there is one. */
 py_inline int rb_want_frame(struct py_work *w)
 {
-	if (w->frame >= w->floor)
+	if (w->frame.at >= w->search.floor)
 		return py_finish(w, PY_END_ROOT);
-	return py_want(w, RB_STAGE_FRAME, w->frame, w->proc.frame_mark + 8);
+	return py_want(w, RB_STAGE_FRAME, w->frame.at, w->proc.frame.mark + 8);
 }
 
 py_inline int py_want_frame(struct py_work *w)
@@ -150,96 +150,97 @@ py_inline int py_want_frame(struct py_work *w)
 	struct py_proc *p = &w->proc;
 	if (p->kind == PY_KIND_RUBY)
 		return rb_want_frame(w);
-	u32 last = py_max(py_max(p->frame_code, p->frame_back), p->frame_instr) + 8;
+	u32 last = py_max(py_max(p->frame.code, p->frame.back), p->frame.instr) + 8;
 
-	if (!w->frame) {
-		if (!w->several || !(py_states_by_stack(w) || py_states_by_age(w)))
+	if (!w->frame.at) {
+		if (!w->search.several || !(py_states_by_stack(w) || py_states_by_age(w)))
 			return py_finish(w, PY_END_ROOT);
 		/* Continue with the interpreter that called this one, further up the stack. */
 		py_close_call(w);
-		w->floor = w->best_at + 1;
-		w->walked++;
-		w->passed = 0;
-		w->best = 0;
-		w->best_at = ~0ull;
+		w->search.floor = w->search.best_at + 1;
+		w->search.walked++;
+		w->search.passed = 0;
+		w->search.best = 0;
+		w->search.best_at = ~0ull;
 		return py_want_runtime(w);
 	}
-	return py_want(w, PY_STAGE_FRAME, w->frame, py_max(last, (p->frame_mark & ~7u) + 8));
+	return py_want(w, PY_STAGE_FRAME, w->frame.at, py_max(last, (p->frame.mark & ~7u) + 8));
 }
 
 /* Compares the thread state in the buffer with the best candidate so far. */
 py_inline void py_compare(struct py_work *w)
 {
 	struct py_proc *p = &w->proc;
-	u64 at = py_word(w, p->ts_cframe ? p->ts_cframe : p->ts_frame);
+	u64 at = py_word(w, p->ts.cframe ? p->ts.cframe : p->ts.frame);
 
 	if (py_states_by_stack(w)) {
 		/* A thread's pointer lies above its stack; the first thread's lies below it. */
-		if (at < w->floor || at >= w->best_at || (w->sp < w->match && at >= w->match))
+		if (at < w->search.floor || at >= w->search.best_at ||
+		    (w->search.sp < w->search.match && at >= w->search.match))
 			return;
 	} else {
 		/* An idle state has no frame, or a frame pointer into the state itself. */
-		if (py_word(w, p->ts_thread) != w->match || at - w->tstate < 1024 || !at)
+		if (py_word(w, p->ts.thread) != w->search.match || at - w->search.tstate < 1024 || !at)
 			return;
-		if (py_states_by_age(w) && (w->best || w->passed++ < w->walked))
+		if (py_states_by_age(w) && (w->search.best || w->search.passed++ < w->search.walked))
 			return;
 	}
-	w->best = w->tstate;
-	w->best_at = at;
+	w->search.best = w->search.tstate;
+	w->search.best_at = at;
 }
 
 /* The thread's state is in the buffer: requests its innermost frame. */
 py_inline int py_enter_thread(struct py_work *w)
 {
-	w->frame = py_word(w, w->proc.ts_frame);
+	w->frame.at = py_word(w, w->proc.ts.frame);
 	if (w->proc.cframe)
-		return py_want(w, PY_STAGE_CFRAME, w->frame, w->proc.cframe_frame + 8);
+		return py_want(w, PY_STAGE_CFRAME, w->frame.at, w->proc.ts.cframe_frame + 8);
 	return py_want_frame(w);
 }
 
 /* Skips a frame without a function. */
 py_inline int py_pass_frame(struct py_work *w)
 {
-	if (++w->hops > PY_MAX_HOPS)
+	if (++w->search.hops > PY_MAX_HOPS)
 		return py_finish(w, PY_END_GARBAGE);
-	w->frame = w->back;
+	w->frame.at = w->frame.back;
 	return py_want_frame(w);
 }
 
 py_inline int py_take_frame(struct py_work *w)
 {
 	struct py_proc *p = &w->proc;
-	u8 mark = py_byte(w, p->frame_mark);
+	u8 mark = py_byte(w, p->frame.mark);
 
-	w->back = py_word(w, p->frame_back);
-	if (w->back == w->frame)
+	w->frame.back = py_word(w, p->frame.back);
+	if (w->frame.back == w->frame.at)
 		return py_finish(w, PY_END_GARBAGE);
 	bool shim = p->kind == PY_KIND_SHIM && mark >= PY_OWNER_SHIM;
 	/* Between a generator and its caller lies a frame without a function. */
-	bool between = p->kind == PY_KIND_PHP && !py_word(w, p->frame_code);
+	bool between = p->kind == PY_KIND_PHP && !py_word(w, p->frame.code);
 	if (shim)
 		py_close_call(w);
 	if (shim || between)
 		return py_pass_frame(w);
 	/* From 3.14 on references carry tag bits. */
-	w->code = py_word(w, p->frame_code) & ~7ull;
-	w->mark = p->kind == PY_KIND_OBJECTS || (p->kind == PY_KIND_ENTRY && mark);
+	w->frame.code = py_word(w, p->frame.code) & ~7ull;
+	w->frame.mark = p->kind == PY_KIND_OBJECTS || (p->kind == PY_KIND_ENTRY && mark);
 	if (p->kind == PY_KIND_PHP) {
-		w->mark = (py_half(w, p->frame_mark) & PHP_TOP) != 0;
-		w->instr = py_word(w, p->frame_instr);
-		w->lasti = 0;
+		w->frame.mark = (py_half(w, p->frame.mark) & PHP_TOP) != 0;
+		w->frame.instr = py_word(w, p->frame.instr);
+		w->frame.lasti = 0;
 	} else if (p->kind == PY_KIND_OBJECTS)
-		w->lasti = (s32)(py_half(w, p->frame_instr) << p->lasti_shift);
+		w->frame.lasti = (s32)(py_half(w, p->frame.instr) << p->lasti_shift);
 	else
-		w->lasti = (s32)(py_word(w, p->frame_instr) - (w->code + p->code_start));
-	return py_want(w, PY_STAGE_CODE, w->code, py_max(p->code_line, p->code_name) + 8);
+		w->frame.lasti = (s32)(py_word(w, p->frame.instr) - (w->frame.code + p->code.start));
+	return py_want(w, PY_STAGE_CODE, w->frame.code, py_max(p->code.line, p->code.name) + 8);
 }
 
 /* Emits the frame and requests its caller. */
 py_inline int py_put_frame(struct py_work *w)
 {
-	u64 first = w->code | (w->mark ? PY_WORD_ENTRY : 0);
-	u64 second = w->check << 32 | (u32)w->lasti;
+	u64 first = w->frame.code | (w->frame.mark ? PY_WORD_ENTRY : 0);
+	u64 second = w->frame.check << 32 | (u32)w->frame.lasti;
 	u32 n = w->out.n;
 
 	if (n >= PY_MAX_FRAMES)
@@ -250,7 +251,7 @@ py_inline int py_put_frame(struct py_work *w)
 	u64 h = (w->out.hash ^ first) * 0xff51afd7ed558ccdull;
 	h = ((h ^ h >> 32) ^ second) * 0xff51afd7ed558ccdull;
 	w->out.hash = h ^ h >> 32;
-	w->frame = w->back;
+	w->frame.at = w->frame.back;
 	return py_want_frame(w);
 }
 
@@ -264,17 +265,17 @@ py_inline int py_take_code(struct py_work *w)
 {
 	struct py_proc *p = &w->proc;
 
-	w->check = py_check(py_word(w, p->code_name), py_half(w, p->code_line));
+	w->frame.check = py_check(py_word(w, p->code.name), py_half(w, p->code.line));
 	if (p->kind == PY_KIND_PHP) {
-		u8 type = py_byte(w, p->code_line);
+		u8 type = py_byte(w, p->code.line);
 
 		if (type == PHP_USER || type == PHP_EVAL) {
 			/* At its start a function has no current instruction. */
-			if (w->instr && !(w->instr & 7))
-				return py_want(w, PY_STAGE_LINE, w->instr + p->code_start, 8);
+			if (w->frame.instr && !(w->frame.instr & 7))
+				return py_want(w, PY_STAGE_LINE, w->frame.instr + p->code.start, 8);
 		} else if (type != PHP_INTERNAL) {
 			return py_finish(w, PY_END_GARBAGE);
-		} else if (!py_word(w, p->code_name)) {
+		} else if (!py_word(w, p->code.name)) {
 			/* The first frame of a fiber. */
 			return py_pass_frame(w);
 		}
@@ -291,8 +292,8 @@ py_inline int py_unread(struct py_work *w)
 		return 0;
 	}
 	/* Ruby: the remembered thread has ended. */
-	if (w->stage == RB_STAGE_KNOWN || (w->stage == RB_STAGE_NATIVE && !w->several)) {
-		w->tstate = 0;
+	if (w->stage == RB_STAGE_KNOWN || (w->stage == RB_STAGE_NATIVE && !w->search.several)) {
+		w->search.tstate = 0;
 		w->stage = PY_STAGE_START;
 		return 0;
 	}

@@ -3,10 +3,10 @@
 #ifndef WALLSCOPE_RUBY_CORE_H
 #define WALLSCOPE_RUBY_CORE_H
 
-/* Requests the list of threads with its head at w->floor. */
+/* Requests the list of threads with its head at w->search.floor. */
 py_inline int rb_want_list(struct py_work *w)
 {
-	return py_want(w, RB_STAGE_LIST, w->floor, 8);
+	return py_want(w, RB_STAGE_LIST, w->search.floor, 8);
 }
 
 /* The buffer holds the head of the list of ractors, or a ractor's link in it. */
@@ -14,24 +14,24 @@ py_inline int rb_take_ractor(struct py_work *w)
 {
 	struct py_proc *p = &w->proc;
 
-	w->interp = py_word(w, 0);
-	if (w->interp == w->best_at || ++w->hops > PY_MAX_HOPS)
+	w->search.interp = py_word(w, 0);
+	if (w->search.interp == w->search.best_at || ++w->search.hops > PY_MAX_HOPS)
 		return py_finish(w, PY_END_NO_THREAD);
 	/* The list of threads may lie before the link. */
-	w->floor = w->interp + (s64)((s32)p->interp_threads - (s32)p->interp_next);
+	w->search.floor = w->search.interp + (s64)((s32)p->interp.threads - (s32)p->interp.next);
 	return rb_want_list(w);
 }
 
-/* Requests thread w->tstate, or the next ractor behind the last thread. */
+/* Requests thread w->search.tstate, or the next ractor behind the last thread. */
 py_inline int rb_want_thread(struct py_work *w)
 {
-	if (++w->hops > PY_MAX_HOPS)
+	if (++w->search.hops > PY_MAX_HOPS)
 		return py_finish(w, PY_END_NO_THREAD);
-	if (w->tstate == w->floor) {
-		w->tstate = 0;
-		if (!w->interp)
+	if (w->search.tstate == w->search.floor) {
+		w->search.tstate = 0;
+		if (!w->search.interp)
 			return py_finish(w, PY_END_NO_THREAD);
-		return py_want(w, RB_STAGE_RACTOR, w->interp, 8);
+		return py_want(w, RB_STAGE_RACTOR, w->search.interp, 8);
 	}
 	return py_want_thread(w, RB_STAGE_THREAD);
 }
@@ -39,16 +39,16 @@ py_inline int rb_want_thread(struct py_work *w)
 /* Starts again from the VM, as the remembered thread is out of date. */
 py_inline int rb_restart(struct py_work *w)
 {
-	w->tstate = 0;
+	w->search.tstate = 0;
 	return py_want(w, RB_STAGE_VM, w->proc.runtime, 8);
 }
 
-/* The thread at w->tstate is not the wanted one: requests the next. */
+/* The thread at w->search.tstate is not the wanted one: requests the next. */
 py_inline int rb_pass_thread(struct py_work *w)
 {
-	if (!w->several)
+	if (!w->search.several)
 		return rb_restart(w);
-	w->tstate = w->back;
+	w->search.tstate = w->frame.back;
 	return rb_want_thread(w);
 }
 
@@ -56,24 +56,24 @@ py_inline int rb_enter_thread(struct py_work *w)
 {
 	/* A thread that has not started or has ended has no context; the next thread may reuse its
 	 * pointer. */
-	if (!w->frame)
-		return w->several ? py_finish(w, PY_END_NOT_READY) : rb_restart(w);
-	return py_want(w, RB_STAGE_CONTEXT, w->frame, 24);
+	if (!w->frame.at)
+		return w->search.several ? py_finish(w, PY_END_NOT_READY) : rb_restart(w);
+	return py_want(w, RB_STAGE_CONTEXT, w->frame.at, 24);
 }
 
 /* The buffer holds a thread. */
 py_inline int rb_take_thread(struct py_work *w)
 {
 	struct py_proc *p = &w->proc;
-	u64 thread = py_word(w, p->ts_thread);
+	u64 thread = py_word(w, p->ts.thread);
 
-	w->back = py_word(w, p->ts_next);
-	w->frame = py_word(w, p->ts_frame);
+	w->frame.back = py_word(w, p->ts.next);
+	w->frame.at = py_word(w, p->ts.frame);
 	if (!p->cframe)
-		return thread == w->match ? rb_enter_thread(w) : rb_pass_thread(w);
+		return thread == w->search.match ? rb_enter_thread(w) : rb_pass_thread(w);
 	if (!thread)
 		return rb_pass_thread(w);
-	return py_want(w, RB_STAGE_NATIVE, thread + p->cframe_frame, 8);
+	return py_want(w, RB_STAGE_NATIVE, thread + p->ts.cframe_frame, 8);
 }
 
 /* The buffer holds the stack's address, its length in words and the innermost frame. */
@@ -81,24 +81,24 @@ py_inline int rb_take_context(struct py_work *w)
 {
 	u64 stack = py_word(w, 0), words = py_word(w, 8);
 
-	w->frame = py_word(w, 16);
+	w->frame.at = py_word(w, 16);
 	/* The fiber or thread has ended. */
-	if (!stack || !w->frame)
-		return w->several ? py_finish(w, PY_END_ROOT) : rb_restart(w);
-	if (words > 1u << 27 || w->frame < stack)
+	if (!stack || !w->frame.at)
+		return w->search.several ? py_finish(w, PY_END_ROOT) : rb_restart(w);
+	if (words > 1u << 27 || w->frame.at < stack)
 		return py_finish(w, PY_END_GARBAGE);
-	w->floor = stack + 8 * words;
+	w->search.floor = stack + 8 * words;
 	return rb_want_frame(w);
 }
 
 py_inline int rb_take_frame(struct py_work *w)
 {
 	struct py_proc *p = &w->proc;
-	u64 env = py_word(w, p->frame_mark);
+	u64 env = py_word(w, p->frame.mark);
 
-	w->back = w->frame + p->frame_back;
-	w->instr = py_word(w, p->frame_instr);
-	w->code = py_word(w, p->frame_code);
+	w->frame.back = w->frame.at + p->frame.back;
+	w->frame.instr = py_word(w, p->frame.instr);
+	w->frame.code = py_word(w, p->frame.code);
 	if (env < 16)
 		return py_finish(w, PY_END_GARBAGE);
 	return py_want(w, RB_STAGE_ENV, env - 16, 24);
@@ -107,18 +107,18 @@ py_inline int rb_take_frame(struct py_work *w)
 /* Skips a frame that is not shown. */
 py_inline int rb_pass_frame(struct py_work *w)
 {
-	if (++w->hops > PY_MAX_HOPS)
+	if (++w->search.hops > PY_MAX_HOPS)
 		return py_finish(w, PY_END_GARBAGE);
-	w->frame = w->back;
+	w->frame.at = w->frame.back;
 	return rb_want_frame(w);
 }
 
 /* Requests the word that identifies an iseq without a method entry. */
 py_inline int rb_want_code(struct py_work *w)
 {
-	if (!w->code)
+	if (!w->frame.code)
 		return rb_pass_frame(w);
-	return py_want(w, RB_STAGE_CODE, w->code + w->proc.code_name, 8);
+	return py_want(w, RB_STAGE_CODE, w->frame.code + w->proc.code.name, 8);
 }
 
 /* The buffer holds a frame's method, its parent environment and its flags. */
@@ -127,19 +127,19 @@ py_inline int rb_take_env(struct py_work *w)
 	u64 method = py_word(w, 0);
 	u32 flags = (u32)py_word(w, 16);
 
-	w->mark = (flags & RB_FINISH) != 0;
-	w->lasti = (s32)w->instr;
-	w->passed = 0;
+	w->frame.mark = (flags & RB_FINISH) != 0;
+	w->frame.lasti = (s32)w->frame.instr;
+	w->search.passed = 0;
 	switch (flags & RB_KINDS) {
 	case RB_CFUNC:
-		w->lasti = 0;
-		w->code = 0;
+		w->frame.lasti = 0;
+		w->frame.code = 0;
 		/* fall through */
 	case RB_METHOD:
 		if (!method)
 			return rb_want_code(w);
-		w->best = method;
-		return py_want(w, RB_STAGE_METHOD, method, w->proc.code_line + 8);
+		w->search.best = method;
+		return py_want(w, RB_STAGE_METHOD, method, w->proc.code.line + 8);
 	case RB_BLOCK:
 	case RB_CLASS:
 	case RB_TOP:
@@ -159,19 +159,19 @@ py_inline int rb_take_method(struct py_work *w)
 	struct py_proc *p = &w->proc;
 	u32 head = py_half(w, 0), kind = head >> RB_IMEMO_SHIFT & RB_IMEMO_KINDS;
 
-	if ((head & RB_TYPES) == RB_IMEMO && kind == RB_SVAR && !w->passed++) {
+	if ((head & RB_TYPES) == RB_IMEMO && kind == RB_SVAR && !w->search.passed++) {
 		u64 method = py_word(w, 8);
 
 		if (!method)
 			return rb_want_code(w);
-		w->best = method;
-		return py_want(w, RB_STAGE_METHOD, method, p->code_line + 8);
+		w->search.best = method;
+		return py_want(w, RB_STAGE_METHOD, method, p->code.line + 8);
 	}
 	/* Code evaluated in place of a method has no entry. */
 	if ((head & RB_TYPES) != RB_IMEMO || kind != RB_MENT)
 		return rb_want_code(w);
-	w->code = w->best;
-	w->check = py_check(py_word(w, p->code_line - 8) ^ py_word(w, p->code_line), 0);
+	w->frame.code = w->search.best;
+	w->frame.check = py_check(py_word(w, p->code.line - 8) ^ py_word(w, p->code.line), 0);
 	return py_put_frame(w);
 }
 
@@ -183,20 +183,20 @@ py_inline int rb_advance(struct py_work *w)
 	case RB_STAGE_THREAD:
 		return rb_take_thread(w);
 	case RB_STAGE_NATIVE:
-		return py_word(w, 0) == w->match ? rb_enter_thread(w) : rb_pass_thread(w);
+		return py_word(w, 0) == w->search.match ? rb_enter_thread(w) : rb_pass_thread(w);
 	case RB_STAGE_VM:
-		w->several = 1;
-		w->best_at = py_word(w, 0) + w->proc.interp_head;
+		w->search.several = 1;
+		w->search.best_at = py_word(w, 0) + w->proc.interp.head;
 		if (!py_word(w, 0))
 			return py_finish(w, PY_END_NOT_READY);
-		if (w->proc.interp_next)
-			return py_want(w, RB_STAGE_RACTOR, w->best_at, 8);
-		w->floor = w->best_at;
+		if (w->proc.interp.next)
+			return py_want(w, RB_STAGE_RACTOR, w->search.best_at, 8);
+		w->search.floor = w->search.best_at;
 		return rb_want_list(w);
 	case RB_STAGE_RACTOR:
 		return rb_take_ractor(w);
 	case RB_STAGE_LIST:
-		w->tstate = py_word(w, 0);
+		w->search.tstate = py_word(w, 0);
 		return rb_want_thread(w);
 	case RB_STAGE_CONTEXT:
 		return rb_take_context(w);
@@ -207,7 +207,7 @@ py_inline int rb_advance(struct py_work *w)
 	case RB_STAGE_METHOD:
 		return rb_take_method(w);
 	case RB_STAGE_CODE:
-		w->check = py_check(py_word(w, 0), 0);
+		w->frame.check = py_check(py_word(w, 0), 0);
 		return py_put_frame(w);
 	default:
 		return py_finish(w, PY_END_GARBAGE);

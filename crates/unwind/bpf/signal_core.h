@@ -18,25 +18,25 @@
 
 uw_inline int uw_leave_signal(struct uw_work *w)
 {
-	u64 sp = w->regs[UW_RSP], bp, ip;
+	u64 sp = w->regs.value[UW_RSP], bp, ip;
 
 	if (uw_word(w, sp + UW_SC_RBP, &bp) || uw_word(w, sp + UW_SC_RIP, &ip))
 		return UW_NEED;
-	w->regs[0] = sp + UW_SC_RAX;
-	w->regs[1] = sp + UW_SC_RDX;
-	w->regs[2] = sp + UW_SC_RCX;
-	w->regs[3] = sp + UW_SC_RBX;
-	w->regs[4] = sp + UW_SC_RSI;
-	w->regs[5] = sp + UW_SC_RDI;
+	w->regs.value[0] = sp + UW_SC_RAX;
+	w->regs.value[1] = sp + UW_SC_RDX;
+	w->regs.value[2] = sp + UW_SC_RCX;
+	w->regs.value[3] = sp + UW_SC_RBX;
+	w->regs.value[4] = sp + UW_SC_RSI;
+	w->regs.value[5] = sp + UW_SC_RDI;
 	for (int i = 8; i < 16; i++)
-		w->regs[i] = sp + UW_SC_R8 + 8 * (i - 8);
-	w->regs[UW_RBP] = bp;
-	w->regs[UW_RSP] = w->cfa;
-	w->ip = ip;
-	w->valid = 0xffff;
-	w->located = 0xffff & ~(1u << UW_RBP | 1u << UW_RSP);
-	w->exact = 1;
-	w->by_fp = 0;
+		w->regs.value[i] = sp + UW_SC_R8 + 8 * (i - 8);
+	w->regs.value[UW_RBP] = bp;
+	w->regs.value[UW_RSP] = w->frame.cfa;
+	w->regs.ip = ip;
+	w->regs.valid = 0xffff;
+	w->regs.located = 0xffff & ~(1u << UW_RBP | 1u << UW_RSP);
+	w->frame.exact = 1;
+	w->frame.by_fp = 0;
 	w->stage = UW_STAGE_ENTER;
 	return UW_MORE;
 }

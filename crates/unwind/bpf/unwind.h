@@ -190,7 +190,7 @@ static __noinline long uw_read_fault(void *to, u32 bytes, u64 from)
 #define UW_FETCH(w, BYTES, READ)                                                     \
 	({                                                                           \
 		u64 from_ = (w)->want & ~7ull;                                       \
-		u32 which_ = (w)->victim & 1, got_ = BYTES;                          \
+		u32 which_ = (w)->chunks.victim & 1, got_ = BYTES;                   \
 		u64 *to_ = which_ ? (w)->buf + UW_CHUNK_BYTES / 8 : (w)->buf;        \
 		long err_ = READ(to_, BYTES, from_);                                 \
 		if (err_) {                                                          \
@@ -199,9 +199,9 @@ static __noinline long uw_read_fault(void *to, u32 bytes, u64 from)
 				err_ = READ(to_, got_ & ((BYTES) - 1), from_);       \
 		}                                                                    \
 		if (!err_) {                                                         \
-			(w)->base[which_] = from_;                                   \
-			(w)->len[which_] = got_;                                     \
-			(w)->victim = !which_;                                       \
+			(w)->chunks.base[which_] = from_;                            \
+			(w)->chunks.len[which_] = got_;                              \
+			(w)->chunks.victim = !which_;                                \
 		}                                                                    \
 		err_;                                                                \
 	})
@@ -211,15 +211,15 @@ static __noinline long uw_read_fault(void *to, u32 bytes, u64 from)
 	({                                                                           \
 		u64 from_ = (w)->want;                                               \
 		u32 got_ = HS_SIDE_BYTES;                                            \
-		long err_ = READ((w)->hs.side, HS_SIDE_BYTES, from_);                \
+		long err_ = READ((w)->hs.side.words, HS_SIDE_BYTES, from_);          \
 		if (err_) {                                                          \
 			got_ = 4096 - (from_ & 4095);                                \
 			if (got_ < HS_SIDE_BYTES && got_ >= 8)                       \
-				err_ = READ((w)->hs.side,                            \
+				err_ = READ((w)->hs.side.words,                      \
 					    got_ & (HS_SIDE_BYTES - 1), from_);      \
 		}                                                                    \
-		(w)->hs.side_at = from_;                                             \
-		(w)->hs.side_len = err_ ? 0 : got_;                                  \
+		(w)->hs.side.at = from_;                                             \
+		(w)->hs.side.len = err_ ? 0 : got_;                                  \
 		err_;                                                                \
 	})
 
@@ -264,7 +264,7 @@ static __always_inline int uw_copy_regs(struct uw_pt_regs *to, const void *pt_re
 		uw_begin(w, tgid, UW_MAX_FRAMES);                                    \
 		uw_set_regs(w, regs);                                                \
 		if (((regs)->cs & 0xffff) != 0x33)                                   \
-			(w)->count = (w)->gen = 0;                                   \
+			(w)->proc.count = (w)->proc.gen = 0;                         \
 		bpf_loop(UW_STEPS, LOOP, &l_, 0);                                    \
 		if (!(w)->out.end)                                                   \
 			(w)->out.end = UW_END_MAX_FRAMES;                            \

@@ -149,39 +149,54 @@ struct uw_stack {
 
 #include "hotspot_abi.h"
 
-/* State of one unwind. It lives in a map value that has one user at a time. It needs no clearing
- * between uses: its cache makes the next unwind faster. */
-struct uw_work {
-	/* Registers of the current frame by DWARF number. `located`: regs[] holds the address of
-	 * the value, not the value. */
-	u64 regs[16];
+/* Registers of the current frame by DWARF number. */
+struct uw_regs {
+	u64 value[16];
 	u64 ip;
-	u16 valid;
-	u16 located;
+	u16 valid;		/* bit per register: it is known */
+	u16 located;		/* bit per register: value[] holds the address of the value */
+	u32 pad0;
+};
+
+/* The current frame. */
+struct uw_frame {
+	u64 word;		/* as it is emitted */
+	u64 cfa;
+	u64 js_fp;		/* V8 code that has left its frame: where that was; 0: not made yet */
 	u8 exact;
-	u8 stage;
-	u8 by_fp;		/* the current frame was reached by frame pointer */
-	u8 victim;		/* the chunk to replace next */
-	/* process */
-	u32 first;
-	u32 count;
-	u32 gen;
-	u32 max_frames;
-	/* current step */
+	u8 by_fp;		/* it was reached by frame pointer */
+	u8 js_entry;		/* the second frame is V8's baseline code at its entry; 0: no */
+	u8 pad0[5];
+};
+
+/* Search for the rule of the current frame: row numbers lo … hi of the table. */
+struct uw_search {
 	u32 rule;
 	u32 lo;
 	u32 hi;
-	u32 no_code;		/* instructions cannot be read */
-	u32 tgid;
-	u32 voided; /* some mappings are void: do not trust the cache */
-	u64 frame;
-	u64 cfa;
-	u64 want;		/* the address that uw_advance needs next */
-	u64 tls;		/* the thread's TLS base; 0: unknown; set by the caller */
-	u64 js_fp;		/* V8 code that has left its frame: where that was; 0: not made yet */
-	/* chunks of stack memory in buf */
+};
+
+/* Chunks of stack memory in uw_work.buf. */
+struct uw_chunks {
 	u64 base[2];
 	u64 len[2];
+	u64 victim;		/* the chunk to replace next */
+};
+
+/* State of one unwind. It lives in a map value that has one user at a time. It needs no clearing
+ * between uses: its cache makes the next unwind faster. */
+struct uw_work {
+	struct uw_regs regs;
+	struct uw_frame frame;
+	struct uw_proc proc;	/* mappings of the process; void ones: do not trust the cache */
+	u32 tgid;
+	u32 max_frames;
+	struct uw_search search;
+	u32 stage;
+	u32 no_code;		/* instructions cannot be read */
+	u64 want;		/* the address that uw_advance needs next */
+	u64 tls;		/* the thread's TLS base; 0: unknown; set by the caller */
+	struct uw_chunks chunks;
 	struct hs_walk hs;	/* state of the walk through HotSpot code */
 	struct uw_stack out;
 	u64 buf[UW_BUF_BYTES / 8];

@@ -62,8 +62,8 @@ uw_inline int uw_is_call(u64 code)
  * address. */
 uw_inline int uw_check_caller(struct uw_work *w)
 {
-	u64 at = (w->ip - 8) & ~7ull, code, more;
-	u32 shift = (w->ip & 7) * 8;
+	u64 at = (w->regs.ip - 8) & ~7ull, code, more;
+	u32 shift = (w->regs.ip & 7) * 8;
 
 	if (uw_word(w, at, &code))
 		return UW_NEED;
@@ -73,9 +73,9 @@ uw_inline int uw_check_caller(struct uw_work *w)
 		code = code >> shift | more << (64 - shift);
 	}
 	if (!uw_is_call(code)) {
-		w->exact = 1;
-		w->frame++;
-		w->rule = UW_END_ROOT;
+		w->frame.exact = 1;
+		w->frame.word++;
+		w->search.rule = UW_END_ROOT;
 	}
 	return UW_MORE;
 }
@@ -83,51 +83,52 @@ uw_inline int uw_check_caller(struct uw_work *w)
 /* Records the current frame and finds its rule. */
 uw_inline int uw_enter(struct uw_work *w)
 {
-	u64 pc = w->ip - !w->exact;
+	u64 pc = w->regs.ip - !w->frame.exact;
 	struct uw_cached *c =
 		&w->cache[(pc * 0x9E3779B97F4A7C15ull) >> (64 - UW_CACHE_BITS) & (UW_CACHE_SIZE - 1)];
 	/* Code that keeps frame pointers by convention only supports neither conclusion below. */
-	int described = !w->exact && !w->by_fp;
+	int described = !w->frame.exact && !w->frame.by_fp;
 
-	if (described && !w->ip)
+	if (described && !w->regs.ip)
 		return uw_finish(w, UW_END_ROOT);
-	if (c->pc == pc && c->gen == w->gen && w->gen && !w->voided && c->rule != UW_RULE_HOTSPOT) {
-		w->frame = c->frame;
-		w->rule = c->rule;
+	if (c->pc == pc && c->gen == w->proc.gen && w->proc.gen && !w->proc.voided &&
+	    c->rule != UW_RULE_HOTSPOT) {
+		w->frame.word = c->frame;
+		w->search.rule = c->rule;
 	} else {
 		uw_lookup(w);
 	}
-	if (described && w->rule == UW_END_NO_INFO && !w->no_code && uw_check_caller(w))
+	if (described && w->search.rule == UW_END_NO_INFO && !w->no_code && uw_check_caller(w))
 		return UW_NEED;
-	return uw_put(w, w->exact ? w->frame | UW_FRAME_EXACT : w->frame + 1);
+	return uw_put(w, w->frame.exact ? w->frame.word | UW_FRAME_EXACT : w->frame.word + 1);
 }
 
-/* Finds the CFA of the current frame: w->cfa. */
+/* Finds the CFA of the current frame: w->frame.cfa. */
 uw_inline int uw_find_cfa(struct uw_work *w, struct uw_rule *r)
 {
 	u32 reg = r->reg & 15, bit = 1u << reg;
 	u64 v, cfa;
 
-	if (!(w->valid & bit))
+	if (!(w->regs.valid & bit))
 		return uw_finish(w, UW_END_BAD_RULE);
-	v = w->regs[reg];
-	if (w->located & bit) {
+	v = w->regs.value[reg];
+	if (w->regs.located & bit) {
 		if (v & 7)
 			return uw_finish(w, UW_END_NO_PROGRESS);
 		if (uw_word(w, v, &v))
 			return UW_NEED;
-		w->regs[reg] = v;
-		w->located &= ~bit;
+		w->regs.value[reg] = v;
+		w->regs.located &= ~bit;
 	}
 	if (r->kind == UW_KIND_FP && !v) {
 		/* The outermost function of a chain of frame pointers finds zero above it. A zero
 		 * that no such chain passed down proves nothing. */
-		return uw_finish(w, w->by_fp ? UW_END_ROOT : UW_END_NO_INFO);
+		return uw_finish(w, w->frame.by_fp ? UW_END_ROOT : UW_END_NO_INFO);
 	}
 	if (r->kind == UW_KIND_SPAWN) {
-		if (!w->exact || !(w->valid & 1) || (w->located & 1))
+		if (!w->frame.exact || !(w->regs.valid & 1) || (w->regs.located & 1))
 			return uw_finish(w, UW_END_NO_INFO);
-		if (!w->regs[0])
+		if (!w->regs.value[0])
 			return uw_finish(w, UW_END_ROOT);
 	}
 	cfa = v + r->cfa_off;
@@ -138,10 +139,10 @@ uw_inline int uw_find_cfa(struct uw_work *w, struct uw_rule *r)
 			return UW_NEED;
 		cfa += r->cfa_add;
 	} else if (r->kind == UW_KIND_PLT) {
-		if ((w->ip & 15) >= (u64)r->cfa_add)
+		if ((w->regs.ip & 15) >= (u64)r->cfa_add)
 			cfa += 8;
 	}
-	w->cfa = cfa;
+	w->frame.cfa = cfa;
 	w->stage = UW_STAGE_LEAVE;
 	return UW_MORE;
 }
@@ -151,8 +152,8 @@ uw_inline int uw_find_cfa(struct uw_work *w, struct uw_rule *r)
  * cannot be recognised. */
 uw_inline int uw_check_prologue(struct uw_work *w)
 {
-	u64 at = w->ip & ~7ull, code, more = 0;
-	u32 shift = (w->ip & 7) * 8;
+	u64 at = w->regs.ip & ~7ull, code, more = 0;
+	u32 shift = (w->regs.ip & 7) * 8;
 
 	if (uw_word(w, at, &code))
 		return UW_NEED;
@@ -165,10 +166,10 @@ uw_inline int uw_check_prologue(struct uw_work *w)
 	u8 one = code;
 	/* push %rbp; ret; ret n; endbr64 */
 	if (one == 0x55 || one == 0xc3 || one == 0xc2 || four == 0xfa1e0ff3)
-		w->rule = UW_RULE_FP_ENTRY;
+		w->search.rule = UW_RULE_FP_ENTRY;
 	/* mov %rsp, %rbp in both encodings */
 	else if ((four & 0xffffff) == 0xe58948 || (four & 0xffffff) == 0xec8b48)
-		w->rule = UW_RULE_FP_PUSHED;
+		w->search.rule = UW_RULE_FP_PUSHED;
 	return UW_MORE;
 }
 
@@ -178,7 +179,7 @@ uw_inline int uw_check_epilogue(struct uw_work *w)
 {
 	u64 code;
 
-	if (hs_word(w, w->ip, &code)) {
+	if (hs_word(w, w->regs.ip, &code)) {
 		/* Ask once. If the bytes are still missing then, they cannot be read. */
 		w->hs.optional = !w->hs.optional;
 		return w->hs.optional ? UW_SIDE : UW_MORE;
@@ -187,8 +188,8 @@ uw_inline int uw_check_epilogue(struct uw_work *w)
 	u32 by = code >> 24 & 0xff;
 	/* add $by, %rsp; ret */
 	if ((code & 0xffffff) == 0xc48348 && (code >> 32 & 0xff) == 0xc3 && by < 0x80 && !(by & 7)) {
-		w->regs[UW_RSP] += by;
-		w->rule = UW_RULE_RETURNS;
+		w->regs.value[UW_RSP] += by;
+		w->search.rule = UW_RULE_RETURNS;
 	}
 	return UW_MORE;
 }
@@ -198,7 +199,7 @@ uw_inline int uw_check_epilogue(struct uw_work *w)
 /* Restores the caller's registers. */
 uw_inline int uw_leave(struct uw_work *w, struct uw_rule *r)
 {
-	u64 cfa = w->cfa, old_bp = w->regs[UW_RBP], bp = old_bp, ra;
+	u64 cfa = w->frame.cfa, old_bp = w->regs.value[UW_RBP], bp = old_bp, ra;
 	u32 saved = r->saved, rel = r->rbp_rel;
 
 	if (r->kind == UW_KIND_SIGNAL)
@@ -207,10 +208,10 @@ uw_inline int uw_leave(struct uw_work *w, struct uw_rule *r)
 		/* Slots relative to rbp hold while rbp points into this frame. For functions that
 		 * realign the stack, compilers keep these rules until the end, where rbp and the
 		 * other registers are popped already. */
-		if (!(w->valid & 1u << UW_RBP))
+		if (!(w->regs.valid & 1u << UW_RBP))
 			return uw_finish(w, UW_END_BAD_RULE);
-		if (old_bp < w->regs[UW_RSP] || old_bp >= cfa) {
-			if (r->kind != UW_KIND_REG || !w->exact)
+		if (old_bp < w->regs.value[UW_RSP] || old_bp >= cfa) {
+			if (r->kind != UW_KIND_REG || !w->frame.exact)
 				return uw_finish(w, UW_END_NO_PROGRESS);
 			saved &= ~rel;
 		}
@@ -224,14 +225,14 @@ uw_inline int uw_leave(struct uw_work *w, struct uw_rule *r)
 	}
 	if (r->ra) {
 		u32 reg = r->ra & 15;
-		if (!w->exact || w->located & 1u << reg)
+		if (!w->frame.exact || w->regs.located & 1u << reg)
 			return uw_finish(w, UW_END_BAD_RULE);
-		ra = w->regs[reg];
-		if (cfa < w->regs[UW_RSP])
+		ra = w->regs.value[reg];
+		if (cfa < w->regs.value[UW_RSP])
 			return uw_finish(w, UW_END_NO_PROGRESS);
 	} else {
 		/* Each frame ends above its callee. An unchanged stack pointer would be a loop. */
-		if ((cfa <= w->regs[UW_RSP] && r->kind != UW_KIND_OTHER) || cfa & 7)
+		if ((cfa <= w->regs.value[UW_RSP] && r->kind != UW_KIND_OTHER) || cfa & 7)
 			return uw_finish(w, UW_END_NO_PROGRESS);
 		if (uw_word(w, cfa - 8, &ra))
 			return UW_NEED;
@@ -239,25 +240,25 @@ uw_inline int uw_leave(struct uw_work *w, struct uw_rule *r)
 
 	u32 got = uw_reg_bits(saved), lost = uw_reg_bits(r->lost);
 	if (saved & 0x01)
-		w->regs[3] = (rel & 0x01 ? old_bp : cfa) + 8 * (s64)r->slot[0];
+		w->regs.value[3] = (rel & 0x01 ? old_bp : cfa) + 8 * (s64)r->slot[0];
 	if (saved & 0x04)
-		w->regs[12] = (rel & 0x04 ? old_bp : cfa) + 8 * (s64)r->slot[2];
+		w->regs.value[12] = (rel & 0x04 ? old_bp : cfa) + 8 * (s64)r->slot[2];
 	if (saved & 0x08)
-		w->regs[13] = (rel & 0x08 ? old_bp : cfa) + 8 * (s64)r->slot[3];
+		w->regs.value[13] = (rel & 0x08 ? old_bp : cfa) + 8 * (s64)r->slot[3];
 	if (saved & 0x10)
-		w->regs[14] = (rel & 0x10 ? old_bp : cfa) + 8 * (s64)r->slot[4];
+		w->regs.value[14] = (rel & 0x10 ? old_bp : cfa) + 8 * (s64)r->slot[4];
 	if (saved & 0x20)
-		w->regs[15] = (rel & 0x20 ? old_bp : cfa) + 8 * (s64)r->slot[5];
-	w->regs[UW_RBP] = bp;
-	w->regs[UW_RSP] = cfa;
-	w->valid = (w->valid & UW_CALLEE_SAVED & ~lost) | got | 1u << UW_RSP;
+		w->regs.value[15] = (rel & 0x20 ? old_bp : cfa) + 8 * (s64)r->slot[5];
+	w->regs.value[UW_RBP] = bp;
+	w->regs.value[UW_RSP] = cfa;
+	w->regs.valid = (w->regs.valid & UW_CALLEE_SAVED & ~lost) | got | 1u << UW_RSP;
 	/* rbp has been read already. The other registers are read only if a later frame needs
 	 * them. */
-	w->located = (w->located | got) & w->valid & ~(1u << UW_RBP | 1u << UW_RSP);
-	w->ip = ra;
-	w->exact = 0;
-	w->by_fp = r->kind == UW_KIND_FP;
-	w->out.by_fp += w->by_fp;
+	w->regs.located = (w->regs.located | got) & w->regs.valid & ~(1u << UW_RBP | 1u << UW_RSP);
+	w->regs.ip = ra;
+	w->frame.exact = 0;
+	w->frame.by_fp = r->kind == UW_KIND_FP;
+	w->out.by_fp += w->frame.by_fp;
 	w->stage = UW_STAGE_ENTER;
 	return UW_MORE;
 }
@@ -275,7 +276,7 @@ __attribute__((noinline)) int uw_advance(struct uw_work *w)
 	for (int k = 0; k < UW_FRAMES_PER_CALL; k++) {
 		int e;
 		if (w->stage == UW_STAGE_ENTER) {
-			if (hs_owns(w, w->ip - !w->exact)) {
+			if (hs_owns(w, w->regs.ip - !w->frame.exact)) {
 				w->hs.stage = HS_STAGE_START;
 				w->stage = UW_STAGE_HOTSPOT;
 			} else {
@@ -291,18 +292,25 @@ __attribute__((noinline)) int uw_advance(struct uw_work *w)
 				return e;
 			continue;
 		}
-		if (w->rule == UW_RULE_FP && w->stage == UW_STAGE_CFA) {
+		if (w->search.rule == UW_RULE_FP && w->stage == UW_STAGE_CFA) {
 			e = UW_MORE;
-			if (!w->exact && !w->hs.proc.js_shared)
+			if (js_may_enter(w)) {
+				e = js_check_entry(w);
+				if (e)
+					return e;
+				if (w->stage == UW_STAGE_ENTER)
+					continue;
+			}
+			if (!w->frame.exact && !w->hs.proc.js.shared)
 				e = uw_check_epilogue(w);
-			else if (w->exact && !w->no_code)
+			else if (w->frame.exact && !w->no_code)
 				e = uw_check_prologue(w);
-			if (!e && w->exact && !w->no_code && w->hs.proc.js_shared)
+			if (!e && w->frame.exact && !w->no_code && w->hs.proc.js.shared)
 				e = js_check_frame(w);
 			if (e)
 				return e;
 		}
-		u32 id = UW_FRESH(w->rule);
+		u32 id = UW_FRESH(w->search.rule);
 		if (id < UW_RULE_FIRST)
 			return uw_finish(w, id);
 		struct uw_rule *r = uw_get_rule(id);
@@ -319,7 +327,7 @@ __attribute__((noinline)) int uw_advance(struct uw_work *w)
 			if (e)
 				return e;
 		}
-		if (w->hs.proc.js_shared && w->stage == UW_STAGE_LEAVE && js_keeps_frames(id)) {
+		if (w->hs.proc.js.shared && w->stage == UW_STAGE_LEAVE && js_keeps_frames(id)) {
 			e = js_put(w);
 			if (e)
 				return e;
@@ -337,23 +345,24 @@ uw_inline void uw_begin(struct uw_work *w, u32 tgid, u32 max_frames)
 {
 	struct uw_proc *p = uw_get_proc(tgid);
 
-	w->gen = w->count = w->first = w->voided = 0;
+	w->proc.gen = w->proc.count = w->proc.first = w->proc.voided = 0;
 	if (p) {
-		w->first = p->first;
-		w->count = p->count;
-		w->gen = p->gen;
-		w->voided = p->voided;
+		w->proc.first = p->first;
+		w->proc.count = p->count;
+		w->proc.gen = p->gen;
+		w->proc.voided = p->voided;
 	}
-	w->located = 0;
-	w->valid = 0xffff;
-	w->exact = 1;
-	w->by_fp = 0;
+	w->regs.located = 0;
+	w->regs.valid = 0xffff;
+	w->frame.exact = 1;
+	w->frame.by_fp = 0;
+	w->frame.js_entry = 0;
 	w->stage = UW_STAGE_ENTER;
-	w->victim = 0;
+	w->chunks.victim = 0;
 	w->no_code = 0;
 	w->max_frames = max_frames;
 	hs_begin(w, tgid);
-	w->len[0] = w->len[1] = 0;
+	w->chunks.len[0] = w->chunks.len[1] = 0;
 	w->out.n = 0;
 	w->out.end = UW_END_NONE;
 	w->out.by_fp = 0;
@@ -362,23 +371,23 @@ uw_inline void uw_begin(struct uw_work *w, u32 tgid, u32 max_frames)
 
 uw_inline void uw_set_regs(struct uw_work *w, const struct uw_pt_regs *r)
 {
-	w->regs[0] = r->ax;
-	w->regs[1] = r->dx;
-	w->regs[2] = r->cx;
-	w->regs[3] = r->bx;
-	w->regs[4] = r->si;
-	w->regs[5] = r->di;
-	w->regs[6] = r->bp;
-	w->regs[7] = r->sp;
-	w->regs[8] = r->r8;
-	w->regs[9] = r->r9;
-	w->regs[10] = r->r10;
-	w->regs[11] = r->r11;
-	w->regs[12] = r->r12;
-	w->regs[13] = r->r13;
-	w->regs[14] = r->r14;
-	w->regs[15] = r->r15;
-	w->ip = r->ip;
+	w->regs.value[0] = r->ax;
+	w->regs.value[1] = r->dx;
+	w->regs.value[2] = r->cx;
+	w->regs.value[3] = r->bx;
+	w->regs.value[4] = r->si;
+	w->regs.value[5] = r->di;
+	w->regs.value[6] = r->bp;
+	w->regs.value[7] = r->sp;
+	w->regs.value[8] = r->r8;
+	w->regs.value[9] = r->r9;
+	w->regs.value[10] = r->r10;
+	w->regs.value[11] = r->r11;
+	w->regs.value[12] = r->r12;
+	w->regs.value[13] = r->r13;
+	w->regs.value[14] = r->r14;
+	w->regs.value[15] = r->r15;
+	w->regs.ip = r->ip;
 }
 
 #endif

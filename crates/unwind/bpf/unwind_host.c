@@ -22,6 +22,12 @@ struct uw_host_table {
 	u64 count;
 };
 
+/* Reads up to len bytes at addr; returns the number read. */
+struct uw_reader {
+	u64 (*read)(void *context, u64 addr, u8 *to, u64 len);
+	void *context;
+};
+
 struct uw_host {
 	const struct uw_rule *rules;
 	u64 rule_count;
@@ -31,15 +37,9 @@ struct uw_host {
 	u64 mapping_count;
 	struct uw_proc proc;
 	const struct hs_proc *hotspot; /* or NULL */
-	/* Reads up to len bytes at addr; returns the number read. */
-	u64 (*read)(void *context, u64 addr, u8 *to, u64 len);
-	void *context;
-	/* Like `read`, for memory outside the stack. */
-	u64 (*read_beside)(void *context, u64 addr, u8 *to, u64 len);
-	void *beside_context;
-	/* Like `read`, for instructions, which do not change. */
-	u64 (*read_code)(void *context, u64 addr, u8 *to, u64 len);
-	void *code_context;
+	struct uw_reader stack;
+	struct uw_reader beside; /* for memory outside the stack */
+	struct uw_reader code;   /* for instructions, which do not change */
 	/* Bit per register, by DWARF number: its value is known. */
 	u64 known;
 	/* Distance from the stack pointer up to the CFA of the frame at ip, in bytes; 0:
@@ -90,12 +90,14 @@ static inline u64 *uw_table_word(uw_table table, u32 index)
 #define hs_advance hs_host_advance
 #define js_put js_host_put
 #define js_check_frame js_host_check_frame
+#define js_check_entry js_host_check_entry
 int uw_host_lookup(struct uw_work *w);
 int uw_host_leave_go_stack(struct uw_work *w);
 int uw_host_advance(struct uw_work *w);
 int hs_host_advance(struct uw_work *w);
 int js_host_put(struct uw_work *w);
 int js_host_check_frame(struct uw_work *w);
+int js_host_check_entry(struct uw_work *w);
 /* A copy of a stack has nothing below the stack pointer. */
 #define JS_NOTHING_BELOW
 #include "unwind_core.h"
@@ -104,7 +106,7 @@ int js_host_check_frame(struct uw_work *w);
 
 static int read_word(const struct uw_host *h, u64 addr, u64 *to)
 {
-	return !(addr & 7) && h->read(h->context, addr, (u8 *)to, 8) == 8;
+	return !(addr & 7) && h->stack.read(h->stack.context, addr, (u8 *)to, 8) == 8;
 }
 
 static int is_code(const struct uw_host *h, u64 word)
@@ -137,21 +139,21 @@ static int is_frame(const struct uw_host *h, u64 bp)
  * succeeded. */
 static int find_rbp(const struct uw_host *h, struct uw_work *w)
 {
-	struct uw_rule *r = w->rule < UW_RULE_FIRST ? NULL : uw_get_rule(w->rule);
-	int described = w->rule != UW_RULE_FP;
+	struct uw_rule *r = w->search.rule < UW_RULE_FIRST ? NULL : uw_get_rule(w->search.rule);
+	int described = w->search.rule != UW_RULE_FP;
 
 	if (w->out.end != UW_END_BAD_RULE || w->stage != UW_STAGE_CFA || !r ||
-	    (described && r->kind != UW_KIND_REG) || r->reg != UW_RBP || w->valid & 1u << UW_RBP)
+	    (described && r->kind != UW_KIND_REG) || r->reg != UW_RBP || w->regs.valid & 1u << UW_RBP)
 		return 0;
-	s64 cfa_offset = h->cfa_offset(h->cfa_offset_context, w->ip, w->frame, w->exact);
+	s64 cfa_offset = h->cfa_offset(h->cfa_offset_context, w->regs.ip, w->frame.word, w->frame.exact);
 	if (cfa_offset <= 0)
 		return 0;
-	u64 bp = w->regs[UW_RSP] + cfa_offset - r->cfa_off;
+	u64 bp = w->regs.value[UW_RSP] + cfa_offset - r->cfa_off;
 	if (!described && !is_frame(h, bp))
 		return 0;
-	w->regs[UW_RBP] = bp;
-	w->valid |= 1u << UW_RBP;
-	w->located &= ~(1u << UW_RBP);
+	w->regs.value[UW_RBP] = bp;
+	w->regs.valid |= 1u << UW_RBP;
+	w->regs.located &= ~(1u << UW_RBP);
 	w->out.end = UW_END_NONE;
 	return 1;
 }
@@ -164,15 +166,16 @@ static int find_rbp(const struct uw_host *h, struct uw_work *w)
  * address of the copy. */
 static int is_same_call(const struct uw_host *h, const struct uw_work *w, u64 start)
 {
-	u64 sp = w->regs[UW_RSP], from = sp - 8 * UW_CALL_WORDS, copied[UW_CALL_WORDS], now[UW_CALL_WORDS], bytes;
+	u64 sp = w->regs.value[UW_RSP], from = sp - 8 * UW_CALL_WORDS, bytes;
+	u64 copied[UW_CALL_WORDS], now[UW_CALL_WORDS];
 
 	if (from < start)
 		from = (start + 7) & ~7ull;
 	bytes = sp - from;
 	if (sp < from || !bytes || bytes > sizeof(copied) || bytes & 7)
 		return 0;
-	if (h->read(h->context, from, (u8 *)copied, bytes) != bytes ||
-	    h->read_beside(h->beside_context, from, (u8 *)now, bytes) != bytes)
+	if (h->stack.read(h->stack.context, from, (u8 *)copied, bytes) != bytes ||
+	    h->beside.read(h->beside.context, from, (u8 *)now, bytes) != bytes)
 		return 0;
 	/* Words that are not return addresses may change at any time. */
 	for (u64 i = 0; i < bytes / 8; i++) {
@@ -187,48 +190,48 @@ static int is_same_call(const struct uw_host *h, const struct uw_work *w, u64 st
  * still hold g0. Either value must match the thread's own fields. Returns whether it succeeded. */
 static int find_goroutine(const struct uw_host *h, struct uw_work *w, u64 start)
 {
-	struct uw_rule *r = w->rule < UW_RULE_FIRST ? NULL : uw_get_rule(w->rule);
+	struct uw_rule *r = w->search.rule < UW_RULE_FIRST ? NULL : uw_get_rule(w->search.rule);
 	u64 g, m, back;
 
 	if (w->out.end != UW_END_BAD_RULE || w->stage != UW_STAGE_CFA || !r ||
 	    r->kind != UW_KIND_GO || w->tls || !is_same_call(h, w, start))
 		return 0;
 	if (r->slot[4]) {
-		if (!read_word(h, w->regs[UW_RSP] + r->slot[4], &g) ||
+		if (!read_word(h, w->regs.value[UW_RSP] + r->slot[4], &g) ||
 		    !read_word(h, g + r->slot[0], &m) || !read_word(h, m + r->slot[1], &back) ||
 		    back != g)
 			return 0;
 		w->stage = UW_STAGE_GO_CURRENT;
 	} else {
-		g = w->regs[UW_R14];
-		if (!(w->valid & 1u << UW_R14) ||
-		    (w->located & 1u << UW_R14 && !read_word(h, g, &g)))
+		g = w->regs.value[UW_R14];
+		if (!(w->regs.valid & 1u << UW_R14) ||
+		    (w->regs.located & 1u << UW_R14 && !read_word(h, g, &g)))
 			return 0;
 		/* An m begins with its g0. */
 		if (!read_word(h, g + r->slot[0], &m) || !read_word(h, m, &back) || back != g)
 			return 0;
-		w->frame = g;
+		w->frame.word = g;
 		w->stage = UW_STAGE_GO_G;
 	}
-	w->cfa = g;
+	w->frame.cfa = g;
 	w->out.end = UW_END_NONE;
 	return 1;
 }
 
-/* Whether the word at `at` is an instruction near w->ip. */
+/* Whether the word at `at` is an instruction near w->regs.ip. */
 static int is_instructions(const struct uw_work *w, u64 at)
 {
-	return at - ((w->ip - 8) & ~7ull) < 24 + JS_ENTRY_BYTES;
+	return at - ((w->regs.ip - 8) & ~7ull) < 24 + JS_ENTRY_BYTES;
 }
 
-/* Unwinds from w->regs and w->ip with the tables of `h`. */
+/* Unwinds from w->regs with the tables of `h`. */
 void uw_host_unwind(const struct uw_host *h, struct uw_work *w, u32 tgid, u32 max_frames)
 {
-	u64 start = w->regs[UW_RSP];
+	u64 start = w->regs.value[UW_RSP];
 
 	host = h;
 	uw_begin(w, tgid, max_frames);
-	w->valid &= h->known;
+	w->regs.valid &= h->known;
 	for (;;) {
 		int e = uw_advance(w);
 		if (e == UW_DONE) {
@@ -237,12 +240,12 @@ void uw_host_unwind(const struct uw_host *h, struct uw_work *w, u32 tgid, u32 ma
 			break;
 		}
 		if (e == UW_SIDE) {
-			w->hs.side_at = w->want;
-			w->hs.side_len = h->read_beside(h->beside_context, w->want,
-							(u8 *)w->hs.side, HS_SIDE_BYTES);
-			if (w->hs.side_len < 8 || w->hs.side_len > HS_SIDE_BYTES)
-				w->hs.side_len = 0;
-			if (!w->hs.side_len && !w->hs.optional) {
+			w->hs.side.at = w->want;
+			w->hs.side.len = h->beside.read(h->beside.context, w->want,
+							(u8 *)w->hs.side.words, HS_SIDE_BYTES);
+			if (w->hs.side.len < 8 || w->hs.side.len > HS_SIDE_BYTES)
+				w->hs.side.len = 0;
+			if (!w->hs.side.len && !w->hs.optional) {
 				w->out.end = UW_END_UNREADABLE;
 				break;
 			}
@@ -250,12 +253,12 @@ void uw_host_unwind(const struct uw_host *h, struct uw_work *w, u32 tgid, u32 ma
 		}
 		if (e != UW_NEED)
 			continue;
-		u32 which = w->victim & 1;
+		u32 which = w->chunks.victim & 1;
 		u64 from = w->want & ~7ull;
 		u8 *to = (u8 *)(w->buf + (which ? UW_CHUNK_BYTES / 8 : 0));
 		int code = is_instructions(w, from);
-		u64 got = code ? h->read_code(h->code_context, from, to, UW_CHUNK_BYTES) :
-				 h->read(h->context, from, to, UW_CHUNK_BYTES);
+		u64 got = code ? h->code.read(h->code.context, from, to, UW_CHUNK_BYTES) :
+				 h->stack.read(h->stack.context, from, to, UW_CHUNK_BYTES);
 		got &= ~7ull;
 		if (code && !got && !w->no_code) {
 			/* Continue without code. */
@@ -266,9 +269,9 @@ void uw_host_unwind(const struct uw_host *h, struct uw_work *w, u32 tgid, u32 ma
 			w->out.end = UW_END_UNREADABLE;
 			break;
 		}
-		w->base[which] = from;
-		w->len[which] = got;
-		w->victim = !which;
+		w->chunks.base[which] = from;
+		w->chunks.len[which] = got;
+		w->chunks.victim = !which;
 	}
 	host = NULL;
 }
@@ -285,7 +288,7 @@ void uw_host_layout(u64 *out)
 	out[6] = sizeof(struct uw_host);
 	out[7] = offsetof(struct uw_rule, slot);
 	out[8] = offsetof(struct uw_stack, frames);
-	out[9] = offsetof(struct uw_work, ip);
+	out[9] = offsetof(struct uw_work, regs.ip);
 	out[10] = offsetof(struct uw_work, buf);
 	out[11] = offsetof(struct uw_work, out);
 	out[12] = UW_MAX_FRAMES;
@@ -298,7 +301,7 @@ void uw_host_layout(u64 *out)
 	out[19] = offsetof(struct uw_mapping, gen);
 	out[20] = offsetof(struct uw_rule, saved);
 	out[21] = sizeof(struct hs_proc);
-	out[22] = offsetof(struct hs_proc, blob_name);
+	out[22] = offsetof(struct hs_proc, blob.name);
 	out[23] = offsetof(struct hs_proc, offsets);
 	out[24] = sizeof(struct hs_walk);
 	out[25] = HS_WORD_PID;

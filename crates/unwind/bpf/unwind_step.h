@@ -13,7 +13,7 @@ enum {
 	UW_STAGE_CFA = 1,
 	UW_STAGE_LEAVE = 2,
 	UW_STAGE_HOTSPOT = 3,
-	/* UW_KIND_GO: the object that w->cfa points to */
+	/* UW_KIND_GO: the object that w->frame.cfa points to */
 	UW_STAGE_GO_G = 4,
 	UW_STAGE_GO_M = 5,
 	UW_STAGE_GO_CURRENT = 6,
@@ -46,13 +46,13 @@ uw_inline int uw_finish(struct uw_work *w, u32 end)
 /* Reads the word at addr if it is in the buffer. */
 uw_inline int uw_word(struct uw_work *w, u64 addr, u64 *out)
 {
-	u64 off = addr - w->base[0];
-	if (off < w->len[0]) {
+	u64 off = addr - w->chunks.base[0];
+	if (off < w->chunks.len[0]) {
 		*out = w->buf[(off >> 3) & (UW_BUF_BYTES / 8 - 1)];
 		return UW_MORE;
 	}
-	off = addr - w->base[1];
-	if (off < w->len[1]) {
+	off = addr - w->chunks.base[1];
+	if (off < w->chunks.len[1]) {
 		*out = w->buf[((off >> 3) + UW_CHUNK_BYTES / 8) & (UW_BUF_BYTES / 8 - 1)];
 		return UW_MORE;
 	}
@@ -66,15 +66,15 @@ uw_inline u32 uw_half(u64 word, u32 index)
 	return word >> 32 * (index & 1);
 }
 
-/* The last mapping that begins at or below `pc`. None: NULL, and w->rule tells why. */
+/* The last mapping that begins at or below `pc`. None: NULL, and w->search.rule tells why. */
 uw_inline struct uw_mapping *uw_find_mapping(struct uw_work *w, u64 pc)
 {
-	u32 first = w->first;
+	u32 first = w->proc.first;
 
-	w->lo = 0;
-	w->hi = w->count;
+	w->search.lo = 0;
+	w->search.hi = w->proc.count;
 	for (int k = 0; k < 17; k++) {
-		u32 lo = UW_FRESH(w->lo), hi = UW_FRESH(w->hi);
+		u32 lo = UW_FRESH(w->search.lo), hi = UW_FRESH(w->search.hi);
 		if (lo >= hi)
 			break;
 		u32 mid = (lo + hi) >> 1;
@@ -82,16 +82,16 @@ uw_inline struct uw_mapping *uw_find_mapping(struct uw_work *w, u64 pc)
 		if (!m)
 			return NULL;
 		if (m->start <= pc)
-			w->lo = mid + 1;
+			w->search.lo = mid + 1;
 		else
-			w->hi = mid;
+			w->search.hi = mid;
 	}
-	u32 after = UW_FRESH(w->lo);
-	w->rule = UW_END_NO_MAPPING;
+	u32 after = UW_FRESH(w->search.lo);
+	w->search.rule = UW_END_NO_MAPPING;
 	return after ? uw_get_mapping(first + after - 1) : NULL;
 }
 
-/* Sets w->rule to that of offset `off` in a table, if it has one. False: the table cannot be read. */
+/* Sets w->search.rule to that of offset `off` in a table, if it has one. False: the table cannot be read. */
 uw_inline int uw_find_rule(struct uw_work *w, uw_table table, u64 off)
 {
 	u64 *word = uw_table_word(table, 0);
@@ -105,18 +105,18 @@ uw_inline int uw_find_rule(struct uw_work *w, uw_table table, u64 off)
 		return 0;
 	u64 pair = *word;
 	if (block & 1) {
-		w->lo = pair >> 32;
+		w->search.lo = pair >> 32;
 		word = uw_table_word(table, 1 + ((block + 1) >> 1));
 		if (!word)
 			return 0;
-		w->hi = *word;
+		w->search.hi = *word;
 	} else {
-		w->lo = pair;
-		w->hi = pair >> 32;
+		w->search.lo = pair;
+		w->search.hi = pair >> 32;
 	}
 	u32 rows = 1 + (blocks >> 1) + 1, within = off & ((1 << UW_BLOCK_SHIFT) - 1);
 	for (int k = 0; k < UW_BLOCK_SHIFT + 1; k++) {
-		u32 lo = UW_FRESH(w->lo), hi = UW_FRESH(w->hi);
+		u32 lo = UW_FRESH(w->search.lo), hi = UW_FRESH(w->search.hi);
 		if (lo >= hi)
 			break;
 		u32 mid = (lo + hi) >> 1;
@@ -124,11 +124,11 @@ uw_inline int uw_find_rule(struct uw_work *w, uw_table table, u64 off)
 		if (!word)
 			return 0;
 		if (uw_half(*word, mid) >> UW_ROW_SHIFT <= within)
-			w->lo = mid + 1;
+			w->search.lo = mid + 1;
 		else
-			w->hi = mid;
+			w->search.hi = mid;
 	}
-	u32 after = UW_FRESH(w->lo);
+	u32 after = UW_FRESH(w->search.lo);
 	if (!after)
 		return 1;
 	after--;
@@ -137,21 +137,21 @@ uw_inline int uw_find_rule(struct uw_work *w, uw_table table, u64 off)
 		return 0;
 	u32 rule = uw_half(*word, after) & ((1u << UW_ROW_SHIFT) - 1);
 	if (rule)
-		w->rule = rule;
+		w->search.rule = rule;
 	return 1;
 }
 
-/* Finds the file, offset and rule of the current pc. Sets w->frame (without the exact bit) and
- * w->rule. */
+/* Finds the file, offset and rule of the current pc. Sets w->frame.word (without the exact bit) and
+ * w->search.rule. */
 __attribute__((noinline)) int uw_lookup(struct uw_work *w)
 {
 	if (!w)
 		return 0;
-	u64 pc = w->ip - !w->exact;
-	u32 gen = w->gen;
+	u64 pc = w->regs.ip - !w->frame.exact;
+	u32 gen = w->proc.gen;
 
-	w->frame = pc & UW_FRAME_OFFSET;
-	w->rule = UW_END_NOT_LOADED;
+	w->frame.word = pc & UW_FRAME_OFFSET;
+	w->search.rule = UW_END_NOT_LOADED;
 	if (!gen)
 		return 0;
 
@@ -161,7 +161,7 @@ __attribute__((noinline)) int uw_lookup(struct uw_work *w)
 	u64 start = UW_FRESH(m->start), end = UW_FRESH(m->end), delta = UW_FRESH(m->delta);
 	u32 file = UW_FRESH(m->file);
 	if (UW_FRESH(m->gen) != gen) {
-		w->rule = UW_END_NOT_LOADED;
+		w->search.rule = UW_END_NOT_LOADED;
 		return 0;
 	}
 	if (pc < start || pc >= end)
@@ -170,20 +170,20 @@ __attribute__((noinline)) int uw_lookup(struct uw_work *w)
 	u32 id = file & 0xffff;
 	u64 off = pc + delta;
 	if (id)
-		w->frame = (u64)id << UW_FRAME_FILE_SHIFT | (off & UW_FRAME_OFFSET);
+		w->frame.word = (u64)id << UW_FRAME_FILE_SHIFT | (off & UW_FRAME_OFFSET);
 	if (file & UW_MAP_PENDING) {
-		w->rule = UW_END_NOT_LOADED;
+		w->search.rule = UW_END_NOT_LOADED;
 		return 0;
 	}
 	if (file & UW_MAP_FP) {
-		w->rule = UW_RULE_FP;
+		w->search.rule = UW_RULE_FP;
 	} else {
-		w->rule = UW_END_NO_INFO;
+		w->search.rule = UW_END_NO_INFO;
 		if (!id || file & UW_MAP_NOTHING || off >> 32)
 			return 0;
 		uw_table table = uw_open_table(id);
 		if (!table) {
-			w->rule = UW_END_NOT_LOADED;
+			w->search.rule = UW_END_NOT_LOADED;
 			return 0;
 		}
 		if (!uw_find_rule(w, table, off))
@@ -193,8 +193,8 @@ __attribute__((noinline)) int uw_lookup(struct uw_work *w)
 		&w->cache[(pc * 0x9E3779B97F4A7C15ull) >> (64 - UW_CACHE_BITS) & (UW_CACHE_SIZE - 1)];
 	c->pc = pc;
 	c->gen = gen;
-	c->frame = w->frame;
-	c->rule = w->rule;
+	c->frame = w->frame.word;
+	c->rule = w->search.rule;
 	return 0;
 }
 

@@ -2,8 +2,9 @@
 //!
 //! One session measures the whole machine and hands over a window at each multiple of the length.
 //! A second thread names the frames of a window and marks its idle waits, so that measuring never
-//! waits for that. A window holds ledgers by second, stacks, wakers of waits and lengths of intervals. It has no
-//! exact waits by lock, which its domain says. A flight recorder keeps the single intervals of the last minutes.
+//! waits for that. It waits for new names no longer than [`WAIT`], so that a window is on the disk soon
+//! after its end. A window holds ledgers by second, stacks, wakers of waits and lengths of intervals. It has
+//! no exact waits by lock, which its domain says. A flight recorder keeps the single intervals of the last minutes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -115,9 +116,10 @@ fn begin(
     let measures = measures
         .spawn(move || measure(&own, to_names, to_start))
         .map_err(failed)?;
+    let known = Names::new().map_err(failed)?;
     let names = thread::Builder::new().name("names".into());
     let names = names
-        .spawn(move || name(&unnamed, &to_agent, &drops_names))
+        .spawn(move || name(&unnamed, &to_agent, (known, &drops_names)))
         .map_err(failed)?;
     match live.recv() {
         Ok(control) => {
@@ -208,17 +210,26 @@ fn measure(options: &Options, to_names: Sender<News>, live: Sender<Control>) {
     let _ = feeder.to_names.send(last);
 }
 
-/// Names windows in their order.
+/// Longest wait of a window for names, a tenth of its length within these bounds. `kill -9` loses it until it is on the
+/// disk, and a snap waits for it.
+const WAIT: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(1)];
+
+/// Names windows in their order, and marks their idle waits.
 fn name(
     unnamed: &Receiver<News>,
     to_agent: &Sender<Result<Recording, SourceError>>,
-    drops_names: &AtomicBool,
+    state: (Names, &AtomicBool),
 ) {
-    let mut names = Names::default();
+    let (mut names, drops_names) = state;
     let mut cpu_ns = own_cpu_ns();
     for news in unnamed {
         let closed = news.map(|mut window| {
-            names.name(&mut window.recording, window.sources);
+            let wait = Duration::from_nanos(window.recording.window.length_ns()) / 10;
+            names.name(
+                &mut window.recording,
+                window.sources,
+                wait.clamp(WAIT[0], WAIT[1]),
+            );
             wallscope_diagnose::lock_names::name(&mut window.recording);
             wallscope_diagnose::idle::mark(&mut window.recording, &window.seen);
             wallscope_diagnose::collections::mark(&mut window.recording);
@@ -232,7 +243,7 @@ fn name(
             return;
         }
         if drops_names.load(Ordering::Relaxed) {
-            names = Names::default();
+            names.forget();
             memory::trim();
         }
     }

@@ -289,7 +289,7 @@ fn read_untold(dir: &Path) -> BTreeMap<String, u64> {
 /// Writes a window to the disk; returns its size.
 fn encode(window: &Recording, path: &Path) -> io::Result<u64> {
     let mut out = BufWriter::new(create(path)?);
-    pprof::write(window, &scale(window), &mut out)?;
+    pprof::write_small(window, &scale(window), &mut out)?;
     out.flush()?;
     let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
     file.sync_data()?;

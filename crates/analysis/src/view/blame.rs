@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use wallscope_model::stats::{MAX_BLOCKS, share_interval};
 use wallscope_model::{Actor, BlockReason, ContextId, Sample, SliceValue, State};
 
+use super::waits::interrupt_words;
 use super::{Analysis, Subject};
 use crate::blame::timeline::{self, ExactBlame};
 use crate::blame::{Blame, NotFollowed, Root, RootActor};
@@ -229,8 +230,7 @@ fn actor_words(actor: &Actor, analysis: &Analysis<'_>) -> String {
         Actor::Context(c) => analysis.recording.contexts[c.0 as usize].name.to_string(),
         Actor::Stranger { pid: 0, .. } => "an idle CPU".into(),
         Actor::Stranger { pid, name, .. } => format!("{name} (pid {pid})"),
-        Actor::Interrupt(served) if served.is_empty() => "an interrupt".into(),
-        Actor::Interrupt(served) => format!("a {served} interrupt"),
+        Actor::Interrupt(served) => interrupt_words(served),
         Actor::Unknown => "an unknown thread".into(),
     }
 }

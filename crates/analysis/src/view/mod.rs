@@ -41,7 +41,7 @@ pub use shapes::{ShapeLine, shape_lines, thread_shapes};
 pub use stacks::{StackFrame, StackRow};
 pub use tasks::{TaskRow, TaskWait, is_idle_task};
 pub use wait_line::Line;
-pub use waits::{RESOURCE, queues};
+pub use waits::{RESOURCE, interrupt_words, queues};
 pub use why::{Subject, Why, WhyNode};
 
 use code::Code;

@@ -14,6 +14,14 @@ use crate::blame::Waits;
 /// The key of the label that says what a thread waited for.
 pub const RESOURCE: &str = "resource";
 
+/// An interrupt in words, by its purpose: `a timer interrupt`.
+pub fn interrupt_words(served: &str) -> String {
+    match served {
+        "" => "an interrupt".into(),
+        served => format!("a {served} interrupt"),
+    }
+}
+
 impl Analysis<'_> {
     /// The recording's hops, scaled as its samples are.
     pub fn waits(&self) -> Waits {
@@ -35,8 +43,7 @@ impl Analysis<'_> {
             Actor::Context(c) => self.recording.contexts[c.0 as usize].name.to_string(),
             Actor::Stranger { pid: 0, .. } => "an idle CPU".into(),
             Actor::Stranger { pid, name, .. } => format!("{name} ({pid}, not in this recording)"),
-            Actor::Interrupt(served) if served.is_empty() => "an interrupt".into(),
-            Actor::Interrupt(served) => format!("a {served} interrupt"),
+            Actor::Interrupt(served) => interrupt_words(served),
             Actor::Unknown => "nobody yet".into(),
         }
     }

@@ -14,21 +14,21 @@
 /* The state in which a thread is found; what led to it was not seen. */
 static __always_inline void found_in(struct ws_thread *t, struct task_struct *p)
 {
-	t->block_len = t->woken = t->carried = t->asking = 0;
-	t->woken_to = WS_WOKEN;
-	t->flags |= WS_F_AUDIT;
-	t->detail = 0;
+	t->at.block_len = t->wakeup.time = t->wakeup.carried = t->wait.asking = 0;
+	t->wakeup.part = WS_WOKEN;
+	t->at.flags |= WS_F_AUDIT;
+	t->at.detail = 0;
 	if (p->on_cpu) {
-		t->state = WS_ON_CPU;
-		t->cpu = -1;
-		t->flags |= WS_F_LATE;
+		t->at.state = WS_ON_CPU;
+		t->at.cpu = -1;
+		t->at.flags |= WS_F_LATE;
 	} else if (!p->__state) {
-		t->state = WS_RUNNABLE;
-		t->detail = is_throttled(p) ? WS_THROTTLED : WS_PREEMPTED;
+		t->at.state = WS_RUNNABLE;
+		t->at.detail = is_throttled(p) ? WS_THROTTLED : WS_PREEMPTED;
 	} else {
-		t->state = WS_BLOCKED;
-		t->detail = t->block_reason = WS_OTHER;
-		t->block_begin = t->since;
+		t->at.state = WS_BLOCKED;
+		t->at.detail = t->at.block_reason = WS_OTHER;
+		t->turn.block_begin = t->at.since;
 	}
 }
 
@@ -39,22 +39,22 @@ static __always_inline void book_by_counters(struct ws_thread *t, struct task_st
 	u64 lag = exec_at(p, now) - exec, under_way = delay_at(p, now) - delay;
 	s64 grown;
 
-	if (t->state == WS_DEAD)
+	if (t->at.state == WS_DEAD)
 		return;
 	/* What the kernel has not counted yet of a thread that runs stays open. */
 	now -= clamp(lag, elapsed(t, now));
 	length = elapsed(t, now);
-	grown = exec - t->exec;
+	grown = exec - t->at.kernel.exec;
 	ran = grown > 0 ? clamp(grown, length) : 0;
-	grown = delay + under_way - t->delay - t->rq_since_out;
+	grown = delay + under_way - t->at.kernel.delay - t->at.rq_since_out;
 	queued = grown > 0 ? clamp(grown, length - ran) : 0;
-	if (!length || (!ran && !queued && t->state == WS_BLOCKED && p->__state))
+	if (!length || (!ran && !queued && t->at.state == WS_BLOCKED && p->__state))
 		return; /* it has slept all the time, for the reason that is known */
 	rest = length - ran - queued;
 	came = p->on_cpu && offset_since ? dated(p->sched_info.last_arrival) : 0;
 	begin_change(t);
 	settle_limbo(t, delay);
-	if (came && (s64)(came - t->since) <= 0) {
+	if (came && (s64)(came - t->at.since) <= 0) {
 		/* It has run all the time: the kernel leaves steal and interrupts out. */
 		*(cfg_irq_in_clock ? &t->acc.irq : &t->acc.stolen) += rest;
 		ran += rest;
@@ -64,10 +64,10 @@ static __always_inline void book_by_counters(struct ws_thread *t, struct task_st
 	book_runnable(t, WS_WOKEN, queued);
 	book_blocked(t, WS_OTHER, rest);
 	t->acc.repaired += length;
-	t->exec = exec;
-	t->delay = delay;
-	t->rq_since_out = under_way;
-	t->since = now;
+	t->at.kernel.exec = exec;
+	t->at.kernel.delay = delay;
+	t->at.rq_since_out = under_way;
+	t->at.since = now;
 	found_in(t, p);
 	end_change(t);
 }
@@ -75,11 +75,11 @@ static __always_inline void book_by_counters(struct ws_thread *t, struct task_st
 /* A thread exits, and nobody will see its last switch. */
 static __always_inline void ends_unseen(struct ws_thread *t, struct task_struct *p)
 {
-	if (t->state == WS_DEAD)
+	if (t->at.state == WS_DEAD)
 		return;
 	book_by_counters(t, p, bpf_ktime_get_ns());
 	begin_change(t);
-	t->state = WS_DEAD;
+	t->at.state = WS_DEAD;
 	end_change(t);
 	thread_gone(t, p);
 }

@@ -125,17 +125,17 @@ static __always_inline struct ws_thread *new_record(struct task_struct *p)
 	t->pid = p->tgid;
 	t->tid = p->pid;
 	t->id = __sync_fetch_and_add(&next_id, 1);
-	t->exec = p->se.sum_exec_runtime;
-	t->delay = p->sched_info.run_delay;
-	t->block_reason = WS_OTHER;
-	t->cpu = bpf_get_smp_processor_id();
-	t->irq0 = c ? c->irq_ns : 0;
-	t->excl0 = excluded_ns(p);
-	t->birth = t->since = bpf_ktime_get_ns();
+	t->at.kernel.exec = p->se.sum_exec_runtime;
+	t->at.kernel.delay = p->sched_info.run_delay;
+	t->at.block_reason = WS_OTHER;
+	t->at.cpu = bpf_get_smp_processor_id();
+	t->turn.irq0 = c ? c->irq_ns : 0;
+	t->turn.excl0 = excluded_ns(p);
+	t->birth.time = t->at.since = bpf_ktime_get_ns();
 	barrier();
 	/* A switch in between added time to a record without a beginning. */
 	__builtin_memset(&t->acc, 0, sizeof(t->acc));
-	t->state = WS_ON_CPU;
+	t->at.state = WS_ON_CPU;
 	return t;
 }
 
@@ -163,10 +163,10 @@ static __always_inline u64 read_books(struct ws_thread *t, u64 *books)
 			books[1 + WS_WOKEN] += queued;
 			open -= now - came + queued;
 		}
-		if (t->state == WS_BLOCKED && t->detail < WS_REASONS)
-			books[1 + WS_PARTS + t->detail] += open;
-		else if (t->state == WS_RUNNABLE && t->detail < WS_PARTS)
-			books[1 + t->detail] += open;
+		if (t->at.state == WS_BLOCKED && t->at.detail < WS_REASONS)
+			books[1 + WS_PARTS + t->at.detail] += open;
+		else if (t->at.state == WS_RUNNABLE && t->at.detail < WS_PARTS)
+			books[1 + t->at.detail] += open;
 		else
 			books[0] += open;
 		barrier();

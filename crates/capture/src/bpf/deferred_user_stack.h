@@ -49,8 +49,8 @@ extern int bpf_task_work_schedule_resume_impl(struct task_struct *task, struct b
 /* The next stay in the kernel gets a new ticket. */
 static __always_inline void next_ticket(struct ws_thread *t)
 {
-	t->ticket++;
-	t->deferred = 0;
+	t->stacks.ticket++;
+	t->samples.deferred = 0;
 }
 
 /* Reads the deferred stack of the current thread; READ_FAULT brings in pages that are not in memory. */
@@ -59,7 +59,7 @@ static __always_inline void read_deferred(struct ws_thread *t, struct task_struc
 	struct ws_slot *s = take_slot();
 
 	if (!s) {
-		tell_resolved(t->id, t->ticket, 0);
+		tell_resolved(t->id, t->stacks.ticket, 0);
 		goto out;
 	}
 	uw_copy_regs(&s->u.regs, (void *)bpf_task_pt_regs(p));
@@ -69,11 +69,11 @@ static __always_inline void read_deferred(struct ws_thread *t, struct task_struc
 	else
 		uw_unwind_probe(&s->u.work, p->tgid, &s->u.regs);
 	if (!lacks_tables(&s->u, p->tgid))
-		tell_resolved(t->id, t->ticket, managed_hash(&s->u, &s->python, p, how));
+		tell_resolved(t->id, t->stacks.ticket, managed_hash(&s->u, &s->python, p, how));
 	else if (how == READ_FAULT)
-		SEND_RAW(&s->u, &s->raw, t->id, t->ticket, p->tgid, UW_READ_FAULT, 1);
+		SEND_RAW(&s->u, &s->raw, t->id, t->stacks.ticket, p->tgid, UW_READ_FAULT, 1);
 	else
-		SEND_RAW(&s->u, &s->raw, t->id, t->ticket, p->tgid, bpf_probe_read_user, 0);
+		SEND_RAW(&s->u, &s->raw, t->id, t->stacks.ticket, p->tgid, bpf_probe_read_user, 0);
 	give_slot(s);
 out:
 	next_ticket(t);
@@ -87,12 +87,12 @@ static int read_own_stack(struct bpf_map *map, void *key, void *value)
 	u64 start = bpf_ktime_get_ns();
 	struct ws_cpu *c;
 
-	if (!t || !t->deferred)
+	if (!t || !t->samples.deferred)
 		return 0;
 	read_deferred(t, p, READ_FAULT);
 	c = this_cpu();
 	if (c)
-		c->later_ns += bpf_ktime_get_ns() - start;
+		c->cost.later_ns += bpf_ktime_get_ns() - start;
 	return 0;
 }
 
@@ -131,14 +131,14 @@ static __always_inline void defer(void *ctx, struct ws_thread *t, struct task_st
 	struct ws_later *l;
 	u64 id = t->id;
 
-	if (t->deferred)
+	if (t->samples.deferred)
 		return;
 	if (!cfg_task_work) {
 		/* Where interrupts are on it comes at once. */
-		t->deferred = 1;
+		t->samples.deferred = 1;
 		barrier();
 		if (ring_bell(ctx)) {
-			t->deferred = 0;
+			t->samples.deferred = 0;
 			lost(WS_L_TASK_WORK);
 		}
 		return;
@@ -151,7 +151,7 @@ static __always_inline void defer(void *ctx, struct ws_thread *t, struct task_st
 	if (schedule_own_stack(p, l))
 		lost(WS_L_TASK_WORK);
 	else
-		t->deferred = 1;
+		t->samples.deferred = 1;
 }
 
 static __always_inline void stack_record_made(struct ws_thread *t)
@@ -174,9 +174,9 @@ static __always_inline void stack_thread_gone(struct ws_thread *t)
 /* The old address space is gone; what waited for its stack cannot have it any more. */
 static __always_inline void stack_exec(struct ws_thread *t)
 {
-	if (!t->deferred)
+	if (!t->samples.deferred)
 		return;
-	tell_resolved(t->id, t->ticket, 0);
+	tell_resolved(t->id, t->stacks.ticket, 0);
 	next_ticket(t);
 	lost(WS_L_EXEC_GONE);
 }
@@ -184,7 +184,7 @@ static __always_inline void stack_exec(struct ws_thread *t)
 /* The thread is about to lose its address space: the last moment to read its stack. */
 static __always_inline void read_before_exit(struct ws_thread *t, struct task_struct *p)
 {
-	if (t->deferred && !no_user_stack(p))
+	if (t->samples.deferred && !no_user_stack(p))
 		read_deferred(t, p, READ_PROBE);
 }
 
@@ -197,22 +197,22 @@ int BPF_PROG(ws_bell, int vector)
 	struct ws_cpu *c;
 	u64 start;
 
-	if (!t || !t->deferred || no_user_stack(p))
+	if (!t || !t->samples.deferred || no_user_stack(p))
 		return 0;
 	start = bpf_ktime_get_ns();
 	read_deferred(t, p, READ_PROBE);
 	c = this_cpu();
 	if (c)
-		c->later_ns += bpf_ktime_get_ns() - start;
+		c->cost.later_ns += bpf_ktime_get_ns() - start;
 	return 0;
 }
 
 /* The thread leaves the CPU: where no interrupt came, it may be elsewhere by now. */
 static __always_inline void stack_left(struct ws_thread *t)
 {
-	if (cfg_task_work || !t->deferred)
+	if (cfg_task_work || !t->samples.deferred)
 		return;
-	tell_resolved(t->id, t->ticket, 0);
+	tell_resolved(t->id, t->stacks.ticket, 0);
 	next_ticket(t);
 	lost(WS_L_TASK_WORK);
 }

@@ -116,7 +116,7 @@ static __always_inline int hit(void *ctx, u64 cookie, u64 n, u32 mode)
 	sample_here(&s, t, p, ctx);
 	h->since = 0;
 	n = bpf_ktime_get_ns() - start;
-	c->hits_ns += n;
+	c->cost.hits_ns += n;
 	thin_out(thin, start, n);
 	h->gap = next_gap(set_event_gap ? set_event_gap : thin->gap);
 	return 0;

@@ -116,7 +116,7 @@ static __always_inline void gil_look(struct ws_thread *t, struct task_struct *p,
 
 	g = bpf_map_lookup_elem(&gils, &tgid);
 	/* While no thread has waited for the lock, its holder does not matter. */
-	if (!g && t->detail != WS_GIL)
+	if (!g && t->at.detail != WS_GIL)
 		return;
 	proc = bpf_map_lookup_elem(&py_procs, &tgid);
 	if (!proc || !proc->gil)
@@ -134,14 +134,14 @@ static __always_inline void gil_look(struct ws_thread *t, struct task_struct *p,
 	if (!holder || holder == g->holder)
 		return;
 	if (bpf_probe_read_user(&self.pointer, sizeof(self.pointer),
-				(void *)holder + proc->ts_thread)) {
+				(void *)holder + proc->ts.thread)) {
 		lost(WS_L_GIL);
 		return;
 	}
 	/* From Ruby 3.2 on the pointer is one dereference further. */
 	if (proc->kind == PY_KIND_RUBY && proc->cframe &&
 	    bpf_probe_read_user(&self.pointer, sizeof(self.pointer),
-				(void *)self.pointer + proc->cframe_frame)) {
+				(void *)self.pointer + proc->ts.cframe_frame)) {
 		lost(WS_L_GIL);
 		return;
 	}

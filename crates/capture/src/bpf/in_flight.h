@@ -47,50 +47,54 @@ static __always_inline void talks(struct ws_thread *t)
 	struct ws_requests none = {};
 	u32 tid = t->tid;
 
-	if (t->talks)
+	if (t->wait.talks)
 		return;
-	t->talks = 1;
+	t->wait.talks = 1;
 	if (bpf_map_update_elem(&in_flight, &tid, &none, BPF_NOEXIST))
 		lost(WS_L_SOCKETS);
 }
 
+/* Side of a request: the process owes the answer to a client, or awaits the answer of a server. */
+enum ws_side { WS_AWAITED, WS_OWED };
+
 /* The current thread, `t`, opens a request, which counts for `key`: the thread itself or its process. */
-static __always_inline void request_counts(struct ws_thread *t, u32 key, bool owed)
+static __always_inline void request_counts(struct ws_thread *t, u32 key, enum ws_side side)
 {
 	struct ws_requests *r, one = {};
 
 	if (key == t->tid) {
-		t->own.owed += owed;
-		t->own.awaited += !owed;
+		t->own.owed += side == WS_OWED;
+		t->own.awaited += side == WS_AWAITED;
 		return;
 	}
 	r = requests_of(key);
 	if (r) {
-		__sync_fetch_and_add(owed ? &r->owed : &r->awaited, 1);
+		__sync_fetch_and_add(side == WS_OWED ? &r->owed : &r->awaited, 1);
 		return;
 	}
-	one.owed = owed;
-	one.awaited = !owed;
+	one.owed = side == WS_OWED;
+	one.awaited = side == WS_AWAITED;
 	if (bpf_map_update_elem(&in_flight, &key, &one, BPF_NOEXIST))
 		lost(WS_L_SOCKETS);
 }
 
 /* `t`: the current thread, if it is the one that ended the request; else NULL. */
-static __always_inline void request_counts_no_more(struct ws_thread *t, u32 key, bool owed, u64 now)
+static __always_inline void request_counts_no_more(struct ws_thread *t, u32 key, enum ws_side side,
+						   u64 now)
 {
 	struct ws_requests *r;
 
 	if (t && key == t->tid) {
 		/* An earlier thread with this id may have left the request. */
-		t->own.owed -= owed && t->own.owed;
-		t->own.awaited -= !owed && t->own.awaited;
+		t->own.owed -= side == WS_OWED && t->own.owed;
+		t->own.awaited -= side == WS_AWAITED && t->own.awaited;
 		t->own.until = now;
 		return;
 	}
 	r = requests_of(key);
 	if (!r)
 		return;
-	__sync_fetch_and_add(owed ? &r->owed : &r->awaited, -1);
+	__sync_fetch_and_add(side == WS_OWED ? &r->owed : &r->awaited, -1);
 	r->until = now;
 	elsewhere[key & (WS_ELSEWHERE - 1)] = 1;
 }
@@ -146,9 +150,9 @@ static __always_inline u64 in_flight_until(struct ws_thread *t, u8 reason)
 {
 	u64 until = thread_until(t, reason);
 
-	if (until == ~0ull || !(set_old_requests || t->answers))
+	if (until == ~0ull || !(set_old_requests || t->wait.answers))
 		return until;
-	return ws_process_until(t->pid, reason, t->answers, until);
+	return ws_process_until(t->pid, reason, t->wait.answers, until);
 }
 
 /* Whether an answer is awaited by a thread, or by its process since before. */
@@ -172,13 +176,13 @@ static __always_inline bool awaits(struct ws_thread *t)
 static __always_inline u8 has_in_flight(struct ws_thread *t, struct task_struct *p, u8 reason)
 {
 	if (unlikely(set_given_up)) {
-		t->waits_at = 0;
+		t->wait.at = 0;
 		return 0;
 	}
-	t->waits_at = place_of_wait(t, p, reason);
-	if ((t->talks || set_old_requests) && in_flight_until(t, reason) == ~0ull)
+	t->wait.at = place_of_wait(t, p, reason);
+	if ((t->wait.talks || set_old_requests) && in_flight_until(t, reason) == ~0ull)
 		return WS_ASKING | (awaits(t) ? WS_AWAITS : 0);
-	return awaited_at(t->waits_at, t->block_begin, t->block_begin) ? WS_ASKING | WS_AWAITS : 0;
+	return awaited_at(t->wait.at, t->turn.block_begin, t->turn.block_begin) ? WS_ASKING | WS_AWAITS : 0;
 }
 
 /* Whether a request was in flight for most of the wait that ends now. Other threads may have answered or
@@ -189,21 +193,21 @@ static __always_inline u8 was_in_flight(struct ws_thread *t, u64 now)
 
 	if (unlikely(set_given_up))
 		return 0;
-	if (t->asking) {
-		until = in_flight_until(t, t->block_reason);
-		if (until >= now || (until > t->block_begin &&
-				     until - t->block_begin >= (now - t->block_begin) / 2))
-			return t->asking;
+	if (t->wait.asking) {
+		until = in_flight_until(t, t->at.block_reason);
+		if (until >= now || (until > t->turn.block_begin &&
+				     until - t->turn.block_begin >= (now - t->turn.block_begin) / 2))
+			return t->wait.asking;
 	}
-	return awaited_at(t->waits_at, t->block_begin, now) ? WS_ASKING | WS_AWAITS : 0;
+	return awaited_at(t->wait.at, t->turn.block_begin, now) ? WS_ASKING | WS_AWAITS : 0;
 }
 
 static __always_inline void forget_in_flight(struct ws_thread *t)
 {
 	u32 tid = t->tid;
 
-	if (t->talks)
+	if (t->wait.talks)
 		bpf_map_delete_elem(&in_flight, &tid);
-	t->talks = 0;
+	t->wait.talks = 0;
 	t->own.owed = t->own.awaited = 0;
 }

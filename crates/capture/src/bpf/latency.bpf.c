@@ -236,8 +236,8 @@ int BPF_PROG(ws_calls_wakeup, struct task_struct *p)
 
 	if (!t || !c)
 		return 0;
-	if (t->state == WS_BLOCKED)
-		waits_for(t, told_by_request(p, t->detail));
+	if (t->at.state == WS_BLOCKED)
+		waits_for(t, told_by_request(p, t->at.detail));
 	wake(t, p, event_time(c, p), is_throttled(p) ? WS_THROTTLED : WS_WOKEN);
 	return 0;
 }

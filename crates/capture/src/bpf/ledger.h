@@ -34,11 +34,6 @@ struct ws_switch {
 	bool preempted;
 };
 
-/* The kernel's figures of a thread: a reading of them, or how far they have grown. */
-struct ws_figures {
-	u64 exec, delay;
-};
-
 static __always_inline struct rq *queue_of(struct task_struct *p)
 {
 	struct cfs_rq *queue = walked(p)->se.cfs_rq;
@@ -147,9 +142,9 @@ static __always_inline u64 delay_at(struct task_struct *p, u64 now)
  */
 static __always_inline u64 left_out(struct ws_thread *t, struct task_struct *p, u64 most, u32 cpu)
 {
-	if (t->flags & WS_F_LATE)
+	if (t->at.flags & WS_F_LATE)
 		return clamp(excluded_ns(p), most);
-	return t->cpu == cpu ? clamp(excluded_ns(p) - t->excl0, most) : 0;
+	return t->at.cpu == cpu ? clamp(excluded_ns(p) - t->turn.excl0, most) : 0;
 }
 
 /* How far the kernel's figure may differ before an event must have been hidden. */
@@ -164,15 +159,15 @@ static __always_inline s64 tolerance(u64 length)
  */
 static __always_inline u64 elapsed(struct ws_thread *t, u64 now)
 {
-	if (!t->since)
+	if (!t->at.since)
 		return 0;
-	return (s64)(now - t->since) > 0 ? now - t->since : 0;
+	return (s64)(now - t->at.since) > 0 ? now - t->at.since : 0;
 }
 
 static __always_inline void move_on(struct ws_thread *t, u64 now)
 {
-	if ((s64)(now - t->since) > 0)
-		t->since = now;
+	if ((s64)(now - t->at.since) > 0)
+		t->at.since = now;
 }
 
 static __always_inline void begin_change(struct ws_thread *t)
@@ -196,18 +191,18 @@ static __always_inline void step(struct ws_thread *t, u64 now, u32 waker)
 		return;
 	s->time = now;
 	s->waker = waker;
-	s->state = t->state;
-	s->detail = t->detail;
+	s->state = t->at.state;
+	s->detail = t->at.detail;
 	t->steps++;
 }
 
 /* The wait under way, the last of the changes, turns out to be for `reason`. */
 static __always_inline void waits_for(struct ws_thread *t, u32 reason)
 {
-	if (reason == t->detail)
+	if (reason == t->at.detail)
 		return;
 	begin_change(t);
-	t->detail = t->block_reason = reason;
+	t->at.detail = t->at.block_reason = reason;
 	t->step[(t->steps - 1) & (WS_STEPS - 1)].detail = reason;
 	end_change(t);
 }
@@ -227,7 +222,7 @@ static __always_inline void book_runnable(struct ws_thread *t, u32 part, u64 ns)
 {
 	if (part < WS_PARTS)
 		SUM_OF(t->acc.runnable, part) += ns;
-	t->rq_since_out += ns;
+	t->at.rq_since_out += ns;
 }
 
 static __always_inline void book_blocked(struct ws_thread *t, u32 reason, u64 ns)
@@ -266,8 +261,8 @@ static __always_inline u64 throttled_ever(u64 address)
 /* The thread leaves the CPU because its quota is used up. */
 static __always_inline void throttle_begins(struct ws_thread *t, struct task_struct *p)
 {
-	t->throttled_in = (u64)walked(p)->se.cfs_rq;
-	t->throttled_before = throttled_ever(t->throttled_in);
+	t->waited.throttled.queue = (u64)walked(p)->se.cfs_rq;
+	t->waited.throttled.before = throttled_ever(t->waited.throttled.queue);
 }
 
 /*
@@ -276,9 +271,9 @@ static __always_inline void throttle_begins(struct ws_thread *t, struct task_str
  */
 static __always_inline u64 throttled_part(struct ws_thread *t, u64 length)
 {
-	u64 now = throttled_ever(t->throttled_in), before = t->throttled_before;
+	u64 now = throttled_ever(t->waited.throttled.queue), before = t->waited.throttled.before;
 
-	t->throttled_in = 0;
+	t->waited.throttled.queue = 0;
 	return now == ~0ull || before == ~0ull || now <= before ? length : clamp(now - before, length);
 }
 
@@ -289,21 +284,21 @@ static __always_inline u64 throttled_part(struct ws_thread *t, u64 length)
 static __always_inline u64 close_on_cpu(struct ws_hook *h, struct ws_thread *t,
 					 struct task_struct *p, struct ws_figures figures)
 {
-	u64 now = h->now, length = elapsed(t, now), ran = figures.exec - t->exec, irq = 0, excluded;
+	u64 now = h->now, length = elapsed(t, now), ran = figures.exec - t->at.kernel.exec, irq = 0, excluded;
 	struct ws_cpu *c = h->c;
 	s64 over;
 
 	excluded = left_out(t, p, length - clamp(ran, length), h->cpu);
-	if (t->cpu == h->cpu && !cfg_irq_in_clock)
-		irq = clamp(c->irq_ns - t->irq0, length);
-	t->flags &= ~WS_F_LATE;
+	if (t->at.cpu == h->cpu && !cfg_irq_in_clock)
+		irq = clamp(c->irq_ns - t->turn.irq0, length);
+	t->at.flags &= ~WS_F_LATE;
 	over = (s64)(length - ran - excluded);
-	if (t->flags & WS_F_AUDIT) {
+	if (t->at.flags & WS_F_AUDIT) {
 		if (unlikely(over > tolerance(length))) {
 			/* It was off the CPU in between, unseen. The queue's share is known. */
-			u64 queued = figures.delay - t->delay;
+			u64 queued = figures.delay - t->at.kernel.delay;
 
-			queued = queued > t->rq_since_out ? clamp(queued - t->rq_since_out, over) : 0;
+			queued = queued > t->at.rq_since_out ? clamp(queued - t->at.rq_since_out, over) : 0;
 			book_runnable(t, WS_PREEMPTED, queued);
 			book_blocked(t, WS_OTHER, over - queued);
 			t->acc.repaired += over;
@@ -314,8 +309,8 @@ static __always_inline u64 close_on_cpu(struct ws_hook *h, struct ws_thread *t,
 			now -= over;
 		} else if (unlikely(-over > tolerance(length))) {
 			/* It ran in a stretch that was booked as off-CPU. */
-			u64 move = clamp(-over, t->block_len);
-			u32 reason = t->block_reason;
+			u64 move = clamp(-over, t->at.block_len);
+			u32 reason = t->at.block_reason;
 
 			if (reason < WS_REASONS && SUM_OF(t->acc.blocked, reason) >= move) {
 				SUM_OF(t->acc.blocked, reason) -= move;
@@ -326,7 +321,7 @@ static __always_inline u64 close_on_cpu(struct ws_hook *h, struct ws_thread *t,
 		}
 	}
 	t->acc.on_cpu += length;
-	t->stretch = length;
+	t->turn.stretch = length;
 	if (cfg_irq_in_clock) {
 		t->acc.irq += excluded; /* steal, where both exist, is told apart in user space */
 	} else {
@@ -343,37 +338,37 @@ static __always_inline u64 close_on_cpu(struct ws_hook *h, struct ws_thread *t,
 static __always_inline void divide(struct ws_thread *t, struct task_struct *p, u64 length,
 				   struct ws_figures grown)
 {
-	u64 block = t->block_len, waited, ran, queued;
-	u32 part = t->state == WS_RUNNABLE ? t->detail : WS_WOKEN;
+	u64 block = t->at.block_len, waited, ran, queued;
+	u32 part = t->at.state == WS_RUNNABLE ? t->at.detail : WS_WOKEN;
 
 	ran = clamp(grown.exec, length);
 	queued = clamp(grown.delay, length - ran);
 	/* The turn is told and counted as if the switch-in had been seen, where it must have been. */
 	waited = queued;
-	if (t->state == WS_BLOCKED)
+	if (t->at.state == WS_BLOCKED)
 		block += length - ran - queued;
 	else
 		waited = length - ran;
-	tell_turn(t, t->since + length - ran, block, (struct ws_queued){ waited, part });
+	tell_turn(t, t->at.since + length - ran, block, (struct ws_queued){ waited, part });
 	shape_turn(t, p, waited, part);
-	t->stretch = ran;
+	t->turn.stretch = ran;
 	t->acc.on_cpu += ran;
 	book_runnable(t, part, queued);
-	if (t->state == WS_BLOCKED)
-		book_blocked(t, t->detail, length - ran - queued);
+	if (t->at.state == WS_BLOCKED)
+		book_blocked(t, t->at.detail, length - ran - queued);
 	else
 		book_runnable(t, WS_PREEMPTED, length - ran - queued);
-	t->acc.repaired += t->state == WS_BLOCKED ? ran + queued : ran;
+	t->acc.repaired += t->at.state == WS_BLOCKED ? ran + queued : ran;
 }
 
 /* What was left open by a switch-out that nobody saw: now the kernel's queue figure is complete. */
 static __always_inline void settle_limbo(struct ws_thread *t, u64 delay)
 {
-	u64 open = t->acc.limbo, queued = delay - t->delay;
+	u64 open = t->acc.limbo, queued = delay - t->at.kernel.delay;
 
 	if (!unlikely(open))
 		return;
-	queued = queued > t->rq_since_out ? clamp(queued - t->rq_since_out, open) : 0;
+	queued = queued > t->at.rq_since_out ? clamp(queued - t->at.rq_since_out, open) : 0;
 	book_runnable(t, WS_PREEMPTED, queued);
 	book_blocked(t, WS_OTHER, open - queued);
 	t->acc.limbo = 0;
@@ -389,16 +384,16 @@ static __always_inline void settle_limbo(struct ws_thread *t, u64 delay)
  */
 static __always_inline void settle_wakeup(struct ws_thread *t, struct ws_cpu *c, u64 delay)
 {
-	u64 queued = delay - t->delay, missing;
-	u32 reason = t->block_reason;
+	u64 queued = delay - t->at.kernel.delay, missing;
+	u32 reason = t->at.block_reason;
 
-	if (!(t->flags & WS_F_AUDIT) || queued <= t->rq_since_out)
+	if (!(t->at.flags & WS_F_AUDIT) || queued <= t->at.rq_since_out)
 		return;
-	missing = queued - t->rq_since_out;
-	if (!unlikely(missing >= 20000 && missing <= t->block_len))
+	missing = queued - t->at.rq_since_out;
+	if (!unlikely(missing >= 20000 && missing <= t->at.block_len))
 		return;
-	if (t->carried) {
-		t->at_birth.delay += missing;
+	if (t->wakeup.carried) {
+		t->birth.delay += missing;
 		c->losses[WS_L_CARRIED]++;
 		return;
 	}
@@ -422,15 +417,15 @@ static __always_inline void wake(struct ws_thread *t, struct task_struct *p, u64
  */
 static __always_inline u64 unseen_arrival(struct ws_thread *t, struct task_struct *p, u64 now)
 {
-	u64 came = dated(p->sched_info.last_arrival), queued = p->sched_info.run_delay - t->delay;
-	s64 length = came - t->since, over;
+	u64 came = dated(p->sched_info.last_arrival), queued = p->sched_info.run_delay - t->at.kernel.delay;
+	s64 length = came - t->at.since, over;
 
-	if (t->state != WS_RUNNABLE && t->state != WS_BLOCKED)
+	if (t->at.state != WS_RUNNABLE && t->at.state != WS_BLOCKED)
 		return 0;
-	if (!(t->flags & WS_F_AUDIT) || !t->since || length < 0 || (s64)(now - came) < 0)
+	if (!(t->at.flags & WS_F_AUDIT) || !t->at.since || length < 0 || (s64)(now - came) < 0)
 		return 0;
-	over = queued - t->rq_since_out - length;
-	if (over > tolerance(length) || (t->state == WS_RUNNABLE && -over > tolerance(length)))
+	over = queued - t->at.rq_since_out - length;
+	if (over > tolerance(length) || (t->at.state == WS_RUNNABLE && -over > tolerance(length)))
 		return 0;
 	return came;
 }
@@ -438,11 +433,11 @@ static __always_inline u64 unseen_arrival(struct ws_thread *t, struct task_struc
 /* How much of a block that ends at an unseen arrival its wait for the CPU was. */
 static __always_inline u64 unseen_queueing(struct ws_thread *t, struct task_struct *p, u64 came)
 {
-	u64 queued = p->sched_info.run_delay - t->delay;
+	u64 queued = p->sched_info.run_delay - t->at.kernel.delay;
 
-	if (t->state != WS_BLOCKED || t->carried || queued <= t->rq_since_out)
+	if (t->at.state != WS_BLOCKED || t->wakeup.carried || queued <= t->at.rq_since_out)
 		return 0;
-	return clamp(queued - t->rq_since_out, elapsed(t, came));
+	return clamp(queued - t->at.rq_since_out, elapsed(t, came));
 }
 
 /*
@@ -457,11 +452,11 @@ static __always_inline u64 come_unseen(struct ws_hook *h, struct ws_thread *t, s
 
 	if (!unlikely(came))
 		return 0;
-	if (t->state == WS_BLOCKED)
-		wake(t, p, came - unseen_queueing(t, p, came), t->woken_to);
+	if (t->at.state == WS_BLOCKED)
+		wake(t, p, came - unseen_queueing(t, p, came), t->wakeup.part);
 	arrival.now = came;
 	*waited = enter_cpu(&arrival, t, p);
-	t->flags |= WS_F_LATE;
+	t->at.flags |= WS_F_LATE;
 	h->c->losses[WS_L_LATE_IN]++;
 	return came;
 }
@@ -476,51 +471,51 @@ static __always_inline void leave_cpu(struct ws_hook *h, struct ws_thread *t, st
 
 	begin_change(t);
 	settle_limbo(t, delay);
-	if (t->state == WS_ON_CPU) {
+	if (t->at.state == WS_ON_CPU) {
 		now = close_on_cpu(h, t, p, (struct ws_figures){ exec, delay });
-	} else if (t->state == WS_NONE) {
+	} else if (t->at.state == WS_NONE) {
 		t->acc.on_cpu += elapsed(t, now);
 	} else {
-		u64 queued = delay - t->delay;
+		u64 queued = delay - t->at.kernel.delay;
 
-		queued = queued > t->rq_since_out ? queued - t->rq_since_out : 0;
-		divide(t, p, elapsed(t, now), (struct ws_figures){ exec - t->exec, queued });
+		queued = queued > t->at.rq_since_out ? queued - t->at.rq_since_out : 0;
+		divide(t, p, elapsed(t, now), (struct ws_figures){ exec - t->at.kernel.exec, queued });
 		c->losses[WS_L_HOLE_IN]++;
 	}
 	settle_wakeup(t, c, delay);
-	t->block_len = 0;
-	t->flags |= WS_F_AUDIT;
-	t->exec = exec;
-	t->delay = delay;
-	t->rq_since_out = 0;
-	t->carried = 0;
+	t->at.block_len = 0;
+	t->at.flags |= WS_F_AUDIT;
+	t->at.kernel.exec = exec;
+	t->at.kernel.delay = delay;
+	t->at.rq_since_out = 0;
+	t->wakeup.carried = 0;
 	move_on(t, now);
 	if (s->preempted || state == 0) {
 		t->acc.involuntary++;
-		t->state = WS_RUNNABLE;
-		t->detail = is_throttled(p) ? WS_THROTTLED : WS_PREEMPTED;
-		if (t->detail == WS_THROTTLED)
+		t->at.state = WS_RUNNABLE;
+		t->at.detail = is_throttled(p) ? WS_THROTTLED : WS_PREEMPTED;
+		if (t->at.detail == WS_THROTTLED)
 			throttle_begins(t, p);
 	} else {
 		t->acc.voluntary++;
 		if (unlikely(state & (EXIT_DEAD | EXIT_ZOMBIE | TASK_DEAD))) {
-			t->state = WS_DEAD;
+			t->at.state = WS_DEAD;
 		} else {
 			bool often = unlikely(set_given_up >= WS_FEW_REASONS) &&
-				     now - t->block_begin < WS_OFTEN;
+				     now - t->turn.block_begin < WS_OFTEN;
 
-			t->waker = 0; /* before the next line, from which on a waker notes itself */
-			t->state = WS_BLOCKED;
-			t->detail = often ? WS_OTHER : block_reason(h->ctx, p, state, t->block_reason);
-			t->stop = WS_NO_STOP;
-			if (unlikely(vms_known) && t->detail == WS_LOCK && collector_stops(t, p))
-				t->detail = WS_GC;
-			t->block_reason = t->detail;
-			t->block_begin = now;
+			t->wakeup.waker = 0; /* before the next line, from which on a waker notes itself */
+			t->at.state = WS_BLOCKED;
+			t->at.detail = often ? WS_OTHER : block_reason(h->ctx, p, state, t->at.block_reason);
+			t->wait.stop = WS_NO_STOP;
+			if (unlikely(vms_known) && t->at.detail == WS_LOCK && collector_stops(t, p))
+				t->at.detail = WS_GC;
+			t->at.block_reason = t->at.detail;
+			t->turn.block_begin = now;
 			if (!cfg_ledger_only && !often) {
 				note_argument(t, p);
 				lock_begins(t, p);
-				t->asking = has_in_flight(t, p, t->detail);
+				t->wait.asking = has_in_flight(t, p, t->at.detail);
 			}
 		}
 	}
@@ -533,32 +528,32 @@ static __always_inline void wake(struct ws_thread *t, struct task_struct *p, u64
 {
 	u64 length = elapsed(t, now);
 
-	if (t->state == WS_BLOCKED) {
+	if (t->at.state == WS_BLOCKED) {
 		begin_change(t);
-		book_blocked(t, t->detail, length);
+		book_blocked(t, t->at.detail, length);
 		if (!cfg_ledger_only)
 			lock_ends(t, length);
-		t->block_len += length;
-		t->credit_blocked += length;
+		t->at.block_len += length;
+		t->credit.blocked += length;
 		if (!cfg_ledger_only)
-			t->asking = was_in_flight(t, now);
+			t->wait.asking = was_in_flight(t, now);
 		move_on(t, now);
-		t->state = WS_RUNNABLE;
-		t->detail = part;
-		step(t, now, t->waker);
+		t->at.state = WS_RUNNABLE;
+		t->at.detail = part;
+		step(t, now, t->wakeup.waker);
 		end_change(t);
-	} else if (t->state == WS_ON_CPU && !p->on_cpu) {
+	} else if (t->at.state == WS_ON_CPU && !p->on_cpu) {
 		/* Its leaving was hidden: it ran as long as the kernel says, the rest is open. */
-		u64 ran = clamp(p->se.sum_exec_runtime - t->exec, length);
+		u64 ran = clamp(p->se.sum_exec_runtime - t->at.kernel.exec, length);
 
 		begin_change(t);
 		t->acc.on_cpu += ran;
 		t->acc.limbo += length - ran;
 		t->acc.repaired += length - ran;
-		t->exec = p->se.sum_exec_runtime;
+		t->at.kernel.exec = p->se.sum_exec_runtime;
 		move_on(t, now);
-		t->state = WS_RUNNABLE;
-		t->detail = WS_WOKEN;
+		t->at.state = WS_RUNNABLE;
+		t->at.detail = WS_WOKEN;
 		end_change(t);
 		lost(WS_L_HOLE_OUT);
 	}
@@ -573,20 +568,20 @@ static __always_inline void wake(struct ws_thread *t, struct task_struct *p, u64
 static __always_inline u64 queued_since(struct ws_thread *t, struct task_struct *p)
 {
 	u64 queued = p->sched_info.last_queued;
-	s64 before = p->sched_info.run_delay - t->delay - t->rq_since_out;
+	s64 before = p->sched_info.run_delay - t->at.kernel.delay - t->at.rq_since_out;
 
-	if (t->carried)
-		queued = t->woken;
+	if (t->wakeup.carried)
+		queued = t->wakeup.time;
 	else if (queued)
 		queued = dated(queued) - (before > 0 ? before : 0);
 	/* Between two comparisons of the clocks it may come out before the wait by a hair. */
-	return queued && (s64)(queued - t->since) < 0 ? t->since : queued;
+	return queued && (s64)(queued - t->at.since) < 0 ? t->at.since : queued;
 }
 
 /* When a thread that waits in a run queue was put into it, 0: it sleeps, or its record knows. */
 static __always_inline u64 waits_since(struct ws_thread *t, struct task_struct *p)
 {
-	if (t->state != WS_BLOCKED || p->on_cpu || p->__state)
+	if (t->at.state != WS_BLOCKED || p->on_cpu || p->__state)
 		return 0;
 	return queued_since(t, p);
 }
@@ -597,51 +592,51 @@ static __always_inline u64 enter_cpu(struct ws_hook *h, struct ws_thread *t, str
 	u64 now = h->now, length, waited = 0, queued;
 	struct ws_cpu *c = h->c;
 
-	if (t->state == WS_BLOCKED) {
+	if (t->at.state == WS_BLOCKED) {
 		queued = queued_since(t, p);
 		if (queued) {
-			wake(t, p, (s64)(now - queued) >= 0 ? queued : now, t->woken_to);
-			if (cfg_wakings && !t->woken && set_given_up < WS_NO_STACKS)
+			wake(t, p, (s64)(now - queued) >= 0 ? queued : now, t->wakeup.part);
+			if (cfg_wakings && !t->wakeup.time && set_given_up < WS_NO_STACKS)
 				c->losses[WS_L_LATE_WAKE]++;
 		}
 	}
-	t->woken = 0;
-	t->woken_to = WS_WOKEN;
+	t->wakeup.time = 0;
+	t->wakeup.part = WS_WOKEN;
 	length = elapsed(t, now);
 	begin_change(t);
-	if (t->state == WS_RUNNABLE) {
+	if (t->at.state == WS_RUNNABLE) {
 		waited = length;
-		if (unlikely(t->detail == WS_THROTTLED) && t->throttled_in) {
+		if (unlikely(t->at.detail == WS_THROTTLED) && t->waited.throttled.queue) {
 			waited = throttled_part(t, length);
 			book_runnable(t, WS_PREEMPTED, length - waited);
 		}
-		book_runnable(t, t->detail, waited);
-		t->credit_runnable += length;
+		book_runnable(t, t->at.detail, waited);
+		t->credit.runnable += length;
 		waited = length;
-	} else if (t->state == WS_BLOCKED) {
+	} else if (t->at.state == WS_BLOCKED) {
 		/* The kernel may switch a sleeper back in without a wake-up. */
-		book_blocked(t, t->detail, length);
+		book_blocked(t, t->at.detail, length);
 		if (!cfg_ledger_only)
 			lock_ends(t, length);
-		t->block_len += length;
-		t->credit_blocked += length;
-	} else if (unlikely(t->state == WS_ON_CPU)) {
-		u64 ran = clamp(p->se.sum_exec_runtime - t->exec, length);
+		t->at.block_len += length;
+		t->credit.blocked += length;
+	} else if (unlikely(t->at.state == WS_ON_CPU)) {
+		u64 ran = clamp(p->se.sum_exec_runtime - t->at.kernel.exec, length);
 
 		t->acc.on_cpu += ran;
 		t->acc.limbo += length - ran;
 		t->acc.repaired += length - ran;
-		t->exec = p->se.sum_exec_runtime;
+		t->at.kernel.exec = p->se.sum_exec_runtime;
 		c->losses[WS_L_HOLE_OUT]++;
 	} else {
 		t->acc.limbo += length;
 	}
 	move_on(t, now);
-	t->state = WS_ON_CPU;
-	t->cpu = h->cpu;
-	t->irq0 = c->irq_ns;
-	t->excl0 = excluded_ns(p);
-	t->detail = 0;
+	t->at.state = WS_ON_CPU;
+	t->at.cpu = h->cpu;
+	t->turn.irq0 = c->irq_ns;
+	t->turn.excl0 = excluded_ns(p);
+	t->at.detail = 0;
 	step(t, now, 0);
 	end_change(t);
 	return waited;

@@ -9,25 +9,29 @@
 
 static __always_inline void lock_flush(struct ws_thread *t)
 {
-	struct ws_lock_key key = { .id = t->id, .address = t->lock, .call = t->lock_call };
+	struct ws_lock_key key = {
+		.id = t->id,
+		.address = t->waited.lock.address,
+		.call = t->waited.lock.call,
+	};
 	struct ws_lock_sum *sum, first;
 
-	if (!t->lock_count)
+	if (!t->waited.lock.sum.count)
 		return;
 	sum = bpf_map_lookup_elem(&lock_waits, &key);
 	if (sum) {
-		sum->total += t->lock_total;
-		sum->count += t->lock_count;
-		if (sum->longest < t->lock_longest)
-			sum->longest = t->lock_longest;
+		sum->total += t->waited.lock.sum.total;
+		sum->count += t->waited.lock.sum.count;
+		if (sum->longest < t->waited.lock.sum.longest)
+			sum->longest = t->waited.lock.sum.longest;
 	} else {
-		first.total = t->lock_total;
-		first.count = t->lock_count;
-		first.longest = t->lock_longest;
+		first.total = t->waited.lock.sum.total;
+		first.count = t->waited.lock.sum.count;
+		first.longest = t->waited.lock.sum.longest;
 		if (bpf_map_update_elem(&lock_waits, &key, &first, BPF_ANY))
 			lost(WS_L_LOCKS_FULL);
 	}
-	t->lock_total = t->lock_count = t->lock_longest = 0;
+	t->waited.lock.sum.total = t->waited.lock.sum.count = t->waited.lock.sum.longest = 0;
 }
 
 /* The thread has just begun to wait. */
@@ -41,7 +45,7 @@ static __always_inline void lock_begins(struct ws_thread *t, struct task_struct 
 
 	if (!cfg_lock_sums)
 		return;
-	if ((t->detail != WS_LOCK && t->detail != WS_GIL) || (p->flags & PF_IN_KERNEL_ONLY))
+	if ((t->at.detail != WS_LOCK && t->at.detail != WS_GIL) || (p->flags & PF_IN_KERNEL_ONLY))
 		return;
 	regs = (struct pt_regs *)bpf_task_pt_regs(p);
 	call = call_of(regs);
@@ -56,22 +60,22 @@ static __always_inline void lock_begins(struct ws_thread *t, struct task_struct 
 		file = file_of(p, lock);
 		lock = file ? BPF_CORE_READ(file, f_inode, i_ino) : 0;
 	}
-	if (t->detail == WS_GIL)
+	if (t->at.detail == WS_GIL)
 		lock = py_own_lock(p->tgid, lock);
-	if (lock == t->lock && call == t->lock_call)
+	if (lock == t->waited.lock.address && call == t->waited.lock.call)
 		return;
 	lock_flush(t);
-	t->lock = lock;
-	t->lock_call = call;
+	t->waited.lock.address = lock;
+	t->waited.lock.call = call;
 }
 
 /* A wait of `ns` is over. */
 static __always_inline void lock_ends(struct ws_thread *t, u64 ns)
 {
-	if (!cfg_lock_sums || (t->detail != WS_LOCK && t->detail != WS_GIL))
+	if (!cfg_lock_sums || (t->at.detail != WS_LOCK && t->at.detail != WS_GIL))
 		return;
-	t->lock_total += ns;
-	t->lock_count++;
-	if (t->lock_longest < ns)
-		t->lock_longest = ns;
+	t->waited.lock.sum.total += ns;
+	t->waited.lock.sum.count++;
+	if (t->waited.lock.sum.longest < ns)
+		t->waited.lock.sum.longest = ns;
 }

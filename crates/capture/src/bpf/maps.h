@@ -55,66 +55,127 @@ struct ws_own_requests {
 	u64 talked_on;     /* the last socket that others asked it on */
 };
 
+/* The kernel's figures of a thread: a reading of them, or how far they have grown. */
+struct ws_figures {
+	u64 exec, delay;
+};
+
+/* The interval that is open, and the figures by which it is booked. The ledger writes them at each event. */
+struct ws_interval {
+	u64 since;                /* start of the current state */
+	struct ws_figures kernel; /* at the last switch-out (or at birth) */
+	u64 rq_since_out;         /* runnable time booked since the last switch-out */
+	u64 block_len;            /* of the last blocked stretch */
+	u8 state, detail, flags, block_reason;
+	u32 cpu;
+};
+
+/* The turn under way: a stretch on the CPU, then blocked. The hook of the switch writes it. */
+struct ws_open_turn {
+	u64 block_begin;  /* of the last blocked stretch */
+	u64 irq0, excl0;  /* interrupt time, and time the kernel leaves out, at switch-in */
+	u64 stretch;      /* length of the last stretch on the CPU, not yet counted by length */
+};
+
+/* Time off the CPU that is not charged to a stack yet. The ledger adds to it, stack.h takes from it. */
+struct ws_credit {
+	u64 blocked, runnable;
+};
+
+/* The last wake-up. The hooks of wake-ups and of migrations write it; a switch clears it. */
+struct ws_wakeup {
+	u64 time;         /* when its waker had a hook, 0: not in this wait */
+	u32 waker;        /* record of the thread that ended its last wait, 0: not measured */
+	u8 carried;       /* the kernel moved it asleep: its queue figure runs on */
+	u8 by_interrupt;  /* what woke it last; known for a timeline only */
+	u8 part;          /* of runnable time, that its wake-up began */
+	u8 pad0;
+};
+
+/* Stacks that are still to be taken of it: sampler.h, deferred_user_stack.h. */
+struct ws_pending_samples {
+	u64 armed;        /* when it set a timer to sleep by, 0: not since it came; see sampler.h */
+	u32 early;        /* on-CPU samples that were due while it was on, and not delivered then */
+	u32 deferred;     /* a sample waits for the stack named by `stacks.ticket` */
+};
+
+/* Facts by which a wait is judged. The hooks of messages and the switch-out write them. */
+struct ws_wait {
+	u64 at;           /* where it waits or waited last for what comes (epoll.h), 0: not known */
+	s32 polled;       /* the one descriptor that it polls, -1: several or none */
+	u8 stop;          /* place of its VM that it waits at (safepoint.h) */
+	u8 asking;        /* WS_ASKING: a request was in flight in its last wait, for most of it */
+	u8 talks;         /* it has sent or received on a stream socket */
+	u8 answers;       /* it has answered a request that another thread got */
+};
+
+/* Its own stacks: how they are named, and when they were taken. */
+struct ws_own_stacks {
+	u64 ticket;       /* names the user stack of the current stay in the kernel */
+	u64 asked;        /* when its stack was last taken as a sender's */
+	u64 ahead;        /* `seq` of the block with a stack that was read ahead */
+	u64 credit_armed; /* on-CPU time since it set a timer until it left, not yet charged */
+};
+
+/* Exact waits. */
+struct ws_lock_sum {
+	u64 total, longest, count;
+};
+
+/* The object of its last wait, by kind. Only waits of that kind touch it. */
+struct ws_waited {
+	struct {
+		u64 address, call;      /* 0: none */
+		struct ws_lock_sum sum; /* its waits for it that are not yet in the map */
+		u8 limited;             /* with a time limit, and what lay around it is kept (timed_lock.h) */
+	} lock;
+	struct {
+		u64 address, owner; /* of the Java monitor that it waits to enter, 0: none; word of its owner */
+	} monitor;
+	struct {
+		u64 file, seq; /* inode of the page that it lacked, and the record's `seq` at that time */
+	} fault;
+	struct {
+		u64 queue, before; /* that it was throttled in, and how long that had been so then, ever */
+	} throttled;
+};
+
+/* The beginning of a record, and the kernel's counters then. */
+struct ws_birth {
+	u64 time;
+	u64 exec, delay, switches, utime, stime;
+};
+
 /*
  * The record of a thread. Each switch touches the first three cache lines, one or two of the sums, and one of the
  * steps. The kernel keeps a word before a record, so that the first line ends after 56 bytes.
  */
 struct ws_thread {
 	u64 seq; /* odd while it is being changed */
-	u64 since;        /* start of the current state */
-	u64 exec, delay;  /* kernel counters at the last switch-out (or at birth) */
-	u64 rq_since_out; /* runnable time booked since the last switch-out */
-	u64 block_len;    /* of the last blocked stretch */
-	u8 state, detail, flags, block_reason;
-	u32 cpu;
+	struct ws_interval at;
 
-	u64 block_begin;  /* of the last blocked stretch */
-	u64 irq0, excl0;  /* interrupt time, and time the kernel leaves out, at switch-in */
-	u64 stretch;      /* length of the last stretch on the CPU, not yet counted by length */
-	u64 credit_blocked, credit_runnable;
-	u64 woken;        /* when its waker had a hook, 0: not in this wait */
-	u32 waker;        /* record of the thread that ended its last wait, 0: not measured */
-	u32 carried;      /* the kernel moved it asleep: its queue figure runs on */
+	struct ws_open_turn turn;
+	struct ws_credit credit;
+	struct ws_wakeup wakeup;
 
 	u64 id;
-	u64 waits_at;     /* where it waits or waited last for what comes (epoll.h), 0: not known */
-	u64 armed;        /* when it set a timer to sleep by, 0: not since it came; see sampler.h */
 	struct ws_own_requests own;
-	u8 talks;         /* it has sent or received on a stream socket */
-	u8 asking;        /* WS_ASKING: a request was in flight in its last wait, for most of it */
-	u8 by_interrupt;  /* what woke it last; known for a timeline only */
-	u8 answers;       /* it has answered a request that another thread got */
-	u8 limited;       /* it waits with a time limit, and what lay around the lock is kept (timed_lock.h) */
-	u8 woken_to;      /* part of runnable time that its wake-up began */
-	u8 stop;          /* place of its VM that it waits at (safepoint.h) */
-	u8 pad1;
-	s32 polled;       /* the one descriptor that it polls, -1: several or none */
-	u32 deferred;     /* a sample waits for the stack named by `ticket` */
-	u32 early;        /* on-CPU samples that were due while it was on, and not delivered then */
-	u32 steps;        /* changes of state, ever */
+	struct ws_wait wait;
+	struct ws_pending_samples samples;
+	u32 steps; /* changes of state, ever */
 
 	struct ws_account acc;
 	u32 pid, tid;
-	u64 ticket;       /* names the user stack of the current stay in the kernel */
-	/* The lock it waits or waited for last (0: none), and its waits for it not yet in the map. */
-	u64 lock, lock_call;
-	u64 lock_total, lock_longest, lock_count;
 	struct ws_step step[WS_STEPS];
-
-	u64 birth;
-	struct {
-		u64 exec, delay, switches, utime, stime;
-	} at_birth; /* the kernel's counters */
-	u64 asked;        /* when its stack was last taken as a sender's */
-	u64 dumped;       /* seq at the last dump */
-	u64 read_seq;     /* seq of the block with a stack that was read ahead */
-	u64 credit_armed; /* on-CPU time since it set a timer until it left, not yet charged */
-	u64 fault_file;   /* inode of the page that it lacked last, and `seq` at that time */
-	u64 fault_seq;
-	/* The queue that it was throttled in last, and how long that had been so then, ever. */
-	u64 throttled_in, throttled_before;
-	u64 monitor, owner; /* the Java monitor it waits to enter, 0: none, and the word of its owner */
+	struct ws_own_stacks stacks;
+	struct ws_birth birth;
+	u64 dumped; /* seq at the last dump */
+	struct ws_waited waited;
 };
+_Static_assert(__builtin_offsetof(struct ws_thread, turn) == 56, "ends the first line");
+_Static_assert(__builtin_offsetof(struct ws_thread, id) == 120, "ends the second line");
+_Static_assert(__builtin_offsetof(struct ws_thread, steps) == 184, "ends the third line");
+_Static_assert(__builtin_offsetof(struct ws_thread, acc) == 192, "the sums follow");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
@@ -160,9 +221,6 @@ struct ws_lock_key {
 	u64 address; /* of the futex; else the id of semaphores or the inode of a locked file */
 	u64 call;    /* the system call that waited */
 };
-struct ws_lock_sum {
-	u64 total, longest, count;
-};
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 131072);
@@ -201,12 +259,14 @@ struct ws_cpu {
 	u32 irq_depth;
 	u32 measured;  /* the current task has a record */
 	u64 losses[WS_LOSSES];
-	u64 timed_ns;  /* own run time: of all switches and wake-ups, estimated, */
-	u64 timer_ns;  /* of each on-CPU sample, */
-	u64 later_ns;  /* and of each stack that a thread read of itself */
-	u64 charges;   /* switches at which time was charged to a stack */
-	u64 hits_ns;   /* own run time of stacks taken at events */
-	u64 edges_ns;  /* own run time at the beginnings and ends of interrupts, estimated */
+	struct {
+		u64 timed_ns; /* of all switches and wake-ups, estimated, */
+		u64 timer_ns; /* of each on-CPU sample, */
+		u64 later_ns; /* and of each stack that a thread read of itself */
+		u64 charges;  /* switches at which time was charged to a stack */
+		u64 hits_ns;  /* of stacks taken at events */
+		u64 edges_ns; /* at the beginnings and ends of interrupts, estimated */
+	} cost; /* own run time */
 	struct {
 		u64 runs; /* of programs at the hooks that are met often */
 		u64 worked[WS_HOOKS]; /* those that had something to do, by hook */
@@ -261,7 +321,8 @@ static __always_inline void lost(enum ws_loss cause)
 
 /*
  * What measuring costs is measured too: the start of a run that is to be timed, or 0. The way into a program
- * and out of it is not in its time: `met.runs` counts how often it is gone. The first run
+ * and out of it is not in its time, nor the look-up of the thread's record: `met.runs` counts how often it is gone,
+ * for threads that are not measured too. The first run
  * of each jiffy is timed and stands for itself, of the others one in WS_TIMED stands for as many:
  * the first is dearer, its code and data have left the caches; and where runs are few, each is
  * timed, and one that was interrupted does not stand for thirty that were not.
@@ -286,7 +347,7 @@ static __always_inline u64 time_run(struct ws_cpu *c, u32 hook)
 static __always_inline void run_timed(struct ws_cpu *c, u64 start)
 {
 	if (start)
-		c->timed_ns += (bpf_ktime_get_ns() - start) * c->timing.stands_for;
+		c->cost.timed_ns += (bpf_ktime_get_ns() - start) * c->timing.stands_for;
 }
 
 /* Wake user space only when a quarter of the ring is used; otherwise it looks by itself. */

@@ -58,7 +58,7 @@ static __always_inline void monitor_waits(struct ws_thread *t, struct task_struc
 	u64 monitor = 0, owner = 0;
 	u32 tid = p->pid;
 
-	t->monitor = 0;
+	t->waited.monitor.address = 0;
 	java = bpf_map_lookup_elem(&java_threads, &tid);
 	if (!java)
 		return;
@@ -75,11 +75,11 @@ static __always_inline void monitor_waits(struct ws_thread *t, struct task_struc
 		lost(WS_L_MONITOR);
 		return;
 	}
-	t->monitor = monitor;
-	t->owner = owner;
-	if (t->lock != monitor) {
+	t->waited.monitor.address = monitor;
+	t->waited.monitor.owner = owner;
+	if (t->waited.lock.address != monitor) {
 		lock_flush(t);
-		t->lock = monitor;
+		t->waited.lock.address = monitor;
 	}
 }
 
@@ -93,27 +93,27 @@ static __always_inline void monitor_awaited(struct ws_thread *t, struct task_str
 	u64 monitor = 0;
 	u32 tid = p->pid;
 
-	if (!java_known || t->monitor || t->detail != WS_LOCK)
+	if (!java_known || t->waited.monitor.address || t->at.detail != WS_LOCK)
 		return;
 	java = bpf_map_lookup_elem(&java_threads, &tid);
 	if (!java || !uw_may_fault(p, java->pending, sizeof(monitor), 0) ||
 	    bpf_copy_from_user_task(&monitor, sizeof(monitor), (void *)java->pending, p, 0) || !monitor)
 		return;
-	t->monitor = monitor;
-	if (t->lock != monitor) {
+	t->waited.monitor.address = monitor;
+	if (t->waited.lock.address != monitor) {
 		lock_flush(t);
-		t->lock = monitor;
+		t->waited.lock.address = monitor;
 	}
 }
 
 /* A wait for a monitor, which will be charged to a stack, is over. */
 static __always_inline void monitor_tell(struct ws_thread *t)
 {
-	if (t->monitor & WS_PARKED)
+	if (t->waited.monitor.address & WS_PARKED)
 		return; /* its owner is not known */
 	struct ws_owner e = {
-		.head = { WS_EV_OWNER, sizeof(e) }, .id = t->id, .begin = t->block_begin,
-		.owner = t->owner, .pid = t->pid,
+		.head = { WS_EV_OWNER, sizeof(e) }, .id = t->id, .begin = t->turn.block_begin,
+		.owner = t->waited.monitor.owner, .pid = t->pid,
 	};
 
 	if (bpf_ringbuf_output(&events, &e, sizeof(e), ring_flags()))

@@ -121,7 +121,7 @@ struct {
 /* Keeps the path at `from` in the memory of the current task. */
 static __always_inline void note_path(struct ws_thread *t, u64 from)
 {
-	struct ws_noted kept = { .begin = t->block_begin };
+	struct ws_noted kept = { .begin = t->turn.block_begin };
 	u64 id = t->id;
 
 	if (bpf_probe_read_user_str(kept.path, sizeof(kept.path), (void *)from) > 0)
@@ -143,14 +143,14 @@ static __always_inline void note_argument(struct ws_thread *t, struct task_struc
 		u32 events;
 	} one;
 
-	t->polled = -1;
+	t->wait.polled = -1;
 	if (task->flags & PF_IN_KERNEL_ONLY || call >= WS_SYSCALLS)
 		return;
 	entry = bpf_map_lookup_elem(&syscall_reason, &key);
 	switch (entry ? entry->argument : WS_NO_ARGUMENT) {
 	case WS_POLL_LIST:
 		if ((u32)regs->si == 1 && !bpf_probe_read_user(&one, sizeof(one), (void *)regs->di))
-			t->polled = one.fd;
+			t->wait.polled = one.fd;
 		return;
 	case WS_FIRST_IS_PATH:
 		note_path(t, regs->di);

@@ -121,11 +121,11 @@ static __always_inline struct dentry *identify_page(struct ws_resource *r, struc
 	r->what = WS_W_FAULT;
 	r->call = -1;
 	/* Entered in this very stay off the CPU: out, wake-up and in count two each. */
-	if (!t->fault_file || t->seq - t->fault_seq > 6)
+	if (!t->waited.fault.file || t->seq - t->waited.fault.seq > 6)
 		return NULL;
 	r->pid = 0;
-	identify_inode(r, (struct inode *)t->fault_file);
-	return dentry_of((struct inode *)t->fault_file);
+	identify_inode(r, (struct inode *)t->waited.fault.file);
+	return dentry_of((struct inode *)t->waited.fault.file);
 }
 
 /* The path of a call, where it was kept as the wait began. */
@@ -134,7 +134,7 @@ static __always_inline void identify_path(struct ws_resource *r, struct ws_threa
 	u64 id = t->id;
 	struct ws_noted *kept = bpf_map_lookup_elem(&noted, &id);
 
-	if (!kept || kept->begin != t->block_begin)
+	if (!kept || kept->begin != t->turn.block_begin)
 		return;
 	r->what = WS_W_PATH;
 	__builtin_memcpy(r->name[0], kept->path, WS_NAME);
@@ -165,8 +165,8 @@ static __always_inline struct dentry *identify(struct ws_resource *r, struct ws_
 	r->what = WS_W_CALL;
 	switch (entry ? entry->argument : WS_NO_ARGUMENT) {
 	case WS_FIRST_IS_LOCK:
-		r->what = t->monitor ? WS_W_MONITOR : WS_W_LOCK;
-		r->address = t->monitor ? t->monitor :
+		r->what = t->waited.monitor.address ? WS_W_MONITOR : WS_W_LOCK;
+		r->address = t->waited.monitor.address ? t->waited.monitor.address :
 			     reason == WS_GIL ? py_own_lock(p->tgid, regs->di) : regs->di;
 		return NULL;
 	case WS_FIRST_IS_PATH:
@@ -198,12 +198,12 @@ static __always_inline struct dentry *identify(struct ws_resource *r, struct ws_
 		r->address = regs->si;
 		if ((u32)regs->si != 1)
 			return NULL;
-		if (t->polled < 0) {
+		if (t->wait.polled < 0) {
 			/* It waited before we came: user space reads the list, which stays while it waits. */
 			__builtin_memcpy(r->local, &regs->di, sizeof(regs->di));
 			return NULL;
 		}
-		r->fd = t->polled;
+		r->fd = t->wait.polled;
 		break;
 	default:
 		return NULL;

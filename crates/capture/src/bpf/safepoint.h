@@ -146,10 +146,10 @@ static __always_inline bool collector_stops(struct ws_thread *t, struct task_str
 	if (!stopped)
 		return false;
 	if (is_vm_thread(p)) {
-		t->stop = WS_EXECUTES;
+		t->wait.stop = WS_EXECUTES;
 		return false;
 	}
-	t->stop = stopped;
+	t->wait.stop = stopped;
 	return stopped & WS_COLLECTS;
 }
 
@@ -159,7 +159,7 @@ static __always_inline void vm_thread_comes(struct ws_thread *t, u64 now)
 	u32 tgid = t->pid;
 	struct ws_vm *vm = bpf_map_lookup_elem(&vms, &tgid);
 
-	t->stop = WS_NO_STOP;
+	t->wait.stop = WS_NO_STOP;
 	if (vm)
 		vm->came = now;
 }

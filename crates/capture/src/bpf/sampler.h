@@ -64,14 +64,14 @@ static __always_inline u64 sample_due(struct bpf_perf_event_data *ctx, struct ws
 /* A timer is being set, in the current task or in an interrupt of it. */
 static __always_inline void sampler_armed(struct ws_thread *t, struct task_struct *p)
 {
-	if (t->state == WS_ON_CPU && p->__state & (TASK_INTERRUPTIBLE | TASK_UNINTERRUPTIBLE))
-		t->armed = bpf_ktime_get_ns();
+	if (t->at.state == WS_ON_CPU && p->__state & (TASK_INTERRUPTIBLE | TASK_UNINTERRUPTIBLE))
+		t->samples.armed = bpf_ktime_get_ns();
 }
 
 /* Whether a sample due at `due` falls into the time in which `t` goes to sleep by a timer. */
 static __always_inline bool due_armed(struct ws_thread *t, u64 due)
 {
-	return t->armed && due - t->armed < WS_ARMED;
+	return t->samples.armed && due - t->samples.armed < WS_ARMED;
 }
 
 /* Whether the sample is to be taken in the current task `p`, with record `t`. */
@@ -83,16 +83,16 @@ static __always_inline bool sample_is_its(struct ws_cpu *c, struct ws_thread *t,
 /* `t` has left at `now`: charges the time since it set the timer, if it sleeps by one. */
 static __always_inline void charge_armed(struct ws_thread *t, u64 now)
 {
-	u64 length = now - t->armed, period = set_cpu_period;
+	u64 length = now - t->samples.armed, period = set_cpu_period;
 
-	if (t->state != WS_BLOCKED || length >= WS_ARMED || length > t->stretch) {
-		t->armed = 0;
+	if (t->at.state != WS_BLOCKED || length >= WS_ARMED || length > t->turn.stretch) {
+		t->samples.armed = 0;
 		return;
 	}
-	t->credit_armed += length;
-	if (period && t->credit_armed >= period) {
-		t->early += t->credit_armed / period;
-		t->credit_armed %= period;
+	t->stacks.credit_armed += length;
+	if (period && t->stacks.credit_armed >= period) {
+		t->samples.early += t->stacks.credit_armed / period;
+		t->stacks.credit_armed %= period;
 	}
 }
 
@@ -110,7 +110,7 @@ static __always_inline void sampler_switched(struct ws_cpu *c, struct ws_thread 
 
 	if (!out)
 		c->came = now;
-	else if (out->armed)
+	else if (out->samples.armed)
 		charge_armed(out, now);
 	if (!KNOWS_DUE || !timer || !unlikely((s64)(c->next - now) < WS_SOON) || !t ||
 	    bpf_probe_read_kernel(&due, sizeof(due), timer + OFFSET_DUE) ||
@@ -122,7 +122,7 @@ static __always_inline void sampler_switched(struct ws_cpu *c, struct ws_thread 
 		due -= period;
 	missed = out ? (s64)(now - due) > 0 && now - due < WS_LATE : (s64)(due - now) < WS_LATE;
 	if (missed && (s64)(due - c->came) >= 0 && due != c->charged) {
-		t->early += !(out && due_armed(out, due));
+		t->samples.early += !(out && due_armed(out, due));
 		c->charged = due;
 	}
 }

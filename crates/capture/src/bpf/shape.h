@@ -109,13 +109,13 @@ __noinline int shape_count(struct ws_thread *t, struct ws_own_shape *own, u64 wa
 {
 	if (!t)
 		return 0;
-	if (t->stretch)
-		shape_add(own, WS_OWN_ON_CPU, WS_CLASS_ON_CPU, t->stretch);
-	if (t->block_len && t->block_reason < WS_REASONS)
-		shape_add(own, WS_OWN_BLOCKED, WS_CLASS_BLOCKED + t->block_reason, t->block_len);
+	if (t->turn.stretch)
+		shape_add(own, WS_OWN_ON_CPU, WS_CLASS_ON_CPU, t->turn.stretch);
+	if (t->at.block_len && t->at.block_reason < WS_REASONS)
+		shape_add(own, WS_OWN_BLOCKED, WS_CLASS_BLOCKED + t->at.block_reason, t->at.block_len);
 	if (waited && part < WS_PARTS)
 		shape_add(own, WS_OWN_RUNNABLE, WS_CLASS_RUNNABLE + part, waited);
-	t->stretch = 0;
+	t->turn.stretch = 0;
 	return 0;
 }
 
@@ -162,9 +162,9 @@ __noinline u64 shape_pack(struct ws_shape_event *e, struct ws_thread *t, struct 
 	if (n > WS_SHAPE_MOST)
 		return 0;
 	e->id = t->id;
-	e->stretch = t->stretch;
+	e->stretch = t->turn.stretch;
 	e->block = block;
-	e->block_reason = t->block_reason;
+	e->block_reason = t->at.block_reason;
 	for (u32 i = 0; i < WS_OWN; i++)
 		e->max[i] = own->max[i];
 	e->head.kind = WS_EV_SHAPE;

@@ -39,6 +39,18 @@ enum { NOT_NOW = -11, INTERRUPTED = -4, RESTARTED = -512 };
 /* and so many in so long on each CPU. */
 #define WS_ASKS 20
 #define WS_ASKS_NS 100000000ull
+
+enum ws_talk_kind { WS_CONNECTS, WS_SENDS, WS_RECEIVES };
+
+/* A call on a stream socket in the current thread: it connects, or has sent or received, or failed to. */
+struct ws_talk {
+	void *ctx;
+	struct ws_thread *t;
+	struct sock *sk;
+	int ret;
+	enum ws_talk_kind kind;
+};
+
 static __always_inline void tell_answer(struct ws_socket *s, u64 id, u64 ns)
 {
 	struct ws_answer a = {
@@ -60,7 +72,7 @@ static __always_inline void request_ends(struct ws_socket *s, struct ws_thread *
 	ns = now > s->since ? now - s->since : 0;
 	s->in_flight += ns;
 	s->since = 0;
-	request_counts_no_more(t, s->owner, s->inbound, now);
+	request_counts_no_more(t, s->owner, s->inbound ? WS_OWED : WS_AWAITED, now);
 	if (s->loop)
 		loop_asks_no_more(s->loop, now);
 	s->loop = 0;
@@ -70,7 +82,7 @@ static __always_inline void request_ends(struct ws_socket *s, struct ws_thread *
 			if (r)
 				r->passes_on = 0;
 		} else {
-			t->answers = 1;
+			t->wait.answers = 1;
 			r = requests_of(s->reader);
 			if (r && r->passes_on < WS_PASSES_ON)
 				r->passes_on++;
@@ -83,13 +95,13 @@ static __always_inline void request_ends(struct ws_socket *s, struct ws_thread *
 }
 
 /* Samples the sender of a request: the current thread, which is about to wait and reads its own stack. */
-static __always_inline void sample_asker(void *ctx, struct ws_socket *s, struct ws_thread *t,
-					 struct task_struct *p, u64 now)
+static __always_inline void sample_asker(const struct ws_talk *k, struct ws_socket *s, u64 now)
 {
+	struct ws_thread *t = k->t;
 	struct ws_cpu *c = this_cpu();
 	struct ws_sample e = {};
 
-	if (!c || now - t->asked < WS_ASK_STACK_NS)
+	if (!c || now - t->stacks.asked < WS_ASK_STACK_NS)
 		return;
 	if (now - c->asks.since > WS_ASKS_NS) {
 		c->asks.since = now;
@@ -98,16 +110,16 @@ static __always_inline void sample_asker(void *ctx, struct ws_socket *s, struct 
 	if (c->asks.n >= WS_ASKS)
 		return;
 	c->asks.n++;
-	t->asked = now;
+	t->stacks.asked = now;
 	e.id = t->id;
 	e.pid = t->pid;
 	e.tid = t->tid;
 	e.state = WS_ASKED;
 	e.flags = WS_S_DEFERRED;
-	e.ustack = t->ticket;
+	e.ustack = t->stacks.ticket;
 	e.begin = s->cookie;
 	send_sample(&e);
-	defer(ctx, t, p);
+	defer(k->ctx, t, bpf_get_current_task_btf());
 	s->asker = t->id;
 	s->sampled = 1;
 }
@@ -120,13 +132,14 @@ static __always_inline bool is_own_pair(struct ws_socket *s)
 }
 
 /*
- * `inbound` is that of the socket, as a constant for the compiler: a thread that receives is never sampled as
- * a sender, so the program for received messages need not contain the code that reads stacks.
+ * The kind of the call tells whether the socket is inbound, as a constant for the compiler: a thread that
+ * receives is never sampled as a sender, so the program for received messages need not contain the code that
+ * reads stacks.
  */
-static __always_inline void request_begins(void *ctx, struct ws_socket *s, struct sock *sk,
-					   struct ws_thread *t, struct task_struct *p, bool inbound,
-					   u64 now)
+static __always_inline void request_begins(const struct ws_talk *k, struct ws_socket *s, u64 now)
 {
+	bool inbound = k->kind == WS_RECEIVES;
+	struct ws_thread *t = k->t;
 	struct ws_requests *r;
 
 	if (!s->answered && is_own_pair(s))
@@ -149,13 +162,13 @@ static __always_inline void request_begins(void *ctx, struct ws_socket *s, struc
 		if (r && r->passes_on >= WS_PASSES_ON)
 			s->owner = t->pid | WS_OF_PROCESS | WS_PASSED_ON;
 	}
-	request_counts(t, s->owner, inbound);
+	request_counts(t, s->owner, inbound ? WS_OWED : WS_AWAITED);
 	if (inbound)
 		return;
-	s->loop = loop_of_socket(sk);
+	s->loop = loop_of_socket(k->sk);
 	if (s->loop)
 		loop_asks(s->loop, now);
-	sample_asker(ctx, s, t, p, now);
+	sample_asker(k, s, now);
 }
 
 /* A unix socket's name, where it is bound to a path. */
@@ -170,27 +183,27 @@ static __always_inline bool unix_name(struct sock *sk, char *path)
 }
 
 /* A connection that is seen for the first time. One that the process makes is seen when it is made. */
-static __always_inline struct ws_socket *meet(struct sock *sk, u64 cookie, struct ws_thread *t,
-					      bool sent, bool made)
+static __always_inline struct ws_socket *meet(const struct ws_talk *k, u64 cookie)
 {
 	struct ws_socket s = {};
+	struct sock *sk = k->sk;
 	struct pid *pid;
 	struct sock *peer;
 
 	s.cookie = cookie;
-	s.pid = t->pid;
+	s.pid = k->t->pid;
 	s.family = sk->__sk_common.skc_family;
 	if (s.family == AF_UNIX) {
 		peer = BPF_CORE_READ((struct unix_sock *)sk, peer);
 		if (unix_name(sk, s.path))
 			s.inbound = 1; /* an accepted socket has its listener's name */
 		else if (!peer || !unix_name(peer, s.path))
-			s.inbound = !sent; /* a pair: the end that sends first is the client */
+			s.inbound = k->kind == WS_RECEIVES; /* a pair: the end that sends first is the client */
 		pid = BPF_CORE_READ(sk, sk_peer_pid);
 		if (pid)
 			s.peer_pid = BPF_CORE_READ(pid, numbers[0].nr);
 	} else {
-		s.inbound = !made;
+		s.inbound = k->kind != WS_CONNECTS;
 		s.peer_port = __builtin_bswap16(sk->__sk_common.skc_dport);
 		s.local_port = sk->__sk_common.skc_num;
 		if (s.family == AF_INET)
@@ -219,15 +232,6 @@ static __always_inline u64 cookie_of(struct sock *sk)
 	return sk->__sk_common.skc_cookie.counter ?: bpf_get_socket_cookie(sk);
 }
 
-/* A call that has sent or received on a stream socket, or failed to, in the current thread. */
-struct ws_talk {
-	void *ctx;
-	struct ws_thread *t;
-	struct sock *sk;
-	int ret;
-	bool sent;
-};
-
 static __always_inline void converse(const struct ws_talk *k)
 {
 	struct sock *sk = k->sk;
@@ -242,18 +246,18 @@ static __always_inline void converse(const struct ws_talk *k)
 		if (k->ret <= 0 || (sk->__sk_common.skc_family != AF_UNIX &&
 				    sk->__sk_common.skc_state == TCP_CLOSE_STATE))
 			return;
-		s = meet(sk, cookie, t, k->sent, false);
+		s = meet(k, cookie);
 		if (!s)
 			return;
 	}
 	if (s->inbound)
 		t->own.talked_on = cookie;
 	now = bpf_ktime_get_ns();
-	if (k->ret > 0 && k->sent != s->inbound) {
-		request_begins(k->ctx, s, sk, t, bpf_get_current_task_btf(), !k->sent, now);
+	if (k->ret > 0 && (k->kind == WS_SENDS) != s->inbound) {
+		request_begins(k, s, now);
 		return;
 	}
-	if (k->ret == 0 && k->sent)
+	if (k->ret == 0 && k->kind == WS_SENDS)
 		return;
 	/* An answer; or the end of the connection, or its failure. */
 	request_ends(s, t, now);
@@ -263,19 +267,20 @@ static __always_inline void converse(const struct ws_talk *k)
 	}
 }
 
-static __always_inline int talked(void *ctx, struct sock *sk, int ret, bool sent)
+static __always_inline int talked(void *ctx, struct sock *sk, int ret, enum ws_talk_kind kind)
 {
-	struct ws_talk talk = { .ctx = ctx, .sk = sk, .ret = ret, .sent = sent };
+	struct ws_talk talk = { .ctx = ctx, .sk = sk, .ret = ret, .kind = kind };
 	struct ws_cpu *c = this_cpu();
 	u64 start;
 
 	if (!c)
 		return 0;
 	c->met.runs++;
-	if (ret < 0 && (ret == NOT_NOW || ret == INTERRUPTED || ret == RESTARTED))
-		return 0;
+	/* First the record: the way into the programs is timed here, with this look-up (`hook_entry.rs`). */
 	talk.t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0, 0);
-	if (!talk.t || !is_dialogue(sk))
+	if (!talk.t || (ret < 0 && (ret == NOT_NOW || ret == INTERRUPTED || ret == RESTARTED)))
+		return 0;
+	if (!is_dialogue(sk))
 		return 0;
 	start = time_run(c, WS_AT_MESSAGE);
 	converse(&talk);
@@ -286,7 +291,7 @@ static __always_inline int talked(void *ctx, struct sock *sk, int ret, bool sent
 /* A connection is made, or is gone. */
 static __always_inline int socket_state(struct sock *sk, int state)
 {
-	struct ws_thread *t;
+	struct ws_talk talk = { .sk = sk, .kind = WS_CONNECTS };
 	struct ws_socket *s;
 	struct ws_socket_event e = {};
 	u64 cookie;
@@ -294,10 +299,10 @@ static __always_inline int socket_state(struct sock *sk, int state)
 	if (state != TCP_SYN_SENT_STATE && state != TCP_CLOSE_STATE)
 		return 0;
 	if (state == TCP_SYN_SENT_STATE) {
-		t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0, 0);
-		if (t && is_dialogue(sk)) {
-			talks(t);
-			meet(sk, bpf_get_socket_cookie(sk), t, true, true);
+		talk.t = bpf_task_storage_get(&threads, bpf_get_current_task_btf(), 0, 0);
+		if (talk.t && is_dialogue(sk)) {
+			talks(talk.t);
+			meet(&talk, bpf_get_socket_cookie(sk));
 		}
 		return 0;
 	}

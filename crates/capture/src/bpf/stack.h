@@ -44,7 +44,7 @@ struct {
 /* What is known of the connections of a thread that waits, or has just waited. */
 static __always_inline u32 wait_flags(struct ws_thread *t, u8 asking)
 {
-	return (asking ? WS_S_IN_FLIGHT : 0) | (t->talks ? WS_S_TALKS : 0) |
+	return (asking ? WS_S_IN_FLIGHT : 0) | (t->wait.talks ? WS_S_TALKS : 0) |
 	       (asking & WS_AWAITS ? WS_S_AWAITS : 0);
 }
 
@@ -71,14 +71,14 @@ static __always_inline void charge_off_cpu(struct ws_hook *h, struct ws_thread *
 
 	if (unlikely(!period)) {
 		/* Stacks are given up: what passes meanwhile is charged to none of those that follow. */
-		t->credit_blocked = t->credit_runnable = t->early = 0;
+		t->credit.blocked = t->credit.runnable = t->samples.early = 0;
 		return;
 	}
-	if (!unlikely(t->credit_blocked >= period || t->credit_runnable >= period || t->early))
+	if (!unlikely(t->credit.blocked >= period || t->credit.runnable >= period || t->samples.early))
 		return;
-	blocked = due(&t->credit_blocked, t->block_len, period);
-	queued = due(&t->credit_runnable, wait.length, period);
-	h->c->charges++;
+	blocked = due(&t->credit.blocked, t->at.block_len, period);
+	queued = due(&t->credit.runnable, wait.length, period);
+	h->c->cost.charges++;
 
 	s.id = t->id;
 	s.pid = t->pid;
@@ -92,23 +92,23 @@ static __always_inline void charge_off_cpu(struct ws_hook *h, struct ws_thread *
 	} else {
 		defer(h->ctx, t, p);
 		s.flags = WS_S_DEFERRED;
-		s.ustack = t->ticket;
+		s.ustack = t->stacks.ticket;
 	}
-	if (t->early) {
+	if (t->samples.early) {
 		s.state = WS_ON_CPU;
 		s.begin = s.end = h->now;
-		s.count = t->early;
-		s.ns = t->early * set_cpu_period;
+		s.count = t->samples.early;
+		s.ns = t->samples.early * set_cpu_period;
 		send_sample(&s);
-		t->early = 0;
+		t->samples.early = 0;
 	}
 	if (blocked) {
 		s.state = WS_BLOCKED;
-		s.flags |= wait_flags(t, t->asking);
-		s.detail = t->block_reason;
-		s.resource = waited_for(t, p, t->block_reason);
-		s.begin = t->block_begin;
-		s.end = t->block_begin + t->block_len;
+		s.flags |= wait_flags(t, t->wait.asking);
+		s.detail = t->at.block_reason;
+		s.resource = waited_for(t, p, t->at.block_reason);
+		s.begin = t->turn.block_begin;
+		s.end = t->turn.block_begin + t->at.block_len;
 		s.count = blocked / period;
 		s.ns = blocked;
 		send_sample(&s);
@@ -156,7 +156,7 @@ static __always_inline void sample_here(struct ws_sample *s, struct ws_thread *t
 			/* A page is out: by task work the thread itself can bring it in. */
 			defer(ctx, t, p);
 			s->flags |= WS_S_DEFERRED;
-			s->ustack = t->ticket;
+			s->ustack = t->stacks.ticket;
 		} else if (lacks_tables(u, p->tgid) && (slot = take_slot())) {
 			s->flags |= WS_S_DEFERRED;
 			s->ustack = 1ull << 63 | __sync_fetch_and_add(&raw_tickets, 1);
@@ -189,23 +189,23 @@ static __always_inline void read_ahead(struct ws_visit *v, struct ws_thread *t,
 {
 	u64 now = bpf_ktime_get_ns(), period = set_period, seq = t->seq, hash = 0, open, clock, ns;
 	u64 futex = 0;
-	bool blocked = t->state == WS_BLOCKED, end = set_iter == ITER_END;
+	bool blocked = t->at.state == WS_BLOCKED, end = set_iter == ITER_END;
 	struct ws_sample s = {};
 	u64 until = waits_since(t, p) ?: now;
 
-	if (!period || (!blocked && !(end && t->state == WS_RUNNABLE)))
+	if (!period || (!blocked && !(end && t->at.state == WS_RUNNABLE)))
 		return;
-	open = until - t->since;
-	clock = (blocked ? t->credit_blocked : t->credit_runnable) + open;
+	open = until - t->at.since;
+	clock = (blocked ? t->credit.blocked : t->credit.runnable) + open;
 	ns = due(&clock, open, period);
-	if (!ns || (!end && (t->read_seq == seq || open < 10 * period)))
+	if (!ns || (!end && (t->stacks.ahead == seq || open < 10 * period)))
 		return;
 	if (end)
 		s.kstack = kernel_hash(&v->k, bpf_get_task_stack(p, v->k.pc, sizeof(v->k.pc), 0));
 	if (!no_user_stack(p)) {
 		uw_copy_regs(&v->u.regs, (void *)bpf_task_pt_regs(p));
 		v->u.work.tls = p->thread.fsbase;
-		if (blocked && t->detail == WS_LOCK)
+		if (blocked && t->at.detail == WS_LOCK)
 			futex = limited_futex(p);
 		uw_unwind_remote(&v->u.work, p->tgid, p, &v->u.regs);
 		if (t->seq == seq)
@@ -215,26 +215,26 @@ static __always_inline void read_ahead(struct ws_visit *v, struct ws_thread *t,
 	}
 	if (t->seq != seq)
 		return; /* it moved on, and will be charged where it does */
-	t->read_seq = seq;
+	t->stacks.ahead = seq;
 	if (!end) {
 		if (hash)
-			tell_ahead(t->id, t->ticket, hash, futex);
+			tell_ahead(t->id, t->stacks.ticket, hash, futex);
 		return;
 	}
 	s.id = t->id;
 	s.pid = t->pid;
 	s.tid = t->tid;
-	s.cpu = t->cpu;
+	s.cpu = t->at.cpu;
 	s.ustack = hash;
 	s.flags |= WS_S_OPEN;
-	s.state = t->state;
-	s.detail = blocked ? told_since(p, t->detail) : t->detail;
+	s.state = t->at.state;
+	s.detail = blocked ? told_since(p, t->at.detail) : t->at.detail;
 	if (blocked) {
 		monitor_awaited(t, p);
 		s.resource = waited_for(t, p, s.detail);
 	}
-	s.flags |= wait_flags(t, blocked ? was_in_flight(t, until) : t->asking);
-	s.begin = t->since;
+	s.flags |= wait_flags(t, blocked ? was_in_flight(t, until) : t->wait.asking);
+	s.begin = t->at.since;
 	s.end = until;
 	s.count = ns / period;
 	s.ns = ns;

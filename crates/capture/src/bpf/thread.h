@@ -43,30 +43,30 @@ static __always_inline void thread_born(struct task_struct *p, u32 how)
 	t->id = __sync_fetch_and_add(&next_id, 1);
 	t->pid = p->tgid;
 	t->tid = p->pid;
-	t->exec = t->at_birth.exec = exec_at(p, now);
-	t->delay = p->sched_info.run_delay;
-	t->at_birth.delay = delay_at(p, now);
-	t->at_birth.switches = p->nvcsw + p->nivcsw;
-	t->at_birth.utime = p->utime;
-	t->at_birth.stime = p->stime;
-	t->cpu = -1;
-	t->block_reason = WS_OTHER;
-	t->flags = p->flags & PF_KTHREAD ? WS_F_KTHREAD : 0;
+	t->at.kernel.exec = t->birth.exec = exec_at(p, now);
+	t->at.kernel.delay = p->sched_info.run_delay;
+	t->birth.delay = delay_at(p, now);
+	t->birth.switches = p->nvcsw + p->nivcsw;
+	t->birth.utime = p->utime;
+	t->birth.stime = p->stime;
+	t->at.cpu = -1;
+	t->at.block_reason = WS_OTHER;
+	t->at.flags = p->flags & PF_KTHREAD ? WS_F_KTHREAD : 0;
 	/* A random first phase makes charging whole periods unbiased. */
-	t->credit_blocked = ((u64)bpf_get_prandom_u32() * set_period) >> 32;
-	t->credit_runnable = ((u64)bpf_get_prandom_u32() * set_period) >> 32;
-	t->credit_armed = ((u64)bpf_get_prandom_u32() * set_cpu_period) >> 32;
-	t->ticket = t->id << 24;
-	t->read_seq = 1; /* of no block: between changes `seq` is even */
+	t->credit.blocked = ((u64)bpf_get_prandom_u32() * set_period) >> 32;
+	t->credit.runnable = ((u64)bpf_get_prandom_u32() * set_period) >> 32;
+	t->stacks.credit_armed = ((u64)bpf_get_prandom_u32() * set_cpu_period) >> 32;
+	t->stacks.ticket = t->id << 24;
+	t->stacks.ahead = 1; /* of no block: between changes `seq` is even */
 	stack_record_made(t);
 	if (!cfg_ledger_only)
 		shape_made(p);
 	now = bpf_ktime_get_ns();
-	t->birth = t->since = now;
+	t->birth.time = t->at.since = now;
 	if (how == WS_BORN) {
-		t->flags |= WS_F_AUDIT;
-		t->detail = WS_WOKEN;
-		t->state = WS_RUNNABLE;
+		t->at.flags |= WS_F_AUDIT;
+		t->at.detail = WS_WOKEN;
+		t->at.state = WS_RUNNABLE;
 	} else {
 		u32 state;
 		u8 guess, detail;
@@ -82,18 +82,18 @@ static __always_inline void thread_born(struct task_struct *p, u32 how)
 		} else {
 			guess = WS_BLOCKED;
 			detail = block_reason(NULL, p, state, WS_OTHER);
-			t->block_begin = now;
+			t->turn.block_begin = now;
 			if (!cfg_ledger_only)
-				t->asking = has_in_flight(t, p, detail);
-			t->block_reason = detail;
-			t->polled = -1; /* its memory is not at hand */
+				t->wait.asking = has_in_flight(t, p, detail);
+			t->at.block_reason = detail;
+			t->wait.polled = -1; /* its memory is not at hand */
 		}
-		if (t->state == WS_NONE) {
-			t->flags |= guess == WS_ON_CPU ? WS_F_LATE : WS_F_AUDIT;
-			t->detail = detail;
+		if (t->at.state == WS_NONE) {
+			t->at.flags |= guess == WS_ON_CPU ? WS_F_LATE : WS_F_AUDIT;
+			t->at.detail = detail;
 			if (guess == WS_BLOCKED)
 				lock_begins(t, p);
-			t->state = guess;
+			t->at.state = guess;
 		}
 	}
 	tell_thread(t, p, now, how);
@@ -117,54 +117,54 @@ static __always_inline void fill_dump(struct ws_dump *d, struct ws_thread *t, st
 				      u64 now)
 {
 	u64 came, exec, woken = waits_since(t, p);
-	u8 asking = t->state == WS_BLOCKED ? was_in_flight(t, woken ?: now) : t->asking;
+	u8 asking = t->at.state == WS_BLOCKED ? was_in_flight(t, woken ?: now) : t->wait.asking;
 
 	d->head.size = sizeof(*d);
 	d->id = t->id;
 	d->now = now;
-	d->birth = t->birth;
-	d->since = t->since;
+	d->birth = t->birth.time;
+	d->since = t->at.since;
 	d->pid = t->pid;
 	d->tid = t->tid;
-	d->state = t->state;
-	d->detail = t->state == WS_BLOCKED ? told_since(p, t->detail) : t->detail;
-	d->flags = t->flags | (cfg_irq_in_clock ? WS_F_IRQ_OUT : 0) | (asking ? WS_F_ASKING : 0);
-	d->block_reason = t->block_reason;
-	d->cpu = t->cpu;
-	d->stretch = t->stretch;
-	d->block = t->state == WS_RUNNABLE ? t->block_len : 0;
+	d->state = t->at.state;
+	d->detail = t->at.state == WS_BLOCKED ? told_since(p, t->at.detail) : t->at.detail;
+	d->flags = t->at.flags | (cfg_irq_in_clock ? WS_F_IRQ_OUT : 0) | (asking ? WS_F_ASKING : 0);
+	d->block_reason = t->at.block_reason;
+	d->cpu = t->at.cpu;
+	d->stretch = t->turn.stretch;
+	d->block = t->at.state == WS_RUNNABLE ? t->at.block_len : 0;
 	__builtin_memcpy(&d->acc, &t->acc, sizeof(d->acc));
-	exec = t->state == WS_DEAD ? t->exec : exec_at(p, now);
-	d->kernel_exec = exec - t->at_birth.exec;
-	d->kernel_run_delay = delay_at(p, now) - t->at_birth.delay;
-	d->kernel_switches = p->nvcsw + p->nivcsw - t->at_birth.switches;
-	d->utime = p->utime - t->at_birth.utime;
-	d->stime = p->stime - t->at_birth.stime;
+	exec = t->at.state == WS_DEAD ? t->at.kernel.exec : exec_at(p, now);
+	d->kernel_exec = exec - t->birth.exec;
+	d->kernel_run_delay = delay_at(p, now) - t->birth.delay;
+	d->kernel_switches = p->nvcsw + p->nivcsw - t->birth.switches;
+	d->utime = p->utime - t->birth.utime;
+	d->stime = p->stime - t->birth.stime;
 	bpf_probe_read_kernel(d->comm, sizeof(d->comm), p->comm);
-	if (t->state == WS_ON_CPU) {
+	if (t->at.state == WS_ON_CPU) {
 		u64 length = elapsed(t, now);
-		u64 out = left_out(t, p, length - clamp(exec - t->exec, length), t->cpu);
+		u64 out = left_out(t, p, length - clamp(exec - t->at.kernel.exec, length), t->at.cpu);
 
 		*(cfg_irq_in_clock ? &d->acc.irq : &d->acc.stolen) += out;
 	}
 	if (woken) {
 		u64 length = elapsed(t, woken);
 
-		if (t->detail < WS_REASONS)
-			SUM_OF(d->acc.blocked, t->detail) += length;
+		if (t->at.detail < WS_REASONS)
+			SUM_OF(d->acc.blocked, t->at.detail) += length;
 		d->since = woken;
 		d->state = WS_RUNNABLE;
-		d->detail = t->woken_to;
-		d->block = t->block_len + length;
+		d->detail = t->wakeup.part;
+		d->block = t->at.block_len + length;
 	}
 	came = p->on_cpu ? unseen_arrival(t, p, now) : 0;
 	if (came) {
 		u64 queued = unseen_queueing(t, p, came), length = elapsed(t, came);
 
-		if (t->state == WS_BLOCKED && t->detail < WS_REASONS)
-			SUM_OF(d->acc.blocked, t->detail) += length - queued;
-		else if (t->state == WS_RUNNABLE && t->detail < WS_PARTS)
-			SUM_OF(d->acc.runnable, t->detail) += length;
+		if (t->at.state == WS_BLOCKED && t->at.detail < WS_REASONS)
+			SUM_OF(d->acc.blocked, t->at.detail) += length - queued;
+		else if (t->at.state == WS_RUNNABLE && t->at.detail < WS_PARTS)
+			SUM_OF(d->acc.runnable, t->at.detail) += length;
 		SUM_OF(d->acc.runnable, WS_WOKEN) += queued;
 		d->since = came;
 		d->state = WS_ON_CPU;
@@ -181,7 +181,7 @@ static __always_inline void thread_gone(struct ws_thread *t, struct task_struct 
 	if (t->tid == t->pid)
 		vm_forget(t->pid);
 	if (!cfg_ledger_only) {
-		tell_turn(t, t->since, 0, (struct ws_queued){});
+		tell_turn(t, t->at.since, 0, (struct ws_queued){});
 		shape_gone(t, p);
 		forget_in_flight(t);
 	}
@@ -192,7 +192,7 @@ static __always_inline void thread_gone(struct ws_thread *t, struct task_struct 
 	}
 	lock_flush(t);
 	d->head.kind = WS_EV_EXIT;
-	fill_dump(d, t, p, t->since);
+	fill_dump(d, t, p, t->at.since);
 	bpf_ringbuf_submit(d, ring_flags());
 	stack_thread_gone(t);
 }
@@ -224,7 +224,7 @@ static __always_inline void visit(struct seq_file *seq, struct ws_thread *t, str
 	struct ws_visit *v = bpf_map_lookup_elem(&visits, &key);
 	struct ws_copy c = { .t = t, .p = p };
 
-	if (!v || t->state == WS_DEAD)
+	if (!v || t->at.state == WS_DEAD)
 		return;
 	read_ahead(v, t, p);
 	if (set_iter == ITER_DUMP && t->seq == t->dumped && !p->on_cpu)
@@ -236,8 +236,8 @@ static __always_inline void visit(struct seq_file *seq, struct ws_thread *t, str
 	v->d.head.kind = WS_EV_EXIT;
 	t->dumped = c.seq;
 	if (set_iter == ITER_END) {
-		if (t->state == WS_BLOCKED)
-			lock_ends(t, (v->d.state == WS_BLOCKED ? v->d.now : v->d.since) - t->since);
+		if (t->at.state == WS_BLOCKED)
+			lock_ends(t, (v->d.state == WS_BLOCKED ? v->d.now : v->d.since) - t->at.since);
 		lock_flush(t);
 	}
 	bpf_seq_write(seq, &v->d, sizeof(v->d));
@@ -247,7 +247,7 @@ static __always_inline void visit(struct seq_file *seq, struct ws_thread *t, str
 		if (cfg_ledger_only)
 			return;
 		size = shape_pack(&v->s, t, bpf_task_storage_get(&own_shapes, p, 0, 0),
-				  t->state == WS_RUNNABLE ? t->block_len : v->d.block);
+				  t->at.state == WS_RUNNABLE ? t->at.block_len : v->d.block);
 
 		if (!size)
 			return;

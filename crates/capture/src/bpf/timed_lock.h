@@ -50,7 +50,7 @@ static __always_inline void limited_waits(struct ws_thread *t, struct task_struc
 	struct ws_words *w;
 	u64 id = t->id;
 
-	t->limited = 0;
+	t->waited.lock.limited = 0;
 	if (p->flags & PF_IN_KERNEL_ONLY || !waits_limited(regs))
 		return;
 	bpf_map_update_elem(&limited, &id, &words_none, BPF_ANY);
@@ -60,7 +60,7 @@ static __always_inline void limited_waits(struct ws_thread *t, struct task_struc
 		return;
 	}
 	w->id = id;
-	w->begin = t->block_begin;
+	w->begin = t->turn.block_begin;
 	w->address = regs->di;
 	w->pid = t->pid;
 	w->tid = t->tid;
@@ -73,7 +73,7 @@ static __always_inline void limited_waits(struct ws_thread *t, struct task_struc
 		lost(WS_L_LIMITED);
 		return;
 	}
-	t->limited = 1;
+	t->waited.lock.limited = 1;
 }
 
 /* A wait with a time limit, which will be charged to a stack, is over. */
@@ -82,7 +82,7 @@ static __always_inline void limited_tell(struct ws_thread *t)
 	u64 id = t->id;
 	struct ws_words *w = bpf_map_lookup_elem(&limited, &id);
 
-	if (!w || w->begin != t->block_begin)
+	if (!w || w->begin != t->turn.block_begin)
 		return; /* evicted from the full table: then the wait counts like any other */
 	w->head.kind = WS_EV_WORDS;
 	w->head.size = sizeof(*w);

@@ -29,7 +29,7 @@ static __always_inline void tell_turn(struct ws_thread *t, u64 time, u64 block,
 
 	if (!cfg_timeline)
 		return;
-	if (t->stretch < set_turn_min && block < set_turn_min && queued.length < set_turn_min)
+	if (t->turn.stretch < set_turn_min && block < set_turn_min && queued.length < set_turn_min)
 		return;
 	e = bpf_ringbuf_reserve(&turns, sizeof(*e), 0);
 	if (!e) {
@@ -37,14 +37,14 @@ static __always_inline void tell_turn(struct ws_thread *t, u64 time, u64 block,
 		return;
 	}
 	e->time = time;
-	e->stretch = t->stretch;
+	e->stretch = t->turn.stretch;
 	e->block = block;
 	e->waited = queued.length;
 	e->id = t->id;
-	e->waker = block && !t->by_interrupt ? t->waker : 0;
-	e->reason = t->block_reason;
+	e->waker = block && !t->wakeup.by_interrupt ? t->wakeup.waker : 0;
+	e->reason = t->at.block_reason;
 	e->part = queued.part;
-	e->asking = t->asking != 0;
+	e->asking = t->wait.asking != 0;
 	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
 }
 
@@ -59,5 +59,5 @@ static __always_inline void note_waker(struct ws_thread *t)
 	if (!cfg_timeline)
 		return;
 	c = this_cpu();
-	t->by_interrupt = c && c->irq_depth;
+	t->wakeup.by_interrupt = c && c->irq_depth;
 }

@@ -26,11 +26,11 @@ static __always_inline void tell_wake(void *ctx, struct ws_thread *t, struct ws_
 	struct ws_wake *e;
 	u32 zero = 0, key = 2;
 
-	if (t->detail == WS_GIL)
+	if (t->at.detail == WS_GIL)
 		gil_tell(t, now);
-	if (t->detail == WS_LOCK && t->monitor)
+	if (t->at.detail == WS_LOCK && t->waited.monitor.address)
 		monitor_tell(t);
-	else if (t->detail == WS_LOCK && t->limited)
+	else if (t->at.detail == WS_LOCK && t->waited.lock.limited)
 		limited_tell(t);
 	e = bpf_map_lookup_elem(&wakes, &zero);
 	k = bpf_map_lookup_elem(&kstacks, &key);
@@ -39,7 +39,7 @@ static __always_inline void tell_wake(void *ctx, struct ws_thread *t, struct ws_
 	e->head.kind = WS_EV_WAKE;
 	e->head.size = sizeof(*e);
 	e->id = t->id;
-	e->begin = t->block_begin;
+	e->begin = t->turn.block_begin;
 	e->time = now;
 	e->waker = w ? w->id : 0;
 	e->pid = waker->tgid;
@@ -56,7 +56,7 @@ static __always_inline void tell_wake(void *ctx, struct ws_thread *t, struct ws_
 		if (!no_user_stack(waker)) {
 			defer(ctx, w, waker);
 			e->flags = WS_S_DEFERRED;
-			e->ustack = w->ticket;
+			e->ustack = w->stacks.ticket;
 		}
 	}
 	if (bpf_ringbuf_output(&events, e, sizeof(*e), ring_flags()))

@@ -49,7 +49,7 @@ static __always_inline struct ws_thread *record_of(struct task_struct *p)
 /* What kind of wait for a CPU a switch-in ends. */
 static __always_inline u32 part_of(struct ws_thread *t)
 {
-	return t->state == WS_RUNNABLE ? t->detail : t->woken_to;
+	return t->at.state == WS_RUNNABLE ? t->at.detail : t->wakeup.part;
 }
 
 /* `in` gets the CPU at `now`, having waited for it; see enter_cpu(). */
@@ -58,11 +58,11 @@ static __always_inline void arrived(struct ws_thread *in, struct task_struct *p,
 {
 	if (cfg_ledger_only)
 		return;
-	tell_turn(in, in->since, in->block_len, queued);
+	tell_turn(in, in->at.since, in->at.block_len, queued);
 	shape_turn(in, p, queued.length, queued.part);
-	if (in->block_len && in->block_reason == WS_GIL)
+	if (in->at.block_len && in->at.block_reason == WS_GIL)
 		gil_comes(in, now);
-	if (unlikely(in->stop == WS_EXECUTES))
+	if (unlikely(in->wait.stop == WS_EXECUTES))
 		vm_thread_comes(in, now);
 }
 
@@ -79,59 +79,49 @@ static __always_inline void made_good(struct ws_hook *h, struct ws_thread *t, st
 		return;
 	arrived(t, p, came, (struct ws_queued){ waited, part });
 	if (period) {
-		due(&t->credit_blocked, t->block_len, period);
-		due(&t->credit_runnable, waited, period);
+		due(&t->credit.blocked, t->at.block_len, period);
+		due(&t->credit.runnable, waited, period);
 	}
 	h->c->measured = 1;
 	h->c->came = came;
 }
 
-static __always_inline void switched(void *ctx, struct ws_cpu *c, struct ws_switch *s)
+/* `out` leaves the CPU, `in` comes. One of them may be NULL. */
+static __always_inline void switched(struct ws_hook *h, struct ws_switch *s, struct ws_thread *out,
+				     struct ws_thread *in)
 {
 	struct task_struct *prev = s->prev, *next = s->next;
-	struct ws_thread *out = record_of(prev), *in = record_of(next);
-	struct ws_hook h = { ctx, c };
 
-	c->measured = in != NULL;
-	c->irq_depth = 0;
-	if (!out) {
-		barrier_var(in); /* or clang merges the two tests into pointer arithmetic */
-		if (!in) {
-			if (!offset_since)
-				event_time(c, next);
-			return;
-		}
-	}
-	h.now = event_time(c, out ? prev : next);
-	h.cpu = bpf_get_smp_processor_id();
+	h->now = event_time(h->c, out ? prev : next);
+	h->cpu = bpf_get_smp_processor_id();
 	if (out) {
-		made_good(&h, out, prev);
-		leave_cpu(&h, out, s);
-		if (unlikely(out->state == WS_DEAD))
+		made_good(h, out, prev);
+		leave_cpu(h, out, s);
+		if (unlikely(out->at.state == WS_DEAD))
 			thread_gone(out, prev);
 		else
 			stack_left(out);
 	}
 	if (out && !cfg_ledger_only) {
-		if (unlikely(py_processes) && out->state == WS_BLOCKED)
-			gil_look(out, prev, h.now);
-		if (unlikely(java_known) && out->state == WS_BLOCKED && out->detail == WS_LOCK)
+		if (unlikely(py_processes) && out->at.state == WS_BLOCKED)
+			gil_look(out, prev, h->now);
+		if (unlikely(java_known) && out->at.state == WS_BLOCKED && out->at.detail == WS_LOCK)
 			monitor_waits(out, prev);
-		if (out->state == WS_BLOCKED && out->detail == WS_LOCK)
+		if (out->at.state == WS_BLOCKED && out->at.detail == WS_LOCK)
 			limited_waits(out, prev);
 	}
 	if (!cfg_ledger_only) {
-		sampler_switched(c, out, in, h.now);
-		if (out && out->armed)
-			out->armed = 0;
+		sampler_switched(h->c, out, in, h->now);
+		if (out && out->samples.armed)
+			out->samples.armed = 0;
 	}
 	if (in) {
 		struct ws_queued queued = { .part = part_of(in) };
 
-		queued.length = enter_cpu(&h, in, next);
-		arrived(in, next, h.now, queued);
+		queued.length = enter_cpu(h, in, next);
+		arrived(in, next, h->now, queued);
 		if (!cfg_ledger_only)
-			charge_off_cpu(&h, in, next, queued);
+			charge_off_cpu(h, in, next, queued);
 	}
 }
 
@@ -140,14 +130,29 @@ int BPF_PROG(ws_switch, bool preempt, struct task_struct *prev, struct task_stru
 	     unsigned int prev_state)
 {
 	struct ws_switch s = { prev, next, prev_state, preempt };
+	struct ws_thread *out = record_of(prev), *in = record_of(next);
 	struct ws_cpu *c = this_cpu();
+	struct ws_hook h = { ctx, c };
 	u64 start;
 
 	if (!c)
 		return 0;
 	c->met.runs++;
+	c->measured = in != NULL;
+	c->irq_depth = 0;
+	if (!out) {
+		barrier_var(in); /* or clang merges the two tests into pointer arithmetic */
+		if (!in) {
+			if (!offset_since)
+				event_time(c, next);
+			return 0;
+		}
+	}
+	/* Each side is work of its own: the other thread may not be measured. */
+	if (out && in)
+		c->met.worked[WS_AT_SWITCH]++;
 	start = time_run(c, WS_AT_SWITCH);
-	switched(ctx, c, &s);
+	switched(&h, &s, out, in);
 	run_timed(c, start);
 	return 0;
 }
@@ -159,17 +164,17 @@ static __always_inline void waking(void *ctx, struct ws_thread *t, struct task_s
 	struct ws_thread *w;
 
 	now = bpf_ktime_get_ns();
-	t->woken = now;
-	t->woken_to = is_throttled(p) ? WS_THROTTLED : WS_WOKEN;
+	t->wakeup.time = now;
+	t->wakeup.part = is_throttled(p) ? WS_THROTTLED : WS_WOKEN;
 	if (cfg_ledger_only)
 		return;
-	waits_for(t, told_by_request(p, told_since(p, t->detail)));
-	if (unlikely(t->stop) && t->stop != WS_EXECUTES)
-		ws_pause_over(p->tgid, t->stop, t->block_begin, now);
+	waits_for(t, told_by_request(p, told_since(p, t->at.detail)));
+	if (unlikely(t->wait.stop) && t->wait.stop != WS_EXECUTES)
+		ws_pause_over(p->tgid, t->wait.stop, t->turn.block_begin, now);
 	w = record_of(bpf_get_current_task_btf());
-	t->waker = w ? w->id : 0;
+	t->wakeup.waker = w ? w->id : 0;
 	note_waker(t);
-	if (unlikely(period && t->credit_blocked + elapsed(t, now) >= period))
+	if (unlikely(period && t->credit.blocked + elapsed(t, now) >= period))
 		tell_wake(ctx, t, w, now);
 }
 
@@ -183,7 +188,7 @@ int BPF_PROG(ws_waking, struct task_struct *p)
 	if (!c)
 		return 0;
 	c->met.runs++;
-	if (!t || t->state != WS_BLOCKED)
+	if (!t || t->at.state != WS_BLOCKED)
 		return 0;
 	start = time_run(c, WS_AT_WAKING);
 	waking(ctx, t, p);
@@ -198,8 +203,8 @@ int BPF_PROG(ws_fault, struct address_space *mapping)
 	struct ws_thread *t = record_of(bpf_get_current_task_btf());
 
 	if (t) {
-		t->fault_file = (u64)mapping->host;
-		t->fault_seq = t->seq;
+		t->waited.fault.file = (u64)mapping->host;
+		t->waited.fault.seq = t->seq;
 	}
 	return 0;
 }
@@ -209,9 +214,12 @@ SEC("tp_btf/sched_migrate_task")
 int BPF_PROG(ws_migrate, struct task_struct *p)
 {
 	struct ws_thread *t = record_of(p);
+	struct ws_cpu *c = this_cpu();
 
-	if (t && t->state == WS_BLOCKED && (p->__state & (TASK_INTERRUPTIBLE | TASK_UNINTERRUPTIBLE)))
-		t->carried = 1;
+	if (c)
+		c->met.runs++;
+	if (t && t->at.state == WS_BLOCKED && (p->__state & (TASK_INTERRUPTIBLE | TASK_UNINTERRUPTIBLE)))
+		t->wakeup.carried = 1;
 	return 0;
 }
 
@@ -233,7 +241,7 @@ int ws_on_cpu(struct bpf_perf_event_data *ctx)
 	}
 	if (sample_is_its(c, t, p, sample_due(ctx, c, t, start)))
 		sample_on_cpu(t, p, ctx);
-	c->timer_ns += bpf_ktime_get_ns() - start;
+	c->cost.timer_ns += bpf_ktime_get_ns() - start;
 	return 0;
 }
 
@@ -377,7 +385,7 @@ static __always_inline int irq_edge(bool begins)
 	else if (c->measured && !begins && c->irq_depth && --c->irq_depth == 0)
 		c->irq_ns += bpf_ktime_get_ns() - c->irq_begin;
 	if (start)
-		c->edges_ns += (bpf_ktime_get_ns() - start) * WS_EDGES_TIMED;
+		c->cost.edges_ns += (bpf_ktime_get_ns() - start) * WS_EDGES_TIMED;
 	return 0;
 }
 
@@ -420,13 +428,13 @@ int BPF_PROG(ws_timer_exit)
 SEC("tp_btf/sock_send_length")
 int BPF_PROG(ws_sent, struct sock *sk, int ret, int flags)
 {
-	return talked(ctx, sk, ret, true);
+	return talked(ctx, sk, ret, WS_SENDS);
 }
 
 SEC("tp_btf/sock_recv_length")
 int BPF_PROG(ws_received, struct sock *sk, int ret, int flags)
 {
-	return talked(ctx, sk, ret, false);
+	return talked(ctx, sk, ret, WS_RECEIVES);
 }
 
 SEC("tp_btf/inet_sock_set_state")

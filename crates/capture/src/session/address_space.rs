@@ -189,7 +189,7 @@ fn exe(pid: u32) -> Arc<str> {
 
 fn user_of(pid: u32) -> Option<FileUser> {
     let status = process::status(pid).ok()?;
-    let (uid, gid) = status.fs_uid.zip(status.fs_gid)?;
+    let (uid, gid) = status.file_ids.user.zip(status.file_ids.group)?;
     Some(FileUser { uid, gid })
 }
 

@@ -72,14 +72,21 @@ pub struct Options {
 }
 
 impl Options {
+    /// On-CPU samples a second and CPU, unless something else is asked for.
+    pub const HZ: u32 = 99;
+    /// Blocked or runnable time per stack, unless something else is asked for.
+    pub const OFF_CPU_PERIOD: Duration = Duration::from_millis(1);
+    /// Limit for the overhead, in percent of one CPU, unless something else is asked for.
+    pub const MAX_OVERHEAD: f64 = 1.0;
+
     /// What is measured and how unless something else is asked for.
     pub fn new(target: Target) -> Options {
         Options {
             target,
             duration: None,
-            hz: 99,
-            off_cpu_period: Duration::from_millis(1),
-            max_overhead: 1.0,
+            hz: Options::HZ,
+            off_cpu_period: Options::OFF_CPU_PERIOD,
+            max_overhead: Options::MAX_OVERHEAD,
             max_total_overhead: None,
             mechanism: None,
             backend: None,

@@ -47,7 +47,7 @@ use crate::{
     Error,
     ahead::Ahead,
     backend::ebpf::{KernelFeatures, Visit, sideband::Sideband, timer::Timer},
-    clock::{now, unix_now},
+    clock::{now, unix_at},
     cpus, slices,
     target::{Held, Target},
 };
@@ -69,13 +69,31 @@ pub(super) fn record(
     let mut course = Recorder::prepare(options, kernel)?;
     course.go_live(observer)?;
     // From here on nothing may be lost: every failure ends the recording, and it is still written.
-    course.meter = CostMeter::start();
+    course.cost.meter = CostMeter::start();
     course.begin_budget();
     let stop = course.follow(observer);
     observer.over();
     course.take_last();
     let end_ns = now();
     Ok(course.end(stop, end_ns))
+}
+
+/// Cost of measuring, and its limits.
+struct CostControl {
+    meter: CostMeter,
+    /// Limit for the samplers.
+    pace: Pace,
+    /// Limit for all of it, where there is one.
+    budget: Option<Budget>,
+}
+
+/// Moments of a recording, ns.
+struct RecordingTime {
+    start_ns: u64,
+    /// Width of the slices by which the clock ticks.
+    slice_ns: u64,
+    /// Time of the last look, or the start.
+    looked_ns: u64,
 }
 
 /// A recording under way.
@@ -89,20 +107,13 @@ struct Recorder<'o> {
     ring: RingBuffer<'static>,
     events: Events,
     host: HostLog,
-    pace: Pace,
+    cost: CostControl,
     upkeep: EventMerger,
-    meter: CostMeter,
     told: Told,
     early_names: EarlyNames,
-    start_ns: u64,
-    /// Width of the slices by which the clock ticks.
-    slice_ns: u64,
-    /// When the last look was taken, or the start.
-    looked: u64,
+    time: RecordingTime,
     /// Sums of the kernel programs at the last window.
     window_sums: WindowSums,
-    /// What is given up so that all of it costs no more than it may.
-    budget: Option<Budget>,
     /// What happened on the way.
     notes: Vec<String>,
 }
@@ -178,16 +189,20 @@ impl<'o> Recorder<'o> {
             ring,
             events,
             host,
-            pace: Pace::new(options),
+            cost: CostControl {
+                meter: CostMeter::start(),
+                pace: Pace::new(options),
+                budget: None,
+            },
             upkeep: EventMerger::new(options.most_copies()),
-            meter: CostMeter::start(),
             told: Told::default(),
             early_names: EarlyNames::default(),
-            start_ns,
-            slice_ns,
-            looked: start_ns,
+            time: RecordingTime {
+                start_ns,
+                slice_ns,
+                looked_ns: start_ns,
+            },
             window_sums: WindowSums::default(),
-            budget: None,
             notes: problem.into_iter().chain(no_log).collect(),
         })
     }
@@ -291,7 +306,7 @@ impl<'o> Recorder<'o> {
     /// Shows what came since the last look.
     fn look(&mut self, observer: &mut dyn Observer) {
         // Of a thread that has not moved since the start nothing is known before the first.
-        let order = if self.looked == self.start_ns {
+        let order = if self.time.looked_ns == self.time.start_ns {
             Visit::All
         } else {
             Visit::Dump
@@ -299,11 +314,11 @@ impl<'o> Recorder<'o> {
         self.visit(order, "a look could not be taken");
         let _ = self.ring.consume();
         let stretch = SnapshotWindow {
-            start: self.start_ns,
-            last: self.looked,
+            start: self.time.start_ns,
+            last: self.time.looked_ns,
             now: now(),
         };
-        self.looked = stretch.now;
+        self.time.looked_ns = stretch.now;
         let mut intake = self.intake.borrow_mut();
         intake.end_flight(stretch.now);
         intake.estimator.accounts.tick(stretch.now);
@@ -329,8 +344,12 @@ impl<'o> Recorder<'o> {
     /// The domain as it is now.
     fn described(&self) -> DescribedDomain {
         let entry_ns = self.collector.programs.entry_ns();
-        let mut described =
-            (self.setup).domain(&self.pace, entry_ns, &self.notes, &self.collector.processes);
+        let mut described = (self.setup).domain(
+            &self.cost.pace,
+            entry_ns,
+            &self.notes,
+            &self.collector.processes,
+        );
         self.describe_budget(&mut described.domain);
         described
     }
@@ -338,11 +357,13 @@ impl<'o> Recorder<'o> {
     /// Adds to a window what a recording says beside its stacks and sums.
     fn describe_window(&mut self, window: &mut Recording) {
         let start = &mut window.window;
-        start.start_unix_ns = unix_now().saturating_sub(now().saturating_sub(start.start_ns));
+        start.start_unix_ns = unix_at(start.start_ns);
         let described = self.described();
         window.domain = described.domain;
         window.domain.limits.push(Limit {
-            what: "exact waits by lock, and exact lengths of waits by thread: this is a window of a session that goes on".into(),
+            what: "exact waits by lock, exact lengths of waits by thread, and tasks that runtimes schedule: this is a window of \
+                   a session that goes on"
+                .into(),
             remedy: "`wallscope record`".into(),
         });
         let intake = self.intake.borrow();
@@ -368,7 +389,7 @@ impl<'o> Recorder<'o> {
     fn tick(&mut self, observer: &mut dyn Observer) {
         self.visit(Visit::Dump, "a time slice could not be closed");
         let time = now();
-        let elapsed = time - self.start_ns;
+        let elapsed = time - self.time.start_ns;
         self.vary(time);
         self.collector.processes.read_late();
         self.collector.processes.managed_mut().java.count();
@@ -378,14 +399,15 @@ impl<'o> Recorder<'o> {
         let forgotten = intake.forget();
         self.collector.processes.forget(&forgotten);
         let grid = intake.estimator.accounts.grid();
-        if grid.width_ns != std::mem::replace(&mut self.slice_ns, grid.width_ns) {
+        if grid.width_ns != std::mem::replace(&mut self.time.slice_ns, grid.width_ns) {
             let set = self.events.tick_every(grid.start_ns, grid.width_ns);
             self.notes.extend(set.err().map(|e| e.to_string()));
         }
         self.host.tick(time);
         if self.setup.options.stacks && self.takes_stacks() {
             let (programs, timer) = (&mut self.collector.programs, &mut self.setup.timer);
-            self.notes.extend(self.pace.check(programs, timer, elapsed));
+            self.notes
+                .extend(self.cost.pace.check(programs, timer, elapsed));
         }
         observer.progress(&Progress {
             elapsed: Duration::from_nanos(elapsed),
@@ -402,7 +424,9 @@ impl<'o> Recorder<'o> {
     fn vary(&mut self, time: u64) {
         if self.setup.options.stacks && self.takes_stacks() {
             let (programs, timer) = (&mut self.collector.programs, &mut self.setup.timer);
-            self.pace.vary(programs, timer, time - self.start_ns);
+            self.cost
+                .pace
+                .vary(programs, timer, time - self.time.start_ns);
         }
     }
 
@@ -432,7 +456,7 @@ impl<'o> Recorder<'o> {
 
     /// Takes in what is known only now, and has the recording put together.
     fn end(mut self, stop: Stop, end_ns: u64) -> Captured {
-        let own_cpu_ns = self.meter.own_ns();
+        let own_cpu_ns = self.cost.meter.own_ns();
         self.collector.programs.detach();
         let mark = Mark::End { time: end_ns };
         self.intake.borrow_mut().observe(Observation::Mark(mark));
@@ -452,7 +476,7 @@ impl<'o> Recorder<'o> {
             .unwrap_or_else(|_| unreachable!("the ring held the only other handle"))
             .into_inner();
         if stop == Stop::TargetEnded {
-            let (options, ns) = (self.setup.options, end_ns - self.start_ns);
+            let (options, ns) = (self.setup.options, end_ns - self.time.start_ns);
             (self.notes).extend(ended_early(&options.target, options.duration, ns));
         }
         let tasks = (self.collector.processes.managed_mut()).finish_tasks();
@@ -471,16 +495,16 @@ impl<'o> Recorder<'o> {
         } = &mut self.collector;
         self.told.kernel_losses(programs, &mut intake);
         finish_stacks(processes, &mut intake);
-        let (tasks, lost) = tasks::observe::observe(tasks, end_ns - self.start_ns, processes);
+        let (tasks, lost) = tasks::observe::observe(tasks, end_ns - self.time.start_ns, processes);
         self.told.losses(Counter::Tasks, lost, &mut intake);
         intake.tasks(tasks);
         let waits = intake.lock_waits(programs.lock_waits(), processes.managed());
         self.told.lock_waits(waits, &mut intake);
         self.notes.extend(intake.log_failed());
         let entry_ns = programs.entry_ns();
-        let mut domain = (self.setup).domain(&self.pace, entry_ns, &self.notes, processes);
-        if let Some(budget) = &self.budget {
-            budget.describe(&mut domain.domain, self.start_ns);
+        let mut domain = (self.setup).domain(&self.cost.pace, entry_ns, &self.notes, processes);
+        if let Some(budget) = &self.cost.budget {
+            budget.describe(&mut domain.domain, self.time.start_ns);
         }
         intake.observe(Observation::Domain(domain));
         let losses = processes.losses();

@@ -429,6 +429,51 @@ mod tests {
     }
 
     #[test]
+    fn sums_that_move_to_one_key_are_one_and_rows_count_their_slices() {
+        let mut all = Samples::new(GRID);
+        // Two threads in slices 0 to 3 and 2 to 4; a third keeps its own.
+        for (id, begin, end) in [(1, 1050, 1350), (2, 1250, 1450), (3, 1000, 1100)] {
+            all.sample(&SampleEvent {
+                id,
+                flags: SAMPLE_NO_USER,
+                ..blocked(0, begin, end)
+            });
+        }
+        assert_eq!(all.rows(), 4 + 3 + 1);
+        all.move_keys(&|key| (key.id != 3).then(|| key.moved_late(9)).flatten());
+        assert_eq!(all.rows(), 5 + 1);
+        let sums = all.finish(9);
+        let told: Vec<_> = (sums.iter())
+            .map(|(key, sum)| (key.id, sum.ns, sum.count, sum.lengths.count() as u64))
+            .collect();
+        assert_eq!(told, [(3, 100, 1, 1), (9, 500, 2, 2)]);
+        let moved = &sums[1].1;
+        assert_eq!(moved.lengths.bits, FINE);
+        let ns: Vec<_> = moved.slices.iter().map(|v| (v.slice, v.ns)).collect();
+        assert_eq!(ns, [(0, 50), (1, 100), (2, 150), (3, 150), (4, 50)]);
+    }
+
+    #[test]
+    fn a_sample_that_came_late_goes_to_the_group_without_former_programs() {
+        let mut all = Samples::new(GRID);
+        all.sample(&SampleEvent {
+            flags: SAMPLE_NO_USER,
+            ..blocked(0, 1000, 1100)
+        });
+        let (key, _) = all.finish(9)[0];
+        let own = SampleKey {
+            former: 2,
+            code: 5,
+            resource: 8,
+            ..key
+        };
+        assert_eq!(own.moved_late(own.id), None);
+        let moved = own.moved_late(9).unwrap();
+        assert_eq!((moved.id, moved.former, moved.code), (9, 0, 0));
+        assert_eq!((moved.resource, moved.state), (8, key.state));
+    }
+
+    #[test]
     fn sums_come_in_one_order_whatever_came_first() {
         let keys = |tickets: &mut dyn Iterator<Item = u64>| {
             let mut all = Samples::new(GRID);

@@ -201,12 +201,23 @@ fn threads(n: usize) -> String {
     }
 }
 
+/// A number of requests with its noun.
+fn requests(n: u64) -> String {
+    match n {
+        1 => "1 request".into(),
+        n => format!("{n} requests"),
+    }
+}
+
 fn reading(b: &Bottleneck) -> &'static str {
     match b.reading() {
         Reading::Idle => "no thread did anything",
-        Reading::CpuFirst => "CPU-first: look at the computing",
+        Reading::CpuFirst => "it mostly computes: look at the computing",
         Reading::Both => "both matter: computing and waiting",
-        Reading::WallFirst => "wall-first: look at the waits",
+        Reading::WallFirst if b.ledger.state_ns(State::Runnable) > b.blocked_ns() => {
+            "it mostly waits for a CPU"
+        }
+        Reading::WallFirst => "it mostly waits: look at the waits",
     }
 }
 
@@ -263,6 +274,8 @@ impl Page<'_> {
     /// The largest causes: share, interval, state, place, root.
     fn cause_rows(&self, most: usize) -> Vec<Vec<String>> {
         let causes = self.ladder.causes.iter().take(most);
+        // The others are noise.
+        let causes = causes.take_while(|c| c.share >= self.ladder.resolves);
         let row = |c: &Cause| {
             let interval = format!("{}–{}", percent(c.interval.low), percent(c.interval.high));
             let (at, because) = (self.waited_at(c), self.because(c));
@@ -328,8 +341,8 @@ impl Page<'_> {
                 "Rungs 3 and 4: how often, and how distributed? At the target's next run:"
             }
             (None, None) => {
-                "Rungs 3 and 4: how often, and how distributed? --go places probes in the live process, \
-                 within --max-overhead; by hand (each command prints its cost first):"
+                "Rungs 3 and 4: how often, and how distributed? With the option --go this command places probes in \
+                 the live process, within --max-overhead; by hand (each command prints its cost first):"
             }
             (_, Some(_)) => "Rungs 3 and 4 by hand (each command prints its cost first):",
         }
@@ -376,7 +389,7 @@ impl Page<'_> {
                 b.ticking_ns,
                 format!("{} only ticking", threads(b.ticking_threads)),
             ),
-            (l.idle_ns, "idle time of the others".to_string()),
+            (l.idle_ns, "idle time of the active threads".to_string()),
             (b.starved_ns, "waits for want of work".to_string()),
         ];
         let apart: Vec<String> = (apart.iter().filter(|(ns, _)| *ns > 0))
@@ -394,33 +407,53 @@ impl Page<'_> {
             let ms = mean as f64 / 1e6;
             out.push(match r.unanswered(b.window_ns) {
                 true => format!(
-                    "{} requests, none answered: {ms:.2} ms each so far, on average",
-                    r.asked
+                    "{}, none answered: {ms:.2} ms each so far, on average",
+                    requests(r.asked)
                 ),
-                false => format!("{} requests answered, {ms:.2} ms each on average", r.asked),
+                false => format!("{} answered, {ms:.2} ms each on average", requests(r.asked)),
             });
         } else if let Some(most) = r.at_most_ns() {
             out.push(format!(
-                "at least {} requests, {:.2} ms each at most: shorter than the poll interval",
-                r.asked,
+                "at least {}, {:.2} ms each at most: shorter than the poll interval",
+                requests(r.asked),
                 most as f64 / 1e6
             ));
         }
         if let Some(u) = &r.upstream {
             out.push(match u.mean_ns() {
                 Some(mean) => format!(
-                    "{} requests to {}, {:.2} ms each on average",
-                    u.requests,
+                    "{} to {}, {:.2} ms each on average",
+                    requests(u.requests),
                     u.name,
                     mean as f64 / 1e6
                 ),
-                None => format!("at least {} requests to {}", u.requests, u.name),
+                None => format!("at least {} to {}", requests(u.requests), u.name),
             });
         }
         out.push(format!(
-            "{} voluntary switches, {} preemptions",
+            "context switches: {} voluntary, {} by preemption",
             l.voluntary_switches, l.involuntary_switches
         ));
         out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_for_a_cpu_is_told_from_other_waits() {
+        let read = |on_cpu, woken, blocked| {
+            let mut b = Bottleneck::default();
+            b.ledger.wall_ns = on_cpu + woken + blocked;
+            b.ledger.on_cpu.user = on_cpu;
+            b.ledger.runnable.woken = woken;
+            b.ledger.blocked[0] = blocked;
+            reading(&b)
+        };
+        assert_eq!(read(10, 70, 20), "it mostly waits for a CPU");
+        assert_eq!(read(10, 20, 70), "it mostly waits: look at the waits");
+        assert_eq!(read(90, 10, 0), "it mostly computes: look at the computing");
     }
 }

@@ -68,7 +68,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = IdleArg::Hide)]
     idle: IdleArg,
     /// On-CPU samples a second on each CPU
-    #[arg(short = 'F', long, value_name = "HZ", default_value_t = 99,
+    #[arg(short = 'F', long, value_name = "HZ", default_value_t = Options::HZ,
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     frequency: u32,
     /// Print one interval as plain text, and end; needs no terminal
@@ -211,14 +211,15 @@ impl Feeder {
 
 /// The threads that name and show.
 struct Threads {
-    namer: JoinHandle<()>,
+    namer: JoinHandle<io::Result<()>>,
     screen: JoinHandle<Result<(), Failure>>,
 }
 
 impl Threads {
     fn join(self) -> Result<(), Failure> {
         let gone = |_| anyhow::anyhow!("a thread of top ended early; please report this");
-        self.namer.join().map_err(gone)?;
+        let named = self.namer.join().map_err(gone)?;
+        named.context("cannot start a thread that looks names up")?;
         self.screen.join().map_err(gone)?
     }
 }
@@ -236,7 +237,11 @@ impl Observer for Feeder {
         };
         let (to_namer, looks) = channel();
         let (to_screen, frames) = channel();
-        let namer = thread::spawn(move || name(&looks, &to_screen));
+        let wait = match self.once {
+            true => COMPLETE,
+            false => PROMPT,
+        };
+        let namer = thread::spawn(move || name(&looks, &to_screen, wait));
         let (once, control, quit) = (self.once, facts.control.clone(), self.quit.clone());
         let screen = thread::spawn(move || {
             let shown = if once {
@@ -269,16 +274,21 @@ impl Observer for Feeder {
     }
 }
 
-/// Names looks, the newest first: what would be late is left out.
-fn name(looks: &Receiver<Look>, frames: &Sender<Arc<Frame>>) {
-    let mut names = Names::default();
+/// Longest wait for names of a look on the screen. Functions without a name by then have one in a later look.
+const PROMPT: Duration = Duration::from_secs(1);
+/// Longest wait for names of the one look that is printed.
+const COMPLETE: Duration = Duration::from_secs(60);
+
+/// Names looks, the newest first: what would be late is left out. A look waits for names at most `wait`.
+fn name(looks: &Receiver<Look>, frames: &Sender<Arc<Frame>>, wait: Duration) -> io::Result<()> {
+    let mut names = Names::new()?;
     while let Ok(mut look) = looks.recv() {
         let mut skipped = 0;
         while let Ok(newer) = looks.try_recv() {
             look = newer;
             skipped += 1;
         }
-        names.name(&mut look.recording, look.sources);
+        names.name(&mut look.recording, look.sources, wait);
         idle::mark(&mut look.recording, &look.seen);
         let frame = Frame {
             recording: look.recording,
@@ -289,6 +299,7 @@ fn name(looks: &Receiver<Look>, frames: &Sender<Arc<Frame>>) {
             break;
         }
     }
+    Ok(())
 }
 
 /// The target was gone too soon.

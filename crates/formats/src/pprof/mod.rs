@@ -14,6 +14,7 @@ mod budget;
 mod checks;
 mod chosen;
 pub(super) mod columns;
+mod compress;
 mod convert;
 mod extension;
 mod foreign;
@@ -33,8 +34,8 @@ mod timeline;
 mod waits;
 mod write;
 
+pub use compress::{write, write_small};
 pub(super) use read::{detect, read};
-pub use write::write;
 
 /// Field numbers of the pprof messages (`profile.proto`).
 mod field {

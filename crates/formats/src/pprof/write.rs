@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use flate2::{Compression, write::GzEncoder};
+use flate2::write::GzEncoder;
 use wallscope_model::domain_text;
 use wallscope_model::name;
 use wallscope_model::scale::{NOT_SAMPLED, Scaled, scale};
@@ -13,13 +13,14 @@ use super::super::wire::Writer;
 use super::field;
 use super::{SAMPLE_TYPES, convert};
 
-/// Writes `recording`, its samples scaled as in `scaled`, as gzip-compressed pprof.
-///
-/// # Errors
-/// Errors of `out`.
-pub fn write<W: Write>(recording: &Recording, scaled: &Scaled, out: W) -> io::Result<W> {
+/// Writes `recording`, its samples scaled as in `scaled`, as pprof.
+pub(super) fn encode<W: Write>(
+    recording: &Recording,
+    scaled: &Scaled,
+    out: GzEncoder<W>,
+) -> io::Result<W> {
     let mut to = Stream {
-        out: GzEncoder::new(out, Compression::fast()),
+        out,
         buffer: Writer::default(),
     };
     let mut strings = Strings::default();

@@ -6,7 +6,8 @@
 //!
 //! [`Merger::windows`] merges consecutive windows of one recorder. A thread that lived across the
 //! border of two adjacent windows is one context, with the sum of its ledgers. Slices keep their place
-//! on the clock, and become wider where there are more than [`MAX_SLICES`].
+//! on the clock, and become wider where there are more than [`MAX_SLICES`]. An address that one of them could not
+//! name has the name that another has for it.
 //!
 //! Equal files, functions, addresses and stacks become one. Host facts keep the given order.
 //!
@@ -92,8 +93,11 @@ impl Merger {
             domains: Vec::new(),
             windows: Vec::new(),
             grid: Grid::default(),
+            code: match threads.are_joined() {
+                true => code::Code::of_windows(),
+                false => code::Code::default(),
+            },
             threads,
-            code: code::Code::default(),
             sums: sums::Sums::default(),
         }
     }

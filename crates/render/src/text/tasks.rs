@@ -57,7 +57,7 @@ impl Page<'_> {
         self.heading(
             &format!("{}s", capital(&first.kind)),
             &format!(
-                "sampled, {} looks; a clock of their own, not added to threads",
+                "sampled, {} snapshots; a clock of their own, not added to threads",
                 count(looks)
             ),
         );

@@ -240,33 +240,58 @@ pub struct RawStack {
     pub frames: [u64; MAX_FRAMES],
 }
 
+/// Registers of the current frame by DWARF number (`struct uw_regs`).
 #[repr(C)]
-pub(crate) struct Work {
-    pub regs: [u64; 16],
+pub(crate) struct Regs {
+    pub value: [u64; 16],
     pub ip: u64,
     valid: u16,
     located: u16,
+    pad0: u32,
+}
+
+/// The current frame (`struct uw_frame`).
+#[repr(C)]
+struct Frame {
+    word: u64,
+    cfa: u64,
+    js_fp: u64,
     exact: u8,
-    stage: u8,
     by_fp: u8,
-    victim: u8,
-    first: u32,
-    count: u32,
-    generation: u32,
-    max_frames: u32,
+    js_entry: u8,
+    pad0: [u8; 5],
+}
+
+/// Search for the rule of the current frame (`struct uw_search`).
+#[repr(C)]
+struct Search {
     rule: u32,
     lo: u32,
     hi: u32,
-    no_code: u32,
-    tgid: u32,
-    voided: u32,
-    frame: u64,
-    cfa: u64,
-    want: u64,
-    pub tls: u64,
-    js_fp: u64,
+}
+
+/// Chunks of stack memory (`struct uw_chunks`).
+#[repr(C)]
+struct Chunks {
     base: [u64; 2],
     len: [u64; 2],
+    victim: u64,
+}
+
+/// State of one unwind (`struct uw_work`).
+#[repr(C)]
+pub(crate) struct Work {
+    pub regs: Regs,
+    frame: Frame,
+    proc: Proc,
+    tgid: u32,
+    max_frames: u32,
+    search: Search,
+    stage: u32,
+    no_code: u32,
+    want: u64,
+    pub tls: u64,
+    chunks: Chunks,
     hs: hotspot::Walk,
     pub out: RawStack,
     buf: [u64; BUF_BYTES / 8],
@@ -329,7 +354,7 @@ mod tests {
             size_of::<Host>() as u64,
             offset_of!(Rule, slot) as u64,
             offset_of!(RawStack, frames) as u64,
-            offset_of!(Work, ip) as u64,
+            offset_of!(Work, regs.ip) as u64,
             offset_of!(Work, buf) as u64,
             offset_of!(Work, out) as u64,
             MAX_FRAMES as u64,

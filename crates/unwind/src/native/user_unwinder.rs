@@ -187,8 +187,8 @@ impl Unwinder {
             cfa_offset: cfa_offset_at,
             cfa_offset_context: (&raw mut lookup).cast(),
         };
-        self.work.regs = registers.general;
-        self.work.ip = registers.ip;
+        self.work.regs.value = registers.general;
+        self.work.regs.ip = registers.ip;
         // SAFETY: the arrays of `host` outlive the call with the lengths given, `work` is ours, and
         // each context is the closure that its function expects, alive in our caller.
         unsafe {

@@ -65,6 +65,9 @@ pub trait TaskReader: Send {
     /// Number of stacks so far that could not be followed to their end.
     fn broken(&self) -> u64;
 
+    /// Frees memory that only one snapshot and its labels need.
+    fn release(&mut self) {}
+
     /// Whether no snapshot can ever succeed.
     fn is_impossible(&self) -> bool {
         false

@@ -1,8 +1,9 @@
 //! Cost of the way into a kernel program at a tracepoint and out of it, measured on this host.
 //!
 //! A program times itself, and cannot time its own entry. So a call that meets one of our hooks, in which the
-//! program has nothing to do, is made before the hooks are attached and after: the difference is the entry. The
-//! shortest of several stretches counts, so that other work on the machine does not.
+//! program has nothing to do, is made before the hooks are attached and after: the difference is the entry. It
+//! includes the look-up by which each program finds out whether a thread is measured. The shortest of several
+//! stretches counts, so that other work on the machine does not.
 
 use std::io::ErrorKind;
 use std::os::unix::net::UnixDatagram;

@@ -13,7 +13,7 @@ use super::{
     SwitchTimeline,
     pending_wait::{PendingWait, Preemption, ProbedWait, PutOff, is_late_for, of_wait},
     recorded::SwitchRecords,
-    waits::{chance, class},
+    wait_strata::{chance, class},
 };
 use crate::backend::proc::{
     account::schedstat,
@@ -50,8 +50,8 @@ impl PollEstimator {
             true => SwitchRecords::WithKernel,
             false => SwitchRecords::UserOnly,
         };
-        if self.timeline_bytes.is_some() {
-            self.keeps_spans = true;
+        if self.timeline.bytes.is_some() {
+            self.timeline.is_kept = true;
             for account in &mut self.accounts {
                 account.book.spans.get_or_insert_with(Spans::default);
             }
@@ -70,9 +70,10 @@ impl PollEstimator {
         let (grid, account) = (self.grid, &mut self.accounts[begin.thread as usize]);
         let (books, doing) = (schedstat(begin.counters), account.seen.doing);
         if is_plausible {
-            (account.counters).look(&mut account.book, begin.time, books, doing, grid);
+            let book = account.book.sliced(grid);
+            account.counters.look(book, begin.time, books, doing);
         }
-        account.counters.settle(&mut account.book, grid);
+        account.counters.settle(account.book.sliced(grid));
         account.unrecorded_ns = begin.unrecorded_ns;
         account.wait = PendingWait {
             in_time: account.wait.in_time,
@@ -97,12 +98,8 @@ impl PollEstimator {
             course.mistrust();
             account.book.spans = None;
         }
-        course.settle(
-            &mut account.book,
-            self.grid,
-            &mut self.switches.lag,
-            u64::MAX,
-        );
+        let mut book = account.book.sliced(self.grid);
+        course.settle(&mut book, &mut self.switches.lag, u64::MAX);
         account.counters = Counters::new(course.books());
         account.told_by(&course, self.switches.tick_ns);
         let seen_ns = account.book.seen_ns;
@@ -121,10 +118,10 @@ impl PollEstimator {
         self.make_room(begin, end_ns);
         let drained_ns = self.switches.drained_ns;
         let account = &mut self.accounts[thread as usize];
-        let (book, lag) = (&mut account.book, &mut self.switches.lag);
+        let mut book = account.book.sliced(self.grid);
         let course = account.course.as_mut()?;
         course.forget_reading_after(drained_ns);
-        match course.end_early(book, self.grid, lag, end_ns) {
+        match course.end_early(&mut book, &mut self.switches.lag, end_ns) {
             Some((begin, end)) => self.waited(thread, begin, end),
             None => Some(()),
         }
@@ -135,7 +132,10 @@ impl PollEstimator {
         let account = self.accounts.get_mut(reading.thread as usize)?;
         let course = account.course.as_mut()?;
         let books = schedstat(reading.counters);
-        course.read(reading.time, books, reading.last);
+        match reading.last {
+            true => course.read_last(reading.time, books),
+            false => course.read(reading.time, books),
+        }
         self.switches.unsettled.push(reading.thread);
         Some(())
     }
@@ -153,7 +153,8 @@ impl PollEstimator {
                 self.make_room(account.book.seen_ns, until);
                 let account = &mut self.accounts[*thread as usize];
                 if let Some(course) = &mut account.course {
-                    course.settle(&mut account.book, self.grid, &mut self.switches.lag, time);
+                    let mut book = account.book.sliced(self.grid);
+                    course.settle(&mut book, &mut self.switches.lag, time);
                 }
             }
             (self.accounts[*thread as usize].course.as_ref())
@@ -196,9 +197,10 @@ impl PollEstimator {
         }
         self.make_room(seen_ns, switch.time);
         let account = &mut self.accounts[switch.thread as usize];
-        let (book, lag) = (&mut account.book, &mut self.switches.lag);
+        let mut book = account.book.sliced(self.grid);
         let course = account.course.as_mut()?;
-        match course.step(book, self.grid, lag, switch.time, switch.step) {
+        let lag = &mut self.switches.lag;
+        match course.step(&mut book, lag, switch.time, switch.step) {
             Some((begin, end)) => self.waited(switch.thread, begin, end),
             None => Some(()),
         }
@@ -308,7 +310,11 @@ impl PollEstimator {
         if let Some(q) = queued.filter(|q| q.at >= begin) {
             self.claim(thread, q.ns)?;
             let found = q.stack.filter(|_| q.read < end);
-            (self.samples.queueing).queued(stack.or(found), q.ns, q.late);
+            let wakeups = match q.late {
+                true => &mut self.samples.wakeup_latency.late,
+                false => &mut self.samples.wakeup_latency.in_time,
+            };
+            wakeups.queued(stack.or(found), q.ns);
         }
         taken
     }
@@ -375,7 +381,7 @@ impl PollEstimator {
         self.make_room(w.begin, w.end);
         let kind = TimeKind::Seen(w.reason, class);
         let book = &mut self.accounts[w.thread as usize].book;
-        book.add(self.grid, w.begin, w.end, kind, told);
+        (book.sliced(self.grid)).add(w.begin, w.end, kind, told);
         let sp = s.call.sp;
         let weight = |of: Meant| match w.whole {
             true => of.into(),
@@ -405,7 +411,11 @@ impl PollEstimator {
         };
         self.samples.add(self.grid, &wakeup);
         if w.whole && !w.probe.left {
-            (self.samples.queueing).woke(w.stack, 1.0 / chance, s.late_ns > 0);
+            let wakeups = match s.late_ns > 0 {
+                true => &mut self.samples.wakeup_latency.late,
+                false => &mut self.samples.wakeup_latency.in_time,
+            };
+            wakeups.woke(w.stack, 1.0 / chance);
         }
         Some(())
     }

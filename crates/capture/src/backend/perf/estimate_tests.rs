@@ -120,6 +120,19 @@ fn seen(late_ns: u64, in_time: u32) -> u64 {
 }
 
 #[test]
+fn a_poll_before_a_wait_did_not_meet_it() {
+    let wait = PendingWait {
+        probe: Some(ProbedWait {
+            poll: probe(),
+            ended_by: None,
+            left: false,
+        }),
+        ..PendingWait::default()
+    };
+    assert!(wait.is_probed(100) && !wait.is_probed(101));
+}
+
+#[test]
 fn a_short_wait_stands_for_those_that_no_poll_met() {
     let ns = seen(0, 1);
     assert!((9_900_000..=10_200_000).contains(&ns), "{ns}");
@@ -213,7 +226,7 @@ fn a_poll_of_a_woken_thread_counts_for_its_wait_alone() {
     switch(&mut e, MS, SwitchStep::In);
     assert!(!e.accounts[0].wait.is_queued(0));
     // The stack of the probe, which was whole, and not the one that was looked for.
-    let lengths = e.samples.queueing.lengths();
+    let lengths = e.samples.wakeup_latency.relative();
     assert!((lengths.of(1) - 1.0).abs() < 1e-9 && (lengths.of(2) - 1.0).abs() < 1e-9);
 }
 

@@ -6,7 +6,10 @@ use wallscope_observe::{
 };
 use wallscope_procfs::process::{self, SchedStat};
 
-use super::{EventSampler, Record, Running, SwitchTimeline};
+use super::{
+    EventSampler, Record, Running, SwitchTimeline,
+    record::{Birth, Renaming},
+};
 use crate::{
     backend::{
         ebpf::sideband::Change,
@@ -137,12 +140,7 @@ impl ProcPoller {
                     tid,
                     preempted,
                 } => self.step(pid, tid, time, SwitchStep::Out { preempted }),
-                Record::Born {
-                    pid,
-                    tid,
-                    parent,
-                    parent_tid,
-                } => self.born(pid, tid, parent, parent_tid, time),
+                Record::Born(birth) => self.born(birth, time),
                 Record::Ended { pid, tid } if pid == tid && goes_on(pid) => {
                     let index = self.watch.find(pid, tid);
                     if let Some(index) = index {
@@ -156,12 +154,7 @@ impl ProcPoller {
                         self.ended(index);
                     }
                 }
-                Record::Name {
-                    pid,
-                    tid,
-                    name,
-                    exec,
-                } => self.named(pid, tid, name, exec, time),
+                Record::Name(renaming) => self.named(renaming, time),
                 Record::Change(change) => self.processes.change(time, *change),
                 Record::Lost(_) => self.lost(time),
             }
@@ -276,7 +269,13 @@ impl ProcPoller {
     }
 
     /// A thread was born, and inherited its parent's events.
-    fn born(&mut self, pid: u32, tid: u32, parent: u32, parent_tid: u32, time: u64) {
+    fn born(&mut self, birth: Birth, time: u64) {
+        let Birth {
+            pid,
+            tid,
+            parent,
+            parent_tid,
+        } = birth;
         let maker = self.watch.find(parent, parent_tid);
         let root = maker.map(|m| self.watch.threads[m].records.heir_of.unwrap_or(m));
         let of_root = root.map(|root| self.watch.threads[root].tid);
@@ -303,9 +302,14 @@ impl ProcPoller {
         let name = maker.map_or_else(String::new, |m| self.watch.threads[m].name.clone());
         if pid != parent {
             // It may be gone in a moment.
-            self.records.attention.needed(clock::now());
-            self.processes
-                .news(&event(how::BORN, pid, tid, parent, &name, time));
+            self.records.ring_wakeups.needed(clock::now());
+            self.processes.news(&ThreadEvent {
+                time,
+                pid,
+                tid,
+                parent,
+                ..news(how::BORN, &name)
+            });
         }
         let mut thread = Thread::new(pid, tid, name, time);
         if self.watch.has_room() {
@@ -321,7 +325,13 @@ impl ProcPoller {
 
     /// A thread has a new name, perhaps because it runs a new program: then it is alone from now on,
     /// and has its process's id.
-    fn named(&mut self, pid: u32, tid: u32, name: String, exec: bool, time: u64) {
+    fn named(&mut self, renaming: Renaming, time: u64) {
+        let Renaming {
+            pid,
+            tid,
+            name,
+            exec,
+        } = renaming;
         if exec {
             let others: Vec<usize> = self
                 .watch
@@ -348,11 +358,16 @@ impl ProcPoller {
                 self.open_accounts();
                 self.begin_records(index, time, SchedStat::default(), FirstState::OnCpu);
             }
-            self.records.attention.needed(clock::now());
+            self.records.ring_wakeups.needed(clock::now());
             self.processes.change(time, Change::Exec { pid });
             let parent = wallscope_procfs::process::stat(pid).map_or(0, |s| s.parent);
-            self.processes
-                .news(&event(how::EXEC, pid, tid, parent, &name, time));
+            self.processes.news(&ThreadEvent {
+                time,
+                pid,
+                tid,
+                parent,
+                ..news(how::EXEC, &name)
+            });
         }
         if let Some(index) = self.watch.find(pid, tid) {
             self.watch.threads[index].name = name;
@@ -384,7 +399,13 @@ impl ProcPoller {
             let counts = first.born_ns.contains(&born_ns);
             if counts {
                 let stack = self.running(r, time, now);
-                self.computed(index, r, stack, first.stands_for_ns, time);
+                self.computed(RunningSample {
+                    thread: index as u32,
+                    stack,
+                    time,
+                    ns: first.stands_for_ns,
+                    user_mode: r.user_mode,
+                });
             }
             return counts;
         }
@@ -406,21 +427,20 @@ impl ProcPoller {
         }
         let stack = self.running(r, time, now);
         self.watch.threads[index].records.sampled = Some(stack);
-        self.computed(index, r, stack, ns, time);
+        self.computed(RunningSample {
+            thread: index as u32,
+            stack,
+            time,
+            ns,
+            user_mode: r.user_mode,
+        });
         true
     }
 
-    /// A thread computed with `stack` at `time`, which stands for `ns`.
-    fn computed(&mut self, index: usize, r: &Running, stack: u32, ns: u64, time: u64) {
-        self.records.sampled_ns += ns;
-        self.intake
-            .observe(&Observation::RunningSample(RunningSample {
-                thread: index as u32,
-                stack,
-                time,
-                ns,
-                user_mode: r.user_mode,
-            }));
+    /// A thread computed.
+    fn computed(&mut self, sample: RunningSample) {
+        self.records.sampled_ns += sample.ns;
+        self.intake.observe(&Observation::RunningSample(sample));
     }
 
     /// A thread is about to be put off its CPU, which stands for so many `switches`. An interpreter's frames
@@ -458,8 +478,8 @@ fn goes_on(pid: u32) -> bool {
     process::stat(pid).is_ok_and(|s| !matches!(s.state, 'Z' | 'X') && s.flags & EXITING == 0)
 }
 
-/// The news as the kernel programs would tell them.
-fn event(how: u32, pid: u32, tid: u32, parent: u32, name: &str, time: u64) -> ThreadEvent {
+/// News of a thread as the kernel programs would tell them, still without the thread.
+fn news(how: u32, name: &str) -> ThreadEvent {
     let mut comm = [0u8; 16];
     let len = name.len().min(15);
     comm[..len].copy_from_slice(&name.as_bytes()[..len]);
@@ -469,10 +489,10 @@ fn event(how: u32, pid: u32, tid: u32, parent: u32, name: &str, time: u64) -> Th
             size: size_of::<ThreadEvent>() as u32,
         },
         id: 0,
-        time,
-        pid,
-        tid,
-        parent,
+        time: 0,
+        pid: 0,
+        tid: 0,
+        parent: 0,
         how,
         comm,
     }

@@ -9,11 +9,12 @@
 //! pending_wait.rs     polls of a wait that is not over yet; recorded.rs: state of all threads' records
 //! oncpu_stacks.rs     stacks of running threads; ran_since.rs: how old a sample is
 //! event_sampling/     stacks at events by name
-//! queued.rs           where threads wait that are woken next; runnable_stacks.rs: their stacks then
-//! waits.rs            strata of waits by length
+//! known_wait_sites.rs where threads waited lately; runnable_stacks.rs: stacks of threads that were woken there
+//! wait_strata.rs      waits by length
 //! switch_throttle.rs  threads that switch too often for a record of each; throttle_turns.rs: their turns
-//! attention.rs        ring-buffer wake-up policy
-//! nearby.rs           the CPU that rings are read on
+//! ring_wakeup_policy.rs
+//!                     whether a sample wakes the reader of its ring
+//! cpu_affinity.rs     the CPU that rings are read on
 //! preempt_samples.rs  stacks of threads that are preempted
 //! newborns.rs         samples of threads that compute for less than a sampling period
 //! ```
@@ -29,35 +30,35 @@
 //! the rest of the time on a CPU is told by the tick. It does not see kernel stacks, nor where threads are when
 //! they are put off their CPU.
 
-mod attention;
+mod cpu_affinity;
 mod estimate;
 mod event_sampling;
 mod intake;
-mod nearby;
+mod known_wait_sites;
 mod newborns;
 mod oncpu_stacks;
 mod pending_wait;
 mod perf_attr;
 mod preempt_samples;
-mod queued;
 mod ran_since;
 mod record;
 mod recorded;
+mod ring_wakeup_policy;
 mod runnable_stacks;
 mod switch_throttle;
 mod switch_timeline;
 mod thread_events;
 mod throttle_turns;
-pub(crate) mod waits;
+pub(crate) mod wait_strata;
 
-pub use attention::Attention;
-pub use event_sampling::{EventFamilies, EventSampler};
-pub use nearby::Nearby;
+pub use cpu_affinity::CpuAffinity;
+pub use event_sampling::{EventFamilies, EventSampler, EventSampling};
+pub(in crate::backend) use known_wait_sites::told_apart;
+pub use known_wait_sites::{KnownWaitSites, RunnableSampling, WaitSite};
 pub use pending_wait::{PendingWait, Preemption};
-pub(in crate::backend) use queued::told_apart;
-pub use queued::{Crowd, Place, Places};
 pub use record::{BELOW, Record, Running};
 pub use recorded::{RecordedSwitches, SwitchRecords};
+pub use ring_wakeup_policy::RingWakeupPolicy;
 pub use switch_throttle::SwitchThrottle;
 pub use switch_timeline::{SwitchRecordLatency, SwitchTimeline};
 pub use thread_events::{DATA_PAGES, ThreadEvents};

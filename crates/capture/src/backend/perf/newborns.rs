@@ -5,8 +5,9 @@
 //! So, while such threads come and go, each poll opens one more event, a *window*: on one of the threads
 //! that make them, on one CPU, with a period drawn between 0 and the longest of these lives. Threads born until
 //! the next poll inherit it, and its first sample meets each of them at that age. Successive windows fill the
-//! range of ages evenly, and take makers and CPUs in turn. Each moment of such a life is met equally often, so a
-//! sample stands for range × makers × CPUs. The window is closed with all that was inherited when
+//! range of ages, and take makers and CPUs in turn. Half of them fill it evenly, half of them by the time that was
+//! computed at each age: a few long lives would otherwise leave few windows to the many short ones. A sample stands for
+//! makers × CPUs over the density of its age. The window is closed with all that was inherited when
 //! these threads have ended or been met, and [`HOLD`] later at the latest: a thread with a short period that
 //! lives on costs no more than that.
 //!
@@ -16,7 +17,11 @@
 //!
 //! *Assumes* that a thread reaches the drawn age within [`HOLD`] of its birth.
 
-use std::{ops::RangeInclusive, os::fd::OwnedFd, time::Duration};
+use std::{
+    ops::{Range, RangeInclusive},
+    os::fd::OwnedFd,
+    time::Duration,
+};
 
 use rustc_hash::FxHashMap;
 
@@ -27,13 +32,15 @@ const HOLD: u64 = 50_000_000;
 /// What a window has written is taken for so long after its opening, ns.
 const KEEP: u64 = 1_000_000_000;
 /// So many short lives in about a second are worth windows. They all end in less time than one period.
-const MIN_LIVES: u32 = 16;
+const MIN_LIVES: u64 = 16;
 /// After so long the counts of lives are halved, and makers without births are dropped, ns.
 const REVIEW: u64 = 1_000_000_000;
 /// Most makers that are remembered.
 const MAX_MAKERS: usize = 64;
 /// Shortest period that the kernel's clock events keep, ns.
 const MIN_PERIOD: u64 = 10_000;
+/// The octave up to 16 µs: ages below it are not told apart.
+const FIRST_OCTAVE: usize = 13;
 /// Bytes of stack that a window's samples copy for each microsecond of the age: a young thread's stack is short. A
 /// thread writes a sample at each multiple of the age, and the kernel reserves all of these bytes each time: this
 /// limits how fast the threads of a window fill a ring (38 MB/s from an age of 32 µs on).
@@ -49,44 +56,97 @@ const BEYOND_RANGE: u64 = 50;
 /// The golden section, as a fraction of 2⁶⁴: its multiples fill a range evenly, and so do those of any progression.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Time computed in lives shorter than a period, by octave of their length.
+/// Lives shorter than a period, by octave of the time that they computed. The first octave begins at 0.
 #[derive(Debug)]
 struct ShortLives {
-    octaves: [u64; 64],
-    count: u32,
+    octaves: [Octave; 64],
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Octave {
+    lives: u64,
+    computed_ns: u64,
 }
 
 impl Default for ShortLives {
     fn default() -> ShortLives {
         ShortLives {
-            octaves: [0; 64],
-            count: 0,
+            octaves: [Octave::default(); 64],
         }
     }
 }
 
 impl ShortLives {
     fn add(&mut self, computed_ns: u64) {
-        self.octaves[computed_ns.max(1).ilog2() as usize] += computed_ns;
-        self.count += 1;
+        let octave = &mut self.octaves[computed_ns.max(1 << FIRST_OCTAVE).ilog2() as usize];
+        octave.lives += 1;
+        octave.computed_ns += computed_ns;
     }
 
     fn halve(&mut self) {
-        self.octaves.iter_mut().for_each(|ns| *ns /= 2);
-        self.count /= 2;
+        for octave in &mut self.octaves {
+            octave.lives /= 2;
+            octave.computed_ns /= 2;
+        }
+    }
+
+    fn count(&self) -> u64 {
+        self.octaves.iter().map(|o| o.lives).sum()
     }
 
     /// An age that hardly any of these lives exceeds, ns.
     fn range_ns(&self) -> u64 {
-        let whole: u64 = self.octaves.iter().sum();
+        let whole: u64 = self.octaves.iter().map(|o| o.computed_ns).sum();
         let mut beyond = 0;
-        for (octave, ns) in self.octaves.iter().enumerate().rev() {
-            beyond += ns;
+        for (number, octave) in self.octaves.iter().enumerate().rev() {
+            beyond += octave.computed_ns;
             if beyond > whole / BEYOND_RANGE {
-                return 2u64.saturating_pow(octave as u32 + 1);
+                return 2u64.saturating_pow(number as u32 + 1);
             }
         }
         0
+    }
+
+    /// The ages of each octave up to `range_ns`, and the time that was computed at them, ns.
+    fn computed_at(&self, range_ns: u64) -> Vec<(Range<u64>, f64)> {
+        let mut longer = self.count();
+        let begins = |number: usize| {
+            if number == FIRST_OCTAVE {
+                0
+            } else {
+                1 << number
+            }
+        };
+        (FIRST_OCTAVE..63)
+            .take_while(|number| begins(*number) < range_ns)
+            .map(|number| {
+                let (ages, octave) = (begins(number)..1 << (number + 1), self.octaves[number]);
+                longer -= octave.lives;
+                let ended = octave.computed_ns.saturating_sub(octave.lives * ages.start);
+                let all = ended + longer * (ages.end - ages.start);
+                let met = ages.start..ages.end.min(range_ns);
+                let part = (met.end - met.start) as f64 / (ages.end - ages.start) as f64;
+                (met, all as f64 * part)
+            })
+            .collect()
+    }
+
+    /// The age at `part` (0 to 1) of the distribution described at the top, in ns, and its density per ns. Some lives are
+    /// known.
+    fn age_at(&self, part: f64, range_ns: u64) -> (u64, f64) {
+        let octaves = self.computed_at(range_ns);
+        let whole: f64 = octaves.iter().map(|(_, ns)| ns).sum();
+        let (mut below, mut drawn) = (0.0, (range_ns, 1.0 / range_ns as f64));
+        for (ages, ns) in octaves {
+            let width = (ages.end - ages.start) as f64;
+            let density = 0.5 / range_ns as f64 + 0.5 * ns / (whole.max(1.0) * width);
+            drawn = (ages.start + ((part - below) / density) as u64, density);
+            below += density * width;
+            if part < below {
+                break;
+            }
+        }
+        drawn
     }
 }
 
@@ -193,7 +253,7 @@ impl Newborns {
 
     /// Ages up to here are met by windows, ns; 0: there are none at present. `period_ns`: as above.
     pub fn range_ns(&self, period_ns: u64) -> u64 {
-        match self.lives.count >= MIN_LIVES && !self.makers.is_empty() {
+        match self.lives.count() >= MIN_LIVES && !self.makers.is_empty() {
             true => self.lives.range_ns().min(period_ns),
             false => 0,
         }
@@ -224,8 +284,9 @@ impl Newborns {
         self.opened += 1;
         let pairs = self.makers.len() as u64 * rings as u64;
         let maker = &self.makers[turn as usize % self.makers.len()];
-        let part = u128::from(turn.wrapping_mul(GOLDEN));
-        let mut age_ns = MIN_PERIOD.max(((u128::from(range_ns) * part) >> 64) as u64);
+        let part = turn.wrapping_mul(GOLDEN) as f64 / 2f64.powi(64);
+        let (age_ns, density) = self.lives.age_at(part, range_ns);
+        let mut age_ns = age_ns.max(MIN_PERIOD);
         // A period names its window.
         while self.windows.iter().any(|w| w.plan.age_ns == age_ns) {
             age_ns += 1;
@@ -234,7 +295,7 @@ impl Newborns {
             maker: maker.tid,
             ring: turn as usize / self.makers.len() % rings,
             age_ns,
-            stands_for_ns: range_ns * pairs,
+            stands_for_ns: (pairs as f64 / density) as u64,
             needs_guard: maker.guard.is_none(),
             opens_ns: now,
         })
@@ -271,9 +332,9 @@ impl Newborns {
     /// another sample of a window, which is of no use.
     pub fn observe(&mut self, ring: usize, time: u64, record: &mut Record) -> bool {
         match record {
-            Record::Born {
-                tid, parent_tid, ..
-            } => (self.windows.iter_mut()).for_each(|w| w.born(*tid, *parent_tid, time)),
+            Record::Born(birth) => {
+                (self.windows.iter_mut()).for_each(|w| w.born(birth.tid, birth.parent_tid, time))
+            }
             Record::Ended { tid, .. } => self.windows.iter_mut().for_each(|w| w.ended(*tid)),
             _ => {}
         }

@@ -40,15 +40,15 @@ const STILL: u64 = 20_000_000;
 impl ProcPoller {
     /// At `now` something has to be read at once of a thread that was sampled on `cpu`.
     pub fn reads_at_once(&mut self, cpu: Option<u32>, now: u64) {
-        self.records.attention.needed(now);
-        self.records.nearby.read_from(cpu, now);
+        self.records.ring_wakeups.needed(now);
+        self.records.affinity.read_from(cpu, now);
     }
 
     /// At `now` a look that was due at `due` begins.
     pub fn stay_near(&mut self, now: u64, due: u64) {
-        match self.records.attention.is_needed(now) {
-            true => self.records.nearby.look(now, due),
-            false => self.records.nearby.leave(),
+        match self.records.ring_wakeups.is_needed(now) {
+            true => self.records.affinity.look(now, due),
+            false => self.records.affinity.leave(),
         }
     }
 

@@ -38,16 +38,7 @@ pub enum Record {
         preempted: bool,
     },
     /// A thread was born; it wants a CPU from then on.
-    Born {
-        /// Its process.
-        pid: u32,
-        /// Its id.
-        tid: u32,
-        /// The process that made it.
-        parent: u32,
-        /// The thread that made it.
-        parent_tid: u32,
-    },
+    Born(Birth),
     /// A thread ended.
     Ended {
         /// Its process.
@@ -56,16 +47,7 @@ pub enum Record {
         tid: u32,
     },
     /// A thread has this name now.
-    Name {
-        /// Its process.
-        pid: u32,
-        /// Its id.
-        tid: u32,
-        /// The name.
-        name: String,
-        /// Whether that is because it runs a new program: all earlier mappings are void.
-        exec: bool,
-    },
+    Name(Renaming),
     /// A thread on a CPU when an event by name happened.
     Hit(Box<EventSample>),
     /// How often it happened to a thread that has ended.
@@ -74,6 +56,32 @@ pub enum Record {
     Change(Box<Change>),
     /// So many records did not fit.
     Lost(u64),
+}
+
+/// The birth of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Birth {
+    /// Its process.
+    pub pid: u32,
+    /// Its id.
+    pub tid: u32,
+    /// The process that made it.
+    pub parent: u32,
+    /// The thread that made it.
+    pub parent_tid: u32,
+}
+
+/// A new name of a thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Renaming {
+    /// Its process.
+    pub pid: u32,
+    /// Its id.
+    pub tid: u32,
+    /// The name.
+    pub name: String,
+    /// Whether that is because it runs a new program: all earlier mappings are void.
+    pub exec: bool,
 }
 
 /// How far below the stack pointer a function may keep what its frame is found by, bytes: the ABI's red zone. V8's
@@ -264,12 +272,12 @@ pub fn parse(kind: u32, misc: u16, body: &[u8]) -> Option<(u64, Record)> {
         }
         b::PERF_RECORD_FORK => Some((
             u64_at(16)?,
-            Record::Born {
+            Record::Born(Birth {
                 pid: u32_at(0)?,
                 parent: u32_at(4)?,
                 tid: u32_at(8)?,
                 parent_tid: u32_at(12)?,
-            },
+            }),
         )),
         b::PERF_RECORD_EXIT => Some((
             u64_at(16)?,
@@ -285,12 +293,12 @@ pub fn parse(kind: u32, misc: u16, body: &[u8]) -> Option<(u64, Record)> {
             let len = name.iter().position(|c| *c == 0).unwrap_or(name.len());
             Some((
                 time,
-                Record::Name {
+                Record::Name(Renaming {
                     pid: u32_at(0)?,
                     tid: u32_at(4)?,
                     name: String::from_utf8_lossy(&name[..len]).into_owned(),
                     exec: u32::from(misc) & b::PERF_RECORD_MISC_COMM_EXEC != 0,
-                },
+                }),
             ))
         }
         _ => match sideband::parse(kind, misc, body)? {
@@ -403,12 +411,12 @@ mod tests {
         let life = words(&[7, 5, 8, 6, 99, 0, 5, 6, 99, 0]);
         let Some((
             99,
-            Record::Born {
+            Record::Born(Birth {
                 pid: 7,
                 tid: 8,
                 parent: 5,
                 parent_tid: 6,
-            },
+            }),
         )) = parse(b::PERF_RECORD_FORK, 0, &life)
         else {
             panic!("a birth");
@@ -422,7 +430,7 @@ mod tests {
         named.extend(words(&[7, 8, 99, 0]));
         let exec = b::PERF_RECORD_MISC_COMM_EXEC as u16;
         for (misc, is_exec) in [(0, false), (exec, true)] {
-            let Some((99, Record::Name { name, exec, .. })) =
+            let Some((99, Record::Name(Renaming { name, exec, .. }))) =
                 parse(b::PERF_RECORD_COMM, misc, &named)
             else {
                 panic!("a name");

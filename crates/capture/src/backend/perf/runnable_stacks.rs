@@ -1,12 +1,13 @@
-//! Looking for the stacks of threads that were woken and wait for a CPU (see [`super::queued`]).
+//! Looking for the stacks of threads that were woken and wait for a CPU (see [`super::known_wait_sites`]).
 
 use wallscope_model::StackEnd;
 use wallscope_observe::{Observation, QueuedPoll, UnfollowedWait};
 use wallscope_unwind::native::FrameWord;
 
-use super::queued::{FOLLOWED, Place, told_apart};
+use super::known_wait_sites::{FOLLOWED, WaitSite, told_apart};
 use crate::{
     backend::proc::{
+        poll_round::Round,
         poller::ProcPoller,
         samples::Polled,
         waiting::{Pages, Standing, Where},
@@ -15,8 +16,8 @@ use crate::{
 };
 
 impl ProcPoller {
-    /// A poll at `at` of a thread in a wait that a poll has seen already: whether it was woken since.
-    pub(in crate::backend) fn see_again(&mut self, index: usize, at: u64, late: bool) {
+    /// A poll of a round, at `at`, of a thread in a wait that a poll has seen already: whether it was woken since.
+    pub(in crate::backend) fn see_again(&mut self, index: usize, round: &Round, at: u64) {
         let account = &self.intake.estimator.accounts[index];
         let Some(begin) = account.off_since() else {
             return;
@@ -43,19 +44,19 @@ impl ProcPoller {
                 read: at,
                 stack: None,
                 ns: self.rounds.spacing_ns,
-                late,
+                late: round.is_late(),
             }));
         }
     }
 
-    /// A poll at `at` of a thread that is on a CPU or waits for one, after a wait that no poll has seen.
-    pub(in crate::backend) fn see_queued(&mut self, index: usize, at: u64, late: bool) {
+    /// A poll of a round, at `at`, of a thread that is on a CPU or waits for one, after a wait that no poll has seen.
+    pub(in crate::backend) fn see_queued(&mut self, index: usize, round: &Round, at: u64) {
         let t = &self.watch.threads[index];
         let account = &self.intake.estimator.accounts[index];
         let Some(course) = &account.course else {
             return;
         };
-        if course.is_put_off() || t.places.is_empty() {
+        if course.is_put_off() || t.wait_sites.is_empty() {
             return;
         }
         // By its records it may be that it has not even begun to wait.
@@ -67,10 +68,10 @@ impl ProcPoller {
             read: at,
             stack: None,
             ns: self.rounds.spacing_ns,
-            late,
+            late: round.is_late(),
         };
         if !account.wait.is_queued(begin) {
-            let Some(times) = self.records.crowd.meet() else {
+            let Some(times) = self.records.runnable.meet() else {
                 return;
             };
             queued.ns *= times;
@@ -86,8 +87,8 @@ impl ProcPoller {
         let t = &self.watch.threads[index];
         let (pid, tid) = (t.pid, t.tid);
         // What must be of one moment comes first.
-        let copy = |p: &Place| {
-            let Place { sp, pc, call, .. } = *p;
+        let copy = |p: &WaitSite| {
+            let WaitSite { sp, pc, call, .. } = *p;
             let standing = Standing {
                 pid,
                 tid,
@@ -97,10 +98,10 @@ impl ProcPoller {
             };
             (*p, Pages::copy(standing))
         };
-        let copies: Vec<(Place, Pages)> = t.places.stands().iter().map(copy).collect();
+        let copies: Vec<(WaitSite, Pages)> = t.wait_sites.stands().iter().map(copy).collect();
         let mut read = clock::now();
         let tables = self.processes.files().tables();
-        let mut found: Option<(Place, Vec<FrameWord>, StackEnd)> = None;
+        let mut found: Option<(WaitSite, Vec<FrameWord>, StackEnd)> = None;
         for (stands, mut pages) in copies {
             let stack = pages.unwind(&mut self.reader.unwinder, tables);
             if stack.again {
@@ -108,7 +109,7 @@ impl ProcPoller {
             }
             let t = &self.watch.threads[index];
             let Some(place) = t
-                .places
+                .wait_sites
                 .like(&stands, told_apart(stack.frames.iter().map(|w| w.0)))
             else {
                 continue;

@@ -30,7 +30,7 @@ impl ProcPoller {
             }
             match (&account.course, &mut t.records.ration) {
                 (Some(course), ration) => {
-                    let switches = course.voluntary + course.involuntary;
+                    let switches = course.untold.voluntary + course.untold.involuntary;
                     let ration = ration.get_or_insert_with(|| SwitchThrottle::new(now, switches));
                     let judged = if ration.share < 1.0 { turn } else { JUDGED };
                     if now < ration.since + judged {

@@ -9,7 +9,7 @@ use super::{
     thread_ledger::ThreadLedger,
     wait_observation::SeenDoing,
 };
-use crate::backend::perf::{PendingWait, Preemption, SwitchTimeline, waits::Waits};
+use crate::backend::perf::{PendingWait, Preemption, SwitchTimeline, wait_strata::WaitStrata};
 
 /// Longest time of one thread that its counters may tell, ns: 104 days.
 const MAX_NS: u64 = 1 << 53;
@@ -40,7 +40,7 @@ pub struct Account {
     /// Its time by its switches, where these are recorded: then the counters are only the witness.
     pub course: Option<SwitchTimeline>,
     /// Intervals off the CPU that records told of.
-    pub waits: Waits,
+    pub waits: WaitStrata,
     /// Polls of its present wait, where switches are recorded.
     pub wait: PendingWait,
     /// Where it is preempted next, or was just now.
@@ -95,7 +95,7 @@ impl Account {
             book: ThreadLedger::new(t.begin.time),
             counters: Counters::new(SchedStat::default()),
             course: None,
-            waits: Waits::default(),
+            waits: WaitStrata::default(),
             wait: PendingWait::default(),
             preemption: Preemption::default(),
             claimed_ns: 0,
@@ -127,7 +127,7 @@ impl Account {
     /// Its time begins anew, and so does what is seen of it.
     pub fn rebase(&mut self, begin: &AccountBegin) {
         self.begin(begin);
-        self.waits = Waits::default();
+        self.waits = WaitStrata::default();
         self.wait = PendingWait::default();
         self.seen.stack = None;
     }
@@ -153,10 +153,10 @@ impl Account {
     pub fn told_by(&mut self, course: &SwitchTimeline, tick_ns: u64) {
         let (voluntary, involuntary) = self.records.switches.unwrap_or_default();
         self.records.switches = Some((
-            voluntary + course.voluntary,
-            involuntary + course.involuntary,
+            voluntary + course.untold.voluntary,
+            involuntary + course.untold.involuntary,
         ));
-        self.records.repaired_ns += course.repaired_ns;
+        self.records.repaired_ns += course.untold.repaired_ns;
         self.records.beyond_ns += course.beyond_ns(tick_ns);
     }
 
@@ -181,7 +181,7 @@ impl Account {
         self.ticks[0] = self.ticks[1];
         self.switches[0] = self.switches[1];
         self.audit[0] = self.audit[1];
-        self.waits = Waits::default();
+        self.waits = WaitStrata::default();
         self.records = EndedRecords::default();
         if let Some(course) = &mut self.course {
             course.told();

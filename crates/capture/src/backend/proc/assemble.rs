@@ -12,7 +12,7 @@ use wallscope_procfs::process::SchedStat;
 use super::{
     account::Account,
     estimator::PollEstimator,
-    lent::Lenders,
+    reason_imputation::ReasonImputation,
     samples::{Known, Polled},
     spans,
     thread_ledger::{ThreadLedger, Totals},
@@ -66,7 +66,7 @@ impl PollEstimator {
             domain: described.domain,
             ..Recording::default()
         };
-        if let Some(limit) = self.timeline_bytes.filter(|_| self.keeps_spans) {
+        if let Some(limit) = self.timeline.kept_bytes() {
             self.keep_spans_within(limit);
             let spans = (0..).map(wallscope_model::ContextId).zip(&self.accounts);
             let spans = spans.filter_map(|(context, a)| Some((context, a.book.spans.as_ref()?)));
@@ -131,16 +131,16 @@ impl PollEstimator {
         let unseen = unseen_ticks(&self.accounts, &self.processes);
         let programs = self.facts.processes.values();
         let programs = programs.map(|p| (p.pid, p.exe.clone())).collect();
-        let mut lenders = Lenders::new(&self.accounts, programs);
+        let mut imputation = ReasonImputation::new(&self.accounts, programs);
         for (index, a) in (0u32..).zip(&mut self.accounts) {
             // What a thread that queues or computes did since its counters last moved is known later.
             if a.course.is_none() && (extent == Extent::Whole || !a.alive) {
-                a.counters.settle(&mut a.book, grid);
+                a.counters.settle(a.book.sliced(grid));
             }
             let (start_ns, end_ns) = (a.book.start_ns, a.book.seen_ns);
-            let lent = lenders.lend(a);
-            if let Some(weights) = &lent {
-                a.book.borrow(weights);
+            let imputed = imputation.weights(a);
+            if let Some(weights) = &imputed {
+                a.book.impute(weights);
             }
             let book = std::mem::replace(&mut a.book, ThreadLedger::new(end_ns));
             let totals = book.finish(&a.waits);
@@ -152,8 +152,8 @@ impl PollEstimator {
                     .stack(Polled::none(a.pid, StackEnd::NotSampled));
                 (self.samples).unsampled_part(index, stack, kernel, user.max(1));
             }
-            if lent.is_some() {
-                lenders.lent(totals.blocked.iter().sum());
+            if imputed.is_some() {
+                imputation.count(totals.blocked.iter().sum());
             }
             let known = Known {
                 waits: &a.waits,
@@ -182,7 +182,7 @@ impl PollEstimator {
             });
             a.shown();
         }
-        recording.domain.notes.extend(lenders.note());
+        recording.domain.notes.extend(imputation.note());
         let window = recording.window.end_ns - recording.window.start_ns;
         let count = window.div_ceil(grid.width_ns.max(1)) as u32;
         recording.slices = Slices {
@@ -249,8 +249,8 @@ fn ledger(
         Some(course) => {
             let (voluntary, involuntary) = before.unwrap_or_default();
             Some((
-                voluntary + course.voluntary,
-                involuntary + course.involuntary,
+                voluntary + course.untold.voluntary,
+                involuntary + course.untold.involuntary,
             ))
         }
         None => before,
@@ -267,13 +267,13 @@ fn ledger(
             throttled: 0,
         },
         blocked: totals.blocked,
-        repaired_ns: t.records.repaired_ns + t.course.as_ref().map_or(0, |c| c.repaired_ns),
+        repaired_ns: t.records.repaired_ns + t.course.as_ref().map_or(0, |c| c.untold.repaired_ns),
         voluntary_switches: voluntary,
         involuntary_switches: involuntary,
         // A witness is a source that did not make the figures, and was read to the end.
         audit: if t.is_recorded() && t.alive {
             let course = t.course.as_ref();
-            let edges = course.map_or((0, 0), |c| (c.waited_before_ns, c.in_line_ns()));
+            let edges = course.map_or((0, 0), |c| (c.untold.waited_before_ns, c.in_line_ns()));
             audit(t.audit, told, stolen, edges)
         } else {
             Audit::default()

@@ -9,10 +9,10 @@
 //! counters have moved on. When its turn has come, the counter has all that it waited: what cannot
 //! have been since it was last known not to wait was before it was watched, and is left out.
 
-use wallscope_model::{BlockReason, Slices};
+use wallscope_model::BlockReason;
 use wallscope_procfs::process::SchedStat;
 
-use super::{thread_ledger::ThreadLedger, time_kind::TimeKind};
+use super::{thread_ledger::SlicedLedger, time_kind::TimeKind};
 
 /// What a look saw the thread do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,22 +65,15 @@ impl Counters {
     }
 
     /// One look at `now`: books the time since the last one.
-    pub fn look(
-        &mut self,
-        book: &mut ThreadLedger,
-        now: u64,
-        books: SchedStat,
-        doing: Doing,
-        grid: Slices,
-    ) {
-        let begin = book.seen_ns;
+    pub fn look(&mut self, mut book: SlicedLedger<'_>, now: u64, books: SchedStat, doing: Doing) {
+        let begin = book.ledger.seen_ns;
         let dt = now.saturating_sub(begin);
         let unchanged = self.unchanged(books);
         let [on_cpu, queued] = self.since(books);
         let have = self.pending + dt;
         let queued = queued.min(have.saturating_sub(on_cpu));
-        book.add(grid, begin, now, TimeKind::OnCpu, on_cpu);
-        book.add(grid, begin, now, TimeKind::Queued, queued);
+        book.add(begin, now, TimeKind::OnCpu, on_cpu);
+        book.add(begin, now, TimeKind::Queued, queued);
         let taken = on_cpu + queued + self.debt;
         self.debt = taken.saturating_sub(have);
         let mut rest = have.saturating_sub(taken);
@@ -94,28 +87,29 @@ impl Counters {
             _ => 0,
         };
         rest -= self.pending;
-        book.add(grid, begin, now, TimeKind::Blocked, rest);
-        (self.last, book.seen_ns) = (books, now);
+        book.add(begin, now, TimeKind::Blocked, rest);
+        (self.last, book.ledger.seen_ns) = (books, now);
     }
 
     /// Gives what was held back to a state: nothing more will be read.
-    pub fn settle(&mut self, book: &mut ThreadLedger, grid: Slices) {
-        let end = book.seen_ns;
+    pub fn settle(&mut self, mut book: SlicedLedger<'_>) {
+        let end = book.ledger.seen_ns;
         let pending = std::mem::take(&mut self.pending);
         // Standing in line to the very end: its turn never came, so no counter tells.
         let queued = std::mem::take(&mut self.still).min(pending);
         let turned = end.saturating_sub(queued);
         let begin = end.saturating_sub(pending);
-        book.add(grid, begin, turned, TimeKind::Blocked, pending - queued);
-        book.add(grid, turned, end, TimeKind::Queued, queued);
+        book.add(begin, turned, TimeKind::Blocked, pending - queued);
+        book.add(turned, end, TimeKind::Queued, queued);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::perf::waits::Waits;
-    use crate::backend::proc::thread_ledger::Totals;
+    use crate::backend::perf::wait_strata::WaitStrata;
+    use crate::backend::proc::thread_ledger::{ThreadLedger, Totals};
+    use wallscope_model::Slices;
 
     const MS: u64 = 1_000_000;
     const GRID: Slices = Slices {
@@ -132,12 +126,13 @@ mod tests {
         }
 
         fn look(&mut self, now: u64, books: SchedStat, doing: Doing) {
-            self.1.look(&mut self.0, now * MS, books, doing, GRID);
+            let book = self.0.sliced(GRID);
+            self.1.look(book, now * MS, books, doing);
         }
 
         fn finish(mut self) -> Totals {
-            self.1.settle(&mut self.0, GRID);
-            self.0.finish(&Waits::default())
+            self.1.settle(self.0.sliced(GRID));
+            self.0.finish(&WaitStrata::default())
         }
     }
 

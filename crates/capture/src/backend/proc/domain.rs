@@ -152,7 +152,7 @@ fn notes(f: &Facts<'_>) -> (Vec<String>, u32) {
     if f.looker.orphans.is_some() {
         notes.push("processes that lost their parent were children of wallscope's until the end, so that it found them".into());
     }
-    if f.looker.records.nearby.went {
+    if f.looker.records.affinity.went {
         notes.push("frames that had to be read at once were read on the CPU of most of these threads: they stood still meanwhile, which is in their preempted time".into());
     }
     (notes, timeline_note)

@@ -45,9 +45,10 @@ impl PollEstimator {
         let begin = self.accounts[index].book.seen_ns;
         self.make_room(begin, end_ns);
         let (grid, account) = (self.grid, &mut self.accounts[index]);
-        account.counters.settle(&mut account.book, grid);
+        account.counters.settle(account.book.sliced(grid));
         let unknown = end_ns - begin;
-        (account.book).add(grid, begin, end_ns, TimeKind::Unknown, unknown);
+        let mut book = account.book.sliced(grid);
+        book.add(begin, end_ns, TimeKind::Unknown, unknown);
         account.book.seen_ns = end_ns;
         Some(())
     }

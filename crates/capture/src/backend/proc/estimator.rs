@@ -39,6 +39,26 @@ const MAX_ROWS: u64 = 4_000_000;
 /// Most stacks in a row that a log may lack as they were too large for it.
 const MAX_GAP: u32 = 1024;
 
+/// Limit for the single intervals of all threads.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TimelineLimit {
+    /// Memory for them, bytes, where they are wanted.
+    pub bytes: Option<u64>,
+    /// They are kept.
+    pub is_kept: bool,
+    /// When they were kept within `bytes` last.
+    bounded_ns: u64,
+}
+
+/// Limit for the rows by slice.
+#[derive(Clone, Copy, Debug)]
+struct RowLimit {
+    /// Rows that there may be by now.
+    present: u64,
+    /// Rows at which they are counted, and slices become wider.
+    max: u64,
+}
+
 /// See the top of this file.
 pub struct PollEstimator {
     /// Time slices.
@@ -51,12 +71,8 @@ pub struct PollEstimator {
     pub switches: RecordedSwitches,
     /// Events by name at which stacks were taken.
     pub(super) events: EventFamilies,
-    /// Memory for single intervals, bytes, where they are wanted.
-    pub(in crate::backend) timeline_bytes: Option<u64>,
-    /// When the intervals were kept within that last.
-    bounded_ns: u64,
-    /// Single intervals are kept.
-    pub(in crate::backend) keeps_spans: bool,
+    /// Single intervals, where they are wanted.
+    pub(in crate::backend) timeline: TimelineLimit,
     /// Frames of interpreters are kept beside those of their programs.
     pub(super) interpreter_frames: bool,
     /// What the collector says once measuring is over.
@@ -73,10 +89,15 @@ pub struct PollEstimator {
     pub(super) pauses: PauseGroups,
     /// Observations that could not be: a disagreement of the two sides, never expected.
     pub(super) malformed: u64,
-    /// Rows by slice that there may be by now.
-    rows: u64,
-    /// Rows at which they are counted, and slices become wider.
-    max_rows: u64,
+    /// Rows by slice.
+    rows: RowLimit,
+}
+
+impl TimelineLimit {
+    /// Memory for the intervals, bytes; `None`: they are not kept.
+    pub fn kept_bytes(&self) -> Option<u64> {
+        self.bytes.filter(|_| self.is_kept)
+    }
 }
 
 impl PollEstimator {
@@ -92,9 +113,10 @@ impl PollEstimator {
             samples: Samples::default(),
             switches: RecordedSwitches::default(),
             events: EventFamilies::default(),
-            timeline_bytes: begin.timeline_bytes,
-            bounded_ns: 0,
-            keeps_spans: false,
+            timeline: TimelineLimit {
+                bytes: begin.timeline_bytes,
+                ..TimelineLimit::default()
+            },
             interpreter_frames: begin.interpreter_frames,
             facts: Facts {
                 start_unix_ns: begin.start_unix_ns,
@@ -106,8 +128,10 @@ impl PollEstimator {
             others: FxHashMap::default(),
             pauses: PauseGroups::default(),
             malformed: 0,
-            rows: 0,
-            max_rows: MAX_ROWS,
+            rows: RowLimit {
+                present: 0,
+                max: MAX_ROWS,
+            },
         }
     }
 
@@ -116,7 +140,7 @@ impl PollEstimator {
         let taken = match observation {
             Observation::PolledThread(t) => {
                 let mut account = Account::new(t);
-                account.book.spans = self.keeps_spans.then(Spans::default);
+                account.book.spans = self.timeline.is_kept.then(Spans::default);
                 self.accounts.push(account);
                 Some(())
             }
@@ -139,7 +163,7 @@ impl PollEstimator {
             },
         };
         self.malformed += u64::from(taken.is_none());
-        if self.rows > self.max_rows {
+        if self.rows.present > self.rows.max {
             self.bound_rows();
         }
     }
@@ -174,7 +198,7 @@ impl PollEstimator {
             Observation::EventStack(stack) => {
                 let is_known = (stack.stack as usize) < self.samples.distinct();
                 let taken = is_thread(stack.thread).filter(|()| is_known);
-                self.rows += 1;
+                self.rows.present += 1;
                 taken
                     .and_then(|()| self.claim(stack.thread, stack.hits))
                     .and_then(|()| self.events.take(self.grid, stack))
@@ -229,9 +253,9 @@ impl PollEstimator {
         if slices::is_too_fine(&self.grid, time) {
             self.coarsen();
         }
-        let limit = self.timeline_bytes.filter(|_| self.keeps_spans);
-        if let Some(limit) = limit.filter(|_| time >= self.bounded_ns.saturating_add(BOUND_SPANS)) {
-            self.bounded_ns = time;
+        let due_ns = self.timeline.bounded_ns.saturating_add(BOUND_SPANS);
+        if let Some(limit) = self.timeline.kept_bytes().filter(|_| time >= due_ns) {
+            self.timeline.bounded_ns = time;
             self.keep_spans_within(limit);
         }
     }
@@ -248,10 +272,10 @@ impl PollEstimator {
     fn bound_rows(&mut self) {
         let books = self.accounts.iter().map(|a| a.book.rows());
         let rows = books.sum::<usize>() + self.samples.rows() + self.events.rows();
-        self.rows = rows as u64;
-        if self.rows > self.max_rows / 2 {
+        self.rows.present = rows as u64;
+        if self.rows.present > self.rows.max / 2 {
             self.coarsen();
-            self.max_rows = self.max_rows.max(4 * self.accounts.len() as u64);
+            self.rows.max = self.rows.max.max(4 * self.accounts.len() as u64);
         }
     }
 
@@ -262,7 +286,7 @@ impl PollEstimator {
             self.coarsen();
         }
         // Three kinds of time, what was seen, and a stack.
-        self.rows += 5 * (passed / self.grid.width_ns.max(1) + 1);
+        self.rows.present += 5 * (passed / self.grid.width_ns.max(1) + 1);
     }
 
     fn stack(&mut self, s: &PolledStack) -> Option<()> {
@@ -322,7 +346,8 @@ impl PollEstimator {
         }
         let present = account.seen;
         let doing = present.doing;
-        (account.counters).look(&mut account.book, p.time, counters, doing, grid);
+        let book = account.book.sliced(grid);
+        account.counters.look(book, p.time, counters, doing);
         // Whether it ran is known, but not when. Where looks were left out because it slept, it slept for half
         // of their time on average; for the rest it did what it does now.
         let left_out = u128::from(p.left_out);
@@ -367,7 +392,7 @@ impl PollEstimator {
         if let Some(reason) = look.reason {
             let book = &mut self.accounts[look.thread as usize].book;
             let kind = TimeKind::Seen(reason, ANY);
-            book.add(self.grid, look.begin, look.end, kind, look.ns);
+            (book.sliced(self.grid)).add(look.begin, look.end, kind, look.ns);
         }
         self.samples.add(self.grid, look);
     }
@@ -417,7 +442,8 @@ impl PollEstimator {
         }
         self.make_room(begin, end);
         let account = &mut self.accounts[e.thread as usize];
-        (account.counters).look(&mut account.book, end, counters, before.doing, self.grid);
+        let book = account.book.sliced(self.grid);
+        account.counters.look(book, end, counters, before.doing);
         self.stands_for(e.thread, before, begin, end);
         Some(())
     }

@@ -181,11 +181,11 @@ fn the_estimator_never_looks_at_the_machine() {
         include_str!("assemble.rs"),
         include_str!("counters.rs"),
         include_str!("estimator.rs"),
-        include_str!("lent.rs"),
+        include_str!("reason_imputation.rs"),
         include_str!("samples.rs"),
-        include_str!("samples/callers.rs"),
+        include_str!("samples/caller_inference.rs"),
         include_str!("samples/weight.rs"),
-        include_str!("samples/woken.rs"),
+        include_str!("samples/wakeup_latency.rs"),
         include_str!("spans.rs"),
         include_str!("stop_judgement.rs"),
         include_str!("thread_ledger.rs"),
@@ -197,7 +197,7 @@ fn the_estimator_never_looks_at_the_machine() {
         include_str!("../perf/switch_timeline/mod.rs"),
         include_str!("../perf/switch_timeline/schedstat_reconcile.rs"),
         include_str!("../perf/switch_timeline/switch_record_latency.rs"),
-        include_str!("../perf/waits.rs"),
+        include_str!("../perf/wait_strata.rs"),
     ];
     for file in files {
         let (code, _) = file

@@ -12,7 +12,7 @@
 //! stop.rs             short stops of running threads, where they are permitted; stop_sampling.rs: their
 //!                     stacks; pending_stop.rs: polls that lack theirs; last_ran.rs: when a thread ran
 //! connections.rs      peers of connections, and requests in flight; connection.rs: one connection
-//! prompt.rs           scheduling of the poller itself
+//! sched_slice.rs      scheduling of the poller itself
 //! facts.rs            threads as they come, clocks of processes, losses, as observations
 //! domain.rs           the measurement domain in words; refusal.rs: what cannot be measured
 //! intake.rs           observations -> the log, the estimator
@@ -21,7 +21,8 @@
 //! counters.rs         a thread's time by the scheduler's counters
 //! thread_ledger.rs    a thread's time by slice; time_kind.rs: its kinds; spans.rs: single intervals
 //! stop_judgement.rs   what a thread did at a poll that found it runnable
-//! samples.rs          stacks and the time they stand for; lent.rs: reasons of waits that no poll met
+//! samples.rs          stacks and the time they stand for; reason_imputation.rs: reasons of
+//!                     waits that no poll met
 //! unseen_children.rs  CPU time of children that no poll met
 //! early_end.rs        threads at the end of a log of a killed recorder
 //! assemble.rs         all of it -> the recording
@@ -49,16 +50,16 @@ pub(crate) mod facts;
 mod intake;
 mod io_ring;
 mod last_ran;
-mod lent;
 mod pace;
 mod pending_stop;
-mod poll_round;
+pub(crate) mod poll_round;
 pub(crate) mod poller;
-mod prompt;
+mod reason_imputation;
 mod recorder;
 mod refusal;
 mod round_robin;
 pub(crate) mod samples;
+mod sched_slice;
 pub(crate) mod spans;
 mod stop;
 mod stop_judgement;

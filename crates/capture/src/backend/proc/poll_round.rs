@@ -92,7 +92,7 @@ impl Round {
     }
 
     /// Whether its polls are late: they favour threads that have just blocked or were just woken.
-    fn is_late(&self) -> bool {
+    pub fn is_late(&self) -> bool {
         self.lateness == TickLateness::Late
     }
 }
@@ -108,7 +108,7 @@ impl ProcPoller {
         let now = clock::now();
         self.tally.late += u64::from(round.is_late());
         self.rounds.number = self.rounds.number.wrapping_add(1);
-        self.records.crowd.turn();
+        self.records.runnable.turn();
         let passed = match self.rounds.last_ns {
             0 => 0,
             last => now.saturating_sub(last),
@@ -259,7 +259,7 @@ impl ProcPoller {
         let computes = on.is_some_and(|begin| at.saturating_sub(begin) > self.rounds.spacing_ns);
         if known {
             self.tally.skipped += 1;
-            self.see_again(index, at, round.is_late());
+            self.see_again(index, round, at);
             return true;
         }
         if computes {
@@ -267,7 +267,7 @@ impl ProcPoller {
         }
         match self.see(index, at) {
             None => return true,
-            Some(Doing::Running) => self.see_queued(index, at, round.is_late()),
+            Some(Doing::Running) => self.see_queued(index, round, at),
             Some(Doing::Blocked(reason)) => {
                 self.watch.threads[index].probe.reason = reason;
                 let late_ns = match round.is_late() {

@@ -10,7 +10,7 @@ use super::{
     stop::Stopper, subreaper::Subreaper, target_tracker::TargetTracker,
 };
 use crate::{
-    backend::perf::{Attention, Crowd, EventSampler, Nearby, ThreadEvents},
+    backend::perf::{CpuAffinity, EventSampler, RingWakeupPolicy, RunnableSampling, ThreadEvents},
     session::{managed, processes::Processes, told::Told},
     syscalls,
 };
@@ -75,11 +75,11 @@ pub struct PendingStacks {
 #[derive(Default)]
 pub struct RecordIntake {
     /// Whether samples are read as they come.
-    pub attention: Attention,
+    pub ring_wakeups: RingWakeupPolicy,
     /// Keeps the poller on the CPU of a thread with samples to be read at once.
-    pub nearby: Nearby,
+    pub affinity: CpuAffinity,
     /// Threads that wait for a CPU, or seem to.
-    pub crowd: Crowd,
+    pub runnable: RunnableSampling,
     /// CPU time that taking samples, and waking up for them, took, ns.
     pub cost_ns: u64,
     /// Time on CPUs that samples stand for, ns.

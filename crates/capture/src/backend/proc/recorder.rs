@@ -13,8 +13,8 @@ use super::{
     pace::{Pace, Used, Waking},
     poll_round::{LATE, PolledThreads, Round, TickLateness},
     poller::ProcPoller,
-    prompt::{self, InLine},
     refusal,
+    sched_slice::{self, RunDelayMeter},
     stop::Stopper,
     subreaper::Subreaper,
 };
@@ -77,7 +77,7 @@ pub(crate) fn record(
     recorder.go_live(observer);
     let mut course = recorder.begin()?;
     let ahead = Ahead::of_others();
-    course.in_line = InLine::of_own_thread();
+    course.run_delay = RunDelayMeter::of_own_thread();
     let stop = recorder.follow(&mut course, observer);
     observer.over();
     recorder.take_last(&course, stop);
@@ -108,7 +108,7 @@ struct Course {
     meter: CostMeter,
     pace: Pace,
     waking: Waking,
-    in_line: InLine,
+    run_delay: RunDelayMeter,
     /// When the last look was taken, or the start.
     looked: u64,
     /// When threads were searched last.
@@ -180,7 +180,7 @@ impl<'o> PollRecorder<'o> {
     /// Polls everybody once, and says that measuring is live.
     fn go_live(&mut self, observer: &mut dyn Observer) {
         let (options, poller) = (self.options, &mut self.poller);
-        prompt::ask_for_short_turns();
+        sched_slice::request_short_slice();
         if let (Some(held), None) = (&self.held, &poller.clock) {
             poller.orphans = Subreaper::of(held.pid());
         }
@@ -230,7 +230,7 @@ impl<'o> PollRecorder<'o> {
             meter,
             pace,
             waking: Waking::default(),
-            in_line: InLine::of_own_thread(),
+            run_delay: RunDelayMeter::of_own_thread(),
             looked: self.start_ns,
             followed: now,
             due: 0,
@@ -285,12 +285,12 @@ impl<'o> PollRecorder<'o> {
                 let now = clock::now();
                 poller
                     .records
-                    .attention
+                    .ring_wakeups
                     .before(&self.events, clock, now, due)
             }
             _ => None,
         };
-        let (waits, stood) = (clock::now(), course.in_line.ns());
+        let (waits, stood) = (clock::now(), course.run_delay.ns());
         let event = self.events.wait_for(longest);
         // Waking up is a part of what it was for; emptying the rings in time is for neither.
         let price = course.waking.of(thread_cpu_ns() - cpu);
@@ -298,7 +298,7 @@ impl<'o> PollRecorder<'o> {
         let comes = if clock::now() <= due + LATE {
             TickLateness::InTime
         } else if waits > due
-            || (stood.zip(course.in_line.ns())).is_none_or(|(before, now)| now > before + LATE)
+            || (stood.zip(course.run_delay.ns())).is_none_or(|(before, now)| now > before + LATE)
         {
             TickLateness::Late
         } else {
@@ -396,7 +396,7 @@ impl<'o> PollRecorder<'o> {
     /// The last poll of everybody.
     fn take_last(&mut self, course: &Course, stop: Stop) {
         let poller = &mut self.poller;
-        poller.records.nearby.leave();
+        poller.records.affinity.leave();
         poller.rounds.target_ended = stop == Stop::TargetEnded;
         poller.finish(course.followed, course.pace.period_ns());
     }

@@ -17,11 +17,11 @@ use rustc_hash::FxHashMap;
 use wallscope_model::{ContextId, Part, Sample, Slices, Stack, StackEnd, StackId, State, WaitSeen};
 use wallscope_unwind::native::FrameWord;
 
-mod callers;
+mod caller_inference;
 #[cfg(test)]
-mod callers_tests;
+mod caller_inference_tests;
+mod wakeup_latency;
 mod weight;
-mod woken;
 
 use super::samples::weight::{AS_MUCH, ENOUGH, Key, Sum};
 use crate::{
@@ -32,9 +32,9 @@ use crate::{
         naming::CodeNames,
     },
 };
-use callers::give_to_callers;
+use caller_inference::infer_callers;
+use wakeup_latency::{RelativeLatency, WakeupLatency, divide_woken};
 pub use weight::{Known, Look, Meant, Sums, Weight};
-use woken::{Lengths, Queueing, divide_woken};
 
 /// A stack as a poll saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,9 +111,9 @@ pub struct Samples {
     /// The keys of each thread, once nothing more is added.
     keys: FxHashMap<u32, Vec<Key>>,
     /// What polls saw of runnable threads after wake-ups.
-    pub queueing: Queueing,
+    pub wakeup_latency: WakeupLatency,
     /// What that says, then.
-    lengths: Lengths,
+    lengths: RelativeLatency,
 }
 
 impl Samples {
@@ -171,7 +171,7 @@ impl Samples {
     /// Discards all polls so far.
     pub fn forget(&mut self) {
         self.sums.by_key.clear();
-        self.queueing = Queueing::default();
+        self.wakeup_latency = WakeupLatency::default();
     }
 
     /// The slices are twice as wide from here on.
@@ -181,7 +181,7 @@ impl Samples {
 
     /// Sorts by thread what was seen: from here on threads are settled one by one.
     pub fn by_thread(&mut self) {
-        self.lengths = self.queueing.lengths();
+        self.lengths = self.wakeup_latency.relative();
         for key in self.sums.by_key.keys() {
             self.keys.entry(key.0).or_default().push(*key);
         }
@@ -218,7 +218,7 @@ impl Samples {
         let own = self.keys.remove(&thread).unwrap_or_default();
         let stacks = &self.stacks;
         let innermost = |stack: u32| stacks[stack as usize].frames.first().copied();
-        let own = give_to_callers(own, &mut self.sums.by_key, &self.begin, innermost);
+        let own = infer_callers(own, &mut self.sums.by_key, &self.begin, innermost);
         let Sampled {
             on_cpu,
             put_off,
@@ -386,7 +386,7 @@ impl Sampled {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::perf::waits::Waits;
+    use crate::backend::perf::wait_strata::WaitStrata;
     use wallscope_model::BlockReason;
 
     const GRID: Slices = Slices {
@@ -438,8 +438,8 @@ mod tests {
     };
 
     /// Waits of so many ns in class 14 and of one in class 20.
-    fn waits(short: u64, long: u64) -> Waits {
-        let mut waits = Waits::default();
+    fn waits(short: u64, long: u64) -> WaitStrata {
+        let mut waits = WaitStrata::default();
         (0..10).for_each(|_| waits.add(short / 10));
         waits.add(long);
         waits
@@ -508,7 +508,7 @@ mod tests {
     #[test]
     fn being_put_off_goes_to_where_that_happens() {
         let known = Known {
-            waits: &Waits::default(),
+            waits: &WaitStrata::default(),
             woken: 0,
             preempted: 800,
         };

@@ -152,8 +152,10 @@ pub fn did(s: &StoppedThread) -> Option<(State, Option<BlockReason>)> {
             (State::Runnable, None)
         }
         (_, StopPlace::Call(reason)) => (State::Blocked, Some(reason)),
-        // A waker is preempted by the thread that it wakes rather than by us.
-        (Some(since), _) if since < s.poll.due || in_call => (State::Runnable, None),
+        // On another CPU a waker is preempted by the thread that it wakes rather than by us.
+        (Some(since), _) if since < s.poll.due || (in_call && !s.poll.behind) => {
+            (State::Runnable, None)
+        }
         // The page came between the moment for which the poll was set and the poll.
         (Some(_), StopPlace::Fault)
             if blocked_before(s, left).is_some_and(|ns| ns >= MIN_FAULT) =>
@@ -260,6 +262,16 @@ mod tests {
     }
 
     #[test]
+    fn a_wait_that_goes_on_for_no_known_reason_tells_nothing() {
+        let mut s = stopped(false, (1, 10, 50), StopPlace::Computing);
+        (s.poll.time, s.poll.end, s.poll.woken_from) = (50_150_000, 50_150_000, Some(1));
+        (s.time, s.found) = (50_250_000, FoundThread::Asleep(LOCK));
+        assert_eq!(judge(&s).map(|stretch| stretch.reason), Some(LOCK));
+        s.found = FoundThread::Asleep(None);
+        assert_eq!(judge(&s), None);
+    }
+
+    #[test]
     fn the_books_tell_who_waited_for_a_cpu() {
         for waits in [None, LOCK] {
             assert_eq!(
@@ -276,6 +288,24 @@ mod tests {
                 State::Blocked
             );
         }
+    }
+
+    #[test]
+    fn we_preempt_a_thread_in_a_system_call_only_on_our_own_cpu() {
+        let did = |behind: bool, waited: u64| {
+            let mut s = stopped(behind, (1, 10, waited), StopPlace::Computing);
+            s.found = FoundThread::Halted {
+                in_call: true,
+                left: None,
+                place: StopPlace::Computing,
+                stack: 7,
+            };
+            did_at_stop(s)
+        };
+        // It has waited since 20 µs after the poll was due.
+        assert_eq!(did(true, 100), State::OnCpu);
+        assert_eq!(did(false, 100), State::Runnable, "a thread that it woke");
+        assert_eq!(did(true, 300), State::Runnable, "long before");
     }
 
     /// A poll is due at 50 ms and made 90 µs later, and the thread halts after 40 µs more.

@@ -27,7 +27,7 @@ use super::{
     stop_judgement::{self, BECAUSE_OF_US},
 };
 use crate::{
-    backend::perf::{Place, Running},
+    backend::perf::{Running, WaitSite},
     syscalls,
 };
 
@@ -36,13 +36,17 @@ impl ProcPoller {
     pub fn halt(&mut self, mut owed: PendingStopSample) {
         let index = owed.index();
         let t = &mut self.watch.threads[index];
-        let may_stand = owed.waits && !t.places.is_empty();
-        owed.poll.behind = may_stand && t.shares_our_cpu();
-        if owed.poll.behind || (may_stand && self.pending.stopper.is_some()) {
+        let may_stand = owed.waits && !t.wait_sites.is_empty();
+        let may_stop = self.pending.stopper.is_some();
+        owed.poll.behind = (may_stand || may_stop) && t.shares_our_cpu();
+        if may_stand && (owed.poll.behind || may_stop) {
             owed.poll.woken_from = self.stack_of_queued(index).1;
         }
         let t = &self.watch.threads[index];
-        let place = owed.poll.woken_from.and_then(|stack| t.places.with(stack));
+        let place = owed
+            .poll
+            .woken_from
+            .and_then(|stack| t.wait_sites.with(stack));
         let reason = place.and_then(|p| p.reason);
         // Only the interrupt of a timer comes together with ours. For a thread that often waits for a CPU the
         // counters at its next poll tell nothing.
@@ -58,7 +62,7 @@ impl ProcPoller {
             return;
         };
         let t = &mut self.watch.threads[index];
-        if t.places.has(BlockReason::PageFault) {
+        if t.wait_sites.has(BlockReason::PageFault) {
             owed.poll.left = t.last_ran();
         }
         let managed = self.processes.managed();
@@ -110,7 +114,7 @@ impl ProcPoller {
         let Some(owed) = self.pending.behind_us.remove(&t.tid) else {
             return;
         };
-        let place = (owed.poll.woken_from).and_then(|stack| t.places.with(stack));
+        let place = (owed.poll.woken_from).and_then(|stack| t.wait_sites.with(stack));
         if let Some(reason) = place.and_then(|p| p.reason) {
             self.tell_stop(&owed, (now, books), FoundThread::Ran(reason));
         }
@@ -119,7 +123,7 @@ impl ProcPoller {
     /// A thread is blocked again: it had just been woken at its poll.
     fn slept_before(&mut self, owed: &PendingStopSample, asleep: &Asleep) {
         let t = &self.watch.threads[owed.index()];
-        let place = (owed.poll.woken_from).and_then(|stack| t.places.with(stack));
+        let place = (owed.poll.woken_from).and_then(|stack| t.wait_sites.with(stack));
         if let Some(place) = place {
             let found = FoundThread::Asleep(place.reason);
             self.tell_stop(owed, (asleep.at, asleep.books), found);
@@ -161,7 +165,7 @@ impl ProcPoller {
 
     /// Whether a thread was seen to wait for a page with `stack`.
     fn faults_at(&self, index: usize, stack: u32) -> StopPlace {
-        let place = self.watch.threads[index].places.with(stack);
+        let place = self.watch.threads[index].wait_sites.with(stack);
         match place.and_then(|p| p.reason) {
             Some(BlockReason::PageFault) => StopPlace::Fault,
             _ => StopPlace::Computing,
@@ -203,7 +207,7 @@ impl ProcPoller {
         let stop = self.tell_stop(owed, (halted.at, halted.books), found);
         let queued = stop_judgement::did(&stop).is_some_and(|(s, _)| s == State::Runnable);
         if queued && in_call && owed.poll.woken_from.is_none() {
-            let place = Place {
+            let place = WaitSite {
                 sp: running.registers.general[RSP],
                 pc: running.registers.ip,
                 frames: self.intake.estimator.samples.told_apart(stack),
@@ -211,7 +215,7 @@ impl ProcPoller {
                 reason: None,
                 stack,
             };
-            self.watch.threads[index].places.note(place);
+            self.watch.threads[index].wait_sites.note(place);
         }
     }
 }

@@ -14,7 +14,7 @@ use super::{
     last_ran,
     wait_observation::PartialObservation,
 };
-use crate::backend::perf::{Places, SwitchThrottle, SwitchTimeline};
+use crate::backend::perf::{KnownWaitSites, SwitchThrottle, SwitchTimeline};
 
 /// What user and kernel parts are counted in, ns.
 const TICK: u64 = 10_000_000;
@@ -125,7 +125,7 @@ pub struct Thread {
     /// What perf events add.
     pub records: Records,
     /// Where it was seen to wait, while its switches are recorded.
-    pub places: Places,
+    pub wait_sites: KnownWaitSites,
     /// Whether it ran since the last listing.
     pub ran: bool,
     /// Whether its records named new threads when it was followed last.
@@ -188,7 +188,7 @@ impl Thread {
             probe: Probe::default(),
             duty: PollDuty::default(),
             records: Records::default(),
-            places: Places::default(),
+            wait_sites: KnownWaitSites::default(),
             ran: false,
             tells_births: false,
             stale: false,

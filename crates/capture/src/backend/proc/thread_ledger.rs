@@ -15,7 +15,7 @@ use super::{
     spans::Spans,
     time_kind::{ANY, TimeKind},
 };
-use crate::{backend::perf::waits::Waits, slices::spread};
+use crate::{backend::perf::wait_strata::WaitStrata, slices::spread};
 
 /// Time of one kind in one slice.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +35,15 @@ pub struct ThreadLedger {
     /// The single intervals, where they are kept.
     pub spans: Option<Spans>,
     entries: Vec<Entry>,
+}
+
+/// A thread's ledger with the slices into which time is booked now.
+#[derive(Debug)]
+pub struct SlicedLedger<'a> {
+    /// The ledger.
+    pub ledger: &'a mut ThreadLedger,
+    /// The slices.
+    pub grid: Slices,
 }
 
 /// What a book says at the end, ns.
@@ -66,14 +75,9 @@ impl ThreadLedger {
         }
     }
 
-    /// Gives `ns` to the slices that `begin..end` covers, by their shares of it.
-    pub fn add(&mut self, grid: Slices, begin: u64, end: u64, kind: TimeKind, ns: u64) {
-        if let Some(spans) = &mut self.spans {
-            spans.note(begin, end, kind);
-        }
-        for (slice, part) in spread(grid, begin, end, ns) {
-            self.put(slice, kind, part);
-        }
+    /// The ledger, to book into these slices.
+    pub fn sliced(&mut self, grid: Slices) -> SlicedLedger<'_> {
+        SlicedLedger { ledger: self, grid }
     }
 
     /// Gives `ns` to one slice.
@@ -89,35 +93,6 @@ impl ThreadLedger {
             Some(e) => e.ns += ns,
             None => self.entries.push(Entry { slice, kind, ns }),
         }
-    }
-
-    /// Moves up to `ns` of what was booked as `from` to `to`, the latest first, but nothing from
-    /// before the slice of time `since`. Returns how much it was.
-    pub fn shift(
-        &mut self,
-        grid: Slices,
-        since: u64,
-        from: TimeKind,
-        to: TimeKind,
-        ns: u64,
-    ) -> u64 {
-        let first = (since.saturating_sub(grid.start_ns) / grid.width_ns.max(1)) as u32;
-        let (mut left, mut moved) = (ns, Vec::new());
-        for e in self.entries.iter_mut().rev() {
-            if e.slice.saturating_add(1) < first || left == 0 {
-                break;
-            }
-            if e.kind == from && e.slice >= first {
-                let part = e.ns.min(left);
-                e.ns -= part;
-                left -= part;
-                moved.push((e.slice, part));
-            }
-        }
-        for (slice, part) in moved.into_iter().rev() {
-            self.put(slice, to, part);
-        }
-        ns - left
     }
 
     /// Rows by slice and kind.
@@ -141,8 +116,8 @@ impl ThreadLedger {
         })
     }
 
-    /// Has its blocked time divided by what others were seen blocked for.
-    pub fn borrow(&mut self, weights: &[u64; BlockReason::COUNT]) {
+    /// Has its blocked time divided as that of similar threads.
+    pub fn impute(&mut self, weights: &[u64; BlockReason::COUNT]) {
         let Some(slice) = self.entries.first().map(|e| e.slice) else {
             return;
         };
@@ -152,7 +127,7 @@ impl ThreadLedger {
     }
 
     /// Closes the books. `waits`: the lengths of all waits, where they are recorded.
-    pub fn finish(mut self, waits: &Waits) -> Totals {
+    pub fn finish(mut self, waits: &WaitStrata) -> Totals {
         self.weigh(waits);
         self.entries.sort_by_key(|e| e.slice);
         let mut seen = [0u64; BlockReason::COUNT];
@@ -196,7 +171,7 @@ impl ThreadLedger {
     }
 
     /// Gives the time of all waits of a class to what was seen of them.
-    fn weigh(&mut self, waits: &Waits) {
+    fn weigh(&mut self, waits: &WaitStrata) {
         let mut seen: BTreeMap<u8, u64> = BTreeMap::new();
         for (_, class, ns) in self.seen().filter(|(_, class, _)| *class != ANY) {
             *seen.entry(class).or_default() += ns;
@@ -211,6 +186,43 @@ impl ThreadLedger {
                 e.ns = (u128::from(e.ns) * all / u128::from((*of).max(1))) as u64;
             }
         }
+    }
+}
+
+impl SlicedLedger<'_> {
+    /// Gives `ns` to the slices that `begin..end` covers, by their shares of it.
+    pub fn add(&mut self, begin: u64, end: u64, kind: TimeKind, ns: u64) {
+        if let Some(spans) = &mut self.ledger.spans {
+            spans.note(begin, end, kind);
+        }
+        for (slice, part) in spread(self.grid, begin, end, ns) {
+            self.ledger.put(slice, kind, part);
+        }
+    }
+
+    /// Moves up to `ns` of what was booked as `from` to `to`, the latest first, but nothing from
+    /// before the slice of time `since`. Returns how much it was.
+    pub fn shift(&mut self, since: u64, from: TimeKind, to: TimeKind, ns: u64) -> u64 {
+        let Slices {
+            start_ns, width_ns, ..
+        } = self.grid;
+        let first = (since.saturating_sub(start_ns) / width_ns.max(1)) as u32;
+        let (mut left, mut moved) = (ns, Vec::new());
+        for e in self.ledger.entries.iter_mut().rev() {
+            if e.slice.saturating_add(1) < first || left == 0 {
+                break;
+            }
+            if e.kind == from && e.slice >= first {
+                let part = e.ns.min(left);
+                e.ns -= part;
+                left -= part;
+                moved.push((e.slice, part));
+            }
+        }
+        for (slice, part) in moved.into_iter().rev() {
+            self.ledger.put(slice, to, part);
+        }
+        ns - left
     }
 }
 
@@ -235,7 +247,7 @@ fn divide(ns: u64, weights: &[u64; BlockReason::COUNT]) -> [u64; BlockReason::CO
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::perf::waits::class;
+    use crate::backend::perf::wait_strata::class;
 
     const GRID: Slices = Slices {
         start_ns: 0,
@@ -246,10 +258,12 @@ mod tests {
     #[test]
     fn reasons_divide_blocked_time_as_they_were_seen() {
         let mut b = ThreadLedger::new(0);
-        b.add(GRID, 0, 100, TimeKind::Blocked, 80);
-        b.add(GRID, 0, 50, TimeKind::Seen(BlockReason::Lock, ANY), 3);
-        b.add(GRID, 0, 50, TimeKind::Seen(BlockReason::Pipe, ANY), 1);
-        let t = b.finish(&Waits::default());
+        b.sliced(GRID).add(0, 100, TimeKind::Blocked, 80);
+        b.sliced(GRID)
+            .add(0, 50, TimeKind::Seen(BlockReason::Lock, ANY), 3);
+        b.sliced(GRID)
+            .add(0, 50, TimeKind::Seen(BlockReason::Pipe, ANY), 1);
+        let t = b.finish(&WaitStrata::default());
         assert_eq!(t.blocked[BlockReason::Lock as usize], 60);
         assert_eq!(t.blocked[BlockReason::Pipe as usize], 20);
         // Nothing was seen in the second slice: as in all of them.
@@ -259,7 +273,7 @@ mod tests {
     #[test]
     fn what_was_seen_of_a_length_stands_for_all_waits_of_it() {
         let mut b = ThreadLedger::new(0);
-        b.add(GRID, 0, 50, TimeKind::Off, 50);
+        b.sliced(GRID).add(0, 50, TimeKind::Off, 50);
         let (short, long) = (class(20_000), class(5_000_000));
         // Of one in ten of the short ones a look told something, of the long ones of all.
         for (reason, class, ns) in [
@@ -267,9 +281,9 @@ mod tests {
             (BlockReason::Pipe, short, 10),
             (BlockReason::Lock, long, 600),
         ] {
-            b.add(GRID, 0, 50, TimeKind::Seen(reason, class), ns);
+            b.sliced(GRID).add(0, 50, TimeKind::Seen(reason, class), ns);
         }
-        let mut waits = Waits::default();
+        let mut waits = WaitStrata::default();
         (0..20).for_each(|_| waits.add(20_000));
         waits.add(4_600_000);
         let t = b.finish(&waits);
@@ -281,15 +295,19 @@ mod tests {
     #[test]
     fn wider_slices_hold_the_same_time() {
         let mut b = ThreadLedger::new(0);
-        b.add(GRID, 0, 200, TimeKind::Off, 200);
-        b.add(GRID, 60, 70, TimeKind::OnCpu, 10);
+        b.sliced(GRID).add(0, 200, TimeKind::Off, 200);
+        b.sliced(GRID).add(60, 70, TimeKind::OnCpu, 10);
         b.coarsen();
         let wide = Slices {
             width_ns: 100,
             ..GRID
         };
-        assert_eq!(b.shift(wide, 120, TimeKind::Off, TimeKind::Woken, 150), 100);
-        let t = b.finish(&Waits::default());
+        assert_eq!(
+            b.sliced(wide)
+                .shift(120, TimeKind::Off, TimeKind::Woken, 150),
+            100
+        );
+        let t = b.finish(&WaitStrata::default());
         let rows: Vec<_> = t.slices.iter().map(|s| (s.slice, s.on_cpu_ns)).collect();
         assert_eq!(rows, [(0, 10), (1, 0)]);
         assert_eq!(
@@ -301,12 +319,21 @@ mod tests {
     #[test]
     fn waiting_is_taken_out_of_the_latest_time_off() {
         let mut b = ThreadLedger::new(0);
-        b.add(GRID, 0, 100, TimeKind::Off, 100);
-        assert_eq!(b.shift(GRID, 0, TimeKind::Off, TimeKind::Woken, 70), 70);
-        assert_eq!(b.shift(GRID, 60, TimeKind::Off, TimeKind::Woken, 70), 0);
-        let t = b.clone().finish(&Waits::default());
+        b.sliced(GRID).add(0, 100, TimeKind::Off, 100);
+        assert_eq!(
+            b.sliced(GRID).shift(0, TimeKind::Off, TimeKind::Woken, 70),
+            70
+        );
+        assert_eq!(
+            b.sliced(GRID).shift(60, TimeKind::Off, TimeKind::Woken, 70),
+            0
+        );
+        let t = b.clone().finish(&WaitStrata::default());
         assert_eq!((t.woken, t.blocked[BlockReason::Other as usize]), (70, 30));
         assert_eq!((t.slices[0].runnable_ns, t.slices[1].runnable_ns), (20, 50));
-        assert_eq!(b.shift(GRID, 0, TimeKind::Off, TimeKind::Woken, 70), 30);
+        assert_eq!(
+            b.sliced(GRID).shift(0, TimeKind::Off, TimeKind::Woken, 70),
+            30
+        );
     }
 }

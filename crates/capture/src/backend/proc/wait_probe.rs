@@ -22,7 +22,7 @@ use super::{
     waiting::{self, Call, KernelWait, Pages, Read, Reasons, Standing, Where},
 };
 use crate::{
-    backend::perf::{Place, told_apart},
+    backend::perf::{WaitSite, told_apart},
     clock,
     session::{descriptors, resources::Locks as _, unwound::ManagedStack},
 };
@@ -268,7 +268,7 @@ impl ProcPoller {
         });
         let t = &mut self.watch.threads[thread.index];
         t.probe.begin = Some(StackBegin::Whole(thread.sp));
-        t.places.note(Place {
+        t.wait_sites.note(WaitSite {
             sp: thread.sp,
             pc: thread.pc,
             frames,
@@ -337,12 +337,12 @@ impl ProcPoller {
     /// do: a thread that waits behind us there has not run since.
     fn slept_until_now(&mut self, index: usize) -> Option<Doing> {
         let t = &mut self.watch.threads[index];
-        if t.places.is_empty() || !t.shares_our_cpu() {
+        if t.wait_sites.is_empty() || !t.shares_our_cpu() {
             return None;
         }
         let (_, stack) = self.stack_of_queued(index);
         let t = &mut self.watch.threads[index];
-        let place = t.places.with(stack?)?;
+        let place = t.wait_sites.with(stack?)?;
         let reason = place.reason?;
         (t.probe.stood_ns, t.probe.stack) = (clock::now(), Some(place.stack));
         Some(Doing::Blocked(reason))

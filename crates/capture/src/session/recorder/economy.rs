@@ -24,31 +24,32 @@ impl Recorder<'_> {
     /// Starts the budget, if there is one.
     pub(super) fn begin_budget(&mut self) {
         let limit = self.setup.options.max_total_overhead;
-        self.budget = limit.map(|percent| Budget::new(percent / 100.0, self.reading(now())));
+        self.cost.budget = limit.map(|percent| Budget::new(percent / 100.0, self.reading(now())));
     }
 
     fn reading(&self, time: u64) -> Reading {
         let run_time = self.collector.programs.run_time();
         Reading {
             time,
-            cost_ns: run_time.total_ns() + run_time.displaced_ns + self.meter.own_ns(),
+            cost_ns: run_time.total_ns() + run_time.displaced_ns + self.cost.meter.own_ns(),
             switches: switches(),
         }
     }
 
     /// Whether stacks are taken now.
     pub(super) fn takes_stacks(&self) -> bool {
-        let budget = self.budget.as_ref();
+        let budget = self.cost.budget.as_ref();
         budget.is_none_or(|budget| budget.given_up() < GivenUp::Stacks)
     }
 
     /// Gives up, or takes back, what the budget says.
     pub(super) fn keep_budget(&mut self, time: u64) {
-        if self.budget.is_none() {
+        if self.cost.budget.is_none() {
             return;
         }
         let reading = self.reading(time);
         let step = self
+            .cost
             .budget
             .as_mut()
             .and_then(|budget| budget.check(reading));
@@ -61,7 +62,7 @@ impl Recorder<'_> {
             ));
         }
         let period = match given_up < GivenUp::Stacks && self.setup.options.stacks {
-            true => self.pace.period,
+            true => self.cost.pace.period,
             false => std::time::Duration::ZERO,
         };
         self.collector.programs.set_period(period);
@@ -93,8 +94,8 @@ impl Recorder<'_> {
 
     /// Adds to the domain what is and was given up.
     pub(super) fn describe_budget(&self, domain: &mut Domain) {
-        if let Some(budget) = &self.budget {
-            budget.describe(domain, self.start_ns);
+        if let Some(budget) = &self.cost.budget {
+            budget.describe(domain, self.time.start_ns);
         }
     }
 }

@@ -62,7 +62,7 @@ impl Recorder<'_> {
         intake.observe(Observation::Cost(Cost {
             bpf_ns: run_time.total_ns(),
             displaced_ns: run_time.displaced_ns,
-            own_cpu_ns: self.meter.own_ns(),
+            own_cpu_ns: self.cost.meter.own_ns(),
             ..self.told.memory.clone()
         }));
         if self.told.figures_ns == 0 {

@@ -86,8 +86,10 @@ impl Setup<'_> {
             open_files::raise_limit();
         }
         let mut processes = Processes::new(programs, self.options.file_limits())?;
-        let managed = processes.managed_mut();
-        managed.look_at_tasks(self.options.max_overhead);
+        if !self.options.windows {
+            // The sums of tasks are known at the end of a session only, and grow until then.
+            (processes.managed_mut()).look_at_tasks(self.options.max_overhead);
+        }
         if !self.options.stacks {
             processes.keep_facts_only();
         }

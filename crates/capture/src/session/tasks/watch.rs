@@ -198,6 +198,7 @@ impl Watch {
     pub fn look(&mut self, limit: f64, before: Duration) -> Duration {
         self.read_collections();
         let there = self.look_now();
+        self.seen.eye.reader().release();
         let spent = own_cpu();
         let mean = if there {
             // The first poll, which finds everything, says nothing about the others.

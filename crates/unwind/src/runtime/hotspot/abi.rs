@@ -84,20 +84,27 @@ impl Proc {
 
 const _: () = assert!(size_of::<Proc>() == 16 + 24 * MAX_HEAPS + 16 + 6 + 2);
 
+/// Memory outside the stack (`struct hs_side`).
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Side {
+    len: u32,
+    pad0: u32,
+    at: u64,
+    words: [u64; 65],
+}
+
 /// State of a walk (`struct hs_walk`).
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Walk {
     proc: Proc,
     names: [[u64; 2]; 8],
-    words: [u64; 7],
-    halves: [u32; 5],
+    blob: [u64; 7],
+    search: [u64; 3],
     stage: u8,
     pid_emitted: u8,
     from_cache: u8,
     optional: u8,
-    side_len: u32,
-    pad1: u32,
-    side_at: u64,
-    side: [u64; 65],
+    side: Side,
 }

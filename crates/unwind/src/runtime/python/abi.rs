@@ -142,10 +142,9 @@ pub(crate) struct RawStack {
     pub words: [u64; 2 * MAX_FRAMES],
 }
 
-/// Mirror of `struct py_work`.
+/// Search for the state of a thread (`struct py_search`).
 #[repr(C)]
-pub(crate) struct Work {
-    pub proc: Proc,
+pub(crate) struct Search {
     matching: u64,
     pub tstate: u64,
     interp: u64,
@@ -153,20 +152,33 @@ pub(crate) struct Work {
     floor: u64,
     best: u64,
     best_at: u64,
-    frame: u64,
+    several: u32,
+    walked: u32,
+    passed: u32,
+    hops: u32,
+}
+
+/// The frame that is being read (`struct py_frame`).
+#[repr(C)]
+struct Frame {
+    at: u64,
     back: u64,
     code: u64,
     check: u64,
     instr: u64,
+    mark: u32,
+    lasti: i32,
+}
+
+/// Mirror of `struct py_work`.
+#[repr(C)]
+pub(crate) struct Work {
+    pub proc: Proc,
+    pub search: Search,
+    frame: Frame,
     want: u64,
     need: u32,
     stage: u32,
-    hops: u32,
-    mark: u32,
-    lasti: i32,
-    several: u32,
-    walked: u32,
-    passed: u32,
     buf: [u64; BYTES as usize / 8],
     pub out: RawStack,
 }
@@ -202,13 +214,13 @@ mod tests {
             offset_of!(Proc, ts_next) as u64,
             offset_of!(Proc, kind) as u64,
             offset_of!(RawStack, words) as u64,
-            offset_of!(Work, tstate) as u64,
+            offset_of!(Work, search.tstate) as u64,
             offset_of!(Work, out) as u64,
             MAX_FRAMES as u64,
             WORD_ENTRY,
             End::Garbage as u64,
             u64::from(KIND_SHIM),
-            offset_of!(Work, sp) as u64,
+            offset_of!(Work, search.sp) as u64,
             u64::from(KIND_PHP),
             u64::from(KIND_RUBY),
         ];

@@ -23,7 +23,6 @@ const MAX_NAME_CHARS: usize = 128;
 /// Reader of the names of one process's threads.
 #[derive(Default)]
 pub struct ThreadNames {
-    pages: PageCache,
     /// Addresses of the interpreters' `threading._active`.
     active: Vec<u64>,
 }
@@ -46,10 +45,9 @@ impl ThreadNames {
         let Some(offsets) = Offsets::of(facts.minor, facts.layout.modules) else {
             return ThreadNamesRead::Unreadable;
         };
-        self.pages.clear();
         let mut objects = Objects {
             memory,
-            pages: &mut self.pages,
+            pages: &mut PageCache::default(),
             offsets: &offsets,
             texts: &facts.layout.objects,
         };

@@ -142,15 +142,15 @@ impl Walker {
     ) -> Stack {
         let work = &mut *self.work;
         work.proc = *proc;
-        work.sp = thread.sp;
-        work.tstate = thread.state;
+        work.search.sp = thread.sp;
+        work.search.tstate = thread.state;
         let reader = abi::Reader {
             read: read_into::<F>,
             context: (&raw mut read).cast(),
         };
         // SAFETY: `work` is ours, and the context is the closure that `read_into::<F>` expects.
         unsafe { abi::py_host_walk(work, 0, thread.pointer, &raw const reader) };
-        thread.state = work.tstate;
+        thread.state = work.search.tstate;
         let RawStack { n, end, words, .. } = &work.out;
         Stack {
             words: words[..2 * (*n as usize).min(MAX_FRAMES)].to_vec(),

@@ -107,6 +107,21 @@ impl Event {
     }
 }
 
+/// Events to sample, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct EventSampling<'a> {
+    /// The events.
+    pub events: &'a [EventSpec],
+    /// Hits a stack, where the user asks for that.
+    pub gap: Option<u64>,
+    /// Stacks a second otherwise.
+    pub hz: u32,
+    /// Descriptors that may be open.
+    pub descriptors: usize,
+    /// Whether the kernel may be measured.
+    pub with_kernel: bool,
+}
+
 /// The events that were asked for.
 pub struct EventSampler {
     events: Vec<Event>,
@@ -129,24 +144,24 @@ pub struct EventSampler {
 }
 
 impl EventSampler {
-    /// Makes the rings; events are opened by [`EventSampler::join`]. `with_kernel`: the kernel may be measured.
+    /// Makes the rings; events are opened by [`EventSampler::join`].
     ///
     /// # Errors
     /// An event cannot be had here, or no ring.
-    pub fn open(
-        specs: &[EventSpec],
-        gap: Option<u64>,
-        hz: u32,
-        cpus: &[u32],
-        descriptors: usize,
-        with_kernel: bool,
-    ) -> Result<EventSampler, Error> {
+    pub fn open(sampling: EventSampling<'_>, cpus: &[u32]) -> Result<EventSampler, Error> {
+        let EventSampling {
+            events,
+            gap,
+            hz,
+            descriptors,
+            with_kernel,
+        } = sampling;
         let refused = |spec: &EventSpec, e: &io::Error| Error::NoEvent {
             name: spec.name.clone(),
             why: why(spec, e),
         };
         let mut hits = EventSampler {
-            events: Vec::with_capacity(specs.len()),
+            events: Vec::with_capacity(events.len()),
             rings: Vec::new(),
             ids: FxHashMap::default(),
             begun_ns: 0,
@@ -158,7 +173,7 @@ impl EventSampler {
             left_out: 0,
             lost: 0,
         };
-        for spec in specs {
+        for spec in events {
             if !with_kernel && spec.is_of_the_kernel() {
                 let e = io::Error::from_raw_os_error(libc::EACCES);
                 return Err(refused(spec, &e));

@@ -93,6 +93,34 @@ fn the_range_is_that_of_nearly_all_that_is_computed() {
     assert_eq!(lives.range_ns(), 1 << 23);
 }
 
+/// Of 400 lives of 0.3 ms and 4 of 8 ms, a fifth of the time computed is in the long ones.
+#[test]
+fn a_few_long_lives_leave_most_windows_to_the_short_ones() {
+    let mut lives = ShortLives::default();
+    (0..400).for_each(|_| lives.add(300_000));
+    (0..4).for_each(|_| lives.add(8 * MS));
+    let range = lives.range_ns();
+    assert_eq!(range, 1 << 23);
+    let drawn: Vec<(u64, f64)> = (0..1000u32)
+        .map(|n| lives.age_at((f64::from(n) + 0.5) / 1000.0, range))
+        .collect();
+    assert!(drawn.is_sorted_by_key(|(age, _)| *age) && drawn[999].0 <= range);
+    let met = drawn.iter().filter(|(age, _)| *age < 300_000).count();
+    assert!((300..600).contains(&met), "{met} of 1000");
+    // What the samples stand for is what was computed, of short lives and of long ones.
+    let estimate = |lives: f64, length: u64| -> f64 {
+        let met = drawn.iter().filter(|(age, _)| *age < length);
+        met.map(|(_, density)| lives / density / 1000.0).sum()
+    };
+    for (lives, length) in [(400.0, 300_000), (4.0, 8 * MS)] {
+        let ratio = estimate(lives, length) / (lives * length as f64);
+        assert!(
+            (0.98..1.02).contains(&ratio),
+            "{ratio:.3} of lives of {length} ns"
+        );
+    }
+}
+
 /// Threads compute `a` for a part of their lives and `b` after it, which no single age can tell.
 #[test]
 fn ages_makers_and_cpus_are_met_evenly() {

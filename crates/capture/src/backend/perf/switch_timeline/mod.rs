@@ -10,11 +10,10 @@
 //! A thread that was there before its events were opened is in a state that only its first record
 //! tells, or the first look at the counters.
 
-use wallscope_model::Slices;
 use wallscope_observe::{FirstState, SwitchStep};
 use wallscope_procfs::process::SchedStat;
 
-use crate::backend::proc::{thread_ledger::ThreadLedger, time_kind::TimeKind};
+use crate::backend::proc::{thread_ledger::SlicedLedger, time_kind::TimeKind};
 
 mod schedstat_reconcile;
 mod switch_record_latency;
@@ -43,6 +42,46 @@ struct Stretch {
     ins_waited: u64,
 }
 
+/// Readings of the scheduler's counters.
+#[derive(Clone, Copy, Debug)]
+struct CounterReadings {
+    /// The one that was compared last, and when it was made.
+    last: SchedStat,
+    checked_ns: u64,
+    /// One that has not been compared yet, and when it was made.
+    next: Option<(u64, SchedStat)>,
+    /// Nothing beyond `next` is to be booked.
+    closing: bool,
+}
+
+/// Difference between the scheduler's counters and the records.
+#[derive(Clone, Copy, Debug, Default)]
+struct CounterGap {
+    /// Times on a CPU that the counter has and the records have not.
+    missing: i64,
+    /// Waiting that the counter has and the books have not, ns.
+    owed: i64,
+    /// Records are known to be missing.
+    lossy: bool,
+    /// Checks in a row at which it had run without any record.
+    silent: u32,
+}
+
+/// What is counted beside a thread's time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SwitchCounts {
+    /// Times it left the CPU by its own will.
+    pub voluntary: u64,
+    /// Times it was put off the CPU.
+    pub involuntary: u64,
+    /// Time that was taken from the counters, ns.
+    pub repaired_ns: u64,
+    /// Waiting that the counter has from before the records began, ns.
+    pub waited_before_ns: u64,
+    /// Time on a CPU that the records have and the counter has not, ns.
+    beyond: i64,
+}
+
 /// See the top of this file. Times are ns on the recording's clock.
 #[derive(Clone, Debug)]
 pub struct SwitchTimeline {
@@ -51,40 +90,21 @@ pub struct SwitchTimeline {
     begun: u64,
     /// Up to when it is booked.
     booked: u64,
-    last: SchedStat,
-    checked_ns: u64,
-    /// A reading of the counters that has not been compared yet, and when it was made.
-    reading: Option<(u64, SchedStat)>,
-    /// Nothing beyond the last reading is to be booked.
-    closing: bool,
+    counters: CounterReadings,
     stretch: Stretch,
     lag: SwitchRecordLatency,
-    /// Times on a CPU that the counter has and the records have not.
-    missing: i64,
-    /// Waiting that the counter has and the books have not, ns.
-    owed: i64,
-    lossy: bool,
+    gap: CounterGap,
     /// Totals are the counters'.
     by_counters: bool,
     moved: bool,
-    /// Checks in a row at which it had run without any record.
-    silent: u32,
-    /// Times it left the CPU by its own will.
-    pub voluntary: u64,
-    /// Times it was put off the CPU.
-    pub involuntary: u64,
-    /// Both of late: how often it left the CPU by its own will, and was put off it.
+    /// Counts that were not told yet.
+    pub untold: SwitchCounts,
+    /// How often of late it left the CPU by its own will, and was put off it.
     lately: [u32; 2],
-    /// Time that was taken from the counters, ns.
-    pub repaired_ns: u64,
-    /// Time on a CPU that the records have and the counter has not, ns.
-    beyond: i64,
     /// Time on a CPU by its records, ns.
     pub computed_ns: u64,
     /// Time off the CPU until its first turn; `None`: that has come.
     before_turn: Option<u64>,
-    /// Waiting that the counter has from before the records began, ns.
-    pub waited_before_ns: u64,
 }
 
 /// After so many checks in which a thread ran and nothing was recorded of it, its records have stopped.
@@ -101,26 +121,21 @@ impl SwitchTimeline {
             at: At::Unknown,
             begun: now,
             booked: now,
-            last: books,
-            checked_ns: now,
-            reading: None,
-            closing: false,
+            counters: CounterReadings {
+                last: books,
+                checked_ns: now,
+                next: None,
+                closing: false,
+            },
             stretch: Stretch::default(),
             lag: SwitchRecordLatency::default(),
-            missing: 0,
-            owed: 0,
-            lossy: false,
+            gap: CounterGap::default(),
             by_counters: false,
             moved: true,
-            silent: 0,
-            voluntary: 0,
-            involuntary: 0,
+            untold: SwitchCounts::default(),
             lately: [0; 2],
-            repaired_ns: 0,
-            beyond: 0,
             computed_ns: 0,
             before_turn: Some(0),
-            waited_before_ns: 0,
         }
     }
 
@@ -150,7 +165,7 @@ impl SwitchTimeline {
 
     /// The same, where nothing is to be done until the next record comes: the counters have been read and compared.
     pub fn rests_since(&self) -> Option<u64> {
-        let settled = !self.moved && self.reading.is_none() && !self.is_deaf();
+        let settled = !self.moved && self.counters.next.is_none() && !self.is_deaf();
         self.off_since().filter(|_| settled)
     }
 
@@ -193,13 +208,12 @@ impl SwitchTimeline {
 
     /// What was counted is told: the counts begin anew.
     pub fn told(&mut self) {
-        (self.voluntary, self.involuntary, self.repaired_ns) = (0, 0, 0);
-        (self.beyond, self.waited_before_ns) = (0, 0);
+        self.untold = SwitchCounts::default();
     }
 
     /// The counters as they were compared last.
     pub fn books(&self) -> SchedStat {
-        self.last
+        self.counters.last
     }
 
     /// Whether anything was recorded since the counters were read last.
@@ -209,25 +223,24 @@ impl SwitchTimeline {
 
     /// Some records are missing: the next check believes the counters.
     pub fn mistrust(&mut self) {
-        (self.lossy, self.moved) = (true, true);
+        (self.gap.lossy, self.moved) = (true, true);
     }
 
     /// Whether its records have stopped coming although it runs.
     pub fn is_deaf(&self) -> bool {
-        self.silent >= DEAF
+        self.gap.silent >= DEAF
     }
 
     /// Takes a record. Returns the interval off the CPU that it ends.
     pub fn step(
         &mut self,
-        book: &mut ThreadLedger,
-        grid: Slices,
+        book: &mut SlicedLedger<'_>,
         lag: &mut SwitchRecordLatency,
         time: u64,
         step: SwitchStep,
     ) -> Option<(u64, u64)> {
-        self.settle(book, grid, lag, time);
-        if self.closing && self.reading.is_none() {
+        self.settle(book, lag, time);
+        if self.counters.closing && self.counters.next.is_none() {
             return None;
         }
         let time = time.max(self.booked);
@@ -252,28 +265,28 @@ impl SwitchTimeline {
                 At::OnCpu
             }
             (SwitchStep::Out { preempted: true }, _) => {
-                self.involuntary += 1;
+                self.untold.involuntary += 1;
                 self.note_switch(true);
                 At::PutOff
             }
             (SwitchStep::Out { preempted: false }, _) => {
-                self.voluntary += 1;
+                self.untold.voluntary += 1;
                 self.note_switch(false);
                 At::Off
             }
             (SwitchStep::End, at) => at,
         };
         let ended = (self.at == At::Off).then_some((self.begun, time));
-        self.advance(book, grid, time);
+        self.advance(book, time);
         (self.at, self.begun) = (next, time);
         if step == SwitchStep::End {
-            self.date_back(book, grid, self.lag.or(lag));
+            self.date_back(book, self.lag.or(lag));
         }
-        if step == SwitchStep::End && self.lossy {
+        if step == SwitchStep::End && self.gap.lossy {
             // No counter can be asked any more.
             let s = self.stretch;
             for (kind, ns) in [(TimeKind::OnCpu, s.on_cpu), (TimeKind::Off, s.off)] {
-                book.shift(grid, self.checked_ns, kind, TimeKind::Unknown, ns);
+                book.shift(self.counters.checked_ns, kind, TimeKind::Unknown, ns);
             }
         }
         ended
@@ -283,23 +296,22 @@ impl SwitchTimeline {
     /// the CPU that counts up to there.
     pub fn end_early(
         &mut self,
-        book: &mut ThreadLedger,
-        grid: Slices,
+        book: &mut SlicedLedger<'_>,
         lag: &mut SwitchRecordLatency,
         time: u64,
     ) -> Option<(u64, u64)> {
-        self.settle(book, grid, lag, time);
+        self.settle(book, lag, time);
         if self.at != At::Unknown {
-            return self.step(book, grid, lag, time, SwitchStep::End);
+            return self.step(book, lag, time, SwitchStep::End);
         }
         let ns = time.saturating_sub(self.booked);
-        book.add(grid, self.booked, time, TimeKind::Unknown, ns);
-        book.seen_ns = book.seen_ns.max(time);
+        book.add(self.booked, time, TimeKind::Unknown, ns);
+        book.ledger.seen_ns = book.ledger.seen_ns.max(time);
         None
     }
 
     /// Books the open interval up to `time`.
-    fn advance(&mut self, book: &mut ThreadLedger, grid: Slices, time: u64) {
+    fn advance(&mut self, book: &mut SlicedLedger<'_>, time: u64) {
         let ns = time.saturating_sub(self.booked);
         let (kind, sum) = match self.at {
             At::Unknown => return,
@@ -312,16 +324,20 @@ impl SwitchTimeline {
         if self.at == At::OnCpu {
             self.computed_ns += ns;
         }
-        book.add(grid, self.booked, time, kind, ns);
+        book.add(self.booked, time, kind, ns);
         self.booked = self.booked.max(time);
-        book.seen_ns = book.seen_ns.max(time);
+        book.ledger.seen_ns = book.ledger.seen_ns.max(time);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::{perf::waits::Waits, proc::thread_ledger::Totals};
+    use crate::backend::{
+        perf::wait_strata::WaitStrata,
+        proc::thread_ledger::{ThreadLedger, Totals},
+    };
+    use wallscope_model::Slices;
 
     const GRID: Slices = Slices {
         start_ns: 0,
@@ -347,11 +363,11 @@ mod tests {
     ) -> Totals {
         let (mut book, mut lag) = (ThreadLedger::new(0), SwitchRecordLatency::default());
         for (time, step) in steps {
-            course.step(&mut book, GRID, &mut lag, *time, *step);
+            course.step(&mut book.sliced(GRID), &mut lag, *time, *step);
         }
-        course.read(end, last, false);
-        course.settle(&mut book, GRID, &mut lag, end);
-        let totals = book.finish(&Waits::default());
+        course.read(end, last);
+        course.settle(&mut book.sliced(GRID), &mut lag, end);
+        let totals = book.finish(&WaitStrata::default());
         let all = totals.on_cpu
             + totals.woken
             + totals.preempted
@@ -373,7 +389,14 @@ mod tests {
         // Of the first 10 ns off the CPU it waited 4 for it.
         let t = run(&mut c, &steps, 100, books(51, 17, 9));
         assert_eq!((t.on_cpu, t.preempted, t.woken), (44, 6, 4));
-        assert_eq!((c.voluntary, c.involuntary, c.repaired_ns), (1, 1, 0));
+        assert_eq!(
+            (
+                c.untold.voluntary,
+                c.untold.involuntary,
+                c.untold.repaired_ns
+            ),
+            (1, 1, 0)
+        );
         assert_eq!(c.off_since(), Some(60));
     }
 
@@ -396,16 +419,16 @@ mod tests {
         let (mut book, mut lag) = (ThreadLedger::new(0), SwitchRecordLatency::default());
         let mut upto = |c: &mut SwitchTimeline, step: Option<u64>, end, books| {
             if let Some(time) = step {
-                c.step(&mut book, GRID, &mut lag, time, SwitchStep::In);
+                c.step(&mut book.sliced(GRID), &mut lag, time, SwitchStep::In);
             }
-            c.read(end, books, false);
-            c.settle(&mut book, GRID, &mut lag, end);
+            c.read(end, books);
+            c.settle(&mut book.sliced(GRID), &mut lag, end);
         };
         upto(&mut c, None, 20, books(0, 7, 1));
-        assert_eq!(c.waited_before_ns, 0);
+        assert_eq!(c.untold.waited_before_ns, 0);
         upto(&mut c, Some(40), 50, books(10, 107, 2));
-        let t = book.finish(&Waits::default());
-        assert_eq!((t.on_cpu, t.woken, c.waited_before_ns), (10, 40, 60));
+        let t = book.finish(&WaitStrata::default());
+        assert_eq!((t.on_cpu, t.woken, c.untold.waited_before_ns), (10, 40, 60));
     }
 
     #[test]
@@ -418,7 +441,10 @@ mod tests {
             (31, OUT),
         ];
         let t = run(&mut c, &steps, 50, books(20, 0, 2));
-        assert_eq!((t.on_cpu, c.voluntary, c.repaired_ns), (20, 1, 0));
+        assert_eq!(
+            (t.on_cpu, c.untold.voluntary, c.untold.repaired_ns),
+            (20, 1, 0)
+        );
     }
 
     #[test]
@@ -430,7 +456,7 @@ mod tests {
             100,
             books(50, 0, 5),
         );
-        assert_eq!((t.on_cpu, c.repaired_ns), (50, 40));
+        assert_eq!((t.on_cpu, c.untold.repaired_ns), (50, 40));
         // A mistrusted stretch in which nothing is wrong changes nothing.
         let mut c = SwitchTimeline::joined(0, books(0, 0, 1));
         c.mistrust();
@@ -440,7 +466,7 @@ mod tests {
             100,
             books(10, 0, 2),
         );
-        assert_eq!((t.on_cpu, c.repaired_ns), (10, 0));
+        assert_eq!((t.on_cpu, c.untold.repaired_ns), (10, 0));
     }
 
     #[test]
@@ -464,11 +490,11 @@ mod tests {
         let mut c = SwitchTimeline::joined(0, books(0, 0, 1));
         let (mut book, mut lag) = (ThreadLedger::new(0), SwitchRecordLatency::default());
         for (time, step) in [(10, SwitchStep::In), (20, OUT)] {
-            c.step(&mut book, GRID, &mut lag, time, step);
+            c.step(&mut book.sliced(GRID), &mut lag, time, step);
         }
         let mut read = |c: &mut SwitchTimeline, now, on_cpu, turns| {
-            c.read(now, books(on_cpu, 0, turns), false);
-            c.settle(&mut book, GRID, &mut lag, now);
+            c.read(now, books(on_cpu, 0, turns));
+            c.settle(&mut book.sliced(GRID), &mut lag, now);
         };
         read(&mut c, 30, 10, 2);
         c.mistrust();
@@ -478,8 +504,8 @@ mod tests {
         c.mistrust();
         read(&mut c, 50, 14, 3);
         assert_eq!((c.off_since(), c.on_since()), (None, None));
-        let totals = book.finish(&Waits::default());
-        assert_eq!((totals.on_cpu, c.repaired_ns), (14, 4));
+        let totals = book.finish(&WaitStrata::default());
+        assert_eq!((totals.on_cpu, c.untold.repaired_ns), (14, 4));
     }
 
     #[test]
@@ -487,20 +513,26 @@ mod tests {
         let mut c = SwitchTimeline::joined(0, books(0, 0, 1));
         let mut book = ThreadLedger::new(0);
         c.step(
-            &mut book,
-            GRID,
+            &mut book.sliced(GRID),
             &mut SwitchRecordLatency::default(),
             0,
             SwitchStep::In,
         );
         // It had 900 of each 1,000, by the counter; once the counter was 50 late.
         for (now, counted) in [(1_000, 900), (2_000, 1_750), (3_000, 2_700)] {
-            c.read(now, books(counted, 0, 2), false);
-            c.settle(&mut book, GRID, &mut SwitchRecordLatency::default(), now);
+            c.read(now, books(counted, 0, 2));
+            c.settle(
+                &mut book.sliced(GRID),
+                &mut SwitchRecordLatency::default(),
+                now,
+            );
         }
         assert_eq!((c.beyond_ns(10), c.beyond_ns(400)), (290, 0));
         assert_eq!(
-            (book.finish(&Waits::default()).on_cpu, c.repaired_ns),
+            (
+                book.finish(&WaitStrata::default()).on_cpu,
+                c.untold.repaired_ns
+            ),
             (3_000, 0)
         );
         c.told();
@@ -513,16 +545,15 @@ mod tests {
         let mut book = ThreadLedger::new(0);
         for look in 1..=3 {
             assert!(!c.is_deaf());
-            c.read(look * 100, books(look * 10, 0, 1 + look * 5), false);
+            c.read(look * 100, books(look * 10, 0, 1 + look * 5));
             c.settle(
-                &mut book,
-                GRID,
+                &mut book.sliced(GRID),
                 &mut SwitchRecordLatency::default(),
                 u64::MAX,
             );
         }
         assert!(c.is_deaf());
-        assert_eq!(book.finish(&Waits::default()).on_cpu, 30);
+        assert_eq!(book.finish(&WaitStrata::default()).on_cpu, 30);
     }
 
     #[test]
@@ -530,14 +561,13 @@ mod tests {
         let mut c = SwitchTimeline::joined(0, books(0, 0, 1));
         let mut book = ThreadLedger::new(0);
         c.step(
-            &mut book,
-            GRID,
+            &mut book.sliced(GRID),
             &mut SwitchRecordLatency::default(),
             10,
             SwitchStep::In,
         );
         // Read while it ran; what it did until then comes later.
-        c.read(60, books(40, 0, 7), true);
+        c.read_last(60, books(40, 0, 7));
         for (time, step) in [
             (20, OUT),
             (30, SwitchStep::In),
@@ -546,36 +576,37 @@ mod tests {
             (55, OUT),
         ] {
             c.step(
-                &mut book,
-                GRID,
+                &mut book.sliced(GRID),
                 &mut SwitchRecordLatency::default(),
                 time,
                 step,
             );
         }
-        c.settle(&mut book, GRID, &mut SwitchRecordLatency::default(), 59);
+        c.settle(
+            &mut book.sliced(GRID),
+            &mut SwitchRecordLatency::default(),
+            59,
+        );
         assert_eq!(c.booked, 55);
         c.step(
-            &mut book,
-            GRID,
+            &mut book.sliced(GRID),
             &mut SwitchRecordLatency::default(),
             70,
             SwitchStep::In,
         );
         c.step(
-            &mut book,
-            GRID,
+            &mut book.sliced(GRID),
             &mut SwitchRecordLatency::default(),
             90,
             OUT,
         );
-        let t = book.clone().finish(&Waits::default());
+        let t = book.clone().finish(&WaitStrata::default());
         assert_eq!(
             (book.seen_ns, t.on_cpu),
             (60, 40),
             "of which the records had 25"
         );
-        assert_eq!(c.repaired_ns, 15);
+        assert_eq!(c.untold.repaired_ns, 15);
     }
 
     #[test]
@@ -596,12 +627,12 @@ mod tests {
                 (170_000, SwitchStep::In),
                 (200_000, OUT),
             ] {
-                c.step(&mut book, grid, &mut lag, step.0, step.1);
+                c.step(&mut book.sliced(grid), &mut lag, step.0, step.1);
             }
-            c.read(300_000, books(130_000 + 2 * late, 20_000 - late, 3), true);
-            c.settle(&mut book, grid, &mut lag, u64::MAX);
-            assert_eq!(c.repaired_ns, 0);
-            all.push(book.finish(&Waits::default()));
+            c.read_last(300_000, books(130_000 + 2 * late, 20_000 - late, 3));
+            c.settle(&mut book.sliced(grid), &mut lag, u64::MAX);
+            assert_eq!(c.untold.repaired_ns, 0);
+            all.push(book.finish(&WaitStrata::default()));
         }
         assert_eq!(lag.ns(), 3_000);
         assert_eq!((all[0].on_cpu, all[0].preempted), (134_000, 18_000));
@@ -621,13 +652,21 @@ mod tests {
         let mut book = ThreadLedger::new(0);
         for turn in 0..100 {
             let begin = turn * 100_000;
-            c.step(&mut book, grid, &mut lag, begin + 50_000, SwitchStep::In);
-            c.step(&mut book, grid, &mut lag, begin + 70_000, OUT);
+            c.step(
+                &mut book.sliced(grid),
+                &mut lag,
+                begin + 50_000,
+                SwitchStep::In,
+            );
+            c.step(&mut book.sliced(grid), &mut lag, begin + 70_000, OUT);
         }
-        c.read(10_000_000, books(2_200_000, 0, 101), true);
-        c.settle(&mut book, grid, &mut lag, u64::MAX);
+        c.read_last(10_000_000, books(2_200_000, 0, 101));
+        c.settle(&mut book.sliced(grid), &mut lag, u64::MAX);
         assert_eq!(
-            (book.finish(&Waits::default()).on_cpu, c.repaired_ns),
+            (
+                book.finish(&WaitStrata::default()).on_cpu,
+                c.untold.repaired_ns
+            ),
             (2_200_000, 0)
         );
     }
@@ -637,28 +676,25 @@ mod tests {
         let mut c = SwitchTimeline::joined(0, SchedStat::default()).in_state(FirstState::Born);
         let mut book = ThreadLedger::new(0);
         c.step(
-            &mut book,
-            GRID,
+            &mut book.sliced(GRID),
             &mut SwitchRecordLatency::default(),
             0,
             SwitchStep::In,
         );
         c.step(
-            &mut book,
-            GRID,
+            &mut book.sliced(GRID),
             &mut SwitchRecordLatency::default(),
             10,
             OUT,
         );
         c.mistrust();
         c.step(
-            &mut book,
-            GRID,
+            &mut book.sliced(GRID),
             &mut SwitchRecordLatency::default(),
             30,
             SwitchStep::End,
         );
-        let t = book.finish(&Waits::default());
+        let t = book.finish(&WaitStrata::default());
         assert_eq!((t.unknown, t.on_cpu), (30, 0));
     }
 }

@@ -26,7 +26,7 @@ fn a_busy_thread_of_our_own_is_sampled() {
             last = time;
             match record {
                 Record::Sample(r) if r.tid == tid => samples.push(r),
-                Record::Born { parent_tid, .. } => born |= parent_tid == tid,
+                Record::Born(birth) => born |= birth.parent_tid == tid,
                 _ => {}
             }
         }

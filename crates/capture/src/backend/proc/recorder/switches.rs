@@ -8,7 +8,7 @@ use wallscope_observe::{Observation, SwitchRecording};
 
 use crate::{
     Error,
-    backend::perf::{DATA_PAGES, EventSampler, ThreadEvents},
+    backend::perf::{DATA_PAGES, EventSampler, EventSampling, ThreadEvents},
     clock, cpus,
     session::Options,
 };
@@ -28,10 +28,14 @@ impl PollRecorder<'_> {
         match open_clock(poller, options, descriptors) {
             Ok(cpus) => {
                 if let (Some(clock), false) = (&poller.clock, options.events.is_empty()) {
-                    let (hz, gap) = (options.hz, options.event_period);
-                    let kernel = clock.with_kernel;
-                    let hits =
-                        EventSampler::open(&options.events, gap, hz, &cpus, descriptors, kernel)?;
+                    let sampling = EventSampling {
+                        events: &options.events,
+                        gap: options.event_period,
+                        hz: options.hz,
+                        descriptors,
+                        with_kernel: clock.with_kernel,
+                    };
+                    let hits = EventSampler::open(sampling, &cpus)?;
                     for event in hits.describe_counts() {
                         (poller.intake).observe(&Observation::CountedEvent(event));
                     }

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 use wallscope_model::{BlockReason, Part, SliceValue, Slices, State, WaitSeen};
 
-use crate::{backend::perf::waits::Waits, slices::spread};
+use crate::{backend::perf::wait_strata::WaitStrata, slices::spread};
 
 /// Thread, stack, state, reason, part, how the time was come by, and what was seen of connections.
 pub(super) type Key = (
@@ -179,7 +179,7 @@ impl Sums {
 #[derive(Clone, Copy, Debug)]
 pub struct Known<'a> {
     /// Waits.
-    pub waits: &'a Waits,
+    pub waits: &'a WaitStrata,
     /// Run-queue latency after wake-ups.
     pub woken: u64,
     /// Run-queue latency after preemptions.

@@ -213,6 +213,10 @@ impl TaskReader for Tasks {
             .collect()
     }
 
+    fn release(&mut self) {
+        self.pages.release();
+    }
+
     fn name(&self, _: &AnyFacts, start: u64) -> String {
         self.known.starts.get(&start).cloned().unwrap_or_default()
     }

@@ -1,6 +1,7 @@
 //! Reads Python objects of another process: dicts, attributes, texts, sets, types.
 //!
-//! A page is read once in each snapshot and cached, as objects of a kind lie side by side. No value
+//! A page is read once in each snapshot and cached, as objects of a kind lie side by side. Between two snapshots only
+//! the addresses of the pages stay, because an agent watches many processes. No value
 //! is trusted: every count is bounded, and every pointer may be invalid.
 
 use rustc_hash::FxHashMap;
@@ -16,8 +17,8 @@ const MAX_MEMBERS: u64 = 1 << 20;
 const MAX_INTERPRETERS: usize = 64;
 /// Maximum cached attribute names.
 const MAX_NAMES: usize = 1 << 12;
-/// Maximum cached pages, 4 KiB each.
-const MAX_PAGES: usize = 1 << 14;
+/// Maximum cached pages, 4 KiB each: 16 MiB while a process is read.
+const MAX_PAGES: usize = 1 << 12;
 const PAGE: u64 = 4096;
 
 /// Offset of the dict in a module.
@@ -43,6 +44,8 @@ pub(in super::super) struct PageCache {
     /// Index of a page in `bytes` if it could be read, and whether it was used.
     offsets: FxHashMap<u64, (Option<usize>, bool)>,
     bytes: Vec<u8>,
+    /// Pages that the last snapshot used.
+    used: Vec<u64>,
     /// Attribute names by the address of their objects, which live as long as their class.
     names: FxHashMap<u64, Box<str>>,
 }
@@ -54,14 +57,17 @@ impl PageCache {
         self.bytes.clear();
     }
 
-    /// Reads all pages that were used since the last read again, in one call: a snapshot mostly
-    /// needs the pages of the last one.
+    /// Frees the pages. Their addresses stay for [`PageCache::renew`].
+    pub(super) fn release(&mut self) {
+        let pages = std::mem::take(&mut self.offsets).into_iter();
+        let used = pages.filter(|(_, (at, used))| *used && at.is_some());
+        self.used = used.map(|(page, _)| page).collect();
+        self.bytes = Vec::new();
+    }
+
+    /// Reads all pages that the last snapshot used in one call: a snapshot mostly needs the pages of the last one.
     pub(super) fn renew(&mut self, memory: &mut dyn Memory) {
-        let asked = self
-            .offsets
-            .iter()
-            .filter(|(_, (at, asked))| *asked && at.is_some());
-        let pages: Vec<u64> = asked.map(|(page, _)| *page).collect();
+        let pages = std::mem::take(&mut self.used);
         self.clear();
         let wanted: Vec<_> = pages.iter().map(|page| (*page, PAGE as usize)).collect();
         self.bytes.resize(pages.len() * PAGE as usize, 0);
@@ -409,5 +415,41 @@ impl Objects<'_> {
         let i = (0..keys.n).find(|i| self.is_named(&keys, *i, name))?;
         self.word(values.checked_add(8 * i)?)
             .filter(|value| *value != 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Memory that keeps the addresses that were read.
+    #[derive(Default)]
+    struct Read(Vec<u64>);
+
+    impl Memory for Read {
+        fn read(&mut self, at: u64, to: &mut [u8]) -> bool {
+            self.0.push(at);
+            to.fill(7);
+            true
+        }
+    }
+
+    #[test]
+    fn a_cache_keeps_no_page_between_snapshots() {
+        let (mut pages, mut memory) = (PageCache::default(), Read::default());
+        for page in [0x1000, 0x2000, 0x1000] {
+            assert_eq!(pages.page(page, &mut memory).map(|p| p[0]), Some(7));
+        }
+        pages.release();
+        assert_eq!((pages.bytes.capacity(), pages.offsets.capacity()), (0, 0));
+        memory.0.clear();
+        pages.renew(&mut memory);
+        memory.0.sort_unstable();
+        assert_eq!(memory.0, [0x1000, 0x2000]);
+        // The next snapshot needs one of them only.
+        assert!(pages.page(0x1000, &mut memory).is_some());
+        assert_eq!(memory.0.len(), 2);
+        pages.release();
+        assert_eq!(pages.used, [0x1000]);
     }
 }

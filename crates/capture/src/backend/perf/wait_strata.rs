@@ -22,7 +22,7 @@ pub struct Sum {
 
 /// The waits of a thread by class.
 #[derive(Clone, Debug, Default)]
-pub struct Waits(Vec<(u8, Sum)>);
+pub struct WaitStrata(Vec<(u8, Sum)>);
 
 /// The class of a wait of `length` ns.
 pub fn class(length: u64) -> u8 {
@@ -44,7 +44,7 @@ pub fn chance(width: u64, spacing: u64) -> f64 {
     }
 }
 
-impl Waits {
+impl WaitStrata {
     /// Adds a wait of `length` ns.
     pub fn add(&mut self, length: u64) {
         self.put(
@@ -69,8 +69,8 @@ impl Waits {
 
     /// These waits in the classes `seen` only: others go to the nearest of them, or to none where
     /// nothing was seen.
-    pub fn among(&self, seen: &[u8]) -> Waits {
-        let mut all = Waits::default();
+    pub fn among(&self, seen: &[u8]) -> WaitStrata {
+        let mut all = WaitStrata::default();
         for (class, sum) in &self.0 {
             let nearest = seen.iter().min_by_key(|s| (s.abs_diff(*class), **s));
             if let Some(nearest) = nearest {
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn nothing_is_lost_between_classes() {
-        let mut w = Waits::default();
+        let mut w = WaitStrata::default();
         for length in [0, 1000, 20_000, 300_000, 310_000, 5_000_000] {
             w.add(length);
         }
@@ -105,7 +105,7 @@ mod tests {
                 count: 3
             }
         );
-        let sum = |w: &Waits| {
+        let sum = |w: &WaitStrata| {
             w.0.iter()
                 .map(|(_, s)| (s.ns, s.count))
                 .fold((0, 0), |a, s| (a.0 + s.0, a.1 + s.1))

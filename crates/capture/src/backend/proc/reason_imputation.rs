@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use wallscope_model::BlockReason;
 
 use super::{account::Account, time_kind::ANY};
-use crate::backend::perf::waits::Waits;
+use crate::backend::perf::wait_strata::WaitStrata;
 
 type Weights = [u64; BlockReason::COUNT];
 /// Program, name, and whether the thread existed for most of the time: the first thread of a server has the
@@ -22,24 +22,24 @@ type Like = (Arc<str>, String, bool);
 struct Seen(BTreeMap<u8, Weights>);
 
 /// Blocked time seen, by program and name of threads.
-pub struct Lenders {
+pub struct ReasonImputation {
     programs: FxHashMap<u32, Arc<str>>,
     seen: FxHashMap<Like, Seen>,
     /// Half of the time, ns.
     most_ns: u64,
     /// Threads that got their reasons here, and how long these were blocked, ns.
-    borrowers: (usize, u64),
+    imputed: (usize, u64),
 }
 
-impl Lenders {
+impl ReasonImputation {
     /// Collects the reasons seen in the waits of `threads`. `programs`: the program of each process.
-    pub fn new(threads: &[Account], programs: FxHashMap<u32, Arc<str>>) -> Lenders {
+    pub fn new(threads: &[Account], programs: FxHashMap<u32, Arc<str>>) -> ReasonImputation {
         let longest = threads.iter().map(life).max();
-        let mut all = Lenders {
+        let mut all = ReasonImputation {
             programs,
             seen: FxHashMap::default(),
             most_ns: longest.unwrap_or(0) / 2,
-            borrowers: (0, 0),
+            imputed: (0, 0),
         };
         // In most recordings a poll fell into the waits of each thread.
         if threads.iter().all(was_seen) {
@@ -64,7 +64,7 @@ impl Lenders {
 
     /// Weights of reasons for a thread if no poll fell into its waits. `None`: a poll did, or no other thread
     /// has its program and name.
-    pub fn lend(&self, t: &Account) -> Option<Weights> {
+    pub fn weights(&self, t: &Account) -> Option<Weights> {
         if was_seen(t) {
             return None;
         }
@@ -75,14 +75,14 @@ impl Lenders {
     }
 
     /// Counts a thread with imputed reasons, blocked for `ns`.
-    pub fn lent(&mut self, ns: u64) {
-        self.borrowers.0 += 1;
-        self.borrowers.1 += ns;
+    pub fn count(&mut self, ns: u64) {
+        self.imputed.0 += 1;
+        self.imputed.1 += ns;
     }
 
     /// Note for the recording's domain.
     pub fn note(&self) -> Option<String> {
-        let (threads, ns) = self.borrowers;
+        let (threads, ns) = self.imputed;
         (ns > 0).then(|| {
             format!(
                 "no look fell into the waits of {threads} threads, {:.2} s in all: what they were blocked for is estimated \
@@ -105,7 +105,7 @@ fn life(t: &Account) -> u64 {
 
 impl Seen {
     /// Weights of reasons for `waits`, by the reasons seen in waits as long.
-    fn weigh(&self, waits: &Waits) -> Weights {
+    fn weigh(&self, waits: &WaitStrata) -> Weights {
         let mut sum = Weights::default();
         let classes: Vec<u8> = self.0.keys().copied().filter(|c| *c != ANY).collect();
         let waits = waits.among(&classes);
@@ -131,10 +131,10 @@ impl Seen {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::perf::waits::class;
+    use crate::backend::perf::wait_strata::class;
 
     #[test]
-    fn waits_borrow_from_waits_as_long() {
+    fn reasons_come_from_waits_as_long() {
         let mut seen = Seen::default();
         let mut put = |length: u64, reason: BlockReason, ns: u64| {
             seen.0.entry(class(length)).or_default()[reason as usize] += ns;
@@ -142,7 +142,7 @@ mod tests {
         put(1_000_000, BlockReason::Lock, 30);
         put(1_000_000, BlockReason::Timer, 10);
         put(60_000_000, BlockReason::Disk, 500);
-        let mut waits = Waits::default();
+        let mut waits = WaitStrata::default();
         waits.add(1_000_000);
         waits.add(1_000_000);
         let weights = seen.weigh(&waits);
@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(of(BlockReason::Timer), 500_000);
         assert_eq!(of(BlockReason::Disk), 0);
         // Where lengths are not recorded, all that was seen.
-        let any = seen.weigh(&Waits::default());
+        let any = seen.weigh(&WaitStrata::default());
         assert_eq!(any[BlockReason::Disk as usize], 500);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! It differs by wake-up: a waiter that gets a lock from a thread that runs on waits for the CPU of that
 //! thread; a thread woken by a timer mostly gets a CPU at once. Polls that saw runnable threads
-//! ([`crate::backend::perf`], `queued.rs`) tell how the time is divided. They are few, so the polls of all
+//! ([`crate::backend::perf`], `known_wait_sites.rs`) tell how the time is divided. They are few, so the polls of all
 //! threads are added up: threads woken at the same wait site have about the same latency.
 
 use std::collections::BTreeMap;
@@ -32,54 +32,62 @@ impl Seen {
     }
 }
 
+/// Wake-ups that polls of one punctuality saw, for all stacks.
+#[derive(Clone, Debug, Default)]
+pub struct SeenWakeups {
+    by_stack: BTreeMap<u32, Seen>,
+    /// Polls of runnable threads without a known wait site.
+    unplaced: u64,
+}
+
 /// What was seen of wake-ups, for all stacks.
 #[derive(Clone, Debug, Default)]
-pub struct Queueing {
-    /// By polls in time, and by late ones.
-    seen: [BTreeMap<u32, Seen>; 2],
-    /// Polls of runnable threads without a known wait site.
-    unplaced: [u64; 2],
+pub struct WakeupLatency {
+    /// By polls in time.
+    pub in_time: SeenWakeups,
+    /// By late polls.
+    pub late: SeenWakeups,
 }
 
 /// Run-queue latency after wake-ups from each stack, as a multiple of the mean.
 #[derive(Debug, Default)]
-pub struct Lengths(BTreeMap<u32, f64>);
+pub struct RelativeLatency(BTreeMap<u32, f64>);
 
-impl Queueing {
-    /// Adds a wait seen with `stack`, which stands for `waits` waits. `late`: by a late poll.
-    pub fn woke(&mut self, stack: u32, waits: f64, late: bool) {
-        let seen = self.seen[usize::from(late)].entry(stack).or_default();
-        seen.wakeups += waits;
+impl SeenWakeups {
+    /// Adds a wait seen with `stack`, which stands for `waits` waits.
+    pub fn woke(&mut self, stack: u32, waits: f64) {
+        self.by_stack.entry(stack).or_default().wakeups += waits;
     }
 
     /// Adds a poll that stands for `ns` and saw a runnable thread, woken from that stack if it is known.
-    pub fn queued(&mut self, stack: Option<u32>, ns: u64, late: bool) {
-        let late = usize::from(late);
+    pub fn queued(&mut self, stack: Option<u32>, ns: u64) {
         let Some(stack) = stack else {
-            self.unplaced[late] += 1;
+            self.unplaced += 1;
             return;
         };
-        let seen = self.seen[late].entry(stack).or_default();
+        let seen = self.by_stack.entry(stack).or_default();
         seen.looks += 1;
         seen.ns = seen.ns.saturating_add(ns);
     }
+}
 
+impl WakeupLatency {
     /// The relative latency of each stack. A stack with few polls is near the mean: it is counted with a few
     /// more polls of mean length.
-    pub fn lengths(&self) -> Lengths {
-        let mut seen = self.seen[0].clone();
-        let mut unplaced = self.unplaced[0];
+    pub fn relative(&self) -> RelativeLatency {
+        let mut seen = self.in_time.by_stack.clone();
+        let mut unplaced = self.in_time.unplaced;
         if seen.values().map(|s| s.looks).sum::<u64>() < ENOUGH {
             // Late polls favour the thread that is woken just then, but are better than none.
-            unplaced += self.unplaced[1];
-            for (stack, late) in &self.seen[1] {
+            unplaced += self.late.unplaced;
+            for (stack, late) in &self.late.by_stack {
                 let all = seen.entry(*stack).or_default();
                 *all = all.and(*late);
             }
         }
         let all = seen.values().copied().fold(Seen::default(), Seen::and);
         if all.looks == 0 || all.wakeups <= 0.0 {
-            return Lengths::default();
+            return RelativeLatency::default();
         }
         let (mean, look) = (
             all.ns as f64 / all.wakeups,
@@ -92,11 +100,11 @@ impl Queueing {
         let lengths = seen
             .iter()
             .map(|(stack, s)| (*stack, placed * length(s) + 1.0 - placed));
-        Lengths(lengths.collect())
+        RelativeLatency(lengths.collect())
     }
 }
 
-impl Lengths {
+impl RelativeLatency {
     /// The multiple for wake-ups from this stack.
     pub fn of(&self, stack: u32) -> f64 {
         self.0.get(&stack).copied().unwrap_or(1.0)
@@ -109,7 +117,7 @@ pub(super) fn divide_woken(
     own: &[Key],
     sums: &FxHashMap<Key, Sum>,
     known: Known<'_>,
-    lengths: &Lengths,
+    lengths: &RelativeLatency,
 ) -> FxHashMap<Key, u64> {
     let wakeups: Vec<(Key, u8, u64)> = (own.iter())
         .filter_map(|key| match key.5 {
@@ -141,52 +149,62 @@ mod tests {
     use super::*;
 
     /// A lock and a timer, each with 1000 wake-ups, and so many looks after those from the lock.
-    fn lock_and_timer(looks: u64, late: bool) -> Queueing {
-        let mut q = Queueing::default();
+    fn lock_and_timer(looks: u64) -> SeenWakeups {
+        let mut seen = SeenWakeups::default();
         for _ in 0..100 {
-            q.woke(1, 10.0, late);
-            q.woke(2, 10.0, late);
+            seen.woke(1, 10.0);
+            seen.woke(2, 10.0);
         }
-        (0..looks).for_each(|_| q.queued(Some(1), 1000, late));
-        q
+        (0..looks).for_each(|_| seen.queued(Some(1), 1000));
+        seen
+    }
+
+    fn in_time(looks: u64) -> WakeupLatency {
+        WakeupLatency {
+            in_time: lock_and_timer(looks),
+            ..WakeupLatency::default()
+        }
     }
 
     #[test]
     fn lengths_are_what_was_seen_as_far_as_that_goes() {
-        let ratio = |q: &Queueing| q.lengths().of(1) / q.lengths().of(2);
-        assert!((ratio(&lock_and_timer(0, false)) - 1.0).abs() < 1e-9);
-        let [few, many] = [4, 400].map(|looks| ratio(&lock_and_timer(looks, false)));
+        let ratio = |q: &WakeupLatency| q.relative().of(1) / q.relative().of(2);
+        assert!((ratio(&in_time(0)) - 1.0).abs() < 1e-9);
+        let [few, many] = [4, 400].map(|looks| ratio(&in_time(looks)));
         assert!((1.5..5.0).contains(&few), "{few}");
         assert!(many > 90.0, "{many}");
-        assert!((lock_and_timer(9, false).lengths().of(3) - 1.0).abs() < 1e-9);
+        assert!((in_time(9).relative().of(3) - 1.0).abs() < 1e-9);
         // Looks that may have been anywhere say that it is not known.
-        let mut unplaced = lock_and_timer(400, false);
-        (0..1200).for_each(|_| unplaced.queued(None, 1000, false));
+        let mut unplaced = in_time(400);
+        (0..1200).for_each(|_| unplaced.in_time.queued(None, 1000));
         let told = ratio(&unplaced);
         assert!((1.4..2.0).contains(&told), "{told}");
     }
 
     #[test]
     fn late_looks_count_where_there_are_no_others() {
-        let mut q = lock_and_timer(400, true);
-        assert!(q.lengths().of(1) > 1.9);
+        let mut q = WakeupLatency {
+            late: lock_and_timer(400),
+            ..WakeupLatency::default()
+        };
+        assert!(q.relative().of(1) > 1.9);
         for _ in 0..ENOUGH {
-            q.woke(1, 1.0, false);
-            q.woke(2, 1.0, false);
-            q.queued(Some(2), 1000, false);
+            q.in_time.woke(1, 1.0);
+            q.in_time.woke(2, 1.0);
+            q.in_time.queued(Some(2), 1000);
         }
-        assert!(q.lengths().of(1) < 0.5);
+        assert!(q.relative().of(1) < 0.5);
     }
 
     #[test]
     fn lengths_do_not_depend_on_which_stack_was_seen_first() {
         let lengths = |stacks: &mut dyn Iterator<Item = u32>| {
-            let mut q = Queueing::default();
+            let mut q = WakeupLatency::default();
             for n in stacks {
-                q.woke(n, 1.0 / f64::from(n + 3), false);
-                q.queued(Some(n), u64::from(n) + 1, false);
+                q.in_time.woke(n, 1.0 / f64::from(n + 3));
+                q.in_time.queued(Some(n), u64::from(n) + 1);
             }
-            let lengths = q.lengths();
+            let lengths = q.relative();
             let bits = (0..1000).map(|n| lengths.of(n).to_bits());
             bits.collect::<Vec<_>>()
         };

@@ -1,12 +1,12 @@
 //! Stacks of runnable threads that were woken.
 //!
-//! The kernel tells where a blocked thread stands; of one that was woken it says only that it "runs". But that
-//! one still stands where it blocked, and nothing on its stack has changed. So the stack is unwound from each
-//! of the places where the thread was seen to wait lately: from where it stands it is what it was then, and
-//! from where it has been since, a caller's call is another. Where two places fit none is taken. That it
-//! had been woken, and had no CPU yet when it was read, its switch records tell afterwards.
+//! The kernel tells where a blocked thread stands. Of a thread that was woken it says only that it is runnable. Until
+//! that thread gets a CPU it still stands where it blocked, and its stack is unchanged. So its stack is unwound from
+//! each site at which the thread was lately seen to wait. From the right site the unwinder finds the frames that it
+//! found then; from a site that the thread has left, it finds others. If two sites fit, none is taken. The switch
+//! records tell afterwards whether the thread had been woken, and had no CPU yet, when its stack was read.
 //!
-//! Such looks tell how the time that threads wait for a CPU is divided among their stacks.
+//! These polls tell how run-queue latency is divided among stacks.
 
 use std::hash::Hasher as _;
 
@@ -15,19 +15,19 @@ use wallscope_model::BlockReason;
 
 use crate::backend::proc::waiting::Call;
 
-/// Places that are kept of a thread.
-const PLACES: usize = 16;
-/// Of so many that differ in where the thread stands its stack is looked for, the latest.
+/// Sites that are kept of a thread.
+const SITES: usize = 16;
+/// The stack is unwound from so many sites of different stack pointers, the latest.
 const STANDS: usize = 8;
-/// Stacks that are looked for in a round; of more, one of every so many.
+/// Stacks that are unwound in a round. Of more runnable threads, one of every so many is unwound.
 const IN_A_ROUND: u32 = 8;
-/// So many periods a wait is followed to its end, by more looks. Longer ones say nothing of how long wake-ups wait:
-/// in the last of many periods a look would stand for too much.
+/// A wait is polled again for so many periods, to see the wake-up at its end. Longer waits are not: a poll in the last
+/// of many periods would stand for too much run-queue latency.
 pub(super) const FOLLOWED: u64 = 2;
 
 /// Where a thread was seen to wait, in whichever way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct WaitSite {
     /// Stack pointer.
     pub sp: u64,
     /// Program counter.
@@ -42,21 +42,21 @@ pub struct Place {
     pub stack: u32,
 }
 
-/// The places of one thread, the latest last.
+/// The sites of one thread, the latest last.
 #[derive(Clone, Debug, Default)]
-pub struct Places(Vec<Place>);
+pub struct KnownWaitSites(Vec<WaitSite>);
 
-impl Places {
+impl KnownWaitSites {
     /// A thread was seen to wait here.
-    pub fn note(&mut self, place: Place) {
-        let whole = |p: &Place| (p.sp, p.pc, p.frames);
-        let same = |p: &Place| whole(p) == whole(&place);
+    pub fn note(&mut self, site: WaitSite) {
+        let whole = |p: &WaitSite| (p.sp, p.pc, p.frames);
+        let same = |p: &WaitSite| whole(p) == whole(&site);
         if let Some(known) = self.0.iter().position(same) {
             self.0.remove(known);
-        } else if self.0.len() == PLACES {
+        } else if self.0.len() == SITES {
             self.0.remove(0);
         }
-        self.0.push(place);
+        self.0.push(site);
     }
 
     /// Whether it was seen to wait for `reason`.
@@ -64,38 +64,38 @@ impl Places {
         self.0.iter().any(|p| p.reason == Some(reason))
     }
 
-    /// Nobody has seen it wait.
+    /// Whether it was never seen to wait.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// One of each place to stand at, the latest first.
-    pub(super) fn stands(&self) -> Vec<Place> {
-        let mut all: Vec<Place> = Vec::new();
-        for place in self.0.iter().rev() {
-            let is_known = all.iter().any(|p| (p.sp, p.pc) == (place.sp, place.pc));
+    /// One site for each stack pointer and program counter, the latest first.
+    pub(super) fn stands(&self) -> Vec<WaitSite> {
+        let mut all: Vec<WaitSite> = Vec::new();
+        for site in self.0.iter().rev() {
+            let is_known = all.iter().any(|p| (p.sp, p.pc) == (site.sp, site.pc));
             if !is_known && all.len() < STANDS {
-                all.push(*place);
+                all.push(*site);
             }
         }
         all
     }
 
-    /// The latest one there with these frames.
-    pub(super) fn like(&self, stands: &Place, frames: u64) -> Option<Place> {
+    /// The latest site at that place with these frames.
+    pub(super) fn like(&self, stands: &WaitSite, frames: u64) -> Option<WaitSite> {
         let whole = (stands.sp, stands.pc, frames);
         (self.0.iter().rfind(|p| (p.sp, p.pc, p.frames) == whole)).copied()
     }
 
-    /// The one with this stack.
-    pub fn with(&self, stack: u32) -> Option<Place> {
+    /// The site with this stack.
+    pub fn with(&self, stack: u32) -> Option<WaitSite> {
         self.0.iter().rfind(|p| p.stack == stack).copied()
     }
 }
 
-/// How many of the stacks that could be looked for are, so that a crowd of threads does not cost as much.
+/// The part of the runnable threads that is unwound, so that many threads cost no more than a few.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Crowd {
+pub struct RunnableSampling {
     /// Met in this round.
     met: u32,
     /// In the last.
@@ -104,7 +104,7 @@ pub struct Crowd {
     rounds: u32,
 }
 
-impl Crowd {
+impl RunnableSampling {
     /// A round begins.
     pub fn turn(&mut self) {
         (self.before, self.met) = (self.met, 0);
@@ -132,8 +132,8 @@ pub(in crate::backend) fn told_apart(frames: impl Iterator<Item = u64>) -> u64 {
 mod tests {
     use super::*;
 
-    fn place(sp: u64, stack: u32) -> Place {
-        Place {
+    fn site(sp: u64, stack: u32) -> WaitSite {
+        WaitSite {
             sp,
             pc: 1,
             frames: 1,
@@ -145,42 +145,42 @@ mod tests {
 
     #[test]
     fn the_latest_places_are_kept() {
-        let mut places = Places::default();
-        for sp in 0..PLACES as u64 {
-            places.note(place(sp, 0));
+        let mut sites = KnownWaitSites::default();
+        for sp in 0..SITES as u64 {
+            sites.note(site(sp, 0));
         }
-        places.note(place(0, 7));
-        places.note(place(100, 0));
-        let kept: Vec<u64> = places.0.iter().map(|p| p.sp).collect();
-        let later: Vec<u64> = (2..PLACES as u64).chain([0, 100]).collect();
+        sites.note(site(0, 7));
+        sites.note(site(100, 0));
+        let kept: Vec<u64> = sites.0.iter().map(|p| p.sp).collect();
+        let later: Vec<u64> = (2..SITES as u64).chain([0, 100]).collect();
         assert_eq!(kept, later);
-        assert_eq!(places.0[PLACES - 2].stack, 7);
+        assert_eq!(sites.0[SITES - 2].stack, 7);
     }
 
     #[test]
     fn callers_that_stand_alike_are_told_apart() {
-        let mut places = Places::default();
-        let called = |frames, stack| Place {
+        let mut sites = KnownWaitSites::default();
+        let called = |frames, stack| WaitSite {
             frames,
-            ..place(64, stack)
+            ..site(64, stack)
         };
-        places.note(called(1, 10));
-        places.note(called(2, 20));
-        places.note(place(128, 30));
-        let stands = places.stands();
+        sites.note(called(1, 10));
+        sites.note(called(2, 20));
+        sites.note(site(128, 30));
+        let stands = sites.stands();
         assert_eq!(stands.iter().map(|p| p.sp).collect::<Vec<_>>(), [128, 64]);
-        let of = |frames| places.like(&stands[1], frames).map(|p| p.stack);
+        let of = |frames| sites.like(&stands[1], frames).map(|p| p.stack);
         assert_eq!([of(1), of(2), of(3)], [Some(10), Some(20), None]);
-        (0..PLACES as u64).for_each(|n| places.note(place(256 + n, 0)));
-        assert_eq!(places.stands().len(), STANDS);
+        (0..SITES as u64).for_each(|n| sites.note(site(256 + n, 0)));
+        assert_eq!(sites.stands().len(), STANDS);
     }
 
     #[test]
     fn of_a_crowd_one_of_so_many_is_looked_for() {
-        let mut crowd = Crowd::default();
+        let mut sampling = RunnableSampling::default();
         let mut round = |n: u32| {
-            crowd.turn();
-            (0..n).filter_map(|_| crowd.meet()).sum::<u64>()
+            sampling.turn();
+            (0..n).filter_map(|_| sampling.meet()).sum::<u64>()
         };
         assert_eq!(round(3), 3);
         assert_eq!(round(10 * IN_A_ROUND), 80, "nobody knew");

@@ -16,21 +16,21 @@ const SHORTEST: Duration = Duration::from_millis(2);
 
 /// What was needed lately.
 #[derive(Debug)]
-pub struct Attention {
+pub struct RingWakeupPolicy {
     until_ns: u64,
     listening: bool,
 }
 
-impl Default for Attention {
-    fn default() -> Attention {
-        Attention {
+impl Default for RingWakeupPolicy {
+    fn default() -> RingWakeupPolicy {
+        RingWakeupPolicy {
             until_ns: 0,
             listening: true,
         }
     }
 }
 
-impl Attention {
+impl RingWakeupPolicy {
     /// At `now` something was to be read at once.
     pub fn needed(&mut self, now: u64) {
         self.until_ns = now + EXPECTED;

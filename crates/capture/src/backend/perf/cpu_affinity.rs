@@ -16,7 +16,7 @@ const AWAY: u64 = 10_000_000_000;
 
 /// The CPU of the recent samples that had to be read at once.
 #[derive(Debug, Default)]
-pub struct Nearby {
+pub struct CpuAffinity {
     /// The CPU that leads.
     cpu: u32,
     lead: u32,
@@ -28,7 +28,7 @@ pub struct Nearby {
     pub went: bool,
 }
 
-impl Nearby {
+impl CpuAffinity {
     /// At `now` something had to be read that was sampled on `cpu`.
     pub fn read_from(&mut self, cpu: Option<u32>, now: u64) {
         let Some(cpu) = cpu else { return };
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn where_most_is_read_we_run_until_it_is_read_elsewhere() {
         somewhere(|all, one| {
-            let mut nearby = Nearby::default();
+            let mut nearby = CpuAffinity::default();
             for _ in 1..MOST {
                 nearby.read_from(Some(one), 0);
             }
@@ -123,7 +123,7 @@ mod tests {
     #[test]
     fn where_looks_come_late_we_do_not_stay() {
         somewhere(|all, one| {
-            let mut nearby = Nearby::default();
+            let mut nearby = CpuAffinity::default();
             (0..MOST).for_each(|_| nearby.read_from(Some(one), 0));
             assert!(nearby.elsewhere.is_some());
             nearby.look(FORSAKEN + 6, 6);

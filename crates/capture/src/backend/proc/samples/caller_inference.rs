@@ -14,7 +14,7 @@ use super::weight::{Key, Sum, Weight};
 /// from waits as long or, failing these, about as long. Without such a stack a wait stays as it is. Returns
 /// the keys of the thread afterwards. `own`: its keys; `begins`: stack pointers of whole stacks, by thread
 /// and stack; `innermost`: a stack's innermost frame.
-pub(super) fn give_to_callers(
+pub(super) fn infer_callers(
     own: Vec<Key>,
     sums: &mut FxHashMap<Key, Sum>,
     begins: &FxHashMap<(u32, u32), u64>,

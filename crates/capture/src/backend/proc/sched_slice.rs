@@ -20,7 +20,7 @@ const TURN: u64 = 100_000;
 
 /// Asks for a short slice for the calling thread and the threads that it will make. Does nothing on older
 /// kernels and under other scheduling policies than the usual one.
-pub fn ask_for_short_turns() {
+pub fn request_short_slice() {
     // SAFETY: all zeroes is a valid value, and the kernel writes one such structure into it, then reads
     // it; both calls are about the calling thread.
     unsafe {
@@ -40,12 +40,12 @@ pub fn ask_for_short_turns() {
 }
 
 /// Run-queue latency of the thread that made it.
-pub struct InLine(Option<File>);
+pub struct RunDelayMeter(Option<File>);
 
-impl InLine {
+impl RunDelayMeter {
     /// Of the calling thread.
-    pub fn of_own_thread() -> InLine {
-        InLine(kernel_file::open("/proc/thread-self/schedstat").ok())
+    pub fn of_own_thread() -> RunDelayMeter {
+        RunDelayMeter(kernel_file::open("/proc/thread-self/schedstat").ok())
     }
 
     /// Since its birth, ns; `None`: the kernel does not tell.
@@ -69,7 +69,7 @@ mod tests {
             let begun = std::time::Instant::now();
             while begun.elapsed().as_millis() < 200 {}
         });
-        let line = InLine::of_own_thread();
+        let line = RunDelayMeter::of_own_thread();
         let before = line.ns().expect("the kernel tells");
         std::thread::sleep(std::time::Duration::from_millis(5));
         let slept = line.ns().unwrap() - before;
@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn the_kernel_grants_short_turns_or_knows_none() {
         std::thread::spawn(|| {
-            ask_for_short_turns();
+            request_short_slice();
             // SAFETY: as above.
             let granted = unsafe {
                 let mut now: libc::sched_attr = mem::zeroed();

@@ -4,7 +4,7 @@ use wallscope_model::{BlockReason, Slices, StackEnd, State, WaitSeen};
 use wallscope_unwind::native::FrameWord;
 
 use super::{Known, Look, Meant, Polled, Samples, Weight};
-use crate::{backend::perf::waits::Waits, session::address_scope::AddressScope};
+use crate::{backend::perf::wait_strata::WaitStrata, session::address_scope::AddressScope};
 
 const GRID: Slices = Slices {
     start_ns: 0,
@@ -62,7 +62,7 @@ fn callers_are_those_of_the_same_place_and_depth() {
         s.add(GRID, &look(alone, reason, at(sp, wait(short)), ns));
     }
     s.by_thread();
-    let mut waits = Waits::default();
+    let mut waits = WaitStrata::default();
     waits.add(451);
     waits.add(5_000_000);
     let known = Known {
@@ -101,7 +101,7 @@ fn looks_at_counters_find_callers_too() {
     s.add(GRID, &look(alone, BlockReason::Disk, lost, 30));
     s.by_thread();
     let known = Known {
-        waits: &Waits::default(),
+        waits: &WaitStrata::default(),
         woken: 0,
         preempted: 0,
     };
@@ -136,7 +136,7 @@ fn a_poll_counts_for_one_stack_whatever_maps_held_before() {
         }
         s.by_thread();
         let known = Known {
-            waits: &Waits::default(),
+            waits: &WaitStrata::default(),
             woken: 0,
             preempted: 0,
         };
