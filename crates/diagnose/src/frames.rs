@@ -148,11 +148,39 @@ pub(crate) fn code_site(recording: &Recording, id: StackId) -> CodeSite {
     }
 }
 
+/// Names that many functions of a script have.
+const NAMELESS: &[&str] = &["(anonymous)", "<lambda>", "<module>"];
+
+/// A function's name, with file and line where the name alone tells nothing.
+fn with_place(function: &Function, line: u32) -> Arc<str> {
+    let last = function.name.rsplit('.').next().unwrap_or_default();
+    if function.file.is_empty() || !NAMELESS.contains(&last) {
+        return function.name.clone();
+    }
+    let file = function.file.rsplit('/').next().unwrap_or(&function.file);
+    let line = match function.start_line {
+        0 => line,
+        start => start,
+    };
+    format!("{} ({file}:{line})", function.name).into()
+}
+
+/// The name that a recording has for a function of a verdict: without its place.
+pub fn recorded_name(function: &str) -> &str {
+    let of_place = |name: &&&str| function.contains(&format!("{name} ("));
+    match NAMELESS.iter().find(of_place) {
+        Some(_) => function
+            .rsplit_once(" (")
+            .map_or(function, |(name, _)| name),
+        None => function,
+    }
+}
+
 /// The function at `line` of a frame, named by its address where it has no name.
 fn name(recording: &Recording, frame: &Frame, line: Option<usize>) -> Arc<str> {
     if let Some(line) = line {
-        let function = frame.lines[line].function;
-        return recording.functions[function.0 as usize].name.clone();
+        let function = &recording.functions[frame.lines[line].function.0 as usize];
+        return with_place(function, frame.lines[line].line);
     }
     match frame.module.map(|m| &recording.modules[m.0 as usize]) {
         Some(module) => format!("{}+0x{:x}", module.name(), frame.address).into(),

@@ -35,6 +35,7 @@ mod wait_direction;
 mod wake_chain;
 mod words;
 
+pub use frames::recorded_name;
 pub use sentence::{Finding, finding};
 
 /// The examples of README.md are tests.

@@ -3,7 +3,7 @@
 use wallscope_model::{BlockReason, FrameKind, Recording, Sample};
 
 use crate::frames::{Side, frames, functions_on, in_python_library, passes, script_name, scripts};
-use crate::knowledge::{LOCK_FUNCTIONS, RUBY_LOCKS, SCRIPT_LOCKS, knows, own_lock_advice};
+use crate::knowledge::{Known, LOCK_FUNCTIONS, RUBY_LOCKS, SCRIPT_LOCKS, knows, own_lock_of};
 
 /// Whether a wait is for a lock, and not at a condition or semaphore, where a thread may well wait
 /// for want of work.
@@ -26,13 +26,13 @@ pub(crate) fn takes_a_lock(recording: &Recording, sample: &Sample) -> bool {
         && passes(recording, sample.stack, Side::User, LOCK_FUNCTIONS)
 }
 
-/// The way to ask for the holder of a lock that a server made of other calls. Only the server itself
-/// knows which of its threads holds it.
-pub(crate) fn own_lock(recording: &Recording, sample: &Sample) -> Option<&'static str> {
+/// The lock, made by a server of other calls, that a sample waits for. Only the server itself knows which of its
+/// threads holds it.
+pub(crate) fn own_lock(recording: &Recording, sample: &Sample) -> Option<&'static Known> {
     if sample.reason != Some(BlockReason::Poll) {
         return None;
     }
-    functions_on(recording, sample.stack, Side::User).find_map(own_lock_advice)
+    functions_on(recording, sample.stack, Side::User).find_map(own_lock_of)
 }
 
 /// Whether a Ruby thread waits to be given a mutex or a monitor. To the kernel it waits at a

@@ -136,6 +136,9 @@ pub const HEALTHY_PENDING: f64 = 0.05;
 pub const HEALTHY_PENDING_QUICK: f64 = 0.25;
 /// Time to answer that a person takes for at once, ns. Nielsen's 0.1 s.
 pub const AT_ONCE_NS: u64 = 100_000_000;
+/// Longest median sleep of a program that keeps to a rate by sleeping, ns: rsync sleeps 110 ms with `--bwlimit`.
+/// Convention.
+pub const SLEEP_FOR_A_RATE_NS: u64 = 1_000_000_000;
 /// One in so many parts of the polled time may be waits for answers of others in a process that
 /// answers by itself. Convention.
 pub const POLLED_FOR_OTHERS_PART: u64 = 4;

@@ -3,8 +3,7 @@
 //!
 //! Judged by the place of the wait and by the names of the functions that wait.
 
-use std::sync::Arc;
-
+use wallscope_model::attribution::{CodeOrigin, origin};
 use wallscope_model::{BlockReason, Function, Recording, Sample};
 
 use crate::frames::{
@@ -160,26 +159,39 @@ pub(crate) fn may_wait_in_vain(recording: &Recording, sample: &Sample) -> bool {
 /// something and waits for room, or takes one of few things: `queue_push`, `Channel::send`,
 /// `pool_acquire`.
 pub(crate) fn gives(recording: &Recording, sample: &Sample) -> bool {
-    let own: Arc<str> = code_site(recording, sample.stack).function;
-    for name in functions_on(recording, sample.stack, Side::User) {
-        let origin = match *name == *own {
-            true => NameOrigin::Program,
-            false => NameOrigin::Library,
-        };
-        if name_says_gives(name, origin) {
-            return true;
-        }
-        if origin == NameOrigin::Program {
-            break;
+    let says = |(name, origin): (&str, NameOrigin)| name_says_gives(name, origin);
+    names_down_to_own(recording, sample).into_iter().any(says)
+}
+
+/// Functions in user space down to the program's own function, innermost first. Functions of the program that were
+/// inlined into its own function are among them.
+fn names_down_to_own<'r>(recording: &'r Recording, sample: &Sample) -> Vec<(&'r str, NameOrigin)> {
+    let own = code_site(recording, sample.stack).function;
+    let mut names = Vec::new();
+    let user = frames(recording, sample.stack).filter(|f| Side::of(f.kind) == Side::User);
+    for frame in user {
+        for (i, line) in frame.lines.iter().enumerate() {
+            let name = &*recording.functions[line.function.0 as usize].name;
+            let is_own = *name == *own;
+            let origin = match is_own || origin(recording, frame, Some(i)) == CodeOrigin::Program {
+                true => NameOrigin::Program,
+                false => NameOrigin::Library,
+            };
+            names.push((name, origin));
+            if is_own {
+                return names;
+            }
         }
     }
-    false
+    names
 }
 
 /// Whether the program's function in which a thread waits takes one of few things that are all in use:
 /// `Pool.checkout`, `pool_acquire`.
 pub(crate) fn borrows(recording: &Recording, sample: &Sample) -> bool {
-    gives(recording, sample) && name_says_borrows(&code_site(recording, sample.stack).function)
+    let names = names_down_to_own(recording, sample).into_iter();
+    let mut own = names.filter(|(_, origin)| *origin == NameOrigin::Program);
+    gives(recording, sample) && own.any(|(name, _)| name_says_borrows(name))
 }
 
 /// Whether a thread waits for the address of a name. No thread rests so.

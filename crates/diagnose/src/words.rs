@@ -53,10 +53,14 @@ pub(crate) fn clause(sentence: &str) -> String {
 
 /// A clause as a sentence: its first letter in upper case, unless it begins with a name.
 pub(crate) fn sentence(clause: &str) -> String {
-    match clause.strip_prefix("the ") {
-        Some(rest) => format!("The {rest}"),
-        None => clause.to_owned(),
-    }
+    let articles = [("the ", "The "), ("a ", "A "), ("an ", "An ")];
+    let begins = |(article, upper): &(&str, &str)| {
+        clause
+            .strip_prefix(article)
+            .map(|rest| format!("{upper}{rest}"))
+    };
+    let begun = articles.iter().find_map(begins);
+    begun.unwrap_or_else(|| clause.to_owned())
 }
 
 /// `a`, `a and b`, `a, b and c`.
@@ -65,6 +69,29 @@ pub(crate) fn list(items: &[String]) -> String {
         [] => String::new(),
         [one] => one.clone(),
         [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
+/// A function's name without the parameters that C++ adds.
+pub(crate) fn function(name: &str) -> &str {
+    let (head, tail) = name.rsplit_once(')').unwrap_or((name, "-"));
+    if !["", " const"].contains(&tail) {
+        return name;
+    }
+    let mut depth = 1;
+    let open = head.char_indices().rev().find(|(_, c)| {
+        depth += match c {
+            ')' => 1,
+            '(' => -1,
+            _ => 0,
+        };
+        depth == 0
+    });
+    let bare = open.map_or("", |(at, _)| &head[..at]);
+    let is_name = bare.ends_with(|c: char| c.is_alphanumeric() || "_>)".contains(c));
+    match is_name && !bare.ends_with("operator") {
+        true => bare,
+        false => name,
     }
 }
 
@@ -85,6 +112,17 @@ pub(crate) fn resource(name: &str) -> Option<String> {
         && call.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
     {
         return Some(path.to_owned());
+    }
+    // A Java object: the class alone tells a reader something, and those of the language's own locks do not.
+    if let Some((class, _)) = name.split_once(" (process ") {
+        let own = class.starts_with("a java.util.concurrent.locks.");
+        return match class
+            .strip_prefix("monitor ")
+            .and_then(|of| of.split_once(" of "))
+        {
+            Some((_, class)) => Some(format!("monitor of {class}")),
+            None => (!own).then(|| class.to_owned()),
+        };
     }
     let opaque = ["pipe:[", "eventpoll", "socket:["];
     // Versions to 0.3 said `anonymous memory` of pages of files, too.
@@ -178,7 +216,31 @@ pub(crate) fn of_task(reason: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::{clause, resource};
+    use super::{clause, function, resource, sentence};
+
+    #[test]
+    fn functions_are_named_without_parameters() {
+        assert_eq!(function("execute_one_pass(opt_pass*)"), "execute_one_pass");
+        assert_eq!(function("a::b<c>::d(void (*)(int)) const"), "a::b<c>::d");
+        assert_eq!(function("f::operator()(int)"), "f::operator()");
+        let same = [
+            "main.(*Store).Append",
+            "f::operator()",
+            "get (queue.py)",
+            "(anonymous)",
+            "read",
+        ];
+        for name in same {
+            assert_eq!(function(name), name);
+        }
+    }
+
+    #[test]
+    fn a_clause_with_an_article_begins_a_sentence() {
+        assert_eq!(sentence("a timer interrupt"), "A timer interrupt");
+        assert_eq!(sentence("the disk"), "The disk");
+        assert_eq!(sentence("xz computes"), "xz computes");
+    }
 
     #[test]
     fn names_keep_their_first_letter_in_a_clause() {
@@ -204,6 +266,15 @@ mod tests {
         assert_eq!(told("pipe:[67506] (fd 1)"), "");
         assert_eq!(told("page of /srv/data.db"), "/srv/data.db");
         assert_eq!(told("anonymous memory"), "");
+        assert_eq!(
+            told("a java.util.concurrent.locks.ReentrantLock$NonfairSync (process 8571)"),
+            ""
+        );
+        assert_eq!(told("a shop.Cart (process 8571)"), "a shop.Cart");
+        assert_eq!(
+            told("monitor 0x7f20 of shop.Cart (process 8571)"),
+            "monitor of shop.Cart"
+        );
         assert_eq!(told("eventpoll (fd 8): peer 127.0.0.1:42239"), "");
         assert_eq!(told("the GIL of python3 (16297)"), "python3, pid 16297");
     }

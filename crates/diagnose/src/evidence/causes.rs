@@ -1,6 +1,6 @@
 //! Active wall time by cause: a state, a reason, and the program's own function that led there.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::sync::Arc;
 
@@ -243,6 +243,33 @@ fn main<K: Clone + Ord + Hash>(of: &HashMap<K, u64>) -> Option<K> {
 /// waiter's own word, would mislead.
 pub(crate) fn main_resource(of: &HashMap<Arc<str>, u64>, ns: u64) -> Option<Arc<str>> {
     main(of).filter(|name| of[name] * 2 >= ns)
+}
+
+/// Samples on a CPU in the calls that most of `waits` are in, by a function of their time. None where the program's
+/// function has no call of its own there.
+pub(crate) fn computing_in_calls(
+    recording: &Recording,
+    causes: &[Cause],
+    waits: &[u32],
+    time: impl Fn(&[u32]) -> u64,
+) -> Vec<u32> {
+    let site = |i: u32| code_site(recording, recording.samples[i as usize].stack);
+    let mut calls: BTreeMap<(Arc<str>, Arc<str>), Vec<u32>> = BTreeMap::new();
+    for i in waits {
+        let site = site(*i);
+        let of_call = calls.entry((site.function, site.callee)).or_default();
+        of_call.push(*i);
+    }
+    let main = calls.into_iter().max_by_key(|(_, waits)| time(waits));
+    let Some(((function, callee), _)) = main.filter(|((function, callee), _)| function != callee)
+    else {
+        return Vec::new();
+    };
+    let running = causes
+        .iter()
+        .filter(|c| c.state == State::OnCpu && c.function == function);
+    let samples = running.flat_map(|c| c.samples.iter().copied());
+    samples.filter(|i| site(*i).callee == callee).collect()
 }
 
 /// The largest cause of `state` with a known function; of blocked ones, for `reason`.

@@ -1,12 +1,13 @@
 //! The host around the process: utilisation, saturation and errors of each resource (the USE method
 //! of B. Gregg), from the host facts in the recording.
 
-use wallscope_model::{HostFacts, HostSample, Pressure, Recording};
+use wallscope_model::{BlockReason, HostFacts, HostSample, Pressure, Recording};
 
 use super::bottleneck::Bottleneck;
+use super::own_traffic;
 use crate::thresholds::{
-    BUSY_USE, LIMIT_HIT_RATE, LIMIT_LISTED, LIMIT_SATURATED, QUOTA_SATURATED, RETRANSMIT_RATE,
-    STALLED_SHARE,
+    BUSY_USE, CAUSE_SHARE, LIMIT_HIT_RATE, LIMIT_LISTED, LIMIT_SATURATED, QUOTA_SATURATED,
+    RETRANSMIT_RATE, STALLED_SHARE,
 };
 
 /// State of a resource.
@@ -14,7 +15,7 @@ use crate::thresholds::{
 pub enum Level {
     /// Room left.
     Fine,
-    /// Much in use.
+    /// Much in use, or a disk that the target itself waits for.
     Busy,
     /// Tasks wait for it, or it failed one.
     Saturated,
@@ -74,12 +75,19 @@ pub(crate) fn resources(recording: &Recording, own: &Bottleneck) -> Vec<Resource
     let mut out = Vec::new();
     out.extend(cpu(&span, own));
     out.extend(memory(&span));
-    out.extend(disks(&span));
+    out.extend(disks(&span, own));
     out.extend(network(&span));
     out.extend(cgroup(&span));
     out.extend(limits(&span));
     out.extend(sockets(&span));
-    out.extend(own_traffic(&span));
+    let own = own_traffic::rows(&span.first.limits, &span.last.limits, span.seconds);
+    out.extend(own.into_iter().map(|(name, saturation)| Resource {
+        name,
+        utilisation: None,
+        saturation,
+        errors: String::new(),
+        level: Level::Fine,
+    }));
     out.sort_by_key(|r| std::cmp::Reverse(r.level));
     out
 }
@@ -162,9 +170,14 @@ fn cpu(span: &Span<'_>, own: &Bottleneck) -> Option<Resource> {
     }
     if own.cpus > 0 {
         let (busy, cpus) = (own.busy_cpus(), own.cpus);
+        let waited = &own.ledger.runnable;
+        let waited = crate::words::share(own.share(waited.woken + waited.preempted));
         words.insert(
             0,
-            format!("all programs together; this one kept {busy:.2} of {cpus} CPUs busy"),
+            format!(
+                "all programs together; this one kept {busy:.2} of {cpus} CPUs busy and waited {waited} of its \
+                 active time for one"
+            ),
         );
     }
     Some(Resource {
@@ -207,7 +220,30 @@ fn memory(span: &Span<'_>) -> Option<Resource> {
     })
 }
 
-fn disks(span: &Span<'_>) -> Vec<Resource> {
+fn disks(span: &Span<'_>, own: &Bottleneck) -> Vec<Resource> {
+    let mut rows = disk_rows(span);
+    let waited = own.share(own.ledger.blocked[BlockReason::Disk as usize]);
+    let busiest = |a: &&mut Resource, b: &&mut Resource| {
+        let used = |r: &Resource| r.utilisation.unwrap_or(0.0);
+        used(a).total_cmp(&used(b))
+    };
+    // Short waits in a row leave the disk time: they are the program's, and no word of the disk's use tells them.
+    if let Some(row) = rows
+        .iter_mut()
+        .max_by(busiest)
+        .filter(|_| waited >= CAUSE_SHARE)
+    {
+        let waited = crate::words::share(waited);
+        row.level = row.level.max(Level::Busy);
+        row.saturation = format!(
+            "this one waited {waited} of its active time for disks; {}",
+            row.saturation
+        );
+    }
+    rows
+}
+
+fn disk_rows(span: &Span<'_>) -> Vec<Resource> {
     let stalled = span.stalled(|f| f.psi_io);
     span.last
         .disks
@@ -267,7 +303,7 @@ fn network(span: &Span<'_>) -> Option<Resource> {
         name: "network".into(),
         utilisation: None,
         saturation: format!(
-            "{} TCP sockets, {} in TIME_WAIT",
+            "TCP sockets: {} in use, {} in TIME_WAIT",
             last.tcp_in_use, last.tcp_time_wait
         ),
         errors: errors.join(", "),
@@ -387,7 +423,7 @@ fn sockets(span: &Span<'_>) -> Vec<Resource> {
             .map_or(0, |b| b.retransmits);
         let again = c.retransmits.saturating_sub(before);
         out.push(Resource {
-            name: format!("peer {}", c.peer),
+            name: connection_name(&c.peer),
             utilisation: None,
             saturation: words.join(", "),
             errors: match again {
@@ -400,40 +436,12 @@ fn sockets(span: &Span<'_>) -> Vec<Resource> {
     out
 }
 
-/// The target processes' own disk traffic and memory.
-fn own_traffic(span: &Span<'_>) -> Vec<Resource> {
-    let mut out = Vec::new();
-    for l in &span.last.limits {
-        let before = span.first.limits.iter().find(|b| b.pid == l.pid);
-        let rate = |of: fn(&wallscope_model::Limits) -> Option<u64>| {
-            let grown = of(l)?.saturating_sub(before.and_then(of)?);
-            Some(grown as f64 / span.seconds / f64::from(1 << 20))
-        };
-        let mut words = Vec::new();
-        if let (Some(read), Some(written)) = (rate(|l| l.read_bytes), rate(|l| l.written_bytes))
-            && read + written >= 0.05
-        {
-            words.push(format!(
-                "reads {read:.1} MiB/s from disk and writes {written:.1} MiB/s"
-            ));
-        }
-        if let Some(swapped) = l.swapped_bytes.filter(|b| *b > 0) {
-            words.push(format!("{} MiB swapped out", swapped >> 20));
-        }
-        if let Some(resident) = l.resident_bytes.filter(|_| !words.is_empty()) {
-            words.push(format!("{} MiB resident", resident >> 20));
-        }
-        if !words.is_empty() {
-            out.push(Resource {
-                name: format!("itself (pid {})", l.pid),
-                utilisation: None,
-                saturation: words.join(", "),
-                errors: String::new(),
-                level: Level::Fine,
-            });
-        }
+/// Name of the connections with a peer. Those of a port that the target listens at are its callers'.
+fn connection_name(peer: &str) -> String {
+    match peer.strip_prefix("port ") {
+        Some(port) => format!("callers at port {port}"),
+        None => format!("peer {peer}"),
     }
-    out
 }
 
 fn limits(span: &Span<'_>) -> Vec<Resource> {
@@ -444,7 +452,10 @@ fn limits(span: &Span<'_>) -> Vec<Resource> {
             ("threads", l.threads, l.nproc_soft),
         ];
         for (what, used, limit) in pairs {
-            if let (Some(used), Some(limit)) = (used, limit) {
+            // A limit below the number in use was set later: the process wants no more of them.
+            if let (Some(used), Some(limit)) = (used, limit)
+                && used <= limit
+            {
                 out.extend(share_of_limit(
                     &format!("{what} (pid {})", l.pid),
                     used,

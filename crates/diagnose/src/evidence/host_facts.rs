@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use wallscope_model::{HostFacts, Neighbour, Recording};
 
 use super::bottleneck::Bottleneck;
+use super::own_traffic;
 use crate::labels::{RESOURCE_KEY, text_label};
 use crate::thresholds::{FULL_QUEUE_SHARE, NEIGHBOUR_CPUS};
 use crate::words;
@@ -31,6 +32,12 @@ pub(crate) fn failed_connects(recording: &Recording) -> Option<(u64, f64)> {
     let (a, b) = (first.net.as_ref()?, last.net.as_ref()?);
     let failed = b.tcp_failed_connects.saturating_sub(a.tcp_failed_connects);
     Some((failed, failed as f64 / seconds))
+}
+
+/// Disk traffic of the target in words, if there is enough to tell.
+pub(crate) fn disk_traffic(recording: &Recording) -> Option<String> {
+    let (first, last, seconds) = edges(recording)?;
+    own_traffic::of_all(&first.limits, &last.limits, seconds)
 }
 
 /// The CPUs that the target may use.
@@ -92,30 +99,58 @@ fn whole_host(recording: &Recording, b: &Bottleneck) -> Option<Room> {
 /// Most neighbours that are named.
 const MAX_NEIGHBOURS: usize = 3;
 
-/// Unmeasured processes that used most of the CPUs of `room`, in words.
+/// Unmeasured processes that used most of the CPUs of `room`, those of one name together, in words.
 pub(crate) fn others(recording: &Recording, room: &Room) -> Option<String> {
     let (_, last, seconds) = edges(recording)?;
     let own = |pid: u32| recording.processes.iter().any(|p| p.pid == pid);
     let there = |cpu: u32| room.numbers.is_empty() || room.numbers.contains(&(cpu as usize));
-    let used = |n: &Neighbour| n.cpu_ns as f64 / 1e9 / seconds;
-    let named: Vec<String> = (last.neighbours.iter())
-        .filter(|n| !own(n.pid) && there(n.cpu) && used(n) >= NEIGHBOUR_CPUS)
-        .take(MAX_NEIGHBOURS)
-        .map(|n| {
-            let comes_first = match n.policy {
-                1 | 2 | 6 => ", which comes first by its real-time priority".to_string(),
-                _ if n.nice < 0 => format!(", favoured by nice {}", n.nice),
-                _ => String::new(),
+    let mut names: BTreeMap<&str, Vec<&Neighbour>> = BTreeMap::new();
+    for n in last
+        .neighbours
+        .iter()
+        .filter(|n| !own(n.pid) && there(n.cpu))
+    {
+        names.entry(&n.name).or_default().push(n);
+    }
+    let used = |of: &[&Neighbour]| of.iter().map(|n| n.cpu_ns).sum::<u64>() as f64 / 1e9 / seconds;
+    let mut names: Vec<(&str, Vec<&Neighbour>, f64)> = (names.into_iter())
+        .map(|(name, of)| {
+            let used = used(&of);
+            (name, of, used)
+        })
+        .filter(|(.., used)| *used >= NEIGHBOUR_CPUS)
+        .collect();
+    names.sort_by(|a, b| b.2.total_cmp(&a.2));
+    let named: Vec<String> = (names.iter().take(MAX_NEIGHBOURS))
+        .map(|(name, of, used)| {
+            let processes = match &of[..] {
+                [one] => format!("pid {}", one.pid),
+                more => format!("{} processes", more.len()),
             };
-            format!(
-                "{} (pid {}, {:.2} CPUs{comes_first})",
-                n.name,
-                n.pid,
-                used(n)
-            )
+            format!("{name} ({processes}, {used:.2} CPUs{})", comes_first(of))
         })
         .collect();
-    (!named.is_empty()).then(|| format!("the CPUs are mostly used by {}", words::list(&named)))
+    (!named.is_empty()).then(|| {
+        format!(
+            "the largest other users of the CPUs are {}",
+            words::list(&named)
+        )
+    })
+}
+
+/// The reason in words for which one of `processes` goes before others; empty: none does.
+fn comes_first(processes: &[&Neighbour]) -> String {
+    let real_time = processes.iter().any(|n| matches!(n.policy, 1 | 2 | 6));
+    let nice = processes
+        .iter()
+        .map(|n| n.nice)
+        .min()
+        .filter(|nice| *nice < 0);
+    match (real_time, nice) {
+        (true, _) => ", which comes first by its real-time priority".into(),
+        (false, Some(nice)) => format!(", favoured by nice {nice}"),
+        (false, None) => String::new(),
+    }
 }
 
 /// The target's scheduling policy in words, where it lets other processes go first.
@@ -244,7 +279,51 @@ pub(crate) fn file_locks(recording: &Recording) -> Option<(String, String)> {
 
 #[cfg(test)]
 mod tests {
+    use wallscope_model::HostSample;
+
     use super::*;
+
+    #[test]
+    fn neighbours_of_one_name_are_told_together() {
+        let neighbour = |name: &str, pid, tenths: u64| Neighbour {
+            pid,
+            name: name.into(),
+            cpu_ns: tenths * 100_000_000,
+            ..Neighbour::default()
+        };
+        let mut rec = Recording::default();
+        for time_ns in [0, 1_000_000_000] {
+            rec.host.push(HostSample {
+                time_ns,
+                facts: HostFacts {
+                    neighbours: vec![
+                        neighbour("java", 7, 4),
+                        neighbour("rustc", 8, 3),
+                        neighbour("rustc", 9, 3),
+                    ],
+                    ..HostFacts::default()
+                },
+            });
+        }
+        let room = Room {
+            cpus: 2,
+            own: 0.1,
+            used: 1.0,
+            numbers: Vec::new(),
+        };
+        assert_eq!(
+            others(&rec, &room).as_deref(),
+            Some(
+                "the largest other users of the CPUs are rustc (2 processes, 0.60 CPUs) and java (pid 7, 0.40 CPUs)"
+            )
+        );
+        rec.host[1].facts.neighbours[0].nice = -5;
+        let told = others(&rec, &room).unwrap_or_default();
+        assert!(
+            told.contains("java (pid 7, 0.40 CPUs, favoured by nice -5)"),
+            "{told}"
+        );
+    }
 
     #[test]
     fn lists_of_cpus_are_read_and_bounded() {

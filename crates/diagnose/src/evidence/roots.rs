@@ -4,11 +4,12 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use wallscope_analysis::blame::{Blame, NotFollowed, Root, RootActor};
+use wallscope_analysis::view::interrupt_words;
 use wallscope_model::{Actor, BlockReason, ContextId, Recording, StackId, State};
 
 use crate::frames::{Side, code_site, functions_on};
 use crate::lock_wait::takes_a_lock;
-use crate::words::is_address;
+use crate::words::{self, is_address};
 
 /// Activity that explains a part of some waits. Threads of one name, but for its number, are one.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,7 +51,11 @@ impl RootShare {
         let subject = self.subject();
         match self.open {
             Some(_) if !self.strangers.is_empty() => {
-                format!("{subject}, which is not in this recording")
+                let are = match self.strangers.len() {
+                    1 => "is",
+                    _ => "are",
+                };
+                format!("{subject}, which {are} not in this recording")
             }
             Some(cause) if self.deed.is_empty() => {
                 format!("{subject} (not followed: {})", cause.words())
@@ -101,8 +106,12 @@ impl RootShare {
             // The place at which a thread lost its CPU, and an address, tell a reader nothing.
             _ if self.state == State::Runnable => String::new(),
             (function, _) if function.is_empty() || is_address(function) => String::new(),
-            (function, true) => format!(" in {function} ({})", self.through),
-            (function, false) => format!(" in {function}"),
+            (function, true) => format!(
+                " in {} ({})",
+                words::function(function),
+                words::function(&self.through)
+            ),
+            (function, false) => format!(" in {}", words::function(function)),
         }
     }
 
@@ -151,7 +160,11 @@ impl Roots<'_> {
         let waiters: HashSet<ContextId> = (samples.iter())
             .map(|i| self.recording.samples[*i as usize].context)
             .collect();
-        let holders = match samples.iter().all(|i| self.is_for_lock(*i)) {
+        let ns = |i: &u32| self.recording.samples[*i as usize].ns;
+        let for_lock: u64 = (samples.iter().filter(|i| self.is_for_lock(**i)))
+            .map(ns)
+            .sum();
+        let holders = match for_lock * 2 > samples.iter().map(ns).sum() {
             true => waiters,
             false => HashSet::new(),
         };
@@ -204,6 +217,11 @@ impl Roots<'_> {
     /// Whether an activity is of a root: of its processes where those are not measured, else of its threads, in its
     /// function.
     fn is(&self, root: &RootShare, activity: &Root) -> bool {
+        // A disk is one for all of its waiters.
+        if root.own {
+            return (root.state, root.reason, root.open)
+                == (activity.state, activity.reason, activity.open);
+        }
         if !root.strangers.is_empty() {
             let process = self.stranger(activity.actor);
             return process.is_some_and(|pid| root.strangers.contains(&pid));
@@ -254,8 +272,9 @@ impl Roots<'_> {
         };
         let pids: Option<HashSet<u32>> = threads.iter().map(pid).collect();
         pids.is_some_and(|pids| {
-            let of_them = self.recording.contexts.iter();
-            of_them.filter(|c| pids.contains(&c.pid)).count() == threads.len()
+            let all = self.recording.contexts.iter();
+            let of_them = all.filter(|c| pids.contains(&c.pid)).count();
+            (pids.len(), of_them) == (threads.len(), threads.len())
         })
     }
 
@@ -296,8 +315,7 @@ impl Roots<'_> {
             Actor::Context(thread) => self.recording.contexts[thread.0 as usize].name.to_string(),
             Actor::Stranger { pid: 0, .. } => "an idle CPU".into(),
             Actor::Stranger { name, .. } => name.to_string(),
-            Actor::Interrupt(served) if served.is_empty() => "an interrupt".into(),
-            Actor::Interrupt(served) => format!("the {served}'s interrupt"),
+            Actor::Interrupt(served) => interrupt_words(served),
             Actor::Unknown => "an unknown thread".into(),
         }
     }

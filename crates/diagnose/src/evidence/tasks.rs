@@ -8,7 +8,7 @@ use wallscope_analysis::view::is_idle_task;
 use wallscope_model::{Recording, StackId, State, TaskGroup, TaskTime};
 
 use crate::frames::{CodeSite, Side, code_site, passes};
-use crate::knowledge::{GO_HANDLERS, GO_POOLS};
+use crate::knowledge::{GO_ANSWERS, GO_HANDLERS, GO_POOLS};
 use crate::words;
 
 /// Something that other tasks hold back. No task waits so for want of work.
@@ -259,6 +259,9 @@ pub(crate) struct TaskWaits {
     pub function: Arc<str>,
 }
 
+/// Reason of tasks that wait for the answer to a request by a channel.
+pub(crate) const ANSWER: &str = "answer";
+
 /// Time of one wait, ns: in all, and by function.
 type Places = (u64, BTreeMap<Arc<str>, u64>);
 
@@ -272,15 +275,20 @@ impl TaskWaits {
             *kinds.entry(&group.kind).or_default() += own.map(|t| t.ns).sum::<u64>();
         }
         let (kind, all) = kinds.into_iter().max_by_key(|(_, ns)| *ns)?;
-        let mut reasons: BTreeMap<&Arc<str>, Places> = BTreeMap::new();
+        let mut reasons: BTreeMap<&str, Places> = BTreeMap::new();
         let groups = recording.tasks.iter().filter(|g| g.kind == *kind);
         let times = groups.flat_map(|g| g.times.iter().filter(move |time| busy(g, time)));
         for time in times.filter(|t| t.state == State::Blocked) {
-            let (ns, places) = reasons.entry(&time.reason).or_default();
-            *ns += time.ns;
             let known = time
                 .stack
                 .filter(|s| (s.0 as usize) < recording.stacks.len());
+            let answer = known.is_some_and(|s| passes(recording, s, Side::User, GO_ANSWERS));
+            let reason = match answer {
+                true => ANSWER,
+                false => &*time.reason,
+            };
+            let (ns, places) = reasons.entry(reason).or_default();
+            *ns += time.ns;
             if let Some(site) = site(recording, known) {
                 *places.entry(site.function).or_default() += time.ns;
             }
@@ -290,7 +298,7 @@ impl TaskWaits {
         Some(TaskWaits {
             kind: Arc::clone(kind),
             at_once: all as f64 / recording.window.length_ns().max(1) as f64,
-            reason: Arc::clone(reason),
+            reason: reason.into(),
             share: ns as f64 / all.max(1) as f64,
             function: function.map_or_else(|| "".into(), |(f, _)| f),
         })

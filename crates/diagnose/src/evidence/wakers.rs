@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use wallscope_analysis::view::interrupt_words;
 use wallscope_model::{Actor, BlockReason, ContextId, Hop, Recording, Role};
 
 use super::waits::Waits;
@@ -27,7 +28,7 @@ pub(crate) struct Wakers {
 }
 
 /// Name of the interrupt that ends waits with a time limit.
-const TIMER: &str = "the timer's interrupt";
+const TIMER: &str = "a timer interrupt";
 
 /// Activities of threads that do not wait for others.
 const COMPUTES: &str = "computes";
@@ -44,6 +45,16 @@ pub(crate) struct Activity {
     pub function: Arc<str>,
     /// The thread's process, where it is another than the waker's: the waker waited for it.
     pub elsewhere: Option<u32>,
+}
+
+/// A wait of wakers.
+pub(crate) struct OwnWait<'w> {
+    /// The thread that had it, where only one did.
+    pub thread: Option<&'w str>,
+    /// The verb of the activity.
+    pub verb: &'w str,
+    /// The program's function; empty where no stack says.
+    pub function: &'w str,
 }
 
 impl Activity {
@@ -86,14 +97,26 @@ impl Wakers {
         by_timer.map(|(.., share)| share).sum()
     }
 
-    /// The wait that wakers had themselves for most of these waits, whichever thread had it: verb and function.
-    pub fn own_wait(&self) -> Option<(&str, &str)> {
-        let mut sums: HashMap<(&str, &str), f64> = HashMap::new();
+    /// The wait that wakers had themselves for most of these waits, whichever thread had it.
+    pub fn own_wait(&self) -> Option<OwnWait<'_>> {
+        let mut sums: HashMap<(&str, &str), (f64, HashSet<&str>)> = HashMap::new();
         for (at, share) in self.activities.iter().filter(|(at, _)| at.is_blocked()) {
-            *sums.entry((&at.verb, &at.function)).or_default() += share;
+            let (sum, threads) = sums.entry((&at.verb, &at.function)).or_default();
+            *sum += share;
+            threads.insert(&at.thread);
         }
-        let most = sums.into_iter().find(|(_, share)| *share > ROOT_OF_WAITS);
-        most.map(|(wait, _)| wait)
+        let mut waits = sums.into_iter();
+        let ((verb, function), (_, threads)) =
+            waits.find(|(_, (share, _))| *share > ROOT_OF_WAITS)?;
+        let thread = match threads.len() {
+            1 => threads.into_iter().next(),
+            _ => None,
+        };
+        Some(OwnWait {
+            thread,
+            verb,
+            function,
+        })
     }
 
     /// The main waker with its function, in words.
@@ -107,7 +130,7 @@ impl Wakers {
 pub(crate) fn in_function(function: &str) -> String {
     match function {
         "" => String::new(),
-        function => format!(" in {function}"),
+        function => format!(" in {}", words::function(function)),
     }
 }
 
@@ -261,8 +284,7 @@ fn name_of(recording: &Recording, hop: &Hop) -> String {
     match actor(recording, hop) {
         Actor::Context(thread) => recording.contexts[thread.0 as usize].name.to_string(),
         Actor::Stranger { pid, name, .. } => format!("{name} (pid {pid}, not measured)"),
-        Actor::Interrupt(served) if served.is_empty() => "an interrupt".into(),
-        Actor::Interrupt(served) => format!("the {served}'s interrupt"),
+        Actor::Interrupt(served) => interrupt_words(served),
         Actor::Unknown => "somebody unknown".into(),
     }
 }

@@ -11,9 +11,9 @@ use wallscope_model::{BlockReason, WaitSeen};
 
 use crate::knowledge::{
     ACCEPT, ACCEPT_CALLS, EXECUTOR_MAINS, EXECUTOR_PLACES, EXECUTOR_WAITS, KERNEL_THREAD_WAITS,
-    LANGUAGE_ENTRIES, NameOrigin, SIGNAL_CALLS, SIGNAL_WAIT, SLEEP, THREAD_ENTRIES, connects,
-    is_call, is_not_taken, is_runtime_thread, is_worker_place, knows, name_says_gives,
-    own_lock_advice, waits_for_condition,
+    LANGUAGE_ENTRIES, NameOrigin, RESOLVERS, SIGNAL_CALLS, SIGNAL_WAIT, SLEEP, THREAD_ENTRIES,
+    connects, is_call, is_not_taken, is_runtime_thread, is_worker_place, knows, name_says_gives,
+    own_lock_of, waits_for_condition,
 };
 use crate::thresholds::{ROOT_DEPTH, WORKER_PLACE_DEPTH};
 
@@ -81,7 +81,7 @@ pub const RULES: &[IdleRule] = &[
     },
     IdleRule {
         name: "sends or connects",
-        when: "what it sends is not taken, or a connection is not made yet: not idle",
+        when: "what it sends is not taken, a connection is not made yet, or a name is resolved: not idle",
         judges: sends,
     },
     IdleRule {
@@ -178,7 +178,7 @@ fn runtime_thread(w: &Wait<'_>) -> Option<bool> {
 }
 
 fn server_lock(w: &Wait<'_>) -> Option<bool> {
-    let locks = |name: &&str| own_lock_advice(name).is_some();
+    let locks = |name: &&str| own_lock_of(name).is_some();
     (w.reason == BlockReason::Poll && w.user.iter().any(locks)).then_some(false)
 }
 
@@ -193,10 +193,13 @@ fn in_the_way(w: &Wait<'_>) -> Option<bool> {
 }
 
 fn sends(w: &Wait<'_>) -> Option<bool> {
-    use BlockReason::{Network, Pipe};
+    use BlockReason::{Network, Pipe, Poll};
     let goes_out = [Network, Pipe].contains(&w.reason)
         && (connects(w.kernel, w.user) || is_not_taken(w.kernel, w.user));
-    goes_out.then_some(false)
+    // Requests of datagrams are not followed.
+    let resolves =
+        [Network, Poll].contains(&w.reason) && w.user.iter().any(|name| knows(RESOLVERS, name));
+    (goes_out || resolves).then_some(false)
 }
 
 fn awaits_signal(w: &Wait<'_>) -> Option<bool> {

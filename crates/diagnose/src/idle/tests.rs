@@ -661,3 +661,16 @@ fn a_worker_is_known_without_debug_symbols_of_the_libraries() {
     works.insert(5, ("server", "server+0x1234"));
     assert!(!verdict(&works, StackEnd::Root).0);
 }
+
+#[test]
+fn a_thread_that_resolves_a_name_is_not_idle() {
+    let poll = |user| judge_wait(&wait(BlockReason::Poll, user, &["do_sys_poll"]));
+    let resolver = &[
+        "__GI___poll",
+        "send_dg",
+        "__res_context_send",
+        "getaddrinfo",
+    ];
+    assert_eq!(poll(resolver), (false, "sends or connects"));
+    assert!(poll(&["__GI___poll", "loop_run", "main"]).0);
+}

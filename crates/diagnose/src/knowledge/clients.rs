@@ -54,6 +54,14 @@ table! {
 }
 
 table! {
+    /// Functions in which goroutines wait for the answer to a request, by a channel from the connection's reader.
+    GO_ANSWERS {
+        "*net/http.(*persistConn).roundTrip*", "HTTP", "Go", Live;
+        "*http2ClientConn).roundTrip*", "HTTP/2", "Go", Source;
+    }
+}
+
+table! {
     /// Functions in which goroutines wait for a pool's connection. Pools wait by a channel, as
     /// other code does.
     GO_POOLS {
@@ -61,6 +69,16 @@ table! {
         "*net/http.(*Transport).getConn*", "HTTP connections", "Go", Live;
         "*(*ConnPool).waitTurn*", "Redis connections", "go-redis", Source;
         "*github.com/jackc/puddle/*", "PostgreSQL connections", "pgx, puddle", Source;
+    }
+}
+
+table! {
+    /// Functions in which servers wait for each commit to reach the disk. The meaning is the thing that an operator can
+    /// change.
+    SYNCING_COMMITS {
+        "flushAppendOnlyFile*", "send several commands per sync (pipeline), or set appendfsync to everysec if the last second may be lost", "Redis", Live;
+        "XLogFlush*", "change more rows per commit, or set synchronous_commit to off if the last commits may be lost", "PostgreSQL", Service;
+        "ha_commit_trans*", "change more rows per commit, or relax innodb_flush_log_at_trx_commit and sync_binlog if the last commits may be lost", "MySQL, MariaDB", Service;
     }
 }
 

@@ -62,6 +62,11 @@ impl Known {
         }
     }
 
+    /// The software that has the function: `PostgreSQL` of `PostgreSQL, proc.c`.
+    pub(crate) fn software(&self) -> &'static str {
+        self.origin.split(',').next().unwrap_or_default()
+    }
+
     /// The part of `name` after this row's prefix; `None`: the row is no prefix of it.
     pub(super) fn rest_of<'n>(&self, name: &'n str) -> Option<&'n str> {
         name.strip_prefix(self.pattern.strip_suffix('*')?)

@@ -5,8 +5,8 @@ use wallscope_model::attribution::plain;
 use super::known::{Known, find, knows};
 use super::{
     ALLOCATOR, CONDITION_WAITS, CONNECT, CONNECT_CALLS, FORK_JOIN_PLACE, NOT_TAKEN, OWN_LOCKS,
-    RUNTIME_THREADS, SCRIPT_MESSAGES, SCRIPT_WORKERS, SEND_CALLS, SYSTEM_CALL_ENTRY, TAKES_WORK,
-    WAIT_MACHINERY, WORKER_MAINS, WORKER_PLACES,
+    RUNTIME_THREADS, SCRIPT_MESSAGES, SCRIPT_WORKERS, SEND_CALLS, SYNCING_COMMITS,
+    SYSTEM_CALL_ENTRY, TAKES_WORK, WAIT_MACHINERY, WORKER_MAINS, WORKER_PLACES,
 };
 use crate::thresholds::WORKER_PLACE_DEPTH;
 
@@ -62,9 +62,14 @@ pub(crate) fn takes_work(name: &str) -> bool {
     knows(TAKES_WORK, &own.unwrap_or_default().to_ascii_lowercase())
 }
 
-/// The way to ask for the holder of a server's own lock, if `name` waits for one.
-pub(crate) fn own_lock_advice(name: &str) -> Option<&'static str> {
-    find(OWN_LOCKS, name).map(|known| known.meaning)
+/// A server's own lock, if `name` waits for one; its meaning is the way to ask for the holder.
+pub(crate) fn own_lock_of(name: &str) -> Option<&'static Known> {
+    find(OWN_LOCKS, name)
+}
+
+/// The change that makes a server wait less for its commits to reach the disk, if `name` is where it waits.
+pub(crate) fn of_syncing_commits(name: &str) -> Option<&'static str> {
+    find(SYNCING_COMMITS, name).map(|known| known.meaning)
 }
 
 /// The system call that a kernel function is the entry of.

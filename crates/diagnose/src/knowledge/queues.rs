@@ -75,6 +75,31 @@ table! {
         "uv__run_timers", "timer", "libuv, src/timer.c", Source;
         "uv__run_check", "end of a round", "libuv, src/unix/loop-watcher.c", Source;
         "uv__run_prepare", "begin of a round", "libuv, src/unix/loop-watcher.c", Source;
+        "*_doReadOrWrite", "event of a connection", "Twisted, internet/posixbase.py, selectreactor.py", Live;
+        "*runUntilCurrent", "timed or handed-over call", "Twisted, internet/base.py", Source;
+        "g_main_context_dispatch*", "callback of a source", "GLib, glib/gmain.c", Live;
+        "QCoreApplication::notifyInternal2*", "event of an object", "Qt 5 and 6, qcoreapplication.cpp", Source;
+        "event_process_active*", "callback of an event", "libevent, event.c", Source;
+        "ev_invoke_pending", "callbacks of watchers", "libev, ev.c", Live;
+        "io.netty.channel.nio.NioEventLoop.processSelectedKey*", "event of a connection", "Netty 4", Live;
+        "io.netty.channel.epoll.EpollEventLoop.processReady*", "event of a connection", "Netty 4", Source;
+        "tokio::runtime::scheduler::current_thread::Context::run_task*", "step of a task", "tokio, its runtime of one thread", Live;
+        "io.netty.util.concurrent.SingleThreadEventExecutor.runAllTasks*", "task of the loop", "Netty 4", Source;
+    }
+}
+
+table! {
+    /// Event loops that poll, and run their steps in functions that mostly have no name: all that waits below them but
+    /// for the poll itself waits in a step.
+    EVENT_LOOPS {
+        "uv_run", "loop", "libuv, src/unix/core.c (Node.js)", Live;
+        "event_base_loop", "loop", "libevent, event.c", Live;
+        "ev_run", "loop", "libev, ev.c", Source;
+        "aeMain", "loop", "Redis, ae.c", Live;
+        "aeProcessEvents", "round of the loop", "Redis, ae.c", Source;
+        "ngx_process_events_and_timers", "round of the loop", "nginx, ngx_event.c", Source;
+        "g_main_loop_run", "loop", "GLib, glib/gmain.c", Live;
+        "g_main_context_iteration", "round of the loop", "GLib, glib/gmain.c", Source;
     }
 }
 

@@ -17,7 +17,7 @@ pub(crate) enum NameOrigin {
 pub(crate) fn name_says_gives(name: &str, origin: NameOrigin) -> bool {
     let words = words_of(name);
     let has = |table| words.iter().any(|word| knows(table, word));
-    let takes = origin == NameOrigin::Program && has(POOL_WORDS);
+    let takes = origin == NameOrigin::Program && (has(POOL_WORDS) || gets_connection(&words));
     (has(GIVING_WORDS) || takes) && !has(MAIN_WORDS)
 }
 
@@ -25,7 +25,13 @@ pub(crate) fn name_says_gives(name: &str, origin: NameOrigin) -> bool {
 pub(crate) fn name_says_borrows(name: &str) -> bool {
     let words = words_of(name);
     let has = |table| words.iter().any(|word| knows(table, word));
-    has(POOL_WORDS) && !has(GIVING_WORDS)
+    (has(POOL_WORDS) || gets_connection(&words)) && !has(GIVING_WORDS)
+}
+
+/// Whether a name is `getConnection`, as pools of Java call it, or the like.
+fn gets_connection(words: &[String]) -> bool {
+    let has = |word: &str| words.iter().any(|w| w == word);
+    has("get") && has("connection")
 }
 
 /// Whether a function's name says that it takes a lock.

@@ -5,6 +5,7 @@ use wallscope_model::{BlockReason, State};
 use super::details::{beside, length_words, saturated, unsent_requests, waker_words};
 use super::verdict::{Found, Spent, Verdict, WAIT, found, place, subject};
 use super::wait_target::{TO_CONNECT, TO_READ, TO_RECEIVE, TO_TAKE, resolves, wait_target};
+use crate::evidence::tasks::{ANSWER, TaskWaits};
 use crate::evidence::{Cause, ENDED_BY_OTHERS, Evidence, Upstream, Wakers, largest};
 use crate::frames::Side;
 use crate::knowledge::takes_work;
@@ -98,6 +99,10 @@ fn may_be_work(e: &Evidence<'_>) -> Option<String> {
     })
 }
 
+/// The thing to change where requests queue before they are sent on.
+const LET_MORE_RUN: &str = "let more of its requests run at a time (more connections or threads), if the other end can \
+                            take them";
+
 /// A queue in this process: its callers wait much longer than the answers of `peer` take, though it
 /// asks about once for each of them. Few requests to the peer may run at a time.
 fn queue_here(e: &Evidence<'_>, peer: &Upstream) -> Option<String> {
@@ -123,8 +128,12 @@ const ASK_FOR_MORE: &str =
 fn many_each(e: &Evidence<'_>, peer: &Upstream) -> Option<f64> {
     let asked = e.requests.asked_askers;
     let each = peer.requests as f64 / asked.max(1) as f64;
-    let short = peer.mean_ns()? <= SHORT_ANSWER_NS;
-    (asked >= MIN_REQUESTS && each >= MANY_EACH && short).then_some(each)
+    (asked >= MIN_REQUESTS && each >= MANY_EACH && is_short(peer)?).then_some(each)
+}
+
+/// Whether the answers of `peer` take so short that most of their time is ways to and fro; `None`: not known.
+fn is_short(peer: &Upstream) -> Option<bool> {
+    Some(peer.mean_ns()? <= SHORT_ANSWER_NS)
 }
 
 /// Answers of others are awaited, in the thread itself or through a future.
@@ -190,9 +199,8 @@ impl<'e, 'r> AnswerWaits<'e, 'r> {
         let e = self.e;
         let measured = self.peer_is_measured();
         let mut verdict = Verdict::new(format!(
-            "{}{} for {}{}",
-            subject(self.by, WAIT),
-            place(self.by, self.ns),
+            "{} for {}{}",
+            self.waiting(),
             self.target(),
             match measured {
                 true => "",
@@ -213,7 +221,15 @@ impl<'e, 'r> AnswerWaits<'e, 'r> {
                 format!("{} requests to it took {mean} on average", peer.requests)
             }));
             let queue = known.and_then(|_| queue_here(e, peer));
-            verdict = verdict.rooted(queue);
+            if queue.is_some() {
+                verdict.cause += ", while its own callers queue here for a turn";
+            }
+            verdict = verdict
+                .advised(queue.is_some().then(|| LET_MORE_RUN.into()))
+                .measured(queue);
+            // Nobody waits for a script's answers: its own requests follow one another.
+            let in_turn = e.requests.asked == 0 && is_short(peer) == Some(true);
+            verdict = verdict.advised(known.filter(|_| in_turn).map(|_| ASK_FOR_MORE.into()));
             if let Some(each) = known.and_then(|_| many_each(e, peer)) {
                 verdict = verdict
                     .measured(Some(format!(
@@ -235,6 +251,21 @@ impl<'e, 'r> AnswerWaits<'e, 'r> {
             .measured(self.by.and_then(|c| length_words(e, c, self.reason)))
             .measured(saturated(e, BlockReason::Network))
             .with(beside(e))
+    }
+
+    /// The tasks that wait, with their function, where a scheduler of the program's own runs them; else the threads.
+    fn waiting(&self) -> String {
+        let tasks = TaskWaits::new(self.e.recording);
+        let answers = |t: &TaskWaits| [ANSWER, "network"].contains(&&*t.reason);
+        match tasks.filter(|t| answers(t) && !t.function.is_empty()) {
+            Some(t) => format!(
+                "{:.1} {}s on average wait in {}",
+                t.at_once * t.share,
+                t.kind,
+                t.function
+            ),
+            None => format!("{}{}", subject(self.by, WAIT), place(self.by, self.ns)),
+        }
     }
 
     /// The thing that is awaited, in words.

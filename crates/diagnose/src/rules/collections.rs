@@ -39,7 +39,7 @@ fn verdict(e: &Evidence<'_>, ns: u64) -> Verdict {
     let by = largest(&e.causes, State::Blocked, Some(BlockReason::Gc));
     let groups = || e.recording.pauses.iter().filter(|g| g.collects());
     let main = groups().max_by_key(|g| g.total_ns);
-    let collecting = e.share(e.work.ns(WorkKind::Collect));
+    let collecting = e.work.ns(WorkKind::Collect);
     let mut verdict = Verdict::new(format!(
         "Garbage collection stops its threads{}",
         main.map_or_else(String::new, kind_words)
@@ -48,11 +48,10 @@ fn verdict(e: &Evidence<'_>, ns: u64) -> Verdict {
     .of(e, Spent::blocked(ns, by))
     .of_waits(e.blocked_samples(BlockReason::Gc).collect())
     .measured(pauses_words(groups()))
-    .measured((collecting > 0.0).then(|| {
-        format!(
-            "threads that collect compute {} of active time",
-            words::share(collecting)
-        )
+    // A share would be of another whole than the verdict's.
+    .measured((collecting > 0).then(|| {
+        let collecting = words::time(collecting);
+        format!("all threads together compute {collecting} for the collection")
     }))
     .advised(Some(advice(main).into()));
     verdict.share = share_of_own(e, ns);

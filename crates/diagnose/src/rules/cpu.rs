@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use wallscope_model::{BlockReason, State};
+use wallscope_model::{BlockReason, Context, State};
 
 use super::call_path::{common_function, main_system_call};
 use super::details::asked_and_answered;
@@ -14,8 +14,8 @@ use crate::evidence::{Cause, Evidence, Level, WorkKind, largest, tasks};
 use crate::thresholds::{
     AT_MEMORY_LIMIT, CAUSE_SHARE, COLLECT_IS_CAUSE, COLLECT_OF_COMPUTING, CPU_FIRST,
     CPUS_WITH_ROOM, HOT_OF_COMPUTING, IDLE_CPUS, KERNEL_AT_LIMIT, LASTING_OF_COMPUTING, ONE_CPU,
-    ONE_THREAD_SHARE, QUOTA_BINDING, QUOTA_OTHER_WAITS, QUOTA_SHARE, SHORTAGE_OF_COMPUTING,
-    SHORTAGE_OF_WINDOW, SHORTAGE_SHARE,
+    ONE_THREAD_SHARE, QUOTA_BINDING, QUOTA_OTHER_WAITS, QUOTA_SHARE, ROOT_OF_WAITS,
+    SHORTAGE_OF_COMPUTING, SHORTAGE_OF_WINDOW, SHORTAGE_SHARE,
 };
 use crate::words;
 
@@ -37,12 +37,11 @@ pub(super) fn quota(e: &Evidence<'_>) -> Found {
     found(format!("throttled: {}{group}", words::share(share)), (share >= QUOTA_SHARE && (binding || ns >= e.main_wait().1 / QUOTA_OTHER_WAITS)).then(|| {
             let share = words::share(share);
             let main = largest(&e.causes, State::OnCpu, None);
-            let quota = e.totals.quota_cpus.map_or_else(String::new, |n| format!(" ({})", words::cpus(n)));
             let untold = (!told_apart).then(|| {
                 format!("ready threads waited {share}; the quota's part of that is not told apart on this tier")
             });
             Verdict::new(format!(
-                "The CPU quota of its cgroup{quota} holds ready threads back"
+                "The CPU quota of its cgroup{} holds ready threads back", quota_words(e)
             ))
             .outside()
             .of(e, Spent::runnable(ns, None))
@@ -51,13 +50,34 @@ pub(super) fn quota(e: &Evidence<'_>) -> Found {
             .measured(untold)
             .rooted(main.map(|c| {
                 format!(
-                    "{} uses most of the quota ({} of active time)",
+                    "{} uses more of the quota than any other function ({} of active time)",
                     c.function,
                     words::share(c.share)
                 )
             }))
-            .advised(Some("raise the quota, or compute less".into()))
+            .advised(Some(
+                "raise the quota (cpu.max of that cgroup, or of one above it), or compute less".into(),
+            ))
         }))
+}
+
+/// ` /api.slice (it uses 0.49 of 0.50 CPUs)`: the cgroup, and the use and the size of its quota.
+fn quota_words(e: &Evidence<'_>) -> String {
+    let groups = e
+        .recording
+        .host
+        .iter()
+        .filter_map(|s| s.facts.cgroup.as_ref());
+    let path = groups
+        .map(|group| &*group.path)
+        .find(|path| !path.is_empty());
+    let path = path.map_or_else(String::new, |path| format!(" {path}"));
+    let used = e.bottleneck.busy_cpus();
+    let size = e.totals.quota_cpus;
+    let size = size.map_or_else(String::new, |size| {
+        format!(" (it uses {used:.2} of {size:.2} CPUs)")
+    });
+    path + &size
 }
 
 /// Ready threads wait for a CPU.
@@ -86,7 +106,7 @@ pub(super) fn shortage(e: &Evidence<'_>) -> Found {
         ), (share >= SHORTAGE_SHARE
             && b.load(ns) >= least
             && share >= computing * SHORTAGE_OF_COMPUTING
-            && ns >= lock_or_half(e)
+            && ns >= longer_waits(e)
             && ns >= tasks::kept_ns(e.recording) / 2).then(|| {
             let by = largest(&e.causes, State::Runnable, None);
             let origin = origin(e, room.as_ref());
@@ -232,14 +252,22 @@ fn waits_too(e: &Evidence<'_>) -> Option<String> {
     })
 }
 
-/// The wait that comes before a shortage of CPUs, ns: half of the longest, or all of it where it is
-/// for locks, which more CPUs would not end.
-fn lock_or_half(e: &Evidence<'_>) -> u64 {
-    use BlockReason::{Gil, KernelLock, Lock};
-    match e.main_wait() {
-        (Lock | Gil | KernelLock, ns) => ns,
-        (_, ns) => ns / 2,
-    }
+/// The wait that comes before a shortage of CPUs, ns: half of the longest, or all of it where more CPUs would not end
+/// it, as waits for locks, a disk, answers of others, or threads that are blocked themselves.
+fn longer_waits(e: &Evidence<'_>) -> u64 {
+    use BlockReason::{Disk, Gil, KernelLock, Lock, Network};
+    let (reason, ns) = e.main_wait();
+    let blocked = |waits: Vec<u32>| {
+        let roots = e.roots(&waits).into_iter();
+        let blocked = roots.filter(|root| root.state == State::Blocked && root.open.is_none());
+        blocked.map(|root| root.share).sum::<f64>() > ROOT_OF_WAITS
+    };
+    let longest = match reason {
+        Lock | Gil | KernelLock | Disk | Network => ns,
+        _ if blocked(e.blocked_samples(reason).collect()) => ns,
+        _ => ns / 2,
+    };
+    longest.max(e.polled_for_answers())
 }
 
 /// On-CPU causes of one function taken together: the largest, and its time, ns.
@@ -318,7 +346,8 @@ fn computing_verdict(e: &Evidence<'_>, ns: u64) -> Verdict {
         .map_or_else(String::new, |(c, hot)| {
             let most = if profile == FLAT { "most in " } else { "" };
             let of = words::share(hot as f64 / ns.max(1) as f64);
-            format!(", {most}{} ({of} of the computing)", c.function)
+            let function = words::function(&c.function);
+            format!(", {most}{function} ({of} of the computing)")
         });
     let (collects, mostly) = collects(e, ns);
     let computing = match &collects {
@@ -330,7 +359,10 @@ fn computing_verdict(e: &Evidence<'_>, ns: u64) -> Verdict {
         Some((parent, child)) => {
             format!("{parent} waits for one {child} at a time, which is CPU-bound: {computing}")
         }
-        None => format!("CPU-bound: {computing}"),
+        None => match alone(e) {
+            Some(process) => format!("CPU-bound: {process} computes alone; {computing}"),
+            None => format!("CPU-bound: {computing}"),
+        },
     };
     let common = common_function(e, ns)
         .filter(|(name, _)| relay.is_none() && hottest.is_none_or(|(c, _)| *c.function != **name));
@@ -353,17 +385,25 @@ fn computing_verdict(e: &Evidence<'_>, ns: u64) -> Verdict {
     }))
     .measured(by_one_thread(e).then(|| {
         let busy = words::share(e.bottleneck.load(e.bottleneck.busiest_ns));
-        format!("one thread computes for {busy} of the window, nearly all of the computing")
+        format!("thread {} computes for {busy} of the window, nearly all of the computing", busiest(e).map_or("", |c| &c.name))
     }))
     .measured(asked_and_answered(e).filter(|_| by_one_thread(e)))
     .advised(mostly.then(|| COLLECT_LESS.into()))
     .advised(relay.map(|(parent, _)| format!("let {parent} start several at a time (as make -j does)")))
+    .advised(alone(e).map(|process| {
+        format!("divide the work of {process}, or make it less: it keeps one CPU busy, and more CPUs do not help")
+    }))
     .advised(place.map(|function| {
         let elsewhere = match by_one_thread(e) && e.answers() {
-            true => ", or take it off the one thread that answers: its callers wait meanwhile",
+            true => ", call it less, or take it off the one thread that answers: its callers wait meanwhile",
+            false if words::is_address(&function) => "",
             false => ", or call it less",
         };
-        format!("make {function} faster{elsewhere}")
+        if words::is_address(&function) {
+            let module = function.split('+').next().unwrap_or_default();
+            return format!("install the debug symbols of {module} to see the function{elsewhere}");
+        }
+        format!("make {} faster{elsewhere}", words::function(&function))
     }))
     .with(Some(
         "Whether it waits for memory while it computes cannot be told without hardware counters"
@@ -403,6 +443,18 @@ fn by_one_thread(e: &Evidence<'_>) -> bool {
     let b = &e.bottleneck;
     let most = b.busiest_ns as f64 >= LASTING_OF_COMPUTING * b.on_cpu_ns() as f64;
     b.cpus > 1 && most && b.load(b.busiest_ns) >= ONE_CPU
+}
+
+/// The thread that computes most.
+fn busiest<'e>(e: &Evidence<'e>) -> Option<&'e Context> {
+    let threads = e.recording.contexts.iter();
+    threads.max_by_key(|c| c.ledger.state_ns(State::OnCpu))
+}
+
+/// The process that computes alone, where several are measured: `cc1 (pid 7)`.
+fn alone(e: &Evidence<'_>) -> Option<String> {
+    let busiest = busiest(e).filter(|_| e.recording.processes.len() > 1 && by_one_thread(e))?;
+    Some(format!("{} (pid {})", busiest.name, busiest.pid))
 }
 
 /// The computing, as a part of the impact.

@@ -4,6 +4,8 @@ use wallscope_model::histogram::Histogram;
 use wallscope_model::{BlockReason, State};
 
 use crate::evidence::{Cause, Evidence, Level, Resource, Wakers, host_facts, in_function, largest};
+use crate::frames::{Side, functions_on};
+use crate::knowledge::{Known, of_syncing_commits};
 use crate::labels::resource;
 use crate::lock_wait::own_lock;
 use crate::thresholds::{
@@ -15,15 +17,37 @@ use crate::words;
 /// Most activities of wakers that are told.
 const MAX_ACTIVITIES: usize = 3;
 
-/// Target of polls of servers that make locks of their own of other calls.
-pub(super) const FOR_OWN_LOCKS: &str = "for locks of its own making (by events)";
+/// Target of the waits of a server's processes for a lock that the server makes of other calls.
+pub(super) fn for_own_lock(lock: &Known) -> String {
+    format!("for a {} lock (row, table or advisory)", lock.software())
+}
+
+/// The reason for which no holder is named.
+pub(super) fn own_holder(lock: &Known) -> String {
+    let server = lock.software();
+    format!("{server} alone knows which of its processes holds the lock")
+}
+
+/// The server's own lock that most of a cause waits for.
+pub(super) fn main_own_lock(e: &Evidence<'_>, c: &Cause) -> Option<&'static Known> {
+    let mut samples = c.samples.iter().map(|i| e.sample(*i));
+    let lock = samples.find_map(|s| own_lock(e.recording, s))?;
+    e.mostly(c, |rec, s| own_lock(rec, s).is_some())
+        .then_some(lock)
+}
 
 /// The way to ask for the holder of a server's own lock, where most of a cause waits for one.
 pub(super) fn ask_for_holder(e: &Evidence<'_>, c: &Cause) -> Option<String> {
-    let mut samples = c.samples.iter().map(|i| e.sample(*i));
-    let advice = samples.find_map(|s| own_lock(e.recording, s))?;
-    e.mostly(c, |rec, s| own_lock(rec, s).is_some())
-        .then(|| advice.into())
+    main_own_lock(e, c).map(|lock| lock.meaning.into())
+}
+
+/// The change that makes a server wait less for its commits, where most of a cause waits for one to reach the disk.
+pub(super) fn relax_commits(e: &Evidence<'_>, c: &Cause) -> Option<String> {
+    let first = e.sample(*c.samples.first()?);
+    let mut user = functions_on(e.recording, first.stack, Side::User);
+    let advice = user.find_map(of_syncing_commits)?;
+    let same = |_, name: &str| of_syncing_commits(name) == Some(advice);
+    (c.is_wait_for(BlockReason::Disk) && e.mostly_passes(c, same)).then(|| advice.to_owned())
 }
 
 /// The main waker, and the wakers' activities while others waited.
@@ -69,7 +93,10 @@ fn activities(wakers: &Wakers, main: &str) -> String {
         .collect();
     match shown.is_empty() {
         true => String::new(),
-        false => format!("; meanwhile the waker {}", words::list(&shown)),
+        false => format!(
+            "; meanwhile the thread that ends them {}",
+            words::list(&shown)
+        ),
     }
 }
 
@@ -129,11 +156,12 @@ impl CountedWaits<'_> {
         };
         let short = self.longest_ns < SHORT_WAIT_NS
             || (self.mean_ns < SHORT_WAIT_NS && half_is(&|ns| ns < SHORT_WAIT_NS));
-        let long = self.mean_ns >= LONG_WAIT_NS
-            || (self.longest_ns >= LONG_WAIT_NS && half_is(&|ns| ns >= LONG_WAIT_NS));
+        let half_long = self.longest_ns >= LONG_WAIT_NS && half_is(&|ns| ns >= LONG_WAIT_NS);
+        let held = wakers.by_outsiders >= HELD_BY_OUTSIDERS;
         match self.lengths.and_then(longest_part) {
             _ if short => ": many short holds".into(),
-            _ if long && wakers.by_outsiders >= HELD_BY_OUTSIDERS => ": long holds".into(),
+            _ if held && self.mean_ns >= LONG_WAIT_NS => ": long holds".into(),
+            _ if held && half_long => ": long holds take half of the time or more".into(),
             Some(part) if part <= FEW_WAITS => format!(
                 "; the longest {} of them take half of the time",
                 words::share(part)

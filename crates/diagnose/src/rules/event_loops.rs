@@ -2,15 +2,16 @@
 
 use wallscope_model::BlockReason;
 
-use super::verdict::{Found, Spent, Verdict, WAIT, found, place, subject};
+use super::details::{length_words, relax_commits};
+use super::verdict::{Found, SLEEP, Spent, Verdict, WAIT, found, place, subject, with_resource};
 use super::wait_target::wait_target;
 use super::waits::FOR_CHILDREN;
 use crate::delays::Delay;
 use crate::evidence::tasks::ReadyTasks;
 use crate::evidence::{Cause, Evidence, Upstream};
-use crate::frames::Side;
-use crate::knowledge::{EVENT_LOOP_STEPS, knows};
-use crate::thresholds::{CAUSE_SHARE, MIN_REQUESTS, TASKS_WAITING};
+use crate::frames::{Side, functions_on};
+use crate::knowledge::{EVENT_LOOP_STEPS, EVENT_LOOPS, knows};
+use crate::thresholds::{CAUSE_SHARE, IDLE_PENDING, MIN_REQUESTS, TASKS_WAITING};
 use crate::words;
 
 /// Name of the rule. Its headline is the call that waits: the program can change that, whatever ends the wait.
@@ -32,6 +33,14 @@ pub(super) fn held_up(e: &Evidence<'_>) -> Found {
     found(looked_at, held.and_then(|c| verdict(e, c, &ready)))
 }
 
+/// Whether calls in steps of a loop keep its callers waiting for a part of the window that no idle process has. On tiers
+/// that follow no requests, a sleep in a step looks like rest.
+pub(super) fn holds_up_callers(e: &Evidence<'_>) -> bool {
+    let in_steps = e.causes.iter().filter(|c| waits_in_a_step(e, c));
+    let ns = in_steps.map(|c| c.ns).sum();
+    e.requests.asked >= MIN_REQUESTS && e.bottleneck.load(ns) >= IDLE_PENDING
+}
+
 /// Whether the loop has other work: tasks that could run, or callers.
 fn others_wait(e: &Evidence<'_>, ready: &ReadyTasks) -> bool {
     let tasks = ready.share >= CAUSE_SHARE && ready.at_once >= TASKS_WAITING;
@@ -45,30 +54,49 @@ fn waits_in_a_step(e: &Evidence<'_>, c: &Cause) -> bool {
     [Child, Disk, Lock, Network, Pipe, Poll, Timer]
         .iter()
         .any(|r| c.is_wait_for(*r))
-        && e.mostly_passes(c, |side, name| {
-            side == Side::User && knows(EVENT_LOOP_STEPS, name)
-        })
+        && is_in_a_step(e, c)
+}
+
+/// Whether most of a cause waits below a step of an event loop. The innermost loop decides: a step may run a loop of
+/// its own, and that one polls.
+pub(super) fn is_in_a_step(e: &Evidence<'_>, c: &Cause) -> bool {
+    e.mostly(c, |recording, sample| {
+        let polls = sample.reason == Some(BlockReason::Poll);
+        functions_on(recording, sample.stack, Side::User)
+            .find_map(|name| match knows(EVENT_LOOP_STEPS, name) {
+                true => Some(true),
+                false => knows(EVENT_LOOPS, name).then_some(!polls),
+            })
+            .unwrap_or(false)
+    })
 }
 
 fn verdict(e: &Evidence<'_>, c: &Cause, ready: &ReadyTasks) -> Option<Verdict> {
     let reason = c.reason.and_then(BlockReason::from_name)?;
+    let verb = match reason {
+        BlockReason::Timer => SLEEP,
+        _ => WAIT,
+    };
     let target = match (e.mostly_delayed(c, Delay::Child), peer(e, reason, c)) {
-        (true, _) => FOR_CHILDREN.to_string(),
-        (false, Some(peer)) => format!("for the answers of {}", peer.name),
-        (false, None) => format!("for {}", wait_target(e, reason, c)),
+        (true, _) => format!(" {FOR_CHILDREN}"),
+        (false, Some(peer)) => format!(" for the answers of {}", peer.name),
+        (false, None) if reason == BlockReason::Timer => String::new(),
+        (false, None) => format!(" for {}", with_resource(wait_target(e, reason, c), Some(c))),
     };
     let says = format!(
-        "{}{} {target} inside a step of an event loop, which does nothing else meanwhile",
-        subject(Some(c), WAIT),
+        "{}{}{target} inside a step of an event loop, which does nothing else meanwhile",
+        subject(Some(c), verb),
         place(Some(c), c.ns),
     );
     let verdict = Verdict::new(says)
         .of(e, Spent::blocked(c.ns, Some(c)))
         .of_waits(c.samples.clone())
         .measured(ready.words())
+        .measured(length_words(e, c, reason))
+        .advised(relax_commits(e, c))
         .advised(Some(format!(
             "make {} wait without blocking the loop (an asynchronous call), or run it in another thread",
-            c.function
+            words::function(&c.function)
         )));
     Some(verdict)
 }

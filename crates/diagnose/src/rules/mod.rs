@@ -152,9 +152,14 @@ fn impact(e: &Evidence<'_>, verdict: &Verdict) -> String {
         return String::new();
     }
     let active = e.bottleneck.active_ns();
-    let whole = match &*verdict.whole {
-        ACTIVE => format!("{} of {ACTIVE}", words::time(active)),
-        whole => whole.to_owned(),
+    let whole = match (&*verdict.whole, e.bottleneck.active_threads) {
+        (ACTIVE, 2..) => format!(
+            "{} of {ACTIVE} of {} threads",
+            words::time(active),
+            e.bottleneck.active_threads
+        ),
+        (ACTIVE, _) => format!("{} of {ACTIVE}", words::time(active)),
+        (whole, _) => whole.to_owned(),
     };
     let parts = verdict.parts.shares.iter();
     let parts: Vec<String> = parts
@@ -165,7 +170,20 @@ fn impact(e: &Evidence<'_>, verdict: &Verdict) -> String {
         false => format!(": {}", words::list(&parts)),
     };
     format!(
-        "{} of {whole}{parts} (a fix saves at most this)",
-        words::share(verdict.share)
+        "{} of {whole}{parts} ({} at most this)",
+        words::share(verdict.share),
+        saving(verdict)
     )
+}
+
+/// The change that saves the impact, as a subject and a verb: it covers the time that the impact counts, and no other.
+fn saving(verdict: &Verdict) -> &'static str {
+    let computed = |(part, _): &(&str, f64)| root::COMPUTING.contains(part);
+    match verdict.state {
+        _ if verdict.parts.shares.iter().any(computed) => "a fix saves",
+        Some(State::Blocked) => "an end of these waits saves",
+        Some(State::OnCpu) => "this is all computing: faster code saves",
+        Some(State::Runnable) => "enough CPU time saves",
+        _ => "a fix saves",
+    }
 }

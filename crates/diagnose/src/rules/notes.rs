@@ -2,7 +2,7 @@
 //! time that is in no thread's ledger.
 
 use crate::evidence::Evidence;
-use crate::evidence::tasks::TaskWaits;
+use crate::evidence::tasks::{ANSWER, TaskWaits};
 use crate::thresholds::{CAUSE_SHARE, PEER_NOTE, SPIN_NOTE, TASKS_WAITING, UNATTRIBUTED_NOTE};
 use crate::words;
 
@@ -61,6 +61,8 @@ fn tasks(e: &Evidence<'_>) -> Option<String> {
         "timer" => "timers",
         "network" => "the network",
         "channel" => "channels",
+        "select" => "one of several channels",
+        ANSWER => "answers to their HTTP requests",
         other => other,
     };
     (t.at_once >= TASKS_WAITING && t.share >= CAUSE_SHARE).then(|| {

@@ -3,8 +3,8 @@
 use wallscope_model::{BlockReason, State};
 
 use super::details::{
-    FOR_OWN_LOCKS, ask_for_holder, asked_and_answered, beside, length_words, tries_again,
-    waker_words,
+    ask_for_holder, asked_and_answered, beside, for_own_lock, length_words, main_own_lock,
+    own_holder, tries_again, waker_words,
 };
 use super::tasks::sleeping_tasks;
 use super::verdict::{Found, SLEEP, Spent, Verdict, WAIT, found, own_timer, place, subject};
@@ -116,25 +116,29 @@ pub(super) fn held(e: &Evidence<'_>) -> Found {
         .then(|| {
             let by = largest(&e.causes, State::Blocked, Some(BlockReason::Poll));
             let ended = e.wakers_of(&e.polls(Polls::WhileOwing));
-            let holder = by.and_then(|c| ask_for_holder(e, c));
-            let target = if holder.is_some() {
-                FOR_OWN_LOCKS
+            let lock = by.and_then(|c| main_own_lock(e, c));
+            let place = place(by, ns);
+            let says = if let Some(lock) = lock {
+                format!("Callers wait while server processes wait {}", for_own_lock(lock))
             } else if ended.timed_out() >= MOSTLY_ENDED {
-                "until a time that it set itself (a sleep or delay in its event loop)"
+                format!(
+                    "Callers wait for its answers while it polls until a time that it set itself (a sleep or delay in \
+                     its event loop){place}"
+                )
             } else {
-                "for events, with no request of its own in flight"
+                format!(
+                    "Callers wait for its answers while it polls for events, with no request of its own in flight{place}"
+                )
             };
-            Verdict::new(format!(
-                "Callers wait for its answers while it polls {target}{}",
-                place(by, ns)
-            ))
+            Verdict::new(says)
             .because(BlockReason::Poll.name())
             .of(e, Spent::blocked(ns, by))
             .of_waits(e.polls(Polls::WhileOwing))
             .measured(asked_and_answered(e))
             .with(waker_words(&ended))
-            .rooted(sleeping_tasks(e).filter(|_| holder.is_none()))
-            .advised(holder)
+            .rooted(lock.map(own_holder))
+            .rooted(sleeping_tasks(e))
+            .advised(lock.map(|lock| lock.meaning.into()))
             .with(beside(e))
         }),
     )

@@ -2,14 +2,18 @@
 
 use wallscope_model::{BlockReason, State};
 
-use super::details::{FOR_OWN_LOCKS, ask_for_holder, length_words, tries_again, waker_words};
+use super::details::{
+    for_own_lock, length_words, main_own_lock, own_holder, tries_again, waker_words,
+};
+use super::event_loops::{holds_up_callers, is_in_a_step};
 use super::verdict::{Found, SLEEP, Spent, Verdict, found, own_timer, place, subject};
-use crate::evidence::{Cause, Evidence, Polls, largest};
+use crate::evidence::{Cause, Evidence, Polls, Upstream, host_facts, largest};
 use crate::frames::Side;
-use crate::knowledge::{EVENT_LOOP_STEPS, PIPE_READ, knows};
+use crate::knowledge::{PIPE_READ, knows};
 use crate::thresholds::{
     AT_ONCE_NS, HEALTHY_PENDING, HEALTHY_PENDING_QUICK, IDLE_CPUS, IDLE_PENDING,
-    LASTING_OF_COMPUTING, MIN_REQUESTS, MOSTLY_SHARE, POLLED_FOR_OTHERS_PART, ROOM, UNNAMED_SHARE,
+    LASTING_OF_COMPUTING, MIN_REQUESTS, MOSTLY_SHARE, POLLED_FOR_OTHERS_PART, ROOM,
+    SLEEP_FOR_A_RATE_NS, UNNAMED_SHARE,
 };
 use crate::words;
 
@@ -40,7 +44,8 @@ pub(super) fn idle(e: &Evidence<'_>) -> Found {
         cpus_wanted(e) * 100.0,
         pending(e) * 100.0
     );
-    found(looked_at, does_nothing(e).then(|| {
+    let rests = does_nothing(e) && !holds_up_callers(e);
+    found(looked_at, rests.then(|| {
         let unmoved = match e.bottleneck.active_ns() {
             0 => {
                 ". No thread moved: if a request is stuck, nothing came to end its wait"
@@ -60,11 +65,16 @@ pub(super) fn idle(e: &Evidence<'_>) -> Found {
             ),
         };
         let advice = again.as_ref().map(|_| "check the peer that it connects to".into());
-        Verdict::new(cause)
+        let silent = silent_peer(e);
+        let mut verdict = Verdict::new(cause)
         .healthy()
-        .with(open_all_along(e))
+        .measured(open_all_along(e))
         .rooted(again)
-        .advised(advice)
+        .advised(advice);
+        verdict.look_at = silent.map(|peer| peer.pid).filter(|pid| *pid > 0);
+        verdict
+        .rooted(silent.map(gives_no_answer))
+        .advised(silent.map(|peer| format!("if it hangs, look at {}", peer.name)))
         .measured(rest.map(|c| {
             format!(
                 "if it should be working: it is {} in {} for {} of active time",
@@ -74,6 +84,26 @@ pub(super) fn idle(e: &Evidence<'_>) -> Found {
             )
         }))
     }))
+}
+
+/// The peer that answered none of the requests to it in the window, where that is all that the process awaits.
+fn silent_peer<'e>(e: &'e Evidence<'_>) -> Option<&'e Upstream> {
+    let peer = e.requests.upstream.as_ref()?;
+    let open = |ns: u64| ns >= e.bottleneck.window_ns;
+    (e.requests.asked == 0 && !peer.measured && peer.mean_ns().is_some_and(open)).then_some(peer)
+}
+
+/// A peer that answered nothing, in words.
+fn gives_no_answer(peer: &Upstream) -> String {
+    let requests = match peer.requests {
+        1 => "a request".to_owned(),
+        n => format!("{n} requests"),
+    };
+    format!(
+        "{requests} to {} got no answer in the whole recording: it hangs there, unless it waits for news or work (a \
+         subscription, a blocking pop)",
+        peer.name
+    )
 }
 
 /// Requests that were open in all of the window, where nothing else is known to be wrong.
@@ -259,6 +289,7 @@ pub(super) fn sleeping(e: &Evidence<'_>) -> Found {
         format!("sleeping: {}", words::share(share)),
         (share >= MOSTLY_SHARE).then(|| {
             let by = largest(&e.causes, State::Blocked, Some(BlockReason::Timer));
+            let limit = by.and_then(|c| limits_itself(e, c));
             // The shell or person that started a command waits for its end.
             let command = e.recording.domain.target.starts_with("command");
             let says = match command {
@@ -277,10 +308,16 @@ pub(super) fn sleeping(e: &Evidence<'_>) -> Found {
             .of(e, Spent::blocked(ns, by))
             .measured(by.and_then(|c| length_words(e, c, BlockReason::Timer)))
             .rooted(by.and_then(|c| holds_up_a_loop(e, c)))
-            .rooted(tries_again(e));
+            .rooted(tries_again(e))
+            .rooted(limit.clone());
+            let advice = match (limit, command) {
+                (Some(_), _) => Some(RAISE_LIMIT.into()),
+                (None, true) => by.map(|c| format!("remove or shorten the sleep in {}", c.function)),
+                (None, false) => None,
+            };
+            let verdict = verdict.advised(advice);
             match command {
-                true => verdict
-                    .advised(by.map(|c| format!("remove or shorten the sleep in {}", c.function))),
+                true => verdict,
                 false => verdict
                     .healthy()
                     .suspected("no request was seen in flight, and no other thread waits for it")
@@ -290,10 +327,24 @@ pub(super) fn sleeping(e: &Evidence<'_>) -> Found {
     )
 }
 
-/// A sleep below a step of a Python event loop: the loop waits with it.
+/// Advice to a program that keeps to a rate.
+const RAISE_LIMIT: &str = "raise or remove its rate limit, if it should be faster";
+
+/// Data that the target moves between short sleeps: it keeps to a rate of its own.
+fn limits_itself(e: &Evidence<'_>, c: &Cause) -> Option<String> {
+    let median = e.lengths(c)?.quantile(0.5)?;
+    let traffic = host_facts::disk_traffic(e.recording)?;
+    (median <= SLEEP_FOR_A_RATE_NS).then(|| {
+        format!(
+            "it moves data between its sleeps ({traffic}): a program that keeps to a rate limit of its own looks \
+             like this (--bwlimit of rsync, --limit-rate)"
+        )
+    })
+}
+
+/// A sleep below a step of an event loop: the loop waits with it.
 fn holds_up_a_loop(e: &Evidence<'_>, c: &Cause) -> Option<String> {
-    e.mostly_passes(c, |_, name| knows(EVENT_LOOP_STEPS, name))
-        .then(|| {
+    is_in_a_step(e, c).then(|| {
             "it sleeps inside a step of an event loop, so all other tasks of that loop stand still (await the loop's \
              own sleep, or use a thread)"
                 .into()
@@ -306,11 +357,11 @@ pub(super) fn events(e: &Evidence<'_>) -> Found {
     let share = e.share(ns);
     found(format!("waiting for events: {}", words::share(share)), (share >= MOSTLY_SHARE).then(|| {
             let by = largest(&e.causes, State::Blocked, Some(BlockReason::Poll));
-            let holder = by.and_then(|c| ask_for_holder(e, c));
+            let lock = by.and_then(|c| main_own_lock(e, c));
             let (follows, share) = (e.follows_requests(), words::share(share));
             let place = place(by, ns);
-            let cause = if holder.is_some() {
-                format!("It waits {FOR_OWN_LOCKS}{place}")
+            let cause = if let Some(lock) = lock {
+                format!("It waits {}{place}", for_own_lock(lock))
             } else if !follows {
                 format!(
                     "It waits for events{place}: for replies if requests are in flight, else for work"
@@ -329,8 +380,10 @@ pub(super) fn events(e: &Evidence<'_>) -> Found {
             let verdict = Verdict::new(cause)
                 .because(BlockReason::Poll.name())
                 .of(e, Spent::blocked(ns, by));
-            match (&holder, follows) {
-                (Some(_), _) => verdict.advised(holder),
+            match (lock, follows) {
+                (Some(lock), _) => verdict
+                    .rooted(Some(own_holder(lock)))
+                    .advised(Some(lock.meaning.into())),
                 (None, true) => verdict.healthy(),
                 (None, false) => verdict
                     .suspected("which of the two is not known")

@@ -7,6 +7,7 @@ use super::event_loops;
 use super::verdict::{ACTIVE, Verdict};
 use crate::evidence::{Evidence, RootShare, in_function};
 use crate::thresholds::{ROOT_OF_WAITS, WAKER_SHARE};
+use crate::wait_direction::borrows;
 use crate::words;
 
 /// Most roots that the line names.
@@ -36,7 +37,10 @@ pub(super) fn with_root(e: &Evidence<'_>, mut verdict: Verdict) -> Verdict {
     }
     let leads = verdict.rule == event_loops::NAME;
     if let Some(root) = main.filter(|root| explains_most(root) && !leads) {
-        let symptom = words::clause(&verdict.cause);
+        let symptom = match root.holds {
+            true => without_the_holder(&verdict.cause),
+            false => words::clause(&verdict.cause),
+        };
         let root_words = root.words();
         verdict.cause = format!("{} while {symptom}", words::sentence(&root_words));
         let of_gil = verdict.reason == Some(BlockReason::Gil.name());
@@ -44,7 +48,7 @@ pub(super) fn with_root(e: &Evidence<'_>, mut verdict: Verdict) -> Verdict {
         let advice = usual.map_or_else(|| advice(root, for_locks), str::to_owned);
         verdict.parts.advice = verdict.parts.advice.or(Some(advice));
     }
-    if let Some(root) = main.filter(|root| !root.own && root.is_known()) {
+    if let Some(root) = main.filter(|root| root.own || root.is_known()) {
         verdict = with_other_time(e, verdict, root);
     }
     verdict.parts.blame = roots;
@@ -62,19 +66,35 @@ fn with_other_time(e: &Evidence<'_>, mut verdict: Verdict, root: &RootShare) -> 
     if verdict.whole != ACTIVE {
         return verdict;
     }
-    let others = e.other_waits_for(root, &verdict.waits);
+    // Each sleep is one of its own; a disk is one for all.
+    let others = match root.own && root.reason != Some(BlockReason::Disk) {
+        true => Vec::new(),
+        false => e.other_waits_for(root, &verdict.waits),
+    };
     // More interpreters compute as much.
     let of_gil = verdict.reason == Some(BlockReason::Gil.name());
-    let computed = match root.state == State::OnCpu && !of_gil {
-        true => e.computed_by(root),
-        false => 0,
+    let computed = match root.state {
+        _ if root.own => (COMPUTING[1], e.computed_in_calls(&verdict.main_cause)),
+        State::OnCpu if !of_gil => (COMPUTING[0], e.computed_by(root)),
+        _ => (COMPUTING[0], 0),
     };
-    let times = [
-        ("in other waits for the same", e.time(&others)),
-        ("computing there", computed),
-    ];
+    let others_ns = e.time(&others);
+    let times = [("in other waits for the same", others_ns), computed];
     verdict.waits.extend(others);
     verdict.with_other_time(e, "in these waits", &times)
+}
+
+/// Parts of an impact that are computing: of the waits' root, and in the calls that wait.
+pub(super) const COMPUTING: [&str; 2] = ["computing there", "computing in the same calls"];
+
+/// `4 threads wait …` as a clause on the threads that wait beside a holder that is one of them.
+fn without_the_holder(cause: &str) -> String {
+    let threads = cause.split_once(" threads wait");
+    match threads.filter(|(number, _)| number.chars().all(|c| c.is_ascii_digit())) {
+        Some(("2", rest)) => format!("the other of 2 threads waits{rest}"),
+        Some((number, rest)) => format!("the others of {number} threads wait{rest}"),
+        None => words::clause(cause),
+    }
 }
 
 /// The thing to change where no thread's activity explains the waits.
@@ -102,10 +122,12 @@ fn explains_most(root: &RootShare) -> bool {
 /// there is one, and with the process to look at.
 fn with_stranger(e: &Evidence<'_>, mut verdict: Verdict, root: &RootShare) -> Verdict {
     let wakers = e.wakers_of(&verdict.waits);
-    if let Some((verb, function)) = wakers.own_wait() {
-        let thread = match e.mostly_for_locks(&verdict.waits) {
-            true => "the lock's holder",
-            false => "the waker",
+    if let Some(own) = wakers.own_wait() {
+        let (verb, function) = (own.verb, own.function);
+        let thread = match (e.mostly_for_locks(&verdict.waits), lends(e, &verdict)) {
+            (true, _) => "the lock's holder",
+            (false, true) => "a borrower",
+            (false, false) => own.thread.unwrap_or("the thread that wakes the waiters"),
         };
         verdict.cause = format!(
             "{} waits for {}{} while {}",
@@ -122,15 +144,28 @@ fn with_stranger(e: &Evidence<'_>, mut verdict: Verdict, root: &RootShare) -> Ve
         ));
     }
     verdict.look_at = verdict.look_at.or(root.strangers.first().copied());
-    let look = format!("look at {}", root.subject());
+    let larger = if lends(e, &verdict) {
+        ", or make the pool larger"
+    } else {
+        ""
+    };
+    let look = format!("look at {}{larger}", root.subject());
     verdict.parts.advice = verdict.parts.advice.or(Some(look));
     verdict
 }
 
+/// Whether a verdict is about waits for an entry of a pool.
+fn lends(e: &Evidence<'_>, verdict: &Verdict) -> bool {
+    let mut waits = verdict.main_cause.iter();
+    waits.any(|i| borrows(e.recording, e.sample(*i)))
+}
+
 /// The main roots in one line; `None`: nothing is known of any.
 fn root_words(roots: &[RootShare]) -> Option<String> {
+    // A wait that its own time limit ended has no root.
+    let tells = |root: &&RootShare| root.is_known() && !(root.own && root.open.is_some());
     let told = roots.iter().filter(|root| root.share >= WAKER_SHARE);
-    let told = told.filter(|root| root.is_known());
+    let told = told.filter(tells);
     let mut out: Vec<String> = Vec::new();
     let mut last = String::new();
     for root in told.take(MAX_ROOTS) {
@@ -149,7 +184,7 @@ fn root_words(roots: &[RootShare]) -> Option<String> {
         };
         out.push(format!("{said} ({}{of})", words::share(root.share)));
     }
-    let open = roots.iter().filter(|root| !root.is_known());
+    let open = roots.iter().filter(|root| !tells(root));
     let open: f64 = open.map(|root| root.share).sum();
     if open >= WAKER_SHARE && !out.is_empty() {
         out.push(format!("not followed ({})", words::share(open)));
@@ -161,7 +196,7 @@ fn root_words(roots: &[RootShare]) -> Option<String> {
 fn advice(root: &RootShare, holds: bool) -> String {
     let function = match &*root.function {
         function if function.is_empty() || words::is_address(function) => root.subject(),
-        function => function.to_string(),
+        function => words::function(function).to_string(),
     };
     match (root.state, root.reason, holds) {
         (State::OnCpu, _, true) => {
@@ -171,6 +206,9 @@ fn advice(root: &RootShare, holds: bool) -> String {
         (State::Runnable, ..) => "give it more CPUs, or take other load away".into(),
         (_, Some(BlockReason::Timer), true) => {
             format!("take the sleep in {function} out of the lock")
+        }
+        (_, Some(BlockReason::Timer), false) if function == root.subject() => {
+            format!("remove or shorten the sleep of {function}")
         }
         (_, Some(BlockReason::Timer), false) => {
             format!("remove or shorten the sleep in {function}")

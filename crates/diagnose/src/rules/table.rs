@@ -70,8 +70,9 @@ pub(crate) const RULES: &[Rule] = &[
     Rule {
         name: "idle",
         when: "threads did less than 1 % of one CPU's work, and waited for others, or with requests \
-               in flight, less than 2 % of the window (below that idle and hung look alike), and threads that \
-               lived too briefly to be seen did no more",
+               in flight, less than 2 % of the window (below that idle and hung look alike), threads that lived too \
+               briefly to be seen did no more, and no call in a step of an event loop kept callers waiting 2 % of the \
+               window or more",
         rank: Final,
         blind: OF_REST,
         judge: rest::idle,
@@ -118,7 +119,7 @@ pub(crate) const RULES: &[Rule] = &[
         name: "cpu-shortage",
         when: "threads waited for a CPU 25 % of active time or more, at least half as long as they \
                computed (a queue of one for two that run), at least half as long as for anything \
-               else, no shorter than for locks, and 5 % of the window or more (a thread with nothing to do is \
+               else, no shorter than for locks, a disk, answers of others or blocked threads, and 5 % of the window or more (a thread with nothing to do is \
                held up by nobody), each of them where all compute less than 1 % of one CPU",
         rank: Ordinary,
         blind: OF_CPUS,

@@ -34,7 +34,8 @@ fn busy_tasks(e: &Evidence<'_>, began: &str) -> Option<String> {
     let main = busy.max_by_key(|g| ready(g))?;
     (at_once(e, ready(main)) >= CAUSE_SHARE).then(|| {
         format!(
-            "meanwhile those started as {} run, or are ready to, {} of their time",
+            "meanwhile {}s of entry function {} run, or are ready to, {} of their time",
+            main.kind,
             main.name,
             words::share(part(main))
         )
@@ -101,7 +102,7 @@ fn task_verdict(
 ) -> Verdict {
     let (kind, waited) = (tasks.kind, tasks.held_ns());
     let mut verdict = Verdict::new(format!(
-        "{:.1} {kind}s on average wait for {} in {function} (started as {})",
+        "{:.1} {kind}s on average wait for {} in {function} (entry function {})",
         at_once(e, waited),
         what.words(),
         tasks.began,
@@ -110,13 +111,14 @@ fn task_verdict(
     verdict.reason = Some(what.reason());
     verdict.function = Some(function.to_string());
     verdict.share = share;
-    verdict.whole = format!("the time of these {kind}s in the program's functions");
+    verdict.whole =
+        format!("the time that {kind}s of this entry function run, or wait in the program's code");
     verdict.confidence = format!(
         "sampled: {} polls of the runtime's list of {kind}s",
         tasks.looks
     );
     verdict.parts.evidence.push(format!(
-        "{} snapshots of {kind}s; {} of these waits are in {function}",
+        "{} snapshots of all {kind}s; {} of these waits are in {function}",
         tasks.looks,
         words::share(ns as f64 / waited.max(1) as f64)
     ));
@@ -133,12 +135,14 @@ fn task_verdict(
             reason => words::of_task(reason),
         };
         format!(
-            "in {function} they also wait for {reason}, {:.1} of them on average{held_across}",
+            "{:.1} other {kind}s on average wait in {function} for {reason}{held_across}",
             at_once(e, ns)
         )
     });
     let advice = locks.then(|| match inside {
-        Some(_) => format!("do not wait in {function} with the lock held"),
+        Some(_) => format!(
+            "read {function}: if it keeps the lock across that wait, wait outside the lock, or once for many (batch)"
+        ),
         None => "hold the lock for less time, or split it".into(),
     });
     let elsewhere = tasks
@@ -146,9 +150,9 @@ fn task_verdict(
         .filter(|(_, _, ns)| inside.is_none() && at_once(e, *ns) >= CAUSE_SHARE)
         .map(|(f, reason, ns)| {
             format!(
-                "they also wait for {} in {f}, {:.1} of them on average",
-                words::of_task(reason),
-                at_once(e, ns)
+                "{:.1} other {kind}s on average wait for {} in {f}",
+                at_once(e, ns),
+                words::of_task(reason)
             )
         });
     verdict

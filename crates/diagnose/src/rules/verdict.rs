@@ -280,6 +280,7 @@ fn precision(e: &Evidence<'_>, by: &Cause, state: State) -> String {
     let half = (by.interval.high - by.interval.low) / 2.0 * 100.0;
     let columns = &e.recording.domain.columns;
     let estimated = columns.iter().any(|c| c.state == state && !c.exact);
+    let of_cpu = state == State::Runnable;
     let partly = by.is_wait_for(BlockReason::Gc) && stalls::estimated(e.recording);
     let state = match state {
         State::OnCpu => "time on a CPU",
@@ -296,10 +297,14 @@ fn precision(e: &Evidence<'_>, by: &Cause, state: State) -> String {
         true => "less than ± 0.1 points".to_string(),
         false => format!("± {half:.1} points"),
     };
-    format!(
-        "{state} {basis}, the share of {} sampled ({half})",
-        by.function
-    )
+    // A function tells nothing of the wait for a CPU.
+    match of_cpu {
+        true => format!("{state} {basis}"),
+        false => format!(
+            "{state} {basis}, the share of {} sampled ({half})",
+            words::function(&by.function)
+        ),
+    }
 }
 
 /// `4 threads wait`, `Thread x waits`, `It waits`: the threads of a cause with a verb.
@@ -352,8 +357,19 @@ pub(crate) fn place(by: Option<&Cause>, ns: u64) -> String {
     match by {
         None => String::new(),
         Some(c) if words::is_address(&c.function) => String::new(),
-        Some(c) if (c.ns as f64) < NEARLY * ns as f64 => format!(" (mostly in {})", c.function),
-        Some(c) => format!(" in {}", c.function),
+        Some(c) if (c.ns as f64) < NEARLY * ns as f64 => {
+            format!(" (mostly in {})", words::function(&c.function))
+        }
+        Some(c) => format!(" in {}", words::function(&c.function)),
+    }
+}
+
+/// A target with the name of a cause's resource, in one pair of brackets.
+pub(crate) fn with_resource(target: &str, by: Option<&Cause>) -> String {
+    let name = resource_of(by);
+    match (target.strip_suffix(')'), name.strip_prefix(" (")) {
+        (Some(target), Some(name)) => format!("{target}; {name}"),
+        _ => format!("{target}{name}"),
     }
 }
 

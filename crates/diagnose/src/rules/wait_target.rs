@@ -17,7 +17,7 @@ use crate::words;
 
 /// Data written to a pipe or local socket is not taken.
 pub(super) const TO_READ: &str =
-    "the reader of a pipe or local socket, which is slower than its writer";
+    "the reader of a pipe or local socket, which takes data more slowly than this thread writes it";
 /// Data sent to a message queue is not taken.
 pub(super) const TO_RECEIVE: &str = "the receiver of a message queue that it fills";
 /// Data sent over the network is not taken.
@@ -29,7 +29,7 @@ pub(super) const TO_CONNECT: &str = "connections to be made";
 pub(super) const VM_PAUSE: &str =
     "the end of a Java VM pause (a safepoint, such as garbage collection)";
 
-const TO_SYNC: &str = "its writes to reach the disk (fsync)";
+const TO_SYNC: &str = "writes to reach the disk (fsync)";
 const MESSAGES: &str = "messages from a queue";
 const NAMES: &str = "name resolution (DNS)";
 

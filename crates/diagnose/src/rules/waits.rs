@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use wallscope_model::{BlockReason, PauseGroup, State};
 
 use super::collections::pauses_words;
-use super::details::{beside, length_words, saturated, waker_words};
-use super::verdict::{Found, SLEEP, Spent, Verdict, WAIT, found, place, resource_of, subject};
+use super::details::{beside, length_words, relax_commits, saturated, waker_words};
+use super::verdict::{Found, SLEEP, Spent, Verdict, WAIT, found, place, subject, with_resource};
 use super::wait_target::{VM_PAUSE, wait_target};
 use crate::delays::Delay;
 use crate::evidence::{
@@ -47,15 +47,21 @@ pub(super) fn wait_verdict(e: &Evidence<'_>, reason: BlockReason, ns: u64) -> Ve
         format!("the end of Java VM pauses that collect nothing (safepoints for {operation})")
             .into()
     });
+    let lock = by.filter(|_| reason == BlockReason::Lock);
+    let transactions = lock.and_then(|c| transactions(e, c, &ended));
+    let target = match transactions {
+        Some(_) => "rows that another transaction keeps locked".into(),
+        None => target,
+    };
     let cause = match reason {
         BlockReason::Stopped => {
             "It is stopped by a signal, a debugger or a frozen cgroup".to_string()
         }
         _ => format!(
-            "{}{} for {target}{}",
+            "{}{} for {}",
             subject(by, WAIT),
             place(by, ns),
-            resource_of(by),
+            with_resource(&target, by)
         ),
     };
     let mut verdict = Verdict::new(cause)
@@ -63,7 +69,6 @@ pub(super) fn wait_verdict(e: &Evidence<'_>, reason: BlockReason, ns: u64) -> Ve
         .of(e, Spent::blocked(ns, by))
         .of_waits(e.blocked_samples(reason).collect());
     verdict.holder = ended.main();
-    let lock = by.filter(|_| reason == BlockReason::Lock);
     let limit = memory_limit(e, reason);
     verdict
         .with(waker_words(&ended))
@@ -71,7 +76,8 @@ pub(super) fn wait_verdict(e: &Evidence<'_>, reason: BlockReason, ns: u64) -> Ve
             pauses.map(|group| format!("find the caller that asks the VM for {}", group.operation)),
         )
         .measured(pauses_words(pauses.into_iter()))
-        .advised(lock.and_then(|c| transactions(e, c, &ended)))
+        .advised(transactions)
+        .advised(by.and_then(|c| relax_commits(e, c)))
         .rooted(lock.and_then(|c| other_wait_there(e, c)))
         .measured(by.and_then(|c| length_words(e, c, reason)))
         .rooted(limit.map(|limit| {

@@ -255,6 +255,14 @@ fn callers_that_wait_longer_than_the_upstream_takes_queue_here() {
     };
     rec.peers = vec![peer(true, 98), peer(false, 390)];
     assert!(told(&rec, "4.0 times as long") && told(&rec, "100 requests to it took"));
+    let verdict = climb(&rec).verdict;
+    let queue = ", while its own callers queue here for a turn";
+    assert!(verdict.cause.ends_with(queue), "{}", verdict.cause);
+    let parts = verdict.parts;
+    let advice = parts.advice.unwrap_or_default();
+    assert!(advice.contains("more connections or threads"), "{advice}");
+    let evidence = parts.evidence.join("; ");
+    assert!(evidence.contains("4.0 times as long"), "{evidence}");
     rec.peers[1].in_flight_ns = 110 * TENTH;
     assert!(!told(&rec, "times as long"));
     rec.peers[0].connections = 201;
@@ -389,19 +397,6 @@ fn a_thread_that_awaited_an_answer_before_the_window_and_never_got_it_is_not_idl
 }
 
 #[test]
-fn a_sleep_in_an_event_loop_s_step_is_said_to_hold_it_up() {
-    let mut rec = recording(&[(2, 0, 0, BlockReason::Timer, 98)]);
-    let hint = |rec: &Recording| {
-        let v = climb(rec).verdict;
-        assert_eq!(v.rule, "sleeping", "{}", v.cause);
-        v.more.iter().any(|m| m.contains("event loop"))
-    };
-    assert!(!hint(&rec));
-    rename(&mut rec, 1, FrameKind::Native, "task_step_impl");
-    assert!(hint(&rec));
-}
-
-#[test]
 fn without_kernel_programs_a_sleep_counts_against_a_process_that_owes_answers_as_long() {
     let mut rec = recording(&[(1, 0, 0, BlockReason::Timer, 90); 2]);
     rec.domain.backend = "perf".into();
@@ -423,75 +418,6 @@ fn without_kernel_programs_a_sleep_counts_against_a_process_that_owes_answers_as
     // A thread that sleeps beside, and answers at once.
     rec.peers[0].in_flight_ns = TENTH;
     assert!(!climb(&rec).verdict.bottleneck);
-}
-
-#[test]
-fn a_call_that_waits_in_an_event_loop_s_step_leads_where_the_loop_has_other_work() {
-    let mut rec = recording(&[(1, 0, 0, BlockReason::Network, 90)]);
-    let rule = |rec: &Recording| climb(rec).verdict.rule;
-    rename(&mut rec, 1, FrameKind::Native, "task_step_impl");
-    assert_ne!(
-        rule(&rec),
-        "event-loop",
-        "a single task, which nothing waits for"
-    );
-    let ready = |tenths| TaskGroup {
-        pid: 1,
-        kind: "asyncio task".into(),
-        name: "handler".into(),
-        seen: 5,
-        looks: 100,
-        times: vec![
-            TaskTime {
-                state: State::Runnable,
-                reason: "".into(),
-                detail: "".into(),
-                stack: None,
-                labels: None,
-                count: 10,
-                ns: tenths * TENTH,
-            },
-            TaskTime {
-                state: State::Blocked,
-                reason: "timer".into(),
-                detail: "".into(),
-                stack: None,
-                labels: None,
-                count: 10,
-                ns: 200 * TENTH,
-            },
-        ],
-    };
-    rec.tasks = vec![ready(20)];
-    assert_ne!(rule(&rec), "event-loop", "its tasks are seldom ready");
-    rec.tasks = vec![ready(200)];
-    let v = climb(&rec).verdict;
-    assert_eq!((v.rule, v.bottleneck), ("event-loop", true), "{}", v.cause);
-    assert!(v.function.is_some());
-    let evidence = v.parts.evidence.join("; ");
-    assert!(
-        evidence.contains("asyncio tasks are ready to run 50 %"),
-        "{evidence}"
-    );
-    let mut of_gil = recording(&[(1, 0, 0, BlockReason::Gil, 90)]);
-    rename(&mut of_gil, 1, FrameKind::Native, "task_step_impl");
-    of_gil.tasks = vec![ready(200)];
-    assert_ne!(
-        rule(&of_gil),
-        "event-loop",
-        "no call of the loop's makes it wait"
-    );
-    // Callers are other work, too; the loop's own wait is none of a step.
-    rec.tasks.clear();
-    rec.peers = vec![Peer {
-        pid: 1,
-        requests: 800,
-        in_flight_ns: 90 * TENTH,
-        ..Peer::default()
-    }];
-    assert_eq!(rule(&rec), "event-loop");
-    rename(&mut rec, 1, FrameKind::Native, "select_epoll_poll_impl");
-    assert_ne!(rule(&rec), "event-loop");
 }
 
 #[test]

@@ -26,7 +26,7 @@ fn computes_in(rec: &mut Recording, kind: FrameKind, name: &str) {
 }
 
 /// Both CPUs were used for `seconds` of the window, by a process that may use `cpus`.
-fn used(rec: &mut Recording, seconds: u64, cpus: &str) {
+pub(super) fn used(rec: &mut Recording, seconds: u64, cpus: &str) {
     let sample = |time_ns, busy| HostSample {
         time_ns,
         facts: HostFacts {
@@ -80,6 +80,30 @@ fn a_quota_that_binds_is_told_by_the_cgroup_s_own_counters() {
     rec.host[1] = sample(end, 100, 90);
     rec.domain.backend = "ebpf".into();
     assert_ne!(climb(&rec).verdict.rule, "quota");
+}
+
+#[test]
+fn a_limit_that_a_process_lowered_below_its_use_is_not_met() {
+    let mut rec = recording(&[(90, 0, 0, BlockReason::Disk, 10)]);
+    let sample = |time_ns, limit| HostSample {
+        time_ns,
+        facts: HostFacts {
+            limits: vec![wallscope_model::Limits {
+                pid: 1,
+                threads: Some(2),
+                nproc_soft: Some(limit),
+                ..wallscope_model::Limits::default()
+            }],
+            ..HostFacts::default()
+        },
+    };
+    let (start, end) = (rec.window.start_ns, rec.window.end_ns);
+    for (limit, is_listed) in [(0, false), (1, false), (2, true), (100, false)] {
+        rec.host = vec![sample(start, limit), sample(end, limit)];
+        let host = climb(&rec).host;
+        let listed = host.iter().any(|r| r.name == "threads (pid 1)");
+        assert_eq!(listed, is_listed, "limit {limit}");
+    }
 }
 
 #[test]
@@ -308,4 +332,48 @@ fn the_function_that_all_computing_passes_through_is_told_beside_the_hottest_one
     );
     let advice = v.parts.advice.unwrap_or_default();
     assert!(advice.starts_with("make program::f0 faster"), "{advice}");
+}
+
+#[test]
+fn a_function_of_a_script_without_a_name_is_told_by_its_place() {
+    let mut rec = recording(&[(90, 0, 0, BlockReason::Network, 10)]);
+    rename(&mut rec, 2, FrameKind::JavaScript, "(anonymous)");
+    let function = rec.frames[rec.stacks[0].frames[2].0 as usize].lines[0].function;
+    let function = &mut rec.functions[function.0 as usize];
+    (function.file, function.start_line) = ("/srv/app/server.js".into(), 12);
+    let v = climb(&rec).verdict;
+    assert_eq!(v.function.as_deref(), Some("(anonymous) (server.js:12)"));
+    assert!(v.cause.contains("server.js:12"), "{}", v.cause);
+    assert_eq!(
+        crate::recorded_name("(anonymous) (server.js:12)"),
+        "(anonymous)"
+    );
+    assert_eq!(
+        crate::recorded_name("C.run.<lambda> (a.py:3)"),
+        "C.run.<lambda>"
+    );
+    assert_eq!(crate::recorded_name("f(int) const"), "f(int) const");
+}
+
+#[test]
+fn the_process_that_computes_alone_is_named() {
+    let mut rec = recording(&[
+        (100, 0, 0, BlockReason::Network, 0),
+        (0, 0, 0, BlockReason::Child, 0),
+    ]);
+    let process = |pid| Process {
+        pid,
+        ..Process::default()
+    };
+    rec.processes = vec![process(1)];
+    assert!(!climb(&rec).verdict.cause.contains("alone"));
+    rec.processes.push(process(2));
+    let v = climb(&rec).verdict;
+    assert!(
+        v.cause.contains("CPU-bound: t0 (pid 1) computes alone"),
+        "{}",
+        v.cause
+    );
+    let advice = v.parts.advice.unwrap_or_default();
+    assert!(advice.contains("divide the work of t0"), "{advice}");
 }

@@ -5,7 +5,7 @@ use wallscope_synthetic::chains::Plan;
 use super::*;
 
 /// `hop` hangs below the last one: its thread waited for `reason` there.
-fn waited_itself(rec: &mut Recording, reason: BlockReason, stack: StackId) {
+pub(super) fn waited_itself(rec: &mut Recording, reason: BlockReason, stack: StackId) {
     let mut hop = rec.hops.last().expect("a hop").clone();
     hop.above = Above::Hop(rec.hops.len() as u32 - 1);
     hop.role = Role::Blocked;
@@ -26,8 +26,8 @@ fn the_holders_own_wait_for_the_root_counts_as_its_impact() {
     assert!((v.share - 0.95).abs() < 1e-9, "{}", v.share);
     assert_eq!(
         v.parts.impact,
-        "95 % of 20.0 s of active time: 9.5 s in these waits and 9.5 s in other waits for the same (a fix saves at \
-         most this)"
+        "95 % of 20.0 s of active time of 2 threads: 9.5 s in these waits and 9.5 s in other waits for the same (an \
+         end of these waits saves at most this)"
     );
     assert!(v.bound.starts_with("at most 95 %"), "{}", v.bound);
     // The page selects both.
@@ -38,6 +38,29 @@ fn the_holders_own_wait_for_the_root_counts_as_its_impact() {
     let v = climb(&rec).verdict;
     assert!((v.share - 0.475).abs() < 1e-9, "{}", v.parts.impact);
     assert!(v.parts.shares.is_empty());
+}
+
+#[test]
+fn waits_for_the_holder_of_a_lock_count_where_it_waits_for_the_disk() {
+    let mut rec = recording(&[
+        (5, 0, 0, BlockReason::Lock, 40),
+        (5, 0, 0, BlockReason::Disk, 95),
+    ]);
+    ended_by(&mut rec, Actor::Context(ContextId(1)));
+    let stack = rec.samples[3].stack;
+    waited_itself(&mut rec, BlockReason::Disk, stack);
+    let v = climb(&rec).verdict;
+    assert_eq!(v.reason, Some("disk"), "{}", v.cause);
+    let parts = "9.5 s in these waits, 4.0 s in other waits for the same";
+    assert!(v.parts.impact.contains(parts), "{}", v.parts.impact);
+    // A lock that is kept for another reason is another matter.
+    rec.hops.pop();
+    let v = climb(&rec).verdict;
+    assert!(
+        !v.parts.impact.contains("other waits"),
+        "{}",
+        v.parts.impact
+    );
 }
 
 #[test]

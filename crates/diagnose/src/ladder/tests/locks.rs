@@ -109,7 +109,7 @@ fn tasks_that_wait_for_a_lock_are_told_though_no_thread_does() {
     assert!(
         v.more
             .iter()
-            .any(|m| m.contains("a timer (they sleep), 0.9 of them"))
+            .any(|m| m.contains("0.9 other goroutines on average wait in program::f0 for a timer"))
     );
     // So is sending to a slow receiver, and not waiting for a sender.
     let sends = &mut rec.tasks[0].times[0];
@@ -206,9 +206,12 @@ fn a_waker_of_another_process_is_named_with_its_pid() {
         assert_eq!(v.reason, Some("lock"), "{}", v.cause);
         assert!(v.more.iter().any(|m| m.contains(what)), "{:?}", v.more);
     };
-    told(&rec, "the waker waits for reader (pid 7), which sleeps");
+    told(
+        &rec,
+        "the thread that ends them waits for reader (pid 7), which sleeps",
+    );
     rec.contexts[2].pid = 1;
-    told(&rec, "the waker sleeps");
+    told(&rec, "the thread that ends them sleeps");
 }
 
 #[test]
@@ -330,7 +333,7 @@ fn a_server_that_stands_at_a_lock_of_its_own_making_is_stuck() {
     rename(&mut rec, 0, FrameKind::Native, "ProcSleep");
     let v = climb(&rec).verdict;
     assert_eq!((v.rule, v.bottleneck), ("events", true), "{}", v.cause);
-    assert!(v.cause.contains("locks of its own making"), "{}", v.cause);
+    assert!(v.cause.contains("a PostgreSQL lock"), "{}", v.cause);
     // One of several that callers ask, by itself.
     let mut asked = rec.clone();
     asked.domain.backend = "ebpf".into();
@@ -347,7 +350,7 @@ fn a_server_that_stands_at_a_lock_of_its_own_making_is_stuck() {
     }];
     let v = climb(&asked).verdict;
     assert_eq!(v.rule, "held", "{}", v.cause);
-    assert!(v.cause.contains("locks of its own making"), "{}", v.cause);
+    assert!(v.cause.contains("a PostgreSQL lock"), "{}", v.cause);
     assert!(v.more.iter().any(|m| m.contains("pg_blocking_pids")));
     let v = climb(&rec).verdict;
     assert!(v.more.iter().any(|m| m.contains("pg_blocking_pids")));

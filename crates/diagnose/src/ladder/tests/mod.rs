@@ -15,10 +15,12 @@ mod callers;
 mod causes;
 mod collections;
 mod cpu;
+mod event_loops;
 mod impact;
 mod locks;
 mod roots;
 mod single_waits;
+mod words;
 
 const TENTH: u64 = 100_000_000;
 

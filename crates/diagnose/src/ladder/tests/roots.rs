@@ -49,6 +49,53 @@ fn two_roots_of_half_the_waits_each_are_no_headline() {
     assert!(!v.cause.contains(" while "), "{}", v.cause);
 }
 
+/// Four threads that wait in turn for two others, which do the same work.
+fn two_workers() -> Plan {
+    let row = |worker| {
+        vec![
+            Some(worker),
+            Some(worker),
+            Some(worker),
+            Some(worker),
+            None,
+            None,
+        ]
+    };
+    let mut steps: Vec<_> = (0..50).map(|i| row(4 + i % 2)).collect();
+    steps.push(vec![None; 6]);
+    Plan {
+        threads: 6,
+        steps,
+        processes: false,
+    }
+}
+
+#[test]
+fn threads_of_one_process_are_not_called_processes() {
+    for (plan, told) in [
+        (two_workers(), "t4 (2 threads) computes in work_4 while "),
+        (
+            two_workers().across_processes(),
+            "t4 (2 processes) computes in work_4 while ",
+        ),
+    ] {
+        let mut rec = plan.recording();
+        // No thread of the workers' process is missing from the root.
+        rec.contexts[..4].iter_mut().for_each(|c| c.pid = 99);
+        let computing = |h: &wallscope_model::Hop| h.role == Role::OnCpu;
+        let of_one = rec
+            .hops
+            .iter()
+            .find(|h| computing(h) && h.actor == ActorId(4));
+        let stack = of_one.and_then(|h| h.stack);
+        for hop in rec.hops.iter_mut().filter(|h| computing(h)) {
+            hop.stack = stack;
+        }
+        let v = climb(&rec).verdict;
+        assert!(v.cause.starts_with(told), "{}", v.cause);
+    }
+}
+
 #[test]
 fn a_disk_that_the_holder_waits_for_is_the_headline() {
     let lock = BlockReason::Lock;
@@ -92,7 +139,7 @@ fn a_process_that_the_holder_waits_for_is_the_headline() {
 }
 
 /// A thread that two processes of one name wake, which are not measured.
-fn woken_by_strangers(waiter: &str) -> wallscope_model::Recording {
+pub(super) fn woken_by_strangers(waiter: &str) -> wallscope_model::Recording {
     let mut rec = recording(&[(5, 0, 0, BlockReason::Lock, 95)]);
     let native = wallscope_model::FrameKind::Native;
     super::rename(&mut rec, 1, native, "std::sync::condvar::Condvar::wait");
@@ -108,12 +155,12 @@ fn woken_by_strangers(waiter: &str) -> wallscope_model::Recording {
 #[test]
 fn processes_of_one_name_that_are_not_measured_are_one_root_and_the_next_to_look_at() {
     let v = climb(&woken_by_strangers("Pool::checkout")).verdict;
-    let root = "postgres (2 processes), which is not in this recording (100 % of the waits)";
+    let root = "postgres (2 processes), which are not in this recording (100 % of the waits)";
     assert_eq!(v.parts.root.as_deref(), Some(root), "{}", v.cause);
     assert_eq!(v.look_at, Some(70));
     assert_eq!(
         v.parts.advice.as_deref(),
-        Some("look at postgres (2 processes)")
+        Some("look at postgres (2 processes), or make the pool larger")
     );
     assert!(v.cause.contains("an exhausted pool"), "{}", v.cause);
 }
