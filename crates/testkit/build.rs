@@ -9,6 +9,7 @@ use std::process::Command;
 const C_FILES: &[&str] = &[
     "truth",
     "main",
+    "moved",
     "compute",
     "waits",
     "reasons",

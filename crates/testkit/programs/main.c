@@ -73,7 +73,7 @@ static const struct program PROGRAMS[] = {
     {"odd", "case spin-us block-us", "deep and odd stacks, computing and blocked", program_odd},
 };
 #define PROGRAM_COUNT (sizeof PROGRAMS / sizeof *PROGRAMS)
-static const char COMMON[] = "seconds hold until-line linger";
+static const char COMMON[] = "seconds hold until-line linger moved";
 
 static int option_count;
 static char **options;
@@ -126,10 +126,11 @@ static bool in_words(const char *words, const char *word) {
 }
 
 static void list(FILE *to) {
-    fprintf(to, "usage: wallscope-truth NAME [--seconds S] [--hold] [--until-line] [--linger] [flags]\n\n"
+    fprintf(to, "usage: wallscope-truth NAME [--seconds S] [--hold] [--until-line] [--linger] [--moved TO] [flags]\n\n"
                 "  --hold        after READY, wait for a line on stdin before the work begins\n"
                 "  --until-line  work until a line on stdin instead of for --seconds\n"
-                "  --linger      after the truth is printed, stay until stdin ends\n\n");
+                "  --linger      after the truth is printed, stay until stdin ends\n"
+                "  --moved       first move the code to anonymous or shared memory\n\n");
     for (size_t i = 0; i < PROGRAM_COUNT; i++)
         fprintf(to, "  %-10s %s%s%s%s\n", PROGRAMS[i].name, PROGRAMS[i].summary,
                 *PROGRAMS[i].flags ? " [" : "", PROGRAMS[i].flags, *PROGRAMS[i].flags ? "]" : "");
@@ -158,6 +159,7 @@ int main(int argc, char **argv) {
                     program->name, word);
             return 2;
         }
+        if (option_flag("moved")) move_own_code(option_text("moved", ""));
         course_begin();
         program->run();
         print_truth(program->name);

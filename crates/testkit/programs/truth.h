@@ -150,6 +150,7 @@ bool stopping(void);                                   // the duration is over, 
 void wait_for_end(bool workers_finish_alone);          // returns when it is, or all have finished
 void workers_settle(void);                             // waits for the workers' last counts
 void print_truth(const char *program);
+void move_own_code(const char *to); // to "anonymous" or "shared" memory, at its own addresses
 void refuse(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn)); // exit 77
 void fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));   // exit 1
 #define CHECK(condition, ...)                                                                      \

@@ -35,7 +35,7 @@ fn allow_by(all: &[Weakness], experiment: &str, card: &mut Scorecard) {
         let (Some(weakness), Some(estimate)) = (all.iter().find(fits), &row.estimate) else {
             continue;
         };
-        row.pass = estimate.error().abs() <= weakness.present + estimate.chance;
+        row.pass = estimate.error().abs() <= weakness.present + estimate.chance + estimate.stolen;
         row.limit = format!("known: {} (promise {})", weakness.present, row.limit);
     }
 }
@@ -61,6 +61,7 @@ mod tests {
             promise: 1.0,
             chance: 0.5,
             tier: "ebpf".into(),
+            ..Estimate::default()
         };
         card.estimate("wall f (3.8)", estimate);
         card

@@ -18,12 +18,14 @@
 //!
 //! The testkit does not judge the look of a page or the words of a report.
 
+pub mod books;
 pub mod checks;
 pub mod disturbance;
 pub mod folded;
 pub mod go;
 pub mod java;
 pub mod known;
+mod launched;
 pub mod live;
 pub mod node;
 mod options;

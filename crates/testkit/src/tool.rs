@@ -82,8 +82,8 @@ impl Tool {
         }
     }
 
-    /// The binary, with a check after each recording by kernel programs that ends by itself or by SIGINT: its own
-    /// log, replayed, gives the same file.
+    /// The binary, with a check after each recording that ends by itself or by SIGINT: its own log, replayed,
+    /// gives the same file.
     pub fn replayed(self) -> Tool {
         Tool {
             checked: Checked::ByReplay,
@@ -367,6 +367,11 @@ impl Recorded {
         self.folder.path().join(FILE)
     }
 
+    /// The log that was kept for the check of its replay.
+    pub fn log(&self) -> PathBuf {
+        self.folder.path().join(LOG)
+    }
+
     /// The spool beside it.
     pub fn spool(&self) -> PathBuf {
         self.folder.path().join(format!("{FILE}.spool"))
@@ -374,7 +379,7 @@ impl Recorded {
 
     /// Replays the log, if one was kept, and compares the recordings.
     fn check_replay(&self) -> Result<(), Error> {
-        let log = self.folder.path().join(LOG);
+        let log = self.log();
         if !log.exists() {
             return Ok(());
         }

@@ -11,7 +11,13 @@ use std::{
 };
 
 use rustix::process::{Pid, Signal, kill_process};
-use wallscope_testkit::{Error, Program, Tool, report::Report, tool::Options, with_tool, wrong};
+use wallscope_testkit::{
+    Error, Program, Tool,
+    report::{Report, Thread},
+    score::ledger::like_the_kernel,
+    tool::Options,
+    with_tool, wrong,
+};
 
 /// Longest wait for something that the agent does in a second.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -107,6 +113,19 @@ impl Agent {
         kill_process(pid, signal).map_err(|e| wrong(e.to_string()))
     }
 
+    /// It polls no tasks of runtimes: their sums would grow until it ends.
+    fn polls_no_tasks(&self) -> Result<(), Error> {
+        let dir = format!("/proc/{}/task", self.child.id());
+        let threads = fs::read_dir(&dir).map_err(|e| wrong(format!("{dir}: {e}")))?;
+        let names = threads.flatten().map(|thread| {
+            let name = fs::read_to_string(thread.path().join("comm"));
+            name.unwrap_or_default().trim().to_string()
+        });
+        let names: Vec<String> = names.collect();
+        let has = |name: &str| names.iter().any(|n| n == name);
+        check(has("windows") && !has("tasks"), || format!("{names:?}"))
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -198,8 +217,9 @@ fn compare(truth: &wallscope_testkit::Truth, agent: &Report, beside: &Report) ->
         let (a, b) = (of(agent, "the snap")?, of(beside, "the recording")?);
         check(a.residue_ns == 0, || format!("residue of {a:?}"))?;
         let kernel = counted(known.pid, known.tid)?;
+        let on_cpu = |of: &Thread| like_the_kernel(of, kernel[0] as f64) as u64;
         let states = [
-            ("on-CPU", a.on_cpu_ns, b.on_cpu_ns, kernel[0]),
+            ("on-CPU", on_cpu(&a), on_cpu(&b), kernel[0]),
             ("runnable", a.runnable_ns, b.runnable_ns, kernel[1]),
         ];
         for (state, agent_ns, beside_ns, kernel_ns) in states {
@@ -229,6 +249,7 @@ fn windows_hold_what_a_recorder_beside_the_agent_measures() {
         let snap = agent.snap(tool, truth.pid)?;
         compare(&truth, &snap.report, &recorded.report()?)?;
         agent.refuses_another(tool)?;
+        agent.polls_no_tasks()?;
         agent.told("WATCHDOG=1")?;
         agent.signal(Signal::HUP)?;
         agent.told("RELOADING=1")?;

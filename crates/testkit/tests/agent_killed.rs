@@ -22,7 +22,7 @@ const KILLS: u64 = 4;
 const LONGEST_LIFE_MS: u64 = 4_000;
 /// Length of a window.
 const LENGTH_MS: i64 = 1_000;
-/// Time from the end of a window until it is on the disk: its frames are named first. Some 300 ms on an idle machine.
+/// Time from the end of a window until it is on the disk, beside load. It waits for names 250 ms at most.
 const HANDLING_MS: i64 = 2_000;
 /// Percent of the receiver's requests that fail.
 const FAILING: u32 = 30;
@@ -307,7 +307,8 @@ fn judge_gaps(tool: &Tool, windows: &[Window], store: &Path) -> Result<usize, Er
     let text = String::from_utf8_lossy(&output.stdout);
     let told = format!("in {gaps} gaps between its windows");
     check(gaps == 0 || text.contains(&told), || {
-        format!("the merged windows do not tell of {gaps} gaps")
+        let said = String::from_utf8_lossy(&output.stderr);
+        format!("the merged windows do not tell of {gaps} gaps: {text}{said}")
     })?;
     Ok(gaps)
 }

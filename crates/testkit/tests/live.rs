@@ -84,6 +84,7 @@ experiments! {
     odd "odd";
     interrupt "interrupt";
     bare "bare";
+    moved_code "moved-code";
     python "python";
     thread_names "thread-names";
     gil "gil";

@@ -369,22 +369,27 @@ fn what_a_command_leaves_behind_is_told() {
 #[test]
 fn a_command_is_recorded_from_its_first_moment() {
     with_tool("command", |tool| {
-        let program = wallscope_testkit::program::path().display().to_string();
-        let target = ["--", program.as_str(), "mix", "--seconds", "0.5"];
-        let recorder = tool.record(&target, &Options::at(499))?;
-        let limit = Duration::from_secs(60);
-        assert!(recorder.output_line(limit)?.starts_with("READY "));
-        let truth: wallscope_testkit::Truth =
-            serde_json::from_str(&recorder.output_line(limit)?).unwrap();
-        let recorded = recorder.ends_with(0)?;
-        let report = recorded.report()?;
-        for own in &truth.threads {
-            let thread = report
+        let command = ["mix", "--seconds", "0.5"];
+        let run = tool.measure_launched(&command, &Options::at(4999))?;
+        for own in &run.truth.threads {
+            let thread = run
+                .report
                 .thread(own.pid, own.tid)
                 .expect("every thread is seen");
             // Its whole work lies in the window.
             let work = own.work_wall_ns;
             assert!(thread.wall_ns >= work, "{} of {work} ns", thread.wall_ns);
+        }
+        // The child of the recorder that becomes the command is none of it.
+        for line in &run.stacks {
+            let of_recorder = |name: &str| {
+                ["wallscope_", "wallscope+", "std::"]
+                    .iter()
+                    .any(|of| name.contains(of))
+            };
+            let own = line.frames.iter().find(|frame| of_recorder(&frame.name));
+            assert!(own.is_none(), "{own:?} in {line:?}");
+            assert_ne!(line.thread, "wallscope");
         }
         Ok(())
     });

@@ -5,6 +5,7 @@
 //! | `bench` | costs of measuring, beside the bare program and other tools |
 //! | `verify` | every promised number at full length; writes `docs/verification.md` |
 //! | `dist` | packages that people install |
+//! | `fixtures` | logs of truth programs for tests of replays |
 //! | `kernels` | experiments under other kernels |
 //! | `prove_diff` | the promises of `wallscope diff`, by live recordings |
 //! | `soak` | memory of an agent under a storm of processes and cgroups |
@@ -18,6 +19,7 @@
 
 pub mod bench;
 pub mod dist;
+pub mod fixtures;
 pub mod kernels;
 pub mod machine;
 pub mod prove_diff;

@@ -1,10 +1,12 @@
 //! `cargo xtask TASK`.
 
-use std::process::ExitCode;
+use std::{path::Path, process::ExitCode};
 
 use xtask::prove_diff::{self, Length};
 use xtask::verify::{Extent, Page};
-use xtask::{Outcome, bench, dist, kernels, same_code, same_output, soak, tidy, verify, web};
+use xtask::{
+    Outcome, bench, dist, fixtures, kernels, same_code, same_output, soak, tidy, verify, web,
+};
 
 const HELP: &str = "\
 usage: cargo xtask TASK
@@ -18,7 +20,8 @@ usage: cargo xtask TASK
                        databases, servers and compilers of Debian's, where installed: their ledgers,
                        whole stacks, and how much slower they get
   bench --overhead [LOAD] [--quick]
-                       throughput that postgres, redis, nginx and the ping-pong keep under a recording,
+                       throughput that servers keep under a recording (postgres, redis, nginx, memcached,
+                       go-echo, tokio), cost of the pingpong, of 10,000 sleepers and of 1,000 starts a second,
                        and the printed overhead beside the measured one. On a machine with other work,
                        run it in a cgroup of its own, of high weight (cpu.shares, cpu.weight)
   verify [--quick] [--no-write] [--without NAME]
@@ -36,6 +39,10 @@ usage: cargo xtask TASK
   dist [--binary PATH] [--static-binary PATH] [--output DIR]
                        the packages that people install, into target/dist: .deb, static archive, OCI
                        image, Kubernetes manifests, checksums
+  fixtures [NAME…]     logs of truth programs, and their books, made anew for the tests that replay them: all, or
+                       those of these names
+  fixtures --scrub LOG OUT
+                       a kept log without what tells of this host beside the measured programs
   kernels VMLINUZ… [EXPERIMENT…]
                        experiments under other kernels, in an emulator
   same-code [BASE] [PATHS…]
@@ -50,7 +57,7 @@ usage: cargo xtask TASK
                        crates/xtask/ratchet. --shrink: write the lists anew, never larger
   web [--check]        bundle the page's modules with esbuild (needs npm); --check: compare only
 
-bench, verify, soak and prove-diff need root and a quiet machine. --quick: short, to see that they work; it writes
+bench, verify, fixtures, soak and prove-diff need root and a quiet machine. --quick: short, to see that they work; it writes
 nothing.
 ";
 
@@ -102,6 +109,12 @@ fn run(arguments: &[&str]) -> Outcome<bool> {
             ..Length::FULL
         }),
         ["dist", arguments @ ..] => dist::run(&dist::Options::parse(arguments)?),
+        ["fixtures", "--scrub", log, out] => {
+            let bytes = fixtures::scrub(Path::new(log), Path::new(out))?;
+            println!("{bytes} bytes");
+            Ok(true)
+        }
+        ["fixtures", names @ ..] => fixtures::run(names),
         ["kernels", arguments @ ..] => kernels::run(arguments),
         ["inside", names @ ..] => kernels::inside(names),
         ["same-code", arguments @ ..] => same_code::run(arguments),

@@ -505,6 +505,8 @@ func collect(extra map[string]float64) {
 		}()
 	}
 	done.Wait()
+	// It returns when none is under way, and none follows: each one that a recorder can see is counted.
+	debug.SetGCPercent(-1)
 	debug.ReadGCStats(&after)
 	extra["pauses"] = float64(after.NumGC - before.NumGC)
 	extra["paused_ns"] = float64(after.PauseTotal - before.PauseTotal)

@@ -400,6 +400,19 @@ def statements():
     return read
 
 
+COPY = folder_file("copy")
+
+
+def copy_slowly():
+    """Writes at a rate of its own, as rsync --bwlimit does."""
+    with open(COPY, "wb", buffering=0) as copy:
+        while True:
+            if copy.tell() > 1 << 26:
+                copy.seek(0)
+            copy.write(b"x" * (1 << 16))
+            time.sleep(0.02)
+
+
 LOCKED = folder_file("locked")
 
 
@@ -423,6 +436,31 @@ def insert_rows():
         time.sleep(0.01)
 
 
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+REDIS = free_port()
+
+
+def redis_client(words, pause):
+    """A client, outside."""
+    while True:
+        try:
+            connection = socket.create_connection(("127.0.0.1", REDIS))
+            while connection.send(words) and connection.recv(64):
+                time.sleep(pause)
+        except OSError:
+            time.sleep(0.02)
+
+
+def redis_clients():
+    threading.Thread(target=redis_client, args=(b"PING\r\n", 0.001), daemon=True).start()
+    redis_client(b"DEBUG SLEEP 0.03\r\n", 0.001)
+
+
 NOTHING = os.pipe()
 
 # What the victim does, and what happens outside.
@@ -439,6 +477,7 @@ CASES = {
     "log": (log, drain),
     "child": (child, None),
     "writer": (insert_rows, hold_database),
+    "copy": (copy_slowly, None),
     "executor": (executor, None),
     "offloaded": (offloaded, lambda: ask_always(0.05)),
     "arbiter": (arbiter, None),
@@ -453,6 +492,8 @@ CASES = {
     "dd": (become("dd", "if=/dev/zero", "of=" + folder_file("dd"), "bs=64k", "oflag=dsync",
                   "count=100000", "conv=notrunc"), None),
     "sqlite": (become("sqlite3", folder_file("db"), stdin=statements), None),
+    "redis": (become("redis-server", "--port", str(REDIS), "--bind", "127.0.0.1", "--save", "",
+                     "--enable-debug-command", "yes"), redis_clients),
     "tail": (become("tail", "-f", "/dev/null"), None),
     "sleep": (become("sleep", "1000"), None),
     "cat": (become("cat", stdin=NOTHING[0]), None),
@@ -483,7 +524,7 @@ def main():
     sys.stdin.read()
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
-    for name in ("dd", "db", "db-journal"):
+    for name in ("dd", "db", "db-journal", "copy"):
         if os.path.exists(folder_file(name)):
             os.unlink(folder_file(name))
     os._exit(0)

@@ -107,6 +107,7 @@ fn judge(run: &Run) -> Result<Scorecard, Error> {
             promise: MANAGED,
             chance: chance::polled(share, looks),
             tier: run.report.domain.backend.clone(),
+            ..Estimate::default()
         };
         errors.push(estimate.error().abs());
         shares.push(share);

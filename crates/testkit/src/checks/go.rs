@@ -175,6 +175,7 @@ fn waits(run: &Run) -> Result<Scorecard, Error> {
             promise: share::MANAGED,
             chance: chance::polled(share, looks),
             tier: run.report.domain.backend.clone(),
+            ..Estimate::default()
         };
         card.estimate(format!("{function} waits, of its time"), estimate);
         let right = 100.0 * right / all;

@@ -120,6 +120,7 @@ checks! {
     Truth "odd" stacks::odd: "deep and odd stacks, computing and blocked";
     Truth "interrupt" stacks::by_interrupt: "stacks that threads read in an interrupt, as before Linux 6.18";
     Truth "bare" shares::bare: "code without unwind information: ledger, shares, whole stacks";
+    Truth "moved-code" shares::moved_code: "code in anonymous and in shared memory, attached and launched, with and without eBPF";
     Truth "python" python::python: "Python functions, stacks and the GIL, on each interpreter found";
     Truth "thread-names" names::thread_names: "names of threads that Python and Node.js know and the kernel does not";
     Truth "gil" python::gil: "the holder of Python's lock while others waited, and the function it ran";

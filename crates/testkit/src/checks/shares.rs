@@ -179,6 +179,30 @@ pub(super) fn bare(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     Ok(card)
 }
 
+/// Code that the program moved to memory without a file, recorded from before and from after it moved.
+pub(super) fn moved_code(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+    let mut card = Scorecard::default();
+    let seconds = length.text();
+    for to in ["anonymous", "shared"] {
+        for backend in ["ebpf", "perf"] {
+            let options = Options::at(199).with(&["--backend", backend, "--max-overhead", "20"]);
+            let flags = ["mix", "--seconds", &seconds, "--moved", to];
+            let attached = tool.measure(flags[0], &flags[1..], &options)?;
+            let launched = tool.measure_launched(&flags, &options)?;
+            for (way, run) in [("attached", attached), ("launched", launched)] {
+                let way = format!("{to}, {backend}, {way}");
+                card.extend(&way, run.evidence().shares("on-cpu", 2.0));
+                let names: Vec<&str> = run.truth.threads.iter().map(|t| &*t.name).collect();
+                let workers = |name: &str| names.contains(&name);
+                let mut whole = stacks::whole(&run.stacks, workers, 99.0);
+                whole.rows.retain(|row| row.what.contains("on_cpu"));
+                card.extend(&way, whole);
+            }
+        }
+    }
+    Ok(card)
+}
+
 pub(super) fn disk(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let folder = disk_folder(tool);
     let disk = Experiment {

@@ -99,6 +99,7 @@ fn judge(run: &Run, pins: bool) -> Result<Scorecard, Error> {
         promise: MANAGED,
         chance: chance::polled(truth, looks),
         tier: run.report.domain.backend.clone(),
+        ..Estimate::default()
     };
     let (mut errors, mut shares) = (Vec::new(), Vec::new());
     for (function, reason) in WAITS {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::score::within;
+use crate::score::{chance, within};
 use crate::tool::{Options, Run};
 use crate::{Error, Scorecard, Tool};
 
@@ -10,10 +10,19 @@ use super::{Length, disk_folder};
 
 /// Blocked time that must have the right reason, percent.
 const RIGHT: f64 = 99.0;
+/// Waits in `io_uring_enter` that must have the right reason where the ring's memory is read from outside, percent.
+/// A wait can end between the thread's state and the ring's words; the host of a virtual machine that takes a CPU in
+/// between makes that longer.
+const RIGHT_FROM_OUTSIDE: f64 = 95.0;
 
 /// Rows: of the blocked time of each measured function that waits for one thing, the part that has
 /// the right reason.
 pub(super) fn reasons_right(run: &Run) -> Result<Scorecard, Error> {
+    reasons_of(run, |_| RIGHT)
+}
+
+/// As [`reasons_right`]. `promised`: the least percentage, by the function's waits in ns.
+fn reasons_of(run: &Run, promised: impl Fn(f64) -> f64) -> Result<Scorecard, Error> {
     let mut card = Scorecard::default();
     let mut by_reason: BTreeMap<&str, Vec<_>> = BTreeMap::new();
     for function in run.truth.functions.iter().filter(|f| !f.reason.is_empty()) {
@@ -38,11 +47,11 @@ pub(super) fn reasons_right(run: &Run) -> Result<Scorecard, Error> {
                     .map(|l| l.ns)
                     .sum()
             };
-            let whole = time(&all);
+            let whole = time(&all) as f64;
             card.at_least(
                 format!("{} blocked for {reason}", function.name),
-                100.0 * time(&right) as f64 / whole as f64,
-                RIGHT,
+                100.0 * time(&right) as f64 / whole,
+                promised(whole),
                 "%",
             );
         }
@@ -110,7 +119,12 @@ pub(super) fn uring(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     for backend in ["perf", "proc"] {
         let options = Options::at(99).with(&["--backend", backend]);
         let run = tool.measure("uring", &flags, &options)?;
-        card.extend(backend, reasons_right(&run)?);
+        let samples = |ns| run.evidence().samples("off-cpu", ns);
+        let by_chance = |ns| chance::binomial(RIGHT_FROM_OUTSIDE / 100.0, samples(ns));
+        card.extend(
+            backend,
+            reasons_of(&run, |ns| RIGHT_FROM_OUTSIDE - by_chance(ns))?,
+        );
     }
     Ok(card)
 }

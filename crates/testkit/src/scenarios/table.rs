@@ -370,6 +370,12 @@ pub const ALL: &[Scenario] = &[
         ),
     ),
     scenario(
+        "redis-sleep",
+        "a client of Redis sends a command that sleeps in the server's only loop",
+        Program("redis-server", "redis"),
+        wrong(BLOCKED, &["timer"], &[], &["event loop"]),
+    ),
+    scenario(
         "rpc",
         "a client and its server, both measured: the server sleeps",
         Truth("rpc", &[]),
@@ -599,6 +605,15 @@ pub const ALL: &[Scenario] = &[
         "a Python event loop that has a worker do what it is asked, at once",
         Script("offloaded"),
         HEALTHY,
+    ),
+    scenario(
+        "script-copy",
+        "a Python program that copies at a rate of its own, and sleeps between",
+        Script("copy"),
+        Right {
+            words: &["no bottleneck", "rate limit"],
+            ..HEALTHY
+        },
     ),
     scenario(
         "script-arbiter",

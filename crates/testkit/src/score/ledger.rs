@@ -123,8 +123,8 @@ pub fn closes(report: &Report, limits: &Limits) -> Scorecard {
 }
 
 /// On-CPU time as the kernel counts it: without steal where the hypervisor tells of it, and without
-/// interrupts if so configured; the nearest of these readings is taken.
-fn like_the_kernel(thread: &Thread, truth: f64) -> f64 {
+/// interrupts if so configured; of these readings the one nearest to `truth`. All in ns.
+pub fn like_the_kernel(thread: &Thread, truth: f64) -> f64 {
     let part = |name: &str| thread.on_cpu.get(name).copied().unwrap_or(0) as f64;
     let all = thread.on_cpu_ns as f64;
     [

@@ -48,6 +48,9 @@ pub struct Estimate {
     pub promise: f64,
     /// Largest error by sampling alone, [`chance::QUANTILE`] standard errors.
     pub chance: f64,
+    /// Largest error by time that the host of a virtual machine took: the program's clocks call it waiting, the
+    /// ledger on-CPU.
+    pub stolen: f64,
     /// Tier that measured it.
     pub tier: String,
 }
@@ -60,7 +63,7 @@ impl Estimate {
 
     /// Largest error with which the row holds.
     pub fn limit(&self) -> f64 {
-        self.promise + self.chance
+        self.promise + self.chance + self.stolen
     }
 }
 
@@ -96,11 +99,19 @@ impl Scorecard {
 
     /// Adds a row that wants an estimated share within its promise and its sampling error.
     pub fn estimate(&mut self, what: impl Into<String>, estimate: Estimate) {
+        let stolen = match estimate.stolen {
+            0.0 => String::new(),
+            stolen => format!(" + {} stolen", figure(stolen, "%")),
+        };
         self.rows.push(Row {
             what: what.into(),
             truth: figure(estimate.truth, "%"),
             measured: figure(estimate.measured, "%"),
-            limit: format!("± {} + {}", estimate.promise, figure(estimate.chance, "%")),
+            limit: format!(
+                "± {} + {}{stolen}",
+                estimate.promise,
+                figure(estimate.chance, "%")
+            ),
             pass: estimate.error().abs() <= estimate.limit(),
             estimate: Some(estimate),
         });

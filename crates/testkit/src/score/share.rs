@@ -72,14 +72,15 @@ impl Evidence<'_> {
         ns * total.samples as f64 / sampled.max(1.0)
     }
 
-    /// Rows: each function's share of its threads' time in `view`, within `promise` percentage points and
-    /// the sampling error of this recording. A function that several threads measured is summed over them;
-    /// the whole is the time of all threads that called any of the program's measured functions.
+    /// Rows: each function's share of its threads' time in `view`, within `promise` percentage points, the
+    /// sampling error of this recording and the time that the host took. A function that several threads
+    /// measured is summed over them; the whole is the time of all threads that called any of the program's measured functions.
     pub fn shares(&self, view: &str, promise: f64) -> Scorecard {
         let mut card = Scorecard::default();
         let callers = self.callers();
         let ours = |line: &Line| callers.contains(line.thread.as_str());
         let whole = time_in(self.lines, view, ours) as f64;
+        let stolen = self.stolen_from(view, &callers);
         for (name, ns) in expected(self.truth, view) {
             let measured = time_in(self.lines, view, |line| ours(line) && line.contains(name));
             // Nothing in nothing is a right answer; anything in nothing is not a number, and fails.
@@ -92,6 +93,7 @@ impl Evidence<'_> {
                 measured: percent(measured),
                 promise,
                 chance: chance::points(&self.parts(name, view, &ours)),
+                stolen: percent(stolen),
                 tier: self.report.domain.backend.clone(),
             };
             card.estimate(format!("{view} {name}"), estimate);
@@ -139,6 +141,17 @@ impl Evidence<'_> {
             callers.extend(threads.map(|t| t.name.as_str()));
         }
         callers
+    }
+
+    /// Time that the host took from the threads that `ours` names, ns, where it moves between states: the kernel's
+    /// clock of a thread leaves it out, so the program calls it waiting, and the ledger on-CPU.
+    fn stolen_from(&self, view: &str, ours: &BTreeSet<&str>) -> u64 {
+        if !matches!(view, "on-cpu" | "off-cpu") {
+            return 0;
+        }
+        let threads = self.report.threads.iter();
+        let own = threads.filter(|t| ours.contains(t.name.as_str()));
+        own.filter_map(|t| t.on_cpu.get("stolen")).sum()
     }
 
     /// Switches of the threads that called any measured function: all, and voluntary ones.
@@ -311,6 +324,22 @@ mod tests {
             !sums(&run.0, &run.2, &run.1).passed(),
             "the report disagrees with the stacks"
         );
+    }
+
+    #[test]
+    fn time_that_the_host_took_may_be_in_either_state() {
+        let mut run = canned::mix();
+        let ours = run.0.threads.iter_mut().find(|t| t.tid == 2).unwrap();
+        ours.on_cpu.insert("stolen".into(), ours.wall_ns / 50);
+        let stolen = |view: &str| {
+            shares(&run, view, 1.0).rows[0]
+                .estimate
+                .clone()
+                .unwrap()
+                .stolen
+        };
+        assert!(stolen("on-cpu") > 2.0 && stolen("off-cpu") > 2.0);
+        assert_eq!(stolen("wall"), 0.0, "in the wall time it is either way");
     }
 
     #[test]

@@ -1,7 +1,9 @@
-//! Servers of others under load: PostgreSQL, redis, nginx, each on data in a folder of the benchmark, reached by
-//! a unix socket or loopback.
+//! Servers under load: PostgreSQL, redis, nginx and memcached, each on data in a folder of the benchmark, and
+//! echo servers in Go and on tokio. Clients reach them by a unix socket or loopback.
 
 use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -153,10 +155,7 @@ pub(super) fn nginx(folder: &Path) -> Outcome<(Server, String)> {
     // A worker of another user must see the files.
     fs::set_permissions(folder, fs::Permissions::from_mode(0o755))?;
     fs::write(folder.join("page.html"), "x".repeat(4096))?;
-    // A port that is free now.
-    let port = std::net::TcpListener::bind("127.0.0.1:0")?
-        .local_addr()?
-        .port();
+    let port = free_address()?.port();
     let place = folder.display();
     let configuration = folder.join("nginx.conf");
     fs::write(
@@ -175,8 +174,91 @@ pub(super) fn nginx(folder: &Path) -> Outcome<(Server, String)> {
         .arg(&configuration)
         .arg("-e")
         .arg(folder.join("errors"));
-    let server = Server::start(serve, || {
-        std::net::TcpStream::connect(("127.0.0.1", port)).is_ok()
-    })?;
+    let server = Server::start(serve, || TcpStream::connect(("127.0.0.1", port)).is_ok())?;
     Ok((server, format!("http://127.0.0.1:{port}/page.html")))
+}
+
+/// A loopback address that is free now.
+fn free_address() -> Outcome<SocketAddr> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+}
+
+/// memcached with two threads and one value of so many bytes under the key `k`, and its address.
+pub(super) fn memcached(bytes: usize) -> Outcome<(Server, SocketAddr)> {
+    let address = free_address()?;
+    let mut serve = Command::new("memcached");
+    serve.args([
+        "-u",
+        "nobody",
+        "-U",
+        "0",
+        "-t",
+        "2",
+        "-l",
+        "127.0.0.1",
+        "-p",
+    ]);
+    serve.arg(address.port().to_string());
+    let server = Server::start(serve, || TcpStream::connect(address).is_ok())?;
+    let mut client = TcpStream::connect(address)?;
+    write!(client, "set k 0 0 {bytes}\r\n{}\r\n", "x".repeat(bytes))?;
+    let mut answer = [0; 8];
+    client.read_exact(&mut answer)?;
+    match &answer == b"STORED\r\n" {
+        true => Ok((server, address)),
+        false => Err(format!("memcached: {}", String::from_utf8_lossy(&answer)).into()),
+    }
+}
+
+/// An echo server in Go, built in `folder`, and its address.
+pub(super) fn go_echo(folder: &Path) -> Outcome<(Server, SocketAddr)> {
+    let (source, program) = (folder.join("echo.go"), folder.join("echo"));
+    fs::write(&source, include_str!("echo.go"))?;
+    let mut build = Command::new("go");
+    build.args(["build", "-o"]).arg(&program).arg(&source);
+    run(build
+        .env("GOCACHE", folder.join("cache"))
+        .env("GO111MODULE", "off"))?;
+    saying_address(&program, folder)
+}
+
+/// An echo server on tokio with two worker threads, built in `folder` from `bench/tokio-echo`, and its address.
+pub(super) fn tokio_echo(folder: &Path) -> Outcome<(Server, SocketAddr)> {
+    let source = folder.join("tokio-echo");
+    fs::create_dir_all(source.join("src"))?;
+    let files = [
+        ("Cargo.toml", include_str!("tokio-echo/Cargo.toml")),
+        ("Cargo.lock", include_str!("tokio-echo/Cargo.lock")),
+        ("src/main.rs", include_str!("tokio-echo/src/main.rs")),
+    ];
+    for (name, text) in files {
+        fs::write(source.join(name), text)?;
+    }
+    let mut build = Command::new("cargo");
+    build.args([
+        "build",
+        "--quiet",
+        "--release",
+        "--locked",
+        "--manifest-path",
+    ]);
+    run(build
+        .arg(source.join("Cargo.toml"))
+        .env("CARGO_TARGET_DIR", folder.join("target")))?;
+    saying_address(&folder.join("target/release/tokio-echo"), folder)
+}
+
+/// A server that prints its address, and the address.
+fn saying_address(program: &Path, folder: &Path) -> Outcome<(Server, SocketAddr)> {
+    let said = folder.join("address");
+    // Through a shell, since a server's own output goes nowhere.
+    let mut serve = Command::new("sh");
+    serve
+        .args(["-c", "exec \"$0\" >\"$1\""])
+        .arg(program)
+        .arg(&said);
+    let address = || fs::read_to_string(&said).ok()?.trim().parse().ok();
+    let server = Server::start(serve, || address().is_some())?;
+    let address = address().ok_or("the echo server does not say its address")?;
+    Ok((server, address))
 }

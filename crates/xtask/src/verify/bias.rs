@@ -75,6 +75,7 @@ fn row(card: &mut Scorecard, what: String, rows: &[&Estimate]) {
             promise: ALLOWED * sum(&|r| r.promise) / n,
             chance: chance::QUANTILE * squares.sqrt() / n,
             tier: rows[0].tier.clone(),
+            ..Estimate::default()
         },
     );
 }
@@ -94,6 +95,7 @@ mod tests {
                     promise: 1.0,
                     chance: 0.5,
                     tier: "ebpf".into(),
+                    ..Estimate::default()
                 },
             );
         }

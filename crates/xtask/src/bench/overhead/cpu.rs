@@ -1,6 +1,7 @@
-//! CPU time of the benchmark and of all that runs for it: programs, clients, recorder, kernel.
+//! CPU time of the benchmark and of all that runs for it: programs, clients, recorder, kernel. Context switches of
+//! the machine.
 //!
-//! It is the time in which no CPU was idle, without the time that the host took, and without the time of
+//! The CPU time is the time in which no CPU was idle, without the time that the host took, and without the time of
 //! processes outside the benchmark's own cgroup, if it runs in one. Hooks that run on the way out of the idle
 //! task are in it; the sum over processes would leave them out.
 
@@ -34,6 +35,8 @@ pub(super) struct Reading {
     not_busy: f64,
     /// Time of processes outside, s.
     others: f64,
+    /// Context switches since boot.
+    switches: u64,
     cpus: f64,
 }
 
@@ -70,6 +73,7 @@ impl Meter {
             .collect();
         // user, nice, system, idle, iowait, irq, softirq, steal; in hundredths of a second.
         let not_busy: f64 = [3, 4, 7].iter().filter_map(|i| ticks.get(*i)).sum();
+        let switches = stat.lines().find_map(|l| l.strip_prefix("ctxt "));
         let others = match &self.groups {
             Some((machine, own)) => machine.seconds()? - own.seconds()?,
             None => 0.0,
@@ -78,6 +82,7 @@ impl Meter {
             at: Instant::now(),
             not_busy: not_busy / 100.0,
             others,
+            switches: switches.ok_or("/proc/stat has no ctxt")?.trim().parse()?,
             cpus: self.cpus,
         })
     }
@@ -88,6 +93,12 @@ impl Reading {
     pub(super) fn until(&self, end: &Reading) -> f64 {
         let all = end.at.duration_since(self.at).as_secs_f64() * self.cpus;
         all - (end.not_busy - self.not_busy) - (end.others - self.others)
+    }
+
+    /// Context switches a second from this moment until `end`.
+    pub(super) fn switches_until(&self, end: &Reading) -> f64 {
+        let seconds = end.at.duration_since(self.at).as_secs_f64();
+        (end.switches - self.switches) as f64 / seconds
     }
 }
 

@@ -1,22 +1,18 @@
 //! Loads: each does as much as it can for a window, and tells how much that was.
 
+use std::any::Any;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use wallscope_testkit::Program;
 
+use super::exchange_client::{CONNECTIONS, Exchange, PAYLOAD};
+use super::limit::Limit;
+use super::work::Work;
 use crate::bench::servers::{self, Server};
 use crate::{Outcome, installed};
-
-/// Work of one window.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Work {
-    /// Transactions, requests, turns.
-    pub units: f64,
-    /// Of them in a second, by the client's own clock.
-    pub rate: f64,
-}
 
 /// A load.
 pub(super) struct Load {
@@ -27,14 +23,25 @@ pub(super) struct Load {
     pub pid: Option<u32>,
     /// Works for so many seconds.
     pub work: Box<dyn Fn(u64) -> Outcome<Work>>,
-    /// Ends with the load.
-    _server: Option<Server>,
+    /// The server or program, which ends with the load.
+    _held: Option<Box<dyn Any>>,
+}
+
+/// What each way to watch is to reach under a load.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Limits {
+    pub stat: Option<Limit>,
+    /// `record -a`.
+    pub all: Option<Limit>,
+    /// `record -p`.
+    pub process: Option<Limit>,
 }
 
 /// A load that can be prepared.
 pub(super) struct Kind {
     pub name: &'static str,
     pub needs: &'static [&'static str],
+    pub limits: Limits,
     pub prepare: fn(&Path) -> Outcome<Load>,
 }
 
@@ -42,24 +49,81 @@ pub(super) const ALL: &[Kind] = &[
     Kind {
         name: "postgres",
         needs: &["pgbench"],
+        limits: Limits {
+            stat: Some(Limit::Kept(0.97)),
+            all: Some(Limit::Kept(0.95)),
+            process: Some(Limit::Kept(0.955)),
+        },
         prepare: postgres,
     },
     Kind {
         name: "redis",
         needs: &["redis-server", "redis-benchmark"],
+        limits: OF_NETWORKS,
         prepare: redis,
     },
     Kind {
         name: "nginx",
         needs: &["nginx", "wrk"],
+        limits: OF_NETWORKS,
         prepare: nginx,
     },
     Kind {
         name: "pingpong",
         needs: &[],
+        limits: Limits {
+            stat: None,
+            all: None,
+            process: None,
+        },
         prepare: |_| Ok(pingpong()),
     },
+    Kind {
+        name: "memcached",
+        needs: &["memcached"],
+        limits: OF_NETWORKS,
+        prepare: |_| memcached(),
+    },
+    Kind {
+        name: "go-echo",
+        needs: &["go"],
+        limits: OF_NETWORKS,
+        prepare: go_echo,
+    },
+    Kind {
+        name: "tokio",
+        needs: &["cargo"],
+        limits: OF_NETWORKS,
+        prepare: tokio_echo,
+    },
+    Kind {
+        name: "sleepers",
+        needs: &[],
+        limits: Limits {
+            stat: None,
+            all: Some(Limit::Lost(0.5)),
+            process: None,
+        },
+        prepare: |_| sleepers(),
+    },
+    Kind {
+        name: "starts",
+        needs: &[],
+        limits: Limits {
+            stat: None,
+            all: Some(Limit::Own(2.0)),
+            process: None,
+        },
+        prepare: |_| Ok(starts()),
+    },
 ];
+
+/// Of servers that answer many short messages.
+const OF_NETWORKS: Limits = Limits {
+    stat: Some(Limit::KeptOrCheap(0.97)),
+    all: Some(Limit::KeptOrCheap(0.97)),
+    process: Some(Limit::KeptOrCheap(0.97)),
+};
 
 impl Kind {
     /// The first program that is missing.
@@ -105,7 +169,7 @@ fn postgres(folder: &Path) -> Outcome<Load> {
         about: "pgbench -S -M prepared -c 4, scale 5, over a unix socket: transactions",
         pid: Some(server.pid()),
         work: Box::new(work),
-        _server: Some(server),
+        _held: Some(Box::new(server)),
     })
 }
 
@@ -129,7 +193,7 @@ fn redis(folder: &Path) -> Outcome<Load> {
         about: "redis-benchmark -P 1 -c 50 -t get, over a unix socket: requests",
         pid: Some(server.pid()),
         work: Box::new(move |seconds| redis_gets(&socket, (rate * seconds as f64) as u64)),
-        _server: Some(server),
+        _held: Some(Box::new(server)),
     })
 }
 
@@ -150,7 +214,7 @@ fn nginx(folder: &Path) -> Outcome<Load> {
         about: "wrk -t 1 -c 16, a file of 4 KiB over loopback, one worker: requests",
         pid: Some(server.pid()),
         work: Box::new(work),
-        _server: Some(server),
+        _held: Some(Box::new(server)),
     })
 }
 
@@ -174,7 +238,114 @@ fn pingpong() -> Load {
         about: "a byte through two pipes, two threads on one CPU: turns",
         pid: None,
         work: Box::new(work),
-        _server: None,
+        _held: None,
+    }
+}
+
+/// A server that a client of this program exchanges messages with.
+fn exchanged(
+    (name, about): (&'static str, &'static str),
+    (server, address): (Server, SocketAddr),
+    exchange: Exchange,
+) -> Load {
+    Load {
+        name,
+        about,
+        pid: Some(server.pid()),
+        work: Box::new(move |seconds| exchange.run(address, seconds)),
+        _held: Some(Box::new(server)),
+    }
+}
+
+fn memcached() -> Outcome<Load> {
+    let head = format!("VALUE k 0 {PAYLOAD}\r\n");
+    let exchange = Exchange {
+        request: b"get k\r\n".to_vec(),
+        answer: head.len() + PAYLOAD + b"\r\nEND\r\n".len(),
+    };
+    let about = "64 connections over loopback, values of 100 bytes, two threads: gets";
+    assert_eq!((CONNECTIONS, PAYLOAD), (64, 100));
+    Ok(exchanged(
+        ("memcached", about),
+        servers::memcached(PAYLOAD)?,
+        exchange,
+    ))
+}
+
+/// Messages that come back as they are.
+fn echoed() -> Exchange {
+    Exchange {
+        request: vec![b'x'; PAYLOAD],
+        answer: PAYLOAD,
+    }
+}
+
+fn go_echo(folder: &Path) -> Outcome<Load> {
+    let about = "64 connections over loopback, a goroutine each, messages of 100 bytes: messages";
+    Ok(exchanged(
+        ("go-echo", about),
+        servers::go_echo(folder)?,
+        echoed(),
+    ))
+}
+
+fn tokio_echo(folder: &Path) -> Outcome<Load> {
+    let about = "64 connections over loopback, a task each, two worker threads, messages of 100 bytes: messages";
+    Ok(exchanged(
+        ("tokio", about),
+        servers::tokio_echo(folder)?,
+        echoed(),
+    ))
+}
+
+/// A host of threads that sleep a second at a time. Its work is the time itself.
+fn sleepers() -> Outcome<Load> {
+    let flags = ["--until-line", "--threads", "10000", "--wake-ms", "1000"];
+    let mut program = Program::start("parked", &flags)?;
+    program.release()?;
+    let work = |seconds: u64| {
+        std::thread::sleep(Duration::from_secs(seconds));
+        Ok(Work {
+            units: seconds as f64,
+            rate: 1.0,
+        })
+    };
+    Ok(Load {
+        name: "sleepers",
+        about: "10,000 threads that wake once a second: seconds",
+        pid: Some(program.pids()[0]),
+        work: Box::new(work),
+        _held: Some(Box::new(program)),
+    })
+}
+
+/// Starts in a second.
+const STARTS: u32 = 1000;
+
+fn starts() -> Load {
+    let work = |seconds: u64| {
+        let began = Instant::now();
+        let each = Duration::from_secs(1) / STARTS;
+        let all = seconds as u32 * STARTS;
+        for n in 0..all {
+            let mut command = Command::new("/bin/true");
+            let status = command.stdin(Stdio::null()).status()?;
+            if !status.success() {
+                return Err(format!("/bin/true: {status}").into());
+            }
+            std::thread::sleep((each * (n + 1)).saturating_sub(began.elapsed()));
+        }
+        Ok(Work {
+            units: f64::from(all),
+            rate: f64::from(all) / began.elapsed().as_secs_f64(),
+        })
+    };
+    Load {
+        name: "starts",
+        about: "/bin/true, 1,000 times a second: processes",
+        pid: None,
+        work: Box::new(work),
+        _held: None,
     }
 }
 

@@ -9,8 +9,11 @@
 //! time that the watcher takes before and after its recording is in no window.
 
 mod cpu;
+mod exchange_client;
+mod limit;
 mod loads;
 mod watch;
+mod work;
 
 use std::fmt::Write as _;
 
@@ -18,8 +21,10 @@ use wallscope_testkit::Tool;
 
 use crate::{Outcome, median};
 use cpu::Meter;
-use loads::{Load, Work};
+use limit::Figures;
+use loads::{Kind, Load};
 use watch::Watcher;
+use work::Work;
 
 /// How long to try.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +44,8 @@ struct Window {
     work: Work,
     /// CPU time of the machine for it, s.
     cpu_s: f64,
+    /// Context switches a second.
+    switches: f64,
 }
 
 impl Window {
@@ -58,6 +65,10 @@ struct Watch {
     lost_percent: f64,
     /// The printed overhead, percent of one CPU at this rate of work.
     printed_percent: Option<f64>,
+    /// CPU time of the watcher's own process, percent of one CPU at this rate of work.
+    own_percent: f64,
+    /// Context switches a second.
+    switches: f64,
 }
 
 /// The rounds of one watcher.
@@ -109,6 +120,15 @@ impl Watches {
         estimate(self.0.iter().map(value).collect())
     }
 
+    fn figures(&self) -> Figures {
+        Figures {
+            kept: self.of(|w| w.kept).middle,
+            lost_percent: self.of(|w| w.lost_percent).middle,
+            own_percent: self.of(|w| w.own_percent).middle,
+            switches: self.of(|w| w.switches).middle,
+        }
+    }
+
     fn ratios(&self) -> Vec<f64> {
         let printed = |w: &Watch| w.printed_percent.map(|p| p / w.lost_percent);
         self.0.iter().filter_map(printed).collect()
@@ -118,8 +138,12 @@ impl Watches {
 fn window(load: &Load, meter: &Meter, seconds: u64) -> Outcome<Window> {
     let before = meter.read()?;
     let work = (load.work)(seconds)?;
-    let cpu_s = before.until(&meter.read()?);
-    Ok(Window { work, cpu_s })
+    let after = meter.read()?;
+    Ok(Window {
+        work,
+        cpu_s: before.until(&after),
+        switches: before.switches_until(&after),
+    })
 }
 
 /// One window with the watcher, after the window `before`; returns the window after it too.
@@ -130,7 +154,9 @@ fn watch(
     seconds: u64,
 ) -> Outcome<(Watch, Window)> {
     let watching = watcher.start(load)?;
+    let own_before = watching.own_cpu_s()?;
     let watched = window(load, meter, seconds)?;
+    let own_s = watching.own_cpu_s()? - own_before;
     let printed_s = watching.stop()?;
     let after = window(load, meter, seconds)?;
     let bare = (before.cpu_per_unit() + after.cpu_per_unit()) / 2.0;
@@ -141,6 +167,8 @@ fn watch(
         lost_us: lost * 1e6,
         lost_percent: lost * rate * 100.0,
         printed_percent: printed_s.map(|s| s / watched.work.units * rate * 100.0),
+        own_percent: own_s / watched.work.units * rate * 100.0,
+        switches: watched.switches,
     };
     Ok((watch, after))
 }
@@ -156,19 +184,24 @@ fn table(load: &Load, watchers: &[Watcher], seen: &[Watches]) -> Outcome<String>
             "  {:width$}  kept {:.3} ({:.3} – {:.3})",
             watcher.name, kept.middle, kept.low, kept.high
         )?;
-        match watcher.limit {
-            Some(limit) if kept.middle >= limit => write!(text, ", limit {limit}")?,
-            Some(limit) => write!(text, ", below the limit {limit}")?,
-            None => {}
-        }
+        let figures = watches.figures();
         write!(
             text,
-            "; lost {:.1} % of one CPU ({:.1} – {:.1}), {:.2} µs a unit",
+            "; lost {:.1} % of one CPU ({:.1} – {:.1}), {:.2} µs a unit, {:.0} ns a switch of {:.0} a second; \
+             own CPU {:.2} %",
             lost.middle,
             lost.low,
             lost.high,
-            watches.of(|w| w.lost_us).middle
+            watches.of(|w| w.lost_us).middle,
+            figures.switch_ns(),
+            figures.switches,
+            figures.own_percent
         )?;
+        match watcher.limit {
+            Some(limit) if limit.holds(&figures) => write!(text, "; limit ({limit}) reached")?,
+            Some(limit) => write!(text, "; LIMIT NOT REACHED: {limit}")?,
+            None => {}
+        }
         let ratio = estimate(watches.ratios());
         if !ratio.middle.is_nan() {
             write!(
@@ -186,12 +219,12 @@ fn table(load: &Load, watchers: &[Watcher], seen: &[Watches]) -> Outcome<String>
 }
 
 /// All watchers of a load; whether the limits hold.
-fn compare(tool: &Tool, load: &Load, effort: Effort) -> Outcome<bool> {
+fn compare(tool: &Tool, kind: &Kind, load: &Load, effort: Effort) -> Outcome<bool> {
     let meter = Meter::new()?;
     if !meter.leaves_others_out() {
         println!("no cgroup of its own: the CPU time of other processes counts");
     }
-    let watchers = watch::all(tool, load);
+    let watchers = watch::all(tool, load, &kind.limits);
     let mut seen = vec![Watches::default(); watchers.len()];
     let mut before = window(load, &meter, effort.window_s)?;
     for round in 0..effort.most_rounds {
@@ -215,9 +248,8 @@ fn compare(tool: &Tool, load: &Load, effort: Effort) -> Outcome<bool> {
     let rounds = seen.first().map_or(0, |w| w.0.len());
     println!("  rounds: {rounds} of {} at most", effort.most_rounds);
     let holds = |(watcher, watches): (&Watcher, &Watches)| {
-        watcher
-            .limit
-            .is_none_or(|l| watches.of(|w| w.kept).middle >= l)
+        let limit = watcher.limit;
+        limit.is_none_or(|l| l.holds(&watches.figures()))
     };
     Ok(watchers.iter().zip(&seen).all(holds))
 }
@@ -241,7 +273,7 @@ pub(super) fn run(tool: &Tool, effort: Effort, only: Option<&str>) -> Outcome<bo
         }
         let folder = tempfile::tempdir()?;
         let load = (kind.prepare)(folder.path())?;
-        holds &= compare(tool, &load, effort)?;
+        holds &= compare(tool, kind, &load, effort)?;
     }
     Ok(holds)
 }

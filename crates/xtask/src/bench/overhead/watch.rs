@@ -9,14 +9,15 @@ use rustix::process::{Pid, Signal, kill_process};
 use wallscope_testkit::Tool;
 use wallscope_testkit::tool::{Options, Recorder};
 
-use super::loads::Load;
+use super::limit::Limit;
+use super::loads::{Limits, Load};
 use crate::{Outcome, installed};
 
 /// A way to watch.
 pub(super) struct Watcher {
     pub name: &'static str,
-    /// The least share of the throughput that is to be kept, if there is a limit.
-    pub limit: Option<f64>,
+    /// What is to be reached, if there is a limit.
+    pub limit: Option<Limit>,
     how: How,
 }
 
@@ -51,25 +52,23 @@ impl Drop for Other {
 const LIVE_LIMIT: Duration = Duration::from_secs(30);
 
 /// All that can watch `load` here.
-pub(super) fn all(tool: &Tool, load: &Load) -> Vec<Watcher> {
-    let network = ["redis", "nginx"].contains(&load.name);
-    let least = |usual: f64| Some(if network { 0.97 } else { usual });
+pub(super) fn all(tool: &Tool, load: &Load, limits: &Limits) -> Vec<Watcher> {
     let mut watchers = vec![
         Watcher {
             name: "stat -a",
-            limit: least(0.97).filter(|_| load.pid.is_some()),
+            limit: limits.stat,
             how: How::Stat(tool.clone()),
         },
         Watcher {
             name: "record -a",
-            limit: least(0.95).filter(|_| load.pid.is_some()),
+            limit: limits.all,
             how: How::Record(tool.clone(), &["-a"]),
         },
     ];
     if load.pid.is_some() {
         watchers.push(Watcher {
             name: "record -p",
-            limit: least(0.955),
+            limit: limits.process,
             how: How::Record(tool.clone(), &[]),
         });
     }
@@ -119,6 +118,27 @@ impl Watcher {
 }
 
 impl Watching {
+    /// CPU time of the watcher's own process until now, s.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub(super) fn own_cpu_s(&self) -> Outcome<f64> {
+        let pid = match self {
+            Watching::Record(recorder) => recorder.pid(),
+            Watching::Other(other) => other.child.id(),
+        };
+        let mut ns = 0;
+        for task in fs::read_dir(format!("/proc/{pid}/task"))? {
+            // A thread that ends meanwhile takes its last moments along.
+            let Ok(text) = fs::read_to_string(task?.path().join("schedstat")) else {
+                continue;
+            };
+            let ran = text.split(' ').next().unwrap_or_default();
+            ns += ran.parse::<u64>()?;
+        }
+        Ok(ns as f64 * 1e-9)
+    }
+
     /// Ends it. What wallscope prints as its overhead in this recording, s of CPU, where it does.
     ///
     /// # Errors
