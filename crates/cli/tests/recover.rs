@@ -80,7 +80,7 @@ fn a_spool_gives_the_recording_up_to_its_last_slice() {
     );
     // The program is not there under its path, or is another build.
     let losses = report["losses"].to_string();
-    assert!(losses.contains("module truth"), "{losses}");
+    assert!(losses.contains("truth"), "{losses}");
 }
 
 #[test]

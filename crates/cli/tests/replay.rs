@@ -6,10 +6,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-/// Logs of 1.4 s of the truth program `convoy`: four threads that queue for a mutex. One is of the eBPF
-/// tier, one of the proc tier with stops of running threads, one of the perf tier. `fixtures/README.md` says how
-/// they were made.
-const FIXTURES: [&str; 3] = ["convoy.log", "convoy-polls.log", "convoy-switches.log"];
+use wallscope_testkit::{Tool, books};
 
 fn fixture(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
@@ -25,16 +22,6 @@ fn replay(log: &Path, to: &Path) -> Output {
         .unwrap()
 }
 
-fn report(recording: &Path) -> serde_json::Value {
-    let out = Command::new(env!("CARGO_BIN_EXE_wallscope"))
-        .args(["report", "--json"])
-        .arg(recording)
-        .output()
-        .unwrap();
-    assert!(out.status.success(), "{out:?}");
-    serde_json::from_slice(&out.stdout).unwrap()
-}
-
 /// What a refused log is said to be, with exit code 5 and no recording.
 fn refused(log: &Path, folder: &Path) -> String {
     let to = folder.join("out.pb.gz");
@@ -44,96 +31,66 @@ fn refused(log: &Path, folder: &Path) -> String {
     String::from_utf8(out.stderr).unwrap()
 }
 
+/// The logs of truth programs that `cargo xtask fixtures` made.
+fn logs() -> Vec<PathBuf> {
+    let files = fs::read_dir(fixture("")).unwrap();
+    let mut logs: Vec<PathBuf> = files.map(|file| file.unwrap().path()).collect();
+    logs.retain(|path| path.extension().is_some_and(|extension| extension == "log"));
+    logs.sort();
+    logs
+}
+
 #[test]
-fn a_log_gives_the_same_recording_each_time() {
+fn each_log_gives_its_books_twice() {
+    let tool = Tool::at(env!("CARGO_BIN_EXE_wallscope"));
     let folder = tempfile::tempdir().unwrap();
     let [one, two] = ["one", "two"].map(|name| folder.path().join(name));
-    let twice = |name: &str| {
+    let mut faults = Vec::new();
+    for log in logs() {
         for to in [&one, &two] {
-            let out = replay(&fixture(name), to);
-            assert!(out.status.success(), "{out:?}");
+            let out = replay(&log, to);
+            assert!(out.status.success(), "{log:?}: {out:?}");
         }
-        assert_eq!(fs::read(&one).unwrap(), fs::read(&two).unwrap());
-        report(&one)
-    };
-    // As the recording had it that was made live beside this log.
-    let report = twice("convoy.log");
-    let total = &report["total"];
-    assert_eq!(total["wall_ns"], 7_476_006_035_u64);
-    assert_eq!(total["on_cpu_ns"], 592_323_976);
-    assert_eq!(total["runnable_ns"], 465_395_177);
-    assert_eq!(total["blocked"]["lock"], 3_933_201_514_u64);
-    assert_eq!(report["timeline"]["intervals"], 7213);
-    let stacks = report["stacks"].to_string();
-    assert!(stacks.contains("convoy_wait_lock") && stacks.contains("pthread_mutex_lock"));
-    let report = twice("convoy-polls.log");
-    let total = &report["total"];
-    assert_eq!(total["wall_ns"], 7_501_658_386_u64);
-    assert_eq!(total["on_cpu_ns"], 72_295_049);
-    assert_eq!(total["runnable_ns"], 2_057_585_903);
-    assert_eq!(total["blocked"]["lock"], 3_476_479_106_u64);
-    let stacks = report["stacks"].to_string();
-    assert!(stacks.contains("convoy_wait_lock") && stacks.contains("pthread_mutex_lock"));
-    let report = twice("convoy-switches.log");
-    let total = &report["total"];
-    assert_eq!(total["wall_ns"], 7_430_115_592_u64);
-    assert_eq!(total["on_cpu_ns"], 160_511_335);
-    assert_eq!(total["runnable_ns"], 207_304_649);
-    assert_eq!(total["blocked"]["lock"], 4_214_685_265_u64);
-    let stacks = report["stacks"].to_string();
-    assert!(stacks.contains("convoy_wait_lock") && stacks.contains("pthread_mutex_lock"));
-}
-
-/// Ledgers, samples and intervals of a recording, over its whole time and over two stretches of it, where the
-/// ledgers come from slices.
-fn books(recording: &Path) -> serde_json::Value {
-    let stretch = |time: &[&str]| {
-        let out = Command::new(env!("CARGO_BIN_EXE_wallscope"))
-            .args(["report", "--json"])
-            .args(time)
-            .arg(recording)
-            .output()
-            .unwrap();
-        assert!(out.status.success(), "{out:?}");
-        let whole: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
-        let keys = ["window", "total", "threads", "views", "timeline", "losses"];
-        let part = keys.map(|key| (key.to_string(), whole[key].clone()));
-        serde_json::Value::Object(part.into_iter().collect())
-    };
-    serde_json::json!({
-        "whole": stretch(&[]),
-        "early": stretch(&["--time", "0.2..0.5"]),
-        "late": stretch(&["--time", "1.2..1.5"]),
-    })
+        assert!(
+            fs::read(&one).unwrap() == fs::read(&two).unwrap(),
+            "{log:?}"
+        );
+        let books = books::of(&tool, &one).unwrap();
+        let at = log.with_extension("books.json");
+        if std::env::var_os("WALLSCOPE_WRITE_BOOKS").is_some() {
+            let text = serde_json::to_string_pretty(&books).unwrap();
+            fs::write(&at, text + "\n").unwrap();
+        }
+        let expected = serde_json::from_slice(&fs::read(&at).unwrap()).unwrap();
+        if let Some(difference) = books::difference(&books, &expected) {
+            faults.push(format!("{}: {difference}", log.display()));
+        }
+    }
+    assert!(
+        faults.is_empty(),
+        "{}\nif the change is wanted, WALLSCOPE_WRITE_BOOKS=1 writes the books anew",
+        faults.join("\n")
+    );
 }
 
 #[test]
-fn a_log_gives_the_books_that_were_checked() {
-    FIXTURES.into_iter().for_each(gives_its_books);
-}
-
-fn gives_its_books(name: &str) {
+fn threads_of_a_convoy_wait_for_its_lock() {
+    let tool = Tool::at(env!("CARGO_BIN_EXE_wallscope"));
     let folder = tempfile::tempdir().unwrap();
-    let recording = folder.path().join("recording.pb.gz");
-    let out = replay(&fixture(name), &recording);
-    assert!(out.status.success(), "{out:?}");
-    let books = books(&recording);
-    let expected = fixture(name).with_extension("books.json");
-    if std::env::var_os("WALLSCOPE_WRITE_BOOKS").is_some() {
-        let text = serde_json::to_string_pretty(&books).unwrap();
-        fs::write(&expected, text + "\n").unwrap();
-    }
-    let expected = fs::read(&expected).unwrap();
-    let expected: serde_json::Value = serde_json::from_slice(&expected).unwrap();
-    for (stretch, told) in books.as_object().unwrap() {
-        for (key, value) in told.as_object().unwrap() {
-            let expected = &expected[stretch][key];
-            assert!(
-                value == expected,
-                "{name}, {stretch}, {key}: {value:#}\nexpected: {expected:#}\n\
-                 if the change is wanted, WALLSCOPE_WRITE_BOOKS=1 writes the file anew"
-            );
-        }
+    let recording = folder.path().join("recording");
+    for (name, backend) in [
+        ("convoy.log", "ebpf"),
+        ("convoy-switches.log", "perf"),
+        ("convoy-polls.log", "proc"),
+    ] {
+        let out = replay(&fixture(name), &recording);
+        assert!(out.status.success(), "{out:?}");
+        let verb = ["report".as_ref(), "--json".as_ref(), recording.as_os_str()];
+        let report = tool.run(&verb).unwrap().stdout;
+        let report: serde_json::Value = serde_json::from_slice(&report).unwrap();
+        assert_eq!(report["domain"]["backend"], backend);
+        let stacks = report["stacks"].to_string();
+        assert!(stacks.contains("convoy_wait_lock") && stacks.contains("pthread_mutex_lock"));
     }
 }
 
