@@ -39,6 +39,9 @@ if [ "$(id -u)" != 0 ]; then
     echo "skipped: live tests (they need root)"
 elif [ ! -e /sys/kernel/btf/vmlinux ]; then
     echo "skipped: live tests (this kernel has no BTF, which eBPF programs need)"
+elif [ ! -e /sys/kernel/tracing/events ]; then
+    # As most distributions do at boot: stacks at tracepoints need their numbers.
+    mount -t tracefs tracefs /sys/kernel/tracing || echo "skipped: tracepoints (tracefs cannot be mounted)"
 fi
 
 if cargo fmt --version >/dev/null 2>&1; then
