@@ -65,6 +65,15 @@ impl SwitchTimeline {
         s.waiting = s.waiting.saturating_sub(waiting);
     }
 
+    /// Gives the thread what its counter has beyond all its records: those of switches in were later than their mean.
+    fn make_up(&mut self, book: &mut SlicedLedger<'_>) {
+        let Ok(short) = u64::try_from(-self.untold.beyond) else {
+            return;
+        };
+        let since = self.counters.checked_ns;
+        self.untold.beyond += book.shift(since, TimeKind::Off, TimeKind::OnCpu, short) as i64;
+    }
+
     /// Books all time up to `now` and compares with the counters, which then stood at `books`.
     fn compare(
         &mut self,
@@ -94,7 +103,9 @@ impl SwitchTimeline {
         self.gap.missing =
             (self.gap.missing).saturating_add((turns as i64).saturating_sub(ins as i64));
         let whole = !self.gap.lossy && self.gap.missing <= 1;
-        if whole {
+        // The counter of a thread that was on a CPU when it was joined has up to a tick from before that.
+        let has_older = std::mem::take(&mut self.gap.ran_when_joined);
+        if whole && !has_older {
             let late_ns = (ran as i64).saturating_sub(self.stretch.on_cpu as i64);
             self.lag.add(late_ns, ins);
             lag.add(late_ns, ins);
@@ -122,6 +133,10 @@ impl SwitchTimeline {
         if whole && !self.by_counters {
             let beyond = (s.on_cpu as i64).saturating_sub(ran as i64);
             self.untold.beyond = self.untold.beyond.saturating_add(beyond);
+            if has_older {
+                self.untold.beyond = self.untold.beyond.max(0);
+            }
+            self.make_up(book);
         }
         if !whole || self.by_counters {
             let (from, to, off) = if ran > s.on_cpu {
