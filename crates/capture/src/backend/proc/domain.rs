@@ -108,7 +108,7 @@ fn notes(f: &Facts<'_>) -> (Vec<String>, u32) {
         notes.push(queueing(clock.is_some_and(ThreadEvents::tells_leaving)).into());
         notes.push("throttled time stands as preempted or woken".into());
         notes.push("samples of a thread come at even distances of its own computing: what it repeats exactly as often is always met in the same place; another rate (-F) tells".into());
-        notes.push("time stolen by the host of a virtual machine is what the switch records have beyond the kernel's counter, a tick a thread left out, and at most what the host took from the machine".into());
+        notes.push("time stolen by the host of a virtual machine is what the switch records have beyond the kernel's counter (less a tick for a thread that runs), and at most what the host took from the machine".into());
     } else {
         notes.push("the residue is zero by construction, and the kernel's books are no second witness here: the totals are taken from them".into());
         notes.push("runnable time is not divided: all of it stands as woken".into());

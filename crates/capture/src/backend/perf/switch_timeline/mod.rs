@@ -537,11 +537,19 @@ mod tests {
         assert_eq!((c.beyond_ns(10), c.beyond_ns(400)), (290, 0));
         assert_eq!(
             (
-                book.finish(&WaitStrata::default()).on_cpu,
+                book.clone().finish(&WaitStrata::default()).on_cpu,
                 c.untold.repaired_ns
             ),
             (3_000, 0)
         );
+        // Off its CPU, it has a counter that is up to date.
+        c.step(
+            &mut book.sliced(GRID),
+            &mut SwitchRecordLatency::default(),
+            3_000,
+            OUT,
+        );
+        assert_eq!(c.beyond_ns(400), 300);
         c.told();
         assert_eq!(c.beyond_ns(0), 0);
     }

@@ -48,7 +48,11 @@ impl SwitchTimeline {
     /// machine took, and on some kernels interrupts. `tick`: for how long the counter of a running
     /// thread may stand still, which is not that.
     pub fn beyond_ns(&self, tick: u64) -> u64 {
-        u64::try_from(self.untold.beyond).map_or(0, |ns| ns.saturating_sub(tick))
+        let late = match self.at {
+            At::Unknown | At::OnCpu => tick,
+            At::PutOff | At::Queued | At::Off => 0,
+        };
+        u64::try_from(self.untold.beyond).map_or(0, |ns| ns.saturating_sub(late))
     }
 
     /// Gives each switch-in of the stretch `ns` more on the CPU, from the time just before it.
