@@ -4,7 +4,7 @@
 use std::{
     fs,
     io::{BufRead as _, BufReader},
-    os::unix::net::UnixDatagram,
+    os::unix::{net::UnixDatagram, process::CommandExt as _},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
@@ -16,7 +16,7 @@ use wallscope_testkit::{
     report::{Report, Thread},
     score::ledger::like_the_kernel,
     tool::Options,
-    with_tool, wrong,
+    with_tool_alone, wrong,
 };
 
 /// Longest wait for something that the agent does in a second.
@@ -153,16 +153,29 @@ impl Agent {
         Ok(snap)
     }
 
-    /// A second agent ends with exit code 1 and names this one.
+    /// A second agent ends with exit code 1 and names this one, in the same directories or in others.
     fn refuses_another(&self, tool: &Tool) -> Result<(), Error> {
-        let config = self.path("agent.toml").display().to_string();
-        let second = tool.run(&["agent", "--config", &config])?;
-        let said = String::from_utf8_lossy(&second.stderr);
-        let first = format!("another agent runs here (process {}", self.child.id());
-        check(
-            second.status.code() == Some(1) && said.contains(&first),
-            || format!("{}: {said}", second.status),
-        )
+        let elsewhere = self.path("second.toml");
+        let dir = |name: &str| self.path("second").join(name);
+        let config = format!(
+            "agent.run_dir = {:?}\nstore.dir = {:?}\nmetrics.enabled = false\n",
+            dir("run"),
+            dir("store")
+        );
+        fs::write(&elsewhere, config).map_err(|e| wrong(e.to_string()))?;
+        let id = self.child.id();
+        for (config, words) in [
+            (self.path("agent.toml"), "another agent runs here"),
+            (elsewhere, "another agent measures this host"),
+        ] {
+            let second = tool.run(&["agent", "--config", &config.display().to_string()])?;
+            let said = String::from_utf8_lossy(&second.stderr);
+            check(
+                second.status.code() == Some(1) && said.contains(&format!("{words} (process {id}")),
+                || format!("{}: {said}", second.status),
+            )?;
+        }
+        Ok(())
     }
 
     /// Ends it by SIGTERM; what it said.
@@ -239,7 +252,7 @@ fn compare(truth: &wallscope_testkit::Truth, agent: &Report, beside: &Report) ->
 
 #[test]
 fn windows_hold_what_a_recorder_beside_the_agent_measures() {
-    with_tool("an agent's windows", |tool| {
+    with_tool_alone("an agent's windows", |tool| {
         let mut agent = Agent::start(tool)?;
         let mut program = Program::start("mix", &["--seconds", "3", "--linger"])?;
         let recorder = tool.attach(program.pids(), &Options::at(49))?;
@@ -291,9 +304,35 @@ fn intervals(truth: &wallscope_testkit::Truth, snap: &Snap) -> Result<(), Error>
     })
 }
 
+/// A process without capabilities that holds the lock by which agents refuse each other.
+fn lock_by_a_user() -> Result<Child, Error> {
+    let code = "import fcntl, sys\n\
+        file = open('/proc/self/ns/user')\n\
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)\n\
+        print('held', flush=True)\n\
+        sys.stdin.read()";
+    let system = |e: std::io::Error| wrong(e.to_string());
+    let mut user = Command::new("python3")
+        .args(["-c", code])
+        .uid(65534)
+        .gid(65534)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(system)?;
+    let mut said = String::new();
+    let stdout = user.stdout.take().ok_or_else(|| wrong("no output"))?;
+    BufReader::new(stdout)
+        .read_line(&mut said)
+        .map_err(system)?;
+    check(said.trim() == "held", || format!("the lock: {said:?}"))?;
+    Ok(user)
+}
+
 #[test]
 fn a_snap_has_the_single_intervals_of_the_minutes_before_it() {
-    with_tool("an agent's flight recorder", |tool| {
+    with_tool_alone("an agent's flight recorder", |tool| {
+        let mut user = lock_by_a_user()?;
         let agent = Agent::start(tool)?;
         let mut program = Program::start("convoy", &["--seconds", "4", "--linger"])?;
         program.release()?;
@@ -301,6 +340,8 @@ fn a_snap_has_the_single_intervals_of_the_minutes_before_it() {
         let snap = agent.snap(tool, truth.pid)?;
         intervals(&truth, &snap)?;
         program.finish()?;
-        agent.end().map(drop)
+        agent.end()?;
+        user.kill().map_err(|e| wrong(e.to_string()))?;
+        user.wait().map(drop).map_err(|e| wrong(e.to_string()))
     });
 }

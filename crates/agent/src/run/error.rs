@@ -11,7 +11,7 @@ use crate::store::StoreError;
 /// Why an agent cannot start, or ends.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
-    /// Another agent runs on this host.
+    /// Another agent runs in this directory.
     #[error(
         "another agent runs here (process {pid}, lock '{}'): end it first",
         path.display()

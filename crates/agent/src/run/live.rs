@@ -21,6 +21,7 @@ use wallscope_capture::target::Target;
 use wallscope_model::{Recording, SliceValue};
 use wallscope_symbolize::Names;
 
+use super::host_lock::HostLock;
 use super::memory::{self, MemoryStep};
 use super::{Next, SourceError, WindowSource};
 use crate::config::Config;
@@ -34,6 +35,7 @@ pub struct LiveSource {
     earlier: Vec<Recording>,
     /// Whether caches of names are dropped after each window.
     drops_names: Arc<AtomicBool>,
+    _lock: HostLock,
 }
 
 /// The threads of a session.
@@ -50,8 +52,9 @@ impl LiveSource {
     /// Starts to measure; returns when nothing is missed any more.
     ///
     /// # Errors
-    /// The eBPF tier is not allowed or does not work here; the sentence says why and what remains.
+    /// Another agent measures this host. The eBPF tier is not allowed or does not work here; the sentence says why and what remains.
     pub fn start(config: &Config) -> Result<LiveSource, SourceError> {
+        let lock = HostLock::take().map_err(|e| SourceError(e.to_string()))?;
         memory::bound_arenas();
         let options = options(config, flight_limits(config).map(FlightRecorder::new));
         let drops_names = Arc::default();
@@ -62,6 +65,7 @@ impl LiveSource {
             options,
             earlier: Vec::new(),
             drops_names,
+            _lock: lock,
         })
     }
 

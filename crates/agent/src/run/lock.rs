@@ -1,4 +1,4 @@
-//! One agent a host: a locked file.
+//! One agent a directory: a locked file.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{Read as _, Seek as _, Write as _};

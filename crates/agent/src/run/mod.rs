@@ -11,6 +11,7 @@
 //! `live.rs` is the source that measures this machine. Nothing here prints; sentences go to a callback.
 
 mod error;
+mod host_lock;
 mod live;
 mod lock;
 mod memory;
@@ -164,7 +165,7 @@ impl<S: WindowSource> Agent<S> {
         measure: impl FnOnce(&Config) -> Result<S, SourceError>,
     ) -> Result<Agent<S>, AgentError> {
         let config = Config::read(config_file)?;
-        // One agent a host, and one a store.
+        // One agent a run directory and store; the source sees to one a host.
         let mut locks = vec![Lock::take(&config.agent.run_dir)?];
         if config.store.dir != config.agent.run_dir {
             locks.push(Lock::take(&config.store.dir)?);
