@@ -20,7 +20,7 @@
 //! ```
 //!
 //! One software clock event for each thread there is and each CPU, inherited by what the thread
-//! makes later, writes to one ring a CPU: samples with user registers and 8 KiB of stack, which are
+//! makes later, writes to one ring a CPU: samples with user registers and 8 to 32 KiB of stack, which are
 //! unwound here; each switch, with whether the thread was put off the CPU or left it; births, ends,
 //! names, new mappings and programs. Waiting threads are looked at as the `proc` backend does. How
 //! long a woken thread waited for its CPU is in no record: that alone is taken from the scheduler's

@@ -25,7 +25,7 @@ use std::{
 
 use rustc_hash::FxHashMap;
 
-use super::{Record, record::FirstSample};
+use super::{Record, perf_attr::SAMPLE_BYTES, record::FirstSample};
 
 /// How long a window stays open after its last birth, ns: a life of 1 to 2 ms fits in, on a busy machine too.
 const HOLD: u64 = 50_000_000;
@@ -47,8 +47,6 @@ const FIRST_OCTAVE: usize = 13;
 const STACK_BYTES_PER_US: u64 = 32;
 /// Fewest and most bytes of stack with a window's sample. Of samples with 512 bytes, one in ten ended before the root.
 const STACK_BYTES: RangeInclusive<u64> = 1024..=8192;
-/// Bytes of a sample beside its stack: header, ids, time, period, registers.
-const SAMPLE_BYTES: u64 = 192;
 /// A listening reader is not woken again by samples of a thread that has computed for less than this since, ns.
 const MIN_WAKING: u64 = 250_000;
 /// Part of the time computed in short lives that may lie in lives longer than the range: one in so many.

@@ -7,8 +7,14 @@ use std::{
     os::fd::{FromRawFd, OwnedFd},
 };
 
-/// Bytes of stack with each sample.
-const STACK: u32 = 8192;
+/// Fewest bytes of stack with a sample.
+pub(super) const STACK: u32 = 8 << 10;
+/// Most bytes of stack with a sample. The kernel takes less than 64 KiB.
+const MOST_STACK: u32 = 32 << 10;
+/// Bytes of a sample beside its stack: header, ids, time, period, registers.
+pub(super) const SAMPLE_BYTES: u64 = 192;
+/// So long a reader may be late before a ring is full of one CPU's samples, ns.
+const READER_LATE: u64 = 80_000_000;
 
 /// ax, bx, cx, dx, si, di, bp, sp, ip and r8 … r15.
 const REGISTERS: u64 = 0xff_01ff;
@@ -16,11 +22,22 @@ const REGISTERS: u64 = 0xff_01ff;
 /// Descriptors that are left to everything else.
 pub(super) const RESERVED: usize = 256;
 
-/// Samples have the user's registers and stack.
-pub(super) fn ask_for_stack(a: &mut b::perf_event_attr) {
+/// Bytes of stack with each sample of a running thread, a power of two. Samples `period_ns` apart, made while the
+/// reader is late, fit in a ring of `ring_bytes`. Compilers and interpreters of a JVM have stacks of over 8 KiB, and
+/// a running thread's memory changes before more of it can be read.
+pub(super) fn stack_bytes(period_ns: u64, ring_bytes: u64) -> u32 {
+    let samples = (READER_LATE / period_ns.max(1)).max(1);
+    let fits = |bytes: u32| samples * (SAMPLE_BYTES + u64::from(bytes)) <= ring_bytes;
+    let sizes = std::iter::successors(Some(MOST_STACK), |bytes| Some(bytes / 2));
+    let mut sizes = sizes.take_while(|bytes| *bytes > STACK);
+    sizes.find(|bytes| fits(*bytes)).unwrap_or(STACK)
+}
+
+/// Samples have the user's registers and `bytes` of the user's stack.
+pub(super) fn ask_for_stack(a: &mut b::perf_event_attr, bytes: u32) {
     a.sample_type |= u64::from(b::PERF_SAMPLE_REGS_USER | b::PERF_SAMPLE_STACK_USER);
     a.sample_regs_user = REGISTERS;
-    a.sample_stack_user = STACK;
+    a.sample_stack_user = bytes;
 }
 
 pub(super) fn attributes(event: b::perf_sw_ids) -> b::perf_event_attr {
@@ -47,4 +64,23 @@ pub(super) fn open(a: &mut b::perf_event_attr, tid: i32, cpu: u32) -> io::Result
     }
     // SAFETY: the call has just returned this descriptor to us alone.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ring_holds_what_is_sampled_while_its_reader_is_late() {
+        let at = |hz: u64, ring| stack_bytes(1_000_000_000 / hz, ring);
+        let ring = 512 << 10;
+        let usual = [(99, 32), (199, 32), (250, 16), (499, 8), (997, 8)];
+        for (hz, kib) in usual {
+            assert_eq!(at(hz, ring), kib << 10, "{hz} Hz");
+        }
+        // What may be locked is less for an ordinary user.
+        assert_eq!(at(99, 128 << 10), 16 << 10);
+        assert_eq!(at(99, 64 << 10), 8 << 10);
+        assert_eq!(stack_bytes(0, 0), STACK);
+    }
 }

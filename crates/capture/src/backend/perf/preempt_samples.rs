@@ -23,7 +23,7 @@ use perf_event_open_sys::bindings as b;
 
 use super::{
     Record,
-    perf_attr::{ask_for_stack, attributes, open},
+    perf_attr::{STACK, ask_for_stack, attributes, open},
 };
 
 /// Above this number of threads, a thread gets these events only after a sample found it on a CPU. A thread
@@ -76,7 +76,7 @@ impl PreemptSampling {
         let mut a = attributes(b::PERF_COUNT_SW_CONTEXT_SWITCHES);
         // The address is zero at a switch, where samples of the clock have their period.
         a.sample_type |= u64::from(b::PERF_SAMPLE_ADDR | b::PERF_SAMPLE_PERIOD);
-        ask_for_stack(&mut a);
+        ask_for_stack(&mut a, STACK);
         a.set_freq(1);
         a.__bindgen_anon_1.sample_freq = self.hz;
         a.set_inherit(1);

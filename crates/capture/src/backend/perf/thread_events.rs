@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 
 use super::{
     newborns::{Newborns, Plan},
-    perf_attr::{RESERVED, ask_for_stack, attributes, open},
+    perf_attr::{RESERVED, ask_for_stack, attributes, open, stack_bytes},
     preempt_samples::{self, CROWD, PreemptSampling},
     record::{self, Record},
 };
@@ -101,6 +101,8 @@ pub struct ThreadEvents {
     pub period_ns: u64,
     /// Mean time between two samples that are made, ns.
     told_ns: u64,
+    /// Bytes of stack with each sample.
+    stack_bytes: u32,
     uneven: PeriodJitter,
     leaving: PreemptSampling,
     /// Threads that compute for less than a period.
@@ -135,6 +137,8 @@ impl ThreadEvents {
                 event => rings.push((*cpu, ring(event?, pages)?)),
             }
         }
+        let period_ns = 1_000_000_000 / u64::from(hz.max(1));
+        let smallest = rings.iter().map(|(_, ring)| ring.bytes()).min();
         Ok(ThreadEvents {
             room: descriptors.saturating_sub(RESERVED + rings.len()) / 2,
             rings,
@@ -143,8 +147,9 @@ impl ThreadEvents {
             emptied: Instant::now(),
             rest: Duration::ZERO,
             with_kernel: true,
-            period_ns: 1_000_000_000 / u64::from(hz.max(1)),
-            told_ns: 1_000_000_000 / u64::from(hz.max(1)),
+            period_ns,
+            told_ns: period_ns,
+            stack_bytes: stack_bytes(period_ns, smallest.unwrap_or_default()),
             uneven: PeriodJitter::seeded(clock::now()),
             leaving: PreemptSampling::new(hz),
             newborns: Newborns::default(),
@@ -278,6 +283,11 @@ impl ThreadEvents {
         self.leaving.hz
     }
 
+    /// Bytes of stack with each sample of a running thread.
+    pub fn stack_bytes(&self) -> u32 {
+        self.stack_bytes
+    }
+
     /// Closes the events of a thread, and what its children inherited of them.
     pub fn leave(&mut self, tid: u32) {
         if let Some(events) = self.events.remove(&tid) {
@@ -317,7 +327,7 @@ impl ThreadEvents {
         let mut a = attributes(b::PERF_COUNT_SW_CPU_CLOCK);
         // The records' trailing id must end with the time: no CPU, no id.
         a.sample_type |= u64::from(b::PERF_SAMPLE_PERIOD);
-        ask_for_stack(&mut a);
+        ask_for_stack(&mut a, self.stack_bytes);
         a.__bindgen_anon_1.sample_period = period_ns;
         // Each sample wakes us, if we listen: what a running thread keeps elsewhere than on the part of its
         // stack that is copied is read at once.

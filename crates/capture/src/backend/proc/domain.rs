@@ -311,8 +311,10 @@ fn on_running(f: &Facts<'_>) -> Vec<Limit> {
                 "the ebpf backend",
             ));
             limits.push(limit(
-                "user stacks of running threads beyond 8 KiB, where these have changed before the rest was read: they end as truncated:window_end"
-                    .into(),
+                format!(
+                    "user stacks of running threads beyond {} KiB, where these have changed before the rest was read: they end as truncated:window_end",
+                    c.stack_bytes() >> 10
+                ),
                 "the ebpf backend",
             ));
             if !c.with_kernel {
@@ -335,12 +337,13 @@ fn events(f: &Facts<'_>) -> Vec<EventSource> {
     let on_cpu = clock.map(|c| EventSource {
         what: "on-CPU stacks".into(),
         event: format!(
-            "cpu-clock (software), {}, with registers and 8 KiB of stack",
+            "cpu-clock (software), {}, with registers and {} KiB of stack",
             if c.with_kernel {
                 "user and kernel"
             } else {
                 "user code only"
-            }
+            },
+            c.stack_bytes() >> 10
         ),
         rate: format!(
             "{} Hz of each running thread asked, {:.1} Hz effective",

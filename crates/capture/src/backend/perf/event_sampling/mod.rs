@@ -33,7 +33,7 @@ use wallscope_observe::CountedEvent;
 
 use super::{
     Record,
-    perf_attr::{RESERVED, ask_for_stack, attributes, open},
+    perf_attr::{RESERVED, STACK, ask_for_stack, attributes, open},
 };
 use crate::{
     Error,
@@ -231,7 +231,7 @@ impl EventSampler {
         if !self.with_kernel {
             a.set_exclude_kernel(1);
         }
-        ask_for_stack(&mut a);
+        ask_for_stack(&mut a, STACK);
         // Without the period in the sample, for which software events would tell of each hit.
         a.__bindgen_anon_1.sample_period = gap;
         open(&mut a, tid as i32, cpu)
