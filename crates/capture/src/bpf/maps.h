@@ -23,6 +23,7 @@ const volatile u32 cfg_lock_sums = 1;      /* waits are summed by thread and loc
 
 /* Settings that user space changes while programs run. */
 u64 set_period = 1000000; /* ns of blocked or runnable time per stack */
+u32 set_phases = 0;       /* how often that was changed: phases drawn before are of no use */
 u64 set_cpu_period = 10000000; /* ns of on-CPU time per sample of the timer */
 u32 set_clock = 0;        /* that timer is the software clock */
 #define WS_MANAGED_SOON 10000000 /* as in `event_merger.rs` */
@@ -89,7 +90,7 @@ struct ws_wakeup {
 	u8 carried;       /* the kernel moved it asleep: its queue figure runs on */
 	u8 by_interrupt;  /* what woke it last; known for a timeline only */
 	u8 part;          /* of runnable time, that its wake-up began */
-	u8 pad0;
+	u8 phases;       /* `set_phases` when its credit was drawn */
 };
 
 /* Stacks that are still to be taken of it: sampler.h, deferred_user_stack.h. */

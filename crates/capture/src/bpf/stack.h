@@ -60,6 +60,27 @@ static __always_inline u64 due(u64 *clock, u64 length, u64 period)
 	return ns;
 }
 
+/* A random part of a period. Charging whole periods is unbiased if a thread's first one begins anywhere in its time. */
+static __always_inline u64 phase(u64 period)
+{
+	u64 part = bpf_get_prandom_u32();
+
+	return part * (period >> 32) + (part * (u32)period >> 32);
+}
+
+/* Draws the phases of a thread, whose last wait and queueing (ns) are charged by them. */
+static __always_inline void draw_phases(struct ws_thread *t, u64 period, u64 blocked, u64 queued)
+{
+	t->credit.blocked = phase(period) + blocked;
+	t->credit.runnable = phase(period) + queued;
+	t->wakeup.phases = set_phases;
+}
+
+static __always_inline bool phases_are_old(struct ws_thread *t)
+{
+	return unlikely(t->wakeup.phases != (u8)set_phases);
+}
+
 /* Blocked and runnable time is charged to where the thread stands now. */
 static __always_inline void charge_off_cpu(struct ws_hook *h, struct ws_thread *t,
 					   struct task_struct *p, struct ws_queued wait)
@@ -74,6 +95,8 @@ static __always_inline void charge_off_cpu(struct ws_hook *h, struct ws_thread *
 		t->credit.blocked = t->credit.runnable = t->samples.early = 0;
 		return;
 	}
+	if (phases_are_old(t))
+		draw_phases(t, period, t->at.block_len, wait.length);
 	if (!unlikely(t->credit.blocked >= period || t->credit.runnable >= period || t->samples.early))
 		return;
 	blocked = due(&t->credit.blocked, t->at.block_len, period);
@@ -196,7 +219,8 @@ static __always_inline void read_ahead(struct ws_visit *v, struct ws_thread *t,
 	if (!period || (!blocked && !(end && t->at.state == WS_RUNNABLE)))
 		return;
 	open = until - t->at.since;
-	clock = (blocked ? t->credit.blocked : t->credit.runnable) + open;
+	clock = blocked ? t->credit.blocked : t->credit.runnable;
+	clock = (phases_are_old(t) ? phase(period) : clock) + open;
 	ns = due(&clock, open, period);
 	if (!ns || (!end && (t->stacks.ahead == seq || open < 10 * period)))
 		return;

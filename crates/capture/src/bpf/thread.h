@@ -52,9 +52,7 @@ static __always_inline void thread_born(struct task_struct *p, u32 how)
 	t->at.cpu = -1;
 	t->at.block_reason = WS_OTHER;
 	t->at.flags = p->flags & PF_KTHREAD ? WS_F_KTHREAD : 0;
-	/* A random first phase makes charging whole periods unbiased. */
-	t->credit.blocked = ((u64)bpf_get_prandom_u32() * set_period) >> 32;
-	t->credit.runnable = ((u64)bpf_get_prandom_u32() * set_period) >> 32;
+	draw_phases(t, set_period, 0, 0);
 	t->stacks.credit_armed = ((u64)bpf_get_prandom_u32() * set_cpu_period) >> 32;
 	t->stacks.ticket = t->id << 24;
 	t->stacks.ahead = 1; /* of no block: between changes `seq` is even */

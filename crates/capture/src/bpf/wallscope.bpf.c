@@ -79,6 +79,8 @@ static __always_inline void made_good(struct ws_hook *h, struct ws_thread *t, st
 		return;
 	arrived(t, p, came, (struct ws_queued){ waited, part });
 	if (period) {
+		if (phases_are_old(t))
+			draw_phases(t, period, t->at.block_len, waited);
 		due(&t->credit.blocked, t->at.block_len, period);
 		due(&t->credit.runnable, waited, period);
 	}

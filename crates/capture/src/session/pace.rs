@@ -10,12 +10,16 @@ use std::time::Duration;
 use super::Options;
 use crate::backend::ebpf::{Programs, RunTime, timer::Timer};
 
-/// Longest period of off-CPU stacks.
-const LONGEST: Duration = Duration::from_secs(1);
+/// Longest period of off-CPU stacks: half of the usual limit pays for the stacks of some thousand threads that wait.
+const LONGEST: Duration = Duration::from_secs(8);
 /// Lowest rate of on-CPU stacks, Hz.
 const LOWEST: u32 = 9;
 /// Longest from one look to the next, ns.
 const EVERY: u64 = 1_000_000_000;
+/// A sampler is made faster again where it takes less than one in so many of its budget.
+const CHEAP: f64 = 8.0;
+/// Changes of rates that are told one by one.
+const TOLD: u32 = 16;
 /// What a charge costs within the switch: kernel stack, hash, two ring records. ns, measured.
 const CHARGE_NS: u64 = 3000;
 
@@ -23,6 +27,10 @@ const CHARGE_NS: u64 = 3000;
 pub struct Pace {
     /// Share of one CPU that measuring may take.
     limit: f64,
+    /// The rates that were asked for.
+    asked: (u32, Duration),
+    /// Changes so far.
+    changes: u32,
     /// On-CPU samples a second.
     pub hz: u32,
     /// Off-CPU time a stack.
@@ -40,6 +48,8 @@ impl Pace {
     pub fn new(options: &Options) -> Pace {
         Pace {
             limit: options.max_overhead / 100.0,
+            asked: (options.hz, options.off_cpu_period),
+            changes: 0,
             hz: options.hz,
             period: options.off_cpu_period,
             slowed: false,
@@ -77,13 +87,18 @@ impl Pace {
         let on_cpu = share(now.timer_ns - self.last.timer_ns);
         (self.last, self.last_window) = (now, window_ns);
         let (hz, period) = slower(self.limit, hooks, (self.hz, on_cpu), (self.period, off_cpu));
+        let (hz, period) = match (hz, period) == (self.hz, self.period) {
+            true => faster(self.asked, self.limit, (hz, on_cpu), (period, off_cpu)),
+            false => (hz, period),
+        };
         if (hz, period) == (self.hz, self.period) {
             return None;
         }
         (self.hz, self.period, self.slowed) = (hz, period, true);
+        self.changes += 1;
         programs.set_period(period);
         programs.set_cpu_period(timer.set_rate(hz));
-        Some(format!(
+        (self.changes <= TOLD).then(|| format!(
             "at {:.1} s stacks cost {:.1} % of a CPU (limit for all of it: {:.1} %): from then on {hz} \
              Hz, {} ms of off-CPU time a stack",
             window_ns as f64 / 1e9,
@@ -112,6 +127,25 @@ fn slower(
     }
     if on_cpu > budget {
         rates.0 = ((f64::from(hz) * budget / on_cpu) as u32).max(LOWEST.min(hz));
+    }
+    rates
+}
+
+/// The rates once samplers that were slowed cost next to nothing, as after a burst: twice as fast, up to what was
+/// asked for.
+fn faster(
+    (asked_hz, asked_period): (u32, Duration),
+    limit: f64,
+    (hz, on_cpu): (u32, f64),
+    (period, off_cpu): (Duration, f64),
+) -> (u32, Duration) {
+    let cheap = limit / 2.0 / CHEAP;
+    let mut rates = (hz, period);
+    if off_cpu < cheap {
+        rates.1 = (period / 2).max(asked_period).min(period);
+    }
+    if on_cpu < cheap {
+        rates.0 = (hz * 2).min(asked_hz).max(hz);
     }
     rates
 }
@@ -154,10 +188,29 @@ mod tests {
     }
 
     #[test]
+    fn after_a_burst_samplers_come_back_to_what_was_asked_for() {
+        let asked = (99, MS);
+        let step =
+            |rates: (u32, Duration), cost| faster(asked, 0.01, (rates.0, cost), (rates.1, cost));
+        let steps = std::iter::successors(Some((20, 9 * MS)), |rates| Some(step(*rates, 0.0001)));
+        let steps: Vec<_> = steps
+            .take(5)
+            .map(|(hz, period)| (hz, period.as_micros()))
+            .collect();
+        assert_eq!(
+            steps,
+            [(20, 9000), (40, 4500), (80, 2250), (99, 1125), (99, 1000)]
+        );
+        assert_eq!(step((99, MS), 0.0), asked);
+        // Twice as fast, they would cost less than a quarter of their budget at most.
+        assert_eq!(step((20, 9 * MS), 0.000_63), (20, 9 * MS));
+    }
+
+    #[test]
     fn what_was_asked_for_beyond_the_bounds_is_not_made_faster() {
         let day = Duration::from_secs(86_400);
         assert_eq!(slower(0.01, 0.0, (5, 0.5), (day, 0.5)), (5, day));
         let half = Duration::from_millis(500);
-        assert_eq!(slower(0.01, 0.0, (20, 0.02), (half, 0.5)), (10, 1000 * MS));
+        assert_eq!(slower(0.01, 0.0, (20, 0.02), (half, 0.5)), (10, 8000 * MS));
     }
 }

@@ -326,7 +326,7 @@ impl<'o> Recorder<'o> {
             stretch,
             &mut intake,
             &mut self.collector.processes,
-            self.setup.options,
+            (self.setup.options, self.cost.pace.period),
         );
         if self.setup.options.windows {
             self.collector.programs.forget_sent(&intake.end_window());

@@ -59,16 +59,16 @@ impl SnapshotWindow {
     }
 }
 
-/// A look at what the kernel programs have told, which it takes.
+/// A look at what the kernel programs have told, which it takes. `period`: off-CPU time of a stack by now.
 pub(super) fn take(
     stretch: SnapshotWindow,
     intake: &mut EventDispatcher,
     processes: &mut Processes,
-    options: &Options,
+    (options, period): (&Options, Duration),
 ) -> Look {
     let mut recording = stretch.recording();
     recording.domain.backend = "ebpf".into();
-    let (sums, unsure) = take_sums(stretch, intake, options);
+    let (sums, unsure) = take_sums(stretch, intake, period);
     let estimator = &mut intake.estimator;
     let (places, grids) = take_threads(&mut recording, estimator, stretch.now);
     let mut stacks = Stacks::new(processes.modules());
@@ -140,14 +140,14 @@ pub(super) fn take(
 fn take_sums(
     stretch: SnapshotWindow,
     intake: &mut EventDispatcher,
-    options: &Options,
+    period: Duration,
 ) -> (Vec<(SampleKey, SampleSum)>, FxHashSet<SampleKey>) {
     // They would be unwound at the end only.
     for raw in std::mem::take(&mut intake.raws) {
         intake.resolve(&raw.given_up());
     }
     let mut sums = intake.take_samples();
-    let open = still_blocked(&intake.estimator, stretch, options);
+    let open = still_blocked(&intake.estimator, stretch, period);
     let unsure = open.iter().map(|(key, _)| *key).collect();
     sums.extend(open);
     sample_key::sort(&mut sums);
@@ -192,9 +192,9 @@ fn run_queue(waits: BTreeMap<u32, Histogram>) -> Vec<HistogramRow> {
 fn still_blocked(
     estimator: &Estimator,
     stretch: SnapshotWindow,
-    options: &Options,
+    period: Duration,
 ) -> Vec<(SampleKey, SampleSum)> {
-    let longest_unread = READ_AHEAD * options.off_cpu_period.as_nanos() as u64;
+    let longest_unread = READ_AHEAD * period.as_nanos() as u64;
     let wait = |t: StillBlocked| {
         // Shorter ones are not read, and what is known of the thread's stack is of another wait.
         if stretch.now.saturating_sub(t.since) < longest_unread {

@@ -473,7 +473,11 @@ impl Programs {
     /// Changes the period of off-CPU stacks.
     pub fn set_period(&mut self, period: Duration) {
         if let Some(data) = self.skel.maps.data_data.as_deref_mut() {
-            data.set_period = period.as_nanos() as u64;
+            let before = std::mem::replace(&mut data.set_period, period.as_nanos() as u64);
+            let is_new = before != data.set_period;
+            if let Some(state) = self.skel.maps.bss_data.as_deref_mut() {
+                state.set_phases += u32::from(is_new);
+            }
         }
     }
 
