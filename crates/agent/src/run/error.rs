@@ -22,6 +22,9 @@ pub enum AgentError {
         /// Its process id.
         pid: String,
     },
+    /// Another agent measures this host.
+    #[error("another agent measures this host ({0}): end it first")]
+    RunningOnHost(String),
     /// The lock cannot be made.
     #[error("cannot lock '{}': {source}", path.display())]
     Lock {

@@ -9,18 +9,11 @@ use std::io;
 use rustix::fs::{FlockOperation, flock, fstat, major, minor};
 use wallscope_procfs::kernel_file;
 
+use super::AgentError;
+
 const NAMESPACE: &str = "/proc/self/ns/user";
 const CAP_SYS_ADMIN: u64 = 1 << 21;
 const CAP_BPF: u64 = 1 << 39;
-
-/// Why this host cannot be locked.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum HostLockError {
-    #[error("another agent measures this host ({0}): end it first")]
-    Held(String),
-    #[error("cannot lock '{NAMESPACE}': {0}")]
-    System(#[from] io::Error),
-}
 
 /// The lock, until it is dropped or the process ends.
 #[derive(Debug)]
@@ -33,17 +26,22 @@ impl HostLock {
     ///
     /// # Errors
     /// Another agent has it, or files of the kernel cannot be read.
-    pub(super) fn take() -> Result<HostLock, HostLockError> {
-        let file = kernel_file::open(NAMESPACE)?;
+    pub(super) fn take() -> Result<HostLock, AgentError> {
+        let failed = |source| AgentError::Lock {
+            path: NAMESPACE.into(),
+            source,
+        };
+        let file = kernel_file::open(NAMESPACE).map_err(failed)?;
         if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-            let stat = fstat(&file).map_err(io::Error::from)?;
+            let stat = fstat(&file).map_err(|e| failed(io::Error::from(e)))?;
             let device = (major(stat.st_dev), minor(stat.st_dev));
             let inode = format!("{:02x}:{:02x}:{}", device.0, device.1, stat.st_ino);
-            let holder = holder(&kernel_file::read_to_string("/proc/locks")?, &inode);
+            let locks = kernel_file::read_to_string("/proc/locks").map_err(failed)?;
+            let holder = holder(&locks, &inode);
             if holder.is_none_or(may_load_programs) {
                 let words = holder.map(|pid| format!("process {pid}"));
                 let words = words.unwrap_or("in another PID namespace".into());
-                return Err(HostLockError::Held(words));
+                return Err(AgentError::RunningOnHost(words));
             }
         }
         Ok(HostLock { _file: file })

@@ -23,7 +23,7 @@ use wallscope_symbolize::Names;
 
 use super::host_lock::HostLock;
 use super::memory::{self, MemoryStep};
-use super::{Next, SourceError, WindowSource};
+use super::{AgentError, Next, SourceError, WindowSource};
 use crate::config::Config;
 
 /// The session of this machine.
@@ -53,8 +53,8 @@ impl LiveSource {
     ///
     /// # Errors
     /// Another agent measures this host. The eBPF tier is not allowed or does not work here; the sentence says why and what remains.
-    pub fn start(config: &Config) -> Result<LiveSource, SourceError> {
-        let lock = HostLock::take().map_err(|e| SourceError(e.to_string()))?;
+    pub fn start(config: &Config) -> Result<LiveSource, AgentError> {
+        let lock = HostLock::take()?;
         memory::bound_arenas();
         let options = options(config, flight_limits(config).map(FlightRecorder::new));
         let drops_names = Arc::default();

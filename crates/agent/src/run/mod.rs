@@ -162,7 +162,7 @@ impl<S: WindowSource> Agent<S> {
     /// [`AgentError`].
     pub fn start(
         config_file: &Path,
-        measure: impl FnOnce(&Config) -> Result<S, SourceError>,
+        measure: impl FnOnce(&Config) -> Result<S, AgentError>,
     ) -> Result<Agent<S>, AgentError> {
         let config = Config::read(config_file)?;
         // One agent a run directory and store; the source sees to one a host.
