@@ -276,22 +276,13 @@ fn run(rec: &Recording, exact: &[Exact], value: impl Fn(&Sample) -> (u64, u64)) 
     let groups = division.groups;
     out.unplaced_ns += division.unplaced_ns;
 
-    // Mean period by state, which decides whether a group is sparse.
-    let mut seen = [(0u64, 0u64); State::COUNT];
-    for g in groups.iter().filter(|g| !g.is_seen_whole()) {
-        let (count, ns) = &mut seen[g.state as usize];
-        for w in &weights[g.weights.clone()] {
-            *count += w.count;
-            *ns += w.ns;
-        }
-    }
+    let periods = mean_periods(rec, &groups, &weights);
     let siblings = Siblings::new(rec);
     let mut pools: BTreeMap<(u32, State, u8), Vec<Group>> = BTreeMap::new();
     let mut whole: BTreeMap<(u32, State, u8), Vec<Weight>> = BTreeMap::new();
     let half = rec.window.end_ns.saturating_sub(rec.window.start_ns) / 2;
     for g in groups {
-        let (count, ns) = seen[g.state as usize];
-        let period = ns.checked_div(count).unwrap_or(0);
+        let period = periods[g.state as usize];
         let context = &rec.contexts[g.context.0 as usize];
         let is_brief =
             g.state == State::Blocked && context.end_ns.saturating_sub(context.start_ns) < half;
@@ -324,6 +315,25 @@ fn run(rec: &Recording, exact: &[Exact], value: impl Fn(&Sample) -> (u64, u64)) 
     out.factors
         .sort_unstable_by_key(|f| (f.context, f.state, f.reason));
     out
+}
+
+/// Mean period by state, ns, which decides whether a group is sparse. With kernel programs it is that of an instant, and
+/// not of a sample: where the period grew, most samples are of the short time before. Without them a sample counts
+/// polls, and not periods.
+fn mean_periods(rec: &Recording, groups: &[Group], weights: &[Weight]) -> [u64; State::COUNT] {
+    let counts_periods = rec.domain.backend == "ebpf";
+    let mut seen = [(0u128, 0u128); State::COUNT];
+    for g in groups.iter().filter(|g| !g.is_seen_whole()) {
+        let (sum, of) = &mut seen[g.state as usize];
+        for w in &weights[g.weights.clone()] {
+            let (ns, count) = (u128::from(w.ns), u128::from(w.count));
+            match counts_periods {
+                true => (*sum, *of) = (*sum + ns * ns.checked_div(count).unwrap_or(0), *of + ns),
+                false => (*sum, *of) = (*sum + ns, *of + count),
+            }
+        }
+    }
+    seen.map(|(sum, of)| sum.checked_div(of).unwrap_or(0) as u64)
 }
 
 /// Converts the pieces of placeholder stacks to unsampled time.

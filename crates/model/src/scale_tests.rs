@@ -77,6 +77,22 @@ fn what_may_not_be_sampled_has_no_sample() {
 }
 
 #[test]
+fn threads_with_many_samples_of_a_short_time_are_sparse() {
+    // For an eighth of the time a stack was taken for each ns, then one for 56,000.
+    let mut waits = Ledger::default();
+    waits.blocked[BlockReason::Timer as usize] = 8_000;
+    let early = (0..8).map(|n| sample(n, n, State::Blocked, 1_000, 1_000));
+    let late = sample(3, 8, State::Blocked, 1, 56_000);
+    let mut rec = Recording {
+        contexts: (0..8).map(|tid| context(tid, "turns", waits.clone())).collect(),
+        samples: early.chain([late]).collect(),
+        ..Recording::default()
+    };
+    rec.domain.backend = "ebpf".into();
+    assert_eq!(by_sample(&scale(&rec), 8), 56_000);
+}
+
+#[test]
 fn one_factor_for_a_context_and_state() {
     let rec = Recording {
         contexts: vec![context(1, "a", on_cpu(1_000))],

@@ -45,6 +45,30 @@ void program_mix(void) {
     workers_settle();
 }
 
+// ---- turns ----
+
+NAMED void turns_long(void) { sleep_ns(700000000); KEEP_FRAME(); }
+NAMED void turns_short(void) { sleep_ns(300000000); KEEP_FRAME(); }
+
+static void turns_run(struct worker *self) {
+    struct function_truth *longer = function_truth_new("turns_long", "timer");
+    struct function_truth *shorter = function_truth_new("turns_short", "timer");
+    sleep_ns(random_next(&self->random) % 1000000000);
+    while (!stopping()) {
+        MEASURE(longer, turns_long());
+        MEASURE(shorter, turns_short());
+        self->truth->operations++;
+    }
+}
+
+void program_turns(void) {
+    long threads = option_long("threads", 1500);
+    for (long i = 0; i < threads; i++) worker_start("turns", turns_run, NULL);
+    ready_and_wait(NULL, 0);
+    wait_for_end(false);
+    workers_settle();
+}
+
 // ---- shares ----
 
 NAMED void share_fifty(u64 units) { SPIN(units); }

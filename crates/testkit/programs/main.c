@@ -15,6 +15,7 @@ struct program {
 
 static const struct program PROGRAMS[] = {
     {"mix", "threads cpu-us sleep-us nap-us", "computing and sleeping in known shares", program_mix},
+    {"turns", "threads", "two waits of fixed lengths in turn, in very many threads", program_turns},
     {"shares", "threads chunk-us", "four functions with 50/30/15/5 % of the CPU time", program_shares},
     {"instep", "hz", "two halves of a round that is as long as samples at --hz are apart",
      program_instep},

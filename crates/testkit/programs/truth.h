@@ -40,7 +40,7 @@ typedef uint64_t u64;
     } while (0)
 
 #define MAX_THREADS 20480
-#define MAX_FUNCTIONS 512
+#define MAX_FUNCTIONS 8192
 #define MAX_CHAINS 96
 #define MAX_FRAMES 1400
 #define MAX_EXTRAS 32
@@ -169,6 +169,7 @@ void memory_limit_place(int pid); // moves a process there
 
 // ---- the programs ----
 void program_mix(void);
+void program_turns(void);
 void program_shares(void);
 void program_instep(void);
 void program_bursts(void);

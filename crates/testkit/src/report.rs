@@ -42,6 +42,9 @@ pub struct Domain {
     /// Tier by its name: `ebpf`, `perf` or `proc`.
     #[serde(default)]
     pub backend: String,
+    /// Notes for readers.
+    #[serde(default)]
+    pub notes: Vec<String>,
 }
 
 /// Time and samples of one view.

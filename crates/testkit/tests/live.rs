@@ -45,6 +45,7 @@ experiments! {
     disk "disk";
     faults "faults";
     bursts "bursts";
+    turns "turns";
     rpc "rpc";
     reasons "reasons";
     userfault "userfault";

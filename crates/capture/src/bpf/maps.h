@@ -264,7 +264,8 @@ struct ws_cpu {
 		u64 timed_ns; /* of all switches and wake-ups, estimated, */
 		u64 timer_ns; /* of each on-CPU sample, */
 		u64 later_ns; /* and of each stack that a thread read of itself */
-		u64 charges;  /* switches at which time was charged to a stack */
+		u64 charges;  /* switches at which time was charged to a stack, */
+		u64 charged;  /* and that time, ns */
 		u64 hits_ns;  /* of stacks taken at events */
 		u64 edges_ns; /* at the beginnings and ends of interrupts, estimated */
 	} cost; /* own run time */

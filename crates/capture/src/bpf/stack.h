@@ -102,6 +102,7 @@ static __always_inline void charge_off_cpu(struct ws_hook *h, struct ws_thread *
 	blocked = due(&t->credit.blocked, t->at.block_len, period);
 	queued = due(&t->credit.runnable, wait.length, period);
 	h->c->cost.charges++;
+	h->c->cost.charged += blocked + queued;
 
 	s.id = t->id;
 	s.pid = t->pid;

@@ -81,12 +81,20 @@ impl Pace {
         }
         let now = programs.run_time();
         let share = |ns: u64| ns as f64 / window_ns.saturating_sub(self.last_window).max(1) as f64;
-        let charging = (now.charges - self.last.charges) * CHARGE_NS;
+        let charges = now.charges - self.last.charges;
+        let charging = charges * CHARGE_NS;
+        let mean_ns = (now.charged_ns - self.last.charged_ns) / charges.max(1);
+        let mean = Duration::from_nanos(mean_ns);
         let hooks = share((now.hooks_ns - self.last.hooks_ns).saturating_sub(charging));
         let off_cpu = share(now.later_ns - self.last.later_ns + charging);
         let on_cpu = share(now.timer_ns - self.last.timer_ns);
         (self.last, self.last_window) = (now, window_ns);
-        let (hz, period) = slower(self.limit, hooks, (self.hz, on_cpu), (self.period, off_cpu));
+        let waits = OffCpu {
+            period: self.period,
+            mean,
+            cost: off_cpu,
+        };
+        let (hz, period) = slower(self.limit, hooks, (self.hz, on_cpu), waits);
         let (hz, period) = match (hz, period) == (self.hz, self.period) {
             true => faster(self.asked, self.limit, (hz, on_cpu), (period, off_cpu)),
             false => (hz, period),
@@ -109,21 +117,28 @@ impl Pace {
     }
 }
 
+/// Off-CPU stacks since the last look.
+#[derive(Clone, Copy, Debug)]
+struct OffCpu {
+    period: Duration,
+    /// Mean time that was charged at a switch: the length of waits that are longer than the period.
+    mean: Duration,
+    /// Share of one CPU.
+    cost: f64,
+}
+
 /// The rates that bring each sampler's cost (share of a CPU) into what the hooks leave of the
 /// limit; half of it they may always have: some 400 stacks a second, enough to tell 1 % of the time.
-fn slower(
-    limit: f64,
-    hooks: f64,
-    (hz, on_cpu): (u32, f64),
-    (period, off_cpu): (Duration, f64),
-) -> (u32, Duration) {
+fn slower(limit: f64, hooks: f64, (hz, on_cpu): (u32, f64), waits: OffCpu) -> (u32, Duration) {
     let budget = (limit - hooks).max(limit / 2.0);
-    let mut rates = (hz, period);
-    if off_cpu > budget {
-        let factor = ((off_cpu / budget).ceil() as u32)
+    let mut rates = (hz, waits.period);
+    if waits.cost > budget {
+        let factor = ((waits.cost / budget).ceil() as u32)
             .next_power_of_two()
             .min(64);
-        rates.1 = (period * factor).min(LONGEST.max(period));
+        // Each wait longer than the period has a stack: only a period beyond their length makes stacks fewer.
+        let longer = waits.mean.max(waits.period) * factor;
+        rates.1 = longer.min(LONGEST.max(waits.period));
     }
     if on_cpu > budget {
         rates.0 = ((f64::from(hz) * budget / on_cpu) as u32).max(LOWEST.min(hz));
@@ -155,6 +170,37 @@ mod tests {
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
+
+    /// [`super::slower`] for waits no longer than the period.
+    fn slower(
+        limit: f64,
+        hooks: f64,
+        on_cpu: (u32, f64),
+        (period, cost): (Duration, f64),
+    ) -> (u32, Duration) {
+        let waits = OffCpu {
+            period,
+            mean: period,
+            cost,
+        };
+        super::slower(limit, hooks, on_cpu, waits)
+    }
+
+    #[test]
+    fn of_long_waits_stacks_become_fewer_in_one_step() {
+        let waits = OffCpu {
+            period: MS,
+            mean: 500 * MS,
+            cost: 0.02,
+        };
+        let rates = |waits| super::slower(0.01, 0.0, (99, 0.0), waits);
+        assert_eq!(rates(waits), (99, 1000 * MS));
+        let cheap = OffCpu {
+            cost: 0.001,
+            ..waits
+        };
+        assert_eq!(rates(cheap), (99, MS));
+    }
 
     #[test]
     fn what_is_cheap_stays_as_it_was() {

@@ -81,6 +81,7 @@ checks! {
     Truth "convoy" shares::convoy: "threads queueing for one mutex";
     Truth "disk" shares::disk: "fdatasync and O_DIRECT";
     Truth "faults" shares::faults: "minor and major page faults";
+    Truth "turns" shares::turns: "so many threads that wait that the limit of cost changes the time of a stack";
     Truth "bursts" shares::bursts: "short stretches on a CPU between waits, beside long ones";
     Truth "rpc" shares::rpc: "a client waiting for a slow server, two processes";
     Truth "reasons" why::reasons: "what the system call alone does not tell of a wait";

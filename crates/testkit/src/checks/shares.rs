@@ -114,6 +114,18 @@ pub(super) fn plugins(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     Ok(card)
 }
 
+/// So many threads wait that the limit of cost changes the time of a stack more than once.
+pub(super) fn turns(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+    let seconds = length.seconds.max(6.0).to_string();
+    let run = tool.measure("turns", &["--seconds", &seconds], &Options::at(99))?;
+    let mut card = Scorecard::default();
+    let is_change = |note: &&String| note.contains("of off-CPU time a stack");
+    let changes = run.report.domain.notes.iter().filter(is_change).count();
+    card.at_least("changes of the time of a stack", changes as f64, 2.0, "");
+    (card.rows).extend(run.evidence().shares("off-cpu", 3.0).rows);
+    Ok(card)
+}
+
 /// Recordings of [`cover`], of 20 functions each: the promise is stated for at least 300 cases.
 const COVER_RECORDINGS: usize = 16;
 

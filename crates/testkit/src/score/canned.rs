@@ -77,6 +77,7 @@ pub(crate) fn mix() -> (Report, Truth, Vec<Line>) {
         schema: "wallscope.report/1".into(),
         domain: Domain {
             backend: "ebpf".into(),
+            notes: Vec::new(),
         },
         views: [("on-cpu", 600), ("runq", 100), ("off-cpu", 1_300)]
             .map(|(view, ms)| (view.to_string(), view_total(ms)))

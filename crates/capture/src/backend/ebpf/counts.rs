@@ -19,7 +19,7 @@ const HASH_ELEMENT_HEAD: u64 = 48;
 const HASH_BUCKET: u64 = 16;
 
 /// Counters of `struct ws_cpu` between its losses and `worked`.
-const RUN_TIMES: usize = 7;
+const RUN_TIMES: usize = 8;
 
 /// Where the run time of the programs went, so far.
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,6 +32,8 @@ pub struct RunTime {
     pub later_ns: u64,
     /// Switches at which time was charged to a stack.
     pub charges: u64,
+    /// That time, ns.
+    pub charged_ns: u64,
     /// Stacks at events, ns.
     pub hits_ns: u64,
     /// Beginnings and ends of interrupts, scaled from those that were timed, ns.
@@ -102,10 +104,11 @@ impl Programs {
             timer_ns,
             later_ns,
             charges,
+            charged_ns,
             hits_ns,
             edges_ns,
             runs,
-        ] = [0, 1, 2, 3, 4, 5, 6].map(|i| counters[LOSSES.len() + i]);
+        ] = [0, 1, 2, 3, 4, 5, 6, 7].map(|i| counters[LOSSES.len() + i]);
         let worked = [0, 1, 2, 3, 4].map(|i| counters[LOSSES.len() + RUN_TIMES + i]);
         let met = Met {
             worked,
@@ -118,6 +121,7 @@ impl Programs {
             timer_ns,
             later_ns,
             charges,
+            charged_ns,
             hits_ns,
             edges_ns,
             entries_ns: (runs as f64 * self.entry_ns) as u64,
