@@ -84,7 +84,9 @@ fn threads_with_many_samples_of_a_short_time_are_sparse() {
     let early = (0..8).map(|n| sample(n, n, State::Blocked, 1_000, 1_000));
     let late = sample(3, 8, State::Blocked, 1, 56_000);
     let mut rec = Recording {
-        contexts: (0..8).map(|tid| context(tid, "turns", waits.clone())).collect(),
+        contexts: (0..8)
+            .map(|tid| context(tid, "turns", waits.clone()))
+            .collect(),
         samples: early.chain([late]).collect(),
         ..Recording::default()
     };

@@ -18,6 +18,8 @@ const LOWEST: u32 = 9;
 const EVERY: u64 = 1_000_000_000;
 /// A sampler is made faster again where it takes less than one in so many of its budget.
 const CHEAP: f64 = 8.0;
+/// A longer period has helped if stacks cost less than this part of what they did.
+const HELPED: f64 = 0.7;
 /// Changes of rates that are told one by one.
 const TOLD: u32 = 16;
 /// What a charge costs within the switch: kernel stack, hash, two ring records. ns, measured.
@@ -31,6 +33,8 @@ pub struct Pace {
     asked: (u32, Duration),
     /// Changes so far.
     changes: u32,
+    /// Cost of off-CPU stacks (share of one CPU) before the last look, if that made their period longer.
+    cost_before: Option<f64>,
     /// On-CPU samples a second.
     pub hz: u32,
     /// Off-CPU time a stack.
@@ -50,6 +54,7 @@ impl Pace {
             limit: options.max_overhead / 100.0,
             asked: (options.hz, options.off_cpu_period),
             changes: 0,
+            cost_before: None,
             hz: options.hz,
             period: options.off_cpu_period,
             slowed: false,
@@ -84,21 +89,22 @@ impl Pace {
         let charges = now.charges - self.last.charges;
         let charging = charges * CHARGE_NS;
         let mean_ns = (now.charged_ns - self.last.charged_ns) / charges.max(1);
-        let mean = Duration::from_nanos(mean_ns);
         let hooks = share((now.hooks_ns - self.last.hooks_ns).saturating_sub(charging));
         let off_cpu = share(now.later_ns - self.last.later_ns + charging);
         let on_cpu = share(now.timer_ns - self.last.timer_ns);
         (self.last, self.last_window) = (now, window_ns);
         let waits = OffCpu {
             period: self.period,
-            mean,
+            mean: Duration::from_nanos(mean_ns),
             cost: off_cpu,
+            cost_before: self.cost_before,
         };
         let (hz, period) = slower(self.limit, hooks, (self.hz, on_cpu), waits);
         let (hz, period) = match (hz, period) == (self.hz, self.period) {
             true => faster(self.asked, self.limit, (hz, on_cpu), (period, off_cpu)),
             false => (hz, period),
         };
+        self.cost_before = (period > self.period).then_some(off_cpu);
         if (hz, period) == (self.hz, self.period) {
             return None;
         }
@@ -125,6 +131,8 @@ struct OffCpu {
     mean: Duration,
     /// Share of one CPU.
     cost: f64,
+    /// What it was before the period was made longer, if it just was.
+    cost_before: Option<f64>,
 }
 
 /// The rates that bring each sampler's cost (share of a CPU) into what the hooks leave of the
@@ -136,8 +144,14 @@ fn slower(limit: f64, hooks: f64, (hz, on_cpu): (u32, f64), waits: OffCpu) -> (u
         let factor = ((waits.cost / budget).ceil() as u32)
             .next_power_of_two()
             .min(64);
-        // Each wait longer than the period has a stack: only a period beyond their length makes stacks fewer.
-        let longer = waits.mean.max(waits.period) * factor;
+        // Each wait longer than the period has a stack. Where a longer period did not help, only one beyond their length
+        // makes stacks fewer.
+        let did_not_help = |before| waits.cost > before * HELPED;
+        let from = match waits.cost_before.is_some_and(did_not_help) {
+            true => waits.mean.max(waits.period),
+            false => waits.period,
+        };
+        let longer = from * factor;
         rates.1 = longer.min(LONGEST.max(waits.period));
     }
     if on_cpu > budget {
@@ -182,19 +196,29 @@ mod tests {
             period,
             mean: period,
             cost,
+            cost_before: None,
         };
         super::slower(limit, hooks, on_cpu, waits)
     }
 
     #[test]
-    fn of_long_waits_stacks_become_fewer_in_one_step() {
+    fn of_long_waits_stacks_become_fewer_in_the_second_step() {
         let waits = OffCpu {
             period: MS,
             mean: 500 * MS,
             cost: 0.02,
+            cost_before: Some(0.021),
         };
         let rates = |waits| super::slower(0.01, 0.0, (99, 0.0), waits);
         assert_eq!(rates(waits), (99, 1000 * MS));
+        // Among many short waits, which a longer period leaves out, long ones make the mean.
+        for cost_before in [None, Some(0.1)] {
+            let mixed = OffCpu {
+                cost_before,
+                ..waits
+            };
+            assert_eq!(rates(mixed), (99, 2 * MS));
+        }
         let cheap = OffCpu {
             cost: 0.001,
             ..waits
