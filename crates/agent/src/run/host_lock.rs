@@ -22,7 +22,8 @@ pub(super) struct HostLock {
 }
 
 impl HostLock {
-    /// Locks this host.
+    /// Locks this host. While a process has the lock that may not load kernel programs, no agent can have it, and none
+    /// is refused.
     ///
     /// # Errors
     /// Another agent has it, or files of the kernel cannot be read.

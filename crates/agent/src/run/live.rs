@@ -52,7 +52,8 @@ impl LiveSource {
     /// Starts to measure; returns when nothing is missed any more.
     ///
     /// # Errors
-    /// Another agent measures this host. The eBPF tier is not allowed or does not work here; the sentence says why and what remains.
+    /// Another agent measures this host. Or the eBPF tier is not allowed or does not work here; the sentence says why and
+    /// what remains.
     pub fn start(config: &Config) -> Result<LiveSource, AgentError> {
         let lock = HostLock::take()?;
         memory::bound_arenas();

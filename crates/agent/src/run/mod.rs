@@ -165,7 +165,7 @@ impl<S: WindowSource> Agent<S> {
         measure: impl FnOnce(&Config) -> Result<S, AgentError>,
     ) -> Result<Agent<S>, AgentError> {
         let config = Config::read(config_file)?;
-        // One agent a run directory and store; the source sees to one a host.
+        // One agent a run directory, and one a store. The source admits one agent a host.
         let mut locks = vec![Lock::take(&config.agent.run_dir)?];
         if config.store.dir != config.agent.run_dir {
             locks.push(Lock::take(&config.store.dir)?);

@@ -68,7 +68,7 @@ static __always_inline u64 phase(u64 period)
 	return part * (period >> 32) + (part * (u32)period >> 32);
 }
 
-/* Draws the phases of a thread, whose last wait and queueing (ns) are charged by them. */
+/* Draws a thread's phases. Its last wait and queueing (ns) are charged by them. */
 static __always_inline void draw_phases(struct ws_thread *t, u64 period, u64 blocked, u64 queued)
 {
 	t->credit.blocked = phase(period) + blocked;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::Options;
 use crate::backend::ebpf::{Programs, RunTime, timer::Timer};
 
-/// Longest period of off-CPU stacks: half of the usual limit pays for the stacks of some thousand threads that wait.
+/// Longest period of off-CPU stacks. With a longer one, most threads would have no stack in a short recording.
 const LONGEST: Duration = Duration::from_secs(8);
 /// Lowest rate of on-CPU stacks, Hz.
 const LOWEST: u32 = 9;

@@ -352,6 +352,8 @@ mod tests {
         count: 0,
     };
     const OUT: SwitchStep = SwitchStep::Out { preempted: false };
+    /// A turn on the CPU of 20 µs, by its records.
+    const IN_AND_OUT: [(u64, SwitchStep); 2] = [(50_000, SwitchStep::In), (70_000, OUT)];
     const PUT_OFF: SwitchStep = SwitchStep::Out { preempted: true };
 
     fn books(on_cpu: u64, run_delay: u64, timeslices: u64) -> SchedStat {
@@ -668,13 +670,9 @@ mod tests {
         let mut book = ThreadLedger::new(0);
         for turn in 0..100 {
             let begin = turn * 100_000;
-            c.step(
-                &mut book.sliced(grid),
-                &mut lag,
-                begin + 50_000,
-                SwitchStep::In,
-            );
-            c.step(&mut book.sliced(grid), &mut lag, begin + 70_000, OUT);
+            for (after, step) in IN_AND_OUT {
+                c.step(&mut book.sliced(grid), &mut lag, begin + after, step);
+            }
         }
         c.read_last(10_000_000, books(2_200_000, 0, 101));
         c.settle(&mut book.sliced(grid), &mut lag, u64::MAX);
@@ -706,13 +704,9 @@ mod tests {
             }
             for turn in 0..100 {
                 let begin = 20_000 + turn * 100_000;
-                c.step(
-                    &mut book.sliced(grid),
-                    &mut lag,
-                    begin + 50_000,
-                    SwitchStep::In,
-                );
-                c.step(&mut book.sliced(grid), &mut lag, begin + 70_000, OUT);
+                for (after, step) in IN_AND_OUT {
+                    c.step(&mut book.sliced(grid), &mut lag, begin + after, step);
+                }
                 counted += 20_000 + turn * 100;
                 c.read(begin + 80_000, books(counted, 0, turn + 2));
                 c.settle(&mut book.sliced(grid), &mut lag, begin + 80_000);
