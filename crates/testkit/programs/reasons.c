@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -346,7 +347,7 @@ static void udp_peer_run(struct worker *self) {
 // ---- a completion of io_uring ----
 
 static struct uring uring;
-static int uring_file;
+static int uring_file, uring_told;
 
 NAMED void reason_uring(u64 ns) {
     struct __kernel_timespec pause = {.tv_nsec = (long long)ns};
@@ -360,14 +361,30 @@ NAMED void reason_uring_sync(int fd) {
     KEEP_FRAME();
 }
 
+// Waits for the eventfd that the kernel writes to when a request is complete.
+NAMED void reason_uring_eventfd(u64 ns) {
+    struct __kernel_timespec pause = {.tv_nsec = (long long)ns};
+    u64 count;
+    int result;
+    uring_submit(&uring, (struct io_uring_sqe){.opcode = IORING_OP_TIMEOUT, .addr = (u64)&pause, .len = 1});
+    while (!uring_is_complete(&uring))
+        CHECK(read(uring_told, &count, sizeof count) > 0 || errno == EINTR, "no eventfd");
+    uring_wait(&uring, &result);
+    KEEP_FRAME();
+}
+
 static void uring_run(struct worker *self) {
     struct function_truth *truth = function_truth_new("reason_uring", "timer");
     struct function_truth *sync = function_truth_new("reason_uring_sync", "disk");
+    struct function_truth *told = function_truth_new("reason_uring_eventfd", "timer");
     extra_truth_set("uring", 1);
+    uring_told = eventfd(0, EFD_CLOEXEC);
+    CHECK(!syscall(SYS_io_uring_register, uring.fd, IORING_REGISTER_EVENTFD, &uring_told, 1), "no eventfd");
     while (!stopping()) {
         MEASURE(truth, reason_uring(jitter(&self->random, PAUSE_NS)));
         CHECK(pwrite(uring_file, &self->random, sizeof self->random, 0) > 0, "no room on the disk");
         MEASURE(sync, reason_uring_sync(uring_file));
+        MEASURE(told, reason_uring_eventfd(jitter(&self->random, PAUSE_NS)));
         self->truth->operations++;
     }
 }

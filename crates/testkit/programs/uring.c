@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Waits in io_uring_enter for a disk, the network and a timer: completed by an interrupt, by a worker of the
-// kernel and by the ring's own thread; in rings of one kind and in a mixed one; and one wait without an end.
+// Waits for rings of io_uring, for a disk, the network and a timer: completed by an interrupt, by a worker of the
+// kernel and by the ring's own thread; in rings of one kind and in a mixed one; and one wait without an end. In
+// io_uring_enter, and by poll and epoll.
 #include "uring.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -76,12 +79,17 @@ void uring_submit(struct uring *ring, struct io_uring_sqe request) {
     }
 }
 
-u64 uring_wait(struct uring *ring, int *result) {
+bool uring_is_complete(struct uring *ring) {
     unsigned *head = word(ring, ring->params.cq_off.head), *tail = word(ring, ring->params.cq_off.tail);
-    while (__atomic_load_n(tail, __ATOMIC_ACQUIRE) == *head) {
+    return __atomic_load_n(tail, __ATOMIC_ACQUIRE) != *head;
+}
+
+u64 uring_wait(struct uring *ring, int *result) {
+    while (!uring_is_complete(ring)) {
         long done = enter(ring, 0, 1, IORING_ENTER_GETEVENTS);
         CHECK(done >= 0 || errno == EINTR, "io_uring_enter does not wait: %s", strerror(errno));
     }
+    unsigned *head = word(ring, ring->params.cq_off.head);
     struct io_uring_cqe *all = (struct io_uring_cqe *)(ring->ring + ring->params.cq_off.cqes);
     struct io_uring_cqe *done = &all[*head & *word(ring, ring->params.cq_off.ring_mask)];
     u64 of = done->user_data;
@@ -173,7 +181,7 @@ static void connect_pair(int pair[2]) {
 }
 
 // Each connection has a peer, which answers a byte by another one after a while.
-enum { RECV, MIXED, OWN_THREAD, CONNECTIONS };
+enum { RECV, MIXED, OWN_THREAD, EPOLL, CONNECTIONS };
 static int connection[CONNECTIONS][2], silent[2];
 
 static void peer_run(struct worker *self) {
@@ -284,6 +292,57 @@ static void mixed_run(struct worker *self) {
     shutdown(fd, SHUT_RDWR);
 }
 
+// ---- waited for by other calls ----
+
+NAMED void uring_poll_fsync(struct uring *ring, int fd) {
+    int result;
+    uring_submit(ring, (struct io_uring_sqe){.opcode = IORING_OP_FSYNC, .fd = fd});
+    while (!uring_is_complete(ring)) poll(&(struct pollfd){.fd = ring->fd, .events = POLLIN}, 1, -1);
+    uring_wait(ring, &result);
+    CHECK(result == 0, "fsync failed");
+}
+
+static void poll_run(struct worker *self) {
+    struct uring ring = {0};
+    if (!uring_open(&ring)) return;
+    struct function_truth *truth = function_truth_new("uring_poll_fsync", "disk");
+    int fd = file_of("uring-poll", 0);
+    char *block = block_new();
+    while (!stopping()) {
+        CHECK(pwrite(fd, block, BLOCK, 0) == (ssize_t)BLOCK, "no room on the disk");
+        MEASURE(truth, uring_poll_fsync(&ring, fd));
+        self->truth->operations++;
+    }
+}
+
+// Beside the ring a pipe is in the set, to which nobody writes.
+NAMED void uring_epoll_receive(struct uring *ring, int set, int fd) {
+    struct epoll_event event;
+    char byte;
+    int result;
+    uring_submit(ring, receive(fd, &byte));
+    while (!uring_is_complete(ring)) epoll_wait(set, &event, 1, -1);
+    uring_wait(ring, &result);
+    CHECK(result == 1, "the connection is gone");
+}
+
+static void epoll_run(struct worker *self) {
+    struct uring ring = {0};
+    if (!uring_open(&ring)) return;
+    struct function_truth *truth = function_truth_new("uring_epoll_receive", "network");
+    int fd = connection[EPOLL][0], set = epoll_create1(EPOLL_CLOEXEC), quiet[2];
+    struct epoll_event event = {.events = EPOLLIN};
+    CHECK(!pipe(quiet) && !epoll_ctl(set, EPOLL_CTL_ADD, quiet[0], &event) &&
+              !epoll_ctl(set, EPOLL_CTL_ADD, ring.fd, &event),
+          "no set to poll");
+    while (!stopping()) {
+        ask(fd);
+        MEASURE(truth, uring_epoll_receive(&ring, set, fd));
+        self->truth->operations++;
+    }
+    shutdown(fd, SHUT_RDWR);
+}
+
 void program_uring(void) {
     struct uring trial = {0};
     if (!uring_open(&trial)) refuse("no ring of io_uring can be made");
@@ -298,6 +357,8 @@ void program_uring(void) {
     worker_start("u-timer", timer_run, NULL);
     worker_start("u-mixed", mixed_run, NULL);
     worker_start("u-ownthread", mixed_run, "own");
+    worker_start("u-poll", poll_run, NULL);
+    worker_start("u-epoll", epoll_run, NULL);
     for (int i = 0; i < CONNECTIONS; i++) worker_start("u-peer", peer_run, &connection[i][1]);
     ready_and_wait(NULL, 0);
     wait_for_end(false);

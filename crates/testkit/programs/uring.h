@@ -19,6 +19,8 @@ struct uring {
 bool uring_open(struct uring *ring);
 // Hands a request to the ring.
 void uring_submit(struct uring *ring, struct io_uring_sqe request);
+// Whether a completion has come that was not taken.
+bool uring_is_complete(struct uring *ring);
 // Waits for a completion and takes one; its result goes to `result`, its user data is returned.
 u64 uring_wait(struct uring *ring, int *result);
 // Both, always inlined: the caller's name stays on the stack.

@@ -203,12 +203,12 @@ impl Java {
         Program::start_command("Virtual.java", command)
     }
 
-    /// Starts the truth program with `flags` on one CPU, up to its READY. One method of it is never
-    /// compiled.
+    /// Starts the truth program with `flags` on one CPU, up to its READY; `vm`: flags of the VM. One method of it is
+    /// never compiled.
     ///
     /// # Errors
     /// As [`Program::start_command`].
-    pub fn start(&self, flags: &[&str]) -> Result<Program, Error> {
+    pub fn start(&self, vm: &[&str], flags: &[&str]) -> Result<Program, Error> {
         let mut command = Command::new("taskset");
         // Of threads that are moved in their sleep, the kernel counts a part of it as waiting for
         // a CPU, and there would be no truth to compare with.
@@ -217,6 +217,7 @@ impl Java {
             "-XX:CompileCommand=quiet",
             "-XX:CompileCommand=exclude,Truth::slow",
         ]);
+        command.args(vm);
         self.program(&mut command, PROGRAM);
         command.args(flags);
         Program::start_command("Truth.java", command)

@@ -192,8 +192,10 @@ static __always_inline u8 block_reason(void *ctx, struct task_struct *task, u32 
 			reason = reason_by_call(ctx, task, regs, previous);
 		else if (call == WS_SYSCALLS && (io || hard)) /* not a system call: it came here by an exception */
 			reason = WS_PAGE_FAULT;
-		if (!hard && call_says_all(reason))
+		if (!hard && call_says_all(reason)) {
+			may_watch_ring(task, reason);
 			return reason;
+		}
 	}
 	place = reason_by_place(ctx, task);
 	if (place < WS_REASONS)

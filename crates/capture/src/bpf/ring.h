@@ -11,7 +11,8 @@
  * It stands where no request ends the wait: a signal, a time limit, the end of the recording. The ring has no
  * list of block I/O and of workers' requests; such a wait is then one for events (poll).
  *
- * Threads that wait for a ring by other means (poll on its descriptor, an eventfd) wait for events, too.
+ * A thread may also wait for a ring by poll, epoll or the ring's eventfd. Such a wait is for events until a
+ * request ends it (ring_used_last()).
  * Linux 6.1 to 6.18 have equal names for all that is read here. Where one is missing, the reason is poll.
  */
 #pragma once
@@ -34,6 +35,10 @@ struct llist_head {
 
 struct list_head {
 	struct list_head *next;
+};
+
+struct wait_queue_head {
+	struct list_head head;
 };
 
 struct io_wq_work_node {
@@ -72,6 +77,8 @@ struct io_ring_ctx {
 	struct llist_head work_llist;
 	struct list_head timeout_list;
 	struct hlist_head waitid_list, futex_list;
+	struct wait_queue_head poll_wq;
+	struct io_ev_fd *io_ev_fd;
 };
 
 struct io_kiocb {
@@ -89,6 +96,7 @@ struct io_worker {
 };
 
 struct io_uring_task {
+	const struct io_ring_ctx *last;
 	struct file *registered_rings[WS_REGISTERED_RINGS];
 	struct llist_head task_list;
 };
@@ -149,6 +157,12 @@ static __always_inline u32 reason_by_request(struct io_kiocb *request)
 	return WS_OTHER;
 }
 
+/* What io_uring keeps of a thread; NULL: it has used no ring, or the kernel was built without them. */
+static __always_inline struct io_uring_task *rings_of(struct task_struct *p)
+{
+	return bpf_core_field_exists(p->io_uring) ? BPF_CORE_READ(p, io_uring) : NULL;
+}
+
 /* Whether a call on a descriptor has one as its first argument: a registered ring is named by an index. */
 static __always_inline bool has_descriptor(u64 call, struct pt_regs *regs)
 {
@@ -164,7 +178,7 @@ static __always_inline u64 ring_of(struct task_struct *p, struct pt_regs *regs)
 	if (has_descriptor(CALL_IO_URING_ENTER, regs)) {
 		file = file_of(p, at);
 	} else if (bpf_core_field_exists(struct io_uring_task, registered_rings) && at < WS_REGISTERED_RINGS) {
-		at = (u64)BPF_CORE_READ(p, io_uring) + bpf_core_field_offset(struct io_uring_task, registered_rings) +
+		at = (u64)rings_of(p) + bpf_core_field_offset(struct io_uring_task, registered_rings) +
 		     at * sizeof(file);
 		bpf_probe_read_kernel(&file, sizeof(file), (void *)at);
 	}
@@ -247,20 +261,24 @@ __noinline u32 ws_ring_waits(u64 address)
 	})
 
 /*
- * The request that wakes a thread with the io_uring state `own` at `ring`, NULL where none is at hand. In the
- * waker: an interrupt or another thread that queued the request for the sleeper to complete (its own queue, or
- * the ring's), a worker that has just made the request, or a thread that completes a batch for the ring.
+ * Whether threads are told of completions at `ring` that wait elsewhere: by poll, epoll or an eventfd. Before
+ * Linux 6.3 polls have no list of their own; then the answer is yes.
  */
-static __always_inline struct io_kiocb *request_done(struct io_ring_ctx *ring, struct io_uring_task *own)
+static __always_inline bool is_watched(struct io_ring_ctx *ring)
 {
-	struct task_struct *waker = bpf_get_current_task_btf();
+	u64 list = (u64)ring + bpf_core_field_offset(struct io_ring_ctx, poll_wq.head);
+
+	if (!bpf_core_field_exists(ring->poll_wq) || !bpf_core_field_exists(ring->io_ev_fd))
+		return true;
+	return (u64)BPF_CORE_READ(ring, poll_wq.head.next) != list || BPF_CORE_READ(ring, io_ev_fd);
+}
+
+/* The request of `ring` that `waker` is completing: a worker that has just made it, or the first of a batch. */
+static __always_inline struct io_kiocb *request_of_waker(struct io_ring_ctx *ring, struct task_struct *waker)
+{
 	struct io_kiocb *request = NULL;
 
-	if (own && bpf_core_field_exists(own->task_list.first))
-		request = REQUEST_OF(ring, BPF_CORE_READ(own, task_list.first), io_task_work.node);
-	if (!request && bpf_core_field_exists(ring->work_llist.first))
-		request = REQUEST_OF(ring, BPF_CORE_READ(ring, work_llist.first), io_task_work.node);
-	if (!request && waker->flags & PF_IO_WORKER && bpf_core_field_exists(struct io_worker, cur_work)) {
+	if (waker->flags & PF_IO_WORKER && bpf_core_field_exists(struct io_worker, cur_work)) {
 		struct io_worker *worker = (void *)BPF_CORE_READ(waker, worker_private);
 
 		if (worker)
@@ -271,14 +289,56 @@ static __always_inline struct io_kiocb *request_done(struct io_ring_ctx *ring, s
 	return request;
 }
 
-/* The reason by the request that wakes a thread at a ring, WS_OTHER where none tells. Global: verified once. */
+/*
+ * The request that wakes a thread with the io_uring state `own` at `ring`, NULL where none is at hand. In the
+ * waker: an interrupt or another thread that queued the request for the sleeper to complete (its own queue, or
+ * the ring's), or one that completes it (request_of_waker()).
+ */
+static __always_inline struct io_kiocb *request_done(struct io_ring_ctx *ring, struct io_uring_task *own,
+						     bool in_ring)
+{
+	struct io_kiocb *request = NULL;
+
+	if (own && bpf_core_field_exists(own->task_list.first))
+		request = REQUEST_OF(ring, BPF_CORE_READ(own, task_list.first), io_task_work.node);
+	if (!request && bpf_core_field_exists(ring->work_llist.first) && (in_ring || is_watched(ring)))
+		request = REQUEST_OF(ring, BPF_CORE_READ(ring, work_llist.first), io_task_work.node);
+	return request ?: request_of_waker(ring, bpf_get_current_task_btf());
+}
+
+/* The reason by the request that wakes `p` in io_uring_enter at `ring`, else WS_OTHER. Global: verified once. */
 __noinline u32 ws_ring_wakes(u64 ring, u64 own)
 {
 	struct io_kiocb *request;
 
 	if (!ring)
 		return WS_OTHER;
-	request = request_done((void *)ring, (void *)own);
+	request = request_done((void *)ring, (void *)own, true);
+	return request ? reason_by_request(request) : WS_OTHER;
+}
+
+/* The ring that a thread with the io_uring state `own` handed requests to last, NULL where none is known. */
+static __always_inline struct io_ring_ctx *ring_used_last(struct io_uring_task *own)
+{
+	if (!own || !bpf_core_field_exists(own->last))
+		return NULL;
+	return (void *)BPF_CORE_READ(own, last);
+}
+
+/*
+ * The reason by the request that wakes a thread with the io_uring state `own` in another call, WS_OTHER where no
+ * request does. It is one of the sleeper's last ring, or one that the waker completes in its own. Global.
+ */
+__noinline u32 ws_ring_tells(u64 own)
+{
+	struct task_struct *waker = bpf_get_current_task_btf();
+	struct io_ring_ctx *ring = ring_used_last((void *)own);
+	struct io_kiocb *request = ring ? request_done(ring, (void *)own, false) : NULL;
+
+	if (!request) {
+		ring = ring_used_last(rings_of(waker));
+		request = ring && is_watched(ring) ? request_of_waker(ring, waker) : NULL;
+	}
 	return request ? reason_by_request(request) : WS_OTHER;
 }
 
@@ -292,6 +352,14 @@ static __always_inline u8 reason_at_ring(struct task_struct *p, struct pt_regs *
 	return ws_ring_waits(ring_of(p, regs));
 }
 
+/* `p`, which begins to wait for `reason` in another call, may wait for a ring. */
+static __always_inline void may_watch_ring(struct task_struct *p, u8 reason)
+{
+	if ((reason == WS_POLL || reason == WS_PIPE) && !rings_known &&
+	    bpf_core_field_exists(p->io_uring) && p->io_uring)
+		rings_known = 1;
+}
+
 /*
  * The reason of the wait of `p`, which is being woken, by the request that ends it; else `reason`. A sleep on the
  * way to the wait (a lock of the kernel, memory) keeps its own reason.
@@ -299,13 +367,18 @@ static __always_inline u8 reason_at_ring(struct task_struct *p, struct pt_regs *
 static __always_inline u32 told_by_request(struct task_struct *p, u32 reason)
 {
 	struct pt_regs *regs;
+	u64 own;
 	u32 told;
 
 	if (!rings_known || !call_says_all(reason) || p->flags & PF_IN_KERNEL_ONLY)
 		return reason;
 	regs = (struct pt_regs *)bpf_task_pt_regs(p);
-	if (call_of(regs) != CALL_IO_URING_ENTER)
+	own = (u64)rings_of(p);
+	if (call_of(regs) == CALL_IO_URING_ENTER)
+		told = ws_ring_wakes(ring_of(p, regs), own);
+	else if (reason == WS_POLL || reason == WS_PIPE)
+		told = ws_ring_tells(own);
+	else
 		return reason;
-	told = ws_ring_wakes(ring_of(p, regs), (u64)BPF_CORE_READ(p, io_uring));
 	return told == WS_OTHER ? reason : told;
 }

@@ -1,9 +1,9 @@
 //! Java: methods and stacks, interpreted and compiled, on every VM that is found.
 
 use crate::java::installed;
-use crate::score::share;
+use crate::score::{chance, share};
 use crate::score::stacks;
-use crate::tool::Run;
+use crate::tool::{Options, Run};
 use crate::truth::FunctionTruth;
 use crate::{Error, Scorecard, Tool};
 
@@ -11,6 +11,11 @@ use super::{Length, fixed_work, measure, python};
 
 /// Promised of user stacks, percent of sampled time.
 const WHOLE: f64 = 97.0;
+/// Promised of the stacks of code on large pages and of code that is compiled before it runs, percent of on-CPU time.
+const WHOLE_ON_CPU: f64 = 99.0;
+
+/// Ways to start the VM that change where its code lies or when it is made.
+const WAYS: [&str; 2] = ["-Xcomp", "-XX:+UseTransparentHugePages"];
 
 pub(super) fn java(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let mut card = Scorecard::default();
@@ -19,11 +24,37 @@ pub(super) fn java(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     // Two, and those that were asked for.
     let all = installed()?.into_iter().enumerate();
     for (_, java) in all.filter(|(n, java)| *n < 2 || java.named) {
-        let program = java.start(&["mix", "--seconds", &seconds])?;
+        let program = java.start(&[], &["mix", "--seconds", &seconds])?;
         let run = measure(program, tool, &options)?;
         for mut row in judge(&run)?.rows {
             row.what = format!("java {} ({})", row.what, java.version);
             card.rows.push(row);
+        }
+    }
+    card.rows.extend(ways(tool)?.rows);
+    Ok(card)
+}
+
+/// Rows: whole stacks of the first VM, started in each of [`WAYS`], with eBPF and with perf events.
+fn ways(tool: &Tool) -> Result<Scorecard, Error> {
+    let mut card = Scorecard::default();
+    let all = installed()?;
+    let Some(java) = all.first() else {
+        return Ok(card);
+    };
+    for way in WAYS {
+        for backend in ["ebpf", "perf"] {
+            let options = Options::at(99).with(&["--backend", backend]);
+            let program = java.start(&[way], &["mix", "--seconds", "3"])?;
+            let run = measure(program, tool, &options)?;
+            let on_cpu = run.stacks.iter().filter(|l| l.state == "on_cpu");
+            let samples = (run.evidence()).samples("on-cpu", on_cpu.map(|l| l.ns as f64).sum());
+            let limit = WHOLE_ON_CPU - chance::binomial(WHOLE_ON_CPU / 100.0, samples);
+            let rows = stacks::whole(&run.stacks, |_| true, limit).rows;
+            for mut row in rows.into_iter().filter(|r| r.what.contains("on_cpu")) {
+                row.what = format!("java {way}, {backend}: {}", row.what);
+                card.rows.push(row);
+            }
         }
     }
     Ok(card)
@@ -132,7 +163,7 @@ pub(super) fn java_cost(tool: &Tool, length: Length) -> Result<Scorecard, Error>
     let units = format!("{}", length.seconds * 4000.0);
     for java in installed()? {
         let what = format!("Java {}", java.version);
-        let start = || java.start(&["fixed", "--units", &units]);
+        let start = || java.start(&[], &["fixed", "--units", &units]);
         card.rows
             .extend(fixed_work(&what, tool, length, start)?.rows);
     }

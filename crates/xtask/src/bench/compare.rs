@@ -38,7 +38,7 @@ fn computing(tool: &Tool, effort: Effort) -> Vec<Result<Steady, String>> {
     let java = java::installed().map(|all| -> Start {
         let (first, piece) = (all.into_iter().next(), piece(225_000));
         Box::new(move || match &first {
-            Some(java) => java.start(&["fixed", "--piece", &piece]),
+            Some(java) => java.start(&[], &["fixed", "--piece", &piece]),
             None => Err(Error::CannotRunHere("no Java".into())),
         })
     });

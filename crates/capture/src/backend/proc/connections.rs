@@ -15,7 +15,6 @@
 //! seen.
 
 use std::{collections::HashSet, fs, io};
-use wallscope_procfs::kernel_file;
 
 use rustc_hash::FxHashMap;
 use wallscope_model::WaitSeen;
@@ -23,7 +22,8 @@ use wallscope_procfs::sockets::{self, Asker, Ends, Socket};
 
 use super::{
     connection::Connection,
-    waiting::{Call, read_memory},
+    polled,
+    waiting::Call,
 };
 use crate::{
     clock,
@@ -43,8 +43,6 @@ const EACH_ROUND: usize = 8;
 /// time at most.
 const SET_LASTS: u64 = 10_000_000;
 const SET_SHARE: u64 = 200;
-/// Most descriptors of a set that are looked at.
-const MOST_OF_SET: usize = 256;
 
 /// What a socket of a watched process was when sockets were listed last.
 enum Known {
@@ -297,27 +295,20 @@ impl Connections {
     /// Inodes of the sockets that a call names, and whether it is for one alone.
     fn named(&mut self, pid: u32, call: Call, now: u64) -> (Vec<u32>, bool) {
         let argument = self.arguments.get(call.number as usize).copied();
-        let [first, second, ..] = call.arguments;
         match argument {
             Some(a) if a == Argument::Descriptor as u8 => {
                 // Descriptors are ints: the upper half of the register means nothing.
-                let fd = first as u32;
+                let fd = call.arguments[0] as u32;
                 match socket_of(pid, fd) {
                     Some(inode) => (vec![inode], true),
                     None => (self.set(pid, fd, now), false),
                 }
             }
             Some(a) if a == Argument::PollList as u8 => {
-                let most = (second as usize).min(MOST_OF_SET);
-                // struct pollfd: descriptor, events, what came of it.
-                let list = read_memory(pid, first, most * 8);
-                let fds = list.chunks_exact(8).map(|row| {
-                    let fd = [row[0], row[1], row[2], row[3]];
-                    i32::from_ne_bytes(fd)
-                });
-                let named = fds.filter(|fd| *fd >= 0);
-                let sockets = named.filter_map(|fd| socket_of(pid, fd as u32));
-                (sockets.collect(), most == 1)
+                let list = polled::list(pid, call);
+                let alone = list.len() == 1;
+                let sockets = list.into_iter().filter_map(|fd| socket_of(pid, fd));
+                (sockets.collect(), alone)
             }
             _ => Default::default(),
         }
@@ -331,12 +322,8 @@ impl Connections {
             return inodes.clone();
         }
         let began = clock::now();
-        let text =
-            kernel_file::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).unwrap_or_default();
-        let inodes: Vec<u32> = members(&text)
-            .take(MOST_OF_SET)
-            .filter_map(|fd| socket_of(pid, fd))
-            .collect();
+        let members = polled::set(pid, fd).into_iter();
+        let inodes: Vec<u32> = members.filter_map(|fd| socket_of(pid, fd)).collect();
         let took = clock::now().saturating_sub(began);
         let until = now + SET_LASTS.max(took * SET_SHARE);
         self.sets.insert((pid, fd), (until, inodes.clone()));
@@ -371,14 +358,6 @@ fn is_connected(socket: &Socket) -> bool {
         Ends::Tcp { peer, .. } => peer.port() != 0,
         Ends::Unix { peer_inode, .. } => *peer_inode != 0,
     }
-}
-
-/// Descriptors in an epoll set, as its `fdinfo` lists them.
-fn members(text: &str) -> impl Iterator<Item = u32> {
-    text.lines().filter_map(|line| {
-        let rest = line.strip_prefix("tfd:")?;
-        rest.split_ascii_whitespace().next()?.parse().ok()
-    })
 }
 
 fn socket_of(pid: u32, fd: u32) -> Option<u32> {
@@ -432,12 +411,5 @@ mod tests {
         let upstream = std::net::TcpStream::connect(at).unwrap();
         let both = seen(&polled(&[served.as_raw_fd(), upstream.as_raw_fd()]));
         assert_eq!((both.in_flight, both.awaits), (None, false));
-    }
-
-    #[test]
-    fn an_epoll_set_lists_its_members() {
-        let text = "pos:\t0\nflags:\t02000002\ntfd:        4 events:       19 data:  4\n\
-                    tfd:       17 events: 1 data: 11  pos:0 ino:5\n";
-        assert_eq!(members(text).collect::<Vec<_>>(), [4, 17]);
     }
 }

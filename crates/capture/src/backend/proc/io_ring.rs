@@ -1,6 +1,6 @@
-//! What a thread waits for in `io_uring_enter`, read from the memory that the program shares with the kernel.
+//! What a thread waits for at a ring of io_uring, read from the memory that the program shares with the kernel.
 //!
-//! The call names a ring and no request. The ring's queue of completions tells afterwards which request ended
+//! `io_uring_enter` names a ring and no request. The ring's queue of completions tells afterwards which request ended
 //! the wait: the first one that was completed since ([`RingWait::ended_by`]). A completion has nothing but the
 //! user data of its request. The queue of submissions keeps operation and descriptor for that until the entry
 //! is written again.
@@ -10,8 +10,10 @@
 //!
 //! A ring's file has a number of its own (Linux 5.12 and later), by which its descriptor leads to its mapping.
 //! A registered ring is named by an index instead: it is the one that no wait names by a descriptor, if there is one
-//! such open ring. The kernel tells the layout of a ring when one is made, so one is made here. Not known: several
-//! registered rings, rings in the program's own memory, and what completions beyond the length of the queue were for.
+//! such open ring. A ring may also be waited for by poll and epoll, where other descriptors are polled beside it: then
+//! only a completion tells that the wait was for the ring. The kernel tells the layout of a ring when one is made, so one is made here. Not known: several
+//! registered rings, rings in the program's own memory, waits for the eventfd of a ring, and what completions beyond
+//! the length of the queue were for.
 
 use std::{fs, os::fd::FromRawFd, os::fd::OwnedFd, os::unix::fs::MetadataExt, sync::OnceLock};
 
@@ -19,8 +21,11 @@ use rustc_hash::FxHashMap;
 use wallscope_model::BlockReason::{self, Child, Disk, Lock, Memory, Network, Pipe, Poll, Timer};
 use wallscope_procfs::maps;
 
-use super::waiting::{Call, Kind};
-use crate::target::read_memory;
+use super::{
+    polled,
+    waiting::{Call, Kind},
+};
+use crate::{clock, syscalls, target::read_memory};
 
 /// The system call.
 pub const ENTER: u32 = 426;
@@ -29,6 +34,8 @@ const SETUP: libc::c_long = 425;
 const REGISTERED: u64 = 1 << 4;
 /// The file is one of the ring's own table (`IOSQE_FIXED_FILE`).
 const FIXED_FILE: u8 = 1;
+/// The name of a ring's file.
+const RING: &str = "anon_inode:[io_uring]";
 /// Offset at which a ring's submissions are mapped (`IORING_OFF_SQES`).
 const SUBMISSIONS: u64 = 0x1000_0000;
 /// Bytes of a submission and of a completion, without the extended forms.
@@ -40,6 +47,8 @@ const MAX_READ: u32 = 64;
 const MAX_KNOWN: usize = 1 << 12;
 /// A descriptor without a ring is looked up again after so long, ns.
 const AGAIN: u64 = 1_000_000_000;
+/// Descriptors that are polled are looked at so rarely that it takes at most this part of the time.
+const LOOK_SHARE: u64 = 200;
 
 /// Offsets in a ring's memory, as the kernel tells them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,9 +110,23 @@ struct Request {
     user_data: u64,
 }
 
+/// A ring among the descriptors that a thread polls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct PolledRing {
+    fd: u32,
+    /// Nothing else is polled beside it.
+    alone: bool,
+}
+
+/// A call that polls: process, number, and the set or the list and its length.
+type PollCall = (u32, u32, u64, u64);
+
 /// The rings of processes.
-#[derive(Default)]
 pub struct Rings {
+    /// What the argument of each system call is.
+    arguments: [u8; syscalls::TABLE],
+    /// The ring that a call polls, believed until that time, ns.
+    polled: FxHashMap<PollCall, (u64, Option<PolledRing>)>,
     /// By process and number of the ring's file, without a number: the one ring that is named by no descriptor.
     /// `None`: there was none at that time, ns.
     known: FxHashMap<(u32, Option<u64>), (u64, Option<Place>)>,
@@ -111,15 +134,55 @@ pub struct Rings {
     pub unknown: u64,
 }
 
+impl Default for Rings {
+    fn default() -> Rings {
+        Rings {
+            arguments: syscalls::arguments(),
+            polled: FxHashMap::default(),
+            known: FxHashMap::default(),
+            unknown: 0,
+        }
+    }
+}
+
 impl Rings {
     /// What process `pid` waits for in `call` at `now`, and the wait, if it is one at a ring.
     pub fn wait(&mut self, pid: u32, call: Call, now: u64) -> Option<(BlockReason, RingWait)> {
         if call.number != ENTER {
-            return None;
+            return self.wait_in_poll(pid, call, now);
         }
         let told = self.read(pid, call, now);
         self.unknown += u64::from(told.is_none());
         told
+    }
+
+    /// While others are polled beside the ring, the wait is for events.
+    fn wait_in_poll(&mut self, pid: u32, call: Call, now: u64) -> Option<(BlockReason, RingWait)> {
+        let PolledRing { fd, alone } = self.polled_ring(pid, call, now)?;
+        let (reason, wait) = self.at_file(pid, Some(inode_of(pid, fd)?), now)?;
+        Some((if alone { reason } else { Poll }, wait))
+    }
+
+    fn polled_ring(&mut self, pid: u32, call: Call, now: u64) -> Option<PolledRing> {
+        let [first, second, ..] = call.arguments;
+        let key = (pid, call.number, first, second);
+        if let Some((until, ring)) = self.polled.get(&key)
+            && now < *until
+        {
+            return *ring;
+        }
+        let began = clock::now();
+        let all = polled::all(&self.arguments, pid, call);
+        let fd = all.iter().copied().find(|fd| is_ring(pid, *fd));
+        let alone = all.len() == 1;
+        let ring = fd.map(|fd| PolledRing { fd, alone });
+        let took = clock::now().saturating_sub(began);
+        if self.polled.len() >= MAX_KNOWN {
+            self.polled.clear();
+        }
+        let until = now + AGAIN.max(took * LOOK_SHARE);
+        self.polled.insert(key, (until, ring));
+        ring
     }
 
     fn read(&mut self, pid: u32, call: Call, now: u64) -> Option<(BlockReason, RingWait)> {
@@ -129,6 +192,16 @@ impl Rings {
             0 => Some(inode_of(pid, fd as u32)?),
             _ => None,
         };
+        self.at_file(pid, inode, now)
+    }
+
+    /// As [`wait`](Self::wait), at the ring whose file has that number.
+    fn at_file(
+        &mut self,
+        pid: u32,
+        inode: Option<u64>,
+        now: u64,
+    ) -> Option<(BlockReason, RingWait)> {
         let place = self.place(pid, inode, now)?;
         let Some(ring) = Ring::read(pid, place) else {
             self.known.remove(&(pid, inode));
@@ -170,6 +243,11 @@ fn inode_of(pid: u32, fd: u32) -> Option<u64> {
     file.ok().map(|file| file.ino())
 }
 
+fn is_ring(pid: u32, fd: u32) -> bool {
+    let link = fs::read_link(format!("/proc/{pid}/fd/{fd}"));
+    link.is_ok_and(|link| link.as_os_str() == RING)
+}
+
 /// The numbers of all files that a process has open: the memory of a closed ring may still be mapped.
 fn open_files(pid: u32) -> Vec<u64> {
     let all = fs::read_dir(format!("/proc/{pid}/fd"))
@@ -182,7 +260,7 @@ fn open_files(pid: u32) -> Vec<u64> {
 /// Where the only ring of a process lies of those that `is_wanted` accepts by the number of their file.
 fn find(pid: u32, is_wanted: impl Fn(u64) -> bool) -> Option<Place> {
     let maps = maps::read(pid).ok()?;
-    let rings = |m: &&maps::Mapping| m.path == "anon_inode:[io_uring]" && is_wanted(m.inode);
+    let rings = |m: &&maps::Mapping| m.path == RING && is_wanted(m.inode);
     let only = |offset: u64| {
         let mut all = maps.iter().filter(rings).filter(|m| m.offset == offset);
         let first = all.next()?;

@@ -11,6 +11,7 @@
 //!                     call_site_check.rs: whether a stack that was copied too late is that of the wait
 //! stop.rs             short stops of running threads, where they are permitted; stop_sampling.rs: their
 //!                     stacks; pending_stop.rs: polls that lack theirs; last_ran.rs: when a thread ran
+//! io_ring.rs          waits for a ring of io_uring; polled.rs: the descriptors that a thread polls
 //! connections.rs      peers of connections, and requests in flight; connection.rs: one connection
 //! sched_slice.rs      scheduling of the poller itself
 //! facts.rs            threads as they come, clocks of processes, losses, as observations
@@ -53,6 +54,7 @@ mod last_ran;
 mod pace;
 mod pending_stop;
 pub(crate) mod poll_round;
+mod polled;
 pub(crate) mod poller;
 mod reason_imputation;
 mod recorder;
