@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use wallscope_capture::session::{parse_duration, parse_overhead};
 use wallscope_capture::uprobes::spec::{self, Spec};
 use wallscope_render::calls::Look;
 
 use crate::failure::Failure;
 use crate::latency::{Asked, measure};
-use crate::target_args::{TargetArgs, parse_duration, parse_overhead};
+use crate::target_args::TargetArgs;
 
 /// Count calls of functions, exactly
 #[derive(Debug, clap::Args)]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use wallscope_capture::session::Stop;
+use wallscope_capture::session::{Stop, parse_duration, parse_overhead};
 use wallscope_capture::target::Target;
 use wallscope_capture::uprobes::spec::{self, Spec};
 use wallscope_capture::uprobes::{self, Announced, Options, Watcher};
@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::output::{self, Output, Readers};
 use crate::report::style;
 use crate::slow::{self, Slow};
-use crate::target_args::{TargetArgs, parse_duration, parse_overhead};
+use crate::target_args::TargetArgs;
 
 /// Time single calls of functions: quantiles, and what short and long calls spend their time on
 #[derive(Debug, clap::Args)]

@@ -3,14 +3,15 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use wallscope_capture::session::{Options, Stop};
+use wallscope_capture::backend::Backend;
+use wallscope_capture::session::{Method, Options, Stop, parse_duration};
 use wallscope_capture::target::Target;
 use wallscope_model::Recording;
 
 use crate::failure::Failure;
 use crate::input;
 use crate::record::{measure, output};
-use crate::target_args::{Backend, TargetArgs, parse_duration};
+use crate::target_args::TargetArgs;
 
 /// How long `locks` and `why` measure a live target.
 pub const BRIEFLY: Duration = Duration::from_secs(10);
@@ -109,11 +110,12 @@ impl Live {
     /// # Errors
     /// Not to be measured, or not to be written.
     pub fn measured(self, target: Target, usual: Duration) -> Result<Found, Failure> {
-        let options = Options {
+        let method = Method {
             duration: Some(self.duration.unwrap_or(usual)),
-            backend: self.backend.map(Backend::of_capture),
-            ..Options::new(target)
+            backend: self.backend,
+            ..Method::default()
         };
+        let options = Options::new(target, method);
         let output = output(self.output.as_deref())?;
         // The command's own status is not what is asked here.
         let recorded = measure(&options, output)?;

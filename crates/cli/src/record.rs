@@ -2,12 +2,10 @@
 
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use anyhow::Context as _;
-use wallscope_capture::backend::ebpf::Mechanism;
 use wallscope_capture::counter::EventSpec;
-use wallscope_capture::session::{self, Live, Log, Observer, Options, Progress, Stop};
+use wallscope_capture::session::{self, Live, Log, Method, Observer, Options, Progress, Stop};
 use wallscope_capture::target::Target;
 use wallscope_formats::pprof;
 use wallscope_model::printable::printable;
@@ -19,7 +17,7 @@ use wallscope_render::text;
 use crate::failure::Failure;
 use crate::output::{self, Output, Readers, give_to_caller};
 use crate::spool;
-use crate::target_args::{Backend, TargetArgs, parse_duration, parse_overhead};
+use crate::target_args::TargetArgs;
 
 /// Measure a process, command, cgroup or the machine, and write the recording.
 #[derive(Debug, clap::Args)]
@@ -39,68 +37,17 @@ pub struct Args {
     #[command(flatten)]
     target: TargetArgs,
 
-    /// How long: seconds, or with a unit (500ms, 10s, 2m); default: until the target ends or Ctrl-C
-    #[arg(short, long, value_name = "TIME", value_parser = parse_duration)]
-    duration: Option<Duration>,
-
-    /// On-CPU samples a second on each CPU
-    #[arg(short = 'F', long, value_name = "HZ", default_value_t = Options::HZ,
-          value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    frequency: u32,
-
     /// Where to write, - for standard output; default: a dated name in this folder
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 
-    /// Blocked or runnable time for each stack that is taken
-    #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = parse_duration)]
-    off_cpu_period: Duration,
-
-    /// The most of one CPU that measuring may cost, in percent; samplers slow down to keep it
-    #[arg(long, value_name = "PERCENT", default_value_t = Options::MAX_OVERHEAD, value_parser = parse_overhead)]
-    max_overhead: f64,
-
-    /// The most of one CPU that all of it may cost, the exact ledger too, in percent. Above it these are given
-    /// up, in this order, and taken back when there is room: request tracking; stacks; block reasons of threads
-    /// that switch very often; all scheduler hooks, which leaves the kernel's counters. The recording says
-    /// what and when. Default: no limit. By the ebpf backend only
-    #[arg(long, value_name = "PERCENT", value_parser = parse_overhead)]
-    max_total_overhead: Option<f64>,
-
-    /// How to measure; default: the best that is allowed here
-    #[arg(long, value_enum, value_name = "HOW")]
-    backend: Option<Backend>,
-
-    /// Let the proc backend stop running threads for some 50 µs each time to see their stacks
-    #[arg(long)]
-    allow_stop: bool,
-
-    /// How stacks of blocked threads are read; default: the better one that the kernel has
-    #[arg(long, value_enum, value_name = "HOW")]
-    off_cpu_stacks: Option<OffCpuStacks>,
-
-    /// Keep every single interval, for a timeline of threads (`view`, `export --format perfetto`)
-    #[arg(long)]
-    timeline: bool,
-
-    /// Memory for the timeline, 32 bytes an interval; beyond it the oldest are dropped
-    #[arg(long, value_name = "MIB", default_value_t = 128,
-          value_parser = clap::value_parser!(u64).range(1..=65_536))]
-    timeline_memory: u64,
+    #[command(flatten)]
+    method: Method,
 
     /// Stacks at these events too: software (page-faults), tracepoints (syscalls:sys_enter_write),
     /// hardware counters where there are any; `report --value EVENT` shows them
     #[arg(short = 'e', long = "event", value_name = "EVENT,…")]
     events: Vec<String>,
-
-    /// Hits of those events a stack [default: as many stacks as --max-overhead allows]
-    #[arg(long, value_name = "N", requires = "events",
-          value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
-    event_period: Option<u64>,
-
-    /// Keep the native frames of interpreters (CPython) beside the functions that they run
-    #[arg(long)]
-    interpreter_frames: bool,
 
     /// Also keep the observations that the recording is made from; `wallscope replay LOG` makes it
     /// again without root. Readable by you alone: it holds command lines, paths and addresses, and no
@@ -115,39 +62,15 @@ pub struct Args {
     spool_limit: u64,
 }
 
-/// Ways to read the stack of a blocked thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum OffCpuStacks {
-    /// By the thread itself before it returns to user mode (Linux 6.18)
-    TaskWork,
-    /// By the thread itself, in an interrupt right after it was switched to
-    Interrupt,
-}
-
 impl Args {
-    /// The session's options. Those that the verb has no flag for stay as [`Options::new`] has them, and the
-    /// log is opened later.
+    /// The session's options; the log is opened later.
     fn options(&self) -> Result<Options, Failure> {
         let target = self.target.target().ok_or_else(|| {
             Failure::usage("record needs a target: -p PID, --cgroup PATH, -a, or -- CMD ARGS…")
         })?;
         Ok(Options {
-            duration: self.duration,
-            hz: self.frequency,
-            off_cpu_period: self.off_cpu_period,
-            max_overhead: self.max_overhead,
-            max_total_overhead: self.max_total_overhead,
-            mechanism: self.off_cpu_stacks.map(|how| match how {
-                OffCpuStacks::TaskWork => Mechanism::TaskWork,
-                OffCpuStacks::Interrupt => Mechanism::Interrupt,
-            }),
-            backend: self.backend.map(Backend::of_capture),
-            interpreter_frames: self.interpreter_frames,
-            allow_stop: self.allow_stop,
-            timeline: self.timeline.then_some(self.timeline_memory << 20),
             events: events(&self.events)?,
-            event_period: self.event_period,
-            ..Options::new(target)
+            ..Options::new(target, self.method.clone())
         })
     }
 }
@@ -155,7 +78,7 @@ impl Args {
 /// Runs the verb.
 pub fn run(args: Args) -> Result<(), Failure> {
     let mut options = args.options()?;
-    warn_of_aliasing(args.frequency);
+    warn_of_aliasing(args.method.hz);
     if args.output.as_deref() == Some(Path::new("-")) {
         if matches!(options.target, Target::Command(_)) {
             return Err(Failure::usage(
@@ -545,7 +468,7 @@ mod tests {
         }
         let command = <Command as clap::Parser>::parse_from(["record", "-a"]);
         let asked = command.args.options().unwrap();
-        let plain = Options::new(asked.target.clone());
+        let plain = Options::new(asked.target.clone(), Method::default());
         assert_eq!(format!("{asked:?}"), format!("{plain:?}"));
     }
 
@@ -555,23 +478,5 @@ mod tests {
         let clocks = [100, 100, 250, 250, 1000, 1000, 1000, 100];
         assert_eq!(told, clocks.map(Some));
         assert_eq!([99, 49, 997, 333].map(in_step_with), [None; 4]);
-    }
-
-    #[test]
-    fn the_verb_s_defaults_are_those_of_a_session() {
-        #[derive(clap::Parser)]
-        struct Verb {
-            #[command(flatten)]
-            args: Args,
-        }
-        let verb = <Verb as clap::Parser>::parse_from(["record", "-a"]);
-        let Ok(options) = verb.args.options() else {
-            panic!("-a is a target");
-        };
-        let session = Options::new(Target::All);
-        assert_eq!(options.hz, session.hz);
-        assert_eq!(options.off_cpu_period, session.off_cpu_period);
-        assert_eq!(options.max_overhead, session.max_overhead);
-        assert_eq!(options.timeline, session.timeline);
     }
 }

@@ -10,7 +10,10 @@ use anyhow::Context as _;
 use wallscope_analysis::diff::{Normal, Options as DiffOptions, compare};
 use wallscope_analysis::view::Idle;
 use wallscope_capture::Error;
-use wallscope_capture::session::{self, Captured, Control, Live, Observer, Options, Progress};
+use wallscope_capture::backend::Backend;
+use wallscope_capture::session::{
+    self, Captured, Control, Live, Method, Observer, Options, Progress,
+};
 use wallscope_capture::target::Target;
 use wallscope_capture::uprobes::Measured;
 use wallscope_formats::pprof;
@@ -108,12 +111,15 @@ impl Slow {
 
     /// Starts to record; returns when it is live.
     pub fn record(&mut self, target: Target) -> Result<(), Error> {
-        let options = Options {
-            moments: true,
+        let method = Method {
             hz: HZ,
             off_cpu_period: PERIOD,
-            backend: Some(wallscope_capture::backend::Backend::Ebpf),
-            ..Options::new(target)
+            backend: Some(Backend::Ebpf),
+            ..Method::default()
+        };
+        let options = Options {
+            moments: true,
+            ..Options::new(target, method)
         };
         let (sender, live) = mpsc::channel();
         let thread = std::thread::spawn(move || session::record(&options, &mut Waiter(sender)));

@@ -8,13 +8,12 @@ use wallscope_agent::config::DEFAULT_FILE;
 use wallscope_agent::run::{Status, ask_flight, close_window};
 use wallscope_agent::store::{self, Selected, TimeRange};
 use wallscope_analysis::select::Selection;
-use wallscope_capture::session::FlightMemory;
+use wallscope_capture::session::{FlightMemory, parse_duration};
 use wallscope_model::Recording;
 
 use crate::agent;
 use crate::failure::Failure;
 use crate::record;
-use crate::target_args::parse_duration;
 
 /// Write the last minutes, which an agent has recorded, up to this moment
 #[derive(clap::Args)]

@@ -15,7 +15,8 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use wallscope_capture::backend::Backend;
 use wallscope_capture::session::{
-    self, Captured, Control, FlightLimits, FlightRecorder, Live, Look, Observer, Options, Progress,
+    self, Captured, Control, FlightLimits, FlightRecorder, Live, Look, Method, Observer, Options,
+    Progress,
 };
 use wallscope_capture::target::Target;
 use wallscope_model::{Recording, SliceValue};
@@ -94,16 +95,19 @@ fn flight_limits(config: &Config) -> Option<FlightLimits> {
 
 /// What a session measures.
 fn options(config: &Config, flight: Option<FlightRecorder>) -> Options {
-    Options {
-        flight,
+    let method = Method {
         backend: Some(Backend::Ebpf),
         hz: *config.windows.on_cpu_hz.get_ref(),
         off_cpu_period: config.windows.off_cpu_period.0,
         max_overhead: config.budget.max_overhead.0 * 100.0,
         max_total_overhead: (config.budget.max_total_overhead).map(|share| share.0 * 100.0),
+        ..Method::default()
+    };
+    Options {
+        flight,
         looks: Some(config.windows.length.get_ref().0),
         windows: true,
-        ..Options::new(Target::All)
+        ..Options::new(Target::All, method)
     }
 }
 
@@ -326,9 +330,12 @@ struct Rates {
 
 fn rates(options: &Options) -> Rates {
     Rates {
-        hz: options.hz,
-        off_cpu_period: options.off_cpu_period,
-        overhead: [Some(options.max_overhead), options.max_total_overhead],
+        hz: options.method.hz,
+        off_cpu_period: options.method.off_cpu_period,
+        overhead: [
+            Some(options.method.max_overhead),
+            options.method.max_total_overhead,
+        ],
         length: options.looks,
         flight: options.flight.as_ref().map(FlightRecorder::limits),
     }

@@ -8,11 +8,13 @@ mod ring;
 
 /// A way to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum Backend {
-    /// Kernel programs at scheduler hooks.
+    /// Kernel programs: exact totals, all stacks; needs root, or CAP_BPF and CAP_PERFMON
     Ebpf,
-    /// Perf events of own processes, and looking at `/proc`.
+    /// Perf events of own processes: stacks of running threads too; needs perf_event_paranoid 2
     Perf,
-    /// Looking at `/proc`, with nobody's permission but the owner's.
+    /// Looking at /proc: exact computing and queueing times, stacks of waiting threads; for
+    /// ordinary users
     Proc,
 }

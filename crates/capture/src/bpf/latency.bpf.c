@@ -237,7 +237,7 @@ int BPF_PROG(ws_calls_wakeup, struct task_struct *p)
 	if (!t || !c)
 		return 0;
 	if (t->at.state == WS_BLOCKED)
-		waits_for(t, told_by_request(p, t->at.detail));
+		waits_for(t, told_by_request(p, t->at.detail, RING_WAKER));
 	wake(t, p, event_time(c, p), is_throttled(p) ? WS_THROTTLED : WS_WOKEN);
 	return 0;
 }

@@ -595,9 +595,11 @@ static __always_inline u64 enter_cpu(struct ws_hook *h, struct ws_thread *t, str
 	if (t->at.state == WS_BLOCKED) {
 		queued = queued_since(t, p);
 		if (queued) {
-			wake(t, p, (s64)(now - queued) >= 0 ? queued : now, t->wakeup.part);
-			if (cfg_wakings && !t->wakeup.time && set_given_up < WS_NO_STACKS)
+			if (cfg_wakings && !t->wakeup.time && set_given_up < WS_NO_STACKS) {
 				c->losses[WS_L_LATE_WAKE]++;
+				waits_for(t, told_by_request(p, t->at.detail, 0));
+			}
+			wake(t, p, (s64)(now - queued) >= 0 ? queued : now, t->wakeup.part);
 		}
 	}
 	t->wakeup.time = 0;

@@ -290,12 +290,11 @@ static __always_inline struct io_kiocb *request_of_waker(struct io_ring_ctx *rin
 }
 
 /*
- * The request that wakes a thread with the io_uring state `own` at `ring`, NULL where none is at hand. In the
- * waker: an interrupt or another thread that queued the request for the sleeper to complete (its own queue, or
- * the ring's), or one that completes it (request_of_waker()).
+ * The request of `ring` that lies in a queue for a thread with the io_uring state `own` to complete: its own queue
+ * or the ring's. NULL where there is none. `in_ring`: the thread waits in io_uring_enter.
  */
-static __always_inline struct io_kiocb *request_done(struct io_ring_ctx *ring, struct io_uring_task *own,
-						     bool in_ring)
+static __always_inline struct io_kiocb *request_queued(struct io_ring_ctx *ring, struct io_uring_task *own,
+						       bool in_ring)
 {
 	struct io_kiocb *request = NULL;
 
@@ -303,17 +302,29 @@ static __always_inline struct io_kiocb *request_done(struct io_ring_ctx *ring, s
 		request = REQUEST_OF(ring, BPF_CORE_READ(own, task_list.first), io_task_work.node);
 	if (!request && bpf_core_field_exists(ring->work_llist.first) && (in_ring || is_watched(ring)))
 		request = REQUEST_OF(ring, BPF_CORE_READ(ring, work_llist.first), io_task_work.node);
-	return request ?: request_of_waker(ring, bpf_get_current_task_btf());
+	return request;
 }
 
-/* The reason by the request that wakes `p` in io_uring_enter at `ring`, else WS_OTHER. Global: verified once. */
-__noinline u32 ws_ring_wakes(u64 ring, u64 own)
+/* What is asked of a ring. */
+enum {
+	RING_WAKER = 1 << 0, /* the current task is the waker */
+	RING_ENTERED = 1 << 1, /* the sleeper waits in io_uring_enter */
+};
+
+/*
+ * The reason by the request that ends the wait of a thread with the io_uring state `own` at `ring`, WS_OTHER where
+ * none is at hand. Global: verified once.
+ */
+__noinline u32 ws_ring_wakes(u64 ring, u64 own, u32 how)
 {
+	struct io_ring_ctx *at = (void *)ring;
 	struct io_kiocb *request;
 
 	if (!ring)
 		return WS_OTHER;
-	request = request_done((void *)ring, (void *)own, true);
+	request = request_queued(at, (void *)own, how & RING_ENTERED);
+	if (!request && how & RING_WAKER)
+		request = request_of_waker(at, bpf_get_current_task_btf());
 	return request ? reason_by_request(request) : WS_OTHER;
 }
 
@@ -326,20 +337,25 @@ static __always_inline struct io_ring_ctx *ring_used_last(struct io_uring_task *
 }
 
 /*
- * The reason by the request that wakes a thread with the io_uring state `own` in another call, WS_OTHER where no
- * request does. It is one of the sleeper's last ring, or one that the waker completes in its own. Global.
+ * The reason by the request that ends a wait in another call, of a thread with the io_uring state `own`; WS_OTHER
+ * where no request does. It is one of the sleeper's last ring, or one that the waker completes in its own. Global.
  */
-__noinline u32 ws_ring_tells(u64 own)
+__noinline u32 ws_ring_tells(u64 own, u32 how)
 {
 	struct task_struct *waker = bpf_get_current_task_btf();
 	struct io_ring_ctx *ring = ring_used_last((void *)own);
-	struct io_kiocb *request = ring ? request_done(ring, (void *)own, false) : NULL;
+	u32 told = ws_ring_wakes((u64)ring, own, how);
 
-	if (!request) {
-		ring = ring_used_last(rings_of(waker));
-		request = ring && is_watched(ring) ? request_of_waker(ring, waker) : NULL;
+	if (told != WS_OTHER || !(how & RING_WAKER))
+		return told;
+	ring = ring_used_last(rings_of(waker));
+	if (ring && is_watched(ring)) {
+		struct io_kiocb *request = request_of_waker(ring, waker);
+
+		if (request)
+			told = reason_by_request(request);
 	}
-	return request ? reason_by_request(request) : WS_OTHER;
+	return told;
 }
 
 /* Whether any thread has waited at a ring: before that no wake-up asks. */
@@ -361,10 +377,10 @@ static __always_inline void may_watch_ring(struct task_struct *p, u8 reason)
 }
 
 /*
- * The reason of the wait of `p`, which is being woken, by the request that ends it; else `reason`. A sleep on the
- * way to the wait (a lock of the kernel, memory) keeps its own reason.
+ * The reason of the wait of `p`, which ends, by the request that ends it; else `reason`. A sleep on the way to the
+ * wait (a lock of the kernel, memory) keeps its own reason. `how`: RING_WAKER, or 0 where the wake-up is over.
  */
-static __always_inline u32 told_by_request(struct task_struct *p, u32 reason)
+static __always_inline u32 told_by_request(struct task_struct *p, u32 reason, u32 how)
 {
 	struct pt_regs *regs;
 	u64 own;
@@ -375,9 +391,9 @@ static __always_inline u32 told_by_request(struct task_struct *p, u32 reason)
 	regs = (struct pt_regs *)bpf_task_pt_regs(p);
 	own = (u64)rings_of(p);
 	if (call_of(regs) == CALL_IO_URING_ENTER)
-		told = ws_ring_wakes(ring_of(p, regs), own);
+		told = ws_ring_wakes(ring_of(p, regs), own, how | RING_ENTERED);
 	else if (reason == WS_POLL || reason == WS_PIPE)
-		told = ws_ring_tells(own);
+		told = ws_ring_tells(own, how);
 	else
 		return reason;
 	return told == WS_OTHER ? reason : told;

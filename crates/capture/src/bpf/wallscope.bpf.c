@@ -170,7 +170,7 @@ static __always_inline void waking(void *ctx, struct ws_thread *t, struct task_s
 	t->wakeup.part = is_throttled(p) ? WS_THROTTLED : WS_WOKEN;
 	if (cfg_ledger_only)
 		return;
-	waits_for(t, told_by_request(p, told_since(p, t->at.detail)));
+	waits_for(t, told_by_request(p, told_since(p, t->at.detail), RING_WAKER));
 	if (unlikely(t->wait.stop) && t->wait.stop != WS_EXECUTES)
 		ws_pause_over(p->tgid, t->wait.stop, t->turn.block_begin, now);
 	w = record_of(bpf_get_current_task_btf());

@@ -135,14 +135,14 @@ pub fn describe(f: &Facts<'_>) -> DescribedDomain {
             source(
                 "on-CPU stacks",
                 f.timer,
-                format!("{} Hz on each CPU", f.options.hz),
+                format!("{} Hz on each CPU", f.options.method.hz),
             ),
             source(
                 "blocked and runnable stacks",
                 off_cpu,
                 format!(
                     "{} of each thread's blocked and of its runnable time",
-                    every(f.options.off_cpu_period)
+                    every(f.options.method.off_cpu_period)
                 ),
             ),
         ]

@@ -22,12 +22,12 @@ pub(super) fn open(options: &Options, cpus: &[u32]) -> Result<Vec<SampledEvent>,
         });
     }
     let open = |spec| {
-        SampledEvent::open(spec, cpus, options.hz, options.event_period).map_err(|why| {
-            Error::NoEvent {
+        SampledEvent::open(spec, cpus, options.method.hz, options.method.event_period).map_err(
+            |why| Error::NoEvent {
                 name: spec.name.clone(),
                 why,
-            }
-        })
+            },
+        )
     };
     options.events.iter().map(open).collect()
 }

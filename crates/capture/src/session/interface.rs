@@ -11,10 +11,10 @@ use super::{
     deferred_unwind,
     files::FileLimits,
     flight::{self, FlightRecorder},
+    method::Method,
     timeline,
 };
 use crate::{
-    backend::{Backend, ebpf::Mechanism},
     counter::EventSpec,
     target::{CommandEnd, Held, Target},
 };
@@ -27,34 +27,13 @@ const TOOL: &str = concat!("wallscope ", env!("CARGO_PKG_VERSION"));
 pub struct Options {
     /// What to measure.
     pub target: Target,
-    /// How long; `None`: until the target ends or a signal comes.
-    pub duration: Option<Duration>,
-    /// On-CPU samples a second and CPU.
-    pub hz: u32,
-    /// Blocked or runnable time per stack.
-    pub off_cpu_period: Duration,
-    /// Limit for the overhead, in percent of one CPU.
-    pub max_overhead: f64,
-    /// Limit for all that measuring costs, the ledger's hooks too, in percent of one CPU; above it parts of the
-    /// recording are given up. `None`: no limit. By the ebpf backend only.
-    pub max_total_overhead: Option<f64>,
-    /// The mechanism for stacks of blocked threads; `None`: the better one.
-    pub mechanism: Option<Mechanism>,
-    /// The way to measure; `None`: the best that is allowed here.
-    pub backend: Option<Backend>,
-    /// Keep the frames of interpreters beside those of the programs that they run.
-    pub interpreter_frames: bool,
-    /// Whether running threads may be stopped for a moment where nothing else shows their stacks.
-    pub allow_stop: bool,
-    /// Memory for single intervals, bytes; `None`: they are not kept.
-    pub timeline: Option<u64>,
+    /// How.
+    pub method: Method,
     /// Where single intervals of the last minutes are kept, for a session in windows; `None`: nowhere. By the
     /// ebpf backend only.
     pub flight: Option<FlightRecorder>,
     /// Events at which stacks are taken too.
     pub events: Vec<EventSpec>,
-    /// Number of these events a stack; `None`: as many stacks as `max_overhead` allows.
-    pub event_period: Option<u64>,
     /// File for a command's output; the command then has no input. `None`: it has our input and output.
     pub command_output: Option<Arc<File>>,
     /// Whether each sample's moment is wanted (see [`Captured::moments`]).
@@ -72,30 +51,13 @@ pub struct Options {
 }
 
 impl Options {
-    /// On-CPU samples a second and CPU, unless something else is asked for.
-    pub const HZ: u32 = 99;
-    /// Blocked or runnable time per stack, unless something else is asked for.
-    pub const OFF_CPU_PERIOD: Duration = Duration::from_millis(1);
-    /// Limit for the overhead, in percent of one CPU, unless something else is asked for.
-    pub const MAX_OVERHEAD: f64 = 1.0;
-
-    /// What is measured and how unless something else is asked for.
-    pub fn new(target: Target) -> Options {
+    /// `target` is measured by `method`, and nothing else is asked for.
+    pub fn new(target: Target, method: Method) -> Options {
         Options {
             target,
-            duration: None,
-            hz: Options::HZ,
-            off_cpu_period: Options::OFF_CPU_PERIOD,
-            max_overhead: Options::MAX_OVERHEAD,
-            max_total_overhead: None,
-            mechanism: None,
-            backend: None,
-            interpreter_frames: false,
-            allow_stop: false,
-            timeline: None,
+            method,
             flight: None,
             events: Vec::new(),
-            event_period: None,
             command_output: None,
             moments: false,
             stacks: true,
@@ -107,10 +69,10 @@ impl Options {
 
     /// Bytes of the kernel's ring of turns; `None`: turns are not told.
     pub(super) fn turn_ring(&self) -> Option<u32> {
-        match (self.timeline, &self.flight) {
-            (Some(_), _) => Some(timeline::KERNEL_RING),
-            (None, Some(_)) => Some(flight::KERNEL_RING),
-            (None, None) => None,
+        match (self.method.timeline, &self.flight) {
+            (true, _) => Some(timeline::KERNEL_RING),
+            (false, Some(_)) => Some(flight::KERNEL_RING),
+            (false, None) => None,
         }
     }
 
@@ -132,10 +94,10 @@ impl Options {
 
     /// How often that ring is read, ns.
     pub(super) fn read_turns_every(&self) -> Option<u64> {
-        match (self.timeline, &self.flight) {
-            (Some(_), _) => Some(timeline::LOOK_EVERY),
-            (None, Some(_)) => Some(flight::READ_EVERY),
-            (None, None) => None,
+        match (self.method.timeline, &self.flight) {
+            (true, _) => Some(timeline::LOOK_EVERY),
+            (false, Some(_)) => Some(flight::READ_EVERY),
+            (false, None) => None,
         }
     }
 

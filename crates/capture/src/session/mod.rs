@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! record.rs          picks the way to measure
-//! interface.rs       options, progress and result
+//! interface.rs       what is asked for, progress and result; method.rs: the options that people choose
 //! target_resolve.rs  processes and cgroups that the target means
 //! recorder.rs        the order of a recording by kernel programs: prepare, go live, follow, end;
 //!                    recorder/facts.rs: what a log needs on the way
@@ -81,6 +81,7 @@ pub(crate) mod labels;
 mod lock_owner;
 pub(crate) mod managed;
 pub(crate) mod mappings;
+mod method;
 mod moved_code;
 pub(crate) mod naming;
 pub(crate) mod observation_sink;
@@ -115,5 +116,6 @@ pub use events::{Control, Signals};
 pub use files::own_vdso;
 pub use flight::{FlightLimits, FlightMemory, FlightRecorder, FlightSnapshot, Flown, WrongFlight};
 pub use interface::{Captured, Live, Log, Look, Observer, Options, Progress, Stop};
+pub use method::{Method, parse_duration, parse_overhead};
 pub use record::record;
 pub(crate) use target_resolve::{ResolvedTarget, ended_early, resolve_target};

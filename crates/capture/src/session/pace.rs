@@ -51,12 +51,12 @@ impl Pace {
     /// The rates that were asked for.
     pub fn new(options: &Options) -> Pace {
         Pace {
-            limit: options.max_overhead / 100.0,
-            asked: (options.hz, options.off_cpu_period),
+            limit: options.method.max_overhead / 100.0,
+            asked: (options.method.hz, options.method.off_cpu_period),
             changes: 0,
             cost_before: None,
-            hz: options.hz,
-            period: options.off_cpu_period,
+            hz: options.method.hz,
+            period: options.method.off_cpu_period,
             slowed: false,
             last: RunTime::default(),
             last_window: 0,

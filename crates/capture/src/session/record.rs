@@ -22,11 +22,11 @@ use crate::{
 pub fn record(options: &Options, observer: &mut dyn Observer) -> Result<Captured, Error> {
     refuse_32_bit(&options.target)?;
     let kernel = || KernelFeatures::inspect()?.with_all_that_is_needed();
-    let lower = |why: String, perf, observer| match options.max_total_overhead {
+    let lower = |why: String, perf, observer| match options.method.max_total_overhead {
         Some(_) => Err(Error::NoBudget { why }),
         None => proc::record(options, why, perf, observer),
     };
-    match options.backend {
+    match options.method.backend {
         Some(Backend::Ebpf) => recorder::record(options, &kernel()?, observer),
         Some(Backend::Perf) => lower("as asked".into(), PerfEvents::Must, observer),
         Some(Backend::Proc) => lower("as asked".into(), PerfEvents::Not, observer),

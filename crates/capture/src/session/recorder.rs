@@ -128,14 +128,17 @@ impl<'o> Recorder<'o> {
         let chosen = resolve_target(&options.target, held.as_ref())?;
         let cpus = cpus::online().map_err(|e| Error::io("cannot read which CPUs are online", e))?;
         let timer = if options.stacks {
-            Timer::open(&cpus, options.hz)?
+            Timer::open(&cpus, options.method.hz)?
         } else {
             Timer::none()
         };
         let mut setup = Setup {
             options,
             kernel,
-            mechanism: options.mechanism.unwrap_or_else(|| kernel.mechanism()),
+            mechanism: options
+                .method
+                .mechanism
+                .unwrap_or_else(|| kernel.mechanism()),
             cpus: cpus.len(),
             timer,
             taps: event_sampling::open(options, &cpus)?,
@@ -154,11 +157,11 @@ impl<'o> Recorder<'o> {
 
         let host = HostLog::open(&chosen.pids);
         // From here on signals end the recording and not this process: before there is a log.
-        let mut events = Events::new(&chosen.watch, options.duration)?;
+        let mut events = Events::new(&chosen.watch, options.method.duration)?;
         let slice_ns = match options.windows {
             // Windows are merged: their slices have one width from the beginning.
             true => slices::WINDOW_WIDTH_NS,
-            false => slices::first_width_ns(options.duration),
+            false => slices::first_width_ns(options.method.duration),
         };
         let (log, no_log) = options.begin_log();
         let is_logged = log.is_some();
@@ -225,7 +228,7 @@ impl<'o> Recorder<'o> {
             target: self.setup.options.target.describe(),
             threads: self.intake.borrow().estimator.accounts.len(),
             event: self.setup.timer.describe().into(),
-            hz: self.setup.options.hz,
+            hz: self.setup.options.method.hz,
             backend: "ebpf",
             pids: self.chosen.pids.clone(),
             control: self.events.control(),
@@ -477,7 +480,7 @@ impl<'o> Recorder<'o> {
             .into_inner();
         if stop == Stop::TargetEnded {
             let (options, ns) = (self.setup.options, end_ns - self.time.start_ns);
-            (self.notes).extend(ended_early(&options.target, options.duration, ns));
+            (self.notes).extend(ended_early(&options.target, options.method.duration, ns));
         }
         let tasks = (self.collector.processes.managed_mut()).finish_tasks();
         observe_host(&mut self.host, &mut intake);

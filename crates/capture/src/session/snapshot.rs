@@ -72,7 +72,7 @@ pub(super) fn take(
     let estimator = &mut intake.estimator;
     let (places, grids) = take_threads(&mut recording, estimator, stretch.now);
     let mut stacks = Stacks::new(processes.modules());
-    stacks.interpreter_frames = options.interpreter_frames;
+    stacks.interpreter_frames = options.method.interpreter_frames;
     let mut seen = Vec::with_capacity(sums.len());
     let mut waits: BTreeMap<u32, Histogram> = BTreeMap::new();
     let mut at = FxHashMap::default();

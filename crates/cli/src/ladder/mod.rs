@@ -14,6 +14,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use clap::ArgGroup;
+use wallscope_capture::session::parse_overhead;
 use wallscope_capture::target::Target;
 use wallscope_diagnose::ladder::{Bottleneck, Cause, Ladder, Reading, Resource};
 use wallscope_model::{Recording, State};
@@ -24,7 +25,6 @@ use crate::live::{Found, Source};
 use crate::output;
 use crate::report::IdleArg;
 use crate::rungs::{self, Climbed, Ended, TargetRun};
-use crate::target_args::parse_overhead;
 use crate::verdict::{VerdictLines, percent};
 
 /// Find the cause: is the CPU the bottleneck, where did the time go, what to do next

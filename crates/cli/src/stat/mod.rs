@@ -19,15 +19,18 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use wallscope_capture::backend::Backend;
 use wallscope_capture::counter::{
     Count, Counters, EventSpec, Reading, Scope, Usage, topdown, usage_of_children,
 };
-use wallscope_capture::session::{self, Control, Live, Look, Observer, Options, Progress, Stop};
+use wallscope_capture::session::{
+    self, Control, Live, Look, Method, Observer, Options, Progress, Stop, parse_duration,
+};
 use wallscope_capture::target::Target;
 use wallscope_procfs::cgroup;
 
 use crate::failure::Failure;
-use crate::target_args::{Backend, TargetArgs, parse_duration};
+use crate::target_args::TargetArgs;
 use crate::{events, output};
 use figures::{Figures, Run};
 use show::{Form, Show};
@@ -111,12 +114,15 @@ pub fn run(args: Args) -> Result<(), Failure> {
         ));
     }
     let events = events(&args.event)?;
-    let options = Options {
+    let method = Method {
         duration: args.duration,
-        backend: args.backend.map(Backend::of_capture),
+        backend: args.backend,
+        ..Method::default()
+    };
+    let options = Options {
         stacks: false,
         looks: args.interval,
-        ..Options::new(target)
+        ..Options::new(target, method)
     };
     let mut show = Show::new(
         if args.json { Form::Json } else { Form::Text },

@@ -24,8 +24,9 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use wallscope_capture::backend::Backend;
 use wallscope_capture::session::{
-    self, Captured, Live, Look, Observer, Options, Progress, Signals, Stop,
+    self, Captured, Live, Look, Method, Observer, Options, Progress, Signals, Stop, parse_duration,
 };
 use wallscope_capture::target::{CommandEnd, Target};
 use wallscope_diagnose::idle;
@@ -34,7 +35,7 @@ use wallscope_symbolize::Names;
 use crate::failure::Failure;
 use crate::output;
 use crate::report::IdleArg;
-use crate::target_args::{Backend, TargetArgs, parse_duration};
+use crate::target_args::TargetArgs;
 use app::{App, By, Frame, Header, Sort};
 
 /// Live view: where the wall time of each thread or function goes, in the terminal
@@ -68,7 +69,7 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = IdleArg::Hide)]
     idle: IdleArg,
     /// On-CPU samples a second on each CPU
-    #[arg(short = 'F', long, value_name = "HZ", default_value_t = Options::HZ,
+    #[arg(short = 'F', long, value_name = "HZ", default_value_t = Method::HZ,
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     frequency: u32,
     /// Print one interval as plain text, and end; needs no terminal
@@ -104,12 +105,15 @@ pub fn run(args: Args) -> Result<(), Failure> {
         Target::Command(_) => Some(command_output()?),
         _ => None,
     };
+    let method = Method {
+        hz: args.frequency,
+        backend: args.backend,
+        ..Method::default()
+    };
     let options = Options {
         command_output: said.as_ref().map(|(_, file)| Arc::clone(file)),
-        hz: args.frequency,
         looks: Some(args.interval),
-        backend: args.backend.map(Backend::of_capture),
-        ..Options::new(target)
+        ..Options::new(target, method)
     };
     let app = App::new(args.by, args.sort, args.idle.into(), args.filter);
     let mut feeder = Feeder {

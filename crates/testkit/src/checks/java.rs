@@ -1,8 +1,8 @@
 //! Java: methods and stacks, interpreted and compiled, on every VM that is found.
 
 use crate::java::installed;
-use crate::score::{chance, share};
 use crate::score::stacks;
+use crate::score::{chance, share};
 use crate::tool::{Options, Run};
 use crate::truth::FunctionTruth;
 use crate::{Error, Scorecard, Tool};

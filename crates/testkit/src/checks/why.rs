@@ -126,9 +126,8 @@ pub(super) fn uring(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
         let by_chance = |ns| chance::binomial(RIGHT_FROM_OUTSIDE / 100.0, samples(ns));
         // A pipe is polled beside that ring: only the end of the wait tells, which proc does not see.
         let is_promised = |name: &str| backend == "perf" || name != "uring_epoll_receive";
-        let promised = |name: &str, ns| {
-            is_promised(name).then(|| RIGHT_FROM_OUTSIDE - by_chance(ns))
-        };
+        let promised =
+            |name: &str, ns| is_promised(name).then(|| RIGHT_FROM_OUTSIDE - by_chance(ns));
         card.extend(backend, reasons_of(&run, promised)?);
     }
     Ok(card)

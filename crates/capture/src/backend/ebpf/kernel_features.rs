@@ -12,10 +12,11 @@ use crate::{Error, host_capabilities::attempts};
 
 /// How user stacks of blocked threads are read: see `bpf/deferred_user_stack.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum Mechanism {
-    /// By the thread itself before it returns to user mode (kernel 6.18).
+    /// By the thread itself before it returns to user mode (Linux 6.18)
     TaskWork,
-    /// By the thread itself, in an interrupt as soon as it is switched to.
+    /// By the thread itself, in an interrupt right after it was switched to
     Interrupt,
 }
 

@@ -20,11 +20,7 @@ use rustc_hash::FxHashMap;
 use wallscope_model::WaitSeen;
 use wallscope_procfs::sockets::{self, Asker, Ends, Socket};
 
-use super::{
-    connection::Connection,
-    polled,
-    waiting::Call,
-};
+use super::{connection::Connection, polled, waiting::Call};
 use crate::{
     clock,
     event::SocketRecord,

@@ -45,9 +45,11 @@ const COMPLETION: u64 = 16;
 const MAX_READ: u32 = 64;
 /// Rings are looked up anew beyond this number.
 const MAX_KNOWN: usize = 1 << 12;
-/// A descriptor without a ring is looked up again after so long, ns.
+/// Descriptors that are polled are looked at again after so long, ns.
 const AGAIN: u64 = 1_000_000_000;
-/// Descriptors that are polled are looked at so rarely that it takes at most this part of the time.
+/// A ring that was not found is looked for again after so long, ns, at least: waits of other threads name rings.
+const AGAIN_SOON: u64 = 20_000_000;
+/// Each of these takes at most this part of the time.
 const LOOK_SHARE: u64 = 200;
 
 /// Offsets in a ring's memory, as the kernel tells them.
@@ -128,7 +130,7 @@ pub struct Rings {
     /// The ring that a call polls, believed until that time, ns.
     polled: FxHashMap<PollCall, (u64, Option<PolledRing>)>,
     /// By process and number of the ring's file, without a number: the one ring that is named by no descriptor.
-    /// `None`: there was none at that time, ns.
+    /// `None`: there was none; believed until that time, ns.
     known: FxHashMap<(u32, Option<u64>), (u64, Option<Place>)>,
     /// Waits of which the request is not known.
     pub unknown: u64,
@@ -216,11 +218,12 @@ impl Rings {
     }
 
     fn place(&mut self, pid: u32, inode: Option<u64>, now: u64) -> Option<Place> {
-        if let Some((at, place)) = self.known.get(&(pid, inode))
-            && (place.is_some() || now < at + AGAIN)
+        if let Some((until, place)) = self.known.get(&(pid, inode))
+            && (place.is_some() || now < *until)
         {
             return *place;
         }
+        let began = clock::now();
         let place = match inode {
             Some(inode) => find(pid, |of| of == inode),
             None => {
@@ -232,7 +235,9 @@ impl Rings {
         if self.known.len() >= MAX_KNOWN {
             self.known.clear();
         }
-        self.known.insert((pid, inode), (now, place));
+        let took = clock::now().saturating_sub(began);
+        let until = now + AGAIN_SOON.max(took * LOOK_SHARE);
+        self.known.insert((pid, inode), (until, place));
         place
     }
 }

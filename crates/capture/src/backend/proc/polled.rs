@@ -23,8 +23,7 @@ pub fn list(pid: u32, call: Call) -> Vec<u32> {
 
 /// Descriptors in an epoll set; none where `fd` of process `pid` is something else.
 pub fn set(pid: u32, fd: u32) -> Vec<u32> {
-    let text =
-        kernel_file::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).unwrap_or_default();
+    let text = kernel_file::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).unwrap_or_default();
     members(&text).take(MOST).collect()
 }
 

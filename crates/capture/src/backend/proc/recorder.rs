@@ -134,7 +134,9 @@ impl<'o> PollRecorder<'o> {
         };
         let chosen = session::resolve_target(&options.target, held.as_ref())?;
         let mut processes = Processes::over(Files::over(MemoryTables::new())?);
-        processes.managed_mut().look_at_tasks(options.max_overhead);
+        processes
+            .managed_mut()
+            .look_at_tasks(options.method.max_overhead);
         if let (Target::Command(argv), Some(held)) = (&options.target, &held) {
             processes.prepare_command(held.pid(), &argv[0]);
         }
@@ -143,14 +145,14 @@ impl<'o> PollRecorder<'o> {
         }
         let host = HostLog::open(&chosen.pids);
         // From here on signals end the recording and not this process: before there is a log.
-        let events = Events::new(&chosen.watch, options.duration)?;
+        let events = Events::new(&chosen.watch, options.method.duration)?;
         let start_ns = clock::now();
         let begin = Begin {
             start_ns,
             start_unix_ns: clock::unix_now(),
-            slice_ns: slices::first_width_ns(options.duration),
-            timeline_bytes: options.timeline,
-            interpreter_frames: options.interpreter_frames,
+            slice_ns: slices::first_width_ns(options.method.duration),
+            timeline_bytes: options.method.timeline_bytes(),
+            interpreter_frames: options.method.interpreter_frames,
             ..Begin::default()
         };
         let room = descriptors.saturating_sub(RESERVED) / (2 * FILES_EACH);
@@ -184,7 +186,7 @@ impl<'o> PollRecorder<'o> {
         if let (Some(held), None) = (&self.held, &poller.clock) {
             poller.orphans = Subreaper::of(held.pid());
         }
-        if options.allow_stop && poller.clock.is_none() {
+        if options.method.allow_stop && poller.clock.is_none() {
             poller.pending.stopper = Some(Stopper::new());
         }
         if options.stacks {
@@ -193,13 +195,13 @@ impl<'o> PollRecorder<'o> {
         }
         self.host.take_all();
         // Everybody is read once before it counts: that opens their files and fills the tables.
-        let period_ns = 1_000_000_000 / u64::from(options.hz);
+        let period_ns = 1_000_000_000 / u64::from(options.method.hz);
         poller.round(&Round::of_all(clock::now(), period_ns));
         observer.live(&Live {
             target: options.target.describe(),
             threads: poller.watch.live.len(),
             event: format!("{} backend, {}; looks", poller.name(), self.reason),
-            hz: options.hz,
+            hz: options.method.hz,
             backend: poller.name(),
             pids: self.chosen.pids.clone(),
             control: self.events.control(),
@@ -213,7 +215,12 @@ impl<'o> PollRecorder<'o> {
     fn begin(&mut self) -> Result<Course, Error> {
         let options = self.options;
         let meter = CostMeter::start();
-        let pace = Pace::new(options.hz, options.max_overhead, clock::now(), 0);
+        let pace = Pace::new(
+            options.method.hz,
+            options.method.max_overhead,
+            clock::now(),
+            0,
+        );
         if let Some(held) = &mut self.held {
             // It stood at our gate until now, which is none of its own time.
             self.poller.rebase(held.pid());

@@ -23,7 +23,7 @@ fn switches() -> u64 {
 impl Recorder<'_> {
     /// Starts the budget, if there is one.
     pub(super) fn begin_budget(&mut self) {
-        let limit = self.setup.options.max_total_overhead;
+        let limit = self.setup.options.method.max_total_overhead;
         self.cost.budget = limit.map(|percent| Budget::new(percent / 100.0, self.reading(now())));
     }
 

@@ -49,7 +49,7 @@ impl Setup<'_> {
     pub fn load(&mut self) -> Result<(Programs, Interrupts), Error> {
         let options = self.options;
         let settings = Settings {
-            off_cpu_period: options.off_cpu_period,
+            off_cpu_period: options.method.off_cpu_period,
             mechanism: self.mechanism,
             all: matches!(options.target, Target::All),
             ledger_only: !options.stacks,
@@ -88,7 +88,7 @@ impl Setup<'_> {
         let mut processes = Processes::new(programs, self.options.file_limits())?;
         if !self.options.windows {
             // The sums of tasks are known at the end of a session only, and grow until then.
-            (processes.managed_mut()).look_at_tasks(self.options.max_overhead);
+            (processes.managed_mut()).look_at_tasks(self.options.method.max_overhead);
         }
         if !self.options.stacks {
             processes.keep_facts_only();
@@ -116,7 +116,7 @@ impl Setup<'_> {
         }
         programs.set_cpu_period(self.timer.vary());
         programs.attach(&self.timer.events, cpus)?;
-        let share = self.options.max_overhead / 100.0;
+        let share = self.options.method.max_overhead / 100.0;
         programs.set_event_pace(&self.taps, share, self.cpus);
         self.taps = programs.attach_taps(std::mem::take(&mut self.taps))?;
         Ok(())
@@ -128,10 +128,10 @@ impl Setup<'_> {
             start_ns: now(),
             start_unix_ns: unix_now(),
             slice_ns,
-            timeline_bytes: self.options.timeline,
-            interpreter_frames: self.options.interpreter_frames,
+            timeline_bytes: self.options.method.timeline_bytes(),
+            interpreter_frames: self.options.method.interpreter_frames,
             interrupts,
-            off_cpu_period_ns: self.options.off_cpu_period.as_nanos() as u64,
+            off_cpu_period_ns: self.options.method.off_cpu_period.as_nanos() as u64,
             boot: boot_id(),
         }
     }

@@ -46,7 +46,7 @@ impl PollRecorder<'_> {
         (self.poller.intake).observe(&Observation::Cost(cost));
         let window_ns = (end_ns - self.start_ns).max(1);
         if stop == Stop::TargetEnded {
-            let (target, duration) = (&self.options.target, self.options.duration);
+            let (target, duration) = (&self.options.target, self.options.method.duration);
             (self.notes).extend(session::ended_early(target, duration, window_ns));
         }
         self.poller.processes.jit_mut().follow();
@@ -75,7 +75,7 @@ impl PollRecorder<'_> {
     /// Stops of running threads so far, where they were permitted.
     pub(super) fn stops(&self) -> Option<domain::Stops> {
         let stopper = self.poller.pending.stopper.as_ref();
-        self.options.allow_stop.then(|| domain::Stops {
+        self.options.method.allow_stop.then(|| domain::Stops {
             count: stopper.map_or(0, |s| s.stops),
             ns: stopper.map_or(0, |s| s.stopped_ns),
             refused: stopper.and_then(|s| s.refused.clone()),
@@ -111,10 +111,10 @@ impl PollRecorder<'_> {
         let processes = poller.watch.processes.values();
         domain::describe(&domain::Facts {
             reason: self.reason.clone(),
-            timeline_asked: options.timeline.is_some(),
+            timeline_asked: options.method.timeline,
             target: options.target.describe(),
             descends: matches!(options.target, Target::Pids(_) | Target::Command(_)),
-            asked_hz: options.hz,
+            asked_hz: options.method.hz,
             hz: pace.look_hz(window_ns),
             sample_hz: pace.sample_hz(now, window_ns),
             unreadable: processes.filter(|p| !p.readable).count() as u64,

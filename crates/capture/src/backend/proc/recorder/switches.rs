@@ -30,8 +30,8 @@ impl PollRecorder<'_> {
                 if let (Some(clock), false) = (&poller.clock, options.events.is_empty()) {
                     let sampling = EventSampling {
                         events: &options.events,
-                        gap: options.event_period,
-                        hz: options.hz,
+                        gap: options.method.event_period,
+                        hz: options.method.hz,
                         descriptors,
                         with_kernel: clock.with_kernel,
                     };
@@ -70,7 +70,7 @@ fn open_clock(
     } else {
         DATA_PAGES / 2
     };
-    let mut clock = ThreadEvents::open(&cpus, options.hz, descriptors, pages)?;
+    let mut clock = ThreadEvents::open(&cpus, options.method.hz, descriptors, pages)?;
     // The first one decides whether there is any use in it.
     for t in &poller.watch.threads {
         match clock.join(t.tid, 1.0) {
