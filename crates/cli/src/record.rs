@@ -55,6 +55,11 @@ pub struct Args {
     #[arg(long, value_name = "LOG")]
     keep_log: Option<PathBuf>,
 
+    /// Keep in that log, too, the stack memory that was copied to be unwound: passwords and keys may be in it.
+    /// For a look into a stack that is wrong; the log grows by up to 32 KiB a sample
+    #[arg(long, requires = "keep_log")]
+    keep_memory: bool,
+
     /// Most of the spool, the log beside the output from which `wallscope recover` makes the recording
     /// if this process is killed; it goes when the recording is written. 0: no spool
     #[arg(long, value_name = "MIB", default_value_t = 1024,
@@ -91,7 +96,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
             ));
         }
     }
-    let kept = args.keep_log.as_deref().map(kept_log).transpose()?;
+    let kept = (args.keep_log.as_deref()).map(|path| kept_log(path, args.keep_memory));
+    let kept = kept.transpose()?;
     let output = output(args.output.as_deref())?;
     options.log = match kept {
         Some(kept) => Some(Log::Kept(kept)),
@@ -114,10 +120,10 @@ pub fn run(args: Args) -> Result<(), Failure> {
 }
 
 /// Opens the log that is asked for: before measuring begins.
-fn kept_log(path: &Path) -> anyhow::Result<LogFile> {
+fn kept_log(path: &Path, with_memory: bool) -> anyhow::Result<LogFile> {
     let log = LogFile::create(path).and_then(|log| {
         give_to_caller(log.file())?;
-        Ok(log)
+        Ok(if with_memory { log.with_memory() } else { log })
     });
     log.with_context(|| {
         format!(

@@ -22,6 +22,8 @@ pub struct Header {
     pub tool: String,
     /// What follows the header is one zstd stream.
     pub compressed: bool,
+    /// It holds stack memory.
+    pub memory: bool,
 }
 
 impl Header {
@@ -31,15 +33,17 @@ impl Header {
             version: VERSION,
             tool: tool.lines().next().unwrap_or_default().into(),
             compressed: false,
+            memory: false,
         }
     }
 
     /// The text, with the empty line that ends it.
     pub fn text(&self) -> String {
         let compression = if self.compressed { "zstd" } else { "none" };
+        let memory = if self.memory { "yes" } else { "no" };
         format!(
             "{MAGIC}\nversion: {}\ntool: {}\ncompression: {compression}\ncontains: {CONTENTS}\n\
-             stack memory: no\n\n",
+             stack memory: {memory}\n\n",
             self.version, self.tool
         )
     }
@@ -65,6 +69,7 @@ impl Header {
             version: 0,
             tool: String::new(),
             compressed: false,
+            memory: false,
         };
         loop {
             let Some(text) = line()? else {
@@ -78,6 +83,7 @@ impl Header {
                 Some(("version", number)) => header.version = number.parse().unwrap_or(0),
                 Some(("tool", tool)) => header.tool = tool.into(),
                 Some(("compression", how)) => header.compressed = how == "zstd",
+                Some(("stack memory", kept)) => header.memory = kept == "yes",
                 _ => {}
             }
         }

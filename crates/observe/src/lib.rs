@@ -17,6 +17,7 @@
 //! write.rs        the log while it grows: flushing, bounds, a full disk; lock.rs: its lock
 //! spool.rs        the log beside a recording's file: its name, its lock, its end
 //! read.rs         the log as a sequence, up to its end or to the first damage
+//! memory.rs       stack memory, where it is asked for
 //! symbols.rs      what a symboliser found, taken from a recording and put into another
 //! ```
 //!
@@ -27,7 +28,8 @@
 //! program of a frame) is logged as the answer that the recorder got. A replay opens no other file.
 //!
 //! **Privacy.** A log holds names of functions, files, processes and network peers, command lines
-//! and addresses. It holds no stack memory. Its header says so, and its mode is 0600.
+//! and addresses. It holds stack memory only where that is asked for ([`LogFile::with_memory`]). Its header says
+//! so, and its mode is 0600.
 //!
 //! **Damage.** A reader stops at the first frame that is not whole and says where and why. Lengths
 //! from a log never decide how much memory is taken before the bytes are there.
@@ -42,6 +44,7 @@ mod frame;
 mod header;
 pub mod kind;
 mod lock;
+mod memory;
 mod model;
 mod observation;
 mod polls;
@@ -57,6 +60,7 @@ pub use facts::*;
 pub use frame::MAX_PAYLOAD;
 pub use header::{Header, VERSION};
 pub use lock::is_being_written;
+pub use memory::{StackBytes, StackMemory};
 pub use observation::{Importance, LeftOut, Observation};
 pub use polls::*;
 pub use read::{End, LogReader, OpenError};

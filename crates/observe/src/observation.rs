@@ -13,6 +13,7 @@ use crate::{
         UnwoundStack,
     },
     kind,
+    memory::StackMemory,
     polls::{
         EndedThread, PolledStack, PolledThread, ProcessClocks, Rebased, StoppedThread, ThreadPoll,
         ThreadStatus,
@@ -176,6 +177,8 @@ observations! {
         56 SymbolFunction(Function),
         /// A frame that the symboliser named.
         57 Symbol(Symbol),
+        /// Stack memory, where it is kept.
+        60 StackMemory(Box<StackMemory>),
         /// A note of the moment after measuring.
         58 Note(Arc<str>),
         /// Observations that the log's bound, or their size, has left out so far.
@@ -271,7 +274,8 @@ impl Observation<'_> {
             | Observation::RunningSample(_)
             | Observation::PreemptedStack(_)
             | Observation::QueuedPoll(_)
-            | Observation::EventStack(_) => Importance::Sample,
+            | Observation::EventStack(_)
+            | Observation::StackMemory(_) => Importance::Sample,
             Observation::ThreadPoll(_)
             | Observation::StoppedThread(_)
             | Observation::Switch(_)

@@ -179,7 +179,7 @@ fn get_text<'a>(from: &mut Input<'a>) -> Result<&'a str, Malformed> {
 }
 
 /// A number of bytes, or of elements of at least a byte each, that are all there.
-fn get_length(from: &mut Input<'_>) -> Result<usize, Malformed> {
+pub(crate) fn get_length(from: &mut Input<'_>) -> Result<usize, Malformed> {
     let length = usize::try_from(u64::get(from)?).map_err(|_| Malformed::Number)?;
     if length > from.left() {
         return Err(Malformed::Short);

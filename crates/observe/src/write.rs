@@ -24,6 +24,7 @@ use crate::{
     frame::{self, MAX_PAYLOAD},
     header::Header,
     lock,
+    memory::StackMemory,
     observation::{Importance, LeftOut, Observation},
     words::{self, Words},
 };
@@ -41,6 +42,7 @@ pub struct LogFile {
     file: Arc<File>,
     path: PathBuf,
     purpose: Purpose,
+    memory: bool,
 }
 
 /// The reason for which a log is written.
@@ -87,6 +89,7 @@ impl LogFile {
             file: Arc::new(file),
             path: path.into(),
             purpose: Purpose::Kept,
+            memory: false,
         })
     }
 
@@ -96,6 +99,15 @@ impl LogFile {
             file: Arc::new(file),
             path: path.into(),
             purpose: Purpose::Spool,
+            memory: false,
+        }
+    }
+
+    /// Stack memory is kept too ([`LogWriter::keep_memory`]).
+    pub fn with_memory(self) -> LogFile {
+        LogFile {
+            memory: true,
+            ..self
         }
     }
 
@@ -160,7 +172,10 @@ impl LogWriter {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn begin(log: LogFile, tool: &str, bound: u64) -> LogWriter {
-        let header = Header::new(tool);
+        let header = Header {
+            memory: log.memory,
+            ..Header::new(tool)
+        };
         let mut writer = LogWriter {
             log,
             bound,
@@ -218,6 +233,13 @@ impl LogWriter {
             self.payload.clear();
             self.words.clear();
             self.left_out.too_large += 1;
+        }
+    }
+
+    /// Appends stack memory, if this log keeps it.
+    pub fn keep_memory(&mut self, memory: impl FnOnce() -> StackMemory) {
+        if self.log.memory && self.failed.is_none() {
+            self.append(&Observation::StackMemory(Box::new(memory())));
         }
     }
 
@@ -420,6 +442,7 @@ mod tests {
             file: Arc::new(File::open(&path).unwrap()),
             path,
             purpose: Purpose::Kept,
+            memory: false,
         };
         let mut writer = LogWriter::begin(log, "wallscope 0", LogFile::BOUND);
         for time in 0..1000 {

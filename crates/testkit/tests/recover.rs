@@ -15,6 +15,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::time::{ClockId, clock_gettime};
+use wallscope_observe::{LogReader, Observation};
 use wallscope_testkit::{Error, Program, Tool, report::Report, tool::Options, with_tool, wrong};
 
 fn check(is: bool, what: impl FnOnce() -> String) -> Result<(), Error> {
@@ -266,6 +267,37 @@ fn a_recorder_that_ends_in_order_leaves_no_spool() {
             check(recorded.path().exists(), || {
                 format!("{signal:?} left no recording")
             })?;
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn stack_memory_is_in_a_log_where_it_is_asked_for() {
+    with_tool("stack memory in a log", |tool| {
+        let tool = tool.clone().replayed();
+        for backend in ["ebpf", "perf", "proc"] {
+            for (more, asked) in [(&[][..], false), (&["--keep-memory"], true)] {
+                let mut program = Program::start("convoy", &["--seconds", "60"])?;
+                let options = Options::at(99).with(&["--backend", backend]).with(more);
+                let recorder = tool.attach(program.pids(), &options)?;
+                program.release()?;
+                thread::sleep(Duration::from_secs(1));
+                // Its replay is the same with memory in the log.
+                let recorded = recorder.stop()?;
+                let mut log = LogReader::open(&recorded.log()).map_err(|e| wrong(e.to_string()))?;
+                let told = log.header().memory;
+                let mut kept = 0;
+                while let Some(observation) = log.next() {
+                    kept += usize::from(matches!(observation, Observation::StackMemory(_)));
+                }
+                // The kernel programs unwind most stacks where they are, and copy no memory.
+                let right = kept > 0 || backend == "ebpf";
+                check(
+                    told == asked && if asked { right } else { kept == 0 },
+                    || format!("{backend}, asked: {asked}, told: {told}, {kept} stacks"),
+                )?;
+            }
         }
         Ok(())
     });

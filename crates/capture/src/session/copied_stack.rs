@@ -1,5 +1,6 @@
 //! Stacks that were copied as they were, to be unwound later.
 
+use wallscope_observe::{StackBytes, StackMemory};
 use wallscope_unwind::native::Registers;
 use zerocopy::FromBytes;
 
@@ -90,6 +91,22 @@ impl CopiedStack {
             general: [
                 ax, dx, cx, bx, si, di, bp, sp, r8, r9, r10, r11, r12, r13, r14, r15,
             ],
+        }
+    }
+
+    /// The copy as a log holds it.
+    pub fn memory(&self) -> StackMemory {
+        let registers = self.registers();
+        StackMemory {
+            time: self.head.time,
+            pid: self.head.pid,
+            tid: 0,
+            ticket: self.head.ticket,
+            pc: registers.ip,
+            registers: registers.general,
+            start: self.head.start,
+            holes: self.head.holes,
+            bytes: StackBytes(self.bytes.to_vec()),
         }
     }
 

@@ -116,9 +116,14 @@ impl EventDispatcher {
     pub fn take(&mut self, bytes: &[u8]) {
         let first = bytes.get(..4).and_then(|b| b.try_into().ok());
         if first.map(u32::from_ne_bytes) == Some(kind::RAW) {
-            // Memory of the target: neither logged nor anything to estimate from.
+            // Memory of the target: nothing to estimate from, and logged only where that is asked for.
             match CopiedStack::parse(bytes) {
-                Some(raw) => self.unseen.copied.push(raw),
+                Some(raw) => {
+                    if let Some(log) = &mut self.log {
+                        log.keep_memory(|| raw.memory());
+                    }
+                    self.unseen.copied.push(raw);
+                }
                 None => self.estimator.malformed += 1,
             }
             return;

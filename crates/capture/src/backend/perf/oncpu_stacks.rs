@@ -129,6 +129,7 @@ impl ProcPoller {
 
     /// The stack of a thread of which registers and some stack were copied at `time` while it ran.
     pub fn stack_of(&mut self, r: &Running, time: u64, now: u64) -> (Vec<FrameWord>, StackEnd) {
+        self.intake.keep_memory(|| r.memory(time));
         let stack = self.unwind_running(r, time);
         let new = matches!(stack.1, StackEnd::NoMapping | StackEnd::TableNotLoaded);
         if new && self.remap(r.pid, now) {

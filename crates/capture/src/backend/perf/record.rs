@@ -1,6 +1,7 @@
 //! Records as they lie in the ring.
 
 use perf_event_open_sys::bindings as b;
+use wallscope_observe::{StackBytes, StackMemory};
 use wallscope_unwind::native::Registers;
 
 use super::ran_since::RanSince;
@@ -152,6 +153,21 @@ impl Running {
     /// Whether an address lies below what there is of the stack.
     pub fn is_below(&self, address: u64) -> bool {
         self.registers.general[7].saturating_sub(address) > BELOW
+    }
+
+    /// The stack that was copied with it, as a log holds it.
+    pub fn memory(&self, time: u64) -> StackMemory {
+        StackMemory {
+            time,
+            pid: self.pid,
+            tid: self.tid,
+            ticket: 0,
+            pc: self.registers.ip,
+            registers: self.registers.general,
+            start: self.registers.general[7],
+            holes: 0,
+            bytes: StackBytes(self.stack.clone()),
+        }
     }
 
     /// Whether it lies right below, where nothing was copied.

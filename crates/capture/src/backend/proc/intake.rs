@@ -2,7 +2,7 @@
 //!
 //! [`Intake::observe`] is the one place through which the estimator learns anything of polls.
 
-use wallscope_observe::{LogWriter, Observation, PolledStack};
+use wallscope_observe::{LogWriter, Observation, PolledStack, StackMemory};
 
 use super::{estimator::PollEstimator, samples::Polled};
 use crate::session::observation_sink::ObservationSink;
@@ -22,6 +22,13 @@ impl Intake {
             log.append(observation);
         }
         self.estimator.observe(observation);
+    }
+
+    /// Logs stack memory, where that is asked for.
+    pub fn keep_memory(&mut self, memory: impl FnOnce() -> StackMemory) {
+        if let Some(log) = &mut self.log {
+            log.keep_memory(memory);
+        }
     }
 
     /// Whether there is a log that still grows.

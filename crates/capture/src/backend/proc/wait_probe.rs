@@ -203,6 +203,7 @@ impl ProcPoller {
     fn unwind_blocked(&mut self, thread: &BlockedThread<'_>, mut pages: Pages) -> BlockedStack {
         let t = &self.watch.threads[thread.index];
         let (pid, tid) = (t.pid, t.tid);
+        self.intake.keep_memory(|| pages.memory(thread.now));
         let mut native = pages.unwind(&mut self.reader.unwinder, self.processes.files().tables());
         if matches!(native.end, StackEnd::NoMapping | StackEnd::TableNotLoaded)
             && self.remap(pid, thread.now)

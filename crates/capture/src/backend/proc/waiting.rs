@@ -11,6 +11,7 @@
 use std::{cell::RefCell, fs, os::unix::fs::MetadataExt};
 
 use wallscope_model::{BlockReason, StackEnd};
+use wallscope_observe::{StackBytes, StackMemory};
 use wallscope_unwind::native::{FrameWord, MemoryTables, Registers, StackStart, Unwinder};
 
 use crate::syscalls;
@@ -353,6 +354,26 @@ impl Pages {
             first: Vec::new(),
             more: Vec::new(),
             most: 0,
+        }
+    }
+
+    /// What follows the stack pointer, as a log holds it: of a waiting thread two registers are known.
+    pub fn memory(&self, time: u64) -> StackMemory {
+        let Standing {
+            pid, tid, sp, pc, ..
+        } = self.thread;
+        let mut registers = [0; 16];
+        registers[7] = sp;
+        StackMemory {
+            time,
+            pid,
+            tid,
+            ticket: 0,
+            pc,
+            registers,
+            start: sp,
+            holes: 0,
+            bytes: StackBytes(self.first.clone()),
         }
     }
 
