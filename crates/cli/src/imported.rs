@@ -12,7 +12,7 @@ use std::sync::Arc;
 use wallscope_formats::{Mapped, RawStack, Unnamed, Unwind};
 use wallscope_model::{Loss, ModuleKind, Recording, StackEnd};
 use wallscope_procfs::target_file::{Purpose, Rights, TargetPath, TargetRoot};
-use wallscope_symbolize::{ModuleSource, Sources};
+use wallscope_symbolize::{KernelSymbols, ModuleSource, Sources};
 use wallscope_unwind::native::{
     CopiedMemory, End, FileKey, MappingSpec, MemoryTables, Registers, Source, StackStart,
     TableStore, Unwinder,
@@ -207,7 +207,7 @@ pub fn name(recording: &mut Recording, unnamed: Unnamed, rights: Rights) {
     }
     if !same_kernel(unnamed) {
         // Symbols of another kernel, or of this one at another place, would be wrong.
-        sources.kallsyms = Some("".into());
+        sources.kallsyms = Some(Arc::new(KernelSymbols::new("".into())));
     }
     let losses = wallscope_symbolize::resolve(recording, sources);
     recording.losses.extend(losses);

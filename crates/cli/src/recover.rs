@@ -16,7 +16,7 @@ use wallscope_procfs::{
     kernel_file,
     target_file::{Rights, TargetRoot},
 };
-use wallscope_symbolize::{ModuleSource, Sources};
+use wallscope_symbolize::{KernelSymbols, ModuleSource, Sources};
 
 use crate::{
     failure::Failure,
@@ -106,7 +106,7 @@ fn sources(recovered: &Recovered, rights: Rights) -> Sources {
     };
     if recovered.kernel == SameKernel::No {
         // Symbols of another boot would be wrong.
-        sources.kallsyms = Some("".into());
+        sources.kallsyms = Some(Arc::new(KernelSymbols::new("".into())));
     }
     let vdso = own_vdso();
     let build = vdso.as_deref().and_then(|v| Elf::parse(v).ok()?.build_id());

@@ -5,6 +5,7 @@
 //! `[nf_tables]`, so that reports can tell it from the kernel itself.
 
 use std::cmp::Reverse;
+use std::sync::Arc;
 
 use wallscope_binfmt::kallsyms::{self, KernelSymbol};
 
@@ -20,41 +21,76 @@ pub(crate) struct KernelFunction {
     pub module: String,
 }
 
-/// Returns the functions at `wanted` (ascending).
-pub(crate) fn resolve(text: &str, wanted: &[u64]) -> Vec<Option<KernelFunction>> {
-    // At index `i`: the best symbol that starts between `wanted[i - 1]` and `wanted[i]`.
-    let mut best: Vec<Option<KernelSymbol<'_>>> = vec![None; wanted.len()];
-    for symbol in kallsyms::parse(text) {
-        let at = wanted.partition_point(|w| *w < symbol.address);
-        if let Some(slot) = best.get_mut(at) {
-            prefer(slot, symbol);
-        }
-    }
-    let mut nearest: Option<KernelSymbol<'_>> = None;
-    wanted
-        .iter()
-        .zip(best)
-        .map(|(wanted, closer)| {
-            if let Some(closer) = closer {
-                prefer(&mut nearest, closer);
-            }
-            nearest
-                .filter(|s| s.is_code() && s.address != 0 && wanted - s.address < MAX_FUNCTION)
-                .map(|s| KernelFunction {
-                    name: s.name.to_owned(),
-                    module: s.module.to_owned(),
-                })
-        })
-        .collect()
+/// The kernel's symbols, in the order of their addresses.
+#[derive(Clone, Debug)]
+pub struct KernelSymbols {
+    text: Arc<str>,
+    /// Addresses, and where in the text their lines begin.
+    starts: Vec<(u64, u32)>,
 }
 
-/// Replaces `best` if `symbol` is better. At one address: code before data, a function before a
+impl KernelSymbols {
+    /// Those of this text of `/proc/kallsyms`; lines that are none are left out.
+    pub fn new(text: Arc<str>) -> KernelSymbols {
+        let mut starts = Vec::new();
+        let mut at = 0;
+        for line in text.split_inclusive('\n') {
+            if let (Some(symbol), Ok(start)) =
+                (kallsyms::parse_line(line.trim_end()), at.try_into())
+            {
+                starts.push((symbol.address, start));
+            }
+            at += line.len();
+        }
+        starts.sort_unstable();
+        KernelSymbols { text, starts }
+    }
+
+    /// Whether the kernel hid the addresses.
+    pub fn is_hidden(&self) -> bool {
+        self.starts.last().is_some_and(|(address, _)| *address == 0)
+    }
+
+    /// Returns the functions at `wanted`.
+    pub(crate) fn resolve(&self, wanted: &[u64]) -> Vec<Option<KernelFunction>> {
+        wanted
+            .iter()
+            .map(|address| self.function(*address))
+            .collect()
+    }
+
+    fn function(&self, wanted: u64) -> Option<KernelFunction> {
+        let below = &self.starts[..self.starts.partition_point(|(start, _)| *start <= wanted)];
+        let nearest = below.last()?.0;
+        let mut best = None;
+        for (_, line) in below
+            .iter()
+            .rev()
+            .take_while(|(start, _)| *start == nearest)
+        {
+            prefer(&mut best, self.symbol(*line)?);
+        }
+        let found =
+            best.filter(|s| s.is_code() && nearest != 0 && wanted - nearest < MAX_FUNCTION)?;
+        Some(KernelFunction {
+            name: found.name.to_owned(),
+            module: found.module.to_owned(),
+        })
+    }
+
+    /// The symbol of the line that begins there.
+    fn symbol(&self, line: u32) -> Option<KernelSymbol<'_>> {
+        let rest = self.text.get(line as usize..)?;
+        kallsyms::parse_line(rest.lines().next()?.trim_end())
+    }
+}
+
+/// Replaces `best` if `symbol`, of the same address, is better: code before data, a function before a
 /// linker marker, then the plainest name.
 fn prefer<'t>(best: &mut Option<KernelSymbol<'t>>, symbol: KernelSymbol<'t>) {
     let rank = |s: &KernelSymbol<'t>| {
         let underscores = s.name.bytes().take_while(|b| *b == b'_').count();
         (
-            s.address,
             s.is_code(),
             !is_marker(s.name),
             Reverse(underscores),
@@ -91,7 +127,8 @@ ffffffffc0201000 t hook\t[nf_tables]
 ";
 
     fn names(wanted: &[u64]) -> Vec<String> {
-        resolve(TEXT, wanted)
+        KernelSymbols::new(TEXT.into())
+            .resolve(wanted)
             .into_iter()
             .map(|f| f.map_or(String::new(), |f| f.name + "|" + &f.module))
             .collect()
@@ -137,7 +174,7 @@ ffffffffc0201000 t hook\t[nf_tables]
         named.sort_unstable();
         assert!(named.len() >= 2, "{named:?}");
         let inside: Vec<u64> = named.iter().map(|n| n.0 + 1).collect();
-        let found = resolve(&text, &inside);
+        let found = KernelSymbols::new(text.as_str().into()).resolve(&inside);
         for ((_, name), found) in named.iter().zip(found) {
             assert_eq!(found.unwrap().name, *name);
         }

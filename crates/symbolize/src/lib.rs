@@ -53,6 +53,7 @@ use wallscope_model::{Frame, FrameKind, Line, Loss, Module, ModuleId, ModuleKind
 use wallscope_procfs::target_file::TargetRoot;
 
 pub use demangle::{Origin, demangle, demangle_from, is_mangled, name_origin, without_arguments};
+pub use kernel::KernelSymbols;
 pub use remembered::Names;
 pub use source::{ModuleSource, Sources};
 
@@ -147,8 +148,8 @@ pub fn resolve(recording: &mut Recording, mut sources: Sources) -> Vec<Loss> {
         }
     }
     if !kernel.is_empty() {
-        let text = sources.kallsyms.take();
-        kernel_frames(recording, &kernel, text, &mut losses);
+        let symbols = sources.kallsyms.take();
+        kernel_frames(recording, &kernel, symbols, &mut losses);
     }
     losses.finish()
 }
@@ -194,23 +195,24 @@ fn distinct(all: &[Frame], frames: &[usize]) -> (Vec<u64>, Vec<usize>) {
 fn kernel_frames(
     recording: &mut Recording,
     frames: &[usize],
-    text: Option<Arc<str>>,
+    symbols: Option<Arc<KernelSymbols>>,
     losses: &mut Losses,
 ) {
     let (addresses, slots) = distinct(&recording.frames, frames);
     let count = addresses.len() as u64;
-    let text = match text.map_or_else(|| kallsyms::read().map(Arc::from), Ok) {
-        Ok(text) => text,
+    let read = || kallsyms::read().map(|text| Arc::new(KernelSymbols::new(text.into())));
+    let symbols = match symbols.map_or_else(read, Ok) {
+        Ok(symbols) => symbols,
         Err(_) => {
             losses.add("kernel symbols cannot be read (/proc/kallsyms)", count);
             return;
         }
     };
-    if kallsyms::is_hidden(&text) {
+    if symbols.is_hidden() {
         losses.add("kernel symbols are hidden (kernel.kptr_restrict)", count);
         return;
     }
-    let found = kernel::resolve(&text, &addresses);
+    let found = symbols.resolve(&addresses);
     let missing = found.iter().filter(|f| f.is_none()).count();
     losses.add("no symbols: kernel", missing as u64);
     let mut table = Table::new(&mut recording.functions);

@@ -14,7 +14,7 @@ use wallscope_model::{
     Frame, FrameKind, Function, Loss, Module, ModuleId, ModuleKind, Recording, name,
 };
 
-use crate::{ModuleSource, Sources};
+use crate::{KernelSymbols, ModuleSource, Sources};
 
 /// Fills the lines of a recording's frames: [`crate::resolve`].
 pub(crate) type Resolve = fn(&mut Recording, Sources) -> Vec<Loss>;
@@ -237,8 +237,9 @@ pub(crate) fn cpu_time() -> Duration {
 }
 
 /// The kernel's symbols of code; empty: they cannot be read.
-fn symbols() -> Arc<str> {
-    code(&kallsyms::read().unwrap_or_default())
+fn symbols() -> Arc<KernelSymbols> {
+    let text = code(&kallsyms::read().unwrap_or_default());
+    Arc::new(KernelSymbols::new(text))
 }
 
 /// The lines of `/proc/kallsyms` that name code, and of the others those that may end it: half of the text, or less.

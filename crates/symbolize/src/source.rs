@@ -8,6 +8,8 @@ use rustc_hash::FxHashMap;
 use wallscope_model::ModuleId;
 use wallscope_procfs::target_file::{Rights, TargetRoot};
 
+use crate::KernelSymbols;
+
 /// The capture's knowledge of a module's bytes. Any part may be missing.
 #[derive(Debug, Default)]
 pub struct ModuleSource {
@@ -59,8 +61,8 @@ pub struct Sources {
     /// Code made at run time is looked up in the perf map of the process with the module's pid, where no
     /// source is given. Wrong where that may be another process by now.
     pub perf_maps: bool,
-    /// The text of `/proc/kallsyms`; `None`: read at the first kernel frame.
-    pub kallsyms: Option<Arc<str>>,
+    /// The kernel's symbols; `None`: read from `/proc/kallsyms` at the first kernel frame.
+    pub kallsyms: Option<Arc<KernelSymbols>>,
     /// Directories with separate debug files, in the target's root and in the host's.
     pub debug_directories: Vec<PathBuf>,
     /// Maximum time for the debug information of one module.

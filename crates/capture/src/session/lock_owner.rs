@@ -42,6 +42,9 @@ const PLAIN_KINDS: u32 = 3 | 128 | 256 | 512;
 /// Bits of a read-write lock's first word: a writer has it, and it is the writers' turn.
 const WRITERS_TURN: u32 = 1;
 const WRITE_LOCKED: u32 = 2;
+/// Ids of threads are below this (`PID_MAX_LIMIT`). A thread that parks in Rust's standard library waits with the value
+/// `u32::MAX`.
+const ID_LIMIT: u32 = 1 << 22;
 /// What musl writes into plain mutexes instead of an id (`EBUSY`).
 const NO_ID: u32 = 16;
 
@@ -235,7 +238,7 @@ fn owners(
 ) -> [Option<(OwnerEvidence, u32)>; 2] {
     let now = word(0);
     let of = |told: OwnerEvidence, id: Option<u32>| {
-        let id = id.filter(|id| !matches!(*id, 0 | NO_ID));
+        let id = id.filter(|id| !matches!(*id, 0 | NO_ID) && *id < ID_LIMIT);
         id.map(|id| (told, id))
     };
     let in_word = || now.filter(|now| now & WAITERS != 0).map(|now| now & ID);
@@ -337,6 +340,8 @@ mod tests {
         // musl's plain one.
         let busy = WAITERS | NO_ID;
         assert_eq!(say(&[busy], 0, WAIT, busy), []);
+        // A parked thread of Rust's.
+        assert_eq!(say(&[u32::MAX], 0, WAIT, u32::MAX), []);
     }
 
     #[test]

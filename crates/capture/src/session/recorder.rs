@@ -6,7 +6,7 @@ use libbpf_rs::RingBuffer;
 use wallscope_binfmt::kallsyms;
 use wallscope_model::{Cost, FrameKind, Limit, Recording};
 use wallscope_observe::{Begin, Counter, DescribedDomain, LogWriter, Mark, Observation};
-use wallscope_symbolize::Sources;
+use wallscope_symbolize::{KernelSymbols, Sources};
 
 mod described;
 mod economy;
@@ -626,10 +626,11 @@ fn named(
 
 /// The kernel's symbols as they are now, where stacks lead through code that was loaded into it. Kernel
 /// programs take their names with them when they go, and ours are about to.
-fn symbols_of_programs(recording: &Recording) -> Option<Arc<str>> {
+fn symbols_of_programs(recording: &Recording) -> Option<Arc<KernelSymbols>> {
     /// Where x86-64 has modules and kernel programs.
     const LOADED: u64 = 0xffff_ffff_c000_0000;
     let mut frames = recording.frames.iter();
     let any = frames.any(|f| f.kind == FrameKind::Kernel && f.address >= LOADED);
-    any.then(|| kallsyms::read().ok().map(Arc::from)).flatten()
+    let text = any.then(|| kallsyms::read().ok()).flatten()?;
+    Some(Arc::new(KernelSymbols::new(text.into())))
 }

@@ -11,7 +11,7 @@ use crate::support::{
 use wallscope_binfmt::elf::Elf;
 use wallscope_model::{FrameKind, Module, ModuleId, ModuleKind, Recording};
 use wallscope_procfs::target_file::TargetRoot;
-use wallscope_symbolize::{ModuleSource, Sources, resolve};
+use wallscope_symbolize::{KernelSymbols, ModuleSource, Sources, resolve};
 
 const LIBRARY: &str = r#"
 #include <stdio.h>
@@ -380,7 +380,7 @@ fn kernel_code_is_named_and_moved_to_its_module() {
         ..Recording::default()
     };
     let sources = Sources {
-        kallsyms: Some(text.into()),
+        kallsyms: Some(Arc::new(KernelSymbols::new(text.into()))),
         ..Sources::default()
     };
     let losses = resolve(&mut recording, sources);
@@ -405,7 +405,7 @@ fn kernel_code_is_named_and_moved_to_its_module() {
         ..Recording::default()
     };
     let sources = Sources {
-        kallsyms: Some(hidden.into()),
+        kallsyms: Some(Arc::new(KernelSymbols::new(hidden.into()))),
         ..Sources::default()
     };
     let losses = resolve(&mut recording, sources);
