@@ -15,8 +15,8 @@
 
 use std::collections::BTreeSet;
 use std::ffi::CString;
-use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::fs;
+use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -24,9 +24,11 @@ use std::process::{Command, Stdio};
 use wallscope_testkit::checks::{self, Length};
 use wallscope_testkit::{Error, Tool, program};
 
+use crate::archive::Archive;
 use crate::{Outcome, installed, release_tool};
 
-const EMULATOR: &str = "qemu-system-x86_64";
+/// The emulator.
+pub const EMULATOR: &str = "qemu-system-x86_64";
 /// What is asked of a kernel unless something else is named: what needs no disk, no quota, no other
 /// program.
 const USUAL: &[&str] = &[
@@ -68,27 +70,42 @@ fn boot(emulator: &Path, image: &Path, disk: &Path, names: &[&str]) -> Outcome<b
         "console=ttyS0 quiet panic=-1 no_timer_check rdinit=/init -- inside {}",
         names.join(" ")
     );
+    let mut passed = 0;
+    emulate(emulator, [image, disk], &words, |line| {
+        passed += usize::from(line.starts_with(TELLS) && line.ends_with(" passed"));
+        println!("{line}");
+    })?;
+    println!("{passed} of {} passed", names.len());
+    Ok(passed == names.len())
+}
+
+/// Boots a kernel with an initial file system and its command line `words`, until it powers off. Each line of its
+/// console goes to `told`.
+///
+/// # Errors
+/// The emulator does not start, or cannot be read.
+pub fn emulate(
+    emulator: &Path,
+    [image, disk]: [&Path; 2],
+    words: &str,
+    mut told: impl FnMut(&str),
+) -> Outcome<()> {
     let mut child = Command::new(emulator)
         .args(["-machine", "q35,accel=tcg", "-cpu", "Haswell", "-smp", "2"])
-        .args(["-m", "2G", "-nographic", "-no-reboot", "-nic", "none"])
+        .args(["-m", "3G", "-nographic", "-no-reboot", "-nic", "none"])
         .arg("-kernel")
         .arg(image)
         .arg("-initrd")
         .arg(disk)
-        .arg("-append")
-        .arg(words)
+        .args(["-append", words])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()?;
-    let mut passed = 0;
     for line in BufReader::new(child.stdout.take().expect("it is piped")).split(b'\n') {
-        let line = String::from_utf8_lossy(&line?).trim_end().to_string();
-        passed += usize::from(line.starts_with(TELLS) && line.ends_with(" passed"));
-        println!("{line}");
+        told(String::from_utf8_lossy(&line?).trim_end());
     }
     child.wait()?;
-    println!("{passed} of {} passed", names.len());
-    Ok(passed == names.len())
+    Ok(())
 }
 
 /// Writes the initial file system: a cpio archive in the kernel's format.
@@ -112,12 +129,7 @@ fn pack(tool: &Tool, disk: &Path) -> Outcome<()> {
     }
     files.extend(libraries.into_iter().map(|path| (path.clone(), path)));
 
-    let mut archive = Archive {
-        out: BufWriter::new(File::create(disk)?),
-        folders: BTreeSet::new(),
-        written: 0,
-        entries: 0,
-    };
+    let mut archive = Archive::create(disk)?;
     for folder in ["/proc", "/sys", "/dev", "/tmp"] {
         archive.folder(Path::new(folder))?;
     }
@@ -128,8 +140,7 @@ fn pack(tool: &Tool, disk: &Path) -> Outcome<()> {
         let mode = from.metadata()?.permissions().mode();
         archive.entry(&to, 0o100_000 | mode & 0o7777, (0, 0), &fs::read(&from)?)?;
     }
-    archive.entry(Path::new("/TRAILER!!!"), 0, (0, 0), &[])?;
-    archive.out.flush()?;
+    archive.finish()?;
     Ok(())
 }
 
@@ -139,72 +150,6 @@ fn libraries_of(path: &Path) -> Outcome<Vec<PathBuf>> {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let words = text.split_whitespace().filter(|w| w.starts_with('/'));
     Ok(words.map(PathBuf::from).collect())
-}
-
-struct Archive {
-    out: BufWriter<File>,
-    folders: BTreeSet<PathBuf>,
-    written: usize,
-    entries: u32,
-}
-
-impl Archive {
-    /// A folder, and those above it.
-    fn folder(&mut self, path: &Path) -> io::Result<()> {
-        let above: Vec<&Path> = path.ancestors().filter(|p| p.parent().is_some()).collect();
-        for path in above.into_iter().rev() {
-            if self.folders.insert(path.to_path_buf()) {
-                self.entry(path, 0o040_755, (0, 0), &[])?;
-            }
-        }
-        Ok(())
-    }
-
-    fn entry(
-        &mut self,
-        path: &Path,
-        mode: u32,
-        device: (u32, u32),
-        bytes: &[u8],
-    ) -> io::Result<()> {
-        let name = path.to_string_lossy();
-        let name = name.trim_start_matches('/');
-        self.entries += 1;
-        let mut head = String::from("070701");
-        let length = bytes.len() as u32;
-        for field in [
-            self.entries,
-            mode,
-            0,
-            0,
-            1,
-            0,
-            length,
-            0,
-            0,
-            device.0,
-            device.1,
-            name.len() as u32 + 1,
-            0,
-        ] {
-            head.push_str(&format!("{field:08x}"));
-        }
-        self.put(head.as_bytes())?;
-        self.put(name.as_bytes())?;
-        self.put(&[0])?;
-        self.align()?;
-        self.put(bytes)?;
-        self.align()
-    }
-
-    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.written += bytes.len();
-        self.out.write_all(bytes)
-    }
-
-    fn align(&mut self) -> io::Result<()> {
-        self.put(&[0; 3][..self.written.next_multiple_of(4) - self.written])
-    }
 }
 
 /// The first process inside: mounts what is needed, makes the experiments, tells, and powers off.

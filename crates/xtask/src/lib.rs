@@ -17,6 +17,8 @@
 //!
 //! The tasks use the `wallscope` binary of the release profile, as a script would.
 
+mod agent_process;
+mod archive;
 pub mod bench;
 pub mod dist;
 pub mod fixtures;

@@ -24,12 +24,15 @@ usage: cargo xtask TASK
                        go-echo, tokio), cost of the pingpong, of 10,000 sleepers and of 1,000 starts a second,
                        and the printed overhead beside the measured one. On a machine with other work,
                        run it in a cgroup of its own, of high weight (cpu.shares, cpu.weight)
+  bench --agent [--quick]
+                       what the agent costs on an idle host, at 5,000 and at 50,000 switches a second
   verify [--quick] [--no-write] [--without NAME]
                        every promised number at full length; writes docs/verification.md, which
                        says what was left out
-  verify --dist [--suite NAME] [--system DIR] [--deb FILE]
+  verify --dist [--suite NAME] [--system DIR] [--deb FILE] [--boot VMLINUZ]
                        the Debian package in a fresh Debian (bookworm unless told; debootstrap, root):
-                       installed, used and purged; writes nothing
+                       installed, used and purged; with --boot, systemd starts, reloads and restarts the agent
+                       in an emulator, too; writes nothing
   verify --only NAME [--quick]
                        one experiment of it, as `ladder`; writes nothing
   prove-diff [--quick | PAIRS TRIALS]
@@ -78,6 +81,8 @@ fn run(arguments: &[&str]) -> Outcome<bool> {
                 _ => Err("bench --overhead takes one load at most".into()),
             }
         }
+        ["bench", "--agent"] => bench::run(bench::Effort::FULL, bench::What::Agent),
+        ["bench", "--agent", "--quick"] => bench::run(bench::Effort::QUICK, bench::What::Agent),
         ["bench", flags @ ..]
             if flags
                 .iter()

@@ -6,13 +6,13 @@
 //! recorder keeps 10 s, so that it is full before the second tenth.
 
 use std::fs;
-use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::agent_process::Agent;
 use crate::{Outcome, release_tool};
 
 /// Most growth of the heap, bytes.
@@ -53,6 +53,17 @@ struct Reading {
 }
 
 impl Reading {
+    fn of(agent: &mut Agent) -> Outcome<Reading> {
+        let metrics = agent.metrics()?;
+        let memory =
+            |part| metrics.value(&format!("wallscope_agent_memory_bytes{{part=\"{part}\"}}"));
+        Ok(Reading {
+            heap: memory("heap") as u64,
+            resident: memory("resident") as u64,
+            kernel: memory("kernel_maps") as u64,
+        })
+    }
+
     fn max(self, other: Reading) -> Reading {
         Reading {
             heap: self.heap.max(other.heap),
@@ -69,7 +80,8 @@ impl Reading {
 pub fn run(minutes: u64) -> Outcome<bool> {
     let tool = release_tool()?;
     let folder = tempfile::tempdir()?;
-    let mut agent = Agent::start(tool.path(), folder.path())?;
+    let settings = "snaps.length = \"10s\"\n";
+    let mut agent = Agent::start(tool.path(), folder.path(), settings)?;
     let load = Load::default();
     let length = Duration::from_secs(60 * minutes.max(1));
     let parts = std::thread::scope(|scope| {
@@ -118,75 +130,11 @@ fn watch(agent: &mut Agent, length: Duration) -> Outcome<[Reading; PARTS]> {
     let mut parts = [Reading::default(); PARTS];
     while started.elapsed() < length {
         std::thread::sleep(READ_EVERY);
-        if let Some(status) = agent.child.try_wait()? {
-            return Err(format!("the agent ended: {status}").into());
-        }
         let part = started.elapsed().as_secs_f64() / length.as_secs_f64() * PARTS as f64;
         let part = &mut parts[(part as usize).min(PARTS - 1)];
-        *part = part.max(agent.read()?);
+        *part = part.max(Reading::of(agent)?);
     }
     Ok(parts)
-}
-
-struct Agent {
-    child: Child,
-    address: String,
-}
-
-impl Drop for Agent {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Agent {
-    fn start(program: &Path, folder: &Path) -> Outcome<Agent> {
-        let config = folder.join("agent.toml");
-        let text = format!(
-            "agent.run_dir = {:?}\nstore.dir = {:?}\nstore.max_bytes = \"64MiB\"\n\
-             metrics.listen = \"127.0.0.1:0\"\nsnaps.length = \"10s\"\n",
-            folder.join("run"),
-            folder.join("store")
-        );
-        fs::write(&config, text)?;
-        let mut child = Command::new(program)
-            .args(["agent", "--config"])
-            .arg(&config)
-            .stderr(Stdio::piped())
-            .spawn()?;
-        let stderr = child.stderr.take().ok_or("no standard error")?;
-        let mut lines = BufReader::new(stderr).lines();
-        let mut said = String::new();
-        let address = lines.by_ref().map_while(Result::ok).find_map(|line| {
-            said.push_str(&line);
-            let (_, address) = line.split_once("metrics at http://")?;
-            Some(address.trim_end_matches("/metrics").to_string())
-        });
-        // Nobody else reads, and a full pipe would stop the agent.
-        std::thread::spawn(move || {
-            (lines.map_while(Result::ok)).for_each(|line| eprintln!("{line}"));
-        });
-        let address = address.ok_or(said)?;
-        Ok(Agent { child, address })
-    }
-
-    fn read(&self) -> Outcome<Reading> {
-        let mut stream = TcpStream::connect(&self.address)?;
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: agent\r\nConnection: close\r\n\r\n")?;
-        let mut text = String::new();
-        stream.read_to_string(&mut text)?;
-        let of = |part: &str| {
-            let start = format!("wallscope_agent_memory_bytes{{part=\"{part}\"}} ");
-            let value = text.lines().find_map(|l| l.strip_prefix(&start));
-            value.and_then(|v| v.parse::<f64>().ok()).map(|v| v as u64)
-        };
-        Ok(Reading {
-            heap: of("heap").unwrap_or(0),
-            resident: of("resident").unwrap_or(0),
-            kernel: of("kernel_maps").unwrap_or(0),
-        })
-    }
 }
 
 /// Starts processes that end at once; each fourth has a name that no other has.

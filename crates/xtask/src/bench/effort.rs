@@ -17,6 +17,8 @@ pub struct Effort {
     pub files: exchange::Size,
     /// Windows under load.
     pub overhead: overhead::Effort,
+    /// Windows with an agent, and their length, s.
+    pub agent: (usize, u64),
 }
 
 impl Effort {
@@ -36,6 +38,7 @@ impl Effort {
             window_s: 2,
             most_rounds: 60,
         },
+        agent: (3, 60),
     };
     /// Short, to see that it works.
     pub const QUICK: Effort = Effort {
@@ -52,5 +55,6 @@ impl Effort {
             window_s: 1,
             most_rounds: 3,
         },
+        agent: (1, 20),
     };
 }

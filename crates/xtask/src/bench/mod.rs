@@ -5,8 +5,9 @@
 //! runs of a program change nothing there. `compare` lists workloads and tools. `own` takes wallscope's own
 //! figures: delays, CPU, memory; `probes` the costs of single functions. `exchange` times files read and
 //! written, `real` measures programs of others; `servers` starts them. `overhead` sets the throughput that
-//! servers keep under a recording beside the printed overhead. `peer` starts and ends the tools.
+//! servers keep under a recording beside the printed overhead, `always_on` measures the agent. `peer` starts and ends the tools.
 
+mod always_on;
 mod compare;
 mod comparison;
 mod effort;
@@ -82,6 +83,8 @@ pub enum What<'a> {
     Real,
     /// Throughput kept and printed overhead; the load of that name, or all.
     Overhead(Option<&'a str>),
+    /// What an agent costs.
+    Agent,
 }
 
 /// The task; whether everything holds that is held here.
@@ -105,6 +108,9 @@ pub fn run(effort: Effort, what: What<'_>) -> Outcome<bool> {
     }
     if let What::Overhead(load) = what {
         return overhead::run(&tool, effort.overhead, load);
+    }
+    if what == What::Agent {
+        return always_on::run(&tool, effort.agent.0, effort.agent.1);
     }
     if what == What::Real {
         return real::all(&tool, effort.seconds, effort.rounds);

@@ -3,8 +3,8 @@
 //! The system is made by `debootstrap`, or is the folder that `--system DIR` names. It runs in a mount namespace
 //! of its own with the host's `/proc` and `/sys`, in the host's process namespace, so eBPF measures as on a host.
 //! The agent runs as the packaged user with the capabilities that the packaged unit lists, and no others.
-//! It must tell its service manager that it is ready (`Type=notify`). systemd is not booted: the start, the reload and
-//! the restart by systemd are not tried.
+//! It must tell its service manager that it is ready (`Type=notify`). With `--boot VMLINUZ` the system is booted in an
+//! emulator, too, with systemd as its first process (`boot.rs`).
 
 use std::os::unix::{fs::PermissionsExt as _, net::UnixDatagram};
 use std::path::{Path, PathBuf};
@@ -12,6 +12,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
+use super::boot;
 use super::sums::name;
 use crate::{Outcome, installed, root};
 
@@ -36,11 +37,12 @@ struct Options<'a> {
     suite: &'a str,
     system: Option<&'a Path>,
     package: Option<&'a Path>,
+    kernel: Option<&'a Path>,
 }
 
 /// Installs the package in a fresh system and uses it there. Whether each step did what it should.
 ///
-/// `arguments`: `[--suite NAME] [--system DIR] [--deb FILE]`.
+/// `arguments`: `[--suite NAME] [--system DIR] [--deb FILE] [--boot VMLINUZ]`.
 ///
 /// # Errors
 /// An unknown flag; `debootstrap` is missing or fails; there is no package.
@@ -49,13 +51,19 @@ pub fn verify(arguments: &[&str]) -> Outcome<bool> {
         suite: "bookworm",
         system: None,
         package: None,
+        kernel: None,
     };
     for pair in arguments.chunks(2) {
         match pair {
             ["--suite", suite] => options.suite = suite,
             ["--system", folder] => options.system = Some(Path::new(folder)),
             ["--deb", file] => options.package = Some(Path::new(file)),
-            _ => return Err("verify --dist takes --suite NAME, --system DIR, --deb FILE".into()),
+            ["--boot", image] => options.kernel = Some(Path::new(image)),
+            _ => {
+                let text =
+                    "verify --dist takes --suite NAME, --system DIR, --deb FILE, --boot VMLINUZ";
+                return Err(text.into());
+            }
         }
     }
     let version = env!("CARGO_PKG_VERSION");
@@ -66,7 +74,7 @@ pub fn verify(arguments: &[&str]) -> Outcome<bool> {
         return Err(text.into());
     }
     let system = System::get(&options)?;
-    system.steps(package)
+    system.steps(package, options.kernel)
 }
 
 impl System {
@@ -123,7 +131,7 @@ impl System {
         Ok(good)
     }
 
-    fn steps(&self, package: &Path) -> Outcome<bool> {
+    fn steps(&self, package: &Path, kernel: Option<&Path>) -> Outcome<bool> {
         let inside = format!("/root/{}", name(package)?);
         fs::copy(package, self.folder.join(&inside[1..]))?;
         // Not dpkg: apt gets the packages that this one depends on.
@@ -147,6 +155,9 @@ impl System {
             good &= self.step(command, wanted)?;
         }
         good &= self.agent()?;
+        if let Some(kernel) = kernel {
+            good &= self.boots(kernel)?;
+        }
         good &= self.step(&["dpkg", "--purge", "wallscope"], "")?;
         for left in ["var/lib/wallscope", "etc/wallscope", "usr/bin/wallscope"] {
             if self.folder.join(left).exists() {
@@ -154,6 +165,25 @@ impl System {
                 good = false;
             }
         }
+        Ok(good)
+    }
+
+    /// Installs systemd, and boots the system.
+    fn boots(&self, kernel: &Path) -> Outcome<bool> {
+        // Windows of the agent that ran before are another boot's.
+        let empty = ["sh", "-c", "rm -rf /var/lib/wallscope /run/wallscope"];
+        let install = [
+            "apt-get",
+            "install",
+            "--yes",
+            "--no-install-recommends",
+            "systemd-sysv",
+        ];
+        let enable = ["systemctl", "enable", "wallscope-agent"];
+        let mut good = self.step(&empty, "")?;
+        good &= self.step(&install, "")?;
+        good &= self.step(&enable, "")?;
+        good &= boot::boot(&self.folder, kernel)?;
         Ok(good)
     }
 

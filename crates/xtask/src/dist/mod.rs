@@ -16,6 +16,7 @@
 //! profile leaves the unstripped ones in cargo's target folder.
 
 mod binary;
+mod boot;
 mod content;
 mod debian;
 pub mod image;

@@ -12,7 +12,7 @@ use crate::Outcome;
 
 /// Reads the counters.
 #[derive(Clone, Debug)]
-pub(super) struct Meter {
+pub(in crate::bench) struct Meter {
     /// Usage of the machine and of the own cgroup: files; none without a cgroup of its own.
     groups: Option<(Usage, Usage)>,
     cpus: f64,
@@ -29,7 +29,7 @@ enum Usage {
 
 /// The counters at one moment.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reading {
+pub(in crate::bench) struct Reading {
     at: Instant,
     /// Time of idle CPUs and time that the host took, s.
     not_busy: f64,
@@ -45,7 +45,7 @@ impl Meter {
     ///
     /// # Errors
     /// /proc cannot be read.
-    pub(super) fn new() -> Outcome<Meter> {
+    pub(in crate::bench) fn new() -> Outcome<Meter> {
         let stat = fs::read_to_string("/proc/stat")?;
         let cpus = stat.lines().filter(|l| l.starts_with("cpu")).count() - 1;
         Ok(Meter {
@@ -55,7 +55,7 @@ impl Meter {
     }
 
     /// Whether other processes are left out.
-    pub(super) fn leaves_others_out(&self) -> bool {
+    pub(in crate::bench) fn leaves_others_out(&self) -> bool {
         self.groups.is_some()
     }
 
@@ -63,7 +63,7 @@ impl Meter {
     ///
     /// # Errors
     /// They cannot be read.
-    pub(super) fn read(&self) -> Outcome<Reading> {
+    pub(in crate::bench) fn read(&self) -> Outcome<Reading> {
         let stat = fs::read_to_string("/proc/stat")?;
         let all = stat.lines().next().unwrap_or_default();
         let ticks: Vec<f64> = all
@@ -90,13 +90,13 @@ impl Meter {
 
 impl Reading {
     /// CPU time from this moment until `end`, s.
-    pub(super) fn until(&self, end: &Reading) -> f64 {
+    pub(in crate::bench) fn until(&self, end: &Reading) -> f64 {
         let all = end.at.duration_since(self.at).as_secs_f64() * self.cpus;
         all - (end.not_busy - self.not_busy) - (end.others - self.others)
     }
 
     /// Context switches a second from this moment until `end`.
-    pub(super) fn switches_until(&self, end: &Reading) -> f64 {
+    pub(in crate::bench) fn switches_until(&self, end: &Reading) -> f64 {
         let seconds = end.at.duration_since(self.at).as_secs_f64();
         (end.switches - self.switches) as f64 / seconds
     }

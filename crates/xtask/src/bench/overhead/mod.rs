@@ -20,7 +20,7 @@ use std::fmt::Write as _;
 use wallscope_testkit::Tool;
 
 use crate::{Outcome, median};
-use cpu::Meter;
+pub(super) use cpu::Meter;
 use limit::Figures;
 use loads::{Kind, Load};
 use watch::Watcher;
