@@ -32,6 +32,7 @@ const C_FILES: &[&str] = &[
     "trouble",
     "trouble_computing",
     "trouble_waiting",
+    "trouble_holding",
     "trouble_healthy",
     "trouble_serving",
 ];

@@ -79,7 +79,8 @@ static void cgroup_leave(void) {
     *cgroup_folder = 0;
 }
 
-static bool cgroup_enter(long quota, long period) {
+// Makes a group with that quota, µs in each period.
+static bool cgroup_make(long quota, long period) {
     static const char *const PARENTS[] = {"/sys/fs/cgroup", "/sys/fs/cgroup/unified",
                                           "/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpu,cpuacct"};
     for (size_t i = 0; i < sizeof PARENTS / sizeof *PARENTS; i++) {
@@ -104,7 +105,7 @@ static bool cgroup_enter(long quota, long period) {
         bool limited = second ? write_file(cgroup_folder, "cpu.max", "%ld %ld", quota, period)
                               : write_file(cgroup_folder, "cpu.cfs_period_us", "%ld", period, 0) &&
                                     write_file(cgroup_folder, "cpu.cfs_quota_us", "%ld", quota, 0);
-        if (limited && write_file(cgroup_folder, "cgroup.procs", "%ld", getpid(), 0)) {
+        if (limited) {
             extra_truth_set("cgroup_version", second ? 2 : 1);
             return true;
         }
@@ -112,6 +113,23 @@ static bool cgroup_enter(long quota, long period) {
     }
     *cgroup_folder = 0;
     return false;
+}
+
+static bool cgroup_enter(long quota, long period) {
+    if (!cgroup_make(quota, period)) return false;
+    if (write_file(cgroup_folder, "cgroup.procs", "%ld", getpid(), 0)) return true;
+    rmdir(cgroup_folder);
+    *cgroup_folder = 0;
+    return false;
+}
+
+void cpu_quota_make(long quota, long period) {
+    if (!cgroup_make(quota, period)) refuse("no cgroup with a CPU quota can be made: %s", cgroup_trouble);
+    atexit(cgroup_leave);
+}
+
+void cpu_quota_place(int pid) {
+    CHECK(write_file(cgroup_folder, "cgroup.procs", "%ld", pid, 0), "the cgroup cannot be entered: %s", cgroup_trouble);
 }
 
 NAMED void throttled_spin(u64 units) { SPIN(units); }

@@ -76,7 +76,7 @@ void trouble_serve(int listener, u64 ns) {
 static const struct trouble *chosen;
 
 static const struct trouble *find(const char *name) {
-    const struct trouble *const tables[] = {TROUBLE_COMPUTING, TROUBLE_WAITING, TROUBLE_HEALTHY,
+    const struct trouble *const tables[] = {TROUBLE_COMPUTING, TROUBLE_WAITING, TROUBLE_HOLDING, TROUBLE_HEALTHY,
                                             TROUBLE_SERVING};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
         for (const struct trouble *t = tables[i]; t->name; t++)

@@ -16,7 +16,7 @@ struct trouble {
     void (*place)(int pid); // puts the victim where it belongs; may be NULL
 };
 
-extern const struct trouble TROUBLE_COMPUTING[], TROUBLE_WAITING[], TROUBLE_HEALTHY[],
+extern const struct trouble TROUBLE_COMPUTING[], TROUBLE_WAITING[], TROUBLE_HOLDING[], TROUBLE_HEALTHY[],
     TROUBLE_SERVING[];
 
 // Starts `count` threads that run `run` with their number, named `name`.

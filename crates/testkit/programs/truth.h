@@ -166,6 +166,9 @@ int cpu_count(void);
 // processes are slowed down. Refuses where it cannot. It is removed when the caller exits.
 void memory_limit_make(long limit, long high);
 void memory_limit_place(int pid); // moves a process there
+// A group with a CPU quota, µs in each period; it goes when the program ends.
+void cpu_quota_make(long quota, long period);
+void cpu_quota_place(int pid); // moves a process there
 
 // ---- the programs ----
 void program_mix(void);

@@ -216,6 +216,34 @@ pub const ALL: &[Scenario] = &[
         wrong(BLOCKED, &["lock"], &["cache_update"], &["many short holds"]),
     ),
     scenario(
+        "fault-held",
+        "a lock is held while pages of a mapped file are read from the disk",
+        Trouble("fault-held"),
+        wrong(BLOCKED, &["lock"], &["index_get"], &["index_load", "page"]),
+    ),
+    scenario(
+        "preempted-holder",
+        "a lock is held by a thread that waits for a CPU, which other processes have",
+        Trouble("preempted-holder"),
+        wrong(
+            &["blocked", "runnable"],
+            &["lock", "preempted", "woken"],
+            &["stock_"],
+            &["counter-0 waits for a cpu"],
+        ),
+    ),
+    scenario(
+        "throttled-holder",
+        "a lock is held by a thread that its quota keeps from running",
+        Trouble("throttled-holder"),
+        wrong(
+            &["blocked", "runnable"],
+            &["lock", "throttled"],
+            &["stock_"],
+            &["quota"],
+        ),
+    ),
+    scenario(
         "deadlock",
         "four threads take two locks in either order",
         Trouble("deadlock"),
@@ -384,6 +412,17 @@ pub const ALL: &[Scenario] = &[
             &["network", "timer"],
             &["rpc_client_call", "rpc_server_backend"],
             &[],
+        ),
+    ),
+    scenario(
+        "relay",
+        "a process asks another one, which asks a third one, which sleeps; all are measured",
+        Trouble("relay"),
+        wrong(
+            BLOCKED,
+            &["pipe", "network", "timer"],
+            &["relay_call", "relay_forward", "relay_store"],
+            &["relay_store"],
         ),
     ),
     scenario(
