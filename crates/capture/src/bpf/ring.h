@@ -289,27 +289,27 @@ static __always_inline struct io_kiocb *request_of_waker(struct io_ring_ctx *rin
 	return request;
 }
 
-/*
- * The request of `ring` that lies in a queue for a thread with the io_uring state `own` to complete: its own queue
- * or the ring's. NULL where there is none. `in_ring`: the thread waits in io_uring_enter.
- */
-static __always_inline struct io_kiocb *request_queued(struct io_ring_ctx *ring, struct io_uring_task *own,
-						       bool in_ring)
-{
-	struct io_kiocb *request = NULL;
-
-	if (own && bpf_core_field_exists(own->task_list.first))
-		request = REQUEST_OF(ring, BPF_CORE_READ(own, task_list.first), io_task_work.node);
-	if (!request && bpf_core_field_exists(ring->work_llist.first) && (in_ring || is_watched(ring)))
-		request = REQUEST_OF(ring, BPF_CORE_READ(ring, work_llist.first), io_task_work.node);
-	return request;
-}
-
 /* What is asked of a ring. */
 enum {
 	RING_WAKER = 1 << 0, /* the current task is the waker */
 	RING_ENTERED = 1 << 1, /* the sleeper waits in io_uring_enter */
 };
+
+/*
+ * The request of `ring` that lies in a queue for a thread with the io_uring state `own` to complete: its own queue
+ * or the ring's. NULL where there is none. `how`: RING_ENTERED or 0.
+ */
+static __always_inline struct io_kiocb *request_queued(struct io_ring_ctx *ring, struct io_uring_task *own,
+						       u32 how)
+{
+	struct io_kiocb *request = NULL;
+
+	if (own && bpf_core_field_exists(own->task_list.first))
+		request = REQUEST_OF(ring, BPF_CORE_READ(own, task_list.first), io_task_work.node);
+	if (!request && bpf_core_field_exists(ring->work_llist.first) && (how & RING_ENTERED || is_watched(ring)))
+		request = REQUEST_OF(ring, BPF_CORE_READ(ring, work_llist.first), io_task_work.node);
+	return request;
+}
 
 /*
  * The reason by the request that ends the wait of a thread with the io_uring state `own` at `ring`, WS_OTHER where
@@ -322,7 +322,7 @@ __noinline u32 ws_ring_wakes(u64 ring, u64 own, u32 how)
 
 	if (!ring)
 		return WS_OTHER;
-	request = request_queued(at, (void *)own, how & RING_ENTERED);
+	request = request_queued(at, (void *)own, how);
 	if (!request && how & RING_WAKER)
 		request = request_of_waker(at, bpf_get_current_task_btf());
 	return request ? reason_by_request(request) : WS_OTHER;
