@@ -3,8 +3,13 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use xtask::same_output::compare;
+
+/// Held by each test: a process that another test starts meanwhile would have the script open for writing, and a file
+/// that is open so cannot be run.
+static ALONE: Mutex<()> = Mutex::new(());
 
 /// A script that lists formats and views as the real binary does, and otherwise runs `body`.
 fn binary(folder: &Path, name: &str, body: &str) -> PathBuf {
@@ -33,6 +38,7 @@ fn recordings(folder: &Path) -> PathBuf {
 
 #[test]
 fn equal_outputs_have_no_difference() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir().unwrap();
     let files = recordings(folder.path());
     let old = binary(folder.path(), "old", "basename \"$*\"");
@@ -45,6 +51,7 @@ fn equal_outputs_have_no_difference() {
 
 #[test]
 fn another_output_or_exit_code_is_named() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir().unwrap();
     let files = recordings(folder.path());
     let old = binary(folder.path(), "old", "echo same");
@@ -66,6 +73,7 @@ fn another_output_or_exit_code_is_named() {
 
 #[test]
 fn of_a_page_only_the_data_counts() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir().unwrap();
     let files = recordings(folder.path());
     let page = |code: &str, data: &str| {
@@ -91,6 +99,7 @@ fn of_a_page_only_the_data_counts() {
 
 #[test]
 fn nothing_to_compare_is_an_error() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = tempfile::tempdir().unwrap();
     let empty = folder.path().join("empty");
     fs::create_dir(&empty).unwrap();

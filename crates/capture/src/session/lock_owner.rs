@@ -368,10 +368,10 @@ mod tests {
             Some((OwnerEvidence::Mutex, own))
         );
         // A thread that has ended since, and one that never was.
-        e.word[WORDS_BEFORE + 2] = u32::MAX >> 2;
+        e.word[WORDS_BEFORE + 2] = ID_LIMIT - 1;
         assert_eq!(
             tid(reader.had(&e, |_| true)),
-            Some((OwnerEvidence::Mutex, u32::MAX >> 2))
+            Some((OwnerEvidence::Mutex, ID_LIMIT - 1))
         );
         assert_eq!(tid(reader.had(&e, |_| false)), None);
         // A reader that waits for a read-write lock, then a writer.

@@ -462,6 +462,23 @@ def redis_clients():
 
 
 NOTHING = os.pipe()
+PROGRAMS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+
+
+def go_service(case):
+    """A Go program, compiled before the victim is let go."""
+    def victim():
+        os.execv(victim.made, ["service", case])
+
+    def prepare():
+        source = os.path.join(PROGRAMS, "go", "trouble", "trouble.go")
+        subprocess.run(["go", "build", "-o", folder_file("go"), source], check=True,
+                       stdout=subprocess.DEVNULL)
+        return folder_file("go")
+
+    victim.prepare = prepare
+    return victim
+
 
 # What the victim does, and what happens outside.
 CASES = {
@@ -494,6 +511,10 @@ CASES = {
     "sqlite": (become("sqlite3", folder_file("db"), stdin=statements), None),
     "redis": (become("redis-server", "--port", str(REDIS), "--bind", "127.0.0.1", "--save", "",
                      "--enable-debug-command", "yes"), redis_clients),
+    "node-garbage": (become("node", "--max-old-space-size=96",
+                            os.path.join(PROGRAMS, "node", "trouble.js")), None),
+    "go-garbage": (go_service("garbage"), None),
+    "go-mutex": (go_service("mutex"), None),
     "tail": (become("tail", "-f", "/dev/null"), None),
     "sleep": (become("sleep", "1000"), None),
     "cat": (become("cat", stdin=NOTHING[0]), None),
@@ -524,7 +545,7 @@ def main():
     sys.stdin.read()
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
-    for name in ("dd", "db", "db-journal", "copy"):
+    for name in ("dd", "db", "db-journal", "copy", "go"):
         if os.path.exists(folder_file(name)):
             os.unlink(folder_file(name))
     os._exit(0)

@@ -189,7 +189,25 @@ pub const ALL: &[Scenario] = &[
         Script("garbage"),
         wrong(ON_CPU, &["user"], &["garbage", "build_graph"], &[]),
     ),
+    scenario(
+        "node-garbage",
+        "a Node.js service fills its heap, and V8 collects most of the time",
+        Program("node", "node-garbage"),
+        wrong(&["on_cpu", "blocked"], &[], &[], &["garbage"]),
+    ),
+    scenario(
+        "go-garbage",
+        "a Go service collects a large heap again and again",
+        Program("go", "go-garbage"),
+        wrong(&["on_cpu", "blocked"], &[], &[], &["garbage"]),
+    ),
     // Locks
+    scenario(
+        "go-mutex",
+        "handlers of a Go service queue for one mutex",
+        Program("go", "go-mutex"),
+        wrong(BLOCKED, &["lock"], &["main.(*shared).Get", "Get"], &[]),
+    ),
     scenario(
         "convoy",
         "threads queue for one mutex",

@@ -359,6 +359,7 @@ impl ProcPoller {
                 self.begin_records(index, time, SchedStat::default(), FirstState::OnCpu);
             }
             self.records.ring_wakeups.needed(clock::now());
+            self.watch.executed(pid);
             self.processes.change(time, Change::Exec { pid });
             let parent = wallscope_procfs::process::stat(pid).map_or(0, |s| s.parent);
             self.processes.news(&ThreadEvent {

@@ -108,7 +108,8 @@ impl ProcPoller {
 
     /// The index of the stack of a thread that was seen running at `time`.
     pub fn running(&mut self, r: &Running, time: u64, now: u64) -> u32 {
-        if r.is_ending() {
+        let is_told = self.clock.is_some();
+        if r.is_ending() || self.watch.is_before_exec(r.pid, is_told) {
             return self.intake.stack(Polled::none(r.pid, StackEnd::Gone));
         }
         let (frames, end) = self.stack_of(r, time, now);

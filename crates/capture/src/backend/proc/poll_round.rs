@@ -189,6 +189,7 @@ impl ProcPoller {
         let now = clock::now();
         let released = Mark::Released { pid, time: now };
         self.intake.observe(&Observation::Mark(released));
+        self.watch.released(pid);
         for index in 0..self.watch.threads.len() {
             let t = &mut self.watch.threads[index];
             let Ok(books) = t.schedstat() else {

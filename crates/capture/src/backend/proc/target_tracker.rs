@@ -62,6 +62,8 @@ pub struct TargetTracker {
     opened: Vec<PolledThread>,
     /// Number of threads for which files may still be kept open.
     room: usize,
+    /// The command that was let go and has not reached its exec: it is a copy of this program until then.
+    before_exec: Option<u32>,
 }
 
 impl TargetTracker {
@@ -82,7 +84,32 @@ impl TargetTracker {
             born_ns: 0,
             opened: Vec::new(),
             room,
+            before_exec: None,
         }
+    }
+
+    /// The command `pid` was let go.
+    pub fn released(&mut self, pid: u32) {
+        self.before_exec = Some(pid);
+    }
+
+    /// Process `pid` runs another program.
+    pub fn executed(&mut self, pid: u32) {
+        self.before_exec.take_if(|held| *held == pid);
+    }
+
+    /// Whether process `pid` is a copy of this program, so that no stack of it is the command's. `is_told`: records
+    /// tell of its exec, and are older than what it does now.
+    pub fn is_before_exec(&mut self, pid: u32, is_told: bool) -> bool {
+        let runs = |pid: &str| {
+            fs::metadata(format!("/proc/{pid}/exe"))
+                .ok()
+                .map(|m| (m.dev(), m.ino()))
+        };
+        if self.before_exec == Some(pid) && !is_told && runs(&pid.to_string()) != runs("self") {
+            self.executed(pid);
+        }
+        self.before_exec == Some(pid)
     }
 
     /// Threads that have come since this was called last, in the order of their numbers.

@@ -60,6 +60,23 @@ struct BlockedStack {
     all_ns: u64,
 }
 
+impl BlockedStack {
+    /// The program that had a stack is gone.
+    fn none() -> BlockedStack {
+        BlockedStack {
+            native: Read {
+                frames: Vec::new(),
+                end: StackEnd::Gone,
+                again: false,
+            },
+            managed: None,
+            called: false,
+            copied_ns: 0,
+            all_ns: 0,
+        }
+    }
+}
+
 impl ProcPoller {
     /// What a thread that has moved does now, and in `stood_ns` until when it is known to, if it has not been
     /// on a CPU by then: that is for its switch records to say. `None`: it is gone.
@@ -203,6 +220,10 @@ impl ProcPoller {
     fn unwind_blocked(&mut self, thread: &BlockedThread<'_>, mut pages: Pages) -> BlockedStack {
         let t = &self.watch.threads[thread.index];
         let (pid, tid) = (t.pid, t.tid);
+        let is_told = self.clock.is_some();
+        if self.watch.is_before_exec(pid, is_told) {
+            return BlockedStack::none();
+        }
         self.intake.keep_memory(|| pages.memory(thread.now));
         let mut native = pages.unwind(&mut self.reader.unwinder, self.processes.files().tables());
         if matches!(native.end, StackEnd::NoMapping | StackEnd::TableNotLoaded)
