@@ -145,9 +145,21 @@ fn task_verdict(
         ),
         None => "hold the lock for less time, or split it".into(),
     });
+    let computes = locks
+        .then(|| computed_in(e, function))
+        .filter(|ns| at_once(e, *ns) >= CAUSE_SHARE);
+    let computes = computes.map(|ns| {
+        format!(
+            "{:.1} {kind}s on average compute in {function}, probably with the lock",
+            at_once(e, ns)
+        )
+    });
+    // One that sleeps in a function that does not take the lock hardly has it.
+    let is_holder = |reason: &str| !(locks && reason == "timer");
+    let is_told = inside.is_some() || computes.is_some();
     let elsewhere = tasks
         .elsewhere()
-        .filter(|(_, _, ns)| inside.is_none() && at_once(e, *ns) >= CAUSE_SHARE)
+        .filter(|(_, reason, ns)| !is_told && is_holder(reason) && at_once(e, *ns) >= CAUSE_SHARE)
         .map(|(f, reason, ns)| {
             format!(
                 "{:.1} other {kind}s on average wait for {} in {f}",
@@ -157,9 +169,17 @@ fn task_verdict(
         });
     verdict
         .rooted(inside)
+        .rooted(computes)
         .rooted(elsewhere)
         .rooted(busy_tasks(e, tasks.began))
         .advised(advice)
+}
+
+/// On-CPU time of threads in `function`, ns.
+fn computed_in(e: &Evidence<'_>, function: &str) -> u64 {
+    let computing = e.causes.iter().filter(|c| c.state == State::OnCpu);
+    let own = computing.filter(|c| &*c.function == function);
+    own.map(|c| c.ns).sum()
 }
 
 /// Reason of a task while its thread is in a system call.

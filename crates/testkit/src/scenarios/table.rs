@@ -206,7 +206,12 @@ pub const ALL: &[Scenario] = &[
         "go-mutex",
         "handlers of a Go service queue for one mutex",
         Program("go", "go-mutex"),
-        wrong(BLOCKED, &["lock"], &["main.(*shared).Get", "Get"], &[]),
+        wrong(
+            BLOCKED,
+            &["lock"],
+            &["main.(*shared).Get"],
+            &["compute in main.(*shared).get"],
+        ),
     ),
     scenario(
         "convoy",
