@@ -108,8 +108,7 @@ impl ProcPoller {
 
     /// The index of the stack of a thread that was seen running at `time`.
     pub fn running(&mut self, r: &Running, time: u64, now: u64) -> u32 {
-        let is_told = self.clock.is_some();
-        if r.is_ending() || self.watch.is_before_exec(r.pid, is_told) {
+        if r.is_ending() || self.is_before_exec(r.pid) {
             return self.intake.stack(Polled::none(r.pid, StackEnd::Gone));
         }
         let (frames, end) = self.stack_of(r, time, now);

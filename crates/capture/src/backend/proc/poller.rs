@@ -171,6 +171,15 @@ impl ProcPoller {
         if self.clock.is_some() { "perf" } else { "proc" }
     }
 
+    /// Whether no stack of process `pid` is the command's yet. Where switches are recorded, a record tells of its exec:
+    /// what has not been read may be from before.
+    pub fn is_before_exec(&mut self, pid: u32) -> bool {
+        if self.clock.is_none() {
+            self.watch.look_for_exec(pid);
+        }
+        self.watch.is_before_exec(pid)
+    }
+
     /// A thread is gone.
     pub fn ended(&mut self, index: usize) {
         let pid = self.watch.threads[index].pid;

@@ -98,18 +98,20 @@ impl TargetTracker {
         self.before_exec.take_if(|held| *held == pid);
     }
 
-    /// Whether process `pid` is a copy of this program, so that no stack of it is the command's. `is_told`: records
-    /// tell of its exec, and are older than what it does now.
-    pub fn is_before_exec(&mut self, pid: u32, is_told: bool) -> bool {
+    /// Whether process `pid` is a copy of this program, so that no stack of it is the command's.
+    pub fn is_before_exec(&self, pid: u32) -> bool {
+        self.before_exec == Some(pid)
+    }
+
+    /// Asks the kernel whether process `pid` runs another program by now.
+    pub fn look_for_exec(&mut self, pid: u32) {
         let runs = |pid: &str| {
-            fs::metadata(format!("/proc/{pid}/exe"))
-                .ok()
-                .map(|m| (m.dev(), m.ino()))
+            let file = fs::metadata(format!("/proc/{pid}/exe")).ok();
+            file.map(|m| (m.dev(), m.ino()))
         };
-        if self.before_exec == Some(pid) && !is_told && runs(&pid.to_string()) != runs("self") {
+        if self.is_before_exec(pid) && runs(&pid.to_string()) != runs("self") {
             self.executed(pid);
         }
-        self.before_exec == Some(pid)
     }
 
     /// Threads that have come since this was called last, in the order of their numbers.

@@ -220,8 +220,7 @@ impl ProcPoller {
     fn unwind_blocked(&mut self, thread: &BlockedThread<'_>, mut pages: Pages) -> BlockedStack {
         let t = &self.watch.threads[thread.index];
         let (pid, tid) = (t.pid, t.tid);
-        let is_told = self.clock.is_some();
-        if self.watch.is_before_exec(pid, is_told) {
+        if self.is_before_exec(pid) {
             return BlockedStack::none();
         }
         self.intake.keep_memory(|| pages.memory(thread.now));
