@@ -71,7 +71,7 @@ fn boot(emulator: &Path, image: &Path, disk: &Path, names: &[&str]) -> Outcome<b
         names.join(" ")
     );
     let mut passed = 0;
-    emulate(emulator, [image, disk], &words, |line| {
+    emulate(emulator, [image, disk], (&words, "2G"), |line| {
         passed += usize::from(line.starts_with(TELLS) && line.ends_with(" passed"));
         println!("{line}");
     })?;
@@ -79,7 +79,7 @@ fn boot(emulator: &Path, image: &Path, disk: &Path, names: &[&str]) -> Outcome<b
     Ok(passed == names.len())
 }
 
-/// Boots a kernel with an initial file system and its command line `words`, until it powers off. Each line of its
+/// Boots a kernel with an initial file system, its command line `words` and so much memory, until it powers off. Each line of its
 /// console goes to `told`.
 ///
 /// # Errors
@@ -87,12 +87,12 @@ fn boot(emulator: &Path, image: &Path, disk: &Path, names: &[&str]) -> Outcome<b
 pub fn emulate(
     emulator: &Path,
     [image, disk]: [&Path; 2],
-    words: &str,
+    (words, memory): (&str, &str),
     mut told: impl FnMut(&str),
 ) -> Outcome<()> {
     let mut child = Command::new(emulator)
         .args(["-machine", "q35,accel=tcg", "-cpu", "Haswell", "-smp", "2"])
-        .args(["-m", "3G", "-nographic", "-no-reboot", "-nic", "none"])
+        .args(["-m", memory, "-nographic", "-no-reboot", "-nic", "none"])
         .arg("-kernel")
         .arg(image)
         .arg("-initrd")

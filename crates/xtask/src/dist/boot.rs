@@ -63,7 +63,7 @@ pub fn boot(system: &Path, image: &Path) -> Outcome<bool> {
     let words = "console=ttyS0 quiet panic=-1 no_timer_check rdinit=/lib/systemd/systemd \
                  systemd.show_status=0";
     let (mut good, mut failed, mut ended) = (0, 0, false);
-    emulate(&emulator, [image, &disk], words, |line| {
+    emulate(&emulator, [image, &disk], (words, "3G"), |line| {
         let Some((_, said)) = line.split_once(TELLS) else {
             println!("    {line}");
             return;
