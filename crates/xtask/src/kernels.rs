@@ -79,8 +79,8 @@ fn boot(emulator: &Path, image: &Path, disk: &Path, names: &[&str]) -> Outcome<b
     Ok(passed == names.len())
 }
 
-/// Boots a kernel with an initial file system, its command line `words` and so much memory, until it powers off. Each line of its
-/// console goes to `told`.
+/// Boots a kernel with an initial file system, its command line `words` and so much memory, until it powers off. Each
+/// line of its console goes to `told`.
 ///
 /// # Errors
 /// The emulator does not start, or cannot be read.

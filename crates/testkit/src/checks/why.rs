@@ -21,7 +21,8 @@ pub(super) fn reasons_right(run: &Run) -> Result<Scorecard, Error> {
     reasons_of(run, |_, _| Some(RIGHT))
 }
 
-/// As [`reasons_right`]. `promised`: the least percentage, by the function's name and its waits in ns, where there is one.
+/// As [`reasons_right`]. `promised`: the least percentage, by the function's name and its waits in ns, where there is
+/// one.
 fn reasons_of(run: &Run, promised: impl Fn(&str, f64) -> Option<f64>) -> Result<Scorecard, Error> {
     let mut card = Scorecard::default();
     let mut by_reason: BTreeMap<&str, Vec<_>> = BTreeMap::new();

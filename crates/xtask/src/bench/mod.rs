@@ -5,7 +5,8 @@
 //! runs of a program change nothing there. `compare` lists workloads and tools. `own` takes wallscope's own
 //! figures: delays, CPU, memory; `probes` the costs of single functions. `exchange` times files read and
 //! written, `real` measures programs of others; `servers` starts them. `overhead` sets the throughput that
-//! servers keep under a recording beside the printed overhead, `always_on` measures the agent. `peer` starts and ends the tools.
+//! servers keep under a recording beside the printed overhead, `always_on` measures the agent. `peer` starts and
+//! ends the tools.
 
 mod always_on;
 mod compare;

@@ -10,10 +10,10 @@
 //!
 //! A ring's file has a number of its own (Linux 5.12 and later), by which its descriptor leads to its mapping.
 //! A registered ring is named by an index instead: it is the one that no wait names by a descriptor, if there is one
-//! such open ring. A ring may also be waited for by poll and epoll, where other descriptors are polled beside it: then
-//! only a completion tells that the wait was for the ring. The kernel tells the layout of a ring when one is made, so one is made here. Not known: several
-//! registered rings, rings in the program's own memory, waits for the eventfd of a ring, and what completions beyond
-//! the length of the queue were for.
+//! such open ring. A ring may also be waited for by poll and epoll. Where other descriptors are polled beside it, only
+//! a completion tells that the wait was for the ring. The kernel tells the layout of a ring when one is made, so one is
+//! made here. Not known: several registered rings, rings in the program's own memory, waits for the eventfd of a ring,
+//! and what completions beyond the length of the queue were for.
 
 use std::{fs, os::fd::FromRawFd, os::fd::OwnedFd, os::unix::fs::MetadataExt, sync::OnceLock};
 
@@ -197,7 +197,7 @@ impl Rings {
         self.at_file(pid, inode, now)
     }
 
-    /// As [`wait`](Self::wait), at the ring whose file has that number.
+    /// As [`wait`](Self::wait), at the ring with the file of that number.
     fn at_file(
         &mut self,
         pid: u32,

@@ -105,11 +105,10 @@ impl TargetTracker {
 
     /// Asks the kernel whether process `pid` runs another program by now.
     pub fn look_for_exec(&mut self, pid: u32) {
-        let runs = |pid: &str| {
-            let file = fs::metadata(format!("/proc/{pid}/exe")).ok();
-            file.map(|m| (m.dev(), m.ino()))
-        };
-        if self.is_before_exec(pid) && runs(&pid.to_string()) != runs("self") {
+        // A copy has this program's arguments, among which are those of the command and more.
+        if self.is_before_exec(pid)
+            && process::cmdline(pid).ok() != process::cmdline(std::process::id()).ok()
+        {
             self.executed(pid);
         }
     }
