@@ -550,6 +550,8 @@ pub struct RawHead {
     pub start: u64,
     /// A bit each for the pages of the stack that could not be read, from the first on.
     pub holes: u64,
+    /// Instructions from the word of the pc on; 0: unreadable.
+    pub code: [u64; 2],
     /// `struct pt_regs`: r15 r14 r13 r12 bp bx r11 r10 r9 r8 ax cx dx si di orig_ax ip cs flags sp ss.
     pub regs: [u64; 21],
 }
@@ -802,7 +804,7 @@ const _: () = {
     assert!(size_of::<WordsEvent>() == 80);
     assert!(size_of::<HoldsEvent>() == 272);
     assert!(size_of::<Resolve>() == 40);
-    assert!(size_of::<RawHead>() == 224);
+    assert!(size_of::<RawHead>() == 240);
     assert!(size_of::<Join>() == 32);
     assert!(size_of::<ManagedHead>() == 32);
     assert!(size_of::<ShapeHead>() == 64);

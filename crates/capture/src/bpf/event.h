@@ -191,6 +191,7 @@ struct ws_raw {
 	u32 pid, len;
 	u64 start; /* where the bytes begin: as far below rsp as code may keep something there, within the page */
 	u64 holes; /* a bit each for pages of the stack that could not be read, from the first on */
+	u64 code[2];  /* instructions from the word of the pc on: run-time code may be replaced; 0: unreadable */
 	u64 regs[21]; /* struct pt_regs */
 	u8 bytes[WS_RAW_BYTES];
 };
@@ -430,7 +431,7 @@ _Static_assert(sizeof(struct ws_thread_event) == 56, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_dump) == 320, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_turn) == 48, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_sample) == 88, "mirrored in event.rs");
-_Static_assert(__builtin_offsetof(struct ws_raw, bytes) == 224, "mirrored in event.rs");
+_Static_assert(__builtin_offsetof(struct ws_raw, bytes) == 240, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_socket) == 168, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_answer) == 32, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_resolve) == 40, "mirrored in event.rs");

@@ -43,6 +43,11 @@ static __always_inline bool lacks_tables(struct ws_unwind *u, u32 tgid)
 		raw_->start = sp_;                                                      \
 		raw_->holes = 0;                                                        \
 		bpf_probe_read_kernel(raw_->regs, sizeof(raw_->regs), &(u)->regs);      \
+		u64 pc_ = (u)->regs.ip & ~7ull;                                         \
+		if (READ(&raw_->code[0], 8, (void *)pc_))                               \
+			raw_->code[0] = 0;                                              \
+		if (READ(&raw_->code[1], 8, (void *)(pc_ + 8)))                         \
+			raw_->code[1] = 0;                                              \
 		raw_->len = READ(raw_->bytes, (u32)at_, (void *)sp_) ? 0 : at_;         \
 		for (u32 page_ = 1; raw_->len && page_ < WS_RAW_BYTES / 4096; page_++) { \
 			u64 to_ = UW_FRESH(at_);                                        \

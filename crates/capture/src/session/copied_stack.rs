@@ -94,6 +94,29 @@ impl CopiedStack {
         }
     }
 
+    /// Fills `to` with instructions from `address` on, and returns the number of bytes: those at the pc as they
+    /// were, as run-time code may have been replaced since, others as `read_now` finds them.
+    pub fn read_code(
+        &self,
+        address: u64,
+        to: &mut [u8],
+        read_now: impl Fn(&mut [u8]) -> usize,
+    ) -> usize {
+        let n = read_now(to);
+        let pc = self.registers().ip & !7;
+        let mut there = n;
+        for (at, word) in (pc..).step_by(8).zip(self.head.code) {
+            let Some(from) = at.checked_sub(address).map(|from| from as usize) else {
+                continue;
+            };
+            if word != 0 && from <= there && from + 8 <= to.len() {
+                to[from..from + 8].copy_from_slice(&word.to_ne_bytes());
+                there = there.max(from + 8);
+            }
+        }
+        there
+    }
+
     /// The copy as a log holds it.
     pub fn memory(&self) -> StackMemory {
         let registers = self.registers();
@@ -141,6 +164,35 @@ impl CopiedStack {
 mod tests {
     use super::*;
     use zerocopy::FromZeros;
+
+    #[test]
+    fn code_at_the_pc_is_that_of_the_copy() {
+        let mut head = RawHead::new_zeroed();
+        head.regs[16] = 0x1013;
+        head.code = [u64::from_ne_bytes([1; 8]), u64::from_ne_bytes([2; 8])];
+        let raw = |head| CopiedStack {
+            head,
+            bytes: Box::default(),
+            mappings: None,
+        };
+        let mut to = [0; 40];
+        let new = |to: &mut [u8]| {
+            to.fill(9);
+            to.len()
+        };
+        assert_eq!(raw(head).read_code(0x1008, &mut to, new), 40);
+        assert_eq!(to[8..16], [1; 8]);
+        assert_eq!(to[16..24], [2; 8]);
+        assert!(to[..8].iter().chain(&to[24..]).all(|byte| *byte == 9));
+        // The process is gone: only these are left, and only from their beginning on.
+        let gone = |_: &mut [u8]| 0;
+        assert_eq!(raw(head).read_code(0x1010, &mut to, gone), 16);
+        assert_eq!(raw(head).read_code(0x1018, &mut to, gone), 8);
+        assert_eq!(raw(head).read_code(0x1008, &mut to, gone), 0);
+        assert_eq!(raw(head).read_code(0x1020, &mut to, gone), 0);
+        head.code = [0; 2];
+        assert_eq!(raw(head).read_code(0x1010, &mut to, gone), 0);
+    }
 
     #[test]
     fn a_page_that_could_not_be_read_is_not_taken_for_zeros() {

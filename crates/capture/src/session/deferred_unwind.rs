@@ -115,7 +115,9 @@ impl DeferredUnwinder {
                 },
                 // If the VM still runs.
                 beside: |address, to: &mut [u8]| read_memory(copy.pid(), address, to),
-                code: |address, to: &mut [u8]| read_memory(copy.pid(), address, to),
+                code: |address, to: &mut [u8]| {
+                    copy.read_code(address, to, |to| read_memory(copy.pid(), address, to))
+                },
             };
             let stack = self.unwinder.unwind_copy(self.store.sink(), start, memory);
             let last = stack.frames.last().map(|frame| frame.file());

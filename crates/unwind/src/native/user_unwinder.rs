@@ -63,7 +63,7 @@ pub struct CopiedMemory<F, G, H> {
     pub stack: F,
     /// A HotSpot VM's data about its code, which only the process has.
     pub beside: G,
-    /// Instructions, which do not change.
+    /// Instructions.
     pub code: H,
 }
 
