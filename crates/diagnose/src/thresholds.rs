@@ -85,6 +85,9 @@ pub const SPIN_PART: u64 = 3;
 pub const CHURN_RATE: f64 = 20.0;
 /// Part of the computing that starting and ending threads must take. Held by `churn`, `spawn`.
 pub const CHURN_OF_COMPUTING: f64 = 0.15;
+/// Part of the active time that it must take: programs that read files from a disk may start others for
+/// little. Convention.
+pub const CHURN_OF_ACTIVE: f64 = 0.1;
 /// Share of births above which the started things are processes rather than threads. Convention.
 pub const CHURN_PROCESSES: f64 = 0.5;
 /// Share of active time in page faults that makes them the cause. Convention: a quarter. Held by

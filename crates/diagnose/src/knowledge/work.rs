@@ -49,6 +49,13 @@ table! {
 }
 
 table! {
+    /// The kernel starts a thread or process for its caller.
+    STARTS_OTHERS {
+        "kernel_clone", "fork, clone", "kernel/fork.c", Live;
+    }
+}
+
+table! {
     /// The kernel starts or ends a thread or process.
     START_IN_KERNEL {
         "kernel_clone", "fork, clone", "kernel/fork.c", Live;

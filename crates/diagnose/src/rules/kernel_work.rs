@@ -3,21 +3,28 @@
 
 use std::collections::HashMap;
 
-use wallscope_model::{BlockReason, State};
+use wallscope_model::{BlockReason, Recording, Sample, State};
 
 use super::verdict::{Found, Spent, Verdict, found};
 use crate::evidence::{Evidence, WorkKind};
+use crate::frames::{Side, passes};
+use crate::knowledge::STARTS_OTHERS;
 use crate::thresholds::{
-    CHURN_OF_COMPUTING, CHURN_PROCESSES, CHURN_RATE, CPU_FIRST, FAULT_SHARE, NEAR_MEMORY_LIMIT,
-    RECLAIM_SHARE, SPIN_PART, SPIN_SHARE,
+    CHURN_OF_ACTIVE, CHURN_OF_COMPUTING, CHURN_PROCESSES, CHURN_RATE, CPU_FIRST, FAULT_SHARE,
+    NEAR_MEMORY_LIMIT, RECLAIM_SHARE, SPIN_PART, SPIN_SHARE,
 };
 use crate::words;
 
 /// The program's own function with most time in a kind of work, and that time, ns.
 fn main_function(e: &Evidence<'_>, kind: WorkKind) -> Option<(String, u64)> {
+    main_function_of(e, |sample| e.work.kind(sample) == Some(kind))
+}
+
+/// The program's own function with most time in samples for which `counts` holds, and that time, ns.
+fn main_function_of(e: &Evidence<'_>, counts: impl Fn(&Sample) -> bool) -> Option<(String, u64)> {
     let mut sums: HashMap<&str, u64> = HashMap::new();
     for c in e.causes.iter().filter(|c| c.has_function()) {
-        let of_kind = (c.samples.iter()).filter(|i| e.work.kind(e.sample(**i)) == Some(kind));
+        let of_kind = (c.samples.iter()).filter(|i| counts(e.sample(**i)));
         let ns: u64 = of_kind.map(|i| e.sample_ns(*i)).sum();
         *sums.entry(&c.function).or_default() += ns;
     }
@@ -73,6 +80,30 @@ fn in_main(mut verdict: Verdict, by: Option<(String, u64)>) -> Verdict {
     verdict
 }
 
+/// The function that starts most threads or processes, by time; where no start was sampled, the function
+/// that the new ones spend most of their beginnings and ends in.
+fn starter(e: &Evidence<'_>) -> Option<(String, u64)> {
+    let starts = |sample: &Sample| {
+        sample.state == State::OnCpu
+            && passes(e.recording, sample.stack, Side::Kernel, STARTS_OTHERS)
+    };
+    main_function_of(e, starts).or_else(|| main_function(e, WorkKind::Start))
+}
+
+/// Names of parent and child of most of the processes that another process of the recording started.
+fn main_pair(recording: &Recording) -> Option<(&str, &str)> {
+    let names: HashMap<u32, &str> =
+        (recording.processes.iter().map(|p| (p.pid, &*p.name))).collect();
+    let mut pairs: HashMap<(&str, &str), u64> = HashMap::new();
+    for process in &recording.processes {
+        if let Some(parent) = names.get(&process.parent) {
+            *pairs.entry((parent, &process.name)).or_default() += 1;
+        }
+    }
+    let main = (pairs.into_iter()).max_by(|a, b| a.1.cmp(&b.1).then_with(|| b.0.cmp(&a.0)));
+    main.map(|(pair, _)| pair)
+}
+
 /// The process starts threads or processes all the time.
 pub(super) fn churn(e: &Evidence<'_>) -> Found {
     let b = &e.bottleneck;
@@ -89,17 +120,24 @@ pub(super) fn churn(e: &Evidence<'_>) -> Found {
         ),
         (births >= CHURN_RATE
             && of_work >= CHURN_OF_COMPUTING
+            && e.share(ns + unseen) >= CHURN_OF_ACTIVE
             && b.load(computed + ready) >= CPU_FIRST)
             .then(|| {
                 let processes = e.recording.processes.len() as f64;
-                let what = match processes > b.births as f64 * CHURN_PROCESSES {
-                    true => "processes",
-                    false => "threads",
+                let started = match processes > b.births as f64 * CHURN_PROCESSES {
+                    true => main_pair(e.recording),
+                    false => None,
                 };
-                let by = main_function(e, WorkKind::Start);
-                let through = (by.as_ref()).map_or_else(String::new, |(function, _)| {
-                    format!(", mostly from {function}")
-                });
+                let what = match started {
+                    Some(_) => "processes",
+                    None => "threads",
+                };
+                let by = starter(e);
+                let through = match (started, &by) {
+                    (Some((parent, child)), _) => format!(", mostly {child} by {parent}"),
+                    (None, Some((function, _))) => format!(", mostly from {function}"),
+                    (None, None) => String::new(),
+                };
                 let verdict = Verdict::new(format!(
                 "It starts {births:.0} {what} a second{through}: starting and ending them takes {} of its \
                  computing",

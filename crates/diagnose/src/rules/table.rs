@@ -171,7 +171,8 @@ pub(crate) const RULES: &[Rule] = &[
     Rule {
         name: "churn",
         when: "20 threads or processes a second or more were started, starting and ending them took 15 % of \
-               the time computed, or more, and threads computed or were ready to half of the window or more",
+               the time computed and 10 % of active time, or more, and threads computed or were ready to half of \
+               the window or more",
         rank: Ordinary,
         blind: &[],
         judge: kernel_work::churn,

@@ -191,6 +191,20 @@ fn threads_that_are_started_all_the_time_are_told_where_that_is_most_of_the_comp
         "{}",
         v.cause
     );
+    // Processes: the programs tell more than the function that their beginnings are spent in.
+    let mut shell = rec.clone();
+    let process = |pid, parent, name: &str| Process {
+        pid,
+        parent,
+        name: name.into(),
+        ..Process::default()
+    };
+    shell.processes.push(process(10, 0, "sh"));
+    let children = (1_000..1_300).map(|pid| process(pid, 10, "date"));
+    shell.processes.extend(children);
+    let cause = climb(&shell).verdict.cause;
+    let expected = "starts 30 processes a second, mostly date by sh: ";
+    assert!(cause.contains(expected), "{cause}");
     // A server that starts as many and does other things is none.
     let other = rec.functions.len() - 1;
     rec.functions[other].name = "vfs_read".into();
