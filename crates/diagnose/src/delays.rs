@@ -1,7 +1,7 @@
 //! Waits that the kernel books as rest, a sleep or a poll, though a child, a disk or a lock's holder
 //! has to end them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use wallscope_model::{Actor, BlockReason, Recording, Sample};
 
@@ -56,6 +56,8 @@ pub(crate) fn of_samples(recording: &Recording, chains: &WakeChains) -> Vec<Opti
 /// Parents of the recorded processes.
 pub(crate) struct Children {
     parents: HashMap<u32, u32>,
+    /// Processes that answered callers, with the process of each caller; 0: unknown.
+    callers: HashSet<(u32, u32)>,
     /// A thread that lived longer than this, ns, was not started for one thing only.
     lasting_ns: f64,
 }
@@ -68,14 +70,17 @@ impl Children {
     /// Reads the parents of a recording's processes.
     pub fn new(recording: &Recording) -> Children {
         let processes = recording.processes.iter();
+        let answers = recording.peers.iter().filter(|p| !p.asks && p.requests > 0);
         Children {
             parents: processes.map(|p| (p.pid, p.parent)).collect(),
+            callers: answers.map(|p| (p.pid, p.peer_pid)).collect(),
             lasting_ns: LASTING * recording.window.length_ns() as f64,
         }
     }
 
     /// Whether short-lived descendants that were started during the recording ended most of a
-    /// sample's waits, of which `hops` are the wakers.
+    /// sample's waits, of which `hops` are the wakers. Not those that answered other callers than their ancestor: a
+    /// server that starts a process for each connection waits for connections.
     pub fn end(&self, recording: &Recording, sample: &Sample, hops: &[u32]) -> bool {
         let own = recording.contexts[sample.context.0 as usize].pid;
         mostly_ended_by(recording, sample, hops, |actor| {
@@ -85,8 +90,13 @@ impl Children {
             let thread = &recording.contexts[thread.0 as usize];
             let fresh = thread.start_ns > recording.window.start_ns
                 && (thread.ledger.wall_ns as f64) < self.lasting_ns;
-            fresh && self.descends(thread.pid, own)
+            fresh && self.descends(thread.pid, own) && !self.serves_others(thread.pid, own)
         })
+    }
+
+    fn serves_others(&self, pid: u32, own: u32) -> bool {
+        let mut callers = self.callers.iter();
+        callers.any(|(server, caller)| *server == pid && *caller != own)
     }
 
     fn descends(&self, mut pid: u32, from: u32) -> bool {

@@ -6,10 +6,8 @@ use std::sync::Arc;
 use wallscope_model::attribution::parks;
 use wallscope_model::{BlockReason, Label, LabelValue, LabelsId, Recording, Sample};
 
-/// Label key of waits during which a request of their thread was in flight.
-pub const REQUEST_KEY: &str = "request";
-/// Value of [`REQUEST_KEY`] where the thread awaited an answer.
-pub const REQUEST_AWAITED: &str = "in flight";
+pub use wallscope_model::{REQUEST_AWAITED, REQUEST_KEY};
+
 /// Value of [`REQUEST_KEY`] where the thread only owed an answer to others.
 pub const REQUEST_OWED: &str = "owed";
 /// Label key of the lock, file or peer that was waited for.

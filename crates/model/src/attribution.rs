@@ -75,7 +75,7 @@ const GO_PACKAGES: [&str; 22] = [
 ];
 
 /// Executors and reactors that are built into programs: they wait on behalf of others.
-const LIBRARY_PREFIXES: [&str; 13] = [
+const LIBRARY_PREFIXES: [&str; 15] = [
     "tokio::",
     "rayon",
     "futures",
@@ -89,6 +89,9 @@ const LIBRARY_PREFIXES: [&str; 13] = [
     "oneapi::",
     "uv_",
     "uv__",
+    // Each wait of a PostgreSQL process goes through these.
+    "WaitEventSetWait",
+    "WaitLatch",
 ];
 
 /// Parts of source paths from elsewhere: inlined library functions have the program's module.

@@ -7,6 +7,11 @@ use std::sync::Arc;
 /// Label key of on-CPU samples that collect garbage; the value is the collector's name (`V8`).
 pub const GC_KEY: &str = "gc";
 
+/// Label key of waits during which a request of their thread was in flight.
+pub const REQUEST_KEY: &str = "request";
+/// Value of [`REQUEST_KEY`] where the thread awaited an answer.
+pub const REQUEST_AWAITED: &str = "in flight";
+
 /// Index into [`crate::Recording::label_sets`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LabelsId(pub u32);

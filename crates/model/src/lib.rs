@@ -97,7 +97,7 @@ pub use host::{
     CgroupFacts, Connections, DiskFacts, FileLock, HostFacts, HostSample, Limits, Listener,
     Neighbour, NetFacts, Pressure,
 };
-pub use label::{GC_KEY, Label, LabelValue, LabelsId};
+pub use label::{GC_KEY, Label, LabelValue, LabelsId, REQUEST_AWAITED, REQUEST_KEY};
 pub use ledger::{Audit, Ledger, OnCpu, Runnable};
 pub use pause::{GO_COLLECTION, MAX_LONGEST, Pause, PauseGroup};
 pub use peer::{Peer, PeerStack, WaitSeen};

@@ -5,7 +5,8 @@ use std::rc::Rc;
 
 use wallscope_model::scale::{Piece, Scaled};
 use wallscope_model::{
-    Actor, BlockReason, ContextId, Hop, LabelsId, Part, Recording, Role, StackId, State,
+    Above, Actor, BlockReason, ContextId, Hop, Label, LabelValue, LabelsId, Part, REQUEST_AWAITED,
+    REQUEST_KEY, Recording, Role, StackId, State,
 };
 
 use super::children::{Children, may_be_for_child};
@@ -60,6 +61,10 @@ pub(super) struct Follower<'r> {
     /// Samples and contexts that are being charged: a cycle is not followed.
     open_samples: Vec<u32>,
     open_contexts: Vec<ContextId>,
+    /// By place: the wakers of polls for answers, without those that a time limit ended.
+    answered: HashMap<StackId, Vec<u32>>,
+    /// Whether a poll that ran into its time limit is being charged.
+    polls_again: bool,
     /// Number of cycles that were met. A part of a cycle depends on the place of entry, so it is
     /// not kept.
     cycles: u64,
@@ -78,6 +83,8 @@ impl<'r> Follower<'r> {
             scaled,
             children: Children::new(recording),
             pieces_of,
+            answered: answered(recording),
+            polls_again: false,
             roots: Roots::default(),
             known_samples: HashMap::new(),
             known_ledgers: HashMap::new(),
@@ -213,6 +220,9 @@ impl<'r> Follower<'r> {
         let thread = match &self.recording.actors[hop.actor.0 as usize] {
             Actor::Context(thread) => *thread,
             Actor::Unknown => return self.rest_of_wait(wait, ns, out),
+            Actor::Interrupt(served) if &**served == "timer" && self.answer(wait, ns, out) => {
+                return;
+            }
             Actor::Interrupt(served) => {
                 let root = interrupted(wait, hop, served);
                 return out.push((self.roots.id(root), ns));
@@ -234,6 +244,35 @@ impl<'r> Follower<'r> {
         }
         let root = open_root(hop, RootActor::Context(thread), cause);
         out.push((self.roots.id(root), ns));
+    }
+
+    /// Charges a poll that its time limit ended while a request of its thread was in flight: the thread polls again for
+    /// the same answer. It is charged as the polls at that place are that something else ended. Returns whether there
+    /// were any.
+    fn answer(&mut self, wait: Wait, ns: u64, out: &mut Charged) -> bool {
+        // The waits of wakers have no such label.
+        let awaits = match wait.level {
+            0 => awaits_answer(self.recording, wait.reason, wait.labels),
+            _ => wait.reason == Some(BlockReason::Poll),
+        };
+        if !awaits {
+            return false;
+        }
+        if self.polls_again {
+            self.cycles += 1;
+            return false;
+        }
+        let place = wait.stack.and_then(|stack| self.answered.get(&stack));
+        let hops: Vec<(u32, u64)> = (place.into_iter().flatten())
+            .map(|id| (*id, self.waits.ns[*id as usize]))
+            .filter(|(_, ns)| *ns > 0)
+            .collect();
+        self.polls_again = true;
+        for (id, part) in divided(ns, &hops) {
+            self.waker(wait, id, part, out);
+        }
+        self.polls_again = false;
+        !hops.is_empty()
     }
 
     /// Charges the part of a wait of which no waker is known.
@@ -332,6 +371,43 @@ impl<'r> Follower<'r> {
             RootActor::Actor(_) => None,
         }
     }
+}
+
+/// Whether a thread polls for the answer to a request of its own.
+fn awaits_answer(
+    recording: &Recording,
+    reason: Option<BlockReason>,
+    labels: Option<LabelsId>,
+) -> bool {
+    let set = labels.and_then(|id| recording.label_sets.get(id.0 as usize));
+    let awaited = |label: &Label| {
+        &*label.key == REQUEST_KEY
+            && matches!(&label.value, LabelValue::Text(text) if &**text == REQUEST_AWAITED)
+    };
+    reason == Some(BlockReason::Poll) && set.is_some_and(|set| set.iter().any(awaited))
+}
+
+/// By place: the wakers of polls for answers, without those that a time limit ended.
+fn answered(recording: &Recording) -> HashMap<StackId, Vec<u32>> {
+    let mut out: HashMap<StackId, Vec<u32>> = HashMap::new();
+    for (id, hop) in (0..).zip(&recording.hops) {
+        let Above::Sample(sample) = hop.above else {
+            continue;
+        };
+        let sample = &recording.samples[sample as usize];
+        let other_end = match &recording.actors[hop.actor.0 as usize] {
+            Actor::Interrupt(served) => &**served != "timer",
+            Actor::Unknown => false,
+            _ => true,
+        };
+        if other_end
+            && hop.role == Role::Woke
+            && awaits_answer(recording, sample.reason, sample.labels)
+        {
+            out.entry(sample.stack).or_default().push(id);
+        }
+    }
+    out
 }
 
 /// Whether a wait for `reason` is an end of its own: a device or the clock ends it, and no thread

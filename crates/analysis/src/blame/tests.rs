@@ -1,11 +1,12 @@
 //! Blame over recordings with known roots.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use proptest::prelude::*;
 use wallscope_model::scale::{Scaled, scale};
 use wallscope_model::{
-    Above, Actor, ActorId, BlockReason, ContextId, Hop, Process, Recording, Role, State,
+    Above, Actor, ActorId, BlockReason, ContextId, Hop, Label, LabelValue, LabelsId, Process,
+    REQUEST_AWAITED, REQUEST_KEY, Recording, Role, State,
 };
 use wallscope_synthetic::any;
 use wallscope_synthetic::chains::{Plan, STEP_NS};
@@ -173,6 +174,42 @@ fn a_chain_that_stops_says_why() {
     assert_eq!(only_root(&rec).open, Some(NotFollowed::TooDeep));
     rec.hops[0].role = Role::Circle;
     assert_eq!(only_root(&rec).open, Some(NotFollowed::Circle));
+}
+
+#[test]
+fn a_poll_for_an_answer_that_its_limit_ended_is_charged_as_the_others() {
+    let mut rec = without_hops();
+    wait_for(&mut rec, BlockReason::Poll);
+    let peer = Actor::Stranger {
+        pid: 9,
+        tid: 9,
+        name: "peer".into(),
+    };
+    woke(&mut rec, peer);
+    woke(&mut rec, Actor::Interrupt("timer".into()));
+    let half = rec.samples[0].ns / 2;
+    for hop in &mut rec.hops {
+        hop.ns = half;
+    }
+    let opens = |rec: &Recording| {
+        let blame = Blame::new(rec, &scale(rec));
+        let parts = blame.of_sample(0).iter();
+        let opens: HashSet<_> = parts.filter_map(|part| blame.root(part).open).collect();
+        parts_sum_to_waits(rec);
+        opens
+    };
+    // A loop that polls for events until its next timer.
+    let both = [NotFollowed::NotMeasured, NotFollowed::TimedOut];
+    assert_eq!(opens(&rec), HashSet::from(both));
+    rec.label_sets = vec![vec![Label {
+        key: REQUEST_KEY.into(),
+        value: LabelValue::Text(REQUEST_AWAITED.into()),
+    }]];
+    rec.samples[0].labels = Some(LabelsId(0));
+    assert_eq!(opens(&rec), HashSet::from([NotFollowed::NotMeasured]));
+    // Nothing else ended one.
+    rec.hops.remove(0);
+    assert!(opens(&rec).contains(&NotFollowed::TimedOut));
 }
 
 #[test]

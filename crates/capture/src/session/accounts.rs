@@ -190,6 +190,13 @@ impl Accounts {
         birth + t.held..end
     }
 
+    /// When thread `index` ended; [`u64::MAX`]: it has not, as far as its figures tell.
+    pub fn end(&self, index: u32) -> u64 {
+        let t = &self.threads[index as usize];
+        let last = t.last.filter(|_| t.done);
+        last.map_or(u64::MAX, |d| d.now)
+    }
+
     /// The process of thread `index`.
     pub fn pid(&self, index: u32) -> u32 {
         self.threads[index as usize].pid

@@ -197,7 +197,8 @@ impl Peers {
         mut stack: impl FnMut(UserPart, u32) -> wallscope_model::StackId,
     ) -> Vec<Peer> {
         let open = self.open.into_values();
-        let all: Vec<SocketRecord> = self.gone.into_iter().chain(open).collect();
+        let mut all: Vec<SocketRecord> = self.gone.into_iter().chain(open).collect();
+        end_with_processes(&mut all, accounts);
         let mut found = Found::new(&all, &self.others, now, &|s| names.other_end(s));
         let mut sums: Vec<_> = self.answered.into_iter().collect();
         sums.sort_unstable_by_key(|(key, (_, ns))| (std::cmp::Reverse(*ns), *key));
@@ -222,6 +223,25 @@ impl Peers {
             }
         }
         found.peers()
+    }
+}
+
+/// Ends the open requests of processes that have ended. The kernel tells the end of a TCP connection alone.
+fn end_with_processes(all: &mut [SocketRecord], accounts: &Accounts) {
+    let open = |s: &&mut SocketRecord| s.since > 0;
+    let mut ends: FxHashMap<u32, u64> = (all.iter_mut().filter(open).map(|s| (s.pid, 0))).collect();
+    for index in 0..accounts.len() as u32 {
+        if let Some(end) = ends.get_mut(&accounts.pid(index)) {
+            *end = (*end).max(accounts.end(index));
+        }
+    }
+    for s in all.iter_mut().filter(open) {
+        let end = ends[&s.pid];
+        // No thread of it is known, or it lives.
+        if (1..u64::MAX).contains(&end) {
+            s.in_flight += end.saturating_sub(s.since);
+            s.since = 0;
+        }
     }
 }
 

@@ -57,6 +57,13 @@ impl RootShare {
                 };
                 format!("{subject}, which {are} not in this recording")
             }
+            Some(NotFollowed::TimedOut) if !self.deed.is_empty() => {
+                format!(
+                    "{subject} {}{} until its own time limit",
+                    self.deed,
+                    self.place()
+                )
+            }
             Some(cause) if self.deed.is_empty() => {
                 format!("{subject} (not followed: {})", cause.words())
             }

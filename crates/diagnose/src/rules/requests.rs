@@ -1,14 +1,17 @@
 //! Rules about a process that lets its callers wait.
 
+use std::collections::HashSet;
+
 use wallscope_model::{BlockReason, State};
 
 use super::details::{
-    ask_for_holder, asked_and_answered, beside, for_own_lock, length_words, main_own_lock,
-    own_holder, tries_again, waker_words,
+    asked_and_answered, beside, for_own_lock, length_words, main_own_lock, own_holder, tries_again,
+    waker_words,
 };
 use super::tasks::sleeping_tasks;
 use super::verdict::{Found, SLEEP, Spent, Verdict, WAIT, found, own_timer, place, subject};
-use crate::evidence::{Evidence, Polls, largest};
+use crate::evidence::{Cause, Evidence, Polls, largest};
+use crate::knowledge::Known;
 use crate::thresholds::{CAUSE_SHARE, MOSTLY_ENDED, MOSTLY_SHARE, OWED_OF_SLEEP};
 use crate::words;
 
@@ -79,24 +82,82 @@ pub(super) fn colleagues(e: &Evidence<'_>) -> Found {
             && polled >= slept_in_flight(e)
             && polled >= e.main_wait().1
             && polled > 0).then(|| {
-            let by = largest(&e.causes, State::Blocked, Some(BlockReason::Poll));
+            let in_flight = [Polls::ForAnswers, Polls::WhileOwing].map(|which| e.polls(which));
+            let main = main_place(e, in_flight.concat());
+            let (by, lock) = (main.by, main.lock);
             let ended = e.wakers(BlockReason::Poll);
-            let mut verdict = Verdict::new(format!(
-                "{}{} for its own threads or processes (an event or a signal, as for the program's own \
-                 lock) with requests in flight",
-                subject(by, WAIT),
-                place(by, polled)
-            ))
-            .because(BlockReason::Poll.name())
-            .of(e, Spent::blocked(polled, by))
-            .of_waits(e.blocked_samples(BlockReason::Poll).collect());
+            let says = match lock {
+                Some(lock) => waits_for_own_lock(lock),
+                None => format!(
+                    "{}{} for its own threads or processes (an event or a signal, as for the program's own lock) with \
+                     requests in flight",
+                    subject(by, WAIT),
+                    place(by, polled)
+                ),
+            };
+            let mut verdict = Verdict::new(says)
+                .because(BlockReason::Poll.name())
+                .of(e, Spent::blocked(main.ns, by))
+                .of_waits(match lock {
+                    Some(_) => main.samples,
+                    None => e.blocked_samples(BlockReason::Poll).collect(),
+                });
             verdict.holder = ended.main();
             verdict
                 .with(waker_words(&ended))
-                .advised(by.and_then(|c| ask_for_holder(e, c)))
+                .advised(lock.map(|lock| lock.meaning.into()))
                 .measured(by.and_then(|c| length_words(e, c, BlockReason::Poll)))
                 .with(beside(e))
         }))
+}
+
+fn waits_for_own_lock(lock: &Known) -> String {
+    format!(
+        "Callers wait while server processes wait {}",
+        for_own_lock(lock)
+    )
+}
+
+/// The main place of some polls.
+struct MainPlace<'e> {
+    by: Option<&'e Cause>,
+    /// The server's own lock that is waited for there.
+    lock: Option<&'static Known>,
+    /// Time of the polls there, if for that lock, or of all, ns.
+    ns: u64,
+    /// The samples of that time.
+    samples: Vec<u32>,
+}
+
+/// The cause with most time of `samples`, which are polls. Waits for a server's own lock come first where they are
+/// [`CAUSE_SHARE`] of these polls: the lock's holder waits in a request, too.
+fn main_place<'e>(e: &'e Evidence<'_>, samples: Vec<u32>) -> MainPlace<'e> {
+    let all = e.time(&samples);
+    let chosen: HashSet<u32> = samples.iter().copied().collect();
+    let of = |c: &Cause| -> Vec<u32> {
+        let ours = c.samples.iter().filter(|i| chosen.contains(i));
+        ours.copied().collect()
+    };
+    let ns = |c: &Cause| e.time(&of(c));
+    let polls = || e.causes.iter().filter(|c| c.is_wait_for(BlockReason::Poll));
+    let locked = polls()
+        .filter_map(|c| Some((c, main_own_lock(e, c)?)))
+        .max_by_key(|(c, _)| ns(c))
+        .filter(|(c, _)| ns(c) as f64 >= CAUSE_SHARE * all as f64);
+    match locked {
+        Some((c, lock)) => MainPlace {
+            by: Some(c),
+            lock: Some(lock),
+            ns: ns(c),
+            samples: of(c),
+        },
+        None => MainPlace {
+            by: polls().max_by_key(|c| ns(c)),
+            lock: None,
+            ns: all,
+            samples,
+        },
+    }
 }
 
 /// Polls with requests of callers in flight, and none of the process's own: an event loop that lets
@@ -114,12 +175,17 @@ pub(super) fn held(e: &Evidence<'_>) -> Found {
             && ns >= e.main_wait().1
             && ns >= e.polled_for_answers())
         .then(|| {
-            let by = largest(&e.causes, State::Blocked, Some(BlockReason::Poll));
-            let ended = e.wakers_of(&e.polls(Polls::WhileOwing));
-            let lock = by.and_then(|c| main_own_lock(e, c));
+            let owing = e.polls(Polls::WhileOwing);
+            let ended = e.wakers_of(&owing);
+            let main = main_place(e, owing);
+            let (by, lock) = (main.by, main.lock);
+            let ns = match lock {
+                Some(_) => main.ns,
+                None => ns,
+            };
             let place = place(by, ns);
             let says = if let Some(lock) = lock {
-                format!("Callers wait while server processes wait {}", for_own_lock(lock))
+                waits_for_own_lock(lock)
             } else if ended.timed_out() >= MOSTLY_ENDED {
                 format!(
                     "Callers wait for its answers while it polls until a time that it set itself (a sleep or delay in \
@@ -133,7 +199,7 @@ pub(super) fn held(e: &Evidence<'_>) -> Found {
             Verdict::new(says)
             .because(BlockReason::Poll.name())
             .of(e, Spent::blocked(ns, by))
-            .of_waits(e.polls(Polls::WhileOwing))
+            .of_waits(main.samples)
             .measured(asked_and_answered(e))
             .with(waker_words(&ended))
             .rooted(lock.map(own_holder))

@@ -66,8 +66,10 @@ pub(super) fn held_back(e: &Evidence<'_>) -> Found {
         at_once(e, waited),
         words::share(share)
     );
-    // Where the task that takes or gives it computes, that is the finding.
-    let computes = || computing(e).verdict.is_some();
+    // Where the task that takes or gives it computes, that is the finding. A little computing is none: it may be all
+    // of the active time, as threads that have no task to run are idle.
+    let computed = e.bottleneck.on_cpu_ns();
+    let computes = || at_once(e, computed) >= CAUSE_SHARE && computing(e).verdict.is_some();
     let much = share >= CAUSE_SHARE && at_once(e, waited) >= TASKS_WAITING;
     let applies = |(_, what, _): &Place<'_>| {
         much && match what {
@@ -167,10 +169,15 @@ fn task_verdict(
                 words::of_task(reason)
             )
         });
+    // The other end of a channel may be a task of another entry function.
+    let other_end = (!locks && !is_told && elsewhere.is_none())
+        .then(|| sleeping_tasks(e))
+        .flatten();
     verdict
         .rooted(inside)
         .rooted(computes)
         .rooted(elsewhere)
+        .rooted(other_end)
         .rooted(busy_tasks(e, tasks.began))
         .advised(advice)
 }

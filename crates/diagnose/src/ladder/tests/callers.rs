@@ -158,6 +158,30 @@ fn a_server_s_processes_come_before_its_own_wait_for_callers() {
         "{}",
         v.cause
     );
+    // With short requests the parent's waits are longer. They are for its children, unless these answer others.
+    for (context, sample) in [(1, 3), (2, 5), (3, 7)] {
+        let ledger = &mut rec.contexts[context].ledger;
+        ledger.blocked[Poll as usize] /= 2;
+        ledger.wall_ns -= ledger.blocked[Poll as usize];
+        rec.samples[sample].ns /= 2;
+        rec.hops[context].ns /= 2;
+    }
+    let v = climb(&rec).verdict;
+    assert_eq!(
+        (v.rule, v.reason),
+        ("delayed", Some("child")),
+        "{}",
+        v.cause
+    );
+    rec.peers = [2, 3, 4]
+        .map(|pid| Peer {
+            pid,
+            requests: 1,
+            ..Peer::default()
+        })
+        .to_vec();
+    let v = climb(&rec).verdict;
+    assert_ne!(v.rule, "delayed", "{}", v.cause);
 }
 
 #[test]

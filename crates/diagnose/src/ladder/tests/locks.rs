@@ -116,6 +116,32 @@ fn tasks_that_wait_for_a_lock_are_told_though_no_thread_does() {
     (sends.reason, sends.detail) = ("channel".into(), "chan send".into());
     let v = climb(&rec).verdict;
     assert_eq!((v.rule, v.reason), ("tasks-lock", Some("channel")));
+    // The receiver began in another function, and sleeps.
+    let mut elsewhere = rec.clone();
+    let sleeps = elsewhere.tasks[0].times.remove(1);
+    elsewhere.tasks[0].times.truncate(1);
+    elsewhere.tasks.push(TaskGroup {
+        name: "runtime.main".into(),
+        seen: 1,
+        times: vec![sleeps],
+        ..elsewhere.tasks[0].clone()
+    });
+    let v = climb(&elsewhere).verdict;
+    assert_eq!(v.rule, "tasks-lock");
+    let told = |what: &str| v.more.iter().any(|m| m.contains(what));
+    assert!(
+        told("goroutines sleep meanwhile in program::f0"),
+        "{:?}",
+        v.more
+    );
+    // A little computing is no other finding, though it is all of the time that is not idle.
+    let mut computes = rec.clone();
+    for context in &mut computes.contexts {
+        context.ledger = Ledger::default();
+    }
+    let ledger = &mut computes.contexts[0].ledger;
+    (ledger.on_cpu.user, ledger.wall_ns) = (TENTH, TENTH);
+    assert_eq!(climb(&computes).verdict.rule, "tasks-lock");
     rec.tasks[0].times[0].detail = "chan receive".into();
     assert_ne!(climb(&rec).verdict.rule, "tasks-lock");
     // Unless it handles a request: its caller waits.
