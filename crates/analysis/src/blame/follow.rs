@@ -61,7 +61,7 @@ pub(super) struct Follower<'r> {
     /// Samples and contexts that are being charged: a cycle is not followed.
     open_samples: Vec<u32>,
     open_contexts: Vec<ContextId>,
-    /// By place: the wakers of polls for answers, without those that a time limit ended.
+    /// By place: the wakers of polls for answers that may have brought one.
     answered: HashMap<StackId, Vec<u32>>,
     /// Whether a poll that ran into its time limit is being charged.
     polls_again: bool,
@@ -387,7 +387,8 @@ fn awaits_answer(
     reason == Some(BlockReason::Poll) && set.is_some_and(|set| set.iter().any(awaited))
 }
 
-/// By place: the wakers of polls for answers, without those that a time limit ended.
+/// By place: the wakers of polls for answers that are outside of the waiter's process. Its own threads, and time limits,
+/// bring no answer.
 fn answered(recording: &Recording) -> HashMap<StackId, Vec<u32>> {
     let mut out: HashMap<StackId, Vec<u32>> = HashMap::new();
     for (id, hop) in (0..).zip(&recording.hops) {
@@ -395,12 +396,14 @@ fn answered(recording: &Recording) -> HashMap<StackId, Vec<u32>> {
             continue;
         };
         let sample = &recording.samples[sample as usize];
-        let other_end = match &recording.actors[hop.actor.0 as usize] {
+        let pid = |thread: ContextId| recording.contexts[thread.0 as usize].pid;
+        let answers = match &recording.actors[hop.actor.0 as usize] {
             Actor::Interrupt(served) => &**served != "timer",
             Actor::Unknown => false,
-            _ => true,
+            Actor::Stranger { .. } => true,
+            Actor::Context(thread) => pid(*thread) != pid(sample.context),
         };
-        if other_end
+        if answers
             && hop.role == Role::Woke
             && awaits_answer(recording, sample.reason, sample.labels)
         {
