@@ -113,7 +113,7 @@ pub(super) fn colleagues(e: &Evidence<'_>) -> Found {
 
 fn waits_for_own_lock(lock: &Known) -> String {
     format!(
-        "Callers wait while server processes wait {}",
+        "Server processes with requests to answer wait {}",
         for_own_lock(lock)
     )
 }
