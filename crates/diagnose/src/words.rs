@@ -183,7 +183,7 @@ pub(crate) fn reason(r: BlockReason) -> &'static str {
         BlockReason::Network => "the network",
         BlockReason::Pipe => "pipes",
         BlockReason::Timer => "timers (sleeping)",
-        BlockReason::Poll => "events (polling)",
+        BlockReason::Poll => "events (poll, select or epoll)",
         BlockReason::Child => "child processes",
         BlockReason::PageFault => "page faults",
         BlockReason::Memory => "memory reclaim",

@@ -153,10 +153,9 @@ fn impact(e: &Evidence<'_>, verdict: &Verdict) -> String {
     }
     let active = e.bottleneck.active_ns();
     let whole = match (&*verdict.whole, e.bottleneck.active_threads) {
-        (ACTIVE, 2..) => format!(
-            "{} of {ACTIVE} of {} threads",
-            words::time(active),
-            e.bottleneck.active_threads
+        (ACTIVE, threads @ 2..) => format!(
+            "{} of {ACTIVE} ({threads} threads together)",
+            words::time(active)
         ),
         (ACTIVE, _) => format!("{} of {ACTIVE}", words::time(active)),
         (whole, _) => whole.to_owned(),
@@ -165,14 +164,15 @@ fn impact(e: &Evidence<'_>, verdict: &Verdict) -> String {
     let parts: Vec<String> = parts
         .map(|(part, share)| format!("{} {part}", words::time((share * active as f64) as u64)))
         .collect();
-    let parts = match parts.is_empty() {
-        true => String::new(),
-        false => format!(": {}", words::list(&parts)),
+    let parts = match (parts.is_empty(), verdict.state) {
+        (true, Some(State::OnCpu)) => ": all that it computes".into(),
+        (true, _) => String::new(),
+        (false, _) => format!(": {}", words::list(&parts)),
     };
     format!(
-        "{} of {whole}{parts} ({} at most this)",
-        words::share(verdict.share),
-        saving(verdict)
+        "{} at most {} of {whole}{parts}",
+        saving(verdict),
+        words::share(verdict.share)
     )
 }
 
@@ -182,7 +182,7 @@ fn saving(verdict: &Verdict) -> &'static str {
     match verdict.state {
         _ if verdict.parts.shares.iter().any(computed) => "a fix saves",
         Some(State::Blocked) => "an end of these waits saves",
-        Some(State::OnCpu) => "this is all computing: faster code saves",
+        Some(State::OnCpu) => "faster code saves",
         Some(State::Runnable) => "enough CPU time saves",
         _ => "a fix saves",
     }

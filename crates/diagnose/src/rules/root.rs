@@ -79,7 +79,7 @@ fn with_other_time(e: &Evidence<'_>, mut verdict: Verdict, root: &RootShare) -> 
         _ => (COMPUTING[0], 0),
     };
     let others_ns = e.time(&others);
-    let times = [("in other waits for the same", others_ns), computed];
+    let times = [("in other waits with the same root", others_ns), computed];
     verdict.waits.extend(others);
     verdict.with_other_time(e, "in these waits", &times)
 }

@@ -52,7 +52,7 @@ pub(super) fn sleeping_tasks(e: &Evidence<'_>) -> Option<String> {
         .map(|(function, at_once)| format!("{function} ({at_once:.1} of them on average)"))
         .collect();
     let kind = &e.recording.tasks.first()?.kind;
-    (!named.is_empty()).then(|| format!("its {kind}s sleep meanwhile in {}", words::list(&named)))
+    (!named.is_empty()).then(|| format!("{kind}s sleep meanwhile in {}", words::list(&named)))
 }
 
 /// Tasks wait for something that others hold back.
@@ -141,12 +141,16 @@ fn task_verdict(
             at_once(e, ns)
         )
     });
-    let advice = locks.then(|| match inside {
-        Some(_) => format!(
+    let advice = match (what, &inside) {
+        (HeldBack::Lock, Some(_)) => Some(format!(
             "read {function}: if it keeps the lock across that wait, wait outside the lock, or once for many (batch)"
-        ),
-        None => "hold the lock for less time, or split it".into(),
-    });
+        )),
+        (HeldBack::Lock, None) => Some("hold the lock for less time, or split it".into()),
+        (HeldBack::Receiver, _) => Some(format!(
+            "make the receiver faster, or let more {kind}s receive"
+        )),
+        (HeldBack::Pool | HeldBack::Sender, _) => None,
+    };
     let computes = locks
         .then(|| computed_in(e, function))
         .filter(|ns| at_once(e, *ns) >= CAUSE_SHARE);

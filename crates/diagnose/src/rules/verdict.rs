@@ -301,7 +301,7 @@ fn precision(e: &Evidence<'_>, by: &Cause, state: State) -> String {
     match of_cpu {
         true => format!("{state} {basis}"),
         false => format!(
-            "{state} {basis}, the share of {} sampled ({half})",
+            "{state} {basis}, its part in {} sampled ({half})",
             words::function(&by.function)
         ),
     }

@@ -26,8 +26,8 @@ fn the_holders_own_wait_for_the_root_counts_as_its_impact() {
     assert!((v.share - 0.95).abs() < 1e-9, "{}", v.share);
     assert_eq!(
         v.parts.impact,
-        "95 % of 20.0 s of active time of 2 threads: 9.5 s in these waits and 9.5 s in other waits for the same (an \
-         end of these waits saves at most this)"
+        "an end of these waits saves at most 95 % of 20.0 s of active time (2 threads together): 9.5 s in these waits \
+         and 9.5 s in other waits with the same root"
     );
     assert!(v.bound.starts_with("at most 95 %"), "{}", v.bound);
     // The page selects both.
@@ -51,7 +51,7 @@ fn waits_for_the_holder_of_a_lock_count_where_it_waits_for_the_disk() {
     waited_itself(&mut rec, BlockReason::Disk, stack);
     let v = climb(&rec).verdict;
     assert_eq!(v.reason, Some("disk"), "{}", v.cause);
-    let parts = "9.5 s in these waits, 4.0 s in other waits for the same";
+    let parts = "9.5 s in these waits, 4.0 s in other waits with the same root";
     assert!(v.parts.impact.contains(parts), "{}", v.parts.impact);
     // A lock that is kept for another reason is another matter.
     rec.hops.pop();
@@ -95,7 +95,7 @@ fn waits_that_one_unmeasured_process_ends_are_one_impact() {
         v.cause
     );
     assert!((v.share - 0.92).abs() < 1e-9, "{}", v.parts.impact);
-    let parts = "7.2 s in these waits and 2.0 s in other waits for the same";
+    let parts = "7.2 s in these waits and 2.0 s in other waits with the same root";
     assert!(v.parts.impact.contains(parts), "{}", v.parts.impact);
 }
 

@@ -29,21 +29,20 @@ fn the_impact_counts_the_computing_of_the_calls_that_wait_and_says_so() {
     let v = climb(&rec).verdict;
     assert_eq!(
         v.parts.impact,
-        "100 % of 9.5 s of active time: 7.5 s in these waits and 2.0 s computing in the same calls (a fix saves at \
-         most this)"
+        "a fix saves at most 100 % of 9.5 s of active time: 7.5 s in these waits and 2.0 s computing in the same calls"
     );
     // Computing elsewhere in the function is another matter.
     rec.samples[0].stack = without_its_call(&mut rec, StackId(0));
     let v = climb(&rec).verdict;
     assert_eq!(
         v.parts.impact,
-        "79 % of 9.5 s of active time (an end of these waits saves at most this)"
+        "an end of these waits saves at most 79 % of 9.5 s of active time"
     );
     // The computing of a verdict on computing is that of all functions.
     let rec = recording(&[(95, 0, 0, BlockReason::Lock, 5); 2]);
     assert_eq!(
         climb(&rec).verdict.parts.impact,
-        "95 % of 20.0 s of active time of 2 threads (this is all computing: faster code saves at most this)"
+        "faster code saves at most 95 % of 20.0 s of active time (2 threads together): all that it computes"
     );
 }
 
