@@ -178,5 +178,9 @@ table! {
         "start_thread", "entry of a thread", "glibc", Live;
         "<module>", "a script's own level", "CPython", Live;
         "run", "entry of a thread", "usage", Live;
+        "perl_run", "entry", "Perl", Live;
+        "Perl_runops*", "the interpreter's loop", "Perl", Live;
+        "PostmasterMain", "entry of every process", "PostgreSQL", Live;
+        "PostgresMain", "entry of a client's process", "PostgreSQL", Live;
     }
 }

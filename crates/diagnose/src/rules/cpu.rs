@@ -70,7 +70,9 @@ fn quota_words(e: &Evidence<'_>) -> String {
         .filter_map(|s| s.facts.cgroup.as_ref());
     let path = groups
         .map(|group| &*group.path)
-        .find(|path| !path.is_empty());
+        // The root has no quota of its own: a container's group looks so from within, and a process that was moved
+        // into its group after the start was there.
+        .find(|path| !path.is_empty() && *path != "/");
     let path = path.map_or_else(String::new, |path| format!(" {path}"));
     let used = e.bottleneck.busy_cpus();
     let size = e.totals.quota_cpus;

@@ -300,10 +300,7 @@ fn precision(e: &Evidence<'_>, by: &Cause, state: State) -> String {
     // A function tells nothing of the wait for a CPU.
     match of_cpu {
         true => format!("{state} {basis}"),
-        false => format!(
-            "{state} {basis}, its part in {} sampled ({half})",
-            words::function(&by.function)
-        ),
+        false => format!("{state} {basis}, the shares of functions are by samples ({half})"),
     }
 }
 
