@@ -515,6 +515,9 @@ CASES = {
                             os.path.join(PROGRAMS, "node", "trouble.js")), None),
     "go-garbage": (go_service("garbage"), None),
     "go-mutex": (go_service("mutex"), None),
+    "go-channel": (go_service("channel"), None),
+    "curl": (become("bash", "-c", "while :; do curl -s http://127.0.0.1:%d/; done"
+                    % LISTENER.getsockname()[1]), lambda: serve(0.4)),
     "tail": (become("tail", "-f", "/dev/null"), None),
     "sleep": (become("sleep", "1000"), None),
     "cat": (become("cat", stdin=NOTHING[0]), None),

@@ -214,6 +214,17 @@ pub const ALL: &[Scenario] = &[
         ),
     ),
     scenario(
+        "go-channel",
+        "goroutines send to one receiver, which sleeps",
+        Program("go", "go-channel"),
+        wrong(
+            BLOCKED,
+            &["channel"],
+            &["main.produce"],
+            &["wait for a receiver", "sleep meanwhile in main.store"],
+        ),
+    ),
+    scenario(
         "convoy",
         "threads queue for one mutex",
         Truth("convoy", &[]),
@@ -350,6 +361,17 @@ pub const ALL: &[Scenario] = &[
             &["poll"],
             &["row_acquire"],
             &["its own threads", "row_release"],
+        ),
+    ),
+    scenario(
+        "curl",
+        "a shell starts curl, which polls with a limit for a slow answer",
+        Program("curl", "curl"),
+        wrong(
+            BLOCKED,
+            &["child"],
+            &[],
+            &["curl waits for", "which is not in this recording"],
         ),
     ),
     scenario(

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 // A Go service with a trouble: `mutex`, handlers that queue for one lock; `garbage`, a heap that is collected most of
-// the time.
+// the time; `channel`, tasks that send to a slow receiver.
 package main
 
 import (
@@ -62,9 +62,35 @@ func garbage() {
 	}
 }
 
-func main() {
-	if len(os.Args) > 1 && os.Args[1] == "garbage" {
-		garbage()
+//go:noinline
+func produce(rows chan<- int) {
+	for n := 0; ; n++ {
+		rows <- n
 	}
-	handlers()
+}
+
+//go:noinline
+func store(row int) {
+	time.Sleep(3 * time.Millisecond)
+}
+
+func channel() {
+	rows := make(chan int)
+	for n := 0; n < 4; n++ {
+		go produce(rows)
+	}
+	for row := range rows {
+		store(row)
+	}
+}
+
+func main() {
+	switch os.Args[1] {
+	case "garbage":
+		garbage()
+	case "channel":
+		channel()
+	default:
+		handlers()
+	}
 }
