@@ -108,6 +108,9 @@ pub const SHORTAGE_OF_COMPUTING: f64 = 0.5;
 /// Least waiting for a CPU, as share of the window. Held by
 /// `a_thread_with_next_to_nothing_to_do_is_not_held_up_by_others_on_the_cpus`.
 pub const SHORTAGE_OF_WINDOW: f64 = 0.05;
+/// Mean time for which a ready thread waits, as a multiple of the time for which the CPUs that it may use are busy, from
+/// which no program can be what it waits for. 1 by arithmetic; twice that, as the host's figures are of other moments.
+pub const HELD_BACK_OF_BUSY: f64 = 2.0;
 /// Use of the allowed CPUs below which they had room: the threads come in bursts. Held by
 /// `a_shortage_of_cpus_is_blamed_on_the_process_that_used_them`.
 pub const CPUS_WITH_ROOM: f64 = 0.75;

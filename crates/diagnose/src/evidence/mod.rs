@@ -120,7 +120,8 @@ impl<'a> Evidence<'a> {
             waits: &waits,
             threads: &threads,
         };
-        let blame = Blame::new(recording, &scaled);
+        let mut blame = Blame::new(recording, &scaled);
+        roots::tell_sleeps(recording, &mut blame);
         let mut causes = causes::causes(active, &bottleneck);
         let roots = Roots {
             recording,

@@ -7,7 +7,8 @@ use wallscope_analysis::blame::{Blame, NotFollowed, Root, RootActor};
 use wallscope_analysis::view::interrupt_words;
 use wallscope_model::{Actor, BlockReason, ContextId, Recording, StackId, State};
 
-use crate::frames::{Side, code_site, functions_on};
+use crate::frames::{Side, code_site, functions_on, passes};
+use crate::knowledge::SLEEPS;
 use crate::lock_wait::takes_a_lock;
 use crate::words::{self, is_address};
 
@@ -130,6 +131,18 @@ impl RootShare {
             (None, Some(BlockReason::PageFault)) => "the read of the page".into(),
             (None, Some(BlockReason::Memory)) => "the kernel's search for free memory".into(),
             (None, _) => "the wait itself".into(),
+        }
+    }
+}
+
+/// Roots that are sleeps by their stacks, where the kernel saw a wait for a lock or for events that ran into its time
+/// limit.
+pub(crate) fn tell_sleeps(recording: &Recording, blame: &mut Blame) {
+    let timed_out = |root: &&mut Root| root.open == Some(NotFollowed::TimedOut);
+    for root in blame.roots.iter_mut().filter(timed_out) {
+        let sleeps = |stack| passes(recording, stack, Side::User, SLEEPS);
+        if root.stack.is_some_and(sleeps) {
+            (root.reason, root.open) = (Some(BlockReason::Timer), None);
         }
     }
 }

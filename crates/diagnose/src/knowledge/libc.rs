@@ -207,6 +207,14 @@ table! {
 }
 
 table! {
+    /// Functions that sleep for a time that their caller names, by a call that may also wait for others.
+    SLEEPS {
+        "java.lang.Thread.sleep*", "sleep", "JDK", Live;
+        "pg_sleep", "sleep", "PostgreSQL", Live;
+    }
+}
+
+table! {
     /// Functions of the memory allocator, as [`super::allocator_call`] gives their names.
     ALLOCATOR {
         "malloc", "allocates", "C library", Live;

@@ -6,16 +6,16 @@ use wallscope_model::{BlockReason, Context, State};
 
 use super::call_path::{common_function, main_system_call};
 use super::details::asked_and_answered;
-use super::kernel_work::churn;
+use super::kernel_work::{churn, mostly_starts};
 use super::verdict::{Found, Spent, Verdict, found, place};
 use super::wait_target::wait_target;
 use crate::evidence::host_facts::{self, Room};
 use crate::evidence::{Cause, Evidence, Level, WorkKind, largest, tasks};
 use crate::thresholds::{
     AT_MEMORY_LIMIT, CAUSE_SHARE, COLLECT_IS_CAUSE, COLLECT_OF_COMPUTING, CPU_FIRST,
-    CPUS_WITH_ROOM, HOT_OF_COMPUTING, IDLE_CPUS, KERNEL_AT_LIMIT, LASTING_OF_COMPUTING, ONE_CPU,
-    ONE_THREAD_SHARE, QUOTA_BINDING, QUOTA_OTHER_WAITS, QUOTA_SHARE, ROOT_OF_WAITS,
-    SHORTAGE_OF_COMPUTING, SHORTAGE_OF_WINDOW, SHORTAGE_SHARE,
+    CPUS_WITH_ROOM, HELD_BACK_OF_BUSY, HOT_OF_COMPUTING, IDLE_CPUS, KERNEL_AT_LIMIT,
+    LASTING_OF_COMPUTING, ONE_CPU, ONE_THREAD_SHARE, QUOTA_BINDING, QUOTA_OTHER_WAITS, QUOTA_SHARE,
+    ROOT_OF_WAITS, SHORTAGE_OF_COMPUTING, SHORTAGE_OF_WINDOW, SHORTAGE_SHARE,
 };
 use crate::words;
 
@@ -109,9 +109,12 @@ pub(super) fn shortage(e: &Evidence<'_>) -> Found {
             && b.load(ns) >= least
             && share >= computing * SHORTAGE_OF_COMPUTING
             && ns >= longer_waits(e)
-            && ns >= tasks::kept_ns(e.recording) / 2).then(|| {
+            && ns >= tasks::kept_ns(e.recording) / 2)
+            .then(|| origin(e, room.as_ref()))
+            // More CPUs start more threads.
+            .filter(|origin| !(matches!(origin.taker, Taker::Itself) && mostly_starts(e)))
+            .map(|origin| {
             let by = largest(&e.causes, State::Runnable, None);
-            let origin = origin(e, room.as_ref());
             let verdict = Verdict::new(origin.cause)
                 .of(e, Spent::runnable(ns, by))
                 .measured(origin.figures)
@@ -129,6 +132,15 @@ pub(super) fn shortage(e: &Evidence<'_>) -> Found {
                     .with(churn(e).verdict.map(|v| v.cause))
                     .with(waits_too(e))
                     .advised(Some("use fewer busy threads, or allow more CPUs".into())),
+                Taker::Quota => verdict
+                    .rooted(Some(
+                        "a CPU quota of its cgroup or of one above it, or its scheduling class, which this recording \
+                         could not read"
+                            .into(),
+                    ))
+                    .advised(Some(
+                        "look at cpu.max or cpu.cfs_quota_us of its cgroup and of those above it".into(),
+                    )),
                 Taker::Unknown => verdict
                     .rooted(Some(
                         "other programs may use the CPUs, or its threads come in bursts: this recording has no \
@@ -145,6 +157,8 @@ pub(super) fn shortage(e: &Evidence<'_>) -> Found {
 enum Taker {
     Itself,
     Others,
+    /// No program: a quota, or the scheduling class.
+    Quota,
     /// The recording has no figures of the host.
     Unknown,
 }
@@ -187,6 +201,9 @@ fn origin(e: &Evidence<'_>, room: Option<&Room>) -> Origin {
             },
         };
     };
+    if let Some(held_back) = held_back(e, r) {
+        return held_back;
+    }
     let others = r.used - r.own;
     // While one of its threads waits, the other ones may run in its place.
     let n = b.active_threads.max(1) as f64;
@@ -217,6 +234,25 @@ fn origin(e: &Evidence<'_>, room: Option<&Room>) -> Origin {
         )),
         false => busy_threads(),
     }
+}
+
+/// Ready threads that are kept from running. A thread that waits for a CPU finds all of those that it may use busy, so
+/// the CPUs are busy for at least as long as a thread waits on average.
+fn held_back(e: &Evidence<'_>, r: &Room) -> Option<Origin> {
+    let b = &e.bottleneck;
+    let threads = b.active_threads.max(1) as f64;
+    let waited = b.ledger.state_ns(State::Runnable) as f64 / threads / b.window_ns.max(1) as f64;
+    (waited > HELD_BACK_OF_BUSY * r.used).then(|| Origin {
+        cause: "Ready threads are kept from running though CPUs are free".into(),
+        figures: Some(format!(
+            "they wait {:.0} % of the window on average, while {} {} busy {:.0} %",
+            waited * 100.0,
+            allowed(r),
+            if r.cpus == 1 { "is" } else { "are" },
+            r.used * 100.0
+        )),
+        taker: Taker::Quota,
+    })
 }
 
 /// The CPUs that the process may use, in words.

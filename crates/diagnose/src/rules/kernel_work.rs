@@ -152,6 +152,13 @@ pub(super) fn churn(e: &Evidence<'_>) -> Found {
     )
 }
 
+/// Whether starting and ending threads or processes takes most of the computing, and all that [`churn`] asks.
+pub(super) fn mostly_starts(e: &Evidence<'_>) -> bool {
+    let unseen = e.totals.unattributed_ns;
+    let computed = e.bottleneck.on_cpu_ns() + unseen;
+    (e.work.ns(WorkKind::Start) + unseen) * 2 > computed && churn(e).verdict.is_some()
+}
+
 /// The kernel handles page faults.
 pub(super) fn faults(e: &Evidence<'_>) -> Found {
     let ns = e.work.ns(WorkKind::Fault);

@@ -8,7 +8,7 @@ use super::cpu::computing;
 use super::verdict::{Found, Verdict, bound};
 use super::wait_target::wait_target;
 use crate::evidence::Evidence;
-use crate::evidence::tasks::{HeldBack, Tasks, asleep};
+use crate::evidence::tasks::{HeldBack, SYSTEM_CALL, Tasks, asleep, in_calls};
 use crate::thresholds::{
     CAUSE_SHARE, TASKS_BUSY, TASKS_OWED_FOLLOWED, TASKS_OWED_POLLED, TASKS_WAITING,
 };
@@ -126,34 +126,31 @@ fn task_verdict(
     ));
     verdict.bound = bound(share, &verdict.whole);
     let locks = matches!(what, HeldBack::Lock);
-    let inside = tasks.inside(function).map(|(reason, ns)| {
+    let computes = locks
+        .then(|| computed_in(e, function))
+        .filter(|ns| at_once(e, *ns) >= CAUSE_SHARE);
+    let across = match locks {
+        true => held_across(e, tasks, function, computes),
+        false => tasks
+            .inside(function)
+            .map(|(reason, ns)| (Arc::clone(function), reason, ns)),
+    };
+    let advice = advice(what, kind, across.as_ref().map(|(f, ..)| f));
+    let across = across.map(|(f, reason, ns)| {
         let held_across = if locks {
             "; perhaps the lock is held across that"
         } else {
             ""
         };
         let reason = match reason {
-            SYSTEM_CALL => threads_wait(e, function).unwrap_or("a system call"),
+            SYSTEM_CALL => threads_wait(e, &f).unwrap_or("a system call"),
             reason => words::of_task(reason),
         };
         format!(
-            "{:.1} other {kind}s on average wait in {function} for {reason}{held_across}",
+            "{:.1} other {kind}s on average wait in {f} for {reason}{held_across}",
             at_once(e, ns)
         )
     });
-    let advice = match (what, &inside) {
-        (HeldBack::Lock, Some(_)) => Some(format!(
-            "read {function}: if it keeps the lock across that wait, wait outside the lock, or once for many (batch)"
-        )),
-        (HeldBack::Lock, None) => Some("hold the lock for less time, or split it".into()),
-        (HeldBack::Receiver, _) => Some(format!(
-            "make the receiver faster, or let more {kind}s receive"
-        )),
-        (HeldBack::Pool | HeldBack::Sender, _) => None,
-    };
-    let computes = locks
-        .then(|| computed_in(e, function))
-        .filter(|ns| at_once(e, *ns) >= CAUSE_SHARE);
     let computes = computes.map(|ns| {
         format!(
             "{:.1} {kind}s on average compute in {function}, probably with the lock",
@@ -162,7 +159,7 @@ fn task_verdict(
     });
     // One that sleeps in a function that does not take the lock hardly has it.
     let is_holder = |reason: &str| !(locks && reason == "timer");
-    let is_told = inside.is_some() || computes.is_some();
+    let is_told = across.is_some() || computes.is_some();
     let elsewhere = tasks
         .elsewhere()
         .filter(|(_, reason, ns)| !is_told && is_holder(reason) && at_once(e, *ns) >= CAUSE_SHARE)
@@ -178,12 +175,48 @@ fn task_verdict(
         .then(|| sleeping_tasks(e))
         .flatten();
     verdict
-        .rooted(inside)
+        .rooted(across)
         .rooted(computes)
         .rooted(elsewhere)
         .rooted(other_end)
         .rooted(busy_tasks(e, tasks.began))
         .advised(advice)
+}
+
+/// The wait across which tasks may hold the lock that is waited for in `function`: its function, reason and time, ns. A
+/// task that sleeps hardly has the lock where another one is in a system call. `computed`: time that
+/// some compute there.
+fn held_across<'t>(
+    e: &Evidence<'_>,
+    tasks: &'t Tasks<'_>,
+    function: &Arc<str>,
+    computed: Option<u64>,
+) -> Option<(Arc<str>, &'t str, u64)> {
+    let inside = tasks.inside(function);
+    let calls = match inside {
+        Some((reason, _)) if reason != "timer" => None,
+        _ if computed.is_some() => None,
+        _ => in_calls(e.recording),
+    };
+    let calls = calls.filter(|(f, ns)| f != function && at_once(e, *ns) >= CAUSE_SHARE);
+    match calls {
+        Some((f, ns)) => Some((f, SYSTEM_CALL, ns)),
+        None => inside.map(|(reason, ns)| (Arc::clone(function), reason, ns)),
+    }
+}
+
+/// The thing to change; `across`: the function in which tasks may keep a lock while they wait.
+fn advice(what: HeldBack, kind: &str, across: Option<&Arc<str>>) -> Option<String> {
+    match (what, across) {
+        (HeldBack::Lock, Some(f)) => Some(format!(
+            "read {f}: if it keeps the lock across that wait, wait outside the lock, or once for many (batch)"
+        )),
+        (HeldBack::Lock, None) => Some("hold the lock for less time, or split it".into()),
+        (HeldBack::Receiver, _) => Some(format!(
+            "make the receiver faster, or let more {kind}s receive"
+        )),
+        (HeldBack::Pool | HeldBack::Sender, _) => None,
+    }
 }
 
 /// On-CPU time of threads in `function`, ns.
@@ -192,9 +225,6 @@ fn computed_in(e: &Evidence<'_>, function: &str) -> u64 {
     let own = computing.filter(|c| &*c.function == function);
     own.map(|c| c.ns).sum()
 }
-
-/// Reason of a task while its thread is in a system call.
-const SYSTEM_CALL: &str = "syscall";
 
 /// Target of the longest wait of threads in `function`, which are tasks in a system call.
 fn threads_wait(e: &Evidence<'_>, function: &str) -> Option<&'static str> {

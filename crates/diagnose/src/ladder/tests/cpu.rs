@@ -191,6 +191,16 @@ fn threads_that_are_started_all_the_time_are_told_where_that_is_most_of_the_comp
         "{}",
         v.cause
     );
+    // More CPUs would start more threads.
+    let mut queued = rec.clone();
+    let ledger = &mut queued.contexts[0].ledger;
+    ledger.runnable.woken = std::mem::take(&mut ledger.blocked[BlockReason::Child as usize]);
+    queued.samples[1].state = State::Runnable;
+    (queued.samples[1].reason, queued.samples[1].part) = (None, Some(wallscope_model::Part::Woken));
+    used(&mut queued, 3, "0-1");
+    assert_eq!(climb(&queued).verdict.rule, "churn");
+    queued.functions[rec.functions.len() - 1].name = "vfs_read".into();
+    assert_eq!(climb(&queued).verdict.rule, "cpu-shortage");
     // Processes: the programs tell more than the function that their beginnings are spent in.
     let mut shell = rec.clone();
     let process = |pid, parent, name: &str| Process {
@@ -268,8 +278,12 @@ fn a_shortage_of_cpus_is_blamed_on_the_process_that_used_them() {
         outside && cause.starts_with("Programs outside this process use the CPUs"),
         "{cause}"
     );
-    let (outside, cause) = told(20, 2, "0-1");
+    let (outside, cause) = told(30, 4, "0-1");
     assert!(!outside && cause.contains("come in bursts"), "{cause}");
+    // No burst makes each thread wait for longer than the CPUs are busy.
+    let (outside, cause) = told(20, 2, "0-1");
+    let said = "Ready threads are kept from running though CPUs are free";
+    assert!(!outside && cause == said, "{cause}");
     // Three fifths of the only one that it may use.
     let (outside, cause) = told(30, 8, "0");
     assert!(!outside && cause.contains("the 1 of 2 CPUs"), "{cause}");

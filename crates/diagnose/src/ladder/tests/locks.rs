@@ -111,6 +111,21 @@ fn tasks_that_wait_for_a_lock_are_told_though_no_thread_does() {
             .iter()
             .any(|m| m.contains("0.9 other goroutines on average wait in program::f0 for a timer"))
     );
+    // Another task is in a system call: it may hold the lock, and one that sleeps hardly does.
+    let mut calls = rec.clone();
+    let other = calls.samples[2].stack;
+    calls.tasks.push(TaskGroup {
+        name: "runtime.main".into(),
+        seen: 1,
+        times: vec![TaskTime {
+            stack: Some(other),
+            ..wait(0, "syscall", 90)
+        }],
+        ..calls.tasks[0].clone()
+    });
+    let more = climb(&calls).verdict.more;
+    let said = "0.9 other goroutines on average wait in program::f1 for";
+    assert!(more.iter().any(|m| m.contains(said)), "{more:?}");
     // So is sending to a slow receiver, and not waiting for a sender.
     let sends = &mut rec.tasks[0].times[0];
     (sends.reason, sends.detail) = ("channel".into(), "chan send".into());

@@ -1,8 +1,9 @@
 //! The root of a wait is the headline where it explains most.
 
-use wallscope_model::{Actor, ActorId, BlockReason, Role};
+use wallscope_model::{Above, Actor, ActorId, BlockReason, ContextId, Hop, Recording, Role};
 use wallscope_synthetic::chains::Plan;
 
+use super::impact::waited_itself;
 use super::{TENTH, climb, ended_by, recording};
 use crate::rules::VerdictParts;
 
@@ -39,6 +40,33 @@ fn the_end_of_a_chain_is_the_headline() {
             assert!(v.parts.root.is_some() && lines(&v.parts) <= MAX_LINES);
         }
     }
+}
+
+#[test]
+fn a_wait_that_ran_into_its_limit_is_a_sleep_where_the_stack_says_so() {
+    let lock = BlockReason::Lock;
+    let mut rec = recording(&[(5, 0, 0, lock, 95), (5, 0, 0, BlockReason::Timer, 95)]);
+    ended_by(&mut rec, Actor::Context(ContextId(1)));
+    let stack = rec.samples[3].stack;
+    waited_itself(&mut rec, lock, stack);
+    rec.actors.push(Actor::Interrupt("timer".into()));
+    let hop = rec.hops.last().expect("a hop").clone();
+    rec.hops.push(Hop {
+        above: Above::Hop(rec.hops.len() as u32 - 1),
+        role: Role::Woke,
+        actor: ActorId(rec.actors.len() as u32 - 1),
+        stack: None,
+        reason: None,
+        ..hop
+    });
+    let root = |rec: &Recording| climb(rec).verdict.parts.root.expect("a root");
+    let said = root(&rec);
+    assert!(said.contains("until its own time limit"), "{said}");
+    let call = rec.stacks[stack.0 as usize].frames[1].0 as usize;
+    let function = rec.frames[call].lines[0].function.0 as usize;
+    rec.functions[function].name = "java.lang.Thread.sleep".into();
+    let said = root(&rec);
+    assert!(said.starts_with("t1 sleeps in "), "{said}");
 }
 
 #[test]
