@@ -154,6 +154,9 @@ impl ProcPoller {
             wchan,
             call,
             previous: t.probe.reason,
+            stopped: call.is_none()
+                && waiting::is_unknown(wchan)
+                && matches!(t.letter(), 'T' | 't'),
         };
         let mut reasons = waiting::reasons(&self.table, pid, wait);
         if !recorded && reasons.by_place != reasons.by_call && !t.still(thread.text) {

@@ -102,6 +102,8 @@ pub struct KernelWait<'a> {
     pub call: Option<Call>,
     /// Reason of the thread's wait before, which an interrupted call goes back to.
     pub previous: BlockReason,
+    /// It is stopped by its state letter, which is read where neither call nor function tells.
+    pub stopped: bool,
 }
 
 impl KernelWait<'_> {
@@ -109,6 +111,17 @@ impl KernelWait<'_> {
     fn is_in(&self, words: &[&str]) -> bool {
         words.iter().any(|word| self.wchan.starts_with(word))
     }
+
+    /// Whether it may be a wait for a page of which the kernel's function could not be read: it was over too soon, or
+    /// the user may not. Outside of calls a thread waits for pages, or stopped by a signal.
+    fn may_be_fault(&self) -> bool {
+        is_unknown(self.wchan) && !self.stopped
+    }
+}
+
+/// Whether the kernel does not tell the function that a thread waits in.
+pub fn is_unknown(wchan: &str) -> bool {
+    matches!(wchan, "" | "0")
 }
 
 /// Reasons of a wait of a thread of process `pid`. Without a call, the kernel's function is all there is to tell.
@@ -231,7 +244,7 @@ fn judge(
     }
     let io = wait.is_in(DISK);
     let Some(call) = wait.call else {
-        return match io || wait.is_in(PAGE_FAULT) {
+        return match io || wait.is_in(PAGE_FAULT) || wait.may_be_fault() {
             true => BlockReason::PageFault,
             false => BlockReason::Other,
         };
@@ -527,6 +540,7 @@ mod tests {
                 wchan,
                 call,
                 previous: BlockReason::Timer,
+                stopped: false,
             };
             judge(&table, wait, |_| kind)
         };
@@ -555,6 +569,10 @@ mod tests {
             of("folio_wait_bit_common", None, None),
             BlockReason::PageFault
         );
+        // It was over before the function was read, or that may not be read.
+        assert_eq!(of("0", None, None), BlockReason::PageFault);
+        assert_eq!(of("", None, None), BlockReason::PageFault);
+        assert_eq!(of("do_exit", None, None), BlockReason::Other);
         assert_eq!(
             of(
                 "hrtimer_nanosleep",
@@ -582,6 +600,7 @@ mod tests {
                 wchan: "0",
                 call: Some(call),
                 previous: BlockReason::Other,
+                stopped: false,
             };
             judge(&table, wait, |_| None)
         };
@@ -637,6 +656,7 @@ mod tests {
                 wchan: "0",
                 call: Some(call),
                 previous: BlockReason::Other,
+                stopped: false,
             };
             reasons(&table, own, wait).by_call
         };
@@ -664,6 +684,7 @@ mod tests {
                 wchan,
                 call,
                 previous: BlockReason::Timer,
+                stopped: false,
             };
             reasons(&table, 0, wait)
         };
