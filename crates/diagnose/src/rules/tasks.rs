@@ -96,12 +96,8 @@ fn owed(e: &Evidence<'_>, waited: u64) -> bool {
     waited as f64 <= factor * e.requests.owed_ns as f64
 }
 
-fn task_verdict(
-    e: &Evidence<'_>,
-    tasks: &Tasks<'_>,
-    (function, what, ns): Place<'_>,
-    share: f64,
-) -> Verdict {
+fn task_verdict(e: &Evidence<'_>, tasks: &Tasks<'_>, place: Place<'_>, share: f64) -> Verdict {
+    let (function, what, ns) = place;
     let (kind, waited) = (tasks.kind, tasks.held_ns());
     let mut verdict = Verdict::new(format!(
         "{:.1} {kind}s on average wait for {} in {function} (entry function {})",
@@ -125,6 +121,17 @@ fn task_verdict(
         words::share(ns as f64 / waited.max(1) as f64)
     ));
     verdict.bound = bound(share, &verdict.whole);
+    with_roots(e, tasks, place, verdict)
+}
+
+/// Adds the activities of the tasks that may hold back what is waited for at `place`, and the thing to change.
+fn with_roots(
+    e: &Evidence<'_>,
+    tasks: &Tasks<'_>,
+    (function, what, _): Place<'_>,
+    verdict: Verdict,
+) -> Verdict {
+    let kind = tasks.kind;
     let locks = matches!(what, HeldBack::Lock);
     let computes = locks
         .then(|| computed_in(e, function))
