@@ -1,3 +1,5 @@
+use zerocopy::FromZeros;
+
 use super::*;
 
 fn tcp(local: u16, peer: u16, last_ms: (u32, u32, u32), bytes: (u64, u64)) -> Socket {
@@ -96,6 +98,32 @@ fn peers_are_called_by_their_address() {
     };
     s.path[..6].copy_from_slice(b"/run/x");
     assert_eq!(address(&s), "unix:/run/x");
+}
+
+#[test]
+fn an_open_request_ends_with_its_process() {
+    let mut accounts = Accounts::new(0, 1_000_000);
+    let figures = |id, pid, now| {
+        let mut dump = crate::event::Dump::new_zeroed();
+        (dump.id, dump.pid, dump.tid) = (id, pid, id as u32);
+        (dump.birth, dump.now, dump.since) = (100, now, 100);
+        dump
+    };
+    // One has ended, with two threads; one lives; of one nothing is known.
+    accounts.last_dump(&figures(1, 7, 700));
+    accounts.last_dump(&figures(2, 7, 600));
+    accounts.dump(&figures(3, 8, 500));
+    let mut all: Vec<SocketRecord> = [7, 8, 9]
+        .map(|pid| SocketRecord {
+            pid,
+            since: 400,
+            in_flight: 10,
+            ..SocketRecord::default()
+        })
+        .to_vec();
+    end_with_processes(&mut all, &accounts);
+    let open: Vec<_> = all.iter().map(|s| (s.pid, s.since, s.in_flight)).collect();
+    assert_eq!(open, [(7, 0, 310), (8, 400, 10), (9, 400, 10)]);
 }
 
 #[test]
