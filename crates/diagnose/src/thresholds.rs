@@ -85,8 +85,7 @@ pub const SPIN_PART: u64 = 3;
 pub const CHURN_RATE: f64 = 20.0;
 /// Part of the computing that starting and ending threads must take. Held by `churn`, `spawn`.
 pub const CHURN_OF_COMPUTING: f64 = 0.15;
-/// Part of the active time that it must take: programs that read files from a disk may start others for
-/// little. Convention.
+/// Part of the active time that starting and ending them must take, too. Convention.
 pub const CHURN_OF_ACTIVE: f64 = 0.1;
 /// Share of births above which the started things are processes rather than threads. Convention.
 pub const CHURN_PROCESSES: f64 = 0.5;
@@ -108,8 +107,8 @@ pub const SHORTAGE_OF_COMPUTING: f64 = 0.5;
 /// Least waiting for a CPU, as share of the window. Held by
 /// `a_thread_with_next_to_nothing_to_do_is_not_held_up_by_others_on_the_cpus`.
 pub const SHORTAGE_OF_WINDOW: f64 = 0.05;
-/// Mean time for which a ready thread waits, as a multiple of the time for which the CPUs that it may use are busy, from
-/// which no program can be what it waits for. 1 by arithmetic; twice that, as the host's figures are of other moments.
+/// A thread waits for a CPU only while all CPUs that it may use are busy. Where it waits more than this many times as
+/// long as they are, something else holds it back. 1 by arithmetic; 2, as the host's figures are of other moments.
 pub const HELD_BACK_OF_BUSY: f64 = 2.0;
 /// Use of the allowed CPUs below which they had room: the threads come in bursts. Held by
 /// `a_shortage_of_cpus_is_blamed_on_the_process_that_used_them`.

@@ -247,8 +247,8 @@ impl<'r> Follower<'r> {
     }
 
     /// Charges a poll that its time limit ended while a request of its thread was in flight: the thread polls again for
-    /// the same answer. It is charged as the polls at that place are that something else ended. Returns whether there
-    /// were any.
+    /// the same answer. Its time is divided like that of the polls at the same place that a peer ended. Returns whether
+    /// there were any.
     fn answer(&mut self, wait: Wait, ns: u64, out: &mut Charged) -> bool {
         // The waits of wakers have no such label.
         let awaits = match wait.level {
@@ -387,8 +387,8 @@ fn awaits_answer(
     reason == Some(BlockReason::Poll) && set.is_some_and(|set| set.iter().any(awaited))
 }
 
-/// By place: the wakers of polls for answers that are outside of the waiter's process. Its own threads, and time limits,
-/// bring no answer.
+/// By place: the wakers of polls for answers, without time limits and threads of the waiter's own process, which bring
+/// no answer.
 fn answered(recording: &Recording) -> HashMap<StackId, Vec<u32>> {
     let mut out: HashMap<StackId, Vec<u32>> = HashMap::new();
     for (id, hop) in (0..).zip(&recording.hops) {

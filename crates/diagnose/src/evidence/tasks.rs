@@ -175,6 +175,8 @@ impl<'a> Tasks<'a> {
 
 /// Reason of a task while its thread is in a system call.
 pub(crate) const SYSTEM_CALL: &str = "syscall";
+/// Reason of a task that sleeps by the clock.
+pub(crate) const SLEEP: &str = "timer";
 
 /// The program's own function of a task's stack.
 fn site(recording: &Recording, stack: Option<StackId>) -> Option<CodeSite> {
@@ -189,26 +191,11 @@ pub(crate) fn kept_ns(recording: &Recording) -> u64 {
     kept.max().unwrap_or(0)
 }
 
-/// The program's function with most time of tasks in system calls, and that time, ns.
-pub(crate) fn in_calls(recording: &Recording) -> Option<(Arc<str>, u64)> {
+/// Time that tasks waited for `reason` in the program's functions, longest first, ns.
+pub(crate) fn waited_for(recording: &Recording, reason: &str) -> Vec<(Arc<str>, u64)> {
     let mut sums: HashMap<Arc<str>, u64> = HashMap::new();
     for time in recording.tasks.iter().flat_map(|group| &group.times) {
-        if time.state == State::Blocked
-            && &*time.reason == SYSTEM_CALL
-            && let Some(site) = site(recording, time.stack).filter(|site| site.own)
-        {
-            *sums.entry(site.function).or_default() += time.ns;
-        }
-    }
-    sums.into_iter()
-        .max_by(|a, b| a.1.cmp(&b.1).then_with(|| b.0.cmp(&a.0)))
-}
-
-/// Time that tasks slept by the clock in the program's functions, longest first, ns.
-pub(crate) fn asleep(recording: &Recording) -> Vec<(Arc<str>, u64)> {
-    let mut sums: HashMap<Arc<str>, u64> = HashMap::new();
-    for time in recording.tasks.iter().flat_map(|group| &group.times) {
-        if time.state != State::Blocked || &*time.reason != "timer" {
+        if time.state != State::Blocked || &*time.reason != reason {
             continue;
         }
         if let Some(site) = site(recording, time.stack).filter(|site| site.own) {

@@ -70,8 +70,7 @@ fn quota_words(e: &Evidence<'_>) -> String {
         .filter_map(|s| s.facts.cgroup.as_ref());
     let path = groups
         .map(|group| &*group.path)
-        // The root has no quota of its own: a container's group looks so from within, and a process that was moved
-        // into its group after the start was there.
+        // `/` names nothing: a container's own group is `/` from within.
         .find(|path| !path.is_empty() && *path != "/");
     let path = path.map_or_else(String::new, |path| format!(" {path}"));
     let used = e.bottleneck.busy_cpus();
@@ -236,8 +235,7 @@ fn origin(e: &Evidence<'_>, room: Option<&Room>) -> Origin {
     }
 }
 
-/// Ready threads that are kept from running. A thread that waits for a CPU finds all of those that it may use busy, so
-/// the CPUs are busy for at least as long as a thread waits on average.
+/// Ready threads that are kept from running: on average they wait for longer than the CPUs that they may use are busy.
 fn held_back(e: &Evidence<'_>, r: &Room) -> Option<Origin> {
     let b = &e.bottleneck;
     let threads = b.active_threads.max(1) as f64;

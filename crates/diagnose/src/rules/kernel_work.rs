@@ -112,7 +112,7 @@ pub(super) fn churn(e: &Evidence<'_>) -> Found {
     let ns = e.work.ns(WorkKind::Start);
     let computed = b.on_cpu_ns() + unseen;
     let ready = b.ledger.state_ns(State::Runnable);
-    let of_work = (ns + unseen) as f64 / computed.max(1) as f64;
+    let of_work = starting(e);
     found(
         format!(
             "{births:.0} threads started a second; starting and ending them: {} of computing",
@@ -124,13 +124,9 @@ pub(super) fn churn(e: &Evidence<'_>) -> Found {
             && b.load(computed + ready) >= CPU_FIRST)
             .then(|| {
                 let processes = e.recording.processes.len() as f64;
-                let started = match processes > b.births as f64 * CHURN_PROCESSES {
-                    true => main_pair(e.recording),
-                    false => None,
-                };
-                let what = match started {
-                    Some(_) => "processes",
-                    None => "threads",
+                let (what, started) = match processes > b.births as f64 * CHURN_PROCESSES {
+                    true => ("processes", main_pair(e.recording)),
+                    false => ("threads", None),
                 };
                 let by = starter(e);
                 let through = match (started, &by) {
@@ -154,9 +150,14 @@ pub(super) fn churn(e: &Evidence<'_>) -> Found {
 
 /// Whether starting and ending threads or processes takes most of the computing, and all that [`churn`] asks.
 pub(super) fn mostly_starts(e: &Evidence<'_>) -> bool {
+    starting(e) > 0.5 && churn(e).verdict.is_some()
+}
+
+/// Part of the computing that goes into starting and ending threads or processes.
+fn starting(e: &Evidence<'_>) -> f64 {
     let unseen = e.totals.unattributed_ns;
     let computed = e.bottleneck.on_cpu_ns() + unseen;
-    (e.work.ns(WorkKind::Start) + unseen) * 2 > computed && churn(e).verdict.is_some()
+    (e.work.ns(WorkKind::Start) + unseen) as f64 / computed.max(1) as f64
 }
 
 /// The kernel handles page faults.

@@ -8,7 +8,7 @@ use super::cpu::computing;
 use super::verdict::{Found, Verdict, bound};
 use super::wait_target::wait_target;
 use crate::evidence::Evidence;
-use crate::evidence::tasks::{HeldBack, SYSTEM_CALL, Tasks, asleep, in_calls};
+use crate::evidence::tasks::{HeldBack, SLEEP, SYSTEM_CALL, Tasks, waited_for};
 use crate::thresholds::{
     CAUSE_SHARE, TASKS_BUSY, TASKS_OWED_FOLLOWED, TASKS_OWED_POLLED, TASKS_WAITING,
 };
@@ -45,7 +45,7 @@ fn busy_tasks(e: &Evidence<'_>, began: &str) -> Option<String> {
 /// Functions in which tasks sleep by the clock: while callers wait for a loop that polls, they may
 /// wait for these.
 pub(super) fn sleeping_tasks(e: &Evidence<'_>) -> Option<String> {
-    let named: Vec<String> = (asleep(e.recording).into_iter())
+    let named: Vec<String> = (waited_for(e.recording, SLEEP).into_iter())
         .map(|(function, ns)| (function, at_once(e, ns)))
         .filter(|(_, at_once)| *at_once >= CAUSE_SHARE)
         .take(MAX_SLEEPS)
@@ -165,7 +165,7 @@ fn with_roots(
         )
     });
     // One that sleeps in a function that does not take the lock hardly has it.
-    let is_holder = |reason: &str| !(locks && reason == "timer");
+    let is_holder = |reason: &str| !(locks && reason == SLEEP);
     let is_told = across.is_some() || computes.is_some();
     let elsewhere = tasks
         .elsewhere()
@@ -201,9 +201,9 @@ fn held_across<'t>(
 ) -> Option<(Arc<str>, &'t str, u64)> {
     let inside = tasks.inside(function);
     let calls = match inside {
-        Some((reason, _)) if reason != "timer" => None,
+        Some((reason, _)) if reason != SLEEP => None,
         _ if computed.is_some() => None,
-        _ => in_calls(e.recording),
+        _ => waited_for(e.recording, SYSTEM_CALL).into_iter().next(),
     };
     let calls = calls.filter(|(f, ns)| f != function && at_once(e, *ns) >= CAUSE_SHARE);
     match calls {

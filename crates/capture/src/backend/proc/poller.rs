@@ -172,7 +172,7 @@ impl ProcPoller {
     }
 
     /// Whether no stack of process `pid` is the command's yet. Where switches are recorded, a record tells of its exec:
-    /// what has not been read may be from before.
+    /// samples that are read before it may be older.
     pub fn is_before_exec(&mut self, pid: u32) -> bool {
         if self.clock.is_none() {
             self.watch.look_for_exec(pid);

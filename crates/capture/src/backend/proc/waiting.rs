@@ -113,7 +113,7 @@ impl KernelWait<'_> {
     }
 
     /// Whether it may be a wait for a page of which the kernel's function could not be read: it was over too soon, or
-    /// the user may not. Outside of calls a thread waits for pages, or stopped by a signal.
+    /// the user may not. Outside of calls a thread waits for a page, or is stopped by a signal.
     fn may_be_fault(&self) -> bool {
         is_unknown(self.wchan) && !self.stopped
     }
