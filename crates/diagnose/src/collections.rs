@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use wallscope_model::{Frame, GC_KEY, Limit, PauseGroup, Recording, StackId, State};
 
 use crate::frames::frames;
-use crate::knowledge::{COLLECT, HOTSPOT_WORKERS, Known, find};
+use crate::knowledge::{COLLECT, COLLECTOR_THREADS, HOTSPOT_WORKERS, Known, find};
 use crate::labels::SampleLabels;
 use crate::stalls;
 
@@ -34,7 +34,9 @@ pub fn mark(recording: &mut Recording) {
                 let mut functions = frame.lines.iter().map(|line| line.function.0 as usize);
                 functions.find_map(|f| {
                     let name = &recording.functions[f].name;
-                    let known = by_function[f].get_or_insert_with(|| find(COLLECT, name));
+                    let known = by_function[f].get_or_insert_with(|| {
+                        find(COLLECT, name).or_else(|| find(COLLECTOR_THREADS, name))
+                    });
                     let worker = || find(HOTSPOT_WORKERS, name).filter(|_| in_vm);
                     known.or_else(worker).map(collector)
                 })

@@ -13,7 +13,8 @@ use wallscope_model::{
 use super::active::Active;
 use crate::frames::{Side, frames, functions};
 use crate::knowledge::{
-    COLLECT, FAULT, Known, RECLAIM, SPINNERS, START_IN_KERNEL, START_IN_LOADER, knows,
+    COLLECT, COLLECTOR_THREADS, FAULT, Known, RECLAIM, SPINNERS, START_IN_KERNEL, START_IN_LOADER,
+    knows,
 };
 use crate::labels::text_label;
 
@@ -64,34 +65,44 @@ impl Work {
         let shown: Vec<Option<(WorkKind, &str)>> = (0..recording.stacks.len() as u32)
             .map(|i| kind_of(recording, StackId(i)))
             .collect();
+        let of_collector: Vec<bool> = (0..recording.stacks.len() as u32)
+            .map(|i| is_of_collector(recording, StackId(i)))
+            .collect();
         let mut work = Work {
             of_stack: shown.iter().map(|f| f.map(|(kind, _)| kind)).collect(),
             ..Work::default()
         };
-        let mut names: Vec<(WorkKind, &str, u64)> = Vec::new();
+        let mut names: Vec<(WorkKind, String, u64)> = Vec::new();
         let mut threads: HashMap<ContextId, ThreadTimes> = HashMap::new();
         for piece in active.scaled.pieces.iter().filter(|p| active.counts(p)) {
             let sample = &recording.samples[piece.sample as usize];
-            let kind = work.kind(sample);
-            let labelled = || text_label(recording, sample.labels, GC_KEY).is_some();
-            let collects = kind == Some(WorkKind::Collect) || labelled();
+            // A collector's label also names worker threads, of which no function tells that they collect.
+            let label = text_label(recording, sample.labels, GC_KEY);
+            let by_function = || shown[sample.stack.0 as usize].map_or("", |(_, name)| name);
+            let found = match (work.kind(sample), label.as_deref()) {
+                (Some(kind), _) => Some((kind, by_function())),
+                (None, Some(collector)) => Some((WorkKind::Collect, collector)),
+                (None, None) => None,
+            };
+            let is_collection = |(kind, _)| kind == WorkKind::Collect;
+            let collects = label.is_some() || found.is_some_and(is_collection);
             let thread = threads.entry(piece.context).or_default();
             thread.add(sample, piece.ns, collects);
-            let Some(kind) = kind else {
+            thread.is_known |= of_collector[sample.stack.0 as usize];
+            let Some((kind, name)) = found else {
                 continue;
             };
-            let name = shown[sample.stack.0 as usize].map_or("", |(_, name)| name);
             work.sums[kind as usize] += piece.ns;
             match names.iter_mut().find(|(k, n, _)| *k == kind && *n == name) {
                 Some((_, _, ns)) => *ns += piece.ns,
-                None => names.push((kind, name, piece.ns)),
+                None => names.push((kind, name.to_string(), piece.ns)),
             }
         }
         let collectors = threads.values().filter(|t| t.is_collectors());
         work.collectors_ns = collectors.map(|t| t.all).sum();
         names.sort_by_key(|(_, _, ns)| *ns);
         for (kind, name, _) in names {
-            work.names[kind as usize] = Some(name.to_string());
+            work.names[kind as usize] = Some(name);
         }
         work
     }
@@ -125,6 +136,8 @@ struct ThreadTimes {
     on_cpu: u64,
     collects: u64,
     stopped: u64,
+    /// A stack shows that it is a collector's own.
+    is_known: bool,
 }
 
 impl ThreadTimes {
@@ -141,9 +154,9 @@ impl ThreadTimes {
         }
     }
 
-    /// Whether it is the collector's own: it computes mostly in it, and is never stopped by it.
+    /// Whether it is the collector's own: a stack shows it, or it computes mostly in it and is never stopped by it.
     fn is_collectors(&self) -> bool {
-        self.collects * 2 > self.on_cpu && self.stopped == 0
+        self.is_known || (self.collects * 2 > self.on_cpu && self.stopped == 0)
     }
 }
 
@@ -160,6 +173,12 @@ fn kind_of(recording: &Recording, stack: StackId) -> Option<(WorkKind, &str)> {
         })?;
         Some((*kind, &**name))
     })
+}
+
+/// Whether only threads of a collector have such a stack.
+fn is_of_collector(recording: &Recording, stack: StackId) -> bool {
+    functions(recording, stack)
+        .any(|(side, name)| side == Side::User && knows(COLLECTOR_THREADS, name))
 }
 
 /// The spinning function that a stack runs: its innermost function, the program's innermost ones, or

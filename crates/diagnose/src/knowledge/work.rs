@@ -144,6 +144,13 @@ table! {
 }
 
 table! {
+    /// Functions that threads of a collector alone run, whether they compute or wait.
+    COLLECTOR_THREADS {
+        "ConcurrentGCThread::run*", "concurrent collector", "HotSpot", Live;
+    }
+}
+
+table! {
     /// A thread of the program waits for its collector. The collector's own threads never run these.
     STALLS {
         "ZPageAllocator::alloc_page_stall*", "allocation stall", "HotSpot, ZGC", Live;

@@ -110,8 +110,11 @@ pub(super) fn shortage(e: &Evidence<'_>) -> Found {
             && ns >= longer_waits(e)
             && ns >= tasks::kept_ns(e.recording) / 2)
             .then(|| origin(e, room.as_ref()))
-            // More CPUs start more threads.
-            .filter(|origin| !(matches!(origin.taker, Taker::Itself) && mostly_starts(e)))
+            // More CPUs start more threads, and a collector fills those that it gets.
+            .filter(|origin| {
+                let itself = matches!(origin.taker, Taker::Itself);
+                !(itself && (mostly_starts(e) || collects(e, b.on_cpu_ns()).1))
+            })
             .map(|origin| {
             let by = largest(&e.causes, State::Runnable, None);
             let verdict = Verdict::new(origin.cause)
@@ -506,7 +509,7 @@ fn collects(e: &Evidence<'_>, ns: u64) -> (Option<String>, bool) {
         format!(
             "garbage collection takes {} of the computing ({})",
             words::share(part),
-            e.work.name(WorkKind::Collect)
+            words::function(&e.work.name(WorkKind::Collect))
         )
     });
     (words, part >= COLLECT_IS_CAUSE)

@@ -121,7 +121,7 @@ pub(crate) const RULES: &[Rule] = &[
                computed (a queue of one for two that run), at least half as long as for anything \
                else, no shorter than for locks, a disk, answers of others or blocked threads, and 5 % of the window or more (a thread with nothing to do is \
                held up by nobody), each of them where all compute less than 1 % of one CPU; where its own threads \
-               take the CPUs, starting and ending threads took no half of the computing",
+               take the CPUs, neither starting and ending threads nor collecting garbage took half of the computing",
         rank: Ordinary,
         blind: OF_CPUS,
         judge: cpu::shortage,

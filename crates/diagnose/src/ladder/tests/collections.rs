@@ -103,6 +103,41 @@ fn the_impact_is_of_the_program_s_own_threads() {
 }
 
 #[test]
+fn workers_that_only_their_library_tells_compute_for_the_collection() {
+    let mut rec = recording(&[
+        (40, 0, 0, BlockReason::Gc, 60),
+        (50, 0, 0, BlockReason::Lock, 10),
+    ]);
+    let at = rec
+        .samples
+        .iter()
+        .position(|s| s.context.0 == 1 && s.state == State::OnCpu);
+    let mut labels = crate::labels::SampleLabels::of(GC_KEY);
+    labels.add(&mut rec, at.expect("it computes"), "HotSpot");
+    let evidence = climb(&rec).verdict.parts.evidence.join("; ");
+    let told = "all threads together compute 5.0 s for the collection";
+    assert!(evidence.contains(told), "{evidence}");
+}
+
+#[test]
+fn a_collector_s_thread_that_mostly_waits_is_not_the_program_s_own() {
+    let impact = |name: &str| {
+        let mut rec = recording(&[
+            (40, 0, 0, BlockReason::Gc, 60),
+            (1, 0, 0, BlockReason::Lock, 99),
+        ]);
+        let own = rec.stacks[1].frames[2].0 as usize;
+        let function = rec.frames[own].lines[0].function;
+        rec.functions[function.0 as usize].name = name.into();
+        climb(&rec).verdict.parts.impact
+    };
+    let told = impact("ConcurrentGCThread::run()");
+    assert!(told.contains("60 % of 10.0 s of active time"), "{told}");
+    let told = impact("serve");
+    assert!(told.contains("30 % of 20.0 s of active time"), "{told}");
+}
+
+#[test]
 fn a_stall_that_only_the_stack_tells_moves_from_lock_to_gc() {
     let mut rec = recording(&[
         (40, 0, 0, BlockReason::Lock, 60),

@@ -290,6 +290,26 @@ fn a_shortage_of_cpus_is_blamed_on_the_process_that_used_them() {
 }
 
 #[test]
+fn a_collector_that_fills_the_cpus_comes_before_their_shortage() {
+    let mut rec = recording(&[(50, 50, 0, BlockReason::Timer, 0); 4]);
+    used(&mut rec, 10, "0-1");
+    assert_eq!(climb(&rec).verdict.rule, "cpu-shortage");
+    for function in &mut rec.functions {
+        if function.name.starts_with("program::f") {
+            function.name = "v8::internal::ConcurrentMarking::RunMajor(v8::JobDelegate*)".into();
+        }
+    }
+    let v = climb(&rec).verdict;
+    let said = "(v8::internal::ConcurrentMarking::RunMajor)";
+    assert!(
+        v.rule == "computing" && v.cause.ends_with(said),
+        "{}: {}",
+        v.rule,
+        v.cause
+    );
+}
+
+#[test]
 fn a_shortage_of_cpus_claims_no_more_than_the_figures_of_the_host_tell() {
     let mut rec = recording(&[(10, 60, 0, BlockReason::Timer, 30); 2]);
     let v = climb(&rec).verdict;
