@@ -12,6 +12,7 @@ import ctypes
 import http.server
 import os
 import queue
+import shutil
 import signal
 import socket
 import subprocess
@@ -60,11 +61,12 @@ def serve(delay):
         threading.Thread(target=answer, args=(connection, delay), daemon=True).start()
 
 
-def ask_always(pause):
+def ask_always(pause, port=None):
     """A client, outside."""
+    port = port or LISTENER.getsockname()[1]
     while True:
         try:
-            urllib.request.urlopen("http://127.0.0.1:%d/" % LISTENER.getsockname()[1]).read()
+            urllib.request.urlopen("http://127.0.0.1:%d/" % port).read()
         except OSError:
             pass
         time.sleep(pause)
@@ -443,6 +445,9 @@ def free_port():
 
 
 REDIS = free_port()
+WEB = free_port()
+NODE_WEB = """require("http").createServer((_, answer) => answer.end("ok")).listen(+process.argv[1], "127.0.0.1")"""
+RUBY_WORKERS = """jobs = Queue.new; 4.times { Thread.new { loop { jobs.pop } } }; loop { jobs << 1; sleep 0.1 }"""
 
 
 def redis_client(words, pause):
@@ -465,10 +470,10 @@ NOTHING = os.pipe()
 PROGRAMS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 
 
-def go_service(case):
+def go_service(*words):
     """A Go program, compiled before the victim is let go."""
     def victim():
-        os.execv(victim.made, ["service", case])
+        os.execv(victim.made, ("service",) + words)
 
     def prepare():
         source = os.path.join(PROGRAMS, "go", "trouble", "trouble.go")
@@ -479,6 +484,23 @@ def go_service(case):
     victim.prepare = prepare
     return victim
 
+
+def java_service(collector):
+    """A Java program, compiled before the victim is let go."""
+    def victim():
+        os.execvp("java", ("java", collector, "-Xmx80m", "-cp", victim.made, "Garbage"))
+
+    def prepare():
+        source = os.path.join(PROGRAMS, "java", "Garbage.java")
+        subprocess.run(["javac", "-d", folder_file("java"), source], check=True, stdout=subprocess.DEVNULL)
+        return folder_file("java")
+
+    victim.prepare = prepare
+    return victim
+
+
+REDIS_SERVER = become("redis-server", "--port", str(REDIS), "--bind", "127.0.0.1", "--save", "",
+                      "--enable-debug-command", "yes")
 
 # What the victim does, and what happens outside.
 CASES = {
@@ -509,15 +531,24 @@ CASES = {
     "dd": (become("dd", "if=/dev/zero", "of=" + folder_file("dd"), "bs=64k", "oflag=dsync",
                   "count=100000", "conv=notrunc"), None),
     "sqlite": (become("sqlite3", folder_file("db"), stdin=statements), None),
-    "redis": (become("redis-server", "--port", str(REDIS), "--bind", "127.0.0.1", "--save", "",
-                     "--enable-debug-command", "yes"), redis_clients),
+    "redis": (REDIS_SERVER, redis_clients),
     "node-garbage": (become("node", "--max-old-space-size=96",
                             os.path.join(PROGRAMS, "node", "trouble.js")), None),
+    "java-serial": (java_service("-XX:+UseSerialGC"), None),
+    "java-parallel": (java_service("-XX:+UseParallelGC"), None),
+    "java-g1": (java_service("-XX:+UseG1GC"), None),
+    "java-z": (java_service("-XX:+UseZGC"), None),
+    "java-shenandoah": (java_service("-XX:+UseShenandoahGC"), None),
     "go-garbage": (go_service("garbage"), None),
     "go-mutex": (go_service("mutex"), None),
     "go-channel": (go_service("channel"), None),
     "curl": (become("bash", "-c", "while :; do curl -s http://127.0.0.1:%d/; done"
                     % LISTENER.getsockname()[1]), lambda: serve(0.4)),
+    "go-web": (go_service("web", str(WEB)), lambda: ask_always(0.1, WEB)),
+    "node-web": (become("node", "-e", NODE_WEB, str(WEB)), lambda: ask_always(0.1, WEB)),
+    "php-web": (become("php", "-S", "127.0.0.1:%d" % WEB, "-t", os.path.join(PROGRAMS, "php")), lambda: ask_always(0.1, WEB)),
+    "ruby-workers": (become("ruby", "-e", RUBY_WORKERS), None),
+    "redis-quiet": (REDIS_SERVER, lambda: redis_client(b"PING\r\n", 0.05)),
     "tail": (become("tail", "-f", "/dev/null"), None),
     "sleep": (become("sleep", "1000"), None),
     "cat": (become("cat", stdin=NOTHING[0]), None),
@@ -551,6 +582,7 @@ def main():
     for name in ("dd", "db", "db-journal", "copy", "go"):
         if os.path.exists(folder_file(name)):
             os.unlink(folder_file(name))
+    shutil.rmtree(folder_file("java"), ignore_errors=True)
     os._exit(0)
 
 

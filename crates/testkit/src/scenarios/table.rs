@@ -196,6 +196,36 @@ pub const ALL: &[Scenario] = &[
         wrong(&["on_cpu", "blocked"], &[], &[], &["garbage"]),
     ),
     scenario(
+        "java-serial",
+        "a Java service keeps its heap nearly full: the serial collector",
+        Program("java", "java-serial"),
+        wrong(&["on_cpu", "blocked"], &[], &[], &["garbage"]),
+    ),
+    scenario(
+        "java-parallel",
+        "a Java service keeps its heap nearly full: the parallel collector",
+        Program("java", "java-parallel"),
+        wrong(&["on_cpu", "blocked"], &[], &[], &["garbage"]),
+    ),
+    scenario(
+        "java-g1",
+        "a Java service keeps its heap nearly full: G1",
+        Program("java", "java-g1"),
+        wrong(&["on_cpu", "blocked"], &[], &[], &["garbage"]),
+    ),
+    scenario(
+        "java-z",
+        "a Java service keeps its heap nearly full: ZGC",
+        Program("java", "java-z"),
+        wrong(&["on_cpu", "blocked"], &[], &[], &["garbage"]),
+    ),
+    scenario(
+        "java-shenandoah",
+        "a Java service keeps its heap nearly full: Shenandoah",
+        Program("java", "java-shenandoah"),
+        wrong(&["on_cpu", "blocked"], &[], &[], &["garbage"]),
+    ),
+    scenario(
         "go-garbage",
         "a Go service collects a large heap again and again",
         Program("go", "go-garbage"),
@@ -273,8 +303,8 @@ pub const ALL: &[Scenario] = &[
         wrong(
             &["blocked", "runnable"],
             &["lock", "throttled"],
-            &["stock_"],
-            &["quota"],
+            &[],
+            &["quota", "stock_"],
         ),
     ),
     scenario(
@@ -739,6 +769,36 @@ pub const ALL: &[Scenario] = &[
         "starved",
         "a filter with input that comes slowly",
         Program("grep", "grep"),
+        HEALTHY,
+    ),
+    scenario(
+        "go-web",
+        "a Go web service that answers at once",
+        Program("go", "go-web"),
+        HEALTHY,
+    ),
+    scenario(
+        "node-web",
+        "a Node.js web service that answers at once",
+        Program("node", "node-web"),
+        HEALTHY,
+    ),
+    scenario(
+        "php-web",
+        "PHP's own web server says at once that there is no such page",
+        Program("php", "php-web"),
+        HEALTHY,
+    ),
+    scenario(
+        "ruby-workers",
+        "Ruby threads that have little to do",
+        Program("ruby", "ruby-workers"),
+        HEALTHY,
+    ),
+    scenario(
+        "redis-quiet",
+        "a database that is asked now and then",
+        Program("redis-server", "redis-quiet"),
         HEALTHY,
     ),
 ];

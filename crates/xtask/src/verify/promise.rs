@@ -166,8 +166,8 @@ pub const PROMISES: &[Promise] = &[
     ),
     promise(
         "the ladder's verdict names the cause (state, reason, function)",
-        "≥ 95 % of ≥ 30 scenarios",
-        How::Rows(&["verdicts right"], Take::AtLeast(95.0)),
+        "≥ 97 % of ≥ 30 scenarios",
+        How::Rows(&["verdicts right"], Take::AtLeast(97.0)),
     ),
     promise(
         "the ladder's false alarms on healthy and idle processes",

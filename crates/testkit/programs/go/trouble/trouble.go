@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 // A Go service with a trouble: `mutex`, handlers that queue for one lock; `garbage`, a heap that is collected most of
-// the time; `channel`, tasks that send to a slow receiver.
+// the time; `channel`, tasks that send to a slow receiver. And a healthy one: `web PORT` answers at once.
 package main
 
 import (
+	"fmt"
+	"net/http"
 	"os"
 	"runtime/debug"
 	"sync"
@@ -84,8 +86,15 @@ func channel() {
 	}
 }
 
+func answer(w http.ResponseWriter, _ *http.Request) {
+	fmt.Fprint(w, "ok")
+}
+
 func main() {
 	switch os.Args[1] {
+	case "web":
+		http.HandleFunc("/", answer)
+		panic(http.ListenAndServe("127.0.0.1:"+os.Args[2], nil))
 	case "garbage":
 		garbage()
 	case "channel":
