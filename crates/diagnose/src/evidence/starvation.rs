@@ -31,21 +31,23 @@ pub(crate) fn mark_starved(recording: &Recording, waits: &mut Waits) {
     if !wakers_known {
         mark_endless_queues(recording, waits);
     }
-    let groups = consumers(recording, waits);
+    let mut groups = consumers(recording, waits);
     if !wakers_known {
         mark_queue_consumers(recording, waits);
         mark_quiet_scripts(recording, waits);
     }
-    if groups.is_empty() {
-        return;
-    }
-    let bringers = Bringers::new(recording, waits);
-    for samples in groups {
-        let whole = waits.time(&samples);
-        let want = bringers.want_of_work(waits, &samples);
-        if want >= STARVED_PART * whole as f64 {
-            mark(waits, &samples);
+    // A bringer may wait for want of work itself, as the second thread of a pipeline does.
+    while !groups.is_empty() {
+        let bringers = Bringers::new(recording, waits);
+        let is_starved = |samples: &mut Vec<u32>| {
+            let whole = waits.time(samples) as f64;
+            bringers.want_of_work(waits, samples) >= STARVED_PART * whole
+        };
+        let starved: Vec<Vec<u32>> = groups.extract_if(.., is_starved).collect();
+        if starved.is_empty() {
+            return;
         }
+        starved.iter().for_each(|samples| mark(waits, samples));
     }
 }
 
@@ -115,8 +117,10 @@ fn in_vain(recording: &Recording, sample: &Sample, hops: &[u32]) -> bool {
 /// Threads that end the waits of others, and how they wait themselves.
 struct Bringers<'r> {
     recording: &'r Recording,
-    /// Threads with the reasons for which their waits are idle or rest.
+    /// Threads with the reasons for which their waits are idle, rest, or are for want of work.
     restful: HashSet<(ContextId, BlockReason)>,
+    /// Threads with the reasons for which their waits are for want of work.
+    starved: HashSet<(ContextId, BlockReason)>,
     /// Wakers of each thread's waits with their time, ns; `None`: unmeasured ones.
     ended_by: HashMap<ContextId, HashMap<Option<ContextId>, f64>>,
     requests: RequestReply,
@@ -124,9 +128,13 @@ struct Bringers<'r> {
 
 impl<'r> Bringers<'r> {
     fn new(recording: &'r Recording, waits: &Waits) -> Bringers<'r> {
+        let rests = |i: usize| {
+            recording.samples[i].idle || waits.rests(recording, i as u32) || waits.starved[i]
+        };
         Bringers {
             recording,
-            restful: restful(recording, waits),
+            restful: mostly(recording, waits, rests),
+            starved: mostly(recording, waits, |i| waits.starved[i]),
             ended_by: ended_by(recording, waits),
             requests: RequestReply::new(recording, &waits.chains),
         }
@@ -172,7 +180,8 @@ impl<'r> Bringers<'r> {
             let counts = match role {
                 Bringer::Other => true,
                 Bringer::Waiter => reason == BlockReason::Poll,
-                Bringer::Asked => false,
+                // Of a thread that is asked, nobody else brings the work.
+                Bringer::Asked => self.starved.contains(&(thread, reason)),
             };
             b.role == Role::Blocked && counts && self.restful.contains(&(thread, reason))
         });
@@ -203,20 +212,24 @@ enum Bringer {
     Other,
 }
 
-/// Threads with the reasons for which their waits are idle or rest.
-fn restful(recording: &Recording, waits: &Waits) -> HashSet<(ContextId, BlockReason)> {
+/// Threads with the reasons for which most of their waiting time is of samples that `chosen` accepts.
+fn mostly(
+    recording: &Recording,
+    waits: &Waits,
+    chosen: impl Fn(usize) -> bool,
+) -> HashSet<(ContextId, BlockReason)> {
     let mut sums: HashMap<(ContextId, BlockReason), (u64, u64)> = HashMap::new();
     for (i, s) in recording.samples.iter().enumerate() {
         let Some(reason) = s.reason else { continue };
-        let (all, rest) = sums.entry((s.context, reason)).or_default();
+        let (all, part) = sums.entry((s.context, reason)).or_default();
         *all += waits.sample_ns[i];
-        if s.idle || waits.rests(recording, i as u32) {
-            *rest += waits.sample_ns[i];
+        if chosen(i) {
+            *part += waits.sample_ns[i];
         }
     }
-    let rests = |(all, rest): (u64, u64)| rest as f64 >= RESTFUL_PART * all.max(1) as f64;
-    let restful = sums.into_iter().filter(|(_, sum)| rests(*sum));
-    restful.map(|(key, _)| key).collect()
+    let is_most = |(all, part): (u64, u64)| part as f64 >= RESTFUL_PART * all.max(1) as f64;
+    let most = sums.into_iter().filter(|(_, sum)| is_most(*sum));
+    most.map(|(key, _)| key).collect()
 }
 
 /// Wakers of each thread's waits with their time, ns; `None`: unmeasured ones.

@@ -306,6 +306,33 @@ def offloaded():
     Offloaded().serve()
 
 
+class Pipeline:
+    """Three threads: one has work now and then, the second asks the third for its part of it."""
+
+    def __init__(self):
+        self.orders, self.parts, self.made = queue.Queue(), queue.Queue(), queue.Queue()
+
+    def take_orders(self):
+        while True:
+            self.parts.put(self.orders.get())
+            self.made.get()
+
+    def make_parts(self):
+        while True:
+            self.made.put(self.parts.get())
+
+    def run(self):
+        for stage in (self.take_orders, self.make_parts):
+            threading.Thread(target=stage, daemon=True).start()
+        while True:
+            time.sleep(0.1)
+            self.orders.put(1)
+
+
+def pipeline():
+    Pipeline().run()
+
+
 SIGNALS = queue.SimpleQueue()
 
 
@@ -518,6 +545,7 @@ CASES = {
     "writer": (insert_rows, hold_database),
     "copy": (copy_slowly, None),
     "executor": (executor, None),
+    "pipeline": (pipeline, None),
     "offloaded": (offloaded, lambda: ask_always(0.05)),
     "arbiter": (arbiter, None),
     "consumer": (consumer, lambda: serve(0.5)),

@@ -730,6 +730,12 @@ pub const ALL: &[Scenario] = &[
         },
     ),
     scenario(
+        "script-pipeline",
+        "a Python thread with little to do, which it has another one do",
+        Script("pipeline"),
+        HEALTHY,
+    ),
+    scenario(
         "script-arbiter",
         "a Python parent waits for signals by a queue with a time limit, and there are none",
         Script("arbiter"),
