@@ -57,7 +57,7 @@ use socket::StatusSocket;
 use supervisor::Supervisor;
 
 /// Longest wait for a window before signals are looked at.
-const TICK: Duration = Duration::from_millis(200);
+const TICK: Duration = Duration::from_millis(500);
 /// Time for deliveries at the end.
 const DRAIN: Duration = Duration::from_secs(10);
 

@@ -268,6 +268,7 @@ struct ws_cpu {
 		u64 charged;  /* and that time, ns */
 		u64 hits_ns;  /* of stacks taken at events */
 		u64 edges_ns; /* at the beginnings and ends of interrupts, estimated */
+		u64 taken_ns; /* of stacks taken at switches and wake-ups: a part of timed_ns */
 	} cost; /* own run time */
 	struct {
 		u64 runs; /* of programs at the hooks that are met often */

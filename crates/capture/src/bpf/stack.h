@@ -85,7 +85,7 @@ static __always_inline bool phases_are_old(struct ws_thread *t)
 static __always_inline void charge_off_cpu(struct ws_hook *h, struct ws_thread *t,
 					   struct task_struct *p, struct ws_queued wait)
 {
-	u64 period = set_period, blocked = 0, queued = 0;
+	u64 period = set_period, blocked = 0, queued = 0, start;
 	struct ws_sample s = {};
 	struct ws_kstack *k;
 	u32 key = 0;
@@ -99,6 +99,7 @@ static __always_inline void charge_off_cpu(struct ws_hook *h, struct ws_thread *
 		draw_phases(t, period, t->at.block_len, wait.length);
 	if (!unlikely(t->credit.blocked >= period || t->credit.runnable >= period || t->samples.early))
 		return;
+	start = bpf_ktime_get_ns();
 	blocked = due(&t->credit.blocked, t->at.block_len, period);
 	queued = due(&t->credit.runnable, wait.length, period);
 	h->c->cost.charges++;
@@ -147,6 +148,7 @@ static __always_inline void charge_off_cpu(struct ws_hook *h, struct ws_thread *
 		s.ns = queued;
 		send_sample(&s);
 	}
+	h->c->cost.taken_ns += bpf_ktime_get_ns() - start;
 }
 
 /* Completes and sends a sample of a thread that runs here and now; whether in user mode, its flags tell. */

@@ -2,9 +2,9 @@
 /*
  * The timeline: every turn of every thread, told as it ends, in a ring of its own.
  *
- * A ring of its own, so that a flood of switches does not push out stacks. Nobody is woken for it: a
- * wake-up costs more than all else here, so user space looks by the clock. Without a timeline the
- * verifier drops all of this, and the ring is next to nothing.
+ * A ring of its own, so that a flood of switches does not push out stacks. User space is woken only when a
+ * quarter of it is full: a wake-up costs more than all else here. Without a timeline the verifier drops all of
+ * this, and the ring is next to nothing.
  *
  * One record a turn, not one an interval: what a turn consists of is known when the thread gets the
  * CPU again, and was kept for the histograms (shape.h) anyway.
@@ -17,6 +17,13 @@ struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 8 << 20); /* user space sets it before loading */
 } turns SEC(".maps");
+
+static __always_inline u64 turn_flags(void)
+{
+	u64 full = bpf_ringbuf_query(&turns, BPF_RB_AVAIL_DATA);
+
+	return full > bpf_ringbuf_query(&turns, BPF_RB_RING_SIZE) / 4 ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
+}
 
 /*
  * The turn that ends with a switch-in at `time`, or with the thread. Before shape_turn(), which forgets
@@ -45,7 +52,7 @@ static __always_inline void tell_turn(struct ws_thread *t, u64 time, u64 block,
 	e->reason = t->at.block_reason;
 	e->part = queued.part;
 	e->asking = t->wait.asking != 0;
-	bpf_ringbuf_submit(e, BPF_RB_NO_WAKEUP);
+	bpf_ringbuf_submit(e, turn_flags());
 }
 
 /*

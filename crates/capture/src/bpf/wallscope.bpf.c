@@ -160,9 +160,9 @@ int BPF_PROG(ws_switch, bool preempt, struct task_struct *prev, struct task_stru
 }
 
 /* In the waker, before the sleeper is queued (perhaps by another CPU, which then is no witness). */
-static __always_inline void waking(void *ctx, struct ws_thread *t, struct task_struct *p)
+static __always_inline void waking(void *ctx, struct ws_cpu *c, struct ws_thread *t, struct task_struct *p)
 {
-	u64 now, period = set_period;
+	u64 now, start, period = set_period;
 	struct ws_thread *w;
 
 	now = bpf_ktime_get_ns();
@@ -176,8 +176,11 @@ static __always_inline void waking(void *ctx, struct ws_thread *t, struct task_s
 	w = record_of(bpf_get_current_task_btf());
 	t->wakeup.waker = w ? w->id : 0;
 	note_waker(t);
-	if (unlikely(period && t->credit.blocked + elapsed(t, now) >= period))
+	if (unlikely(period && t->credit.blocked + elapsed(t, now) >= period)) {
+		start = bpf_ktime_get_ns();
 		tell_wake(ctx, t, w, now);
+		c->cost.taken_ns += bpf_ktime_get_ns() - start;
+	}
 }
 
 SEC("tp_btf/sched_waking")
@@ -193,7 +196,7 @@ int BPF_PROG(ws_waking, struct task_struct *p)
 	if (!t || t->at.state != WS_BLOCKED)
 		return 0;
 	start = time_run(c, WS_AT_WAKING);
-	waking(ctx, t, p);
+	waking(ctx, c, t, p);
 	run_timed(c, start);
 	return 0;
 }

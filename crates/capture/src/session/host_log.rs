@@ -10,6 +10,7 @@ use wallscope_procfs::{host::HostReader, process};
 
 use super::host_contention::HostContention;
 use crate::clock::now;
+use crate::target::Target;
 
 /// Interval between readings, ns.
 const READING_INTERVAL_NS: u64 = 1_000_000_000;
@@ -30,6 +31,8 @@ const MAX_LOCKS: usize = 64;
 pub(crate) struct HostLog {
     reader: HostReader,
     pids: Vec<u32>,
+    /// Whether every process is a target.
+    is_whole_machine: bool,
     /// Listening sockets that were met, and whether they are the targets'.
     listeners: FxHashMap<u32, bool>,
     facts: Vec<HostSample>,
@@ -40,11 +43,12 @@ pub(crate) struct HostLog {
 }
 
 impl HostLog {
-    /// Opens what is read; `pids` are the targets, as far as they are known.
-    pub fn open(pids: &[u32]) -> HostLog {
+    /// Opens what is read; `pids` are the targets of kind `target`, as far as they are known.
+    pub fn open(pids: &[u32], target: &Target) -> HostLog {
         HostLog {
             reader: HostReader::open(pids.first().copied()),
             pids: pids.iter().take(MAX_PROCESSES).copied().collect(),
+            is_whole_machine: matches!(target, Target::All),
             listeners: FxHashMap::default(),
             facts: Vec::new(),
             taken: 0,
@@ -118,15 +122,23 @@ impl HostLog {
         }
     }
 
-    fn own_sockets(&self) -> FxHashSet<u32> {
+    /// Sockets of the targets.
+    fn own_sockets(&self) -> OwnSockets {
+        if self.is_whole_machine {
+            return OwnSockets::All;
+        }
         let of = |pid: &u32| sockets::of_process(*pid);
-        self.pids.iter().flat_map(of).collect()
+        OwnSockets::Some(self.pids.iter().flat_map(of).collect())
     }
 
     /// Locks on files that targets have open. It leaves out a lock on a file that only the holder has open:
     /// no thread waits for a daemon's lock on its own file. It is not read each second: while the kernel
-    /// lists file locks, threads that take one have to wait.
+    /// lists file locks, threads that take one have to wait. Of the whole machine it is not read at all: the open
+    /// files of all processes are too many to look at.
     fn file_locks(&mut self) -> Vec<FileLock> {
+        if self.is_whole_machine {
+            return Vec::new();
+        }
         let held = self.reader.locks();
         // Path of each file, and the processes that have it open.
         let mut open: FxHashMap<FileId, (String, Vec<u32>)> = FxHashMap::default();
@@ -156,7 +168,7 @@ impl HostLog {
         let all = sockets::listening().unwrap_or_default();
         if all.iter().any(|s| !self.listeners.contains_key(&s.inode)) {
             let own = self.own_sockets();
-            let owned = all.iter().map(|s| (s.inode, own.contains(&s.inode)));
+            let owned = all.iter().map(|s| (s.inode, own.has(s.inode)));
             self.listeners = owned.collect();
         }
         let mut out: Vec<Listener> = (all.iter())
@@ -176,6 +188,21 @@ impl HostLog {
         out.sort_by(|a, b| b.queued.cmp(&a.queued).then(a.address.cmp(&b.address)));
         out.truncate(MAX_CONNECTIONS);
         out
+    }
+}
+
+/// Sockets of the targets, by inode.
+enum OwnSockets {
+    All,
+    Some(FxHashSet<u32>),
+}
+
+impl OwnSockets {
+    fn has(&self, inode: u32) -> bool {
+        match self {
+            OwnSockets::All => true,
+            OwnSockets::Some(own) => own.contains(&inode),
+        }
     }
 }
 
@@ -199,7 +226,7 @@ fn open_files(pid: u32) -> impl Iterator<Item = (FileId, String)> {
 }
 
 /// The TCP connections among `all` that are `own`, by peer and state, most first.
-fn connections(all: &[Socket], own: &FxHashSet<u32>) -> Vec<Connections> {
+fn connections(all: &[Socket], own: &OwnSockets) -> Vec<Connections> {
     let listening: FxHashSet<u16> = (all.iter().filter(|s| s.listens))
         .filter_map(|s| match &s.ends {
             Ends::Tcp { local, .. } => Some(local.port()),
@@ -207,7 +234,7 @@ fn connections(all: &[Socket], own: &FxHashSet<u32>) -> Vec<Connections> {
         })
         .collect();
     let mut rows: BTreeMap<(String, &str), Connections> = BTreeMap::new();
-    for s in all.iter().filter(|s| !s.listens && own.contains(&s.inode)) {
+    for s in all.iter().filter(|s| !s.listens && own.has(s.inode)) {
         let Ends::Tcp { local, peer } = &s.ends else {
             continue;
         };
@@ -248,7 +275,7 @@ mod tests {
     #[test]
     fn a_reading_each_second_whatever_the_slices() {
         for width in [50_000_000, 350_000_000, 500_000_000, 1_000_000_000] {
-            let mut log = HostLog::open(&[std::process::id()]);
+            let mut log = HostLog::open(&[std::process::id()], &Target::Pids(Vec::new()));
             log.take_all();
             // Looked a little after each slice's end, as a machine does.
             let late = |i: u64| i * width + 300_000 * (i % 3);
@@ -270,7 +297,7 @@ mod tests {
         let second = TcpStream::connect(address).unwrap();
         let (accepted, _) = listener.accept().unwrap();
         first.write_all(b"not read").unwrap();
-        let mut log = HostLog::open(&[std::process::id()]);
+        let mut log = HostLog::open(&[std::process::id()], &Target::Pids(Vec::new()));
         log.take_all();
         let facts = &log.facts[0].facts;
         if facts.listeners.is_empty() && sockets::listening().is_err() {
@@ -288,7 +315,7 @@ mod tests {
         assert_eq!((taken.count, taken.unread_bytes), (1, 8));
         drop((accepted, second));
         // Nobody else's are.
-        let mut other = HostLog::open(&[1]);
+        let mut other = HostLog::open(&[1], &Target::Pids(Vec::new()));
         other.take_all();
         assert!(!other.facts[0].facts.listeners.iter().any(|l| own(&l)));
     }

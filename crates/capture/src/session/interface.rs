@@ -92,15 +92,6 @@ impl Options {
         }
     }
 
-    /// How often that ring is read, ns.
-    pub(super) fn read_turns_every(&self) -> Option<u64> {
-        match (self.method.timeline, &self.flight) {
-            (true, _) => Some(timeline::LOOK_EVERY),
-            (false, Some(_)) => Some(flight::READ_EVERY),
-            (false, None) => None,
-        }
-    }
-
     /// The log of observations, if there is to be one; or why there is none.
     pub(crate) fn begin_log(&self) -> (Option<LogWriter>, Option<String>) {
         match &self.log {

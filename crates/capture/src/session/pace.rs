@@ -22,8 +22,6 @@ const CHEAP: f64 = 8.0;
 const HELPED: f64 = 0.7;
 /// Changes of rates that are told one by one.
 const TOLD: u32 = 16;
-/// What a charge costs within the switch: kernel stack, hash, two ring records. ns, measured.
-const CHARGE_NS: u64 = 3000;
 
 /// The rates in force.
 pub struct Pace {
@@ -87,10 +85,10 @@ impl Pace {
         let now = programs.run_time();
         let share = |ns: u64| ns as f64 / window_ns.saturating_sub(self.last_window).max(1) as f64;
         let charges = now.charges - self.last.charges;
-        let charging = charges * CHARGE_NS;
+        let taking = now.taken_ns - self.last.taken_ns;
         let mean_ns = (now.charged_ns - self.last.charged_ns) / charges.max(1);
-        let hooks = share((now.hooks_ns - self.last.hooks_ns).saturating_sub(charging));
-        let off_cpu = share(now.later_ns - self.last.later_ns + charging);
+        let hooks = share((now.hooks_ns - self.last.hooks_ns).saturating_sub(taking));
+        let off_cpu = share(now.later_ns - self.last.later_ns + taking);
         let on_cpu = share(now.timer_ns - self.last.timer_ns);
         (self.last, self.last_window) = (now, window_ns);
         let waits = OffCpu {

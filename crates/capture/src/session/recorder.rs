@@ -155,7 +155,7 @@ impl<'o> Recorder<'o> {
             programs.add_cgroups(&chosen.cgroups)?;
         }
 
-        let host = HostLog::open(&chosen.pids);
+        let host = HostLog::open(&chosen.pids, &options.target);
         // From here on signals end the recording and not this process: before there is a log.
         let mut events = Events::new(&chosen.watch, options.method.duration)?;
         let slice_ns = match options.windows {
@@ -170,11 +170,7 @@ impl<'o> Recorder<'o> {
         let intake = intake(begin, log, options);
         let ring = read_ring(&programs, &intake, options)?;
 
-        let looks = [
-            options.read_turns_every(),
-            setup.timer.vary_every(),
-            is_logged.then_some(LOG_EVERY),
-        ];
+        let looks = [setup.timer.vary_every(), is_logged.then_some(LOG_EVERY)];
         wake_for(&mut events, &looks, &sideband, &ring)?;
         events.tick_every(start_ns, slice_ns)?;
 

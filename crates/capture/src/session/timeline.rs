@@ -16,10 +16,7 @@ use zerocopy::FromBytes;
 use super::accounts::Accounts;
 use crate::event::{Dump, FLAG_ASKING, Turn, state};
 
-/// How often the ring is looked at, ns: it holds some three times what the fastest switcher can
-/// write in that time.
-pub const LOOK_EVERY: u64 = 50_000_000;
-/// Bytes of that ring.
+/// Bytes of the kernel's ring of turns.
 pub const KERNEL_RING: u32 = 8 << 20;
 /// Turns that are dropped at once.
 const CHUNK: usize = 8192;

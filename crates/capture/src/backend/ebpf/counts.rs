@@ -19,7 +19,7 @@ const HASH_ELEMENT_HEAD: u64 = 48;
 const HASH_BUCKET: u64 = 16;
 
 /// Counters of `struct ws_cpu` between its losses and `worked`.
-const RUN_TIMES: usize = 8;
+const RUN_TIMES: usize = 9;
 
 /// Where the run time of the programs went, so far.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,6 +38,8 @@ pub struct RunTime {
     pub hits_ns: u64,
     /// Beginnings and ends of interrupts, scaled from those that were timed, ns.
     pub edges_ns: u64,
+    /// Stacks taken at switches and wake-ups, ns: a part of `hooks_ns`.
+    pub taken_ns: u64,
     /// The ways into programs and out of them at hooks that are met often, as measured at the start, ns.
     pub entries_ns: u64,
     /// What other programs lost by caches that the programs displaced, as estimated, ns; not part of the sum.
@@ -107,8 +109,9 @@ impl Programs {
             charged_ns,
             hits_ns,
             edges_ns,
+            taken_ns,
             runs,
-        ] = [0, 1, 2, 3, 4, 5, 6, 7].map(|i| counters[LOSSES.len() + i]);
+        ] = [0, 1, 2, 3, 4, 5, 6, 7, 8].map(|i| counters[LOSSES.len() + i]);
         let worked = [0, 1, 2, 3, 4].map(|i| counters[LOSSES.len() + RUN_TIMES + i]);
         let met = Met {
             worked,
@@ -124,6 +127,7 @@ impl Programs {
             charged_ns,
             hits_ns,
             edges_ns,
+            taken_ns,
             entries_ns: (runs as f64 * self.entry_ns) as u64,
         }
     }

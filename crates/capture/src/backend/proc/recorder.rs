@@ -143,7 +143,7 @@ impl<'o> PollRecorder<'o> {
         for pid in &chosen.pids {
             processes.found(*pid);
         }
-        let host = HostLog::open(&chosen.pids);
+        let host = HostLog::open(&chosen.pids, &options.target);
         // From here on signals end the recording and not this process: before there is a log.
         let events = Events::new(&chosen.watch, options.method.duration)?;
         let start_ns = clock::now();

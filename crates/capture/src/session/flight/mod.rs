@@ -27,9 +27,6 @@ use values::{Chunk, Open};
 pub use values::{FlightLimits, FlightSnapshot};
 pub(super) use writer::FlightWriter;
 
-/// How often a session with a flight recorder reads the ring of turns, ns: 50,000 turns a second write 0.6 MB
-/// meanwhile. Each reading is a wake-up.
-pub(super) const READ_EVERY: u64 = 200_000_000;
 /// Bytes of the kernel's ring of turns: some 37,000 turns.
 pub(super) const KERNEL_RING: u32 = 2 << 20;
 #[derive(Debug)]
