@@ -381,3 +381,7 @@ impl HostNames for Answers {
         self.answer(&self.others, &socket.cookie).flatten()
     }
 }
+
+#[cfg(test)]
+#[path = "answers_tests.rs"]
+mod tests;

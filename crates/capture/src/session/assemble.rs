@@ -277,11 +277,11 @@ fn lose(recording: &mut Recording, losses: Vec<(String, u64)>) {
 mod tests {
     use wallscope_model::StackEnd;
     use wallscope_observe::{Begin, Mark, Observation, UnwoundStack};
-    use zerocopy::FromZeros;
+    use zerocopy::{FromZeros, IntoBytes};
 
     use super::*;
     use crate::{
-        event::{SampleEvent, ThreadEvent, state},
+        event::{Dump, SampleEvent, ThreadEvent, state},
         session::answers::Answers,
     };
 
@@ -317,5 +317,35 @@ mod tests {
         let forwards = assembled(&mut (0..1000));
         assert!(forwards.contains("ns: 1999"), "all samples are there");
         assert!(forwards == assembled(&mut (0..1000).rev()));
+    }
+
+    /// Samples of a thread that is blocked from 1 ms on, where the recorder ended at 2 ms and told nothing more.
+    fn cut_off(period_ns: u64) -> Vec<(u64, u64)> {
+        let mut estimator = Estimator::new(&Begin {
+            slice_ns: 1_000_000,
+            ..Begin::default()
+        });
+        let mut thread = ThreadEvent::new_zeroed();
+        (thread.id, thread.pid, thread.tid) = (1, 7, 7);
+        estimator.accounts.thread(&thread);
+        let mut dump = Dump::new_zeroed();
+        (dump.id, dump.pid, dump.tid, dump.state) = (1, 7, 7, state::BLOCKED);
+        (dump.birth, dump.since, dump.now) = (1_000, 1_000_000, 1_500_000);
+        estimator.observe(&Observation::Books(dump.as_bytes()));
+        estimator.ends_early(2_000_000, period_ns);
+        estimator.observe(&Observation::Mark(Mark::End { time: 2_000_000 }));
+        let answers = Answers::default();
+        let assembled = estimator.finish(answers.names(), Looks::None);
+        let blocked = assembled.recording.samples.into_iter();
+        blocked.map(|s| (s.ns, s.count)).collect()
+    }
+
+    #[test]
+    fn an_early_end_charges_waits_that_were_long_enough_to_have_a_stack() {
+        assert_eq!(cut_off(0), []);
+        // Ten periods are needed.
+        assert_eq!(cut_off(100_001), []);
+        assert_eq!(cut_off(100_000), [(1_000_000, 10)]);
+        assert_eq!(cut_off(70_000), [(1_000_000, 14)]);
     }
 }

@@ -398,3 +398,40 @@ fn a_wait_for_a_lock_is_given_to_each_who_had_it_meanwhile() {
         [(9 * MS, 1), (0, 0), (15 * MS, 1)]
     );
 }
+
+#[test]
+fn beyond_the_bound_the_older_half_of_each_thread_is_forgotten() {
+    let mut chains = Chains::new(Interrupts::default());
+    chains.kept.limit = 5;
+    for at in 1..=4 {
+        sample(&mut chains, 1, at * MS, (at + 1) * MS, state::ON_CPU);
+    }
+    sample(&mut chains, 2, MS, 2 * MS, state::RUNNABLE);
+    chains.settle(MS, &FxHashMap::default());
+    assert_eq!(
+        (chains.kept.now, chains.past.len()),
+        (5, 2),
+        "the bound itself is kept"
+    );
+    for at in 5..=6 {
+        sample(&mut chains, 1, at * MS, (at + 1) * MS, state::ON_CPU);
+    }
+    chains.settle(MS, &FxHashMap::default());
+    let left: Vec<u64> = chains.past[&1].on_cpu.iter().map(|s| s.at / MS).collect();
+    assert_eq!(left, [5, 6, 7]);
+    // The other thread had one sample, which is the older half of one.
+    assert_eq!((chains.kept.now, chains.past.len()), (3, 1));
+}
+
+#[test]
+fn a_thread_has_acted_since_if_it_waited_or_computed() {
+    let mut chains = Chains::new(Interrupts::default());
+    sample(&mut chains, 1, MS, 3 * MS, state::ON_CPU);
+    chains.wake(&wake(2, MS, 3 * MS, 1, &[]));
+    sample(&mut chains, 2, MS, 3 * MS, state::BLOCKED);
+    for id in [1, 2] {
+        let since = [3 * MS, 3 * MS + 1].map(|time| chains.has_done_since(id, time));
+        assert_eq!(since, [true, false], "thread {id}");
+    }
+    assert!(!chains.has_done_since(3, 0));
+}

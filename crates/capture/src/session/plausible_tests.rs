@@ -1,6 +1,9 @@
 //! Tests of the bounds for logs: the last value that is taken, and the first that is not.
 
-use wallscope_observe::{EventHits, LockWaits};
+use wallscope_observe::{
+    EventHits, EventStack, FoundThread, LockWaits, RunnablePoll, RunningSample, SchedCounters,
+    StopPlace, StoppedThread,
+};
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::*;
@@ -193,4 +196,60 @@ fn connections_locks_and_events_have_bounds_too() {
         }))
     };
     assert!(hits(1 << 53) && !hits((1 << 53) + 1));
+}
+
+#[test]
+fn polls_and_samples_without_kernel_programs_have_bounds_too() {
+    let hour = 3_600_000_000_000;
+    let sample = |time, ns| {
+        Observation::RunningSample(RunningSample {
+            thread: 1,
+            stack: 0,
+            time,
+            ns,
+            user_mode: true,
+        })
+    };
+    assert!(takes(&sample(START + hour, hour)));
+    assert!(!takes(&sample(START + hour + 1, 0)));
+    assert!(!takes(&sample(START, MAX_WINDOW_NS + 1)));
+    let at_event = |hits| {
+        Observation::EventStack(EventStack {
+            event: 0,
+            thread: 1,
+            stack: 0,
+            time: START,
+            hits,
+            user_mode: true,
+        })
+    };
+    assert!(takes(&at_event(MAX_WINDOW_NS)));
+    assert!(!takes(&at_event(MAX_WINDOW_NS + 2)));
+    let stop = |poll_end, time| {
+        let poll = RunnablePoll {
+            thread: 1,
+            due: START,
+            time: START,
+            counters: SchedCounters::default(),
+            left: None,
+            woken_from: None,
+            behind: false,
+            begin: START,
+            end: poll_end,
+        };
+        Observation::StoppedThread(StoppedThread {
+            poll,
+            time,
+            counters: SchedCounters::default(),
+            found: FoundThread::Halted {
+                in_call: false,
+                left: None,
+                place: StopPlace::Computing,
+                stack: 0,
+            },
+        })
+    };
+    assert!(takes(&stop(START + hour, START + hour)));
+    assert!(!takes(&stop(START + hour + 1, START)));
+    assert!(!takes(&stop(START, START + hour + 1)));
 }

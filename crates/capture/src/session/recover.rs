@@ -284,3 +284,44 @@ impl HostNames for EarlyAnswers<'_> {
         self.answers.known_other_end(socket.cookie)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use wallscope_observe::{CodeMaker, OtherEnd, ProgramName};
+    use zerocopy::FromZeros;
+
+    use super::*;
+
+    #[test]
+    fn an_early_end_asks_only_for_what_its_log_may_tell() {
+        let mut answers = Answers::default();
+        answers.observe(&Observation::ProgramName(ProgramName {
+            pid: 5,
+            former: 1,
+            name: Some("make".into()),
+        }));
+        answers.observe(&Observation::CodeMaker(CodeMaker {
+            pid: 5,
+            maker: Some(("node".into(), "--perf-basic-prof".into())),
+        }));
+        answers.observe(&Observation::OtherEnd(OtherEnd {
+            cookie: 9,
+            process: Some((7, "redis".into())),
+            before: false,
+        }));
+        let early = EarlyAnswers::new(&answers, SameKernel::No);
+        let socket = |cookie| SocketRecord {
+            cookie,
+            ..SocketRecord::new_zeroed()
+        };
+        assert_eq!(early.program(5, 1).as_deref(), Some("make"));
+        assert_eq!(early.program(5, 2), None);
+        let node = ("node".to_string(), "--perf-basic-prof".to_string());
+        assert_eq!((early.maker(5), early.maker(6)), (Some(node), None));
+        assert_eq!(early.other_end(&socket(9)), Some((7, "redis".into())));
+        assert_eq!(early.other_end(&socket(8)), None);
+        assert!(early.kernel_functions(&FxHashMap::default()).is_empty());
+        // None of these is a loss.
+        assert_eq!(answers.missing(), 0);
+    }
+}
