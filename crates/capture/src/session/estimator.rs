@@ -655,3 +655,7 @@ pub(super) fn words(bytes: &[u8], at: usize, n: usize) -> Option<Box<[u64]>> {
 #[cfg(test)]
 #[path = "storm_tests.rs"]
 mod storm_tests;
+
+#[cfg(test)]
+#[path = "estimator_tests.rs"]
+mod tests;

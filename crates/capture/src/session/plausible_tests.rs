@@ -1,8 +1,8 @@
 //! Tests of the bounds for logs: the last value that is taken, and the first that is not.
 
 use wallscope_observe::{
-    EventHits, EventStack, FoundThread, LockWaits, RunnablePoll, RunningSample, SchedCounters,
-    StopPlace, StoppedThread,
+    EventHits, EventStack, FoundThread, HitsOfEnded, LockWaits, RunnablePoll, RunningSample,
+    SchedCounters, StopPlace, StoppedThread,
 };
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -225,6 +225,15 @@ fn polls_and_samples_without_kernel_programs_have_bounds_too() {
     };
     assert!(takes(&at_event(MAX_WINDOW_NS)));
     assert!(!takes(&at_event(MAX_WINDOW_NS + 2)));
+    let of_ended = |hits| {
+        Observation::HitsOfEnded(HitsOfEnded {
+            event: 0,
+            thread: 1,
+            hits,
+        })
+    };
+    assert!(takes(&of_ended(MAX_WINDOW_NS)));
+    assert!(!takes(&of_ended(MAX_WINDOW_NS + 2)));
     let stop = |poll_end, time| {
         let poll = RunnablePoll {
             thread: 1,

@@ -287,10 +287,55 @@ impl HostNames for EarlyAnswers<'_> {
 
 #[cfg(test)]
 mod tests {
-    use wallscope_observe::{CodeMaker, OtherEnd, ProgramName};
+    use std::io::Cursor;
+
+    use wallscope_observe::{CodeMaker, LogFile, LogWriter, OtherEnd, ProgramName};
     use zerocopy::FromZeros;
 
     use super::*;
+
+    /// How far a log of `all` goes that nobody closed.
+    fn extent_of(all: &[Observation<'_>]) -> Extent {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let file = LogFile::create(&path).unwrap();
+        let mut writer = LogWriter::begin(file, "test", LogFile::BOUND);
+        for observation in all {
+            writer.append(observation);
+            writer.flush();
+        }
+        let bytes = std::fs::read(&path).unwrap();
+        extent(&mut LogReader::new(Cursor::new(bytes)).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn nothing_after_the_end_moves_the_end_of_a_log() {
+        let start = 1 << 40;
+        let begin = Observation::Begin(Begin {
+            start_ns: start,
+            slice_ns: 50_000_000,
+            ..Begin::default()
+        });
+        let left_out = LeftOut {
+            wakes: 3,
+            ..LeftOut::default()
+        };
+        let all = [
+            begin,
+            Observation::Mark(Mark::Tick { time: start + 7 }),
+            Observation::LeftOut(left_out),
+            Observation::Mark(Mark::End { time: start + 9 }),
+            Observation::Mark(Mark::Tick { time: start + 11 }),
+        ];
+        let Extent::Early(early) = extent_of(&all) else {
+            panic!("it ends early")
+        };
+        assert_eq!((early.end_ns, early.left_out), (start + 9, left_out));
+        let Extent::Early(early) = extent_of(&all[..2]) else {
+            panic!("it ends early")
+        };
+        assert_eq!((early.end_ns, early.observations), (start + 7, 1));
+    }
 
     #[test]
     fn an_early_end_asks_only_for_what_its_log_may_tell() {
