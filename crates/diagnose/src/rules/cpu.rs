@@ -509,7 +509,7 @@ fn collects(e: &Evidence<'_>, ns: u64) -> (Option<String>, bool) {
         format!(
             "garbage collection takes {} of the computing ({})",
             words::share(part),
-            words::function(&e.work.name(WorkKind::Collect))
+            words::function(e.work.name(WorkKind::Collect))
         )
     });
     (words, part >= COLLECT_IS_CAUSE)
