@@ -64,13 +64,19 @@ pub(super) fn idle(e: &Evidence<'_>) -> Found {
                  timers{unmoved}"
             ),
         };
-        let advice = again.as_ref().map(|_| "check the peer that it connects to".into());
+        let limit = rest.filter(|_| sleeps).and_then(|c| limits_itself(e, c));
+        let advice = match (&again, &limit) {
+            (Some(_), _) => Some("check the peer that it connects to"),
+            (None, Some(_)) => Some(RAISE_LIMIT),
+            (None, None) => None,
+        };
         let silent = silent_peer(e);
         let mut verdict = Verdict::new(cause)
         .healthy()
         .measured(open_all_along(e))
         .rooted(again)
-        .advised(advice);
+        .rooted(limit)
+        .advised(advice.map(str::to_string));
         verdict.look_at = silent.map(|peer| peer.pid).filter(|pid| *pid > 0);
         verdict
         .rooted(silent.map(gives_no_answer))

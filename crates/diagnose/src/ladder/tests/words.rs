@@ -173,13 +173,15 @@ fn a_program_that_moves_data_between_short_sleeps_limits_itself() {
         }],
         ..HostFacts::default()
     };
-    let root = |sleep_ns, written| {
+    let judged = |idle_for, sleep_ns, written| {
         let mut rec = recording(&[(1, 0, 0, BlockReason::Timer, 99)]);
+        rec.window.end_ns += idle_for * TENTH;
         let mut shape = Histogram::new(5);
         shape.add(sleep_ns, 90.0);
+        let blocked = rec.samples.iter().find(|s| s.state == State::Blocked);
         rec.shapes.push(HistogramRow {
             context: None,
-            stack: Some(rec.samples[1].stack),
+            stack: blocked.map(|s| s.stack),
             state: State::Blocked,
             reason: Some(BlockReason::Timer),
             part: None,
@@ -187,8 +189,13 @@ fn a_program_that_moves_data_between_short_sleeps_limits_itself() {
         });
         hosted(&mut rec, facts(0), facts(written));
         let v = climb(&rec).verdict;
-        assert_eq!((v.rule, v.bottleneck), ("sleeping", false), "{}", v.cause);
-        v.parts.root
+        assert!(!v.bottleneck, "{}", v.cause);
+        (v.rule, v.parts.root)
+    };
+    let root = |sleep_ns, written| {
+        let (rule, root) = judged(0, sleep_ns, written);
+        assert_eq!(rule, "sleeping");
+        root
     };
     let told = root(110_000_000, 30 << 20).expect("it writes between its sleeps");
     assert!(
@@ -197,6 +204,9 @@ fn a_program_that_moves_data_between_short_sleeps_limits_itself() {
     );
     assert_eq!(root(5_000_000_000, 30 << 20), None, "seldom");
     assert_eq!(root(110_000_000, 0), None, "it moves nothing");
+    // The same where it hardly computes.
+    let (rule, root) = judged(200, 110_000_000, 90 << 20);
+    assert!(rule == "idle" && root == Some(told), "{rule} {root:?}");
 }
 
 #[test]
