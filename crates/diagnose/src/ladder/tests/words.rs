@@ -204,7 +204,7 @@ fn a_program_that_moves_data_between_short_sleeps_limits_itself() {
     );
     assert_eq!(root(5_000_000_000, 30 << 20), None, "seldom");
     assert_eq!(root(110_000_000, 0), None, "it moves nothing");
-    // The same where it hardly computes.
+    // Also where it hardly computes.
     let (rule, root) = judged(200, 110_000_000, 90 << 20);
     assert!(rule == "idle" && root == Some(told), "{rule} {root:?}");
 }
