@@ -348,4 +348,18 @@ mod tests {
         assert_eq!(cut_off(100_000), [(1_000_000, 10)]);
         assert_eq!(cut_off(70_000), [(1_000_000, 14)]);
     }
+
+    #[test]
+    fn losses_of_one_cause_add_up() {
+        let mut recording = Recording::default();
+        let losses = [("ring full", 2), ("nothing", 0), ("ring full", 3)];
+        let losses = losses.map(|(cause, count)| (cause.to_string(), count));
+        lose(&mut recording, losses.to_vec());
+        let told: Vec<_> = recording
+            .losses
+            .iter()
+            .map(|l| (&*l.cause, l.count))
+            .collect();
+        assert_eq!(told, [("ring full", 5)]);
+    }
 }

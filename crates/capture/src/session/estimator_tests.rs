@@ -52,3 +52,16 @@ fn an_owner_at_the_end_without_evidence_is_malformed() {
     estimator.observe(&owner(1));
     assert_eq!(estimator.malformed, 2);
 }
+
+#[test]
+fn a_histogram_of_no_known_class_is_malformed() {
+    let mut estimator = estimator();
+    for class in [0, 9999] {
+        estimator.observe(&Observation::Histogram(wallscope_observe::Histogram {
+            class,
+            longest_ns: 1,
+            counts: Vec::new(),
+        }));
+    }
+    assert_eq!(estimator.malformed, 1);
+}
