@@ -285,8 +285,8 @@ mod tests {
         session::answers::Answers,
     };
 
-    /// The recording of one thread's samples that came in this order.
-    fn assembled(order: &mut dyn Iterator<Item = u64>) -> String {
+    /// An estimator that knows one thread.
+    fn of_one_thread() -> Estimator {
         let mut estimator = Estimator::new(&Begin {
             slice_ns: 1_000_000,
             ..Begin::default()
@@ -294,6 +294,12 @@ mod tests {
         let mut thread = ThreadEvent::new_zeroed();
         (thread.id, thread.pid, thread.tid) = (1, 7, 7);
         estimator.accounts.thread(&thread);
+        estimator
+    }
+
+    /// The recording of one thread's samples that came in this order.
+    fn assembled(order: &mut dyn Iterator<Item = u64>) -> String {
+        let mut estimator = of_one_thread();
         for n in order {
             estimator.observe(&Observation::Stack(UnwoundStack {
                 hash: n + 1,
@@ -321,13 +327,7 @@ mod tests {
 
     /// Samples of a thread that is blocked from 1 ms on, where the recorder ended at 2 ms and told nothing more.
     fn cut_off(period_ns: u64) -> Vec<(u64, u64)> {
-        let mut estimator = Estimator::new(&Begin {
-            slice_ns: 1_000_000,
-            ..Begin::default()
-        });
-        let mut thread = ThreadEvent::new_zeroed();
-        (thread.id, thread.pid, thread.tid) = (1, 7, 7);
-        estimator.accounts.thread(&thread);
+        let mut estimator = of_one_thread();
         let mut dump = Dump::new_zeroed();
         (dump.id, dump.pid, dump.tid, dump.state) = (1, 7, 7, state::BLOCKED);
         (dump.birth, dump.since, dump.now) = (1_000, 1_000_000, 1_500_000);

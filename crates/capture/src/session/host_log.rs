@@ -122,13 +122,13 @@ impl HostLog {
         }
     }
 
-    /// Sockets of the targets.
-    fn own_sockets(&self) -> OwnSockets {
+    /// Sockets of the targets; none of the whole machine: they would be told of whichever process is looked at.
+    fn own_sockets(&self) -> FxHashSet<u32> {
         if self.is_whole_machine {
-            return OwnSockets::All;
+            return FxHashSet::default();
         }
         let of = |pid: &u32| sockets::of_process(*pid);
-        OwnSockets::Some(self.pids.iter().flat_map(of).collect())
+        self.pids.iter().flat_map(of).collect()
     }
 
     /// Locks on files that targets have open. It leaves out a lock on a file that only the holder has open:
@@ -165,10 +165,13 @@ impl HostLog {
 
     /// The targets' listening sockets. The owner of each is looked up when it is first met.
     fn listeners(&mut self) -> Vec<Listener> {
+        if self.is_whole_machine {
+            return Vec::new();
+        }
         let all = sockets::listening().unwrap_or_default();
         if all.iter().any(|s| !self.listeners.contains_key(&s.inode)) {
             let own = self.own_sockets();
-            let owned = all.iter().map(|s| (s.inode, own.has(s.inode)));
+            let owned = all.iter().map(|s| (s.inode, own.contains(&s.inode)));
             self.listeners = owned.collect();
         }
         let mut out: Vec<Listener> = (all.iter())
@@ -188,21 +191,6 @@ impl HostLog {
         out.sort_by(|a, b| b.queued.cmp(&a.queued).then(a.address.cmp(&b.address)));
         out.truncate(MAX_CONNECTIONS);
         out
-    }
-}
-
-/// Sockets of the targets, by inode.
-enum OwnSockets {
-    All,
-    Some(FxHashSet<u32>),
-}
-
-impl OwnSockets {
-    fn has(&self, inode: u32) -> bool {
-        match self {
-            OwnSockets::All => true,
-            OwnSockets::Some(own) => own.contains(&inode),
-        }
     }
 }
 
@@ -226,7 +214,7 @@ fn open_files(pid: u32) -> impl Iterator<Item = (FileId, String)> {
 }
 
 /// The TCP connections among `all` that are `own`, by peer and state, most first.
-fn connections(all: &[Socket], own: &OwnSockets) -> Vec<Connections> {
+fn connections(all: &[Socket], own: &FxHashSet<u32>) -> Vec<Connections> {
     let listening: FxHashSet<u16> = (all.iter().filter(|s| s.listens))
         .filter_map(|s| match &s.ends {
             Ends::Tcp { local, .. } => Some(local.port()),
@@ -234,7 +222,7 @@ fn connections(all: &[Socket], own: &OwnSockets) -> Vec<Connections> {
         })
         .collect();
     let mut rows: BTreeMap<(String, &str), Connections> = BTreeMap::new();
-    for s in all.iter().filter(|s| !s.listens && own.has(s.inode)) {
+    for s in all.iter().filter(|s| !s.listens && own.contains(&s.inode)) {
         let Ends::Tcp { local, peer } = &s.ends else {
             continue;
         };
