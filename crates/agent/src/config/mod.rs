@@ -105,7 +105,7 @@ pub struct Budget {
 impl Default for Budget {
     fn default() -> Budget {
         Budget {
-            max_overhead: Share(0.002),
+            max_overhead: Share(0.001),
             max_total_overhead: None,
             max_memory: Size(128 << 20),
         }

@@ -23,7 +23,7 @@ pub struct Method {
         value_parser = parse_duration))]
     pub off_cpu_period: Duration,
 
-    /// The most of one CPU that measuring may cost, in percent; samplers slow down to keep it
+    /// The most of one CPU that stacks may cost, in percent; samplers slow down to keep it
     #[cfg_attr(feature = "clap", arg(long, value_name = "PERCENT", default_value_t = Method::MAX_OVERHEAD,
         value_parser = parse_overhead))]
     pub max_overhead: f64,

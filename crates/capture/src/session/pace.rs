@@ -1,4 +1,4 @@
-//! Keeps the cost of measuring below the limit by taking fewer stacks.
+//! Keeps the cost of stacks below the limit by taking fewer of them.
 //!
 //! The ledger itself cannot be slowed down: its hooks run at every switch, and what they cost is
 //! only reported. The samplers can, each by itself: off-CPU stacks by a longer period, on-CPU
@@ -20,6 +20,10 @@ const EVERY: u64 = 1_000_000_000;
 const CHEAP: f64 = 8.0;
 /// A longer period has helped if stacks cost less than this part of what they did.
 const HELPED: f64 = 0.7;
+/// The period becomes so much longer than it should be by the last look, lest the next one make it longer again.
+const SPARE: f64 = 1.1;
+/// The period becomes at most so many times longer in one step.
+const MOST: f64 = 64.0;
 /// Changes of rates that are told one by one.
 const TOLD: u32 = 16;
 
@@ -87,7 +91,6 @@ impl Pace {
         let charges = now.charges - self.last.charges;
         let taking = now.taken_ns - self.last.taken_ns;
         let mean_ns = (now.charged_ns - self.last.charged_ns) / charges.max(1);
-        let hooks = share((now.hooks_ns - self.last.hooks_ns).saturating_sub(taking));
         let off_cpu = share(now.later_ns - self.last.later_ns + taking);
         let on_cpu = share(now.timer_ns - self.last.timer_ns);
         (self.last, self.last_window) = (now, window_ns);
@@ -97,7 +100,7 @@ impl Pace {
             cost: off_cpu,
             cost_before: self.cost_before,
         };
-        let (hz, period) = slower(self.limit, hooks, (self.hz, on_cpu), waits);
+        let (hz, period) = slower(self.limit, (self.hz, on_cpu), waits);
         let (hz, period) = match (hz, period) == (self.hz, self.period) {
             true => faster(self.asked, self.limit, (hz, on_cpu), (period, off_cpu)),
             false => (hz, period),
@@ -111,8 +114,7 @@ impl Pace {
         programs.set_period(period);
         programs.set_cpu_period(timer.set_rate(hz));
         (self.changes <= TOLD).then(|| format!(
-            "at {:.1} s stacks cost {:.1} % of a CPU (limit for all of it: {:.1} %): from then on {hz} \
-             Hz, {} ms of off-CPU time a stack",
+            "at {:.1} s stacks cost {:.1} % of a CPU (limit: {:.1} %): from then on {hz} Hz, {} ms of off-CPU time a stack",
             window_ns as f64 / 1e9,
             (off_cpu + on_cpu) * 100.0,
             self.limit * 100.0,
@@ -133,15 +135,13 @@ struct OffCpu {
     cost_before: Option<f64>,
 }
 
-/// The rates that bring each sampler's cost (share of a CPU) into what the hooks leave of the
-/// limit; half of it they may always have: some 400 stacks a second, enough to tell 1 % of the time.
-fn slower(limit: f64, hooks: f64, (hz, on_cpu): (u32, f64), waits: OffCpu) -> (u32, Duration) {
-    let budget = (limit - hooks).max(limit / 2.0);
+/// The rates that bring both samplers' cost (shares of a CPU) into the limit. Each may have what the other one leaves of
+/// it, and half of it always: some 200 stacks a second with cold caches, enough to tell 1 % of the time.
+fn slower(limit: f64, (hz, on_cpu): (u32, f64), waits: OffCpu) -> (u32, Duration) {
+    let left_by = |other: f64| (limit - other).max(limit / 2.0);
     let mut rates = (hz, waits.period);
-    if waits.cost > budget {
-        let factor = ((waits.cost / budget).ceil() as u32)
-            .next_power_of_two()
-            .min(64);
+    let too_dear = waits.cost / left_by(on_cpu);
+    if too_dear > 1.0 {
         // Each wait longer than the period has a stack. Where a longer period did not help, only one beyond their length
         // makes stacks fewer.
         let did_not_help = |before| waits.cost > before * HELPED;
@@ -149,13 +149,17 @@ fn slower(limit: f64, hooks: f64, (hz, on_cpu): (u32, f64), waits: OffCpu) -> (u
             true => waits.mean.max(waits.period),
             false => waits.period,
         };
-        let longer = from * factor;
+        let longer = whole_ms(from.mul_f64((too_dear * SPARE).min(MOST)));
         rates.1 = longer.min(LONGEST.max(waits.period));
     }
-    if on_cpu > budget {
-        rates.0 = ((f64::from(hz) * budget / on_cpu) as u32).max(LOWEST.min(hz));
+    if on_cpu > left_by(waits.cost) {
+        rates.0 = ((f64::from(hz) * left_by(waits.cost) / on_cpu) as u32).max(LOWEST.min(hz));
     }
     rates
+}
+
+fn whole_ms(period: Duration) -> Duration {
+    Duration::from_millis(period.as_micros().div_ceil(1000) as u64)
 }
 
 /// The rates once samplers that were slowed cost next to nothing, as after a burst: twice as fast, up to what was
@@ -184,19 +188,14 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     /// [`super::slower`] for waits no longer than the period.
-    fn slower(
-        limit: f64,
-        hooks: f64,
-        on_cpu: (u32, f64),
-        (period, cost): (Duration, f64),
-    ) -> (u32, Duration) {
+    fn slower(limit: f64, on_cpu: (u32, f64), (period, cost): (Duration, f64)) -> (u32, Duration) {
         let waits = OffCpu {
             period,
             mean: period,
             cost,
             cost_before: None,
         };
-        super::slower(limit, hooks, on_cpu, waits)
+        super::slower(limit, on_cpu, waits)
     }
 
     #[test]
@@ -204,11 +203,17 @@ mod tests {
         let waits = OffCpu {
             period: MS,
             mean: 500 * MS,
-            cost: 0.02,
-            cost_before: Some(0.021),
+            cost: 0.018,
+            cost_before: Some(0.02),
         };
-        let rates = |waits| super::slower(0.01, 0.0, (99, 0.0), waits);
-        assert_eq!(rates(waits), (99, 1000 * MS));
+        let rates = |waits| super::slower(0.01, (99, 0.0), waits);
+        assert_eq!(rates(waits), (99, 990 * MS));
+        let nearly = OffCpu {
+            mean: 11_100_000 * Duration::from_nanos(1),
+            cost: 0.016,
+            ..waits
+        };
+        assert_eq!(rates(nearly), (99, 20 * MS), "no longer than it must be");
         // Among many short waits, which a longer period leaves out, long ones make the mean.
         for cost_before in [None, Some(0.1)] {
             let mixed = OffCpu {
@@ -226,33 +231,30 @@ mod tests {
 
     #[test]
     fn what_is_cheap_stays_as_it_was() {
-        assert_eq!(slower(0.01, 0.002, (99, 0.001), (MS, 0.005)), (99, MS));
-        assert_eq!(
-            slower(0.01, 0.5, (99, 0.001), (MS, 0.002)),
-            (99, MS),
-            "hooks are not slowed"
-        );
+        assert_eq!(slower(0.01, (99, 0.001), (MS, 0.009)), (99, MS));
     }
 
     #[test]
     fn each_sampler_is_slowed_by_what_it_costs() {
-        assert_eq!(slower(0.01, 0.0, (99, 0.0), (MS, 0.15)), (99, 16 * MS));
-        assert_eq!(slower(0.01, 0.0, (990, 0.02), (MS, 0.0)), (495, MS));
+        assert_eq!(slower(0.01, (99, 0.0), (MS, 0.15)), (99, 17 * MS));
+        assert_eq!(slower(0.01, (990, 0.02), (MS, 0.0)), (495, MS));
         assert_eq!(
-            slower(0.01, 0.0, (99, 9.0), (MS, 9.0)),
+            slower(0.01, (99, 9.0), (MS, 9.0)),
             (9, 64 * MS),
             "and no further"
         );
     }
 
     #[test]
-    fn half_of_the_limit_is_always_for_stacks() {
-        // The hooks leave 0.004 of 0.010, and 0.005 may be used.
-        assert_eq!(slower(0.01, 0.006, (100, 0.005), (MS, 0.005)), (100, MS));
-        assert_eq!(slower(0.01, 0.006, (100, 0.01), (MS, 0.0101)), (50, 4 * MS));
-        // They leave 0.008.
-        assert_eq!(slower(0.01, 0.002, (100, 0.016), (MS, 0.016)), (50, 2 * MS));
-        assert_eq!(slower(0.01, 0.002, (100, 0.008), (MS, 0.008)), (100, MS));
+    fn half_of_the_limit_is_always_for_each_sampler() {
+        // Both together cost no more than the limit.
+        assert_eq!(slower(0.01, (100, 0.005), (MS, 0.005)), (100, MS));
+        // Each is dear, and has half.
+        assert_eq!(slower(0.01, (100, 0.01), (MS, 0.0101)), (50, 3 * MS));
+        // One leaves 0.008 for the other.
+        assert_eq!(slower(0.01, (100, 0.002), (MS, 0.016)), (100, 3 * MS));
+        assert_eq!(slower(0.01, (100, 0.016), (MS, 0.002)), (50, MS));
+        assert_eq!(slower(0.01, (100, 0.008), (MS, 0.002)), (100, MS));
     }
 
     #[test]
@@ -277,8 +279,8 @@ mod tests {
     #[test]
     fn what_was_asked_for_beyond_the_bounds_is_not_made_faster() {
         let day = Duration::from_secs(86_400);
-        assert_eq!(slower(0.01, 0.0, (5, 0.5), (day, 0.5)), (5, day));
+        assert_eq!(slower(0.01, (5, 0.5), (day, 0.5)), (5, day));
         let half = Duration::from_millis(500);
-        assert_eq!(slower(0.01, 0.0, (20, 0.02), (half, 0.5)), (10, 8000 * MS));
+        assert_eq!(slower(0.01, (20, 0.02), (half, 0.5)), (9, 8000 * MS));
     }
 }
