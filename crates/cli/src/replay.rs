@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use wallscope_capture::session::replay::{self, ReplayError};
+use wallscope_capture::session::replay::{self, ReplayError, Replayed};
 use wallscope_observe::LogReader;
 
 use crate::{
@@ -28,6 +28,10 @@ pub struct Args {
     /// Where to write, - for standard output
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
+
+    /// Do not follow the waits (`xtask bench --blame` measures what following them costs)
+    #[arg(long, hide = true)]
+    without_blame: bool,
 }
 
 /// Runs the verb.
@@ -36,7 +40,13 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let mut reader = LogReader::open(&args.log)
         .map_err(|e| Failure::unreadable(format!("cannot replay '{log}': {e}")))?;
     let output = Output::create(&args.output, Readers::Owner)?;
-    whole(&mut reader, output).map_err(|e| match e {
+    let rebuilt = match args.without_blame {
+        true => replay::replay_without_blame(&mut reader),
+        false => replay::replay(&mut reader),
+    };
+    let written = rebuilt.map_err(NotReplayed::Log);
+    let written = written.and_then(|replayed| write(replayed, output));
+    written.map_err(|e| match e {
         NotReplayed::Log(e) => Failure::unreadable(format!("cannot replay '{log}': {e}")),
         NotReplayed::Output(e) => e.into(),
     })
@@ -52,7 +62,11 @@ pub enum NotReplayed {
 
 /// Replays a whole log.
 pub fn whole(reader: &mut LogReader, output: Output) -> Result<(), NotReplayed> {
-    let mut replayed = replay::replay(reader).map_err(NotReplayed::Log)?;
+    write(replay::replay(reader).map_err(NotReplayed::Log)?, output)
+}
+
+/// Writes the recording of a log.
+fn write(mut replayed: Replayed, output: Output) -> Result<(), NotReplayed> {
     record::mark(&mut replayed.recording, &replayed.seen);
     replayed.recording.domain.notes.extend(replayed.notes);
     let path = record::write(output, &replayed.recording).map_err(NotReplayed::Output)?;

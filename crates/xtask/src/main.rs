@@ -24,6 +24,8 @@ usage: cargo xtask TASK
                        go-echo, tokio), cost of the pingpong, of 10,000 sleepers and of 1,000 starts a second,
                        and the printed overhead beside the measured one. On a machine with other work,
                        run it in a cgroup of its own, of high weight (cpu.shares, cpu.weight)
+  bench --blame [--quick]
+                       what it costs to follow waits, tasks and garbage collection, on a busy PostgreSQL
   bench --agent [--quick]
                        what the agent costs on an idle host, at 5,000 and at 50,000 switches a second
   verify [--quick] [--no-write] [--without NAME]
@@ -81,6 +83,8 @@ fn run(arguments: &[&str]) -> Outcome<bool> {
                 _ => Err("bench --overhead takes one load at most".into()),
             }
         }
+        ["bench", "--blame"] => bench::run(bench::Effort::FULL, bench::What::Blame),
+        ["bench", "--blame", "--quick"] => bench::run(bench::Effort::QUICK, bench::What::Blame),
         ["bench", "--agent"] => bench::run(bench::Effort::FULL, bench::What::Agent),
         ["bench", "--agent", "--quick"] => bench::run(bench::Effort::QUICK, bench::What::Agent),
         ["bench", flags @ ..]

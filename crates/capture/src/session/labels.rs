@@ -144,4 +144,11 @@ mod tests {
             "kernel lock in ext4_buffered_write_iter (pwrite64 /srv/log)"
         );
     }
+
+    #[test]
+    fn a_wait_for_memory_tells_the_function_that_wants_it() {
+        let function = Arc::from("do_swap_page");
+        let told = resource(Some(BlockReason::Memory), Some(&function), None);
+        assert_eq!(told.as_deref(), Some("memory in do_swap_page"));
+    }
 }

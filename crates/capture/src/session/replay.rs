@@ -244,6 +244,22 @@ pub fn replay<R: BufRead>(log: &mut LogReader<R>) -> Result<Replayed, ReplayErro
     }
 }
 
+/// Rebuilds the recording of a log without following its waits, which tells what following them costs. Only logs
+/// of the eBPF tier have waits to follow.
+///
+/// # Errors
+/// As [`replay`].
+pub fn replay_without_blame<R: BufRead>(log: &mut LogReader<R>) -> Result<Replayed, ReplayError> {
+    match FirstObservation::read(log)? {
+        FirstObservation::Ebpf(begin) => {
+            let mut rebuild = Rebuild::<Estimator>::of(&begin)?;
+            rebuild.estimator.follows_waits = false;
+            rebuild.whole(log)
+        }
+        FirstObservation::Polls(begin) => Rebuild::<PollEstimator>::of(&begin)?.whole(log),
+    }
+}
+
 /// What a log was left without, and what else it `lacks`, as losses.
 pub(super) fn losses(left_out: LeftOut, lacks: &[(&str, u64)]) -> Vec<Loss> {
     let bound = [

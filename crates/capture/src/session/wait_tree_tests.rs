@@ -82,3 +82,20 @@ fn parts_beyond_the_bound_stay_with_their_parent_and_are_counted() {
         (Some(7), 1)
     );
 }
+
+#[test]
+fn parts_of_ended_threads_that_become_one_are_added_up() {
+    let mut tree = WaitTree::default();
+    for (actor, ns, hits) in [(1, 10, 2), (2, 20, 3)] {
+        let id = tree.add(&AT, on_cpu(actor, 5), ns, 1).expect("room");
+        tree.hit(id, hits);
+    }
+    let moves = Moves {
+        records: [(1, 9), (2, 9)].into_iter().collect(),
+        ..Moves::default()
+    };
+    tree.fold(&[0], &moves);
+    let nodes = tree.take();
+    let sums: Vec<_> = nodes.iter().map(|n| (n.ns, n.count, n.hits)).collect();
+    assert_eq!(sums, [(30, 2, 5)]);
+}

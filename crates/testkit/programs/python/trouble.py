@@ -512,6 +512,12 @@ def go_service(*words):
     return victim
 
 
+def with_warm_files(victim, *words):
+    """A program whose files are in memory before it starts: `words` start it and end it once."""
+    victim.prepare = lambda: subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+    return victim
+
+
 def java_service(collector):
     """A Java program, compiled before the victim is let go."""
     def victim():
@@ -573,9 +579,10 @@ CASES = {
     "curl": (become("bash", "-c", "while :; do curl -s http://127.0.0.1:%d/; done"
                     % LISTENER.getsockname()[1]), lambda: serve(0.4)),
     "go-web": (go_service("web", str(WEB)), lambda: ask_always(0.1, WEB)),
-    "node-web": (become("node", "-e", NODE_WEB, str(WEB)), lambda: ask_always(0.1, WEB)),
-    "php-web": (become("php", "-S", "127.0.0.1:%d" % WEB, "-t", os.path.join(PROGRAMS, "php")), lambda: ask_always(0.1, WEB)),
-    "ruby-workers": (become("ruby", "-e", RUBY_WORKERS), None),
+    "node-web": (with_warm_files(become("node", "-e", NODE_WEB, str(WEB)), "node", "-e", ""), lambda: ask_always(0.1, WEB)),
+    "php-web": (with_warm_files(become("php", "-S", "127.0.0.1:%d" % WEB, "-t", os.path.join(PROGRAMS, "php")),
+                                "php", "-r", ""), lambda: ask_always(0.1, WEB)),
+    "ruby-workers": (with_warm_files(become("ruby", "-e", RUBY_WORKERS), "ruby", "-e", ""), None),
     "redis-quiet": (REDIS_SERVER, lambda: redis_client(b"PING\r\n", 0.05)),
     "tail": (become("tail", "-f", "/dev/null"), None),
     "sleep": (become("sleep", "1000"), None),

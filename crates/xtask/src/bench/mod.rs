@@ -86,6 +86,8 @@ pub enum What<'a> {
     Overhead(Option<&'a str>),
     /// What an agent costs.
     Agent,
+    /// What following waits, tasks and collections costs.
+    Blame,
 }
 
 /// The task; whether everything holds that is held here.
@@ -112,6 +114,13 @@ pub fn run(effort: Effort, what: What<'_>) -> Outcome<bool> {
     }
     if what == What::Agent {
         return always_on::run(&tool, effort.agent.0, effort.agent.1);
+    }
+    if what == What::Blame {
+        return overhead::run_blame(
+            &tool,
+            effort.seconds as u64,
+            effort.overhead.most_rounds.min(12),
+        );
     }
     if what == What::Real {
         return real::all(&tool, effort.seconds, effort.rounds);

@@ -77,6 +77,9 @@ fn turns_become_lanes_of_the_threads_of_a_recording() {
     writer.note_open(end, &accounts(2 * SECOND + 7));
     let snapshot = FlightSnapshot::decode(&recorder.snapshot().encode()).unwrap();
     assert_eq!(snapshot, recorder.snapshot());
+    let of_last = snapshot.chunks[1].threads.iter();
+    let records: Vec<u32> = of_last.map(|known| known.record).collect();
+    assert_eq!(records, [1, 2], "wakers are known by their thread too");
 
     let mut all = recording(end);
     let flown = snapshot.put_into(&mut all, FlightMemory::Unlimited);
@@ -185,5 +188,17 @@ fn damaged_bytes_are_refused() {
             let mut all = recording(2 * SECOND);
             snapshot.put_into(&mut all, FlightMemory::Unlimited);
         }
+    }
+}
+
+#[test]
+fn a_turn_is_read_as_it_was_put() {
+    for kind in 0..=u8::MAX {
+        let mut put = turn(1_000, 3, [50, 40, 10]);
+        (put.reason, put.part, put.asking) = (kind % 0x1f, kind >> 5 & 3, kind >> 7);
+        let mut bytes = Vec::new();
+        super::coding::put_turn(&mut bytes, &put, 900);
+        let read = super::coding::Reader(&bytes).turn(900).unwrap();
+        assert_eq!(read.as_bytes(), put.as_bytes());
     }
 }

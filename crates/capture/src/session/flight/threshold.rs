@@ -179,6 +179,19 @@ mod tests {
     }
 
     #[test]
+    fn below_its_first_step_it_is_zero_and_a_full_share_is_no_reason_to_wait_longer() {
+        let mut threshold = Threshold::new(1_000);
+        (threshold.ns, threshold.calm) = (FIRST_NS + FIRST_NS / 2, PATIENCE);
+        threshold.fall(0);
+        assert_eq!((threshold.ns(), threshold.patience), (0, PATIENCE));
+        threshold.fall(1_000);
+        assert_eq!(threshold.patience, PATIENCE / 2);
+        threshold.fell = true;
+        threshold.fall(1_001);
+        assert_eq!(threshold.patience, PATIENCE / 2 * 2);
+    }
+
+    #[test]
     fn turns_of_any_length_do_not_break_it() {
         let mut threshold = Threshold::new(1);
         second(&mut threshold, &[(10, u64::MAX), (10, 0)]);

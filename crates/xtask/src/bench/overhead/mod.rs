@@ -8,6 +8,7 @@
 //! times the work done. It holds hooks, their entries, cache misses that they cause, and the recorder. The CPU
 //! time that the watcher takes before and after its recording is in no window.
 
+mod blame;
 mod cpu;
 mod exchange_client;
 mod limit;
@@ -20,6 +21,7 @@ use std::fmt::Write as _;
 use wallscope_testkit::Tool;
 
 use crate::{Outcome, median};
+pub(super) use blame::run as run_blame;
 pub(super) use cpu::Meter;
 use limit::Figures;
 use loads::{Kind, Load};
