@@ -161,6 +161,12 @@ impl Java {
         self.major() >= FIRST_COLLECT
     }
 
+    /// Whether it starts with this flag: not each vendor builds each collector.
+    pub fn takes(&self, flag: &str) -> bool {
+        let said = Command::new(&self.path).args([flag, "-version"]).output();
+        said.is_ok_and(|said| said.status.success())
+    }
+
     /// Starts the program that makes garbage with the collector of flag `collector`, up to its READY. The VM writes
     /// its pauses to `log`.
     ///

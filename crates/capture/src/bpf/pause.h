@@ -37,7 +37,8 @@ static __always_inline bool pause_ends(struct ws_vm *vm, u32 stop, u64 *begin, u
 	/* Where a thread stood at the barrier, the pause has been told. */
 	if (stop != WS_ASKED_FOR_IT || !*operation || vm->end >= *begin)
 		return false;
-	if (vm->came > *begin)
+	/* The thread that is woken first may have come to ask when the pause was long under way. */
+	if (vm->came > vm->end)
 		*begin = vm->came;
 	return true;
 }
