@@ -48,6 +48,15 @@ pub struct Process {
     pub user: Option<FileUser>,
 }
 
+/// Ended threads that a group of processes stands for: a recorder keeps those with the longest lives one by one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FoldedThreads {
+    /// The number in place of a process id.
+    pub pid: u32,
+    /// Number of threads.
+    pub threads: u64,
+}
+
 /// A user and a group of the recorded machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FileUser {
@@ -79,6 +88,8 @@ pub struct Recording {
     pub contexts: Vec<Context>,
     /// Their processes.
     pub processes: Vec<Process>,
+    /// Ended threads in groups, by the process that stands for a group.
+    pub folded_threads: Vec<FoldedThreads>,
     /// Files with code.
     pub modules: Vec<Module>,
     /// Named functions.

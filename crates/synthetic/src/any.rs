@@ -31,6 +31,10 @@ pub fn random(seed: u64) -> Recording {
     code(d, &mut rec);
     rec.contexts = d.some(5, context);
     rec.processes = d.list(4, process);
+    rec.folded_threads = d.list(2, |d| FoldedThreads {
+        pid: d.id(),
+        threads: d.big(),
+    });
     rec.label_sets = d.list(4, label_set);
     rec.samples = d.list(30, |d| sample(d, &rec));
     rec.events = (0..d.n(3)).map(|i| event(d, &rec, i)).collect();

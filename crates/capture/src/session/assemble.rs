@@ -93,6 +93,7 @@ impl Estimator {
         self.intervals(&mut recording, &mut stacks);
         unnamed.extend(self.accounts.folded_limit());
         let folded = self.accounts.folded_processes();
+        recording.folded_threads = self.accounts.take_folded_threads();
         self.ledgers(&mut recording, looks);
         self.describe(&mut recording, unnamed);
         let jit = stacks.give_to(&mut recording);

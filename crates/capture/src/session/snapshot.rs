@@ -127,6 +127,7 @@ pub(super) fn take(
     recording
         .processes
         .extend(estimator.accounts.folded_processes());
+    recording.folded_threads = estimator.accounts.take_folded_threads();
     let sources = processes.sources_of(&used(&recording), &jit);
     Look {
         elapsed: stretch.elapsed(),

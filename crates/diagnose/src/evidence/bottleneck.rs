@@ -55,6 +55,8 @@ pub struct Bottleneck {
     pub lasting_ns: u64,
     /// Threads and processes that came into being in the window.
     pub births: usize,
+    /// Those of them that are in groups of ended threads.
+    pub folded: usize,
     /// Time in which requests were in flight while their threads were blocked, ns.
     pub awaited_ns: u64,
     /// Length of the window, ns.
@@ -71,9 +73,14 @@ impl Bottleneck {
             cpus: recording.domain.cpus,
             ..Bottleneck::default()
         };
+        let folded = &recording.folded_threads;
+        out.folded = folded.iter().map(|f| f.threads as usize).sum();
+        out.births = out.folded;
         for (i, c) in recording.contexts.iter().enumerate() {
             let id = ContextId(i as u32);
-            out.births += usize::from(c.start_ns > window.start_ns + out.window_ns / 100);
+            let is_group = folded.iter().any(|f| f.pid == c.pid);
+            let born = c.start_ns > window.start_ns + out.window_ns / 100;
+            out.births += usize::from(born && !is_group);
             if threads.counts(id) {
                 let on_cpu = c.ledger.state_ns(State::OnCpu);
                 let lasting = c.ledger.wall_ns as f64 >= LASTING * out.window_ns as f64;

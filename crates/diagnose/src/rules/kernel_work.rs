@@ -123,8 +123,10 @@ pub(super) fn churn(e: &Evidence<'_>) -> Found {
             && e.share(ns + unseen) >= CHURN_OF_ACTIVE
             && b.load(computed + ready) >= CPU_FIRST)
             .then(|| {
+                // Groups do not tell; they are taken for the like of those that stand for themselves.
                 let processes = e.recording.processes.len() as f64;
-                let (what, started) = match processes > b.births as f64 * CHURN_PROCESSES {
+                let single = (b.births - b.folded) as f64;
+                let (what, started) = match processes > single * CHURN_PROCESSES {
                     true => ("processes", main_pair(e.recording)),
                     false => ("threads", None),
                 };

@@ -91,6 +91,12 @@ pub(super) fn recording(t: &Tables, m: ext::Recording) -> Result<Read, ReadError
         .into_iter()
         .map(|e| event(e, &names, &rec))
         .collect::<Result<_, ReadError>>()?;
+    rec.folded_threads = (m.folded_threads.iter())
+        .map(|f| model::FoldedThreads {
+            pid: f.pid,
+            threads: f.threads,
+        })
+        .collect();
     rec.pauses = m
         .pauses
         .into_iter()

@@ -58,6 +58,12 @@ impl Sums {
         for p in &rec.peers {
             peer(&mut out.peers, p, code, map);
         }
+        for f in &rec.folded_threads {
+            match (out.folded_threads.iter_mut()).find(|g| g.pid == f.pid) {
+                Some(g) => g.threads += f.threads,
+                None => out.folded_threads.push(*f),
+            }
+        }
         for g in &rec.pauses {
             pauses(&mut out.pauses, g);
         }

@@ -8,7 +8,7 @@
 //! Whatever comes later of a folded thread belongs to its group: [`Accounts::index`] says so.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use wallscope_model::{Context, LedgerSlice, LedgerSlices, Limit, Process, Slices};
+use wallscope_model::{Context, FoldedThreads, LedgerSlice, LedgerSlices, Limit, Process, Slices};
 
 use super::Accounts;
 use super::groups::{Ended, FIRST_NUMBER, Folded, Folding, GroupKey, GroupProcess, Role, number};
@@ -205,6 +205,10 @@ impl Accounts {
         if thread.told {
             return;
         }
+        let number = self.threads[group as usize].pid;
+        if let (None, Some(process)) = (&thread.shown, self.folding.processes.get_mut(&number)) {
+            process.threads += 1;
+        }
         let whole = context(&thread, &Ticks::default());
         let part = match &thread.shown {
             None => whole,
@@ -346,6 +350,20 @@ impl Accounts {
             ..Process::default()
         };
         all.into_iter().map(process).collect()
+    }
+
+    /// Threads in groups since the last call, by the process that stands for the group.
+    pub fn take_folded_threads(&mut self) -> Vec<FoldedThreads> {
+        let all = self.folding.processes.iter_mut();
+        let mut all: Vec<_> = all
+            .map(|(pid, group)| FoldedThreads {
+                pid: *pid,
+                threads: std::mem::take(&mut group.threads),
+            })
+            .filter(|folded| folded.threads > 0)
+            .collect();
+        all.sort_unstable_by_key(|folded| folded.pid);
+        all
     }
 
     /// What the domain says of groups, if there are any.

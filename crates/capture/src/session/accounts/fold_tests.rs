@@ -206,6 +206,9 @@ fn a_session_without_end_forgets_groups_and_their_threads() {
         let on_cpu: u64 = parts.iter().map(|(_, c)| c.ledger.on_cpu.total()).sum();
         let expected: u64 = (id + 1 - N..=id).map(|id| id % 1000 + 10).sum();
         assert_eq!(on_cpu, expected);
+        let folded: u64 = a.take_folded_threads().iter().map(|f| f.threads).sum();
+        assert!((1..=N).contains(&folded), "{folded} of {N}");
+        assert!(a.take_folded_threads().is_empty());
         let groups = a.folded_processes();
         assert!(groups.iter().all(|p| p.parent == PARENT), "{groups:?}");
         sizes.push((groups.len(), a.by_id.len(), a.threads.len()));

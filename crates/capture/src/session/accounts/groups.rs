@@ -127,6 +127,8 @@ pub(super) struct GroupProcess {
     pub(super) ancestor: u32,
     /// Their groups, one for each name of a thread.
     groups: u32,
+    /// Threads in them that have not been told yet.
+    pub(super) threads: u64,
 }
 
 impl GroupProcess {
@@ -229,6 +231,7 @@ impl Folding {
             parent: key.parent.clone(),
             ancestor: key.ancestor,
             groups: 0,
+            threads: 0,
         };
         let mut number = number(&[&key.program, &key.parent]);
         while let Some(taken) = self.processes.get(&number)
