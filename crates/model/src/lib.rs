@@ -101,7 +101,7 @@ pub use label::{GC_KEY, Label, LabelValue, LabelsId, REQUEST_AWAITED, REQUEST_KE
 pub use ledger::{Audit, Ledger, OnCpu, Runnable};
 pub use pause::{GO_COLLECTION, MAX_LONGEST, Pause, PauseGroup};
 pub use peer::{Peer, PeerStack, WaitSeen};
-pub use recording::{FileUser, FoldedThreads, Process, Recording, Slices, Window};
+pub use recording::{FileUser, Process, Recording, Slices, Window};
 pub use sample::{Sample, SliceValue};
 pub use slices::{LedgerSlice, LedgerSlices};
 pub use stack::{

@@ -46,15 +46,9 @@ pub struct Process {
     /// User and group by which the kernel decided which files the process may open; `None`: unknown.
     /// A reader with more rights opens files that the process names with these.
     pub user: Option<FileUser>,
-}
-
-/// Ended threads that a group of processes stands for: a recorder keeps those with the longest lives one by one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FoldedThreads {
-    /// The number in place of a process id.
-    pub pid: u32,
-    /// Number of threads.
-    pub threads: u64,
+    /// Ended threads for which this entry stands: a recorder keeps only those with the longest lives one by one. 0: it
+    /// is a process.
+    pub folded_threads: u64,
 }
 
 /// A user and a group of the recorded machine.
@@ -88,8 +82,6 @@ pub struct Recording {
     pub contexts: Vec<Context>,
     /// Their processes.
     pub processes: Vec<Process>,
-    /// Ended threads in groups, by the process that stands for a group.
-    pub folded_threads: Vec<FoldedThreads>,
     /// Files with code.
     pub modules: Vec<Module>,
     /// Named functions.

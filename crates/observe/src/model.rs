@@ -21,8 +21,33 @@ variants! {
     }
 }
 
+// No collector observes a group of ended threads: `folded_threads` is the recorder's.
+impl Wire for Process {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.pid.put(out);
+        self.parent.put(out);
+        self.name.put(out);
+        self.exe.put(out);
+        self.cmdline.put(out);
+        self.unattributed_on_cpu_ns.put(out);
+        self.user.put(out);
+    }
+
+    fn get(from: &mut Input<'_>) -> Result<Process, Malformed> {
+        Ok(Process {
+            pid: Wire::get(from)?,
+            parent: Wire::get(from)?,
+            name: Wire::get(from)?,
+            exe: Wire::get(from)?,
+            cmdline: Wire::get(from)?,
+            unattributed_on_cpu_ns: Wire::get(from)?,
+            user: Wire::get(from)?,
+            folded_threads: 0,
+        })
+    }
+}
+
 fields! {
-    Process { pid, parent, name, exe, cmdline, unattributed_on_cpu_ns, user }
     FileUser { uid, gid }
     Module { kind, path, build_id, pid }
     Function { name, system_name, file, start_line }

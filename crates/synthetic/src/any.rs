@@ -31,10 +31,6 @@ pub fn random(seed: u64) -> Recording {
     code(d, &mut rec);
     rec.contexts = d.some(5, context);
     rec.processes = d.list(4, process);
-    rec.folded_threads = d.list(2, |d| FoldedThreads {
-        pid: d.id(),
-        threads: d.big(),
-    });
     rec.label_sets = d.list(4, label_set);
     rec.samples = d.list(30, |d| sample(d, &rec));
     rec.events = (0..d.n(3)).map(|i| event(d, &rec, i)).collect();
@@ -188,6 +184,7 @@ fn process(d: &mut Draw) -> Process {
         exe: d.name(),
         cmdline: d.name(),
         unattributed_on_cpu_ns: d.big(),
+        folded_threads: d.big(),
         user: d.maybe(|d| FileUser {
             uid: d.small(1 << 31),
             gid: d.small(1 << 31),

@@ -413,6 +413,7 @@ pub fn recording(workers: u32) -> Recording {
         exe: Arc::from(SERVICE),
         cmdline: Arc::from("orders-service --workers 4"),
         unattributed_on_cpu_ns: 1_500_000,
+        folded_threads: 0,
         user: None,
     });
     rec.domain = domain();

@@ -178,6 +178,7 @@ pub fn facts_of_program(pid: u32, name: &str, parent: u32, root: Option<&TargetR
         exe: exe(pid),
         cmdline: process::cmdline(pid).unwrap_or_default().join(" ").into(),
         unattributed_on_cpu_ns: 0,
+        folded_threads: 0,
         user: user.or_else(|| user_of(pid)),
     }
 }
@@ -207,6 +208,7 @@ pub fn facts(pid: u32, comm: &str) -> Process {
         exe: exe(pid),
         cmdline: process::cmdline(pid).unwrap_or_default().join(" ").into(),
         unattributed_on_cpu_ns: 0,
+        folded_threads: 0,
         user: user_of(pid),
     }
 }

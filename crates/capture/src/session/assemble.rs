@@ -92,8 +92,7 @@ impl Estimator {
             jit_hints::unnamed_code(stacks.unnamed_code(), |pid| names.code.maker(pid));
         self.intervals(&mut recording, &mut stacks);
         unnamed.extend(self.accounts.folded_limit());
-        let folded = self.accounts.folded_processes();
-        recording.folded_threads = self.accounts.take_folded_threads();
+        let folded = self.accounts.take_folded_processes();
         self.ledgers(&mut recording, looks);
         self.describe(&mut recording, unnamed);
         let jit = stacks.give_to(&mut recording);

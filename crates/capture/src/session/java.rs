@@ -323,6 +323,11 @@ impl Java {
         self.starting.remove(&pid);
     }
 
+    /// Whether a process has a VM.
+    pub fn has_vms(&self) -> bool {
+        !self.vms.is_empty()
+    }
+
     /// The VM of process `pid`, for the unwinder.
     pub fn proc(&self, pid: u32) -> Option<Proc> {
         self.vms.get(&pid).map(|(_, vm)| vm.proc)

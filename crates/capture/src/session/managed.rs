@@ -279,6 +279,11 @@ impl Managed {
         new
     }
 
+    /// Whether frames of some process are left by what its VM keeps about them.
+    pub fn walks_some(&self) -> bool {
+        self.java.has_vms() || self.scripts.has_vms()
+    }
+
     /// Returns the VM of process `pid` for the native unwinder, if the unwinder walks frames of that VM.
     pub fn walked(&self, pid: u32) -> Option<hotspot::abi::Proc> {
         self.java.proc(pid).or_else(|| self.scripts.proc(pid))

@@ -77,6 +77,11 @@ impl Scripts {
         self.spaces.remove(&pid);
     }
 
+    /// Whether a process has V8.
+    pub fn has_vms(&self) -> bool {
+        !self.spaces.is_empty()
+    }
+
     /// Returns the V8 of process `pid` for the unwinder, if the process has one.
     pub fn proc(&self, pid: u32) -> Option<Proc> {
         match &*self.spaces.get(&pid)?.found {

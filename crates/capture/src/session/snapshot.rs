@@ -126,8 +126,7 @@ pub(super) fn take(
     recording.processes = processes.facts();
     recording
         .processes
-        .extend(estimator.accounts.folded_processes());
-    recording.folded_threads = estimator.accounts.take_folded_threads();
+        .extend(estimator.accounts.take_folded_processes());
     let sources = processes.sources_of(&used(&recording), &jit);
     Look {
         elapsed: stretch.elapsed(),

@@ -1,5 +1,7 @@
 //! Is the CPU the bottleneck? Times of the threads that work.
 
+use std::collections::HashMap;
+
 use wallscope_model::{ContextId, Ledger, Recording, State};
 
 use super::threads::Threads;
@@ -73,12 +75,13 @@ impl Bottleneck {
             cpus: recording.domain.cpus,
             ..Bottleneck::default()
         };
-        let folded = &recording.folded_threads;
-        out.folded = folded.iter().map(|f| f.threads as usize).sum();
+        let groups = (recording.processes.iter()).filter(|p| p.folded_threads > 0);
+        let groups: HashMap<u32, u64> = groups.map(|p| (p.pid, p.folded_threads)).collect();
+        out.folded = groups.values().sum::<u64>() as usize;
         out.births = out.folded;
         for (i, c) in recording.contexts.iter().enumerate() {
             let id = ContextId(i as u32);
-            let is_group = folded.iter().any(|f| f.pid == c.pid);
+            let is_group = groups.contains_key(&c.pid);
             let born = c.start_ns > window.start_ns + out.window_ns / 100;
             out.births += usize::from(born && !is_group);
             if threads.counts(id) {

@@ -93,12 +93,6 @@ pub(super) fn to_bytes(rec: &model::Recording, scaled: &Scaled) -> Vec<u8> {
         hops: waits::hops(rec),
         locks: waits::locks(rec),
         peers: rec.peers.iter().map(peers::to_message).collect(),
-        folded_threads: (rec.folded_threads.iter())
-            .map(|f| ext::FoldedThreads {
-                pid: f.pid,
-                threads: f.threads,
-            })
-            .collect(),
         pauses: rec.pauses.iter().map(pauses::to_message).collect(),
         tasks: rec.tasks.iter().map(tasks::to_message).collect(),
         context_labels: (rec.context_labels.iter())
@@ -209,6 +203,7 @@ fn process(p: &model::Process) -> ext::Process {
         exe: p.exe.to_string(),
         cmdline: p.cmdline.to_string(),
         unattributed_on_cpu_ns: p.unattributed_on_cpu_ns,
+        folded_threads: p.folded_threads,
         uid: p.user.map(|u| u.uid),
         gid: p.user.map(|u| u.gid),
     }

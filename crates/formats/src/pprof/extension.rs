@@ -74,16 +74,6 @@ pub(super) struct Recording {
     pub context_labels: Vec<u32>,
     #[prost(message, repeated, tag = "36")]
     pub pauses: Vec<PauseGroup>,
-    #[prost(message, repeated, tag = "37")]
-    pub folded_threads: Vec<FoldedThreads>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct FoldedThreads {
-    #[prost(uint32, tag = "1")]
-    pub pid: u32,
-    #[prost(uint64, tag = "2")]
-    pub threads: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -324,6 +314,8 @@ pub(super) struct Process {
     pub uid: Option<u32>,
     #[prost(uint32, optional, tag = "8")]
     pub gid: Option<u32>,
+    #[prost(uint64, tag = "9")]
+    pub folded_threads: u64,
 }
 
 #[derive(Clone, PartialEq, Message)]

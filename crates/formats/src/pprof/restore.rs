@@ -91,12 +91,6 @@ pub(super) fn recording(t: &Tables, m: ext::Recording) -> Result<Read, ReadError
         .into_iter()
         .map(|e| event(e, &names, &rec))
         .collect::<Result<_, ReadError>>()?;
-    rec.folded_threads = (m.folded_threads.iter())
-        .map(|f| model::FoldedThreads {
-            pid: f.pid,
-            threads: f.threads,
-        })
-        .collect();
     rec.pauses = m
         .pauses
         .into_iter()
@@ -209,6 +203,7 @@ fn process(p: ext::Process) -> model::Process {
         exe: Arc::from(p.exe),
         cmdline: Arc::from(p.cmdline),
         unattributed_on_cpu_ns: p.unattributed_on_cpu_ns,
+        folded_threads: p.folded_threads,
         user: (p.uid.zip(p.gid)).map(|(uid, gid)| model::FileUser { uid, gid }),
     }
 }

@@ -58,12 +58,6 @@ impl Sums {
         for p in &rec.peers {
             peer(&mut out.peers, p, code, map);
         }
-        for f in &rec.folded_threads {
-            match (out.folded_threads.iter_mut()).find(|g| g.pid == f.pid) {
-                Some(g) => g.threads += f.threads,
-                None => out.folded_threads.push(*f),
-            }
-        }
         for g in &rec.pauses {
             pauses(&mut out.pauses, g);
         }
@@ -85,7 +79,10 @@ impl Sums {
         let next = out.len() as u32;
         let number = *(self.processes.entry((p.pid, p.exe.clone()))).or_insert(next);
         match out.get_mut(number as usize) {
-            Some(q) => q.unattributed_on_cpu_ns += p.unattributed_on_cpu_ns,
+            Some(q) => {
+                q.unattributed_on_cpu_ns += p.unattributed_on_cpu_ns;
+                q.folded_threads += p.folded_threads;
+            }
             None => out.push(p.clone()),
         }
     }

@@ -56,6 +56,7 @@ pub fn shop(width_ns: u64) -> Recording {
         exe: "/usr/local/bin/shopd".into(),
         cmdline: "shopd --workers 6".into(),
         unattributed_on_cpu_ns: 0,
+        folded_threads: 0,
         user: None,
     });
     for i in 0..6 {

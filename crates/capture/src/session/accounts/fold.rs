@@ -8,7 +8,7 @@
 //! Whatever comes later of a folded thread belongs to its group: [`Accounts::index`] says so.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use wallscope_model::{Context, FoldedThreads, LedgerSlice, LedgerSlices, Limit, Process, Slices};
+use wallscope_model::{Context, LedgerSlice, LedgerSlices, Limit, Process, Slices};
 
 use super::Accounts;
 use super::groups::{Ended, FIRST_NUMBER, Folded, Folding, GroupKey, GroupProcess, Role, number};
@@ -339,30 +339,18 @@ impl Accounts {
             .map_or(id, |index| self.threads[index as usize].id)
     }
 
-    /// The processes that stand for groups.
-    pub fn folded_processes(&self) -> Vec<Process> {
-        let mut all: Vec<_> = self.folding.processes.iter().collect();
-        all.sort_unstable_by_key(|(number, _)| **number);
-        let process = |(number, group): (&u32, &GroupProcess)| Process {
+    /// The processes that stand for groups, with the threads that were added to them since the last call.
+    pub fn take_folded_processes(&mut self) -> Vec<Process> {
+        let all = self.folding.processes.iter_mut();
+        let process = |(number, group): (&u32, &mut GroupProcess)| Process {
             pid: *number,
             parent: group.ancestor,
             name: group.program.clone(),
+            folded_threads: std::mem::take(&mut group.threads),
             ..Process::default()
         };
-        all.into_iter().map(process).collect()
-    }
-
-    /// Threads in groups since the last call, by the process that stands for the group.
-    pub fn take_folded_threads(&mut self) -> Vec<FoldedThreads> {
-        let all = self.folding.processes.iter_mut();
-        let mut all: Vec<_> = all
-            .map(|(pid, group)| FoldedThreads {
-                pid: *pid,
-                threads: std::mem::take(&mut group.threads),
-            })
-            .filter(|folded| folded.threads > 0)
-            .collect();
-        all.sort_unstable_by_key(|folded| folded.pid);
+        let mut all: Vec<Process> = all.map(process).collect();
+        all.sort_unstable_by_key(|process| process.pid);
         all
     }
 

@@ -206,10 +206,10 @@ fn a_session_without_end_forgets_groups_and_their_threads() {
         let on_cpu: u64 = parts.iter().map(|(_, c)| c.ledger.on_cpu.total()).sum();
         let expected: u64 = (id + 1 - N..=id).map(|id| id % 1000 + 10).sum();
         assert_eq!(on_cpu, expected);
-        let folded: u64 = a.take_folded_threads().iter().map(|f| f.threads).sum();
-        assert!((1..=N).contains(&folded), "{folded} of {N}");
-        assert!(a.take_folded_threads().is_empty());
-        let groups = a.folded_processes();
+        let groups = a.take_folded_processes();
+        let folded = |groups: &[Process]| groups.iter().map(|p| p.folded_threads).sum::<u64>();
+        assert!((1..=N).contains(&folded(&groups)), "{groups:?}");
+        assert_eq!(folded(&a.take_folded_processes()), 0);
         assert!(groups.iter().all(|p| p.parent == PARENT), "{groups:?}");
         sizes.push((groups.len(), a.by_id.len(), a.threads.len()));
     }

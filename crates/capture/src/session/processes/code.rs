@@ -64,6 +64,10 @@ impl<S: TableSink> Processes<S> {
     /// Unwinds those of `copies` that are due, and takes them out.
     pub fn unwind_deferred(&mut self, copies: &mut Vec<CopiedStack>, due: Due) -> Vec<Deferred> {
         let managed = &mut self.managed;
+        // There may be thousands, of which each call here looks at all.
+        if due != Due::All && !managed.walks_some() {
+            return Vec::new();
+        }
         let is_due = |c: &mut CopiedStack| due == Due::All || managed.walked(c.pid()).is_some();
         let copies: Vec<CopiedStack> = copies.extract_if(.., is_due).collect();
         if copies.is_empty() {

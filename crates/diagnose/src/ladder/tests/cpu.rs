@@ -216,12 +216,15 @@ fn threads_that_are_started_all_the_time_are_told_where_that_is_most_of_the_comp
     let expected = "starts 30 processes a second, mostly date by sh: ";
     assert!(cause.contains(expected), "{cause}");
     // Most of them are in a group.
-    let (pid, threads) = (1 << 30, 2_700);
+    let pid = 1 << 30;
     let mut storm = shell.clone();
     let mut group = storm.contexts[1].clone();
     group.pid = pid;
     storm.contexts.push(group);
-    storm.folded_threads.push(FoldedThreads { pid, threads });
+    storm.processes.push(Process {
+        folded_threads: 2_700,
+        ..process(pid, 0, "date")
+    });
     let cause = climb(&storm).verdict.cause;
     assert!(
         cause.contains("starts 300 processes a second, mostly date by sh: "),

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use wallscope_model::{
-    Above, Actor, ActorId, BlockReason, Context, ContextId, FileLock, FoldedThreads, Frame,
-    FrameId, FrameKind, Function, FunctionId, Hop, HostFacts, HostSample, Label, LabelValue,
-    LabelsId, Ledger, Line, Module, ModuleId, ModuleKind, Peer, Process, Recording, Role, Sample,
-    SliceValue, Slices, Stack, StackEnd, StackId, State, TaskGroup, TaskTime, WaitSeen, Window,
+    Above, Actor, ActorId, BlockReason, Context, ContextId, FileLock, Frame, FrameId, FrameKind,
+    Function, FunctionId, Hop, HostFacts, HostSample, Label, LabelValue, LabelsId, Ledger, Line,
+    Module, ModuleId, ModuleKind, Peer, Process, Recording, Role, Sample, SliceValue, Slices,
+    Stack, StackEnd, StackId, State, TaskGroup, TaskTime, WaitSeen, Window,
 };
 
 use super::{Ladder, Reading, Verdict};
