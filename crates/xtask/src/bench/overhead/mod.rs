@@ -6,7 +6,7 @@
 //!
 //! The measured overhead is the CPU time of the machine for a unit of work with the watcher, less that without,
 //! times the work done. It holds hooks, their entries, cache misses that they cause, and the recorder. The CPU
-//! time that the watcher takes before and after its recording is in no window.
+//! time that the watcher takes before and after its recording is in no window. `blame` measures a part of it alone.
 
 mod blame;
 mod cpu;
