@@ -259,7 +259,7 @@ pub(super) fn gil(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let ends = [all.first().cloned(), all.last().cloned()];
     for interpreter in ends.into_iter().flatten() {
         let program = interpreter.start(&["gil", "--seconds", &seconds])?;
-        // With the default limit a holder whose wait has no stack cuts nothing, as in `hands`.
+        // With the default limit not each wait has a stack, and one without cuts nothing, as in `hands`.
         let options = Options::at(499).with(&["--max-overhead", "50"]);
         let run = measure(program, tool, &options)?;
         for mut row in holders(&run)?.rows {

@@ -213,7 +213,7 @@ fn entries(list: &serde_json::Value) -> impl Iterator<Item = (&str, u64)> {
 
 /// A wait passes while several threads have the lock, one after the other.
 pub(super) fn hands(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
-    // With the default limit, stacks of so many waits are fewer, and a holder whose wait has none cuts nothing.
+    // With the default limit not each of so many waits has a stack, and one without cuts nothing.
     let options = Options::at(99).with(&["--max-overhead", "50"]);
     let run = tool.measure("hands", &["--seconds", &length.text()], &options)?;
     let mut card = reasons_right(&run)?;

@@ -3,7 +3,7 @@
 //! A recording of the whole machine keeps its log. The log is replayed with and without following the waits,
 //! alternating; the difference of the CPU times is what following them costs. The thread that looks at tasks has its CPU
 //! time measured during the recording. Garbage collectors are observed in processes that have one, and databases have
-//! none: the events of a collector in the log are counted.
+//! none: the pauses in the report are counted.
 
 use std::fs;
 use std::path::Path;
@@ -12,6 +12,7 @@ use std::process::{Command, Stdio};
 use wallscope_testkit::Tool;
 use wallscope_testkit::tool::{Options, Recorder};
 
+use super::watch::ran_ns;
 use super::{estimate, loads};
 use crate::Outcome;
 
@@ -26,9 +27,7 @@ fn thread_cpu_s(recorder: &Recorder, name: &str) -> Outcome<f64> {
     for task in fs::read_dir(format!("/proc/{}/task", recorder.pid()))? {
         let task = task?.path();
         if fs::read_to_string(task.join("comm"))?.trim_end() == name {
-            let text = fs::read_to_string(task.join("schedstat"))?;
-            let ran = text.split(' ').next().unwrap_or_default();
-            return Ok(ran.parse::<u64>()? as f64 * 1e-9);
+            return Ok(ran_ns(&task)? as f64 * 1e-9);
         }
     }
     Ok(0.0)

@@ -1,7 +1,7 @@
 //! Watchers of a load: wallscope, or perf.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -130,11 +130,7 @@ impl Watching {
         let mut ns = 0;
         for task in fs::read_dir(format!("/proc/{pid}/task"))? {
             // A thread that ends meanwhile takes its last moments along.
-            let Ok(text) = fs::read_to_string(task?.path().join("schedstat")) else {
-                continue;
-            };
-            let ran = text.split(' ').next().unwrap_or_default();
-            ns += ran.parse::<u64>()?;
+            ns += ran_ns(&task?.path()).unwrap_or(0);
         }
         Ok(ns as f64 * 1e-9)
     }
@@ -197,4 +193,14 @@ fn bpf_links(pid: u32) -> usize {
             to.to_string_lossy().contains("bpf_link") || to.to_string_lossy().contains("bpf-link")
         })
         .count()
+}
+
+/// CPU time of the thread with this folder in `/proc`, ns.
+///
+/// # Errors
+/// The thread has ended.
+pub(super) fn ran_ns(task: &Path) -> Outcome<u64> {
+    let text = fs::read_to_string(task.join("schedstat"))?;
+    let ran = text.split(' ').next().unwrap_or_default();
+    Ok(ran.parse()?)
 }
