@@ -80,6 +80,10 @@ async def aio_thread(future):
     await future
 
 
+async def aio_threads(first, second):
+    await asyncio.gather(first, second)
+
+
 async def aio_take(queue):
     await queue.get()
 
@@ -137,7 +141,8 @@ async def work():
     port = server.sockets[0].getsockname()[1]
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     wanted = [(aio_nap, 4), (aio_hold, 1, lock), (aio_want, 4, lock), (aio_gather, 4), (aio_await, 4),
-              (aio_thread, 4, in_thread), (aio_take, 0, queue), (aio_read, 0, reader), (aio_next, 4, numbers())]
+              (aio_thread, 4, in_thread), (aio_threads, 4, in_thread, in_thread), (aio_take, 0, queue), (aio_read, 0, reader),
+              (aio_next, 4, numbers())]
     if hasattr(asyncio, "TaskGroup"):
         wanted.append((aio_group, 4))
     feeder = asyncio.ensure_future(feed(queue))

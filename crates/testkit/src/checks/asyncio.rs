@@ -17,6 +17,7 @@ const WAITS: &[(&str, &str)] = &[
     ("aio_group", "task"),
     ("aio_await", "task"),
     ("aio_thread", "thread"),
+    ("aio_threads", "thread"),
     ("aio_take", "queue"),
     ("aio_read", "network"),
     ("aio_next", "timer"),

@@ -88,11 +88,11 @@ struct LearntFacts {
     coroutine: Option<u64>,
     /// Functions of stacks, by address of the code object and its checksum.
     codes: FxHashMap<(u64, u32), Option<Arc<Code>>>,
-    /// By code object: address and value of its name pointer, and its checksum.
+    /// Address and value of the name pointer, and the checksum, by code object.
     checks: FxHashMap<u64, ((u64, u64), u32)>,
     /// Names of the tasks' start functions.
     starts: FxHashMap<u64, String>,
-    /// Wait words; the first one stands for waits without a word.
+    /// Wait words; the first one is for waits without a word.
     words: Vec<String>,
     broken: u64,
 }

@@ -18,7 +18,7 @@ const TASK_BYTES: u64 = 320;
 /// Offsets in a C future of its first callback and of the others. They are set until it is done.
 const CALLBACK: u64 = 24;
 const CALLBACKS: u64 = 40;
-/// asyncio's name of the callback by which its own future follows one of another thread.
+/// asyncio's name of the callback that copies the result of another thread's future.
 const FOLLOW_CALLBACK: &str = "_call_check_cancel";
 /// Maximum distinct wait words, and functions named in one word.
 const MAX_WORDS: usize = 4096;
@@ -26,10 +26,18 @@ const MAX_NAMED: usize = 4;
 
 /// Fields of a task.
 struct Fields {
-    /// Future that it waits for.
-    waiter: u64,
+    /// Future that it awaits.
+    future: u64,
     coroutine: u64,
     name: u64,
+}
+
+/// Callbacks of a future.
+struct Callbacks {
+    /// There are some: the future is not done.
+    pending: bool,
+    /// Address of the first one, if it can be read.
+    first: Option<u64>,
 }
 
 impl SnapshotRun<'_> {
@@ -49,7 +57,7 @@ impl SnapshotRun<'_> {
             CoroutineState::Finished => return Some(None),
             CoroutineState::Running => TaskStatus::Running,
             CoroutineState::Created => TaskStatus::Runnable,
-            CoroutineState::Suspended => match self.wait_number(fields.waiter, &mut seen)? {
+            CoroutineState::Suspended => match self.wait_word(fields.future, &mut seen)? {
                 Some(number) => TaskStatus::Waiting(number),
                 None => TaskStatus::Runnable,
             },
@@ -60,7 +68,7 @@ impl SnapshotRun<'_> {
         };
         self.start(chain.start)?;
         seen.extend(chain.seen);
-        // Tasks that it waits for may end without a change to the words read.
+        // An awaited task may end without a change to the words in `seen`.
         let whole = of_c && !matches!(status, TaskStatus::Waiting(n) if n > BY_EXECUTOR);
         let task = Task {
             id: at ^ fields.coroutine.rotate_left(20),
@@ -111,7 +119,7 @@ impl SnapshotRun<'_> {
         of_c: bool,
         seen: &mut Vec<(u64, u64)>,
     ) -> Option<Option<Fields>> {
-        let [waiter, coroutine, name] = if of_c {
+        let [future, coroutine, name] = if of_c {
             let from = at + self.coroutine_at(at)? - 8;
             let all: [u64; 3] = self.objects.words(from)?;
             seen.push((from, all[0]));
@@ -128,7 +136,7 @@ impl SnapshotRun<'_> {
         let named = class.and_then(|class| self.type_name(class));
         let named = named.is_some_and(|class| &*class == "str");
         Some((coroutine != 0).then_some(Fields {
-            waiter,
+            future,
             coroutine,
             name: if named { name } else { 0 },
         }))
@@ -153,6 +161,7 @@ impl SnapshotRun<'_> {
         Some(found)
     }
 
+    /// The await chain of a task, from its outermost coroutine inwards. `None`: it cannot be read.
     fn chain(&mut self, coroutine: u64) -> Option<Chain> {
         let kinds = &mut self.known.kinds;
         chain::follow(
@@ -181,6 +190,7 @@ impl SnapshotRun<'_> {
                 }
                 None => {
                     let (name, check) = chain::check(&mut self.objects, self.facts, *code)?;
+                    // Its name is read while the code is there.
                     self.code(*code, check);
                     self.known.checks.insert(*code, (name, check));
                     check
@@ -191,7 +201,7 @@ impl SnapshotRun<'_> {
         Some(words)
     }
 
-    /// The function with this code object.
+    /// The function with the code object at `address`, as first read. `check`: its checksum.
     fn code(&mut self, address: u64, check: u32) -> Option<Arc<Code>> {
         if let Some(known) = self.known.codes.get(&(address, check)) {
             return known.clone();
@@ -221,61 +231,105 @@ impl SnapshotRun<'_> {
         Some(name)
     }
 
-    /// The number of the wait on `waiter`; `Some(None)`: there is no waiter, or it is done.
-    fn wait_number(&mut self, waiter: u64, seen: &mut Vec<(u64, u64)>) -> Option<Option<u32>> {
-        if waiter == 0 {
+    /// The index of the word for a wait on `future` (an address). `Some(None)`: there is no future, or it is done.
+    /// `None`: it cannot be read. Adds the words that it read, with their addresses, to `seen`.
+    fn wait_word(&mut self, future: u64, seen: &mut Vec<(u64, u64)>) -> Option<Option<u32>> {
+        if future == 0 {
             return Some(None);
         }
-        let class = self.objects.type_of(waiter)?;
+        let class = self.objects.type_of(future)?;
         if &*self.type_name(class)? == "NoneType" {
             return Some(None);
         }
-        let of_c = match self.class(class)? {
-            ClassRole::Task { of_c }
-            | ClassRole::Future { of_c }
-            | ClassRole::Gathering { of_c } => of_c,
+        let role = self.class(class)?;
+        let (ClassRole::Task { of_c } | ClassRole::Future { of_c } | ClassRole::Gathering { of_c }) =
+            role
+        else {
             // A future of another library.
-            ClassRole::Other => return Some(Some(0)),
+            return Some(Some(0));
         };
-        // The first callback. In a Python future it is in a pair with a context.
-        let (pending, first) = if of_c {
-            let (one, others) = (waiter + CALLBACK, waiter + CALLBACKS);
-            let called = [self.objects.word(one)?, self.objects.word(others)?];
-            seen.extend([one, others].into_iter().zip(called));
-            (called != [0, 0], Some(called[0]))
-        } else {
-            let callbacks = self.objects.attribute(waiter, "_callbacks")?;
-            let n = self.objects.list_len(callbacks)?;
-            let pair = self.objects.list_first(callbacks).filter(|_| n > 0);
-            (n > 0, pair.and_then(|pair| self.objects.tuple_first(pair)))
-        };
+        let Callbacks { pending, first } = self.callbacks(future, of_c, seen)?;
         if !pending {
             return Some(None);
         }
-        let others = match self.class(class)? {
-            ClassRole::Task { .. } => vec![waiter],
+        Some(Some(match role {
+            ClassRole::Task { .. } => self.word_of(&[future]),
             ClassRole::Gathering { .. } => {
-                let children = self.objects.attribute(waiter, "_children");
-                children
-                    .and_then(|c| self.objects.list(c))
-                    .unwrap_or_default()
+                let children = self.objects.attribute(future, "_children");
+                let children = children.and_then(|c| self.objects.list(c));
+                self.word_of(&children.unwrap_or_default())
             }
-            _ => {
-                let by_executor = first.and_then(|f| self.follows_thread(f)).unwrap_or(false);
-                return Some(Some(if by_executor { BY_EXECUTOR } else { 0 }));
-            }
-        };
+            _ => self.word_of_future(first),
+        }))
+    }
+
+    /// The callbacks of a future.
+    fn callbacks(
+        &mut self,
+        future: u64,
+        of_c: bool,
+        seen: &mut Vec<(u64, u64)>,
+    ) -> Option<Callbacks> {
+        if of_c {
+            let (first_at, rest_at) = (future + CALLBACK, future + CALLBACKS);
+            let words = [self.objects.word(first_at)?, self.objects.word(rest_at)?];
+            seen.extend([first_at, rest_at].into_iter().zip(words));
+            return Some(Callbacks {
+                pending: words != [0, 0],
+                first: Some(words[0]),
+            });
+        }
+        let all = self.objects.attribute(future, "_callbacks")?;
+        let pending = self.objects.list_len(all)? > 0;
+        // An item is a pair of a callback and its context.
+        let pair = self.objects.list_first(all).filter(|_| pending);
+        Some(Callbacks {
+            pending,
+            first: pair.and_then(|pair| self.objects.tuple_first(pair)),
+        })
+    }
+
+    /// The index of the word for a wait on a future with this first callback.
+    fn word_of_future(&mut self, first_callback: Option<u64>) -> u32 {
+        let by_executor = first_callback.and_then(|f| self.follows_thread(f));
+        match by_executor {
+            Some(true) => BY_EXECUTOR,
+            _ => 0,
+        }
+    }
+
+    /// The index of the word for a wait on these tasks and futures: it names the tasks. Without a task it is the word
+    /// of the futures, if they have the same.
+    fn word_of(&mut self, awaited: &[u64]) -> u32 {
         let mut names = BTreeSet::new();
-        for other in others {
+        let mut words = BTreeSet::new();
+        for future in awaited {
             if names.len() > MAX_NAMED {
                 break;
             }
-            names.extend(self.awaited(other));
+            match self.awaited(*future) {
+                Some(name) => _ = names.insert(name),
+                None => words.extend(self.word_of_pending(*future)),
+            }
         }
-        Some(Some(self.number(names)))
+        match words.first() {
+            Some(word) if names.is_empty() && words.len() == 1 => *word,
+            _ if names.is_empty() => 0,
+            _ => self.word_of_tasks(names),
+        }
     }
 
-    /// Whether `callback` is the function by which a future follows one of another thread.
+    /// The index of the word for a wait on a plain future; `None` if it is none, or is done.
+    fn word_of_pending(&mut self, future: u64) -> Option<u32> {
+        let class = self.objects.type_of(future)?;
+        let ClassRole::Future { of_c } = self.class(class)? else {
+            return None;
+        };
+        let Callbacks { pending, first } = self.callbacks(future, of_c, &mut Vec::new())?;
+        pending.then(|| self.word_of_future(first))
+    }
+
+    /// Whether `callback` links a future to one of another thread.
     fn follows_thread(&mut self, callback: u64) -> Option<bool> {
         let class = self
             .objects
@@ -303,8 +357,8 @@ impl SnapshotRun<'_> {
         self.start(chain.start)
     }
 
-    /// The number of the word for a wait on tasks with these start functions.
-    fn number(&mut self, names: BTreeSet<String>) -> u32 {
+    /// The index of the word for a wait on tasks with these start functions.
+    fn word_of_tasks(&mut self, names: BTreeSet<String>) -> u32 {
         let mut all: Vec<_> = names.into_iter().collect();
         if all.len() > MAX_NAMED {
             all.truncate(MAX_NAMED);
