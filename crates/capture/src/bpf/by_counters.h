@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * A thread's books while the scheduler's hooks are given up (--max-total-overhead).
+ * A thread's ledger while the scheduler's hooks are given up (--max-total-overhead).
  *
- * The kernel goes on counting on-CPU and run-queue time. At each visit they divide the time since the last one:
- * so much ran, so much waited for a CPU, the rest was blocked for a reason that nobody looked at. All of it is
- * `repaired`. The record then says in which state the thread is now. When the hooks are back, its first event
- * finds a record as after any event that was hidden.
+ * The kernel goes on counting on-CPU and run-queue time. At each run of the task iterator these counters divide the
+ * time since the last run: time on a CPU, time waiting for a CPU, and the rest, which was blocked for a reason that
+ * is not known. All of it is `repaired`. The record then says in which state the thread is now. When the hooks are
+ * back, its first event finds a record as after any event that was hidden.
  *
- * There is no other writer meanwhile: no hook but that of exits, and a thread that exits is not visited.
+ * There is no other writer meanwhile: no hook but that of exits, and the iterator leaves a thread that exits alone.
  */
 #pragma once
 
 /* The state in which a thread is found; what led to it was not seen. */
 static __always_inline void found_in(struct ws_thread *t, struct task_struct *p)
 {
-	t->at.block_len = t->wakeup.time = t->wakeup.carried = t->wait.asking = 0;
+	t->at.block_len = t->wakeup.time = t->wakeup.moved_asleep = t->wait.asking = 0;
 	t->wakeup.part = WS_WOKEN;
 	t->at.flags |= WS_F_AUDIT;
 	t->at.detail = 0;
@@ -32,7 +32,7 @@ static __always_inline void found_in(struct ws_thread *t, struct task_struct *p)
 	}
 }
 
-/* Brings the books up to `now`. */
+/* Brings the ledger up to `now`. */
 static __always_inline void book_by_counters(struct ws_thread *t, struct task_struct *p, u64 now)
 {
 	u64 exec = p->se.sum_exec_runtime, delay = p->sched_info.run_delay, length, ran, queued, rest, came;
@@ -41,7 +41,7 @@ static __always_inline void book_by_counters(struct ws_thread *t, struct task_st
 
 	if (t->at.state == WS_DEAD)
 		return;
-	/* What the kernel has not counted yet of a thread that runs stays open. */
+	/* Time of a running thread that the kernel has not counted yet stays open. */
 	now -= clamp(lag, elapsed(t, now));
 	length = elapsed(t, now);
 	grown = exec - t->at.kernel.exec;
@@ -72,7 +72,7 @@ static __always_inline void book_by_counters(struct ws_thread *t, struct task_st
 	end_change(t);
 }
 
-/* A thread exits, and nobody will see its last switch. */
+/* A thread exits, and no hook will see its last switch. */
 static __always_inline void ends_unseen(struct ws_thread *t, struct task_struct *p)
 {
 	if (t->at.state == WS_DEAD)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
  * Calls under way: where each began, matched to its end by the stack pointer; pairs of events and
- * system calls by their number. Books are read under the record's sequence number, as programs at
+ * system calls by their number. Ledgers are read under the record's sequence number, as programs at
  * user-space probes may be preempted.
  */
 #pragma once
@@ -84,7 +84,7 @@ static __always_inline bool is_live(void)
 	return *(volatile u32 *)&set_live;
 }
 
-/* Whether the calls of a task count; one with a record `t` was asked about when that was made. */
+/* Whether the calls of a task count. For a task with a record `t` that was decided when the record was made. */
 static __always_inline bool wanted(struct task_struct *p, struct ws_thread *t)
 {
 	u32 tgid = p->tgid;
@@ -205,7 +205,10 @@ static long drop_one(u32 i, struct ws_dropping *d)
 	return 0;
 }
 
-/* Calls that are still on the stack although the thread stands above them have been left. */
+/*
+ * Drops the calls that are still on the stack of open calls although the thread stands above them: it has left
+ * them.
+ */
 static __always_inline void drop_left(struct ws_calls *c, u64 sp, u32 function)
 {
 	struct ws_dropping d = { c, sp, function };
@@ -269,7 +272,7 @@ static long close_one(u32 i, struct ws_closing *n)
 	o = &n->c->open[top];
 	if (o->sp > n->sp)
 		return 1;
-	/* By a return probe each call ends by itself, though several return at once. */
+	/* With a return probe each call ends by itself, though several return at once. */
 	if (n->e.site == WS_AT_RETURN && o->sp == n->sp && (n->closed || o->function != n->function))
 		return 1;
 	if (o->sp == n->sp || n->e.site == WS_AT_CATCH) {

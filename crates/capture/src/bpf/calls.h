@@ -13,7 +13,7 @@ enum ws_site {
 	WS_AT_RETURN,        /* the kernel's return probe */
 	WS_AT_RET,           /* a `ret` of the function, which is single-stepped */
 	WS_AT_JUMP,          /* a jump out of the function: a tail call */
-	WS_AT_BRANCH,        /* the same, with a condition */
+	WS_AT_BRANCH,        /* a conditional jump out of the function */
 	WS_AT_INDIRECT,      /* a jump by register or table: a tail call if it leads out */
 	WS_AT_CATCH,         /* where exceptions are caught: calls below have been left */
 	WS_AT_BEGIN,         /* the first of a pair of events of one thread */
@@ -37,12 +37,12 @@ struct ws_jump {
 	u32 pad0;
 };
 
-/* Books of one call: on the CPU, runnable by part, blocked by reason. */
+/* Ledger of one call: on the CPU, runnable by part, blocked by reason. */
 #define WS_BOOKS (1 + WS_PARTS + WS_REASONS)
 
 /* Lengths of calls: octaves of equal parts. */
 #define WS_PARTS_FINE 64  /* of an octave, for quantiles: within 0.8 % */
-#define WS_PARTS_COARSE 8 /* for the books of calls by length */
+#define WS_PARTS_COARSE 8 /* for the ledgers of calls by length */
 #define WS_OCTAVES 38     /* the first holds what is below 64 ns, the last ends at 73 minutes */
 
 struct ws_fine {
@@ -61,7 +61,7 @@ struct ws_tally {
 	u64 by_jump;   /* of these: ended by a tail call */
 	u64 by_catch;  /* of these: left by an exception, ended where it was caught */
 	u64 left;      /* without a return that was seen: exception, longjmp, end of thread */
-	u64 begun;     /* returned, but entered before we looked */
+	u64 begun;     /* returned, but entered before we measured */
 	u64 deep;      /* too deep in others to be timed */
 	u64 longest;
 	u64 wall;

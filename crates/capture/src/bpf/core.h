@@ -72,8 +72,8 @@ enum {
 	TASK_FROZEN = 0x8000,
 };
 enum { PF_IO_WORKER = 0x00000010, PF_KTHREAD = 0x00200000 };
-/* Of threads that never run user code: the kernel's own, and io_uring's workers, which are threads of the
- * process that they work for. Neither is in a system call, whatever its registers hold. */
+/* Threads that never run user code: the kernel's own, and io_uring's workers, which are threads of the process
+ * that they work for. Neither is in a system call, whatever its registers hold. */
 enum { PF_IN_KERNEL_ONLY = PF_KTHREAD | PF_IO_WORKER };
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * Threads read their own stacks before they return to user mode; until then samples carry a ticket,
- * which stands for the user stack of this stay in the kernel. By one of two mechanisms:
+ * Threads read their own stacks before they return to user mode; until then samples carry a ticket, which stands
+ * for the user stack of this stay in the kernel. There are two mechanisms:
  *
  *   task work (6.18)   the kernel calls back in the thread at its way out: pages that are not in
  *                      memory are brought in.
- *   interrupt          hooks run with interrupts off, that of sched_switch before the new thread has
- *                      its address space. What they write to a perf ring that is to wake its reader
- *                      makes the kernel interrupt this very CPU, for it may not wake anybody there:
- *                      so as soon as interrupts are on again, still in the scheduler and in the thread
- *                      that was switched to, the hook of that interrupt reads the stack. Nobody reads
- *                      the ring. What is not in memory cannot be read.
+ *   interrupt          hooks run with interrupts off. The hook of sched_switch also runs before the new
+ *                      thread has its address space. A hook writes to a perf ring that is set to wake
+ *                      its reader. The kernel may not wake a task there, so it sends an irq_work to this
+ *                      CPU. The irq_work runs as soon as interrupts are on again, still in the scheduler
+ *                      and in the thread that was switched to. Its hook reads the stack. The ring has no
+ *                      reader. Pages that are not in memory cannot be read.
  */
 #pragma once
 #include "user_unwind.h"
@@ -123,8 +123,8 @@ static __always_inline long ring_bell(void *ctx)
 }
 
 /*
- * Asks the thread to read its own stack; the caller's sample carries the ticket, and is sent before
- * where interrupts are on. It is the current thread, or the one that this CPU switches to.
+ * Asks `p` to read its own stack. `p` is the current thread, or the thread that this CPU switches to. The caller's
+ * sample carries the ticket. If interrupts are on, the caller sends that sample first: the irq_work comes at once.
  */
 static __always_inline void defer(void *ctx, struct ws_thread *t, struct task_struct *p)
 {
@@ -134,7 +134,7 @@ static __always_inline void defer(void *ctx, struct ws_thread *t, struct task_st
 	if (t->samples.deferred)
 		return;
 	if (!cfg_task_work) {
-		/* Where interrupts are on it comes at once. */
+		/* If interrupts are on, the irq_work comes at once. */
 		t->samples.deferred = 1;
 		barrier();
 		if (ring_bell(ctx)) {
@@ -171,7 +171,7 @@ static __always_inline void stack_thread_gone(struct ws_thread *t)
 		bpf_map_delete_elem(&later, &id);
 }
 
-/* The old address space is gone; what waited for its stack cannot have it any more. */
+/* The old address space is gone: samples that waited for its stack cannot have it any more. */
 static __always_inline void stack_exec(struct ws_thread *t)
 {
 	if (!t->samples.deferred)
@@ -207,7 +207,7 @@ int BPF_PROG(ws_bell, int vector)
 	return 0;
 }
 
-/* The thread leaves the CPU: where no interrupt came, it may be elsewhere by now. */
+/* The thread leaves the CPU: if no interrupt came, its stack may be another one by now. */
 static __always_inline void stack_left(struct ws_thread *t)
 {
 	if (cfg_task_work || !t->samples.deferred)

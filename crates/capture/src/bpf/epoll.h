@@ -56,8 +56,9 @@ static __always_inline u64 loop_of_socket(struct sock *sk)
 }
 
 /*
- * Where `p`, which begins to wait for `reason`, waits: an epoll instance's address, a socket's cookie, or 0. Also
- * 0 on the socket that it talked on last, if that one is inbound: there no answer is awaited.
+ * The place at which `p`, which begins to wait for `reason`, waits: an epoll instance's address, a socket's cookie,
+ * or 0. It is 0, too, on the socket that the thread talked on last, if that socket is inbound: no answer is awaited
+ * there.
  */
 static __always_inline u64 place_of_wait(struct ws_thread *t, struct task_struct *p, u8 reason)
 {

@@ -13,7 +13,7 @@ enum ws_state {
 	WS_BLOCKED,
 	WS_DEAD,
 	WS_ASKED = 16, /* in samples only: where a request was sent; `begin` is the socket's cookie */
-	WS_HIT,        /* in samples only: at an event; `detail` is its number, `ns` its hits */
+	WS_HIT,        /* in samples only: at an event; `detail` is its number, `ns` its count */
 };
 
 /* Parts of runnable time, in the order of ws_account.runnable. */
@@ -44,7 +44,7 @@ enum ws_reason {
 	WS_BY_FCNTL = 34,
 	/* Calls of sockets: network, or a unix socket's peer on this machine. */
 	WS_BY_SOCKET = 35,
-	/* poll, and select: a sleep where they look at nothing and have a limit. */
+	/* poll, and select: a sleep if they have no descriptors and a time limit. */
 	WS_BY_POLL = 36,
 	WS_BY_SELECT = 37,
 	/* splice and its kin have two ends: the kernel's functions tell which one is waited for. */
@@ -63,14 +63,14 @@ enum ws_argument {
 	WS_SECOND_IS_PROCESS, /* or a descriptor of one, as the first says */
 };
 
-/* Closed intervals of one thread, and what the kernel's books say about the same stretch. */
+/* Closed intervals of one thread, and facts about them from the kernel's counters. */
 struct ws_account {
 	u64 on_cpu;              /* irq and stolen included */
 	u64 irq;                 /* the part of on_cpu that interrupts took */
 	u64 stolen;              /* the part of on_cpu that the hypervisor took */
 	u64 runnable[WS_PARTS];
 	u64 blocked[WS_REASONS];
-	u64 limbo;               /* seen, but not yet told apart (resolved at the next switch) */
+	u64 limbo;               /* seen, but not yet attributed (resolved at the next switch) */
 	u64 repaired;            /* how much of the above was corrected from the kernel's counters */
 	u64 voluntary;
 	u64 involuntary;
@@ -116,7 +116,7 @@ struct ws_thread_event {
 	char comm[16];
 };
 
-/* One thread's books at one moment. */
+/* One thread's ledger at one moment. */
 struct ws_dump {
 	struct ws_head head;
 	u64 id;
@@ -136,7 +136,7 @@ struct ws_dump {
 enum { WS_F_KTHREAD = 1, WS_F_AUDIT = 2, WS_F_IRQ_OUT = 4, WS_F_ASKING = 8, WS_F_LATE = 16 };
 
 /*
- * A turn of a thread, told when it gets the CPU again: a stretch on the CPU, then blocked, then
+ * A turn of a thread, reported when it gets the CPU again: a stretch on the CPU, then blocked, then
  * waiting for the CPU, all of them up to `time` and without a gap. Any but the last may be 0.
  */
 struct ws_turn {
@@ -166,7 +166,7 @@ struct ws_sample {
 	u32 pad0;
 };
 enum { WS_S_DEFERRED = 1, WS_S_NO_USER = 2, WS_S_USER_MODE = 4, WS_S_OPEN = 8 /* not over */,
-       /* Of a block: the thread had a request in flight as it began; it has talked on sockets. */
+       /* For a block: the thread had a request in flight as it began; it has talked on sockets. */
        WS_S_IN_FLIGHT = 0x100, WS_S_TALKS = 0x200, WS_S_AWAITS = 0x400 };
 
 struct ws_resolve {
@@ -178,9 +178,9 @@ struct ws_resolve {
 };
 
 /*
- * A stack with code that has no unwind table loaded yet (a program that has just begun, a library
- * that has just been opened). It holds registers and memory, which user space unwinds when measuring
- * is over. Stands for `ticket`, like a resolve.
+ * A stack with code that has no unwind table loaded yet (a program that has just begun, a library that has just
+ * been opened). It holds registers and memory, which user space unwinds when measuring is over. It resolves
+ * `ticket`, like a ws_resolve.
  */
 #define WS_RAW_BYTES 28672 /* with the head less than 32 KiB, the most of a per-CPU value */
 struct ws_raw {
@@ -204,7 +204,7 @@ struct ws_join {
 	u64 managed;
 };
 
-/* Occupied buckets of a thread's own shape (shape.h); the index has the state in it. */
+/* Occupied buckets of a thread's own histograms (shape.h); the index has the state in it. */
 #define WS_SHAPE_MOST 396
 struct ws_shape_event {
 	struct ws_head head;
@@ -417,7 +417,7 @@ enum ws_loss {
 	WS_L_RING_TURN,     /* ring full: a turn of the timeline */
 	WS_L_MONITOR,       /* the Java monitor that was waited for could not be read */
 	WS_L_GIL,           /* the holder of an interpreter's lock could not be read */
-	WS_L_HITS_FULL,     /* table of event hits full */
+	WS_L_HITS_FULL,     /* table of event counts full */
 	WS_L_LIMITED,       /* what lies around a lock could not be read */
 	WS_L_LATE_IN,       /* switch-in not seen: dated from the kernel's record */
 	WS_L_LATE_WAKE,     /* wake-up not seen: dated from the kernel's record */

@@ -2,10 +2,10 @@
 /*
  * Stacks at events that the user names: page faults, tracepoints, hardware counters.
  *
- * What the kernel tells one by one (software events, tracepoints) is counted one by one, by thread;
- * a stack is taken at some of the hits, and stands for its thread's hits since the one before. The
- * gaps between them are random, so that no pattern of hits falls into step with them, and become
- * longer where stacks would cost more than they may. Hardware counters come with their own period.
+ * The kernel reports software events and tracepoints one by one, and they are counted one by one, by thread. A
+ * stack is taken at some occurrences, and stands for its thread's occurrences since the stack before. The gaps
+ * between stacks are random, so that no pattern of events falls into step with them. They become longer if stacks
+ * would cost more than their budget. Hardware counters come with their own period.
  *
  * Programs of this kind do not nest on a CPU (the kernel leaves the inner one out), nor with the
  * on-CPU timer, so they share its work areas.
@@ -13,11 +13,11 @@
 #pragma once
 
 #define WS_EVENTS 16
-/* In a program's cookie, beside the event's number: hits come by a counter's own period. */
+/* Flag in a program's cookie, beside the event's number: the program runs once per period of a counter. */
 #define WS_BY_PERIOD (1ull << 32)
 
 u64 set_event_budget = 0; /* ns that stacks may cost on a CPU, per event and WS_EVENT_WINDOW */
-u64 set_event_gap = 0;    /* hits a stack, as the user wants it; 0: as many stacks as may be */
+u64 set_event_gap = 0;    /* occurrences per stack, as the user sets it; 0: as many stacks as the budget allows */
 #define WS_EVENT_WINDOW 100000000ull
 
 struct ws_hits_key {
@@ -41,7 +41,7 @@ struct {
 struct ws_thinning {
 	u64 window; /* when the stretch began in which `spent` was spent */
 	u64 spent;
-	u64 gap;    /* mean hits a stack; 0 is 1 */
+	u64 gap;    /* mean occurrences per stack; 0 is 1 */
 };
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -56,7 +56,7 @@ static __always_inline u64 next_gap(u64 mean)
 	return mean > 1 ? 1 + bpf_get_prandom_u32() % (2 * mean - 1) : 1;
 }
 
-/* A stack has cost `ns`: twice as many hits a stack whenever that is all that may be spent. */
+/* A stack has cost `ns`: doubles the occurrences per stack whenever the budget is used up. */
 static __always_inline void thin_out(struct ws_thinning *n, u64 now, u64 ns)
 {
 	if (now - n->window > WS_EVENT_WINDOW) {
@@ -72,7 +72,7 @@ static __always_inline void thin_out(struct ws_thinning *n, u64 now, u64 ns)
 	}
 }
 
-/* `n` hits of the event that `cookie` names have happened in the current thread. `mode`: WS_S_USER_MODE, or 0. */
+/* The event that `cookie` names has happened `n` times in the current thread. `mode`: WS_S_USER_MODE, or 0. */
 static __always_inline int hit(void *ctx, u64 cookie, u64 n, u32 mode)
 {
 	struct task_struct *p = bpf_get_current_task_btf();

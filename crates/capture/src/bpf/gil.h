@@ -13,7 +13,7 @@
  */
 #pragma once
 
-/* Where every version from 3.8 to 3.14 keeps the thread that took the lock last; for Ruby `gil` is told so. */
+/* Where every version from 3.8 to 3.14 keeps the thread that took the lock last; for Ruby `gil` is set to fit. */
 #define GIL_HOLDER 8
 #define GIL_COMERS 8
 /* Shortest time between sending changes that no charged wait asks for, ns. */
@@ -24,7 +24,7 @@ struct ws_gil {
 	u32 changes; /* ever; number n is at n % WS_HOLDS */
 	u32 told;
 	u32 comers;
-	u32 free; /* Ruby: at the last look no thread had it */
+	u32 free; /* Ruby: at the last reading no thread had it */
 	u64 told_at;
 	struct ws_hold hold[WS_HOLDS];
 	struct ws_hold comer[GIL_COMERS]; /* threads that got the CPU after a wait for the lock, and when */
@@ -91,7 +91,7 @@ static __noinline int gil_send(struct ws_gil *g, u32 tgid, u64 now)
 	return 0;
 }
 
-/* The lock of process `tgid` has changed hands; told at `now`. */
+/* The lock of process `tgid` has changed hands; this is reported at `now`. */
 static __noinline int gil_changes(struct ws_gil *g, u32 tgid, struct ws_hold *hold, u64 now)
 {
 	if (!g || !hold)
@@ -151,7 +151,7 @@ static __always_inline void gil_look(struct ws_thread *t, struct task_struct *p,
 			since = g->comer[i].since;
 	last = g->changes - 1;
 	if (!g->holder && id && g->changes && g->hold[last & (WS_HOLDS - 1)].id == *id) {
-		/* `gil_comes` has told this already, when the lock did not name the thread yet. */
+		/* `gil_comes` has reported this already, when the lock did not name the thread yet. */
 		g->holder = holder;
 		return;
 	}
@@ -178,7 +178,7 @@ static __always_inline void gil_comes(struct ws_thread *t, u64 now)
 	g->comers++;
 	if (!g->free)
 		return;
-	/* Ruby's lock was released: `t` takes it. If not, the next look finds the holder. */
+	/* Ruby's lock was released: `t` takes it. If not, the next reading finds the holder. */
 	gil_changes(g, tgid, &hold, now);
 	g->holder = 0;
 	g->free = 0;

@@ -124,7 +124,7 @@ static __always_inline u64 thread_until(struct ws_thread *t, u32 reason)
 	return owed > 0 || (reason != WS_TIMER && awaited > 0) ? ~0ull : until;
 }
 
-/* What is known of requests that are no thread's own, beside `until`. */
+/* `until`, or later: adds the process's requests that belong to no thread, from before the recording or passed on. */
 __noinline u64 ws_process_until(u32 pid, u32 reason, u32 answers, u64 until)
 {
 	u64 more;
@@ -185,8 +185,8 @@ static __always_inline u8 has_in_flight(struct ws_thread *t, struct task_struct 
 	return awaited_at(t->wait.at, t->turn.block_begin, t->turn.block_begin) ? WS_ASKING | WS_AWAITS : 0;
 }
 
-/* Whether a request was in flight for most of the wait that ends now. Other threads may have answered or
- * asked meanwhile. */
+/* WS_ASKING and WS_AWAITS of the wait that ends now, 0 unless a request was in flight for half of it or more. Other
+ * threads may have answered or asked meanwhile. */
 static __always_inline u8 was_in_flight(struct ws_thread *t, u64 now)
 {
 	u64 until;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: (MIT OR GPL-2.0-only)
 /*
- * Calls of single functions: how many, how long each, and what it spent that time on.
+ * Calls of single functions: their number, the length of each, and the states that its time was spent in.
  *
  *   entry and exit probes   a stack of open calls per thread, matched by the stack pointer
  *   sched_switch, wakeups   the ledger of each thread that has called (ledger.h): what its sums grew
  *                           by between entry and exit is the call's own ledger
  *   fork                    children of targets are targets
  *
- * An object of its own: what is loaded for a recording does not grow by it. A thread gets its record
- * at its first call, in its own context, so threads that never call cost one pointer test a switch.
- * Here is what is attached; call_open.h matches ends to beginnings, call_sums.h adds up, call_jump.h
- * tells tail calls.
+ * It is an object of its own, so that it adds nothing to the programs that a recording loads. A thread gets its
+ * record at its first call, in its own context, so threads that never call cost one pointer test a switch. This
+ * file has the programs that are attached; call_open.h matches ends to beginnings, call_sums.h adds up, call_jump.h
+ * recognises tail calls.
  *
  * Not done here: stacks, names, quantiles.
  */
@@ -23,7 +23,7 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
 #include "maps.h"
 
-/* Interpreters' own locks are not told from others here. */
+/* Interpreters' own locks are not distinguished from others here. */
 enum { PY_OTHER_LOCK, PY_GIL, PY_SLEEP };
 struct py_wait {
 	u32 tgid, tid;
@@ -39,7 +39,7 @@ static __always_inline u64 py_own_lock(u32 tgid, u64 address)
 	return address;
 }
 
-/* Turns are neither told one by one nor counted by length. */
+/* Turns are neither reported one by one nor counted by length. */
 static __always_inline void tell_turn(struct ws_thread *t, u64 time, u64 block,
 				      struct ws_queued queued)
 {

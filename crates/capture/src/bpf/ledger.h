@@ -2,17 +2,17 @@
 /*
  * The ledger of one thread: every interval between two events is added to exactly one place.
  *
- * Double entry. The kernel counts on-CPU time (se.sum_exec_runtime) and run-queue time
- * (sched_info.run_delay) by itself, and keeps when a task was queued and when it got its CPU. Where
- * the events that we saw do not fit together, one was hidden from us (some kernels show programs
- * nothing of what happens in chosen tasks: a switch from such a task, or a wake-up by it); if it was
- * a single one, its time is taken from the kernel, see unseen_arrival(). Where that cannot be, or
- * where a stretch on the CPU is longer than the kernel's own figure by more than interrupts, steal
- * and the difference of the two clocks explain, the kernel's figures divide the stretch. Every
- * such nanosecond is added to `repaired`.
+ * Double entry. The kernel counts on-CPU time (se.sum_exec_runtime) and run-queue time (sched_info.run_delay) by
+ * itself, and keeps when a task was queued and when it got its CPU. If the events that we saw do not fit together,
+ * one was hidden from us: some kernels show programs nothing of what happens in chosen tasks (a switch from such a
+ * task, or a wake-up by it). The time of a single hidden event is taken from the kernel, see unseen_arrival(). If
+ * that cannot be, or if a stretch on the CPU is longer than the kernel's own figure by more than interrupts, steal
+ * and the difference of the two clocks explain, the kernel's figures divide the stretch. Every such nanosecond is
+ * added to `repaired`.
  *
- * Writers of one record are ordered by the scheduler's own locks (out, wake-up and in of a task
- * never overlap), so plain stores do; `seq` lets the iterator on another CPU notice a change.
+ * The scheduler's own locks order the switches of a task: its switch-out and switch-in never overlap, so plain
+ * stores do. The waker's hook (sched_waking) may run while the task is still leaving its CPU, so leave_cpu()
+ * clears the waker before it sets WS_BLOCKED. `seq` lets the iterator on another CPU notice a change.
  */
 #pragma once
 #include "lock.h"
@@ -48,15 +48,15 @@ static __always_inline u64 dated(u64 time)
 }
 
 /*
- * The time of a scheduler event as the kernel dates it: by the clock of the run queue, read when
- * the kernel began to switch or to enqueue, some hundred nanoseconds before our hook. Dated by our
- * own clock at the hook, each run-queue wait would come out longer than in the kernel's books.
+ * The time of a scheduler event as the kernel dates it: by the clock of the run queue, read when the kernel began
+ * to switch or to enqueue, some hundred nanoseconds before our hook. If our own clock dated it at the hook, each
+ * run-queue wait would come out longer than in the kernel's counters.
  *
- * That clock has another origin than CLOCK_MONOTONIC and may drift against it. The smallest
- * difference seen in the last one or two tenths of a second is the offset; races between CPUs do
- * not matter, as each leaves a difference that was true. A hypervisor may take the CPU away between
- * the kernel's reading and our hook, for many milliseconds: the kernel will count that as steal of
- * what comes next, so it is the kernel's reading that counts, if it is not quite out of the question.
+ * That clock has another origin than CLOCK_MONOTONIC and may drift against it. The smallest difference seen in the
+ * last one or two tenths of a second is the offset; races between CPUs do not matter, as each leaves a difference
+ * that was true. A hypervisor may take the CPU away between the kernel's reading and our hook, for many
+ * milliseconds. The kernel will count that as steal of the next stretch, so the kernel's reading counts, unless it
+ * is quite out of the question.
  */
 static __always_inline u64 event_time(struct ws_cpu *c, struct task_struct *p)
 {
@@ -107,8 +107,8 @@ static __always_inline u64 clamp(u64 value, u64 most)
 }
 
 /*
- * The kernel's on-CPU figure of a task up to now. That of a running task is as of the kernel's last
- * look at it, a tick ago at most; what has passed since is added, as the kernel will.
+ * The kernel's on-CPU figure of a task up to now. The kernel has updated that of a running task at the last tick at
+ * the latest. The time since then is added, as the kernel will.
  */
 static __always_inline u64 exec_at(struct task_struct *p, u64 now)
 {
@@ -136,9 +136,10 @@ static __always_inline u64 delay_at(struct task_struct *p, u64 now)
 }
 
 /*
- * Time that the kernel's clock of tasks left out of a stretch on `cpu`, at most `most`: the part in which the task did
- * not run by that clock. Of an arrival that nobody saw it was not noted; elsewhere it may be less than was noted: the
- * kernel leaves out no more steal than time has passed by its reading.
+ * Time that the kernel's clock of tasks left out of a stretch on `cpu`. `most`: the part of the stretch in which the
+ * task did not run by that clock. If the switch-in was not seen, the figure at its time is not known, and `most` is the
+ * only bound. Otherwise the figure's growth may be too large: the kernel leaves out no more steal than the time that
+ * has passed by its own reading.
  */
 static __always_inline u64 left_out(struct ws_thread *t, struct task_struct *p, u64 most, u32 cpu)
 {
@@ -170,16 +171,20 @@ static __always_inline void move_on(struct ws_thread *t, u64 now)
 		t->at.since = now;
 }
 
+/*
+ * `seq` is odd during a change. A waker may change a record while its thread is still leaving its CPU, and one of two
+ * such additions may be lost: so begin and end set the parity.
+ */
 static __always_inline void begin_change(struct ws_thread *t)
 {
-	t->seq++;
+	t->seq = (t->seq + 1) | 1;
 	barrier();
 }
 
 static __always_inline void end_change(struct ws_thread *t)
 {
 	barrier();
-	t->seq++;
+	t->seq = (t->seq | 1) + 1;
 }
 
 /* Remembers the state that the thread is in from now on; see waker.h. */
@@ -235,7 +240,7 @@ static __always_inline bool is_throttled(struct task_struct *p)
 {
 	struct cfs_rq *queue;
 
-	/* Where tasks are throttled one by one (6.18), others of the group may still be queued, and wait as anybody does. */
+	/* If tasks are throttled one by one (6.18), others of the group may be queued, and wait like any thread. */
 	if (bpf_core_field_exists(p->throttled))
 		return p->throttled;
 	queue = walked(p)->se.cfs_rq;
@@ -243,8 +248,8 @@ static __always_inline bool is_throttled(struct task_struct *p)
 }
 
 /*
- * How long a queue has been throttled, ever; ~0 where the kernel does not say. Since when it is so now it dates by
- * its run queue's clock.
+ * Total time for which a queue has been throttled; ~0 where the kernel does not say. The kernel dates the begin of the
+ * present throttling by the run queue's clock, so that clock gives its length.
  */
 static __always_inline u64 throttled_ever(u64 address)
 {
@@ -266,8 +271,8 @@ static __always_inline void throttle_begins(struct ws_thread *t, struct task_str
 }
 
 /*
- * Of a wait of `length` that began with a quota used up, the part up to when there was a new one: after that it
- * waits as anybody does, which no event tells.
+ * Throttled part of a wait of `length` that began with the quota used up. No event tells when the quota is renewed;
+ * from then on the thread waits for a CPU like any other.
  */
 static __always_inline u64 throttled_part(struct ws_thread *t, u64 length)
 {
@@ -278,38 +283,38 @@ static __always_inline u64 throttled_part(struct ws_thread *t, u64 length)
 }
 
 /*
- * Closes a stretch on the CPU that ends with the hook's event. Returns when it ended in the kernel's
- * books: before it looks for the next task, which may take some time on a CPU that goes idle.
+ * Closes a stretch on the CPU that ends with the hook's event. Returns its end by the kernel's accounting, which is
+ * before the hook: a CPU that goes idle may look for other work for some time.
  */
 static __always_inline u64 close_on_cpu(struct ws_hook *h, struct ws_thread *t,
 					 struct task_struct *p, struct ws_figures figures)
 {
 	u64 now = h->now, length = elapsed(t, now), ran = figures.exec - t->at.kernel.exec, irq = 0, excluded;
 	struct ws_cpu *c = h->c;
-	s64 over;
+	s64 unaccounted;
 
 	excluded = left_out(t, p, length - clamp(ran, length), h->cpu);
 	if (t->at.cpu == h->cpu && !cfg_irq_in_clock)
 		irq = clamp(c->irq_ns - t->turn.irq0, length);
 	t->at.flags &= ~WS_F_LATE;
-	over = (s64)(length - ran - excluded);
+	unaccounted = (s64)(length - ran - excluded);
 	if (t->at.flags & WS_F_AUDIT) {
-		if (unlikely(over > tolerance(length))) {
-			/* It was off the CPU in between, unseen. The queue's share is known. */
+		if (unlikely(unaccounted > tolerance(length))) {
+			/* It left the CPU and came back unseen. The kernel's run_delay tells the queued part. */
 			u64 queued = figures.delay - t->at.kernel.delay;
 
-			queued = queued > t->at.rq_since_out ? clamp(queued - t->at.rq_since_out, over) : 0;
+			queued = queued > t->at.rq_since_out ? clamp(queued - t->at.rq_since_out, unaccounted) : 0;
 			book_runnable(t, WS_PREEMPTED, queued);
-			book_blocked(t, WS_OTHER, over - queued);
-			t->acc.repaired += over;
-			length -= over;
+			book_blocked(t, WS_OTHER, unaccounted - queued);
+			t->acc.repaired += unaccounted;
+			length -= unaccounted;
 			c->losses[WS_L_HOLE_BOTH]++;
-		} else if (over > 0) {
-			length -= over;
-			now -= over;
-		} else if (unlikely(-over > tolerance(length))) {
+		} else if (unaccounted > 0) {
+			length -= unaccounted;
+			now -= unaccounted;
+		} else if (unlikely(-unaccounted > tolerance(length))) {
 			/* It ran in a stretch that was booked as off-CPU. */
-			u64 move = clamp(-over, t->at.block_len);
+			u64 move = clamp(-unaccounted, t->at.block_len);
 			u32 reason = t->at.block_reason;
 
 			if (reason < WS_REASONS && SUM_OF(t->acc.blocked, reason) >= move) {
@@ -332,10 +337,11 @@ static __always_inline u64 close_on_cpu(struct ws_hook *h, struct ws_thread *t,
 }
 
 /*
- * Divides a stretch in which the thread was seen in `state`, but in which by the kernel's figures it also
- * ran and queued.
+ * Books an interval of `length` ns with a switch-in that no hook saw. `grown`: by how much the kernel's on-CPU and
+ * run-queue figures grew since the last switch-out. The rest was spent in the state that was seen. (For a runnable
+ * thread the ledger books this rest as preempted, and the turn has all of its waiting as one wait.)
  */
-static __always_inline void divide(struct ws_thread *t, struct task_struct *p, u64 length,
+static __always_inline void book_unseen_switch_in(struct ws_thread *t, struct task_struct *p, u64 length,
 				   struct ws_figures grown)
 {
 	u64 block = t->at.block_len, waited, ran, queued;
@@ -343,7 +349,7 @@ static __always_inline void divide(struct ws_thread *t, struct task_struct *p, u
 
 	ran = clamp(grown.exec, length);
 	queued = clamp(grown.delay, length - ran);
-	/* The turn is told and counted as if the switch-in had been seen, where it must have been. */
+	/* The turn is reported as if the switch-in had been seen. */
 	waited = queued;
 	if (t->at.state == WS_BLOCKED)
 		block += length - ran - queued;
@@ -361,7 +367,7 @@ static __always_inline void divide(struct ws_thread *t, struct task_struct *p, u
 	t->acc.repaired += t->at.state == WS_BLOCKED ? ran + queued : ran;
 }
 
-/* What was left open by a switch-out that nobody saw: now the kernel's queue figure is complete. */
+/* Books the time that an unseen switch-out left open: now the kernel's queue figure is complete. */
 static __always_inline void settle_limbo(struct ws_thread *t, u64 delay)
 {
 	u64 open = t->acc.limbo, queued = delay - t->at.kernel.delay;
@@ -375,12 +381,11 @@ static __always_inline void settle_limbo(struct ws_thread *t, u64 delay)
 }
 
 /*
- * A wake-up that nobody saw leaves the wait for the CPU booked as part of the block: the kernel's
- * queue figure, complete now, tells how much that was.
+ * Books the wait for a CPU after a wake-up that no hook saw. Until now it is booked as blocked; the kernel's run_delay,
+ * complete at the switch-in, tells its length.
  *
- * Not where the thread was carried: from 6.12 on a sleeper may stay on its queue for a while, and
- * if it is moved to another CPU then, the kernel counts the rest of its sleep as queued. That much
- * is left out of the audit.
+ * A thread that moved to another CPU asleep is left out: from 6.12 on a sleeper may stay on its queue for a while,
+ * and if it moves then, the kernel counts the rest of its sleep as queued. That much is left out of the audit.
  */
 static __always_inline void settle_wakeup(struct ws_thread *t, struct ws_cpu *c, u64 delay)
 {
@@ -392,7 +397,7 @@ static __always_inline void settle_wakeup(struct ws_thread *t, struct ws_cpu *c,
 	missing = queued - t->at.rq_since_out;
 	if (!unlikely(missing >= 20000 && missing <= t->at.block_len))
 		return;
-	if (t->wakeup.carried) {
+	if (t->wakeup.moved_asleep) {
 		t->birth.delay += missing;
 		c->losses[WS_L_CARRIED]++;
 		return;
@@ -412,37 +417,37 @@ static __always_inline u64 enter_cpu(struct ws_hook *h, struct ws_thread *t, str
 static __always_inline void wake(struct ws_thread *t, struct task_struct *p, u64 now, u32 part);
 
 /*
- * When a thread that is on the CPU came there, if nobody saw that, else 0. The kernel's record of its
- * last arrival is believed if with it the kernel's queue figure comes out too.
+ * Time of a switch-in that no hook saw, of a thread that is on the CPU; else 0. The kernel's record of the last
+ * arrival is believed if the kernel's run-queue figure fits it.
  */
 static __always_inline u64 unseen_arrival(struct ws_thread *t, struct task_struct *p, u64 now)
 {
 	u64 came = dated(p->sched_info.last_arrival), queued = p->sched_info.run_delay - t->at.kernel.delay;
-	s64 length = came - t->at.since, over;
+	s64 length = came - t->at.since, excess;
 
 	if (t->at.state != WS_RUNNABLE && t->at.state != WS_BLOCKED)
 		return 0;
 	if (!(t->at.flags & WS_F_AUDIT) || !t->at.since || length < 0 || (s64)(now - came) < 0)
 		return 0;
-	over = queued - t->at.rq_since_out - length;
-	if (over > tolerance(length) || (t->at.state == WS_RUNNABLE && -over > tolerance(length)))
+	excess = queued - t->at.rq_since_out - length;
+	if (excess > tolerance(length) || (t->at.state == WS_RUNNABLE && -excess > tolerance(length)))
 		return 0;
 	return came;
 }
 
-/* How much of a block that ends at an unseen arrival its wait for the CPU was. */
+/* The part of a block that was a wait for a CPU, if an unseen arrival ends the block. */
 static __always_inline u64 unseen_queueing(struct ws_thread *t, struct task_struct *p, u64 came)
 {
 	u64 queued = p->sched_info.run_delay - t->at.kernel.delay;
 
-	if (t->at.state != WS_BLOCKED || t->wakeup.carried || queued <= t->at.rq_since_out)
+	if (t->at.state != WS_BLOCKED || t->wakeup.moved_asleep || queued <= t->at.rq_since_out)
 		return 0;
 	return clamp(queued - t->at.rq_since_out, elapsed(t, came));
 }
 
 /*
- * Books what led to an arrival that nobody saw. Returns when it was, 0 if there is none that can be
- * dated; `waited` becomes the runnable time that it ended.
+ * Books the time before an arrival that no hook saw. Returns the time of the arrival, 0 if there is none that can
+ * be dated; `waited` becomes the runnable time that it ended.
  */
 static __always_inline u64 come_unseen(struct ws_hook *h, struct ws_thread *t, struct task_struct *p,
 				       u64 *waited)
@@ -479,7 +484,7 @@ static __always_inline void leave_cpu(struct ws_hook *h, struct ws_thread *t, st
 		u64 queued = delay - t->at.kernel.delay;
 
 		queued = queued > t->at.rq_since_out ? queued - t->at.rq_since_out : 0;
-		divide(t, p, elapsed(t, now), (struct ws_figures){ exec - t->at.kernel.exec, queued });
+		book_unseen_switch_in(t, p, elapsed(t, now), (struct ws_figures){ exec - t->at.kernel.exec, queued });
 		c->losses[WS_L_HOLE_IN]++;
 	}
 	settle_wakeup(t, c, delay);
@@ -488,7 +493,7 @@ static __always_inline void leave_cpu(struct ws_hook *h, struct ws_thread *t, st
 	t->at.kernel.exec = exec;
 	t->at.kernel.delay = delay;
 	t->at.rq_since_out = 0;
-	t->wakeup.carried = 0;
+	t->wakeup.moved_asleep = 0;
 	move_on(t, now);
 	if (s->preempted || state == 0) {
 		t->acc.involuntary++;
@@ -560,17 +565,18 @@ static __always_inline void wake(struct ws_thread *t, struct task_struct *p, u64
 }
 
 /*
- * When a sleeper was put into its run queue, 0: it was not. The kernel notes that under the same lock as the
- * switch, by the same clock, and its own figure of waiting for a CPU begins then; so no hook is needed there.
- * Where the thread changed its queue, the note is of the last one, and the time in the others is in the figure.
- * Of a thread that was carried both may be older than its wake-up: then the waker's hook dates it.
+ * Time at which a sleeper was put into its run queue; 0 if it was not. The kernel notes it under the same lock as the
+ * switch and by the same clock, and starts its own run-queue figure then. So no hook is needed there. If the thread
+ * changed its queue, the note is of the last queue, and the figure holds the time in the others. If the kernel moved
+ * the sleeper to another CPU (`moved_asleep`), note and figure may both be older than the wake-up. Then the waker's
+ * hook dates it.
  */
 static __always_inline u64 queued_since(struct ws_thread *t, struct task_struct *p)
 {
 	u64 queued = p->sched_info.last_queued;
 	s64 before = p->sched_info.run_delay - t->at.kernel.delay - t->at.rq_since_out;
 
-	if (t->wakeup.carried)
+	if (t->wakeup.moved_asleep)
 		queued = t->wakeup.time;
 	else if (queued)
 		queued = dated(queued) - (before > 0 ? before : 0);

@@ -2,10 +2,9 @@
 /*
  * Settings, maps and the per-thread record.
  *
- * A thread is measured if, and only if, it has a record in task storage: one pointer test rejects
- * everybody else. Records are made by the task iterator (threads that exist at the start) and at
- * fork (their children), never under a run-queue lock; the kernel frees them with the task, so a
- * killed wallscope leaves nothing behind.
+ * A thread is measured if, and only if, it has a record in task storage: one pointer test rejects all others.
+ * Records are made by the task iterator (threads that exist at the start) and at fork (their children), never under
+ * a run-queue lock; the kernel frees them with the task, so a killed wallscope leaves nothing behind.
  */
 #pragma once
 #include "event.h"
@@ -16,7 +15,7 @@ const volatile u32 cfg_due = 0;            /* timer programs may ask when a samp
 const volatile u32 cfg_task_work = 0;      /* threads read their stacks by task work, else by an interrupt */
 const volatile u32 cfg_all = 0;            /* measure every task of the machine */
 const volatile u32 cfg_self = 0;           /* own tgid, never measured */
-const volatile u32 cfg_timeline = 0;       /* tell every turn of every thread */
+const volatile u32 cfg_timeline = 0;       /* report every turn of every thread */
 const volatile u32 cfg_ledger_only = 0;    /* sums by state and reason: no stacks, wakers, requests, lengths */
 const volatile u32 cfg_wakings = 1;        /* wakers have a hook */
 const volatile u32 cfg_lock_sums = 1;      /* waits are summed by thread and lock */
@@ -28,12 +27,12 @@ u64 set_cpu_period = 10000000; /* ns of on-CPU time per sample of the timer */
 u32 set_clock = 0;        /* that timer is the software clock */
 #define WS_MANAGED_SOON 10000000 /* as in `event_merger.rs` */
 u64 set_managed_every = WS_MANAGED_SOON; /* ns between wake-ups of user space for managed stacks */
-/* What is given up so that measuring costs no more than it may: each step with those before it. */
+/* Parts that are given up to keep the overhead within its budget: each step includes those before it. */
 u32 set_given_up = 0;
 enum { WS_ALL, WS_NO_REQUESTS, WS_NO_STACKS, WS_FEW_REASONS, WS_NO_HOOKS };
 /* A thread that waits again so soon switches very often, ns: ten thousand times a second. */
 #define WS_OFTEN 100000
-u64 set_turn_min = 0;     /* ns that one interval of a turn must have for the turn to be told */
+u64 set_turn_min = 0;     /* ns that one interval of a turn must have for the turn to be reported */
 u32 set_iter = 0;         /* what the iterator does: enum below */
 enum { ITER_BEGIN, ITER_DUMP, ITER_END, ITER_ALL };
 
@@ -83,17 +82,18 @@ struct ws_credit {
 	u64 blocked, runnable;
 };
 
-/* The last wake-up. The hooks of wake-ups and of migrations write it; a switch clears it. */
+/* The last wake-up. The hooks of wake-ups and of migrations write it. A switch resets `time`, `waker`,
+ * `moved_asleep` and `part`. `phases` is no part of a wake-up: draw_phases() writes it. */
 struct ws_wakeup {
 	u64 time;         /* when its waker had a hook, 0: not in this wait */
 	u32 waker;        /* record of the thread that ended its last wait, 0: not measured */
-	u8 carried;       /* the kernel moved it asleep: its queue figure runs on */
+	u8 moved_asleep;  /* to another CPU: the kernel's queue figure runs on */
 	u8 by_interrupt;  /* what woke it last; known for a timeline only */
 	u8 part;          /* of runnable time, that its wake-up began */
 	u8 phases;       /* `set_phases` when its credit was drawn */
 };
 
-/* Stacks that are still to be taken of it: sampler.h, deferred_user_stack.h. */
+/* Stacks that are still to be taken of a thread: sampler.h, deferred_user_stack.h. */
 struct ws_pending_samples {
 	u64 armed;        /* when it set a timer to sleep by, 0: not since it came; see sampler.h */
 	u32 early;        /* on-CPU samples that were due while it was on, and not delivered then */
@@ -105,7 +105,7 @@ struct ws_wait {
 	u64 at;           /* where it waits or waited last for what comes (epoll.h), 0: not known */
 	s32 polled;       /* the one descriptor that it polls, -1: several or none */
 	u8 stop;          /* place of its VM that it waits at (safepoint.h) */
-	u8 asking;        /* WS_ASKING: a request was in flight in its last wait, for most of it */
+	u8 asking;        /* WS_ASKING, WS_AWAITS: at the begin of the open wait, or for half of the last one or more */
 	u8 talks;         /* it has sent or received on a stream socket */
 	u8 answers;       /* it has answered a request that another thread got */
 };
@@ -137,7 +137,7 @@ struct ws_waited {
 		u64 file, seq; /* inode of the page that it lacked, and the record's `seq` at that time */
 	} fault;
 	struct {
-		u64 queue, before; /* that it was throttled in, and how long that had been so then, ever */
+		u64 queue, before; /* the queue that it was throttled in; total throttled time of that queue until then */
 	} throttled;
 };
 
@@ -253,7 +253,7 @@ struct ws_queued {
 	u32 part;
 };
 
-/* What is going on on this CPU. */
+/* The state of this CPU. */
 struct ws_cpu {
 	u64 irq_ns;    /* interrupt time that fell into measured threads */
 	u64 irq_begin;
@@ -263,7 +263,7 @@ struct ws_cpu {
 	struct {
 		u64 timed_ns; /* of all switches and wake-ups, estimated, */
 		u64 timer_ns; /* of each on-CPU sample, */
-		u64 later_ns; /* and of each stack that a thread read of itself */
+		u64 later_ns; /* and of each stack that a thread read itself */
 		u64 charges;  /* switches at which time was charged to a stack, */
 		u64 charged;  /* and that time, ns */
 		u64 hits_ns;  /* of stacks taken at events */
@@ -290,12 +290,9 @@ struct ws_cpu {
 		u64 since, n;
 	} asks; /* stacks of senders, in a stretch of time */
 };
-/*
- * How many runs one that is timed stands for, at most. A prime, so that it does not fall into step
- * with a pattern of events.
- */
+/* Most runs that one timed run stands for. A prime, so that it does not fall into step with a pattern of events. */
 #define WS_TIMED 31
-#define WS_EDGES_TIMED 16 /* the same of interrupts */
+#define WS_EDGES_TIMED 16 /* beginnings and ends of interrupts that one timed one stands for */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -323,12 +320,12 @@ static __always_inline void lost(enum ws_loss cause)
 }
 
 /*
- * What measuring costs is measured too: the start of a run that is to be timed, or 0. The way into a program
- * and out of it is not in its time, nor the look-up of the thread's record: `met.runs` counts how often it is gone,
- * for threads that are not measured too. The first run
- * of each jiffy is timed and stands for itself, of the others one in WS_TIMED stands for as many:
- * the first is dearer, its code and data have left the caches; and where runs are few, each is
- * timed, and one that was interrupted does not stand for thirty that were not.
+ * Start of a run that is to be timed, or 0 for a run that is not. The time leaves out the entry and exit of a program
+ * and the look-up of the thread's record. `met.runs` counts those, also for threads that are not measured.
+ *
+ * The first run of each jiffy is timed and stands for itself. It costs more, because its code and data have left the
+ * caches. One in WS_TIMED of the other runs is timed and stands for as many. Where runs are few, each is timed, so
+ * that an interrupted run does not stand for thirty others.
  */
 static __always_inline u64 time_run(struct ws_cpu *c, u32 hook)
 {
@@ -353,7 +350,8 @@ static __always_inline void run_timed(struct ws_cpu *c, u64 start)
 		c->cost.timed_ns += (bpf_ktime_get_ns() - start) * c->timing.stands_for;
 }
 
-/* Wake user space only when a quarter of the ring is used; otherwise it looks by itself. */
+/* Ring-buffer wake-up policy: wakes user space when more than a quarter of the ring is used. Below that, user space
+ * polls. */
 static __always_inline u64 ring_flags(void)
 {
 	return bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > (1 << 20) ? BPF_RB_FORCE_WAKEUP

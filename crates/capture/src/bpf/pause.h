@@ -24,7 +24,7 @@ static __always_inline void read_pause(struct ws_pause *e, struct ws_vm *vm)
 			lost(WS_L_PAUSE);
 }
 
-/* The pause that the current task ends by waking a thread that waited since `begin`: is it new? */
+/* Whether the pause that the current task ends, by waking a thread that waited since `begin`, is new. */
 static __always_inline bool pause_ends(struct ws_vm *vm, u32 stop, u64 *begin, u64 *operation)
 {
 	*operation = vm->operation;
@@ -34,7 +34,7 @@ static __always_inline bool pause_ends(struct ws_vm *vm, u32 stop, u64 *begin, u
 	}
 	*operation = vm->asked;
 	vm->asked = 0;
-	/* Where a thread stood at the barrier, the pause has been told. */
+	/* If a thread waited at the barrier, the pause has been reported. */
 	if (stop != WS_ASKED_FOR_IT || !*operation || vm->end >= *begin)
 		return false;
 	/* The thread that is woken first may have come to ask when the pause was long under way. */

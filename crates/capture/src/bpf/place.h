@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * What a thread waits for, told from the kernel functions it stands in.
+ * The reason of a wait, by the kernel functions on the stack of the thread.
  *
  * The system call alone is wrong where a thread sleeps on the way to what it asked for: a read that
  * runs into a page fault, a fault that has to free memory first, any call that meets a lock of the
@@ -20,9 +20,9 @@ struct ws_place {
 };
 
 /*
- * Sorted by start. User space reads the kernel's names while the programs are loaded, and fills these
- * before they run. (Of what never changes the verifier would know the values, and follow each of the
- * thousands of ways through the search by itself.)
+ * Sorted by start. User space reads the kernel's names while the programs are loaded, and fills these before they
+ * run. (The verifier knows the values of data that never changes, and would follow each of the thousands of ways
+ * through the search by itself.)
  */
 struct ws_place places[WS_PLACES] = {};
 u32 set_places = 0;
@@ -31,7 +31,7 @@ u64 set_timerfd_read = 0; /* the function that reads a timerfd, 0: unknown */
 #define WS_PLACE_FRAMES 48
 struct ws_standing {
 	u64 pc[WS_PLACE_FRAMES];
-	/* Where a search is. Kept here and not in registers: the verifier would follow all its ways. */
+	/* Bounds of a search. Kept here and not in registers: the verifier would follow all its ways. */
 	volatile u32 low, high;
 };
 

@@ -5,13 +5,12 @@
  */
 #pragma once
 
-/*
- * Kernel stacks on their way out: 0 in sched_switch, 1 in the timer (which may interrupt it), 2 of
- * wakers.
- */
+/* Kernel stacks on their way out, by hook: the timer may interrupt a switch. */
+enum ws_kstack_of { KSTACK_SWITCH, KSTACK_TIMER, KSTACK_WAKER, KSTACKS };
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 3);
+	__uint(max_entries, KSTACKS);
 	__type(key, u32);
 	__type(value, struct ws_kstack);
 } kstacks SEC(".maps");
@@ -24,7 +23,8 @@ static __always_inline u64 mix(u64 hash, u64 word)
 
 u64 managed_woken; /* when user space was last woken for a new stack of managed code */
 
-/* New names are wanted soon, but not one by one; the less soon, the less they were new. */
+/* Ring-buffer wake-up policy for managed stacks: names are wanted soon, but not one by one. User space doubles
+ * `set_managed_every` each time that no name was new. */
 static __always_inline u64 managed_flags(void)
 {
 	u64 now = bpf_ktime_get_ns();
@@ -68,7 +68,8 @@ __noinline u64 ws_hash_frames(struct ws_kstack *k, u32 n)
 	return hash;
 }
 
-/* The frames in `k->pc`, `bytes` of them as the helper returned: their hash, 0 for none. */
+/* Publishes the kernel stack in `k->pc`, with the length in `bytes` that the helper returned. Returns its hash, 0 for
+ * none. */
 static __always_inline u64 kernel_hash(struct ws_kstack *k, long bytes)
 {
 	u64 hash;
@@ -91,7 +92,7 @@ static __always_inline u64 kernel_hash(struct ws_kstack *k, long bytes)
 	return hash;
 }
 
-/* Publishes what the unwinder left. */
+/* Publishes the stack that the unwinder found. */
 static __always_inline u64 user_hash(struct uw_stack *out)
 {
 	struct uw_work *w = (void *)out - offsetof(struct uw_work, out);
@@ -103,7 +104,8 @@ static __always_inline u64 user_hash(struct uw_stack *out)
 	return out->hash;
 }
 
-static __always_inline void tell_ahead(u64 id, u64 ticket, u64 hash, u64 futex)
+/* Tells the user stack of a wait that is not over; `futex`: the lock, if the wait has a time limit. */
+static __always_inline void tell_early_stack(u64 id, u64 ticket, u64 hash, u64 futex)
 {
 	struct ws_resolve r = {
 		.head = { WS_EV_RESOLVE, sizeof(r) }, .id = id, .ticket = ticket, .ustack = hash,
@@ -116,7 +118,7 @@ static __always_inline void tell_ahead(u64 id, u64 ticket, u64 hash, u64 futex)
 
 static __always_inline void tell_resolved(u64 id, u64 ticket, u64 hash)
 {
-	tell_ahead(id, ticket, hash, 0);
+	tell_early_stack(id, ticket, hash, 0);
 }
 
 static __always_inline void send_sample(struct ws_sample *s)

@@ -10,9 +10,9 @@
 enum { WS_BELOW = 128 };
 
 /*
- * Whether a stack of process `tgid` ended for want of a mapping or a table, and may be complete once its tables
- * are loaded; no, when no raw stack may be sent any more. Not if it passes an interpreter: Python's frames can be read only now, and the stack of a greenlet ends in
- * remains of other greenlets.
+ * Whether a stack of process `tgid` ended for want of a mapping or a table, and may be complete once its tables are
+ * loaded. No, if no raw stack may be sent any more. No, if the stack passes an interpreter: Python's frames can be
+ * read only now, and the stack of a greenlet ends in remains of other greenlets.
  */
 static __always_inline bool lacks_tables(struct ws_unwind *u, u32 tgid)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * What a thread waits for, told from where it stood when it left the CPU: its task state, its
- * system call and, for calls on a descriptor, what is behind it. Where that may be wrong or tells
- * nothing, the kernel functions it stands in decide (place.h).
+ * The reason of a wait, by the state in which the thread left the CPU: its task state, its system call and, for
+ * calls on a descriptor, the object behind it. If that may be wrong or tells nothing, the kernel functions on its
+ * stack decide (place.h).
  *
- * A file that includes this defines py_lock(), which tells the locks of interpreters (unwind/bpf/python.h).
+ * A file that includes this defines py_lock(), which recognises the locks of interpreters (unwind/bpf/python.h).
  */
 #pragma once
 #include "ring.h"
@@ -29,7 +29,7 @@ struct {
 /* Number of entries: with 0 no thread pays for a lookup. User space sets it. */
 u32 sleeps_known;
 
-/* Only what ends by itself is a sleep. */
+/* Whether the task waits at a futex of a sleep, with a time limit. A wait without a limit is no sleep. */
 static __always_inline bool is_sleep(struct task_struct *task, struct pt_regs *regs)
 {
 	struct ws_sleep key = { .address = regs->di & ~7ull, .pid = task->tgid };
@@ -45,7 +45,7 @@ static __always_inline u64 limited_futex(struct task_struct *task)
 	return regs->r10 ? regs->di : 0;
 }
 
-/* What a wait is for by now: of a sleep that is long enough, user space has seen the stack meanwhile. */
+/* Block reason by what is known now: user space has read the stack of a long sleep meanwhile, and added its futex. */
 static __always_inline u32 told_since(struct task_struct *task, u32 reason)
 {
 	if (reason != WS_LOCK || !sleeps_known || (task->flags & PF_IN_KERNEL_ONLY))
@@ -68,7 +68,8 @@ static __always_inline bool selects_nothing(struct pt_regs *regs)
 	return !regs->di && regs->r8;
 }
 
-/* By its number and arguments; WS_REASONS where they tell nothing. `ctx`: as in block_reason(). */
+/* The reason by the call's number and arguments; WS_OTHER where they tell nothing. WS_FILE and WS_BY_PLACE are left
+ * to the caller. `ctx`: as in block_reason(). */
 static __always_inline u8 reason_by_call(void *ctx, struct task_struct *task, struct pt_regs *regs,
 					 u8 previous)
 {
@@ -129,8 +130,8 @@ static __always_inline void note_path(struct ws_thread *t, u64 from)
 }
 
 /*
- * Keeps what lies in the memory of `task`, to be asked while it runs, at the beginning of its wait:
- * later another process's memory is at hand. A list of a single descriptor to poll, and paths.
+ * Keeps arguments that lie in the memory of `task`, while it runs, at the beginning of its wait: later another
+ * process's memory is at hand. These are a list of a single descriptor to poll, and paths.
  */
 static __always_inline void note_argument(struct ws_thread *t, struct task_struct *task)
 {

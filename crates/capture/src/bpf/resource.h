@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * What exactly a thread waited for: the lock's address, the file, the peer of a socket.
+ * The object that a thread waited for: the lock's address, the file, the peer of a socket.
  *
- * Looked up only when time is charged to a stack. The thread still stands in its system call then,
- * so its arguments are as they were, and what its descriptor refers to is read from the kernel
- * itself: a descriptor that is closed and used again is no trap. A resource is sent once and then
- * referred to by a hash of what identifies it.
+ * It is looked up only when time is charged to a stack. The thread is still in its system call then, so its
+ * arguments are as they were. The object behind a descriptor is read from the kernel itself: a descriptor that is
+ * closed and used again is no trap. A resource is sent once and then referred to by a hash of what identifies it.
  */
 #pragma once
 
@@ -143,7 +142,7 @@ static __always_inline void identify_path(struct ws_resource *r, struct ws_threa
 		r->address = mix(r->address, r->name[0][i]);
 }
 
-/* What the call of `p` is about: fills what identifies it. */
+/* Fills the fields that identify the object of the call of `p`. */
 static __always_inline struct dentry *identify(struct ws_resource *r, struct ws_thread *t,
 					       struct task_struct *p, u8 reason)
 {
@@ -218,7 +217,7 @@ static __always_inline struct dentry *identify(struct ws_resource *r, struct ws_
 	return named;
 }
 
-/* What `p`, which just came back, waited for: a hash, 0 for nothing known. */
+/* A hash of the object that `p`, which just came back, waited for; 0: nothing known. */
 static __always_inline u64 waited_for(struct ws_thread *t, struct task_struct *p, u8 reason)
 {
 	u64 hash = 0x9e3779b97f4a7c15ull, *word;

@@ -13,7 +13,7 @@
  *
  * A thread may also wait for a ring by poll, epoll or the ring's eventfd. Such a wait is for events until a
  * request ends it (ring_used_last()).
- * Linux 6.1 to 6.18 have equal names for all that is read here. Where one is missing, the reason is poll.
+ * Linux 6.1 to 6.18 have equal names for all that is read here. If one is missing, the reason is poll.
  */
 #pragma once
 #include "waited_call.h"
@@ -120,8 +120,8 @@ enum {
 };
 
 /*
- * The reason of a wait for a request, WS_OTHER where it does not tell. A poll through a ring waits for events, as poll(2)
- * does. A linked time limit tells nothing: the thread waits for the request that it limits.
+ * The reason of a wait for a request, WS_OTHER where it does not tell. A poll through a ring waits for events, as
+ * poll(2) does. A linked time limit tells nothing: the thread waits for the request that it limits.
  */
 static __always_inline u32 reason_by_request(struct io_kiocb *request)
 {
@@ -169,7 +169,7 @@ static __always_inline bool has_descriptor(u64 call, struct pt_regs *regs)
 	return call != CALL_IO_URING_ENTER || !(regs->r10 & ENTER_REGISTERED_RING);
 }
 
-/* The ring that `p` waits at in io_uring_enter; 0 where it cannot be told. */
+/* The ring that `p` waits at in io_uring_enter; 0: not known. */
 static __always_inline u64 ring_of(struct task_struct *p, struct pt_regs *regs)
 {
 	struct file *file = NULL;
@@ -261,8 +261,8 @@ __noinline u32 ws_ring_waits(u64 address)
 	})
 
 /*
- * Whether threads are told of completions at `ring` that wait elsewhere: by poll, epoll or an eventfd. Before
- * Linux 6.3 polls have no list of their own; then the answer is yes.
+ * Whether completions at `ring` notify threads that wait elsewhere: by poll, epoll or an eventfd. Before Linux 6.3
+ * polls have no list of their own; then the answer is yes.
  */
 static __always_inline bool is_watched(struct io_ring_ctx *ring)
 {
@@ -289,7 +289,7 @@ static __always_inline struct io_kiocb *request_of_waker(struct io_ring_ctx *rin
 	return request;
 }
 
-/* What is asked of a ring. */
+/* Options of a query at a ring. */
 enum {
 	RING_WAKER = 1 << 0, /* the current task is the waker */
 	RING_ENTERED = 1 << 1, /* the sleeper waits in io_uring_enter */

@@ -5,7 +5,7 @@
  * To the kernel all such waits are for futexes. User space tells the addresses of the VM's wait barrier, of its
  * lock of operations and of its heap's lock, and the virtual tables of its operations. At the beginning of a
  * wait the memory is at hand: the VM's pointer to its operation tells whether that is a collection. A wait at
- * the barrier is a pause of the VM; the VM thread ends it. A pause that no thread meets at the barrier is told
+ * the barrier is a pause of the VM; the VM thread ends it. A pause that no thread meets at the barrier is derived
  * from the wait of the thread that asked for the operation.
  *
  * Pauses are counted one by one, of other operations too. The waits of these stay waits for a lock.
@@ -13,8 +13,8 @@
 #pragma once
 
 /*
- * A VM's objects of a lock are no larger, bytes; the mutex in front of their condition; the barrier. At the condition of
- * the heap's lock the VM's own threads wait for work.
+ * Largest sizes of a VM's objects of a lock, bytes: the whole object, the mutex in front of its condition, the
+ * barrier. At the condition of the heap's lock the VM's own threads wait for work.
  */
 #define WS_VM_LOCK 128
 #define WS_VM_MUTEX 48

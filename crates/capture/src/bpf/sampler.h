@@ -2,13 +2,13 @@
 /*
  * The thread that an on-CPU sample belongs to.
  *
- * A software timer fires late: some microseconds on bare metal, 10 to 30 µs in a virtual machine, because
- * the host must act first. While the CPU is busy that does not matter: a sample lost at the end of one
- * stretch is won at the end of the stretch before. Next to the idle task it does matter. The interrupt
- * that wakes a thread wakes the CPU too, and a sample that was due just before is delivered with it, after
- * the thread was woken. A sample that was due just before the thread left finds the CPU idle, and the idle
- * task has no samples. Threads that run for tens of microseconds between two waits would seem to compute
- * up to a third less than they do, or half as much again.
+ * A software timer fires late: some microseconds on bare metal, 10 to 30 µs in a virtual machine, because the host
+ * must act first. While the CPU is busy that does not matter: a thread loses the samples due at the end of its own
+ * stretch, and gains those due at the end of the stretch before. Next to the idle task it does matter: the interrupt
+ * that wakes a thread wakes the CPU too, and a sample that was due just before is delivered with it, after the thread
+ * was woken. A sample that was due just before the thread left finds the CPU idle, and the idle task has no samples.
+ * Threads that run for tens of microseconds between two waits would seem to compute up to a third less than they do,
+ * or half as much again.
  *
  * So a sample belongs to the thread that was on the CPU when the sample was *due*. If it is not delivered
  * by the time that thread leaves, it is charged, at the next switch-in, to the stack with which the thread
@@ -30,11 +30,11 @@ extern void *bpf_cast_to_kern_ctx(void *obj) __weak __ksym;
 #define OFFSET_PERIOD bpf_core_field_offset(struct perf_event, hw.sample_period)
 
 #define WS_SOON 50000	 /* ns from a wake-up to the switch-in, at most: what is due by then is looked up */
-#define WS_LATE 1000000	 /* ns: of what comes later than this after it was due, nothing is concluded */
+#define WS_LATE 1000000	 /* ns: a sample that comes later than this after it was due proves nothing */
 
 /*
- * When the sample was due; `t`: record of the current task, NULL for none. `now` for cycles, because their interrupts are not delayed, and if the kernel
- * does not tell.
+ * Time at which the sample was due. `t`: record of the current task, NULL for none. Returns `now` for cycles, because
+ * their interrupts are not delayed. Returns `now` also where the kernel does not tell the due time.
  */
 static __always_inline u64 sample_due(struct bpf_perf_event_data *ctx, struct ws_cpu *c,
 				      struct ws_thread *t, u64 now)
@@ -97,8 +97,8 @@ static __always_inline void charge_armed(struct ws_thread *t, u64 now)
 }
 
 /*
- * At each switch from or to a measured thread. A task woken on an idle CPU is on it, in the kernel's
- * books and so in ours, from its wake-up.
+ * At each switch from or to a measured thread. The kernel, and so the ledger, counts a task woken on an idle CPU as
+ * on that CPU from its wake-up.
  */
 static __always_inline void sampler_switched(struct ws_cpu *c, struct ws_thread *out,
 					     struct ws_thread *in, u64 now)

@@ -22,7 +22,7 @@ struct {
 	__type(value, struct ws_slot);
 } slots SEC(".maps");
 
-/* First that of the own CPU, which has it in its caches. */
+/* Tries the slot of the own CPU first: that CPU has it in its caches. */
 static __always_inline struct ws_slot *take_slot(void)
 {
 	u32 own = bpf_get_smp_processor_id();

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * How long the single intervals are: counted exactly, by length, in log-linear buckets.
+ * Histograms of the lengths of intervals: each interval is counted exactly, in log-linear buckets.
  *
- * Over all threads finely (32 parts an octave), by block reason, part of runnable time, and on the
- * CPU, in arrays of each CPU. By thread coarsely (4 parts an octave), by state: a thread's buckets
- * must stay small. `wallscope_model::shape` has the same division.
+ * The histograms over all threads are fine (32 parts an octave): by block reason, part of runnable time, and on the
+ * CPU, in arrays of each CPU. Those of a thread are coarse (4 parts an octave), by state: a thread's buckets must
+ * stay small. `wallscope_model::histogram` has the same division.
  *
  * An interval is counted at the switch-in that follows it: until then its length may change, and
  * so one look-up serves the stretch on the CPU, the block and the wait for a CPU of a turn.
@@ -17,7 +17,7 @@
 #define WS_SHAPE_BUCKETS 1056
 #define WS_SHAPE_COARSE_BUCKETS (WS_SHAPE_BUCKETS >> (WS_SHAPE_FINE - WS_SHAPE_COARSE))
 
-/* What is counted apart over all threads: on the CPU, parts of runnable time, block reasons. */
+/* Histograms over all threads: on the CPU, parts of runnable time, block reasons. */
 enum { WS_CLASS_ON_CPU, WS_CLASS_RUNNABLE, WS_CLASS_BLOCKED = WS_CLASS_RUNNABLE + WS_PARTS };
 #define WS_CLASSES (WS_CLASS_BLOCKED + WS_REASONS)
 
@@ -33,7 +33,7 @@ struct {
 	__type(value, struct ws_shape);
 } shapes SEC(".maps");
 
-/* A thread's: on the CPU, runnable, blocked. */
+/* Histograms of a thread: on the CPU, runnable, blocked. */
 enum { WS_OWN_ON_CPU, WS_OWN_RUNNABLE, WS_OWN_BLOCKED, WS_OWN };
 
 struct ws_own_shape {
@@ -48,7 +48,7 @@ struct {
 	__type(value, struct ws_own_shape);
 } own_shapes SEC(".maps");
 
-/* A dying thread's shape on its way out. */
+/* A dying thread's histograms on their way out. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -146,8 +146,8 @@ static long shape_pack_bucket(u32 i, struct ws_shape_packing *to)
 }
 
 /*
- * A thread's shape without its empty buckets, and the `block` of the turn under way; returns the size, 0 if
- * there is nothing to tell.
+ * Packs a thread's histograms without their empty buckets, and the `block` of the turn under way. Returns the size,
+ * 0 if there is nothing to report.
  */
 __noinline u64 shape_pack(struct ws_shape_event *e, struct ws_thread *t, struct ws_own_shape *own, u64 block)
 {
@@ -172,7 +172,7 @@ __noinline u64 shape_pack(struct ws_shape_event *e, struct ws_thread *t, struct 
 	return n || e->stretch || e->block ? e->head.size : 0;
 }
 
-/* The thread is gone: its last stretch, and what there was in all. */
+/* The thread is gone: counts its last stretch, and sends its histograms. */
 static __always_inline void shape_gone(struct ws_thread *t, struct task_struct *p)
 {
 	u32 key = 0;

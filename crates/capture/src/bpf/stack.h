@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * Which stack spent the time.
+ * Attribution of time to stacks.
  *
  * A stretch of blocked or runnable time that is as long as a period or longer is charged to its
- * stack as it is: nothing is left to chance. Shorter ones run a clock per thread and state; when it
- * passes a period, that period is charged to the stack that crosses, and the remainder is kept:
- * with the random first phase that is an unbiased sample by time. The cost is bounded by off-CPU
+ * stack as it is: nothing is left to chance. Shorter ones fill a credit per thread and state; when it
+ * passes a period, that period is charged to the stack that crosses, and the remainder is kept. A random
+ * first phase makes this an unbiased sample by time. The cost is bounded by off-CPU
  * time and not by the switch rate.
  *
- * The kernel stack is taken at the switch-in itself (the thread still stands where it slept). The
- * user stack the thread reads itself, a moment later (deferred_user_stack.h). Until then samples carry a
- * *ticket*, which stands for "the user stack of this stay in the kernel".
+ * The kernel stack is taken at the switch-in itself (the thread is still where it slept). The thread reads its user
+ * stack itself, a moment later (deferred_user_stack.h). Until then samples carry a *ticket*, which stands for "the
+ * user stack of this stay in the kernel".
  *
- * Threads that stay blocked are read ahead by the task iterator, so that a stack is known even if
- * the thread is killed in its sleep.
+ * The task iterator reads the stacks of threads that stay blocked ahead, so that a stack is known even if the
+ * thread is killed in its sleep.
  */
 #pragma once
 #include "user_unwind.h"
@@ -25,8 +25,8 @@
 #include "resource.h"
 #include "in_flight.h"
 
-/* What the task iterator works on; there is only ever one. */
-struct ws_visit {
+/* Memory of the task iterator, of which there is one. */
+struct ws_iter_scratch {
 	struct ws_dump d;
 	struct ws_kstack k;
 	struct ws_unwind u;
@@ -38,10 +38,10 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, u32);
-	__type(value, struct ws_visit);
+	__type(value, struct ws_iter_scratch);
 } visits SEC(".maps");
 
-/* What is known of the connections of a thread that waits, or has just waited. */
+/* Flags of a sample for the present or the last wait of a thread: requests on its connections. */
 static __always_inline u32 wait_flags(struct ws_thread *t, u8 asking)
 {
 	return (asking ? WS_S_IN_FLIGHT : 0) | (t->wait.talks ? WS_S_TALKS : 0) |
@@ -49,14 +49,14 @@ static __always_inline u32 wait_flags(struct ws_thread *t, u8 asking)
 }
 
 /*
- * How much time is charged at the end of a stretch of `length`, which is in `clock` already: the
- * stretch itself, or the periods that the short ones have filled.
+ * Takes from `credit` the time to charge for an interval of `length` ns, which `credit` includes. An interval of at
+ * least a period is charged as it is; shorter ones by the whole periods that they have filled.
  */
-static __always_inline u64 due(u64 *clock, u64 length, u64 period)
+static __always_inline u64 take_charge(u64 *credit, u64 length, u64 period)
 {
-	u64 ns = length >= period && length <= *clock ? length : *clock / period * period;
+	u64 ns = length >= period && length <= *credit ? length : *credit / period * period;
 
-	*clock -= ns;
+	*credit -= ns;
 	return ns;
 }
 
@@ -68,7 +68,7 @@ static __always_inline u64 phase(u64 period)
 	return part * (period >> 32) + (part * (u32)period >> 32);
 }
 
-/* Draws a thread's phases. Its last wait and queueing (ns) are charged by them. */
+/* Draws new phases of a thread, and adds its last blocked and runnable time (ns). */
 static __always_inline void draw_phases(struct ws_thread *t, u64 period, u64 blocked, u64 queued)
 {
 	t->credit.blocked = phase(period) + blocked;
@@ -81,17 +81,17 @@ static __always_inline bool phases_are_old(struct ws_thread *t)
 	return unlikely(t->wakeup.phases != (u8)set_phases);
 }
 
-/* Blocked and runnable time is charged to where the thread stands now. */
+/* At a switch-in: charges blocked and runnable time to the present stack. */
 static __always_inline void charge_off_cpu(struct ws_hook *h, struct ws_thread *t,
 					   struct task_struct *p, struct ws_queued wait)
 {
 	u64 period = set_period, blocked = 0, queued = 0, start;
 	struct ws_sample s = {};
 	struct ws_kstack *k;
-	u32 key = 0;
+	u32 key = KSTACK_SWITCH;
 
 	if (unlikely(!period)) {
-		/* Stacks are given up: what passes meanwhile is charged to none of those that follow. */
+		/* Off-CPU stacks are given up: the time until they are taken again is charged to none. */
 		t->credit.blocked = t->credit.runnable = t->samples.early = 0;
 		return;
 	}
@@ -100,10 +100,12 @@ static __always_inline void charge_off_cpu(struct ws_hook *h, struct ws_thread *
 	if (!unlikely(t->credit.blocked >= period || t->credit.runnable >= period || t->samples.early))
 		return;
 	start = bpf_ktime_get_ns();
-	blocked = due(&t->credit.blocked, t->at.block_len, period);
-	queued = due(&t->credit.runnable, wait.length, period);
-	h->c->cost.charges++;
-	h->c->cost.charged += blocked + queued;
+	blocked = take_charge(&t->credit.blocked, t->at.block_len, period);
+	queued = take_charge(&t->credit.runnable, wait.length, period);
+	if (blocked || queued) {
+		h->c->cost.charges++;
+		h->c->cost.charged += blocked + queued;
+	}
 
 	s.id = t->id;
 	s.pid = t->pid;
@@ -151,14 +153,14 @@ static __always_inline void charge_off_cpu(struct ws_hook *h, struct ws_thread *
 	h->c->cost.taken_ns += bpf_ktime_get_ns() - start;
 }
 
-/* Completes and sends a sample of a thread that runs here and now; whether in user mode, its flags tell. */
+/* Completes and sends a sample of the thread that runs on this CPU now. The caller sets WS_S_USER_MODE. */
 static __always_inline void sample_here(struct ws_sample *s, struct ws_thread *t,
 					struct task_struct *p, void *ctx)
 {
 	struct ws_kstack *k;
 	struct ws_unwind *u;
 	struct ws_slot *slot;
-	u32 zero = 0, key = 1;
+	u32 zero = 0, key = KSTACK_TIMER;
 
 	s->id = t->id;
 	s->pid = t->pid;
@@ -179,7 +181,7 @@ static __always_inline void sample_here(struct ws_sample *s, struct ws_thread *t
 		u->work.tls = p->thread.fsbase;
 		uw_unwind_probe(&u->work, p->tgid, &u->regs);
 		if (u->work.out.end == UW_END_UNREADABLE && cfg_task_work) {
-			/* A page is out: by task work the thread itself can bring it in. */
+			/* A page is not in memory: the thread itself can bring it in, by task work. */
 			defer(ctx, t, p);
 			s->flags |= WS_S_DEFERRED;
 			s->ustack = t->stacks.ticket;
@@ -207,13 +209,13 @@ static __always_inline void sample_on_cpu(struct ws_thread *t, struct task_struc
 }
 
 /*
- * From the iterator: reads the stack of a thread that stays blocked, once a block, so that it is
- * known whatever becomes of the thread; and at the end charges what is still open.
+ * Task iterator: reads the stack of a thread that stays blocked, once a block, so that it is known even if the thread
+ * is killed. At the end it charges the open interval, too.
  */
-static __always_inline void read_ahead(struct ws_visit *v, struct ws_thread *t,
+static __always_inline void read_blocked_stack(struct ws_iter_scratch *v, struct ws_thread *t,
 				       struct task_struct *p)
 {
-	u64 now = bpf_ktime_get_ns(), period = set_period, seq = t->seq, hash = 0, open, clock, ns;
+	u64 now = bpf_ktime_get_ns(), period = set_period, seq = t->seq, hash = 0, open, credit, ns;
 	u64 futex = 0;
 	bool blocked = t->at.state == WS_BLOCKED, end = set_iter == ITER_END;
 	struct ws_sample s = {};
@@ -222,9 +224,9 @@ static __always_inline void read_ahead(struct ws_visit *v, struct ws_thread *t,
 	if (!period || (!blocked && !(end && t->at.state == WS_RUNNABLE)))
 		return;
 	open = until - t->at.since;
-	clock = blocked ? t->credit.blocked : t->credit.runnable;
-	clock = (phases_are_old(t) ? phase(period) : clock) + open;
-	ns = due(&clock, open, period);
+	credit = blocked ? t->credit.blocked : t->credit.runnable;
+	credit = (phases_are_old(t) ? phase(period) : credit) + open;
+	ns = take_charge(&credit, open, period);
 	if (!ns || (!end && (t->stacks.ahead == seq || open < 10 * period)))
 		return;
 	if (end)
@@ -241,11 +243,11 @@ static __always_inline void read_ahead(struct ws_visit *v, struct ws_thread *t,
 		s.flags = WS_S_NO_USER;
 	}
 	if (t->seq != seq)
-		return; /* it moved on, and will be charged where it does */
+		return; /* the thread ran: its next switch-in charges the time */
 	t->stacks.ahead = seq;
 	if (!end) {
 		if (hash)
-			tell_ahead(t->id, t->stacks.ticket, hash, futex);
+			tell_early_stack(t->id, t->stacks.ticket, hash, futex);
 		return;
 	}
 	s.id = t->id;

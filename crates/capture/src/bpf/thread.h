@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
-/* How threads come, change and go, and how their books are copied out. */
+/* Births, changes and ends of threads, and copies of their ledgers. */
 #pragma once
 
 static __always_inline void tell_thread(struct ws_thread *t, struct task_struct *p, u64 now, u32 how)
@@ -19,7 +19,7 @@ static __always_inline void tell_thread(struct ws_thread *t, struct task_struct 
 	e->parent = BPF_CORE_READ(p, real_parent, tgid);
 	e->how = how;
 	bpf_probe_read_kernel(e->comm, sizeof(e->comm), p->comm);
-	/* It may run what no thread ran before, and not for long. */
+	/* It may run code that no thread ran before, and not for long. */
 	set_managed_every = WS_MANAGED_SOON;
 	/* A new program's tables are wanted at once; for a new thread there is time. */
 	bpf_ringbuf_submit(e, how == WS_EXEC ? BPF_RB_FORCE_WAKEUP : ring_flags());
@@ -171,7 +171,7 @@ static __always_inline void fill_dump(struct ws_dump *d, struct ws_thread *t, st
 	}
 }
 
-/* The last switch-out of a dead thread: its books are final. */
+/* The last switch-out of a dead thread: its ledger is final. */
 static __always_inline void thread_gone(struct ws_thread *t, struct task_struct *p)
 {
 	struct ws_dump *d;
@@ -195,12 +195,12 @@ static __always_inline void thread_gone(struct ws_thread *t, struct task_struct 
 	stack_thread_gone(t);
 }
 
-/* A copy of a thread's books in progress. */
+/* A copy of a thread's ledger in progress. */
 struct ws_copy {
 	struct ws_dump *d;
 	struct ws_thread *t;
 	struct task_struct *p;
-	u64 seq; /* of the thread, before they were */
+	u64 seq; /* the thread's, as read before its ledger was copied */
 	bool whole;
 };
 
@@ -215,16 +215,16 @@ static long copy_books(u32 i, struct ws_copy *c)
 	return c->whole;
 }
 
-/* Copies a thread's books to the reader of the iterator, whole or not at all. */
+/* Copies a thread's ledger to the reader of the iterator, whole or not at all. */
 static __always_inline void visit(struct seq_file *seq, struct ws_thread *t, struct task_struct *p)
 {
 	u32 key = 0;
-	struct ws_visit *v = bpf_map_lookup_elem(&visits, &key);
+	struct ws_iter_scratch *v = bpf_map_lookup_elem(&visits, &key);
 	struct ws_copy c = { .t = t, .p = p };
 
 	if (!v || t->at.state == WS_DEAD)
 		return;
-	read_ahead(v, t, p);
+	read_blocked_stack(v, t, p);
 	if (set_iter == ITER_DUMP && t->seq == t->dumped && !p->on_cpu)
 		return; /* nothing happened: user space can tell by itself */
 	c.d = &v->d;

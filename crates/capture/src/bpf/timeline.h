@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * The timeline: every turn of every thread, told as it ends, in a ring of its own.
+ * The timeline: every turn of every thread, reported as it ends, in a ring of its own.
  *
  * A ring of its own, so that a flood of switches does not push out stacks. User space is woken only when a
  * quarter of it is full: a wake-up costs more than all else here. Without a timeline the verifier drops all of
  * this, and the ring is next to nothing.
  *
- * One record a turn, not one an interval: what a turn consists of is known when the thread gets the
- * CPU again, and was kept for the histograms (shape.h) anyway.
+ * One record a turn, not one an interval: the parts of a turn are known when the thread gets the CPU again, and
+ * were kept for the histograms (shape.h) anyway.
  *
  * A flight recorder raises `set_turn_min` where turns are many: user space then sums up the others.
  */
@@ -26,8 +26,8 @@ static __always_inline u64 turn_flags(void)
 }
 
 /*
- * The turn that ends with a switch-in at `time`, or with the thread. Before shape_turn(), which forgets
- * the stretch.
+ * Reports the turn that ends with a switch-in at `time`, or with the thread. Called before shape_turn(), which
+ * forgets the stretch.
  */
 static __always_inline void tell_turn(struct ws_thread *t, u64 time, u64 block,
 				      struct ws_queued queued)
@@ -56,8 +56,8 @@ static __always_inline void tell_turn(struct ws_thread *t, u64 time, u64 block,
 }
 
 /*
- * An interrupt wakes in the name of the thread that it interrupted. Where interrupts have hooks, they
- * are known for what they are.
+ * A wake-up by an interrupt names the interrupted thread as its waker. If interrupts have hooks, such wake-ups are
+ * recognised.
  */
 static __always_inline void note_waker(struct ws_thread *t)
 {

@@ -2,10 +2,10 @@
 /*
  * Tasks for following their pointers.
  *
- * Each time the verifier meets a load of a pointer from a task that it trusts, it searches all the
- * names of the kernel's types for what it may trust of the result, from the first to the last: half
- * the time that loading the programs took. Nothing needs the result's trust here; from a pointer
- * without it the same instruction is loaded, and nothing searched.
+ * Each time the verifier meets a load of a pointer from a task that it trusts, it searches all names of the
+ * kernel's types to find out whether it may trust the result. That was half the time that loading the programs
+ * took. Nothing here needs a trusted result. A load from an untrusted pointer is the same instruction, without the
+ * search.
  */
 #pragma once
 

@@ -87,9 +87,9 @@ static __always_inline u8 reason_by_fd(struct task_struct *p, u64 fd, u8 otherwi
 }
 
 /*
- * The number of the system call that a thread is in, of which arguments mean what they do in 64-bit
- * programs; WS_SYSCALLS where it is in none. Calls of 32-bit programs have numbers of their own: only
- * the kernel's stack tells what they wait for.
+ * The number of the system call that a thread is in, if its arguments mean what they do in 64-bit programs;
+ * WS_SYSCALLS if it is in none. Calls of 32-bit programs have numbers of their own: only the kernel's stack tells
+ * the reason of their waits.
  */
 #define WS_CALL_OF_32_BIT (WS_SYSCALLS + 1)
 static __always_inline u64 call_of(struct pt_regs *regs)

@@ -24,7 +24,7 @@ static __always_inline void tell_wake(void *ctx, struct ws_thread *t, struct ws_
 	struct task_struct *waker = bpf_get_current_task_btf();
 	struct ws_kstack *k;
 	struct ws_wake *e;
-	u32 zero = 0, key = 2;
+	u32 zero = 0, key = KSTACK_WAKER;
 
 	if (t->at.detail == WS_GIL)
 		gil_tell(t, now);

@@ -9,7 +9,7 @@
  *   fork, exec, exit        threads come, change and go
  *   irq, softirq, timer     interrupt time, where the kernel does not count it by itself
  *   sockets                 requests in flight on stream sockets (sockets.h)
- *   task iterator           makes the first records, copies the books, reads threads that stay
+ *   task iterator           makes the first records, copies the ledgers, reads threads that stay
  *                           blocked
  *
  * Not done here: names, time slices, scaling, chains. Totals never depend on stacks: a lost stack
@@ -67,8 +67,8 @@ static __always_inline void arrived(struct ws_thread *in, struct task_struct *p,
 }
 
 /*
- * `t` is on this CPU; if nobody saw it come, that is made good. What it waited is charged to no
- * stack: it may long since stand elsewhere.
+ * `t` is on this CPU; if no hook saw it come, that is made good. Its wait is charged to no stack: the thread may
+ * long since have gone on.
  */
 static __always_inline void made_good(struct ws_hook *h, struct ws_thread *t, struct task_struct *p)
 {
@@ -81,8 +81,8 @@ static __always_inline void made_good(struct ws_hook *h, struct ws_thread *t, st
 	if (period) {
 		if (phases_are_old(t))
 			draw_phases(t, period, t->at.block_len, waited);
-		due(&t->credit.blocked, t->at.block_len, period);
-		due(&t->credit.runnable, waited, period);
+		take_charge(&t->credit.blocked, t->at.block_len, period);
+		take_charge(&t->credit.runnable, waited, period);
 	}
 	h->c->measured = 1;
 	h->c->came = came;
@@ -224,7 +224,7 @@ int BPF_PROG(ws_migrate, struct task_struct *p)
 	if (c)
 		c->met.runs++;
 	if (t && t->at.state == WS_BLOCKED && (p->__state & (TASK_INTERRUPTIBLE | TASK_UNINTERRUPTIBLE)))
-		t->wakeup.carried = 1;
+		t->wakeup.moved_asleep = 1;
 	return 0;
 }
 
@@ -289,7 +289,7 @@ int BPF_PROG(ws_fork, struct task_struct *parent, struct task_struct *child)
 	return 0;
 }
 
-/* Workers of io_uring are made by the kernel itself: nobody forks them. */
+/* The kernel itself makes the workers of io_uring: no thread forks them. */
 SEC("tp_btf/task_newtask")
 int BPF_PROG(ws_newtask, struct task_struct *p, u64 clone_flags)
 {
@@ -310,8 +310,8 @@ int BPF_PROG(ws_exec, struct task_struct *p, pid_t old_pid, struct linux_binprm 
 	return 0;
 }
 
-/* Room was found for a mapping. Nothing tells of what is unmapped, but a library may take the place of another, with
- * other code at the same addresses. */
+/* Room was found for a mapping. No hook reports unmapped memory, but a library may take the place of another,
+ * with other code at the same addresses. */
 SEC("tp_btf/vm_unmapped_area")
 int BPF_PROG(ws_room, unsigned long at, struct vm_unmapped_area_info *info)
 {
@@ -460,7 +460,7 @@ int ws_tasks(struct bpf_iter__task *ctx)
 	t = record_of(p);
 	if (set_iter == ITER_BEGIN) {
 		tgid = p->tgid;
-		/* A leader that has ended stands there as long as its threads live, and does nothing. */
+		/* A leader that has ended stays in the list as long as its threads live, and does nothing. */
 		if (!t && tgid != cfg_self && p->pid && !p->exit_state &&
 		    (cfg_all || bpf_map_lookup_elem(&targets, &tgid)))
 			thread_born(p, WS_FOUND);

@@ -7,13 +7,13 @@ use wallscope_observe::DescribedDomain;
 use super::{Options, pace::Pace};
 use crate::backend::ebpf::{KernelFeatures, Mechanism, Programs, event_sampling::SampledEvent};
 
-/// What the words are made from.
+/// Facts that the words are made from.
 pub struct Facts<'a> {
     /// The kernel.
     pub kernel: &'a KernelFeatures,
-    /// What was asked for.
+    /// Options of the recording.
     pub options: &'a Options,
-    /// How blocked threads' stacks were read.
+    /// Mechanism by which stacks of blocked threads were read.
     pub mechanism: Mechanism,
     /// The on-CPU event.
     pub timer: &'static str,
@@ -23,9 +23,9 @@ pub struct Facts<'a> {
     pub taps: &'a [SampledEvent],
     /// Rates at the end.
     pub pace: &'a Pace,
-    /// Reasons could be told from kernel functions.
+    /// Whether block reasons could be recognised from kernel functions.
     pub kernel_named: bool,
-    /// What happened on the way.
+    /// Notes on failures and changes during the recording.
     pub notes: Vec<String>,
     /// Runtimes of managed code that were met.
     pub runtimes: Vec<String>,
@@ -33,13 +33,13 @@ pub struct Facts<'a> {
     pub entry_ns: f64,
 }
 
-/// How requests in flight are followed.
+/// Words on the tracking of requests in flight.
 const REQUESTS: &str = "requests in flight are told by the side that sent or received last on each stream socket, at the \
      calls that do: an answer that pauses half-way counts as given, of several requests at once on one \
      connection (HTTP/2) the first answer counts for all, and datagrams are not followed; where requests were \
      sent is sampled";
 
-/// How the run time of the kernel programs is measured, which take `entry_ns` to enter and leave.
+/// Says how the run time of the kernel programs is measured. Entering and leaving one takes `entry_ns`.
 fn run_time(entry_ns: f64) -> String {
     format!(
         "run time of the kernel programs: one run in 31 at switches, wake-ups and sockets and one edge of an \
@@ -71,10 +71,10 @@ fn every(d: std::time::Duration) -> String {
     format!("every {} ms", d.as_nanos() as f64 / 1e6)
 }
 
-/// Notes, and where among them the estimator says what a timeline holds.
+/// Returns the notes, and the index among them at which the estimator inserts its note on the timeline.
 fn notes(f: &Facts<'_>) -> (Vec<String>, u32) {
     let mut notes = f.notes.clone();
-    if f.pace.slowed {
+    if f.pace.has_changed() {
         notes.push(format!(
             "rates at the end: {} Hz, {} of off-CPU time; each sample carries the period in force",
             f.pace.hz,
@@ -105,7 +105,7 @@ fn notes(f: &Facts<'_>) -> (Vec<String>, u32) {
     (notes, timeline_note)
 }
 
-/// The domain, and where among its notes the estimator says what a timeline holds.
+/// Returns the domain, and the index among its notes at which the estimator inserts its note on the timeline.
 pub fn describe(f: &Facts<'_>) -> DescribedDomain {
     let source = |what: &str, event: &str, rate: String| EventSource {
         what: what.into(),
@@ -159,7 +159,7 @@ pub fn describe(f: &Facts<'_>) -> DescribedDomain {
     }
 }
 
-/// What a timeline holds, and what not.
+/// Note on the content of a timeline and its gaps.
 pub(crate) fn timeline(t: &Timeline) -> String {
     let mut words = format!(
         "timeline: {} intervals as they were counted at the switches, before repairs, within {} MiB \

@@ -11,79 +11,81 @@ use super::Options;
 use crate::backend::ebpf::{Programs, RunTime, timer::Timer};
 
 /// Longest period of off-CPU stacks. With a longer one, most threads would have no stack in a short recording.
-const LONGEST: Duration = Duration::from_secs(8);
+const MAX_PERIOD: Duration = Duration::from_secs(8);
 /// Lowest rate of on-CPU stacks, Hz.
-const LOWEST: u32 = 9;
-/// Longest from one look to the next, ns.
-const EVERY: u64 = 1_000_000_000;
-/// A sampler is made faster again where it takes less than one in so many of its budget.
-const CHEAP: f64 = 8.0;
-/// A longer period has helped if stacks cost less than this part of what they did.
-const HELPED: f64 = 0.7;
-/// The period becomes so much longer than it should be by the last look, lest the next one make it longer again.
-const SPARE: f64 = 1.1;
-/// The period becomes at most so many times longer in one step.
-const MOST: f64 = 64.0;
-/// Changes of rates that are told one by one.
-const TOLD: u32 = 16;
+const MIN_HZ: u32 = 9;
+/// Longest time between two checks, ns. Early on a check follows when the time since the start has doubled.
+const CHECK_EVERY_NS: u64 = 1_000_000_000;
+/// A sampler becomes faster again where it costs less than this part, 1 in 8, of its half of the limit.
+const CHEAP_DIVISOR: f64 = 8.0;
+/// A longer period has helped if stacks cost less than this part of their cost before.
+const MAX_COST_IF_HELPED: f64 = 0.7;
+/// Factor on a period that must grow, so that the next check does not make it grow again.
+const PERIOD_MARGIN: f64 = 1.1;
+/// Longest step of the period: the new one is at most this many times the one that the step starts from.
+const MAX_STEP: f64 = 64.0;
+/// Changes of rates that the domain lists one by one.
+const MAX_NOTES: u32 = 16;
 
 /// The rates in force.
 pub struct Pace {
     /// Share of one CPU that measuring may take.
     limit: f64,
-    /// The rates that were asked for.
-    asked: (u32, Duration),
+    /// The rates of the options: Hz, and off-CPU time a stack.
+    requested: (u32, Duration),
     /// Changes so far.
     changes: u32,
-    /// Cost of off-CPU stacks (share of one CPU) before the last look, if that made their period longer.
+    /// Cost of off-CPU stacks (share of one CPU) before the last check, if that made their period longer.
     cost_before: Option<f64>,
     /// On-CPU samples a second.
     pub hz: u32,
     /// Off-CPU time a stack.
     pub period: Duration,
-    /// Whether they are not what was asked for.
-    pub slowed: bool,
     last: RunTime,
     last_window: u64,
-    /// When the timers' distances were changed last.
-    varied: u64,
+    /// When the distance between on-CPU samples was changed last, ns of the recording.
+    varied_ns: u64,
 }
 
 impl Pace {
-    /// The rates that were asked for.
+    /// Begins with the rates of the options.
     pub fn new(options: &Options) -> Pace {
         Pace {
             limit: options.method.max_overhead / 100.0,
-            asked: (options.method.hz, options.method.off_cpu_period),
+            requested: (options.method.hz, options.method.off_cpu_period),
             changes: 0,
             cost_before: None,
             hz: options.method.hz,
             period: options.method.off_cpu_period,
-            slowed: false,
             last: RunTime::default(),
             last_window: 0,
-            varied: 0,
+            varied_ns: 0,
         }
     }
 
-    /// Makes on-CPU samples come at another distance, if they have come at the same for a while.
+    /// Whether the rates have changed since the start.
+    pub fn has_changed(&self) -> bool {
+        self.changes > 0
+    }
+
+    /// Changes the distance between on-CPU samples, if it has been the same for a while.
     pub fn vary(&mut self, programs: &mut Programs, timer: &mut Timer, window_ns: u64) {
-        if window_ns.saturating_sub(self.varied) < timer.steady_ns() {
+        if window_ns.saturating_sub(self.varied_ns) < timer.steady_ns() {
             return;
         }
-        self.varied = window_ns;
+        self.varied_ns = window_ns;
         programs.set_cpu_period(timer.vary());
     }
 
-    /// Looks at the stretch since the last look, and slows down what was too dear in it. Early on at each
-    /// call, then about once a second: a look is a cost too.
+    /// Takes the samplers' cost since the last check, and changes their rates by it. Returns a note for the domain. Early
+    /// on it checks at each call, then about once a second: a check has a cost too.
     pub fn check(
         &mut self,
         programs: &mut Programs,
         timer: &mut Timer,
         window_ns: u64,
     ) -> Option<String> {
-        if window_ns.saturating_sub(self.last_window) < self.last_window.min(EVERY) {
+        if window_ns.saturating_sub(self.last_window) < self.last_window.min(CHECK_EVERY_NS) {
             return None;
         }
         let now = programs.run_time();
@@ -102,18 +104,18 @@ impl Pace {
         };
         let (hz, period) = slower(self.limit, (self.hz, on_cpu), waits);
         let (hz, period) = match (hz, period) == (self.hz, self.period) {
-            true => faster(self.asked, self.limit, (hz, on_cpu), (period, off_cpu)),
+            true => faster(self.requested, self.limit, (hz, on_cpu), (period, off_cpu)),
             false => (hz, period),
         };
         self.cost_before = (period > self.period).then_some(off_cpu);
         if (hz, period) == (self.hz, self.period) {
             return None;
         }
-        (self.hz, self.period, self.slowed) = (hz, period, true);
+        (self.hz, self.period) = (hz, period);
         self.changes += 1;
         programs.set_period(period);
         programs.set_cpu_period(timer.set_rate(hz));
-        (self.changes <= TOLD).then(|| format!(
+        (self.changes <= MAX_NOTES).then(|| format!(
             "at {:.1} s stacks cost {:.1} % of a CPU (limit: {:.1} %): from then on {hz} Hz, {} ms of off-CPU time a stack",
             window_ns as f64 / 1e9,
             (off_cpu + on_cpu) * 100.0,
@@ -123,7 +125,7 @@ impl Pace {
     }
 }
 
-/// Off-CPU stacks since the last look.
+/// Off-CPU stacks since the last check.
 #[derive(Clone, Copy, Debug)]
 struct OffCpu {
     period: Duration,
@@ -131,12 +133,12 @@ struct OffCpu {
     mean: Duration,
     /// Share of one CPU.
     cost: f64,
-    /// What it was before the period was made longer, if it just was.
+    /// The cost before the last check, if that check made the period longer.
     cost_before: Option<f64>,
 }
 
-/// The rates that bring both samplers' cost (shares of a CPU) into the limit. Each may have what the other one leaves of
-/// it, and half of it always: some 200 stacks a second with cold caches, enough to tell 1 % of the time.
+/// The rates that bring the cost of both samplers (shares of a CPU) within the limit. Each may have the part of it that
+/// the other one leaves, and half of it always: some 200 stacks a second with cold caches, enough to tell 1 % of the time.
 fn slower(limit: f64, (hz, on_cpu): (u32, f64), waits: OffCpu) -> (u32, Duration) {
     let left_by = |other: f64| (limit - other).max(limit / 2.0);
     let mut rates = (hz, waits.period);
@@ -144,16 +146,16 @@ fn slower(limit: f64, (hz, on_cpu): (u32, f64), waits: OffCpu) -> (u32, Duration
     if too_dear > 1.0 {
         // Each wait longer than the period has a stack. Where a longer period did not help, only one beyond their length
         // makes stacks fewer.
-        let did_not_help = |before| waits.cost > before * HELPED;
+        let did_not_help = |before| waits.cost > before * MAX_COST_IF_HELPED;
         let from = match waits.cost_before.is_some_and(did_not_help) {
             true => waits.mean.max(waits.period),
             false => waits.period,
         };
-        let longer = whole_ms(from.mul_f64((too_dear * SPARE).min(MOST)));
-        rates.1 = longer.min(LONGEST.max(waits.period));
+        let longer = whole_ms(from.mul_f64((too_dear * PERIOD_MARGIN).min(MAX_STEP)));
+        rates.1 = longer.min(MAX_PERIOD.max(waits.period));
     }
     if on_cpu > left_by(waits.cost) {
-        rates.0 = ((f64::from(hz) * left_by(waits.cost) / on_cpu) as u32).max(LOWEST.min(hz));
+        rates.0 = ((f64::from(hz) * left_by(waits.cost) / on_cpu) as u32).max(MIN_HZ.min(hz));
     }
     rates
 }
@@ -162,21 +164,20 @@ fn whole_ms(period: Duration) -> Duration {
     Duration::from_millis(period.as_micros().div_ceil(1000) as u64)
 }
 
-/// The rates once samplers that were slowed cost next to nothing, as after a burst: twice as fast, up to what was
-/// asked for.
+/// The rates after a burst, when slowed samplers cost next to nothing: twice as fast, at most as requested.
 fn faster(
-    (asked_hz, asked_period): (u32, Duration),
+    (requested_hz, requested_period): (u32, Duration),
     limit: f64,
     (hz, on_cpu): (u32, f64),
     (period, off_cpu): (Duration, f64),
 ) -> (u32, Duration) {
-    let cheap = limit / 2.0 / CHEAP;
+    let cheap = limit / 2.0 / CHEAP_DIVISOR;
     let mut rates = (hz, period);
     if off_cpu < cheap {
-        rates.1 = (period / 2).max(asked_period).min(period);
+        rates.1 = (period / 2).max(requested_period).min(period);
     }
     if on_cpu < cheap {
-        rates.0 = (hz * 2).min(asked_hz).max(hz);
+        rates.0 = (hz * 2).min(requested_hz).max(hz);
     }
     rates
 }
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn of_long_waits_stacks_become_fewer_in_the_second_step() {
+    fn long_waits_need_a_second_step() {
         let waits = OffCpu {
             period: MS,
             mean: 500 * MS,
@@ -230,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cheap_stays_as_it_was() {
+    fn cheap_samplers_keep_their_rates() {
         assert_eq!(slower(0.01, (99, 0.001), (MS, 0.009)), (99, MS));
     }
 
@@ -249,7 +250,7 @@ mod tests {
     fn half_of_the_limit_is_always_for_each_sampler() {
         // Both together cost no more than the limit.
         assert_eq!(slower(0.01, (100, 0.005), (MS, 0.005)), (100, MS));
-        // Each is dear, and has half.
+        // Each is costly, and has half.
         assert_eq!(slower(0.01, (100, 0.01), (MS, 0.0101)), (50, 3 * MS));
         // One leaves 0.008 for the other.
         assert_eq!(slower(0.01, (100, 0.002), (MS, 0.016)), (100, 3 * MS));
@@ -258,10 +259,11 @@ mod tests {
     }
 
     #[test]
-    fn after_a_burst_samplers_come_back_to_what_was_asked_for() {
-        let asked = (99, MS);
-        let step =
-            |rates: (u32, Duration), cost| faster(asked, 0.01, (rates.0, cost), (rates.1, cost));
+    fn after_a_burst_samplers_come_back_to_the_requested_rates() {
+        let requested = (99, MS);
+        let step = |rates: (u32, Duration), cost| {
+            faster(requested, 0.01, (rates.0, cost), (rates.1, cost))
+        };
         let steps = std::iter::successors(Some((20, 9 * MS)), |rates| Some(step(*rates, 0.0001)));
         let steps: Vec<_> = steps
             .take(5)
@@ -271,13 +273,13 @@ mod tests {
             steps,
             [(20, 9000), (40, 4500), (80, 2250), (99, 1125), (99, 1000)]
         );
-        assert_eq!(step((99, MS), 0.0), asked);
+        assert_eq!(step((99, MS), 0.0), requested);
         // Twice as fast, they would cost less than a quarter of their budget at most.
         assert_eq!(step((20, 9 * MS), 0.000_63), (20, 9 * MS));
     }
 
     #[test]
-    fn what_was_asked_for_beyond_the_bounds_is_not_made_faster() {
+    fn rates_requested_beyond_the_bounds_are_kept() {
         let day = Duration::from_secs(86_400);
         assert_eq!(slower(0.01, (5, 0.5), (day, 0.5)), (5, day));
         let half = Duration::from_millis(500);
