@@ -1,13 +1,13 @@
-//! How far a profile by instrumentation inflates functions: its shares beside those of a sampled
-//! profile of the same program.
+//! Inflation of functions by instrumentation: the shares of an instrumented profile beside those of a sampled profile
+//! of the same program.
 //!
-//! Instrumentation counts calls exactly and adds its own cost to each, so functions that are many and
-//! short seem dearer than they are. Both profiles are divided over the functions that both know: time
-//! in what only one of them sees (a built-in, the kernel) is its caller's. The sampled share has an
-//! interval by `wallscope_model::stats`, and so has the ratio; the instrumented one has no error.
+//! Instrumentation counts calls exactly and adds its own cost to each, so short functions with many calls seem
+//! costlier than they are. Both profiles are divided over the functions that both know: time in code that only one of
+//! them sees (a built-in, the kernel) is its caller's. The sampled share has an interval by `wallscope_model::stats`,
+//! and so has the ratio; the instrumented one has no error.
 //!
-//! What it does not do: it cannot tell inflation from a difference between the two runs, and it does
-//! not correct the instrumented times.
+//! Limits: it cannot tell inflation from a difference between the two runs, and it does not correct the instrumented
+//! times.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use wallscope_model::{FrameKind, Recording, StackId, View};
 
 use crate::view::{Analysis, Idle};
 
-/// A function as both profiles know it: its name (of Python's the last part), and its file's.
+/// A function as both profiles know it: its name (for Python the last part), and its file's.
 type Key = (Arc<str>, Arc<str>);
 
 /// A function that both profiles have.
@@ -27,19 +27,19 @@ pub struct Row {
     pub name: Arc<str>,
     /// Calls, exact.
     pub calls: u64,
-    /// Time spent in it, instrumented, with what only that profile sees below it, ns.
+    /// Instrumented time spent in it, ns, with code below it that only that profile sees.
     pub own: u64,
     /// `own` as a share of all time, 0..=1.
     pub instrumented: f64,
     /// Its share when sampled.
     pub sampled: f64,
-    /// The 95 % interval of that.
+    /// 95 % interval of `sampled`.
     pub interval: Interval,
 }
 
 impl Row {
-    /// How many times its share is what it would be without instrumentation, lowest to highest;
-    /// infinite where it was never sampled.
+    /// Ratio of its instrumented share to its share without instrumentation, lowest and highest; infinite where it
+    /// was never sampled.
     pub fn inflation(&self) -> (f64, f64) {
         let by = |share: f64| match share > 0.0 {
             true => self.instrumented / share,
@@ -61,8 +61,8 @@ pub fn is_instrumented(rec: &Recording) -> bool {
     rec.domain.limits.iter().any(says)
 }
 
-/// The time that an instrumented profile's is to be set beside: Python's profilers measure by the clock
-/// on the wall, gprof's by CPU time.
+/// The view of a sampled profile that corresponds to an instrumented one: Python's profilers measure by the clock on
+/// the wall, gprof's by CPU time.
 pub fn view_of(instrumented: &Recording) -> View {
     let python = |f: &wallscope_model::Frame| f.kind == FrameKind::Python;
     match instrumented.frames.iter().any(python) {

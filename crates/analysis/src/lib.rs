@@ -9,7 +9,7 @@
 //! * [`inflation`]: an instrumented profile beside a sampled one of the same program.
 //!
 //! Samples are scaled to the ledger by `wallscope_model::scale`, so every view sums to the ledger.
-//! Nothing here reads files, lays out text, prints, or looks at the machine.
+//! Nothing here reads files, lays out text, prints, or inspects the machine.
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 

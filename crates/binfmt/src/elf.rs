@@ -1,6 +1,6 @@
 //! Facts of an ELF file: identity, segments, sections, symbols.
 //!
-//! Works on bytes that may be truncated or hostile: what cannot be read is `None` or an error.
+//! The bytes may be truncated or hostile: a part that cannot be read is `None` or an error.
 //! Both classes and byte orders are read. Compressed sections are inflated on request, up to
 //! [`MAX_SECTION_BYTES`].
 
@@ -32,7 +32,7 @@ pub enum ElfError {
     Section {
         /// Name of the section.
         name: String,
-        /// What is wrong with it.
+        /// Reason for which it cannot be read.
         reason: String,
     },
 }
@@ -96,7 +96,7 @@ pub struct Symbol<'d> {
     pub name: &'d [u8],
     /// Virtual address.
     pub address: u64,
-    /// Bytes of code, 0 where the assembler was not told.
+    /// Bytes of code; 0 if the assembly source does not give the size.
     pub size: u64,
     /// Visibility.
     pub binding: Binding,
@@ -173,8 +173,8 @@ impl<'d> Elf<'d> {
         self.file.gnu_debuglink().ok().flatten()
     }
 
-    /// Path and build id (hex) of the file that `.gnu_debugaltlink` points to: what `dwz` moved
-    /// out of several files' DWARF into one.
+    /// Path and build id (hex) of the file that `.gnu_debugaltlink` points to: `dwz` moves DWARF that
+    /// several files have in common there.
     pub fn debug_alt_link(&self) -> Option<(&'d [u8], String)> {
         let (path, id) = self.file.gnu_debugaltlink().ok().flatten()?;
         Some((path, hex(id)))
@@ -185,8 +185,8 @@ impl<'d> Elf<'d> {
         &self.segments
     }
 
-    /// The virtual address of the byte at file offset `offset`. Where segments overlap in the
-    /// file, as they do when pages are shared, the executable one is meant.
+    /// The virtual address of the byte at file offset `offset`. Segments overlap in the file if they
+    /// share a page; the address is then the one in the executable segment.
     pub fn vaddr_of_offset(&self, offset: u64) -> Option<u64> {
         let holds = |s: &&Segment| {
             offset
@@ -311,8 +311,8 @@ impl<'d> Elf<'d> {
         Ok(Some(data))
     }
 
-    /// Symbols that are defined here and may name code: functions, and labels without a type or
-    /// size as hand-written assembly has them. In the table's order.
+    /// Symbols that are defined here and may name code, in the table's order: functions, and labels
+    /// without a type or size as hand-written assembly has them.
     pub fn symbols(&self, table: SymbolTable) -> impl Iterator<Item = Symbol<'d>> + '_ {
         let symbols = match table {
             SymbolTable::Static => self.file.symbols(),
@@ -387,7 +387,7 @@ impl<'d> Elf<'d> {
         self.file.architecture() == object::Architecture::X86_64
     }
 
-    /// The parsed file, for what this view does not offer.
+    /// The parsed file, for facts that this view does not offer.
     pub(crate) fn inner(&self) -> &object::File<'d> {
         &self.file
     }

@@ -1,10 +1,10 @@
 //! Jitdump: `jit-PID.dump`, in which runtimes log the code they make, with its time, lines and names.
 //!
 //! A header, then records: `perf`'s own format, written by V8, LLVM, .NET, PHP, wasmtime and others.
-//! Here single records are read out of bytes that somebody else has fetched; what a record should not
-//! be is a miss. Only the byte order of this machine is read.
+//! This module parses single records from bytes that the caller has read; a malformed record is `None`.
+//! Only the byte order of this machine is read.
 //!
-//! Not done: the code bytes, and unwinding information (told apart, so that it can be counted).
+//! Not done: the code bytes, and unwinding information (recognised, so that it can be counted).
 
 /// Bytes of a file's header.
 pub const HEADER: usize = 40;
@@ -42,10 +42,10 @@ impl std::fmt::Display for Problem {
     }
 }
 
-/// What the header says.
+/// The parsed header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Where the first record is.
+    /// Offset of the first record.
     pub size: u64,
     /// Whether times are those of CLOCK_MONOTONIC, ns; else of a counter that is not known here.
     pub monotonic: bool,
@@ -55,7 +55,7 @@ impl Header {
     /// Reads the first [`HEADER`] bytes of a file.
     ///
     /// # Errors
-    /// What the file is instead.
+    /// The reason for which the file is not read.
     pub fn parse(bytes: &[u8; HEADER]) -> Result<Header, Problem> {
         match half(bytes, 0) {
             Some(MAGIC) => {}
@@ -86,7 +86,7 @@ pub struct Head {
 }
 
 impl Head {
-    /// Reads it; `None` where the sizes make no sense, after which nothing of the file does.
+    /// Parses it; `None` if the sizes make no sense. The rest of the file cannot be read then.
     pub fn parse(bytes: &[u8; HEAD]) -> Option<Head> {
         let head = Head {
             kind: half(bytes, 0)?,
@@ -96,8 +96,8 @@ impl Head {
         (head.size == 0 || head.size as usize >= HEAD).then_some(head)
     }
 
-    /// How many bytes after the head are needed to read the record: fewer than there may be, as code is
-    /// left where it is.
+    /// Number of bytes after the head that [`Record::parse`] needs. The record may be longer: its code is not
+    /// read.
     pub fn needs(&self) -> usize {
         let rest = (self.size as usize).saturating_sub(HEAD);
         rest.min(match self.kind {
@@ -124,9 +124,9 @@ pub enum Record<'a> {
     },
     /// Code was moved.
     Move {
-        /// Where it was.
+        /// Its old first address.
         from: u64,
-        /// Where it is now.
+        /// Its new first address.
         to: u64,
         /// Its bytes.
         size: u64,
@@ -140,12 +140,12 @@ pub enum Record<'a> {
     },
     /// How to unwind the code that is loaded next.
     Unwinding,
-    /// Anything else: the end, padding, what came later.
+    /// Any other record: the end, padding, kinds that were added later.
     Other,
 }
 
 impl<'a> Record<'a> {
-    /// Reads what follows `head`, of which [`Head::needs`] bytes are there. `None`: it makes no sense.
+    /// Parses the [`Head::needs`] bytes after `head`. `None`: they make no sense.
     pub fn parse(head: &Head, bytes: &'a [u8]) -> Option<Record<'a>> {
         Some(match head.kind {
             0 => {
@@ -190,7 +190,7 @@ pub struct Place<'a> {
     pub file: &'a [u8],
 }
 
-/// The lines of a piece of code, as they are written: ends early where they make no sense.
+/// Iterator over the lines of a piece of code. It ends early if they make no sense.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lines<'a> {
     left: u64,
@@ -207,7 +207,7 @@ impl<'a> Iterator for Lines<'a> {
         let name = self.bytes.get(16..)?;
         let end = name.iter().position(|b| *b == 0)?;
         self.bytes = &name[end + 1..];
-        // One byte stands for the name of the entry before.
+        // The single byte 0xff means the name of the entry before.
         if name[..end] != [0xff] {
             self.file = &name[..end];
         }

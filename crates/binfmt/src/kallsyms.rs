@@ -1,7 +1,7 @@
 //! `/proc/kallsyms`: the kernel's own symbols and those of its modules.
 //!
-//! The kernel shows all addresses as zero to readers that `kernel.kptr_restrict` keeps out; that is
-//! recognised and told apart from a kernel without symbols.
+//! The kernel shows all addresses as zero to readers that `kernel.kptr_restrict` keeps out.
+//! [`is_hidden`] tells this case from a kernel without symbols.
 
 use std::io;
 
@@ -78,7 +78,7 @@ pub fn is_hidden(text: &str) -> bool {
 /// The text of `/proc/kallsyms` (several MB).
 ///
 /// # Errors
-/// What reading the file says; `NotFound` where the kernel was built without it.
+/// The error of reading the file; `NotFound` if the kernel was built without it.
 #[expect(clippy::disallowed_methods, reason = "a file of the kernel")]
 pub fn read() -> io::Result<String> {
     let bytes = std::fs::read("/proc/kallsyms")?;

@@ -7,7 +7,7 @@
 //! * [`mapped`]: a file mapped into memory, safe against truncation by its owner.
 //!
 //! Every parser takes bytes or text. Malformed input is an error, `None`, or a counted and skipped
-//! line, never a panic: a profiled program's files belong to somebody else.
+//! line, never a panic: the files belong to the profiled programs and are untrusted.
 //!
 //! Not done here: DWARF and unwind tables, choosing between several names of one address, ELF notes
 //! other than the build id, core files.

@@ -1,10 +1,10 @@
-//! A file mapped into memory, safely also where somebody cuts it short meanwhile.
+//! A file mapped into memory, safe even if another process truncates it meanwhile.
 //!
-//! Touching a page of a mapping that its file no longer has raises SIGBUS, which would end the
-//! process and lose what it recorded: a rebuild over a running program's binary is enough. So the
+//! An access to a mapped page that the file no longer has raises SIGBUS. It would end this process,
+//! and the recording would be lost: a rebuild over a running program's binary is enough. So the
 //! first mapping installs a SIGBUS handler. For an address within one of our mappings it puts a
-//! page of zeros there and lets the reader go on (parsers take zeros as they take any hostile
-//! bytes); any other SIGBUS goes to the handler that was there before.
+//! page of zeros there and lets the reader go on: parsers take zeros as they take any hostile
+//! bytes. Any other SIGBUS goes to the handler that was there before.
 //!
 //! At most [`MAX_GUARDED`] mappings are guarded at a time; further ones work, unguarded.
 
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use memmap2::Mmap;
 
-/// How many mappings are guarded at a time.
+/// Maximum mappings that are guarded at a time.
 pub const MAX_GUARDED: usize = 1024;
 
 /// A guarded mapping: its address and, once that is set, its length. Both 0: free.
@@ -33,12 +33,12 @@ static GUARDED: [Slot; MAX_GUARDED] = [const {
     }
 }; MAX_GUARDED];
 
-/// What SIGBUS did before our handler.
+/// The action of SIGBUS before our handler.
 static PREVIOUS: OnceLock<libc::sigaction> = OnceLock::new();
 static PAGE_SIZE: AtomicUsize = AtomicUsize::new(4096);
 
-/// A regular file's bytes, mapped privately and read-only: pages are brought in as they are looked
-/// at and can be dropped by the kernel at any time, so that a file of any size costs little memory.
+/// A regular file's bytes, mapped privately and read-only. The kernel loads pages when they are
+/// read and can drop them at any time, so a file of any size costs little memory.
 #[derive(Debug)]
 pub struct MappedFile {
     map: Mmap,
@@ -57,7 +57,7 @@ impl MappedFile {
     /// ```
     ///
     /// # Errors
-    /// `InvalidInput` where it is not a regular file or is empty; otherwise what `mmap` says.
+    /// `InvalidInput` if it is not a regular file or is empty; otherwise the error of `mmap`.
     pub fn map(file: &File) -> io::Result<MappedFile> {
         let meta = file.metadata()?;
         if !meta.is_file() || meta.len() == 0 {
@@ -67,10 +67,10 @@ impl MappedFile {
             ));
         }
         install_handler();
-        // SAFETY: the mapping is private and read-only and lives as long as `self`. Were somebody
-        // to write to the file in place, bytes would change under the parsers, which treat each
-        // of them as hostile and hold no validated copy; were it cut short, the handler above
-        // turns the lost pages into zeros.
+        // SAFETY: the mapping is private and read-only and lives as long as `self`. If another process
+        // writes to the file in place, bytes change under the parsers, which treat each of them as
+        // hostile and hold no validated copy. If the file is truncated, the handler above turns the
+        // lost pages into zeros.
         let map = unsafe { Mmap::map(file)? };
         let slot = claim_slot(map.as_ptr() as usize, map.len());
         Ok(MappedFile { map, slot })

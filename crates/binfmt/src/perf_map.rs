@@ -1,8 +1,8 @@
 //! Perf maps: `/tmp/perf-PID.map`, in which runtimes list the code they made.
 //!
-//! `START SIZE NAME`, both numbers in hexadecimal; names may hold spaces. Written by many hands:
-//! some runtimes put `0x` before numbers, and a line may be half written while it is read. What is
-//! no entry is told apart, never a failure of the file.
+//! A line is `START SIZE NAME`, both numbers in hexadecimal; names may hold spaces. Runtimes differ:
+//! some put `0x` before numbers, and a line may be half written while it is read. A line that is no
+//! entry is reported as such and never makes the whole file fail.
 
 /// One piece of code made at run time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub struct Entry<'a> {
     pub name: &'a [u8],
 }
 
-/// What a line of a perf map is.
+/// A line of a perf map, classified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line<'a> {
     /// An entry.
@@ -51,7 +51,7 @@ fn entry(line: &[u8]) -> Option<Entry<'_>> {
     (!name.is_empty()).then_some(Entry { start, size, name })
 }
 
-/// The first word and what follows the blanks after it.
+/// The first word, and the rest of the text after the blanks that follow it.
 fn word(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = text.iter().position(u8::is_ascii_whitespace)?;
     Some((&text[..end], text[end..].trim_ascii_start()))

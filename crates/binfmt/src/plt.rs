@@ -115,8 +115,8 @@ impl Stubs<'_> {
 
 /// The address that the indirect jump within `stub` reads its target from.
 fn jump_slot(stub: &[u8], address: u64) -> Option<u64> {
-    // Nothing but `endbr64` and a `bnd` or `notrack` prefix stands before the jump, or, in lazy
-    // stubs of some linkers, nothing at all: the first match is the jump.
+    // Only `endbr64` and a `bnd` or `notrack` prefix can precede the jump. In lazy stubs of some linkers
+    // the jump comes first. So the first match is the jump.
     let at = stub.windows(2).take(6).position(|w| w == JUMP_INDIRECT)?;
     let disp = stub.get(at + 2..at + 6)?;
     let disp = i32::from_le_bytes(disp.try_into().ok()?);

@@ -1,19 +1,20 @@
-//! Going before others.
+//! Higher scheduling priority for a thread that reads events.
 
 use rustix::process::{getpriority_process, setpriority_process};
 
-/// While it lives, this thread goes before others where CPUs are short. What a crowd of programs tells
-/// as it starts would not fit into the rings by the time that an equal among them had its turn; what
-/// following takes of the CPUs is the same, and is measured.
+/// Raises this thread's scheduling priority while it lives.
+///
+/// When many programs start at once, their events overflow the ring buffers before a reader of equal priority
+/// runs. The reader's CPU time does not depend on the priority, and it is measured.
 pub struct Ahead {
     before: i32,
 }
 
-/// How far, as a nice value; where it is not allowed all stays as it is.
+/// Nice value of the thread. If it is not permitted, the priority stays as it was.
 const AHEAD: i32 = -10;
 
 impl Ahead {
-    /// From now on.
+    /// Raises the priority of the calling thread.
     pub fn of_others() -> Ahead {
         let before = getpriority_process(None).unwrap_or_default();
         let _ = setpriority_process(None, before.min(AHEAD));

@@ -28,7 +28,7 @@ pub(crate) fn unix_at(time: u64) -> u64 {
     })
 }
 
-/// Period of the kernel's timer tick, ns: the scheduler's counter of a running thread moves at least so often.
+/// Period of the kernel's timer tick, ns. The scheduler updates the counter of a running thread at least that often.
 pub(crate) fn tick_ns() -> u64 {
     ns(clock_getres(ClockId::MonotonicCoarse))
 }

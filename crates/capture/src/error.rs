@@ -16,7 +16,7 @@ pub enum Error {
     NotAProcess {
         /// The pid that was asked for.
         pid: u32,
-        /// Cause, and what to ask for instead.
+        /// Cause, and the target to name instead.
         why: String,
     },
     /// No such cgroup.
@@ -44,7 +44,7 @@ pub enum Error {
         what: String,
         /// The figure, or the harm.
         why: String,
-        /// What helps.
+        /// Remedy.
         instead: String,
     },
     /// Stacks at an event cannot be had here.
@@ -76,30 +76,30 @@ pub enum Error {
         /// Cause.
         cause: io::Error,
     },
-    /// The host does not allow what is needed.
+    /// The host refuses a right that is needed.
     #[error("{what}: {why}; {remedy}")]
     NotPermitted {
-        /// What was tried.
+        /// The attempt.
         what: String,
-        /// What the kernel said.
+        /// The kernel's error.
         why: String,
-        /// What helps.
+        /// Remedy.
         remedy: String,
     },
     /// The kernel lacks something.
     #[error("{what} is not supported here (kernel {release}): {remedy}")]
     NotSupported {
-        /// What is missing.
+        /// The missing feature.
         what: String,
         /// `uname -r`.
         release: String,
-        /// What helps.
+        /// Remedy.
         remedy: String,
     },
     /// The kernel refused a program or a map.
     #[error("{what}: {cause:#}")]
     Bpf {
-        /// What was tried.
+        /// The attempt.
         what: String,
         /// libbpf's error.
         cause: libbpf_rs::Error,
@@ -107,14 +107,14 @@ pub enum Error {
     /// Anything from the system.
     #[error("{what}: {cause}")]
     Io {
-        /// What was tried.
+        /// The attempt.
         what: String,
         /// Cause.
         cause: io::Error,
     },
 }
 
-/// What to look at where a command does not start.
+/// Advice for a command that does not start.
 fn to_start(code: &u8) -> &'static str {
     match code {
         127 => "check its name and path; what a shell does needs one: -- sh -c 'A | B'",

@@ -18,7 +18,7 @@ pub mod state {
     pub const RUNNABLE: u8 = 2;
     /// Waits for something else.
     pub const BLOCKED: u8 = 3;
-    /// In samples only: where a request was sent.
+    /// In samples only: the sending of a request.
     pub const ASKED: u8 = 16;
     /// In samples only: at an event.
     pub const HIT: u8 = 17;
@@ -45,7 +45,7 @@ pub mod kind {
     pub const JOIN: u32 = 0x10008;
     /// Histogram of a thread's interval lengths.
     pub const SHAPE: u32 = 0x10020;
-    /// What a thread waited for.
+    /// The resource that a thread waited for.
     pub const RESOURCE: u32 = 0x10009;
     /// End of a wait, with its waker.
     pub const WAKE: u32 = 0x1000a;
@@ -134,7 +134,7 @@ impl ThreadEvent {
     }
 }
 
-/// `struct ws_dump`: one thread's books at one moment.
+/// `struct ws_dump`: one thread's times and counters at one moment.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Dump {
@@ -205,9 +205,9 @@ pub struct Turn {
     pub id: u32,
     /// Record of the waker; 0: not known.
     pub waker: u32,
-    /// Why it was blocked.
+    /// Block reason.
     pub reason: u8,
-    /// Which part of runnable time.
+    /// Part of runnable time.
     pub part: u8,
     /// Whether a request of the thread was in flight when the block began.
     pub asking: u8,
@@ -233,7 +233,7 @@ pub struct SampleEvent {
     pub kstack: u64,
     /// Hash of the user stack, or a ticket.
     pub ustack: u64,
-    /// Hash of what it waited for, 0: not known.
+    /// Hash of the resource that it waited for, 0: not known.
     pub resource: u64,
     /// Process.
     pub pid: u32,
@@ -315,7 +315,7 @@ pub mod what {
 /// Most names of a path (`WS_NAMES`).
 pub const NAMES: usize = 10;
 
-/// `struct ws_resource`: what a thread waited for.
+/// `struct ws_resource`: the resource that a thread waited for.
 #[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct ResourceEvent {
@@ -327,7 +327,7 @@ pub struct ResourceEvent {
     pub address: u64,
     /// One of [`what`].
     pub what: u32,
-    /// The process it means something in; 0: all.
+    /// The process in which the address or number is valid; 0: all.
     pub pid: u32,
     /// Number of the system call, all ones: a page fault.
     pub call: u32,
@@ -365,7 +365,7 @@ pub struct Step {
     pub time: u64,
     /// For a wake-up: the waker's record; 0: none.
     pub waker: u32,
-    /// One of [`state`], from then on.
+    /// The state from then on, one of [`state`].
     pub state: u8,
     /// Part or reason.
     pub detail: u8,
@@ -408,7 +408,7 @@ pub struct WakeEvent {
     pub step: [Step; STEPS],
 }
 
-/// A key and value of `java_threads`: where to look for the monitor that a thread waits to enter.
+/// A key and value of `java_threads`: the place of the monitor that a thread waits to enter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MonitorPlace {
     /// The thread.
@@ -417,8 +417,8 @@ pub struct MonitorPlace {
     pub pending: u64,
     /// Offset of the owner in a monitor.
     pub owner: u64,
-    /// Place of the pointer to the thread's Java object, and of the word there that says what the thread is
-    /// parked for.
+    /// Place of the pointer to the thread's Java object, and of the word in it that names the object for which the
+    /// thread is parked.
     pub parked: Option<(u64, Parking)>,
 }
 
@@ -548,7 +548,7 @@ pub struct RawHead {
     pub len: u32,
     /// Where the bytes begin: up to 128 bytes below rsp, within the page.
     pub start: u64,
-    /// A bit each for the pages of the stack that could not be read, from the first on.
+    /// Mask of the stack's pages that could not be read, from the first page on.
     pub holes: u64,
     /// Instructions from the word of the pc on; 0: unreadable.
     pub code: [u64; 2],
@@ -562,7 +562,7 @@ pub struct RawHead {
 pub struct Join {
     /// Kind and size.
     pub head: Head,
-    /// Stands for both.
+    /// Hash of the pair.
     pub hash: u64,
     /// Hash of the native stack.
     pub native: u64,
@@ -582,7 +582,7 @@ pub struct ManagedHead {
     pub pid: u32,
     /// Frames, two words each.
     pub n: u32,
-    /// How the walk ended.
+    /// Outcome of the walk.
     pub end: u32,
     /// Unused.
     pub pad0: u32,
@@ -598,9 +598,9 @@ pub struct ShapeHead {
     pub id: u64,
     /// The longest interval on the CPU, runnable, blocked, ns.
     pub max: [u64; 3],
-    /// Of the turn under way: a stretch on the CPU that is over but in no bucket yet, ns.
+    /// Stretch on the CPU of the turn under way, if it is over but in no bucket yet, ns.
     pub stretch: u64,
-    /// Of the turn under way: a block that is over but in no bucket yet, ns.
+    /// Block of the turn under way, if it is over but in no bucket yet, ns.
     pub block: u64,
     /// Buckets that follow.
     pub n: u32,
@@ -629,7 +629,7 @@ pub struct PauseEvent {
     pub collections: [u64; 3],
     /// The operation.
     pub name: [u8; OPERATION_BYTES],
-    /// Causes of the present collection and of the last one; empty: it tells none.
+    /// Causes of the present collection and of the last one; empty: the VM reports none.
     pub causes: [[u8; 32]; 2],
 }
 
@@ -684,7 +684,7 @@ pub struct SocketRecord {
     pub peer_port: u16,
     /// Own port.
     pub local_port: u16,
-    /// Accepted: the other side asks.
+    /// Whether the connection was accepted: the other side sends requests.
     pub inbound: u8,
     /// An answer was seen on it.
     pub answered: u8,
@@ -713,9 +713,9 @@ pub struct SocketRecord {
 pub struct OpenRequests {
     /// When the last of them ended, ns.
     pub until: u64,
-    /// Those that others await.
+    /// Requests with an answer that others await.
     pub owed: u32,
-    /// Those that are awaited from others.
+    /// Requests with an answer that is awaited from others.
     pub awaited: u32,
     /// Number of requests, among the last that the thread got, that other threads answered.
     pub passes_on: u32,

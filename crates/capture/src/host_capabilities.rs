@@ -1,13 +1,13 @@
-//! What this host lets us do, found by trying it.
+//! Privileges and kernel features of this host, found by trying them.
 //!
 //! Versions and sysctls say what *should* be allowed; containers, seccomp filters and security
 //! modules decide what is. So each thing is tried once, in the smallest form that the kernel judges
-//! the same way: an empty program is loaded, an event is opened and closed, a process forked for
-//! the purpose is read. Two such processes are used, a child of ours and one that is no relative
-//! any more, because Yama tells them apart.
+//! the same way: load an empty program, open and close an event, read a process forked for
+//! the purpose. Two such processes are used, a child of ours and a process that does not descend from us,
+//! because Yama treats them differently.
 //!
-//! It changes nothing on the host and keeps nothing open. It does not look at a particular target:
-//! another user's processes need CAP_SYS_PTRACE on top of what is found here.
+//! It changes nothing on the host and keeps nothing open. It does not inspect a particular target:
+//! another user's processes need CAP_SYS_PTRACE in addition to the rights found here.
 
 use std::io;
 
@@ -25,7 +25,7 @@ pub use finding::{Finding, Tier};
 pub use settings::{Setting, proc_is_ours, settings};
 pub(crate) use standing::Standing;
 
-/// What a refusal means, and the attempt.
+/// Meaning of a refusal, and the attempt.
 type Try = (&'static str, fn() -> io::Result<()>);
 
 /// Why the eBPF backend cannot be used here; `None`: it can.
@@ -64,7 +64,7 @@ mod tests {
             assert!(!f.lost.is_empty() && !f.remedy.is_empty(), "{}", f.id);
             println!("{:16} {:?}", f.id, f.outcome);
         }
-        // Any process may see the books of its own child.
+        // Any process may read the scheduler's counters of its own child.
         assert!(allowed(&all, "proc_own") && allowed(&all, "child_schedstat"));
     }
 }

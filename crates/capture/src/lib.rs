@@ -6,9 +6,9 @@
 //!                        stacks, processes and their mappings, cost
 //! counter/               how often something happened: perf events as counters
 //! uprobes/               calls of single functions: where probes may stand, counts, lengths, ledgers
-//! host_capabilities.rs   what this host allows, found by trying
-//! survey.rs              what would be seen of a running process, found in the same way
-//! target.rs              what to measure; starting a command and holding it until measuring is live
+//! host_capabilities.rs   privileges and features of this host, found by trying
+//! survey.rs              the parts of a running process that a recording would see
+//! target.rs              the target; starting a command and holding it until measuring is live
 //! clock.rs, slices.rs    stamps, and the grid of time slices
 //! ```
 //!

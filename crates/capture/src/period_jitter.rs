@@ -3,12 +3,12 @@
 //! If the period of a program equals the sampling period, each sample meets the same place of the program.
 //! Then all samples agree, and the 95 % intervals computed from them are narrow and wrong.
 
-/// By how much distances between samples differ from their mean at most: a quarter of it.
+/// Distances between samples differ from their mean by at most a quarter of it.
 pub const SAMPLE_JITTER_DIVISOR: u64 = 4;
-/// By how much distances between rounds of looks do: a quarter.
+/// Distances between rounds of polls differ from their mean by at most a quarter of it.
 pub const POLL_JITTER_DIVISOR: u64 = 4;
 
-/// Gives distances.
+/// Generator of jittered distances.
 pub struct PeriodJitter(u32);
 
 impl PeriodJitter {

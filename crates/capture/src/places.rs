@@ -1,7 +1,7 @@
-//! Kernel functions by the block reason of a thread that sleeps in them, as their names tell it.
+//! Block reasons by the names of the kernel functions in which threads sleep.
 //!
 //! The kernel programs compare a sleeper's kernel stack, innermost function first, with the address
-//! ranges made here (`bpf/place.h`). Functions that only say *that* somebody sleeps (`schedule`,
+//! ranges made here (`bpf/place.h`). Functions that only say *that* a thread sleeps (`schedule`,
 //! `io_schedule`, `folio_wait_bit_common`) are left out on purpose: their callers say why.
 
 use rustc_hash::FxHashMap;
@@ -13,10 +13,10 @@ use wallscope_observe::InterruptCode;
 
 /// Entries of the kernel programs' table (`WS_PLACES`).
 pub const TABLE: usize = 4096;
-/// Kernel symbols have no sizes; no function is believed to be longer, bytes.
+/// Longest plausible function, bytes: kernel symbols have no sizes.
 const LONGEST: u64 = 256 << 10;
 
-/// Names; one that ends in `*` stands for all that begin so. The first row that fits counts.
+/// Names of functions. A name that ends in `*` is a prefix. The first row that matches counts.
 const BY_REASON: &[(BlockReason, &[&str])] = &[
     (
         Stopped,
@@ -211,7 +211,7 @@ const BY_REASON: &[(BlockReason, &[&str])] = &[
     ),
 ];
 
-/// What names mean, found in a step or two: there are more than a hundred thousand to be asked for.
+/// Index of meanings by name. A lookup takes a step or two: a kernel has more than a hundred thousand names.
 struct Meanings<T> {
     exact: FxHashMap<&'static str, T>,
     /// By first byte.
@@ -240,7 +240,7 @@ impl<T: Copy> Meanings<T> {
         all
     }
 
-    /// What `name` means, whatever suffix the compiler gave it (`.constprop.0`).
+    /// Meaning of `name`, without the compiler's suffix (`.constprop.0`).
     fn of(&self, name: &str) -> Option<T> {
         let plain = name.split('.').next().unwrap_or(name);
         let first = usize::from(*plain.as_bytes().first()?);
@@ -271,7 +271,7 @@ pub fn only_sleeps(name: &str) -> bool {
     locks.any(|n| matches(n, name)) || SLEEP.iter().any(|s| matches(s, name))
 }
 
-/// Whether `name` is meant by `pattern`.
+/// Whether `pattern` matches `name`.
 fn matches(pattern: &str, name: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(prefix) => name.starts_with(prefix),
@@ -279,7 +279,7 @@ fn matches(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// A range of kernel code, and what it tells.
+/// A range of kernel code, and its block reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// First address.
@@ -290,10 +290,10 @@ pub struct Place {
     pub reason: BlockReason,
 }
 
-/// What the kernel programs are told about this kernel's code.
+/// Facts about this kernel's code, for the kernel programs.
 #[derive(Clone, Debug, Default)]
 pub struct Places {
-    /// Ranges by address, neighbours that tell the same joined.
+    /// Ranges by address; neighbours with the same reason are joined.
     pub ranges: Vec<Place>,
     /// The function that reads a timerfd, 0 where not known.
     pub timerfd_read: u64,
@@ -316,7 +316,7 @@ impl Places {
             })
             .map(|s| (s.address, meanings.of(s.name)))
             .collect();
-        // Of names at one address the one that tells something must stay.
+        // If an address has several names, the one with a reason must stay.
         code.sort_unstable_by_key(|(address, reason)| (*address, reason.is_none()));
         code.dedup_by_key(|(address, _)| *address);
         for (i, (start, reason)) in code.iter().enumerate() {
@@ -342,7 +342,7 @@ impl Places {
             }
         }
         if places.ranges.len() > TABLE {
-            // File systems have the most functions and tell the least.
+            // File systems have the most functions and the least valuable reasons.
             places.ranges.retain(|p| p.reason != Disk);
             places.ranges.truncate(TABLE);
         }
@@ -352,8 +352,8 @@ impl Places {
 
 const TIMER: &str = "timer";
 
-/// Functions below which an interrupt was served in somebody else's name, and what for; the first on
-/// a stack, innermost first, that tells more than that it was an interrupt counts.
+/// Functions that serve interrupts, by purpose. An interrupt runs on the stack of the thread that it interrupted.
+/// The first function on a stack, innermost first, that has a purpose counts.
 const SERVED: &[(&str, &[&str])] = &[
     (
         TIMER,
@@ -392,9 +392,8 @@ const SERVED: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Entries from hardware; softirqs that run on the way out of one count, and those that were left to the
-/// kernel's own threads; those that a thread runs itself after its own work (sending over loopback, say) do
-/// not.
+/// Entries of hardware interrupts. Softirqs count if they run at the end of an interrupt, or in the kernel's
+/// own threads. Softirqs that a thread runs after its own work (sending over loopback, say) do not count.
 const ENTRIES: &[&str] = &[
     "asm_sysvec_*",
     "sysvec_*",
@@ -409,10 +408,10 @@ const ENTRIES: &[&str] = &[
     "irq_thread_fn",
 ];
 
-/// Tells interrupts by their code.
+/// Recognises interrupts by their code.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupts {
-    /// Start, end, and what was served; empty: only that it is an interrupt.
+    /// Start, end, and purpose; empty: an interrupt of unknown purpose.
     ranges: Vec<(u64, u64, &'static str)>,
 }
 
@@ -437,7 +436,7 @@ impl Interrupts {
         }
     }
 
-    /// The code by which they are known, ascending.
+    /// The ranges of interrupt code, ascending.
     pub fn codes(&self) -> Vec<InterruptCode> {
         let code = |(start, end, serves): &(u64, u64, &'static str)| InterruptCode {
             start: *start,
@@ -447,7 +446,7 @@ impl Interrupts {
         self.ranges.iter().map(code).collect()
     }
 
-    /// Those of which this is the code. What this version does not know of counts as an interrupt.
+    /// Interrupts with this code. A purpose that this version does not know counts as unknown purpose.
     pub fn from_codes(codes: &[InterruptCode]) -> Interrupts {
         let known = |serves: &str| {
             let mut all = SERVED.iter().map(|(what, _)| *what);
@@ -460,7 +459,7 @@ impl Interrupts {
         Interrupts { ranges }
     }
 
-    /// What the interrupt served that `stack` (innermost first) was taken in; `None`: it is none.
+    /// Purpose of the interrupt in which `stack` (innermost first) was taken; `None`: no interrupt.
     pub fn served(&self, stack: &[u64]) -> Option<&'static str> {
         let mut told = "";
         for pc in stack {
@@ -484,7 +483,7 @@ impl Interrupts {
     }
 }
 
-/// The names of the functions at `wanted`, as far as the kernel tells.
+/// The names of the functions at `wanted`; `None`: the kernel does not show it.
 pub fn names(wanted: &[u64]) -> Vec<Option<String>> {
     let Ok(text) = kallsyms::read() else {
         return vec![None; wanted.len()];
@@ -560,7 +559,7 @@ mod tests {
         assert_eq!(all.served(&[at(5), at(4)]), Some("timer"));
         assert_eq!(all.served(&[at(4)]), Some(""));
         assert_eq!(all.served(&[at(6)]), None);
-        // Nobody makes a timer expire by running it.
+        // A thread does not make a timer expire by running it.
         assert_eq!(all.served(&[at(5), at(1), at(3)]), Some("timer"));
         assert_eq!(all.served(&[at(0), at(7), at(8)]), Some("network"));
     }

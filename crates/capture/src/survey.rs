@@ -1,5 +1,5 @@
-//! What would be seen of a running process, found as a recording finds it: the same files are opened,
-//! the same tables built, the same runtimes recognised and read. Nothing is measured.
+//! Survey of a running process: the parts that a recording would see. The survey opens the same files, builds the
+//! same tables, and recognises and reads the same runtimes as a recording. Nothing is measured.
 
 use std::collections::BTreeMap;
 
@@ -16,13 +16,13 @@ use crate::{
     target::{Target, read_memory},
 };
 
-/// How long a VM that is just starting is waited for.
+/// Longest wait for a VM that is just starting.
 const READY: std::time::Duration = std::time::Duration::from_millis(500);
 
-/// What would be seen of a process.
+/// The parts of a process that a recording would see.
 #[derive(Clone, Debug)]
 pub struct Survey {
-    /// Which process.
+    /// The process.
     pub pid: u32,
     /// Its name.
     pub name: String,
@@ -39,20 +39,20 @@ pub struct Survey {
 /// A runtime of managed code.
 #[derive(Clone, Debug)]
 pub struct Managed {
-    /// With its version, as far as that is known.
+    /// Its name, with the version if that is known.
     pub name: String,
     /// The file that it is in.
     pub file: String,
     /// Why its frames cannot be read; `None`: they can.
     pub refused: Option<String>,
-    /// Whether tests read this version; `None` where nothing depends on it.
+    /// Whether our tests read this version; `None` if nothing depends on the version.
     pub tried: Option<bool>,
 }
 
 /// A file with code.
 #[derive(Clone, Debug)]
 pub struct Code {
-    /// As the process sees it.
+    /// Its path, as the process sees it.
     pub path: String,
     /// Bytes of it that are mapped to be run.
     pub bytes: u64,
@@ -75,7 +75,7 @@ pub struct Made {
     pub maker: Option<(&'static str, &'static str)>,
 }
 
-/// Looks at process `pid`.
+/// Surveys process `pid`.
 ///
 /// # Errors
 /// It does not exist, is of another architecture, or its mappings may not be read.
@@ -143,7 +143,7 @@ pub fn of(pid: u32) -> Result<Survey, Error> {
     })
 }
 
-/// The runtime in file `index`, and what became of it.
+/// The runtime in file `index`, and whether it can be read.
 fn managed(processes: &mut Processes<MemoryTables>, index: u16) -> Option<Managed> {
     let found = processes.files().runtime(index)?;
     let file = processes.files().path(index).to_owned();

@@ -1,4 +1,4 @@
-//! What a thread waits for in each system call (x86-64), as far as the call alone tells.
+//! The block reason of each system call (x86-64), as far as the call alone determines it.
 //!
 //! Calls that are not listed count as `other`. Calls on a descriptor are decided in the kernel by
 //! the descriptor's kind ([`BY_FD`]).
@@ -7,30 +7,31 @@ use wallscope_model::BlockReason::{self, Child, Disk, Lock, Memory, Pipe, Poll, 
 
 /// The kind of the descriptor in the first argument decides (`WS_BY_FD`).
 pub const BY_FD: u8 = 32;
-/// `restart_syscall`: the reason of the interrupted call stands (`WS_RESTART`).
+/// `restart_syscall`: the reason of the interrupted call applies (`WS_RESTART`).
 pub const RESTART: u8 = 33;
 /// `fcntl`: its command decides (`WS_BY_FCNTL`).
 pub const BY_FCNTL: u8 = 34;
 /// Calls of sockets: network, but for unix sockets (`WS_BY_SOCKET`).
 pub const BY_SOCKET: u8 = 35;
-/// `poll` and `ppoll`: a sleep where they look at nothing and have a limit (`WS_BY_POLL`).
+/// `poll` and `ppoll`: a sleep if they have no descriptors and a time limit (`WS_BY_POLL`).
 pub const BY_POLL: u8 = 36;
-/// `select` and `pselect6`: the same (`WS_BY_SELECT`).
+/// `select` and `pselect6`: a sleep if they have no descriptors and a time limit (`WS_BY_SELECT`).
 pub const BY_SELECT: u8 = 37;
-/// `splice` and its kin: the kernel's functions tell which end is waited for (`WS_BY_PLACE`).
+/// `splice` and similar calls: the kernel functions on the stack give the end that the thread waits for
+/// (`WS_BY_PLACE`).
 pub const BY_PLACE: u8 = 38;
 /// Entries of the kernel's table (`WS_SYSCALLS`).
 pub const TABLE: usize = 512;
 
-/// The operation of that name of `futex`.
+/// The `futex` operation of that name.
 pub const FUTEX_LOCK_PI2: i32 = 13;
 
-/// What `futex` is to do by its second argument, options left out.
+/// Operation of a `futex` call, from its second argument without the option flags.
 pub fn futex_operation(argument: u64) -> i32 {
     argument as i32 & !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME)
 }
 
-/// Whether it is to wait: it wakes others, too.
+/// Whether a `futex` call with this second argument waits; other operations wake threads.
 pub fn futex_waits(argument: u64) -> bool {
     const WAITS: [i32; 5] = [
         libc::FUTEX_WAIT,
@@ -171,7 +172,7 @@ const BY_MORE: &[(u8, &[libc::c_long])] = &[
     ),
 ];
 
-/// Which argument of a call names what it waits for (`enum ws_argument`).
+/// The argument of a call that names the resource it waits for (`enum ws_argument`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Argument {
     /// None.
@@ -265,7 +266,7 @@ const BY_ARGUMENT: &[(Argument, &[libc::c_long])] = &[
     (Argument::SecondProcess, &[libc::SYS_waitid]),
 ];
 
-/// Which argument names the resource, by system call number, as the kernel programs read it.
+/// The argument that names the resource, by system call number, as the kernel programs read it.
 pub fn arguments() -> [u8; TABLE] {
     let mut table = [Argument::None as u8; TABLE];
     for call in BY_DESCRIPTOR.iter().chain(BY_SOCKET_CALL) {
@@ -294,7 +295,7 @@ macro_rules! named {
     };
 }
 
-/// The name of a system call that waits, or what stands for the rest.
+/// The name of a system call that waits; the other calls share a general name.
 pub fn name(number: u32) -> &'static str {
     named! { number,
         read => SYS_read,
@@ -402,7 +403,7 @@ pub fn is_semaphore(number: u32) -> bool {
     [libc::SYS_semop, libc::SYS_semtimedop].contains(&libc::c_long::from(number))
 }
 
-/// Whether the call waits for a lock on a file, of which it is given a descriptor.
+/// Whether the call waits for a lock on a file that it names by a descriptor.
 pub fn locks_file(number: u32) -> bool {
     [libc::SYS_flock, libc::SYS_fcntl].contains(&libc::c_long::from(number))
 }

@@ -1,4 +1,4 @@
-//! What to measure, and how a command of our own is started.
+//! The target of a measurement, and the start of a command of our own.
 //!
 //! A command is forked at once and held at a pipe just before its `exec`, so that measuring can be
 //! live before its first instruction runs and its exec failure is still reported as such.
@@ -25,7 +25,7 @@ use wallscope_procfs::{process, target_file::open_named_by_user};
 
 use crate::{Error, session::command};
 
-/// What to measure.
+/// Target of a measurement.
 #[derive(Clone, Debug)]
 pub enum Target {
     /// These processes, their threads and children.
@@ -66,7 +66,7 @@ impl Target {
     }
 }
 
-/// How a command of ours ended.
+/// End of a command of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandEnd {
     /// It left with this status.
@@ -76,7 +76,7 @@ pub enum CommandEnd {
 }
 
 impl CommandEnd {
-    /// What the shell would report: the status, or 128 + signal.
+    /// Exit code as a shell would report it: the status, or 128 + signal.
     pub fn exit_code(self) -> u8 {
         match self {
             CommandEnd::Status(s) => s,
@@ -233,7 +233,7 @@ impl Held {
         self.ended
     }
 
-    /// How it ended, if it has.
+    /// Its end, if it has ended.
     fn try_wait(&mut self) -> Option<CommandEnd> {
         if self.ended.is_none() {
             let waited = rustix::process::waitpid(Some(self.pid), WaitOptions::NOHANG)
@@ -395,7 +395,7 @@ pub fn cgroup_members(path: &Path) -> Result<(Vec<u64>, Vec<u32>), Error> {
 /// Copies pieces of memory (address, bytes) of process `pid` one after the other to `to`, which they
 /// fill; whether each could be read.
 pub(crate) fn read_pieces(pid: u32, wanted: &[(u64, usize)], to: &mut [u8]) -> Vec<bool> {
-    /// What the kernel takes at once.
+    /// Most pieces in one call.
     const AT_ONCE: usize = 512;
     let mut done = vec![false; wanted.len()];
     let (mut next, mut from) = (0, 0);
@@ -420,7 +420,7 @@ pub(crate) fn read_pieces(pid: u32, wanted: &[(u64, usize)], to: &mut [u8]) -> V
         // SAFETY: the kernel writes at most `bytes` bytes to `room`, which has as many; the other
         // addresses are only looked up in the other process.
         let n = unsafe { libc::process_vm_readv(pid as i32, &local, 1, remote.as_ptr(), count, 0) };
-        // It stops at the first piece that cannot be read: go on behind that.
+        // The kernel stops at the first piece that it cannot read: go on behind that piece.
         let mut left = usize::try_from(n).unwrap_or(0);
         let mut tried = 0;
         for (_, bytes) in batch {

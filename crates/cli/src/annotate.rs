@@ -1,8 +1,8 @@
 //! `wallscope report FILE --annotate FUNCTION`: its source lines and instructions, with their shares.
 //!
-//! What was sampled is in the recording; sources and instructions are read from where the recording
-//! says they were, and only where the file is proven to be the same (build id). What cannot be shown
-//! is said, with the reason.
+//! The samples are in the recording. Sources and instructions are read from the paths that the recording
+//! names, and only if the build id proves that the file is the same. If a part cannot be shown, the output
+//! says so, with the reason.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -146,7 +146,7 @@ fn shares(spent: Option<&Spent>, whole: u64) -> String {
     format!("{:>8} {:>8}", share(spent.own_ns), share(spent.total_ns))
 }
 
-/// Whether `index` is within reach of one that has time.
+/// Whether `index` is at most `AROUND` away from one that has time.
 fn near(hot: &[usize], index: usize) -> bool {
     let from = hot.partition_point(|h| h + AROUND < index);
     hot.get(from).is_some_and(|h| *h <= index + AROUND)
@@ -262,7 +262,7 @@ fn read(file: &str, files: &Files) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Sources belong to somebody else: what a terminal would obey is shown instead.
+/// Shows characters that a terminal would obey: source files are not trusted.
 fn clean(line: &str) -> String {
     text::clean(&line.replace('\t', "    "))
 }
@@ -441,7 +441,7 @@ impl Listing<'_, '_> {
         }
     }
 
-    /// The innermost source line of each address (`file:line`, and what is inlined there), empty where not
+    /// The innermost source line of each address (`file:line`, and the function inlined there); empty if not
     /// known.
     fn lines(&self, addresses: impl Iterator<Item = u64>) -> Vec<String> {
         let frames: Vec<Frame> = addresses

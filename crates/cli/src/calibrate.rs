@@ -1,4 +1,4 @@
-//! `wallscope calibrate`: what a CPU profile would show, beside what there is.
+//! `wallscope calibrate`: the CPU-only profile beside the wall-clock profile of the same window.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;

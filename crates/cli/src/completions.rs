@@ -1,4 +1,4 @@
-//! `wallscope completions`: what a shell needs to complete verbs, options and their values.
+//! `wallscope completions`: the script with which a shell completes verbs, options and their values.
 
 use clap::Command;
 use clap_complete::Shell;

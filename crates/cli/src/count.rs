@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use wallscope_capture::session::{parse_duration, parse_overhead};
 use wallscope_capture::uprobes::spec::{self, Spec};
-use wallscope_render::calls::Look;
+use wallscope_render::calls::CallsDisplay;
 
 use crate::failure::Failure;
 use crate::latency::{Asked, measure};
@@ -56,6 +56,6 @@ pub fn run(args: Args) -> Result<(), Failure> {
         json: args.json,
         hlog: None,
         slow: None,
-        look: Look::default(),
+        display: CallsDisplay::default(),
     })
 }

@@ -1,4 +1,4 @@
-//! `wallscope doctor`: what this host allows, what is lost where it does not, and what helps.
+//! `wallscope doctor`: privileges and features of this host, the losses without them, and remedies.
 
 mod process;
 mod recipes;
@@ -63,7 +63,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     }
 }
 
-/// Where this program lies; its name where that is not known.
+/// Path of this program; its name if the path is not known.
 fn own_path() -> String {
     let path = std::env::current_exe().unwrap_or_else(|_| "wallscope".into());
     path.to_string_lossy().into_owned()

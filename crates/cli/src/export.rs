@@ -65,7 +65,7 @@ fn formats() -> PossibleValuesParser {
     PossibleValuesParser::new(Export::all().map(|e| PossibleValue::new(e.name()).help(e.about())))
 }
 
-/// The end of the help: what can be read.
+/// The end of the help: the formats that can be read.
 fn after_help() -> String {
     let mut help = EXAMPLES.to_string();
     help.push_str("\n\nReads, whatever the file is called:\n");

@@ -1,4 +1,4 @@
-//! How a verb fails: the contract's exit code and one message.
+//! Failure of a verb: the contract's exit code and one message.
 
 use std::{io, process::ExitCode};
 

@@ -1,4 +1,4 @@
-//! `wallscope latency FUNCTION…`: how long single calls take, and what they wait for.
+//! `wallscope latency FUNCTION…`: lengths of single calls, and their time by state and reason.
 
 use std::io::{self, IsTerminal, Write as _};
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use wallscope_capture::target::Target;
 use wallscope_capture::uprobes::spec::{self, Spec};
 use wallscope_capture::uprobes::{self, Announced, Options, Watcher};
 use wallscope_model::calls::Calls;
-use wallscope_render::calls::{self, Look};
+use wallscope_render::calls::{self, CallsDisplay};
 
 use crate::failure::Failure;
 use crate::output::{self, Output, Readers};
@@ -87,7 +87,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         json: args.json,
         hlog: args.hlog,
         slow: args.slow.map(|quantile| (quantile, args.output)),
-        look: Look {
+        display: CallsDisplay {
             expected_interval: args.expected_interval.map(|d| d.as_nanos() as u64),
             heat_map: args.heat_map,
         },
@@ -115,7 +115,7 @@ pub struct Asked {
     /// Quantile from which on stacks of calls are recorded, and the page's file.
     pub slow: Option<(f64, Option<PathBuf>)>,
     /// Options of the output.
-    pub look: Look,
+    pub display: CallsDisplay,
 }
 
 /// Measures and prints.
@@ -153,7 +153,7 @@ pub fn measure(asked: Asked) -> Result<(), Failure> {
     };
     let mut teller = Teller {
         terminal: io::stderr().is_terminal(),
-        look: asked.look,
+        display: asked.display,
         lines: 0,
         slow,
     };
@@ -167,9 +167,9 @@ pub fn measure(asked: Asked) -> Result<(), Failure> {
         file.finish()?;
     }
     let out = if asked.json {
-        calls::json(result, &asked.look)
+        calls::json(result, &asked.display)
     } else {
-        calls::text(result, &asked.look, &style())
+        calls::text(result, &asked.display, &style())
     };
     output::to_stdout(|w| w.write_all(out.as_bytes()))?;
     if let Some(slow) = teller.slow.take() {
@@ -192,22 +192,22 @@ fn failed(error: wallscope_capture::Error) -> Failure {
 /// Most functions with a printed cost of their own.
 const MOST_ANNOUNCED: usize = 8;
 
-/// Says on standard error what is going to be done, and how it goes.
+/// Reports plan and progress of a measurement on standard error.
 pub struct Teller {
     terminal: bool,
-    look: Look,
-    /// Of the display, to be overwritten.
+    display: CallsDisplay,
+    /// Lines of the display, to be overwritten.
     lines: usize,
-    /// What is recorded beside.
+    /// The recording that runs beside.
     slow: Option<Slow>,
 }
 
 impl Teller {
-    /// One without a display that is redrawn.
+    /// A teller without a display that is redrawn.
     pub fn quiet() -> Teller {
         Teller {
             terminal: false,
-            look: Look::default(),
+            display: CallsDisplay::default(),
             lines: 0,
             slow: None,
         }
@@ -254,7 +254,7 @@ impl Watcher for Teller {
     }
 
     fn step(&mut self, so_far: &Calls) {
-        let text = calls::live(so_far, &self.look, &style());
+        let text = calls::live(so_far, &self.display, &style());
         self.clear();
         self.lines = text.lines().count();
         eprint!("{text}");

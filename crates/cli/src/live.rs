@@ -13,7 +13,7 @@ use crate::input;
 use crate::record::{measure, output};
 use crate::target_args::TargetArgs;
 
-/// How long `locks` and `why` measure a live target.
+/// Time for which `locks` and `why` measure a live target.
 pub const BRIEFLY: Duration = Duration::from_secs(10);
 
 /// A recording, or what to record.
@@ -117,7 +117,7 @@ impl Live {
         };
         let options = Options::new(target, method);
         let output = output(self.output.as_deref())?;
-        // The command's own status is not what is asked here.
+        // The command's own status does not matter here.
         let recorded = measure(&options, output)?;
         Ok(Found {
             recording: recorded.recording,

@@ -91,8 +91,8 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
-    // Without a handler the signal would end us; with one, the write fails, and can be told. A command that
-    // is started has the signal as usual.
+    // Without a handler the signal would end us. With a handler the write fails, and we can report that. A
+    // command that is started has the signal's default action.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Default::default());
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -128,7 +128,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints what clap has to say: the help that was asked for, or what is wrong with the arguments.
+/// Prints clap's output: the help that was asked for, or the fault in the arguments.
 fn asked_or_wrong(message: &clap::Error) -> ExitCode {
     let said = message.print().and_then(|()| std::io::stdout().flush());
     match said {

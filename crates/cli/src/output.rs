@@ -24,7 +24,7 @@ pub struct Output {
     path: PathBuf,
     /// The file that gets the contents: the target of `path` if `path` is a symbolic link.
     place: PathBuf,
-    /// Whether a file that has the name at the end keeps it; this one then gets a number.
+    /// Whether this file gets a number if another file has its name at the end.
     yields: bool,
     readers: Readers,
 }
@@ -35,7 +35,7 @@ pub enum Readers {
     /// Its owner: a recording holds command lines, paths and names of every process it saw. Under sudo
     /// the owner is the user that called sudo.
     Owner,
-    /// As the umask says.
+    /// The users that the umask permits.
     Umask,
 }
 
@@ -308,7 +308,7 @@ pub fn is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
-/// Cells of a line on standard output: what COLUMNS says, or the terminal; `None` for a pipe.
+/// Cells of a line on standard output, from COLUMNS or the terminal; `None` for a pipe.
 pub fn width() -> Option<usize> {
     let columns = std::env::var("COLUMNS").ok();
     let asked = columns.and_then(|c| c.parse().ok()).filter(|c| *c > 0);

@@ -133,7 +133,7 @@ fn kept_log(path: &Path, with_memory: bool) -> anyhow::Result<LogFile> {
     })
 }
 
-/// Ends a log, and says what became of it.
+/// Ends a log, and returns the outcome in words.
 fn close(log: LogWriter) -> String {
     let path = log.path().to_path_buf();
     let closed = match log.close() {
@@ -155,7 +155,7 @@ fn close(log: LogWriter) -> String {
     )
 }
 
-/// That a recording is in `path` now, and how it is looked at.
+/// The message that a recording is in `path` now, with the command that shows it.
 pub fn written(path: &Path) -> String {
     if path == Path::new("-") {
         return "wrote the recording to standard output".into();
@@ -166,7 +166,7 @@ pub fn written(path: &Path) -> String {
     format!("wrote {0}; `wallscope report {0}` shows it", path.display())
 }
 
-/// Where a recording goes: to `path`, else to a file in this folder named after the time.
+/// Output of a recording: `path`, else a file in this folder named after the time.
 ///
 /// # Errors
 /// It cannot be written there.
@@ -191,11 +191,11 @@ pub struct Recorded {
     pub recording: Recording,
     /// Its file.
     pub path: PathBuf,
-    /// What ended it.
+    /// Why it stopped.
     pub stop: Stop,
-    /// What became of the log of observations, in words.
+    /// Outcome of the log of observations, in words.
     pub log: Option<String>,
-    /// What to end with once all is said: a command's own status.
+    /// The verb's result after all messages: a command's own status.
     pub outcome: Result<(), Failure>,
 }
 
@@ -276,7 +276,7 @@ pub fn measure(options: &Options, output: Output) -> Result<Recorded, Failure> {
     })
 }
 
-/// That the spool of a recording that is lost can give it back.
+/// Prints that a lost recording can be made from its spool.
 fn say_that_it_stays(spool: &Spool) {
     if let Some(path) = spool.path() {
         eprintln!(
@@ -286,14 +286,14 @@ fn say_that_it_stays(spool: &Spool) {
     }
 }
 
-/// Marks what names and connections tell of waits: locks that are none, and idle time.
+/// Marks waits by names and connections: locks that are none, and idle time.
 pub fn mark(recording: &mut Recording, seen: &[WaitSeen]) {
     wallscope_diagnose::lock_names::name(recording);
     wallscope_diagnose::idle::mark(recording, seen);
     wallscope_diagnose::collections::mark(recording);
 }
 
-/// That a command has ended, and processes that it started have not, as those of a daemon.
+/// The message that a command has ended while processes that it started still run, as those of a daemon.
 fn left_behind(recording: &Recording) -> Option<String> {
     let lives = |p: &&Process| {
         let stat = wallscope_procfs::process::stat(p.pid);
@@ -342,7 +342,7 @@ fn in_step_with(hz: u32) -> Option<u32> {
     divides.or_else(multiple)
 }
 
-/// A rate that divides a common clock rate samples in step with timers and misses what they do.
+/// Warns of a rate that divides a common clock rate: it samples in step with timers and misses their work.
 fn warn_of_aliasing(hz: u32) {
     if let Some(clock) = in_step_with(hz) {
         eprintln!(
@@ -353,7 +353,7 @@ fn warn_of_aliasing(hz: u32) {
     }
 }
 
-/// That a recording was not written to its place.
+/// The error that a recording was not written to its place.
 pub struct NotWritten {
     /// Why.
     error: anyhow::Error,
@@ -373,8 +373,8 @@ impl From<NotWritten> for Failure {
     }
 }
 
-/// Writes the recording; returns its file. On a full disk it goes to the folder for temporary files
-/// instead, and its place is said: what was measured is not to be measured again.
+/// Writes the recording; returns its file. If that fails, as on a full disk, the recording goes to the folder for
+/// temporary files, and the error names its place. So the measurement need not be repeated.
 pub fn write(output: Output, recording: &Recording) -> Result<PathBuf, NotWritten> {
     let named = (output.is_file()).then(|| output.path().file_name().map(PathBuf::from));
     let refuge = std::env::temp_dir().join(named.flatten().unwrap_or_else(dated_name));
@@ -453,7 +453,7 @@ impl Observer for Teller {
 
     fn over(&mut self) {
         if self.terminal {
-            // From here on Ctrl-C would only lose what was measured.
+            // From here on Ctrl-C would only lose the measured data.
             eprint!("\r\x1b[Knaming and writing what was recorded (Ctrl-\\ gives it up)");
             let _ = io::stderr().flush();
             self.shown = true;

@@ -96,8 +96,8 @@ fn recovered(spool: &Path, reader: &mut LogReader, early: &EarlyEnd) -> Result<R
     Ok(recovered.recording)
 }
 
-/// Where names of native code are looked for: files under their recorded paths, if they are the builds
-/// that were measured, opened with these rights.
+/// Sources for names of native code: files under their recorded paths, if they are the builds that were
+/// measured, opened with these rights.
 fn sources(recovered: &Recovered, rights: Rights) -> Sources {
     let mut sources = Sources {
         root: TargetRoot::of_host(rights).ok().map(Arc::new),
@@ -123,7 +123,7 @@ fn sources(recovered: &Recovered, rights: Rights) -> Sources {
 struct Words {
     /// Figures that are cumulative.
     figures: &'static str,
-    /// What the recording lacks.
+    /// The parts that the recording lacks.
     lacks: &'static str,
 }
 
@@ -155,7 +155,7 @@ impl Words {
     }
 }
 
-/// Says in the domain that the recorder ended early, and what is missing therefore.
+/// Notes in the domain that the recorder ended early, and which parts are missing therefore.
 fn describe(recovered: &mut Recovered) {
     let end = ended(&recovered.recording);
     let words = Words::of(&recovered.recording.domain.backend);

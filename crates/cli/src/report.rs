@@ -140,7 +140,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     output::to_stdout(|w| w.write_all(out.as_bytes()))
 }
 
-/// What time can be grouped by: the contract's own, then the file's labels.
+/// Keys by which time can be grouped: the contract's own, then the file's labels.
 fn keys(recording: &Recording) -> Vec<&str> {
     let mut labels: Vec<&str> = (recording.label_sets.iter().flatten())
         .map(|label| &*label.key)
@@ -151,7 +151,7 @@ fn keys(recording: &Recording) -> Vec<&str> {
     own.into_iter().chain(labels).collect()
 }
 
-/// The sentence on top, and what it rests on.
+/// The sentence on top, and its evidence.
 pub fn headline(recording: &Recording) -> Headline {
     let finding = finding(recording);
     let verdict = finding.verdict.into_iter();
@@ -166,7 +166,7 @@ pub fn headline(recording: &Recording) -> Headline {
     }
 }
 
-/// What standard output and the environment ask for.
+/// The style that fits standard output and the environment.
 pub fn style() -> Style {
     let env = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(|n| env(n));
@@ -179,7 +179,7 @@ pub fn style() -> Style {
         colour: output::is_terminal()
             && env("NO_COLOR").is_none()
             && env("TERM").is_none_or(|t| t != "dumb"),
-        // Where nothing is said of the locale, terminals of today read UTF-8.
+        // Without a locale we assume UTF-8, which terminals of today read.
         unicode: locale.is_none_or(utf8),
     }
 }

@@ -13,20 +13,20 @@ use wallscope_diagnose::ladder::{Cause, Ladder};
 use wallscope_model::calls::Calls;
 use wallscope_model::units::{count, ns};
 use wallscope_model::{Function, ModuleKind, Recording};
-use wallscope_render::calls::{self, Look};
+use wallscope_render::calls::{self, CallsDisplay};
 
 use crate::latency::Teller;
 use crate::report::style;
 
 /// Functions that are counted.
 const MOST: usize = 3;
-/// The least share of active time that makes one worth it, beside the verdict's.
+/// Least share of active time of a counted function; the verdict's function may have less.
 const LEAST: f64 = 0.01;
-/// How long each is counted, and the verdict's is timed.
+/// Time for which each function is counted, and time for which the verdict's is timed.
 const COUNTED: Duration = Duration::from_secs(2);
 const TIMED: Duration = Duration::from_secs(5);
 
-/// A function as probes are placed by.
+/// A function with the specification of its probes.
 struct Named<'a> {
     cause: &'a Cause,
     spec: Spec,
@@ -56,7 +56,7 @@ fn named<'a>(recording: &Recording, ladder: &'a Ladder) -> Vec<Named<'a>> {
         else {
             continue;
         };
-        // Probes stand in machine code, and what takes next to no time needs none.
+        // Probes need machine code, and a function that takes next to no time needs no probe.
         let probed = module.kind == ModuleKind::Elf && module.path.starts_with('/');
         let small = cause.share < LEAST && verdict != Some(&*cause.function);
         if known || !probed || small || found.len() == MOST {
@@ -70,7 +70,7 @@ fn named<'a>(recording: &Recording, ladder: &'a Ladder) -> Vec<Named<'a>> {
     found
 }
 
-/// How a function of `module` is asked for: by its name, or where it has none by where it begins.
+/// Specification of a function of `module`: by its name, or by its offset if it has no name.
 fn asked(module: &str, function: &Function) -> Option<(Spec, String)> {
     if function.is_unnamed() {
         let (_, digits) = function.name.rsplit_once("+0x")?;
@@ -131,7 +131,7 @@ pub enum Why {
 }
 
 impl Why {
-    /// Of a measurement that stopped so, if that was early.
+    /// Why a measurement that stopped so ended early; `None`: it did not.
     pub fn of(stop: Stop) -> Option<Why> {
         match stop {
             Stop::Duration => None,
@@ -141,14 +141,14 @@ impl Why {
     }
 }
 
-/// Where a climb ended early, and what is missing for that.
+/// The early end of a climb, and the results that are missing.
 pub struct Ended {
     why: Why,
     /// The rung: 2 to 4.
     rung: u8,
-    /// After what, in words.
+    /// The time before the end, in words.
     after: String,
-    /// What is not known, in words.
+    /// The missing results, in words.
     missing: Vec<String>,
 }
 
@@ -171,7 +171,7 @@ impl Ended {
         self.why == Why::Target
     }
 
-    /// What ended it, and the rest in words.
+    /// Cause of the end, and the rest in words.
     pub fn says(&self) -> (&'static str, String) {
         let what = match self.why {
             Why::Target => "the target ended",
@@ -197,7 +197,7 @@ impl Ended {
     }
 }
 
-/// What is not known where these were not counted, and that one was not timed.
+/// The missing results if these functions were not counted, and that function was not timed.
 fn missing(uncounted: &[&str], untimed: Option<&str>) -> Vec<String> {
     let often = match uncounted {
         [] => None,
@@ -208,10 +208,10 @@ fn missing(uncounted: &[&str], untimed: Option<&str>) -> Vec<String> {
     often.into_iter().chain(long).collect()
 }
 
-/// What probes on one function found.
+/// Result of probes on one function.
 struct Probed {
     function: String,
-    /// What rung 2 measured of it.
+    /// Time of the function, measured on rung 2.
     spent: Duration,
     /// Or why there was nothing to measure any more.
     outcome: Result<Result<Measured, Error>, Why>,
@@ -238,7 +238,7 @@ impl Probed {
     }
 }
 
-/// What the probes found.
+/// Results of the probes.
 pub struct Climbed {
     counted: Vec<Probed>,
     /// Calls of the verdict's function.
@@ -247,7 +247,7 @@ pub struct Climbed {
     window_ns: u64,
 }
 
-/// Climbs them: places the probes and waits.
+/// Climbs both rungs: places the probes and waits.
 pub fn climb(
     recording: &Recording,
     ladder: &Ladder,
@@ -285,7 +285,7 @@ pub fn climb(
     }
 }
 
-/// Counts or times calls of `n` in those of `target` that have not ended, unless all have.
+/// Counts or times calls of `n` in the processes of `target` that have not ended, unless all have.
 fn measured(
     n: &Named<'_>,
     timed: bool,
@@ -311,7 +311,7 @@ fn measured(
 }
 
 impl Climbed {
-    /// Where the climb ended early, if it did.
+    /// The early end of the climb, if any.
     pub fn ended(&self) -> Option<Ended> {
         let lacks = |p: &&Probed| p.outcome.is_err();
         let uncounted = self.counted.iter().filter(lacks);
@@ -375,7 +375,7 @@ impl Climbed {
         }
         out += "\nRung 4: how is it distributed?\n";
         match self.timed.as_ref().map(Probed::calls) {
-            Some(Ok(calls)) => out += &calls::text(calls, &Look::default(), &style()),
+            Some(Ok(calls)) => out += &calls::text(calls, &CallsDisplay::default(), &style()),
             Some(Err(why)) => out += &format!("  {why}\n"),
             None => out += "  no function of the program's own is named\n",
         }
@@ -385,7 +385,8 @@ impl Climbed {
     /// Both rungs for scripts.
     pub fn json(&self) -> Value {
         let of = |calls: &Calls| -> Value {
-            serde_json::from_str(&calls::json(calls, &Look::default())).unwrap_or(Value::Null)
+            serde_json::from_str(&calls::json(calls, &CallsDisplay::default()))
+                .unwrap_or(Value::Null)
         };
         let counted: Vec<Value> = self
             .counted

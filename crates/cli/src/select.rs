@@ -121,7 +121,7 @@ impl SelectArgs {
         self.time.is_some()
     }
 
-    /// The selected part of `recording`; conditions that meet nothing are told on stderr.
+    /// The selected part of `recording`; conditions that match nothing are reported on stderr.
     pub fn of(&self, recording: Recording) -> Result<Recording, Failure> {
         let selected = self.selection().apply(recording).map_err(|e| {
             Failure::usage(format!(

@@ -1,6 +1,6 @@
-//! `latency --slow`: what the slow calls do that typical ones do not. Stacks are sampled beside the
-//! probes; each call is kept with its thread and its time, so every stack is known to be one of a slow
-//! call, of a typical one, or of neither.
+//! `latency --slow`: the stacks of slow calls compared with those of typical calls. Stacks are sampled beside the
+//! probes. Each call is kept with its thread and its time, so every stack is known to belong to a slow
+//! call, to a typical one, or to neither.
 
 use std::path::PathBuf;
 use std::sync::mpsc;
@@ -136,8 +136,8 @@ impl Slow {
         Ok(())
     }
 
-    /// Ends the recording, divides it by the calls that were measured, and writes what came of it.
-    /// Returns it in words.
+    /// Ends the recording, divides it by the calls that were measured, and writes the parts.
+    /// Returns the outcome in words.
     pub fn finish(mut self, measured: &Measured) -> Result<String, Failure> {
         let Some(Recorder { control, thread }) = self.recording.take() else {
             return Ok("Nothing was recorded beside the probes.\n".into());

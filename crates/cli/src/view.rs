@@ -43,7 +43,7 @@ pub struct Args {
 /// Runs the verb.
 pub fn run(args: Args) -> Result<(), Failure> {
     let path = args.output.unwrap_or_else(|| beside(&args.file));
-    // A page on standard output has no place that could be told, or opened.
+    // A page on standard output has no path that could be printed or opened.
     let file = match path == Path::new("-") {
         true => None,
         // The place is tried before the work is done.
@@ -89,7 +89,7 @@ fn beside(file: &Path) -> PathBuf {
     file.with_file_name(page)
 }
 
-/// Hands the page to the desktop's browser, if there is a desktop; tells whether it was handed.
+/// Hands the page to the desktop's browser, if there is a desktop; returns whether it did.
 fn open(path: &Path) -> bool {
     let set = |name| std::env::var_os(name).is_some_and(|v| !v.is_empty());
     if !set("DISPLAY") && !set("WAYLAND_DISPLAY") {

@@ -4,7 +4,7 @@
 //! collector's own thread, or one of the application (V8's main thread, a goroutine that assists, `gc.collect`).
 //! Its stack runs through a function of the collector. Each such sample gets the label [`GC_KEY`].
 //!
-//! Pauses of Go are counted for the process alone: the domain says so.
+//! Go's pauses are known for the whole process only. The domain says so.
 
 use std::collections::HashMap;
 
@@ -15,8 +15,8 @@ use crate::knowledge::{COLLECT, COLLECTOR_THREADS, HOTSPOT_WORKERS, Known, find}
 use crate::labels::SampleLabels;
 use crate::stalls;
 
-/// Labels each on-CPU sample of a symbolised recording that collects garbage with the collector's name, and gives
-/// waits for a collector that only stacks tell of their reason.
+/// Labels each on-CPU sample that collects garbage with the collector's name. Waits for a collector that only their
+/// stacks show get the reason `gc`. The recording is symbolised.
 pub fn mark(recording: &mut Recording) {
     stalls::mark(recording);
     limit_of_pauses(recording);

@@ -1,5 +1,5 @@
-//! Waits that the kernel books as rest, a sleep or a poll, though a child, a disk or a lock's holder
-//! has to end them.
+//! Delays: waits that the kernel counts as a sleep or a poll, though a child process, a disk or a lock's holder has
+//! to end them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,7 +15,7 @@ use crate::wake_chain::{WakeChains, mostly_ended_by};
 pub enum Delay {
     /// A child that the process started meanwhile: it polls for the child's output or end.
     Child,
-    /// A disk, asked by calls that do not block.
+    /// A disk: the thread makes its requests by calls that do not block.
     Disk,
     /// A lock that the thread tries to get again and again.
     Tries,
@@ -35,7 +35,7 @@ impl Delay {
     }
 }
 
-/// The delay that each sample's wait is, by sample; `None`: it is none.
+/// The kind of delay of each sample's wait, by sample; `None`: the wait is no delay.
 pub(crate) fn of_samples(recording: &Recording, chains: &WakeChains) -> Vec<Option<Delay>> {
     let children = Children::new(recording);
     let delay = |(i, sample): (usize, &Sample)| {
@@ -58,12 +58,12 @@ pub(crate) struct Children {
     parents: HashMap<u32, u32>,
     /// Processes that answered callers, with the process of each caller; 0: unknown.
     callers: HashSet<(u32, u32)>,
-    /// A thread that lived longer than this, ns, was not started for one thing only.
+    /// Lifetime, ns, above which a thread was not started for one task only.
     lasting_ns: f64,
 }
 
-/// Most generations in which a child is looked for. Process ids are used again, and no cycle is
-/// followed.
+/// Maximum generations in the search for an ancestor. Process ids are reused, so parents may form a cycle; this limit
+/// ends it.
 const MAX_GENERATIONS: usize = 8;
 
 impl Children {
@@ -78,9 +78,9 @@ impl Children {
         }
     }
 
-    /// Whether short-lived descendants that were started during the recording ended most of a
-    /// sample's waits, of which `hops` are the wakers. Not those that answered other callers than their ancestor: a
-    /// server that starts a process for each connection waits for connections.
+    /// Whether short-lived descendants that were started during the recording ended most of a sample's waits; `hops`
+    /// are its wakers. Descendants that answered callers other than their ancestor do not count: a server that starts
+    /// a process for each connection waits for connections.
     pub fn end(&self, recording: &Recording, sample: &Sample, hops: &[u32]) -> bool {
         let own = recording.contexts[sample.context.0 as usize].pid;
         mostly_ended_by(recording, sample, hops, |actor| {
@@ -124,8 +124,8 @@ fn disk_ends(recording: &Recording, sample: &Sample, hops: &[u32]) -> bool {
     })
 }
 
-/// Whether a script reads the output of a process that it started, by its library's function. Used
-/// where wakers are unknown.
+/// Whether a script reads the output of a process that it started, by its library's function. Used if wakers are
+/// unknown.
 fn reads_child(recording: &Recording, sample: &Sample) -> bool {
     scripts(recording, sample.stack).any(|f| knows(SCRIPT_CHILD_READS, &script_name(f)))
 }

@@ -1,8 +1,7 @@
 //! Names on a stack: the program's own function, the function that it called, scripts, kernel functions.
 //!
-//! [`wallscope_model::attribution`] decides which function of a stack is the program's own. Inlined
-//! functions count for the function that they were inlined into where that is the program's, as it
-//! can be probed.
+//! [`wallscope_model::attribution`] decides which function of a stack is the program's own. An inlined function
+//! counts for the function that contains it, if that one is the program's, because only that one can be probed.
 
 use std::sync::Arc;
 
@@ -11,7 +10,7 @@ use wallscope_model::{Frame, FrameKind, Function, Recording, StackId};
 
 use crate::knowledge::{C_LIBRARY_FILES, Known, knows};
 
-/// The place in a program that a stack is named by.
+/// The place in a program that names a stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CodeSite {
     /// The program's own function; `[…]` where the stack is empty.
@@ -165,7 +164,7 @@ fn with_place(function: &Function, line: u32) -> Arc<str> {
     format!("{} ({file}:{line})", function.name).into()
 }
 
-/// The name that a recording has for a function of a verdict: without its place.
+/// A function's name as the recording has it: the name in a verdict, without the place.
 pub fn recorded_name(function: &str) -> &str {
     let of_place = |name: &&&str| function.contains(&format!("{name} ("));
     match NAMELESS.iter().find(of_place) {

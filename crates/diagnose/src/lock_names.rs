@@ -1,13 +1,14 @@
-//! Names for futexes that are no locks, and owners of locks that cannot be believed.
+//! Renames futexes that are no locks, and drops owners of locks that are not credible.
 //!
-//! To the kernel, a wait for a condition variable or for a thread's end is a wait for a word of
-//! memory, as a wait for a lock is. No thread holds either, so a table of locks must not call them
-//! locks. glibc's condition variables alternate between two words side by side, which are one
-//! condition. Words that were waited for in several ways, or that no stack tells of, keep their
-//! names.
+//! The kernel sees a wait for a lock, for a condition variable or for a thread's end alike: as a
+//! wait for a word of memory. No thread holds a condition or a thread's end, so a table of locks
+//! must not call them locks. glibc's condition variables alternate between two adjacent words,
+//! which are one condition. A word keeps its name if threads waited for it in several ways, or if
+//! no stack identifies it.
 //!
-//! The owner that a lock's memory names is believed only where the library function that waits is of
-//! a lock that keeps its owner; of a mutex, also where no library function of the stack has a name.
+//! The owner in a lock's memory is accepted only if the waiting library function belongs to a lock
+//! that stores its owner. For a mutex it is also accepted if no library function of the stack has a
+//! name.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use crate::frames::{Side, frames, functions_on, in_c_library};
 use crate::knowledge::{CONDITION_FUNCTIONS, JOIN_FUNCTIONS, MUTEX_FUNCTIONS, knows};
 use crate::labels::{RESOURCE_KEY, text_label};
 
-/// Prefix of the names of words of which nothing more is known.
+/// Prefix of the names of words that are not identified further.
 const WORD: &str = "futex ";
 
 /// Names futexes that are no locks by the stacks of a symbolised recording, and drops owners that
@@ -86,13 +87,14 @@ fn kind(recording: &Recording, stack: StackId) -> Option<&'static str> {
     None
 }
 
-/// Whether a thread with this stack waits for a C library lock that keeps its owner as `told` says.
-fn keeps_owner(recording: &Recording, stack: StackId, told: &str) -> bool {
+/// Whether a thread with this stack waits for a C library lock that stores its owner as `evidence`
+/// (a value of `told_by`) says.
+fn keeps_owner(recording: &Recording, stack: StackId, evidence: &str) -> bool {
     const MUTEX: &str = "pthread_mutex_";
-    let prefix = match told.strip_suffix(told_by::THEN).unwrap_or(told) {
+    let prefix = match evidence.strip_suffix(told_by::THEN).unwrap_or(evidence) {
         told_by::MUTEX => MUTEX,
         told_by::RWLOCK => "pthread_rwlock_",
-        // The kernel's word, and a virtual machine's.
+        // A futex that the kernel assigns, and a monitor of a virtual machine.
         _ => return true,
     };
     let named = functions_on(recording, stack, Side::User).any(|name| {
@@ -104,10 +106,9 @@ fn keeps_owner(recording: &Recording, stack: StackId, told: &str) -> bool {
 
 /// Whether a wait is inside the C library, below functions of it that have no names.
 ///
-/// Without its debug symbols, functions that wait for timed and robust mutexes are jumped to by the
-/// one that has a name, so none of the stack has one. Other waits of the library (streams, the
-/// allocator) are called by functions that it exports, and locks of other languages lie in other
-/// files.
+/// Without debug symbols, the exported functions for timed and robust mutexes jump to the functions
+/// that wait, so none of the stack has a name. Other waits of the library (streams, the allocator)
+/// are called by functions that it exports. Locks of other languages are in other files.
 fn waits_in_unnamed_c_library(recording: &Recording, stack: StackId) -> bool {
     let mut inside = frames(recording, stack)
         .filter(|frame| frame.kind != FrameKind::Kernel)
@@ -158,8 +159,8 @@ fn remove_hops(recording: &mut Recording, dropped: &[bool]) {
     }
 }
 
-/// Address text of the first of two words side by side, of which `address` may be the second: words
-/// are aligned, so addresses and distances of the second end in 4 or c.
+/// Address text of the first of two adjacent words, of which `address` may be the second. Words are
+/// aligned, so addresses and distances of the second end in 4 or c.
 fn first_word(address: &str) -> String {
     let mut out = String::with_capacity(address.len());
     for (i, part) in address.split("0x").enumerate() {

@@ -26,7 +26,7 @@ pub(crate) fn takes_a_lock(recording: &Recording, sample: &Sample) -> bool {
         && passes(recording, sample.stack, Side::User, LOCK_FUNCTIONS)
 }
 
-/// The lock, made by a server of other calls, that a sample waits for. Only the server itself knows which of its
+/// The server's own lock, built from other calls, that a sample waits for. Only the server itself knows which of its
 /// threads holds it.
 pub(crate) fn own_lock(recording: &Recording, sample: &Sample) -> Option<&'static Known> {
     if sample.reason != Some(BlockReason::Poll) {
@@ -35,8 +35,8 @@ pub(crate) fn own_lock(recording: &Recording, sample: &Sample) -> Option<&'stati
     functions_on(recording, sample.stack, Side::User).find_map(own_lock_of)
 }
 
-/// Whether a Ruby thread waits to be given a mutex or a monitor. To the kernel it waits at a
-/// condition of its own; Ruby's innermost method tells.
+/// Whether a Ruby thread waits to be given a mutex or a monitor. The kernel sees it wait at a condition of its own;
+/// Ruby's innermost method shows the lock.
 pub(crate) fn takes_ruby_lock(recording: &Recording, sample: &Sample) -> bool {
     let method = frames(recording, sample.stack)
         .find(|frame| frame.kind == FrameKind::Ruby && !frame.lines.is_empty())

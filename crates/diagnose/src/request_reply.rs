@@ -1,9 +1,9 @@
-//! Threads that are asked and answer: a thread that rests before it answers is no feeder without
+//! Threads that are asked and answer. A thread that rests before it answers is no bringer without
 //! work.
 //!
-//! By time alone the two look alike, as the answering thread rests most of the time in either case.
-//! But an asked thread waits in turn for something to do, and the askers end those waits, as often
-//! as it ends theirs. Waits are counted here, however short they are.
+//! Time alone does not distinguish the two: the answering thread rests most of the time in both
+//! cases. An asked thread, however, waits for something to do, and the askers end those waits as
+//! often as it ends theirs. Waits are therefore counted, however short they are.
 
 use std::collections::{HashMap, HashSet};
 

@@ -191,7 +191,7 @@ fn main_reason(e: &Evidence<'_>, blocked: u64) -> Option<(BlockReason, u64)> {
     Some((main.0, main.1.min(blocked)))
 }
 
-/// The figures in words, without those that are nothing. Shares are of active time.
+/// The figures in words, without those that are zero. Shares are of active time.
 fn figures(e: &Evidence<'_>) -> Vec<(&'static str, String)> {
     let of_active = |ns: u64| format!("{}, {}", words::time(ns), words::share(e.share(ns)));
     let (b, states) = (&e.bottleneck, States::of(e));

@@ -1,10 +1,10 @@
-//! Waits for a collector that only stacks tell of: their reason becomes `gc`.
+//! Waits for a collector that only stacks show: their reason becomes `gc`.
 //!
 //! The kernel programs know the places at which HotSpot stops threads. Other threads wait for a collector at locks
 //! and conditions that have no place of their own: allocations that ZGC and Shenandoah stall, and V8's main thread,
-//! which waits for its helpers. To the kernel these are waits for a lock. A function of the collector on the stack
-//! tells them apart, so their time is an estimate from samples. It moves from `lock` to `gc`, in the ledger and in
-//! each slice, and no more of it than the ledger has: all sums stay as they were.
+//! which waits for its helpers. The kernel counts these as waits for a lock. Only a function of the collector on the
+//! stack identifies them, so their time is an estimate from samples. It moves from `lock` to `gc`, in the ledger and
+//! in each slice, up to the ledger's time. All sums stay unchanged.
 
 use std::collections::HashMap;
 
@@ -15,13 +15,13 @@ use crate::frames::{Side, passes};
 use crate::knowledge::STALLS;
 use crate::words;
 
-/// Begin of the domain's note.
+/// Start of the domain's note.
 const NOTE: &str = "garbage collection: ";
 
 const LOCK: usize = BlockReason::Lock as usize;
 const GC: usize = BlockReason::Gc as usize;
 
-/// Gives the waits of a symbolised recording that a collector's function tells of the reason `gc`.
+/// Sets the reason `gc` on waits with a collector's function on the stack. The recording is symbolised.
 pub(crate) fn mark(recording: &mut Recording) {
     let mut stalls: HashMap<StackId, bool> = HashMap::new();
     let found: Vec<usize> = (recording.samples.iter().enumerate())
@@ -50,7 +50,7 @@ pub(crate) fn mark(recording: &mut Recording) {
     ));
 }
 
-/// Whether stacks have told a part of the waits for a collector, so that their total is no count.
+/// Whether stacks showed a part of the waits for a collector, so that their total is an estimate.
 pub(crate) fn estimated(recording: &Recording) -> bool {
     recording
         .domain

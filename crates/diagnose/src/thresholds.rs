@@ -107,8 +107,8 @@ pub const SHORTAGE_OF_COMPUTING: f64 = 0.5;
 /// Least waiting for a CPU, as share of the window. Held by
 /// `a_thread_with_next_to_nothing_to_do_is_not_held_up_by_others_on_the_cpus`.
 pub const SHORTAGE_OF_WINDOW: f64 = 0.05;
-/// A thread waits for a CPU only while all CPUs that it may use are busy. Where it waits more than this many times as
-/// long as they are, something else holds it back. 1 by arithmetic; 2, as the host's figures are of other moments.
+/// Ratio of a thread's wait for a CPU to the time in which all CPUs that it may use are busy; above it, something
+/// else holds the thread back. 1 by arithmetic; 2, because the host's figures are of other moments.
 pub const HELD_BACK_OF_BUSY: f64 = 2.0;
 /// Use of the allowed CPUs below which they had room: the threads come in bursts. Held by
 /// `a_shortage_of_cpus_is_blamed_on_the_process_that_used_them`.
@@ -120,7 +120,7 @@ pub const ONE_CPU: f64 = 0.95;
 pub const HOT_OF_COMPUTING: f64 = 0.3;
 /// Switches a second below which a process that polls and computes hardly ever waits. Convention.
 pub const BUSY_POLL_SWITCHES: f64 = 20.0;
-/// Part of a cause's time that must come by one call path for the path to be told. Convention.
+/// Part of a cause's time that must have one call path for the path to be named. Convention.
 pub const CALL_PATH_PART: f64 = 0.5;
 
 // Idle and healthy processes.
@@ -131,15 +131,14 @@ pub const IDLE_CPUS: f64 = 0.01;
 pub const IDLE_PENDING: f64 = 0.02;
 /// Load of the busiest thread, and of all threads, below which a process has room. Convention.
 pub const ROOM: f64 = 0.5;
-/// Part of the computing that long-lived threads must do for the busiest thread to stand for the
-/// process.
+/// Part of the computing that long-lived threads must do for the busiest thread to represent the process.
 pub const LASTING_OF_COMPUTING: f64 = 0.8;
 /// Share of the window in waits for others below which a process is healthy. Held by
 /// `healthy-server`.
 pub const HEALTHY_PENDING: f64 = 0.05;
 /// Limit of [`HEALTHY_PENDING`] for a process that answers within [`AT_ONCE_NS`]. Held by `reactor`.
 pub const HEALTHY_PENDING_QUICK: f64 = 0.25;
-/// Time to answer that a person takes for at once, ns. Nielsen's 0.1 s.
+/// Longest answer that a person perceives as immediate, ns. Nielsen's 0.1 s.
 pub const AT_ONCE_NS: u64 = 100_000_000;
 /// Longest median sleep of a program that keeps to a rate by sleeping, ns: rsync sleeps 110 ms with `--bwlimit`.
 /// Convention.
@@ -189,11 +188,10 @@ pub const FULL_QUEUE_SHARE: f64 = 0.2;
 
 // Locks.
 
-/// Share of active time in waits for one kind of lock that makes a program serial. By Amdahl's law
-/// it would be half as fast again without it. Held by
-/// `locks_that_waiters_give_each_other_make_the_program_serial`.
+/// Share of active time in waits for one kind of lock that makes a program serial. By Amdahl's law the program would
+/// be 1.5 times as fast without it. Held by `locks_that_waiters_give_each_other_make_the_program_serial`.
 pub const SERIAL_SHARE: f64 = 1.0 / 3.0;
-/// Part of those waits that threads must end which wait for the lock themselves.
+/// Part of those waits that must be ended by threads that wait for the lock themselves.
 pub const SERIAL_BY_WAITERS: f64 = 0.5;
 /// Share of active time of threads that never get a lock. Held by `deadlock`.
 pub const STUCK_SHARE: f64 = 0.10;
@@ -207,8 +205,8 @@ pub const HELD_BY_OUTSIDERS: f64 = 0.5;
 /// A holder that waited for the lock less than this part of the time for which others waited for it does not queue.
 /// Convention. Held by `long-hold`.
 pub const OUTSIDER_WAITS: f64 = 0.1;
-/// Part of the waits that is few, where half of the time is in them. Where lengths are exponential, half of the time
-/// is in 19 % of the waits.
+/// Part of the waits that counts as few if it has half of the time. For exponential lengths, half of the time is in
+/// 19 % of the waits.
 pub const FEW_WAITS: f64 = 0.1;
 /// Share of active time of a delay's own kind, without waits of that kind in other calls.
 /// Convention.
@@ -246,8 +244,7 @@ pub const TICK_CPU: f64 = 0.02;
 /// Share of its life that a thread must wait for a CPU to be held up, whatever it does then. Held
 /// by `neighbour`.
 pub const HELD_UP_RUNNABLE: f64 = 0.25;
-/// Work of all threads, as share of the window, below which they do not stand for the process.
-/// Held by `sleeper`.
+/// Work of all threads, as share of the window, below which they do not represent the process. Held by `sleeper`.
 pub const MIN_WORK: f64 = 0.02;
 /// A thread that did nothing after the first of so many parts of the window has parked. Held by
 /// `parked`.
@@ -282,12 +279,12 @@ pub const SELDOM_NS: u64 = 50_000_000;
 /// Most functions between a condition variable's wait and the thread's entry of an idle worker, the
 /// language's own left out. Held by `parked`, `pool`.
 pub const ROOT_DEPTH: usize = 3;
-/// Most functions from the wait outwards among which a worker's place is looked for. Java's way
-/// from its place to the wait is long.
+/// Number of functions, from the wait outwards, that are searched for a worker's place. In Java, many functions lie
+/// between the two.
 pub const WORKER_PLACE_DEPTH: usize = 8;
 /// Functions of Python's library that may lie below one that waits for a result.
 pub const SCRIPT_FUTURE_DEPTH: usize = 3;
-/// Functions among which a plain semaphore is looked for: the library's, and one inlined into it.
+/// Number of functions that are searched for a plain semaphore: the library's, and one inlined into it.
 pub const SEMAPHORE_DEPTH: usize = 2;
 /// Part of the waits at one place that fellow waiters must hold up for the place to be shared.
 /// Chains are followed a few holders deep: the first of many in a queue is a small part of a wait.
@@ -305,7 +302,7 @@ pub const BUSY_USE: f64 = 0.80;
 pub const QUOTA_SATURATED: f64 = 0.05;
 /// Retransmitted segments a second above which a network is saturated. Convention.
 pub const RETRANSMIT_RATE: f64 = 10.0;
-/// Times a second that a memory limit is hit that saturate it. Convention.
+/// Hits of a memory limit a second that saturate it. Convention.
 pub const LIMIT_HIT_RATE: f64 = 1.0;
 /// Use of a count limit from which it is listed. Convention.
 pub const LIMIT_LISTED: f64 = 0.5;
@@ -318,7 +315,7 @@ pub const NEIGHBOUR_CPUS: f64 = 0.05;
 
 /// Share of wall time from which a state is mentioned in the sentence.
 pub const MENTIONED_SHARE: f64 = 0.005;
-/// Part of blocked time that one reason must take to stand for all of it.
+/// Part of blocked time that one reason must take to be named for all of it.
 pub const ONE_REASON: f64 = 0.9;
 /// Blocked share of active time below which computing is all there is.
 pub const NEARLY_ALL: f64 = 0.01;

@@ -23,13 +23,13 @@ fn script_gives(function: &Function) -> bool {
     name_says_gives(&function.name, NameOrigin::Program)
 }
 
-/// Whether a wait is at a lock or a condition: to the kernel they are the same.
+/// Whether a wait is at a lock or a condition, which the kernel does not distinguish.
 fn at_lock(sample: &Sample) -> bool {
     sample.reason == Some(BlockReason::Lock)
 }
 
-/// Whether a script waits for something to be put into a queue without an end. Things that are lent
-/// may lie in one as well: the name of the function that takes them says so.
+/// Whether a script waits for an entry of an unbounded queue. Such a queue may hold lent resources, too: the name of
+/// the function that takes them says so.
 pub(crate) fn takes_from_endless_queue(recording: &Recording, sample: &Sample) -> bool {
     let in_file = || {
         frames(recording, sample.stack)
@@ -42,8 +42,8 @@ pub(crate) fn takes_from_endless_queue(recording: &Recording, sample: &Sample) -
         && (passes(recording, sample.stack, Side::User, ENDLESS_QUEUE_TAKES) || in_file())
 }
 
-/// Whether a script waits in a queue's own function for something to be put into it. Where the
-/// queue holds things that are lent, the name of the program's function mostly says so.
+/// Whether a script waits in a queue's own function for an entry. If the queue holds lent resources, the name of the
+/// program's function mostly says so.
 pub(crate) fn takes_from_queue(recording: &Recording, sample: &Sample) -> bool {
     let mut own = scripts(recording, sample.stack).filter(|f| !in_python_library(f));
     at_lock(sample)
@@ -96,8 +96,8 @@ fn consumes_at_condition(recording: &Recording, sample: &Sample) -> bool {
     takes && !gives
 }
 
-/// Whether a thread waits at one end of a local connection, by which answers come as well as work:
-/// only requests in flight tell them apart.
+/// Whether a thread waits at one end of a local connection. Both answers and work arrive there; only requests in
+/// flight distinguish them.
 pub(crate) fn is_local_conversation(recording: &Recording, sample: &Sample) -> bool {
     passes(recording, sample.stack, Side::Kernel, LOCAL_CONNECTION)
 }

@@ -1,11 +1,10 @@
 //! Functions and the calls between them → stacks.
 //!
 //! Profiles by instrumentation (callgrind, gprof, Python's) have each function's own cost and the
-//! total cost of each call, but no whole stacks. Here a function's cost is handed down from its
-//! callers: each stack that leads to a function gets the share of its cost that the calls along the
-//! stack have. Own costs come out exactly. Paths are followed
-//! until their share is too small to matter; recursion ends a path, its cost staying where it
-//! closed.
+//! total cost of each call, but no whole stacks. Here the cost of a function is divided among the
+//! stacks that lead to it, in proportion to the cost of the calls along each stack. Own costs come
+//! out exactly. A path is followed until its share is below [`MIN_SHARE`]. Recursion ends a path, and
+//! the cost stays at the function that closes the cycle.
 
 use rustc_hash::FxHashMap;
 use wallscope_model::{ContextId, FrameId, FrameKind, ModuleKind, StackEnd, State};
@@ -45,15 +44,15 @@ pub(super) struct CallGraph {
     limit: u64,
 }
 
-/// Paths below this share of all cost are not followed further.
+/// Minimum share of all cost for which a path is followed further.
 const MIN_SHARE: f64 = 1e-6;
-/// Most functions of a path.
+/// Maximum functions of a path.
 const MAX_DEPTH: usize = 512;
-/// Most stacks that are made.
+/// Maximum stacks that are made.
 const MAX_STACKS: usize = 200_000;
 
 impl CallGraph {
-    /// An empty graph that may take so many bytes.
+    /// An empty graph that may take `memory` bytes.
     pub(super) fn new(memory: u64) -> CallGraph {
         CallGraph {
             room: memory,
@@ -89,7 +88,7 @@ impl CallGraph {
         *to = to.saturating_add(cost);
     }
 
-    /// How often a function was called, where calls between pairs do not say it.
+    /// Adds the number of calls of a function, for files in which calls between pairs do not give it.
     pub(super) fn called(&mut self, of: u32, calls: u64) {
         self.calls_of[of as usize] = calls;
     }
@@ -158,7 +157,7 @@ impl CallGraph {
             calls: &calls,
             made: 0,
         };
-        // Cost that no caller pays for begins at the function itself.
+        // Cost that no caller accounts for begins at the function itself.
         let mut roots: Vec<(u32, f64)> = (0..n as u32)
             .map(|f| (f, (inclusive(f) - incoming[f as usize] as f64).max(0.0)))
             .filter(|(_, cost)| *cost > total * MIN_SHARE)
@@ -184,7 +183,7 @@ struct Walk<'a> {
     total: f64,
     /// Own cost that was given to stacks.
     given: Vec<u64>,
-    /// The stack on which most of a function's cost was found.
+    /// The stack with most of a function's cost.
     deepest: Vec<Vec<u32>>,
     context: ContextId,
     calls: &'a [u64],
@@ -192,7 +191,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Hands down `share` of everything under `root`.
+    /// Divides `share` of the cost under `root` among stacks.
     fn from(&mut self, root: u32, share: f64, to: &mut Import) -> Result<(), ReadError> {
         // An explicit stack: (function, share of its inclusive cost, depth).
         let mut work = vec![(root, share, 0usize)];
@@ -216,7 +215,7 @@ impl Walk<'_> {
                 if path.contains(callee) || *cost as f64 * share < self.total * MIN_SHARE {
                     continue;
                 }
-                // The callee's own inclusive cost may differ from the sum that its callers paid.
+                // The callee's own inclusive cost may differ from the sum over its callers.
                 let whole: f64 = self.graph.own[*callee as usize] as f64
                     + self.callees[*callee as usize]
                         .iter()
@@ -230,7 +229,7 @@ impl Walk<'_> {
     }
 
     fn give(&mut self, f: u32, path: &[u32], value: u64, to: &mut Import) -> Result<(), ReadError> {
-        // Calls are the function's, counted where its cost is first given.
+        // The number of calls belongs to the function, and is counted with the first stack that gets its cost.
         let count = match self.given[f as usize] {
             0 => self.calls[f as usize].max(1),
             _ => 0,
@@ -247,7 +246,7 @@ impl Walk<'_> {
         to.sample(self.context, stack, kind, Amount::new((count, value), None))
     }
 
-    /// The rest from rounding and short paths goes to the first path of each function.
+    /// Gives the remainder from rounding and short paths to the first path of each function.
     fn rest(&mut self, to: &mut Import) -> Result<(), ReadError> {
         for f in 0..self.graph.nodes.len() as u32 {
             let left = self.graph.own[f as usize] - self.given[f as usize];

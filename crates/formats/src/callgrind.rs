@@ -9,7 +9,7 @@
 //! ([`super::call_graph`]). Own costs of functions are those of `callgrind_annotate`, totals nearly
 //! so; the cost of a caller's caller is an estimate, and the domain says so.
 //!
-//! One event of the file is read: the one asked for, else the first.
+//! One event of the file is read: the requested one, else the first.
 
 use std::io::{self, Write};
 
@@ -23,10 +23,10 @@ use super::source::{Source, lines, pieces};
 use super::written::{FunctionInfo, Row, Rows, left_out};
 use super::{Options, Read, ReadError, WriteOptions};
 
-/// Creator of our own files. They never mark levels of recursion.
+/// Creator of files that we write. They never mark levels of recursion.
 const OWN: &str = "wallscope";
 
-/// Whether it is callgrind's: the one header that is not optional, and a function.
+/// Whether the file is callgrind's: it has the one header that is not optional, and a function.
 pub(super) fn detect(head: &[u8]) -> bool {
     let mut lines = head.split(|c| *c == b'\n');
     head.starts_with(b"# callgrind format")
@@ -61,13 +61,13 @@ impl Names {
     }
 }
 
-/// The function that is called, as far as lines have named it.
+/// The function that is called: the parts of its name that lines have given so far.
 #[derive(Default)]
 struct Called {
     object: Option<String>,
     file: Option<String>,
     function: Option<u32>,
-    /// How often, if the next line of cost is a call's.
+    /// Number of calls, if the next line of cost is that of a call.
     calls: Option<u64>,
 }
 
@@ -83,9 +83,9 @@ struct Reader {
     /// Names of the events of the part that is being read.
     events: Vec<String>,
     positions: usize,
-    /// The event that is read: asked for, or the file's first.
+    /// The event that is read: the requested one, or the file's first.
     event: Option<String>,
-    /// Its column in this part; `None`: the part does not have it.
+    /// The event's column in this part; `None`: the part does not have it.
     column: Option<usize>,
     creator: String,
     command: String,
@@ -147,8 +147,8 @@ pub(super) fn read(source: &mut Source, options: &mut Options) -> Result<Read, R
     Ok(Read::named(to.finish(about), warnings))
 }
 
-/// The unit of an event, and how many of it one is. Some tools put it behind the name: Xdebug
-/// `Time_(10ns)`, pprof `cpu(ms)`. The name alone tells no unit, but for our own files.
+/// The unit of an event, and the number of units that a value of 1 is. Some tools put the unit behind the name:
+/// Xdebug `Time_(10ns)`, pprof `cpu(ms)`. A name alone gives a unit only in our own files.
 fn unit(event: &str) -> (Unit, u64) {
     let behind = event.strip_suffix(')').and_then(|e| e.rsplit_once('('));
     let (name, unit) = match behind {
@@ -163,7 +163,7 @@ fn unit(event: &str) -> (Unit, u64) {
     let digits = unit.bytes().take_while(u8::is_ascii_digit).count();
     let times = unit[..digits].parse().unwrap_or(1);
     match columns::unit(name, &unit[digits..]) {
-        // Another name than a unit's is a part of the event's.
+        // A suffix that is no unit is a part of the event's name.
         (Unit::Count(_), _) => (Unit::Count(event.to_string()), 1),
         (unit, factor) => (unit, factor.saturating_mul(times)),
     }
@@ -319,7 +319,7 @@ impl Reader {
         } else {
             without_recursion(name)
         };
-        // Marks of the contract: our own files have them, and those made of folded stacks.
+        // Suffixes for the kind of code, from our own files and from files made of folded stacks.
         let (name, kind) = match name.strip_suffix("_[k]") {
             Some(name) => (name, FrameKind::Kernel),
             None => match name.strip_suffix("_[j]") {
@@ -404,7 +404,7 @@ impl Costs {
         let mut met: Vec<(u32, u32, u32)> = Vec::new();
         for pair in r.path.windows(2) {
             let key = (pair[0].function, pair[0].line, pair[1].function);
-            // A recursive pair's inclusive cost counts once a stack.
+            // The inclusive cost of a recursive pair counts once per stack.
             if !met.contains(&key) {
                 met.push(key);
                 let c = self.calls.entry(key).or_default();
@@ -415,7 +415,7 @@ impl Costs {
     }
 }
 
-/// Functions by number. A name is said once, then referred to by its number.
+/// Functions by number. A name is written once, and then referred to by its number.
 struct FunctionNames<'a> {
     functions: Vec<&'a FunctionInfo>,
     said: Vec<bool>,
@@ -505,7 +505,7 @@ fn write_functions(rows: &Rows, costs: Costs, out: &mut dyn Write) -> io::Result
                 names.put(f, "", out)?;
             }
             names.put(to, "c", out)?;
-            // How often it was called is not known from samples; the format wants a number.
+            // Samples do not give the number of calls, but the format requires one.
             let declared = names.functions[to as usize].line;
             writeln!(out, "calls={} {declared}\n{line} {value}", count.max(1))?;
         }

@@ -1,6 +1,6 @@
 //! Reasons why a file cannot be read, and the limits on reading it.
 
-/// Why a file could not be read.
+/// Reason for which a file could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
@@ -38,8 +38,7 @@ pub enum ReadError {
         /// The command or step that turns it into a format with a reader.
         convert: &'static str,
     },
-    /// A known format in a version or layout on which stacks or weights depend and that the reader
-    /// does not know.
+    /// A known format in an unknown version or layout on which stacks or weights depend.
     #[error("its layout is unknown to this wallscope: {what}")]
     UnknownLayout {
         /// The version or the part that is unknown.
@@ -50,16 +49,16 @@ pub enum ReadError {
     Ambiguous {
         /// The profiles.
         have: String,
-        /// How to choose, for the command line.
+        /// The option that chooses one, for the command line.
         choose: String,
     },
     /// A valid file without any sample.
     #[error("it holds no samples")]
     NoValues,
-    /// The value that was asked for is not among the file's.
+    /// The file does not have the requested value.
     #[error("it has no value \"{asked}\": it has {have}")]
     NoSuchValue {
-        /// The value asked for.
+        /// The requested value.
         asked: String,
         /// The values of the file.
         have: String,
@@ -76,9 +75,9 @@ impl ReadError {
 /// Limits on the memory of reading a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Most bytes after decompression that are held at once.
+    /// Maximum bytes after decompression that are held at once.
     pub decompressed: u64,
-    /// Most bytes of memory for the recording.
+    /// Maximum bytes of memory for the recording.
     pub memory: u64,
 }
 

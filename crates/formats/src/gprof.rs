@@ -4,9 +4,9 @@
 //! "Flat profile:" and a call graph. BSD's form (`-T`) and the raw `gmon.out` are refused by name.
 //!
 //! The flat profile has each function's own time, sampled; the call graph has callers, counted. The
-//! cost of a call is gprof's own estimate: it takes each call of a function to cost the same. Functions
-//! that call each other are one there (`<cycle 1 as a whole>`): calls from outside lead to it, and from
-//! it to its functions. A histogram in another unit than seconds is read as counts of that unit.
+//! cost of a call is gprof's own estimate: it assumes that all calls of a function cost the same. gprof joins
+//! functions that call each other (`<cycle 1 as a whole>`): calls from outside lead to the cycle, and the cycle
+//! calls its functions. A histogram in another unit than seconds is read as counts of that unit.
 
 use rustc_hash::FxHashMap;
 use wallscope_model::{FrameKind, Limit, Unit};
@@ -121,7 +121,7 @@ fn bare(name: &str) -> &str {
     }
 }
 
-/// The cycle that a function is in, or that the name stands for: `1` of `ping <cycle 1>` and of
+/// The cycle that a function is in, or that the name denotes: `1` of `ping <cycle 1>` and of
 /// `<cycle 1 as a whole>`.
 fn cycle(name: &str) -> Option<&str> {
     let (_, rest) = name.rsplit_once("<cycle ")?;
@@ -215,7 +215,7 @@ impl<'t> Reader<'t> {
         let calls = count.split(['/', '+']).next();
         let calls = calls.and_then(|n| n.parse().ok()).unwrap_or(0);
         let name = rest(line, words, 3);
-        // The times of a call into a cycle are those of the cycle.
+        // The times of a call into a cycle belong to the cycle.
         let to = match cycle(name).filter(|n| own_cycle != Some(*n)) {
             Some(n) => self
                 .graph

@@ -1,11 +1,11 @@
-//! The single intervals of a timeline, as other tools' formats want them: named, and no more than such
+//! The single intervals of a timeline for other tools' formats: with names, and not more than such
 //! a tool can open.
 
 use std::collections::BTreeMap;
 
 use wallscope_model::{ContextId, Interval, Recording, State};
 
-/// More intervals than this are not written; the shortest stay behind.
+/// Maximum intervals that are written; the shortest are left out.
 const MOST: usize = 2_000_000;
 
 /// State, reason and idleness of an interval, ordered.
@@ -50,14 +50,14 @@ impl What {
 /// The intervals that are written.
 pub(super) struct Intervals<'r> {
     recording: &'r Recording,
-    /// No shorter one is written, ns.
+    /// Minimum length of an interval that is written, ns.
     shortest: u64,
-    /// How many are not.
+    /// Number of intervals that are not written.
     pub left_out: usize,
 }
 
 impl<'r> Intervals<'r> {
-    /// Those of `recording`, if it has any.
+    /// The intervals of `recording`, if it has any.
     pub fn of(recording: &'r Recording) -> Option<Intervals<'r>> {
         let timeline = recording.timeline.as_ref().filter(|t| !t.is_empty())?;
         let mut shortest = 0;
@@ -76,7 +76,7 @@ impl<'r> Intervals<'r> {
         })
     }
 
-    /// Those of one context, in the order of time.
+    /// The intervals of one context, in the order of time.
     pub fn of_context(&self, context: ContextId) -> impl Iterator<Item = &'r Interval> {
         let timeline = self.recording.timeline.as_ref();
         let lane = timeline.and_then(|t| t.lane(context));
@@ -86,7 +86,7 @@ impl<'r> Intervals<'r> {
             .filter(move |i| i.ns >= shortest)
     }
 
-    /// A number from 0 for each thing that an interval is.
+    /// A number from 0 for each state, reason and idleness of the intervals.
     pub fn kinds(&self) -> BTreeMap<What, u64> {
         let timeline = self.recording.timeline.iter();
         let all = timeline.flat_map(|t| &t.lanes).flat_map(|l| &l.intervals);

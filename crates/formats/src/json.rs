@@ -1,4 +1,4 @@
-//! Parts that the JSON readers use: cut files, keys for recognition, units, times.
+//! Parts that the JSON readers use: truncated files, keys for recognition, units, times.
 
 use serde::de::DeserializeOwned;
 
@@ -9,7 +9,7 @@ use wallscope_model::Unit;
 /// Warning about a file that ends in the middle.
 pub(super) const CUT: &str = "the file ends in the middle: what came before is used";
 
-/// The parsed file, and a warning where it was cut off. [`Source::cut`] then holds.
+/// The parsed file, and a warning if it is truncated. [`Source::cut`] is then true.
 pub(super) fn parse<T: DeserializeOwned>(
     source: &mut Source,
 ) -> Result<(T, Vec<String>), ReadError> {
@@ -36,10 +36,11 @@ pub(super) fn parse_bytes<T: DeserializeOwned>(
     }
 }
 
-/// A text that ended in the middle, ended after its last whole value.
+/// Closes a truncated text after its last whole value.
 pub(super) fn close(bytes: &[u8]) -> Vec<u8> {
     let mut open: Vec<u8> = Vec::new();
-    // The end, and the brackets open there: after a bracket or before a comma a value is whole.
+    // The end of the whole part, and the number of brackets open there. A value is whole after a bracket or
+    // before a comma.
     let mut good: (usize, usize) = (0, 0);
     let mut at = 0;
     while at < bytes.len() {
@@ -63,13 +64,13 @@ pub(super) fn close(bytes: &[u8]) -> Vec<u8> {
         }
         at += 1;
     }
-    // A bracket open at the end of the file was open at the good place too, if that is no deeper.
+    // The brackets open at that end are the outermost of those open at the end of the file.
     let mut out = bytes[..good.0.min(bytes.len())].to_vec();
     out.extend(open[..good.1.min(open.len())].iter().rev());
     out
 }
 
-/// A unit by the name that JSON formats use, and how many of it one is; `None` for no unit.
+/// The unit with this name in JSON formats, and the number of units that a value of 1 is.
 pub(super) fn unit(name: &str) -> (Unit, f64) {
     match name {
         "nanoseconds" | "ns" => (Unit::Nanoseconds, 1.0),
@@ -82,10 +83,10 @@ pub(super) fn unit(name: &str) -> (Unit, f64) {
     }
 }
 
-/// A point on a scale of `factor`, a whole number → whole units; 0 for NaN and negative values.
+/// Converts `value` to whole units, `factor` (a whole number) for 1; 0 for NaN and negative values.
 pub(super) fn whole(value: f64, factor: f64) -> u64 {
-    // Casts saturate, and make NaN 0. The fraction is scaled by itself: times since 1970 in µs have room
-    // for it, and in ns they have none.
+    // Casts saturate, and convert NaN to 0. The fraction is scaled separately: a float has room for the fraction
+    // of times since 1970 in µs, but not in ns.
     let whole = (value.trunc() as u64).saturating_mul(factor as u64);
     let part = (value.fract() * factor).round() as u64;
     whole.saturating_add(part).min(1 << 61)

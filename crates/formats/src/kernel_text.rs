@@ -3,9 +3,9 @@
 //! Known are bpftrace's maps with stacks as keys (`@[kstack, ustack, comm]: 12`) and the stacks of
 //! bcc's tools (`offcputime`, `profile`: frames line by line, then `- comm (pid)` and a number).
 //! Values of maps that are no single number (`avg`, `stats`, `hist`) are counted and left out. Maps
-//! count different things: of several with stacks, `--value @NAME` chooses one.
+//! count different things: `--value @NAME` chooses one if several have stacks.
 //!
-//! The text does not hold the unit of its numbers: they are counts, unless `--value` says it
+//! The text does not contain the unit of its numbers: they are counts, unless `--value` gives the unit
 //! (`offcputime` counts microseconds: `--value microseconds`).
 
 use std::collections::HashSet;
@@ -16,14 +16,14 @@ use super::import::{About, Amount, Called, Import, Kind, number};
 use super::source::Source;
 use super::{Options, Read, ReadError};
 
-/// Lines in the place of a stack, or of a part of it, that a tool could not read.
+/// Lines that tools print in place of a stack, or a part of one, that they could not read.
 const MISSED: [&str; 3] = [
     "failed to get syms",
     "[Missed Kernel Stack]",
     "[Missed User Stack]",
 ];
 
-/// Whether it is one of them.
+/// Whether the text is of one of these tools.
 pub(super) fn detect(head: &[u8]) -> bool {
     let start = &head[..head.len().min(16 << 10)];
     bpftrace(start) || bcc(start)
@@ -60,7 +60,7 @@ struct Reader {
     end: StackEnd,
     /// Stacks with a value that is no number.
     valueless: u64,
-    /// Stacks that a map was printed with before.
+    /// Stacks that an earlier print of the map had too.
     repeated: u64,
 }
 
@@ -284,7 +284,7 @@ impl Reader {
             .sample(context, stack, kind, Amount::new((count, value), None))
     }
 
-    /// `@name[` frames `,` frames `, comm]: value`; kernel and user stacks are apart by a comma.
+    /// `@name[` frames `,` frames `, comm]: value`; a comma separates kernel and user stacks.
     fn bpftrace(&mut self, text: &str, map: &str) -> Result<bool, ReadError> {
         let mut open = false;
         let mut name = "";
@@ -325,7 +325,7 @@ impl Reader {
                 self.to
                     .take(64 + 16 * stacks.iter().map(Vec::len).sum::<usize>())?;
                 self.repeated += u64::from(!known.insert((stacks.clone(), names.clone())));
-                // Of two, the first is the kernel's; one alone is told by its addresses.
+                // If there are two stacks, the first is the kernel's. A single one is recognised by its addresses.
                 let two = stacks.len() > 2 || stacks.len() == 2 && !names.is_empty();
                 for (i, part) in stacks.iter().enumerate() {
                     let kernel = i == 0 && two;

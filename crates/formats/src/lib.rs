@@ -1,10 +1,10 @@
 //! Profile ↔ bytes: one file or folder per format, one row each in [`FORMATS`] (`table`).
 //!
-//! [`open`] is the front door: whatever the file is, it is told from its first bytes and read as a
-//! recording. Readers trust nothing: their errors are typed, their memory is bounded, they do not
-//! panic, and the whole part of a file that was cut off is read with a warning. A version or layout
-//! that stacks or weights depend on and that a reader does not know is refused; a part that can be left
-//! out is left out, counted and said. Writers name the parts that their format has no place for.
+//! [`open`] recognises the format of any file from its first bytes and reads the file as a recording.
+//! Files are untrusted: errors are typed, memory is bounded, readers do not panic, and the whole part of
+//! a truncated file is read with a warning. A reader refuses an unknown version or layout if stacks or
+//! weights depend on it. Any other unknown part is left out and counted, and a warning names it. Writers
+//! name the parts of a recording that their format has no place for.
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
@@ -50,7 +50,7 @@ pub use table::FORMATS;
 
 use options::instrumented;
 
-/// Reads a file of any known format, told from its content.
+/// Reads a file of any known format, recognised by its content.
 ///
 /// ```
 /// use wallscope_formats::{Options, open};

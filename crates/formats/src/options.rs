@@ -11,9 +11,9 @@ use crate::folded;
 /// Choices for a recording that is written.
 #[derive(Clone, Debug)]
 pub struct WriteOptions {
-    /// Which time, for formats of one view.
+    /// The view that is written, for formats that hold one view.
     pub view: View,
-    /// For folded stacks.
+    /// Options for folded stacks.
     pub folded: folded::Options,
 }
 
@@ -55,8 +55,8 @@ pub struct Mapped {
 pub struct RawStack<'a> {
     /// The process it was copied from.
     pub process: u32,
-    /// Another number whenever the process's mappings are others; never that of another process
-    /// but its parent's.
+    /// A number that changes when the process's mappings change. No other process has the same number, except
+    /// its parent.
     pub generation: u64,
     /// Its executable mappings by their first address.
     pub mappings: &'a BTreeMap<u64, Mapped>,
@@ -77,8 +77,8 @@ pub trait Unwind {
 /// Frames of the file have addresses for which names may be found on this machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unnamed {
-    /// Where the kernel's `_text` was while it was recorded: only if it is there now do today's
-    /// kernel symbols fit.
+    /// Address of the kernel's `_text` during the recording. The present kernel symbols fit only if `_text`
+    /// is at this address now.
     pub kernel_text: Option<u64>,
 }
 
@@ -101,7 +101,7 @@ pub struct Read {
     pub recording: Recording,
     /// Sentences about the parts that the reader had to leave out.
     pub warnings: Vec<String>,
-    /// Set where names were never in the file and remain to be found.
+    /// Set if the file lacks names that are to be found.
     pub unnamed: Option<Unnamed>,
     /// The file ends in the middle or is damaged: a part of it is missing, and a warning says so.
     pub cut: bool,

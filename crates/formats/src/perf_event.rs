@@ -19,7 +19,7 @@ impl Meaning {
         matches!(self, Meaning::Clock | Meaning::OffCpu)
     }
 
-    /// Whether samples tell when a thread was off its CPU.
+    /// Whether samples show when a thread was off its CPU.
     pub(super) fn is_off_cpu(self) -> bool {
         matches!(self, Meaning::Switch | Meaning::OffCpu)
     }

@@ -1,8 +1,8 @@
 //! Recording → Perfetto's trace (protobuf), for ui.perfetto.dev: threads by process, and their
 //! samples with stacks; where single intervals were kept, each as a slice of its thread.
 //!
-//! A recording holds how many samples of a stack fell into each time slice, not when: within a
-//! slice they are spread evenly, and that is said.
+//! A recording has the number of samples of a stack in each time slice, but not their times. They are spread
+//! evenly over the slice, and a note says so.
 
 use std::io::{self, Write};
 
@@ -16,7 +16,7 @@ use super::written::{Row, RowThread, Rows, left_out};
 
 /// The one sequence of packets that interned names belong to.
 const SEQUENCE: u64 = 1;
-/// More samples than this are thinned out evenly.
+/// Maximum samples that are written; more are thinned out evenly.
 const MAX_SAMPLES: u64 = 2_000_000;
 
 /// Field numbers (`perfetto/trace`).
@@ -165,7 +165,7 @@ struct Stretch {
 
 /// Samples while they are written.
 struct Samples<'o, 'w> {
-    /// One in so many is written.
+    /// One in this many samples is written.
     thin: u64,
     /// Samples so far.
     skip: u64,
@@ -238,7 +238,7 @@ fn packet_of(thread: &RowThread<'_>, r: &Row<'_>, sample: &Sample) -> Writer {
     s.number(2, u64::from(thread.context.pid));
     s.number(3, u64::from(thread.context.tid));
     s.number(4, u64::from(r.path_id) + 1);
-    // Kernel or user, where the part says it.
+    // CPU mode: from the reason if it names one. A thread off the CPU is in the kernel.
     let mode = match r.reason {
         Some("kernel") => 1,
         Some("user") => 2,

@@ -2,13 +2,12 @@
 //! --pstats` of Python 3.15) → recording.
 //!
 //! The file is a marshalled dictionary: (file, line, function) → (primitive calls, calls, own time,
-//! total time, callers), times in seconds. Marshalling of Python 2 and 3 is known as far as such
-//! files consist of it; anything else in it is refused. Callers have calls and times with cProfile,
-//! only calls with `profile`, and numbers of samples where the key `("__sampled__",)` marks a sampled
-//! profile.
+//! total time, callers), times in seconds. The parts of Python 2's and 3's marshalling that such files use
+//! are known; a file with any other part is refused. Callers have calls and times with cProfile, only calls
+//! with `profile`, and numbers of samples if the key `("__sampled__",)` marks a sampled profile.
 //!
-//! Call counts are exact; times are those of a program that was slowed by being watched, most where
-//! functions are many and short, and the domain says so.
+//! Call counts are exact. The profiler slows the program, most where functions are many and short, so times
+//! are too long there; the domain says so.
 
 use wallscope_model::{FrameKind, Unit};
 
@@ -22,11 +21,11 @@ pub(super) fn detect(head: &[u8]) -> bool {
     let kind = |i: usize| head.get(i).map(|b| b & 0x7f);
     kind(0) == Some(b'{')
         && matches!(kind(1), Some(b')' | b'('))
-        // A JSON text may begin with a brace too, and never goes on like this.
+        // A JSON text may begin with a brace too, but never continues like this.
         && (kind(1) == Some(b')') || head.get(2..6).is_some_and(|n| n[1..] == [0, 0, 0]))
 }
 
-/// A marshalled value, as far as such files hold any.
+/// A marshalled value of the kinds that such files hold.
 #[derive(Clone, Debug)]
 enum Value {
     Int(i64),
@@ -37,7 +36,7 @@ enum Value {
     None,
 }
 
-/// Values nest: keys are tuples, values hold dictionaries of tuples.
+/// Maximum depth of nested values: keys are tuples, values hold dictionaries of tuples.
 const DEEPEST: usize = 8;
 
 struct Marshal<'a> {
@@ -48,7 +47,7 @@ struct Marshal<'a> {
     room: u64,
 }
 
-/// Why a value could not be read.
+/// Reason for which a value could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stop {
     /// The bytes end.
@@ -121,7 +120,7 @@ impl<'a> Marshal<'a> {
         }
         let code = self.byte()?;
         let referred = code & 0x80 != 0;
-        // Its place is taken before its parts take theirs.
+        // A value gets its number before its parts get theirs.
         let place = referred.then(|| {
             self.refs.push(Value::None);
             self.refs.len() - 1
@@ -154,7 +153,7 @@ impl<'a> Marshal<'a> {
             kind @ (b'a' | b'A' | b'u' | b't' | b's') => {
                 let n = self.length()?;
                 let text = self.text(n)?;
-                // Only Python 2 refers to these, in files that have no other references.
+                // Only Python 2 refers to interned texts, in files that have no other references.
                 if kind == b't' && !referred {
                     self.take(size(&text))?;
                     self.interned.push(text.clone());
@@ -197,7 +196,7 @@ impl<'a> Marshal<'a> {
     }
 }
 
-/// About how much memory a copy of the value takes.
+/// Approximate memory of a copy of the value, bytes.
 fn size(value: &Value) -> usize {
     match value {
         Value::Text(t) => 32 + t.len(),
@@ -263,7 +262,7 @@ struct Reader {
     sampled: bool,
     /// Functions with a time below zero, as a calibrated `profile` writes at times.
     negative: u64,
-    /// Pairs of caller and called of which only the number of calls is known.
+    /// Number of pairs of caller and callee for which only the number of calls is known.
     untimed: u64,
 }
 
@@ -348,7 +347,7 @@ fn is_mark(key: &Value) -> bool {
 /// Keys and values of a dictionary.
 type Entries = Vec<(Value, Value)>;
 
-/// The entries of the outermost dictionary, and whether it was cut: then those before the cut.
+/// The entries of the outermost dictionary, and whether it is truncated: then only the whole ones.
 fn entries(bytes: &[u8], memory: u64) -> Result<(Entries, bool), ReadError> {
     let mut m = Marshal {
         rest: bytes,
@@ -412,7 +411,7 @@ impl Reader {
         self.negative += u64::from(own.float() < 0.0);
         graph.own(id, ns(own));
         graph.called(id, calls.float() as u64);
-        // Of a sampled profile each call is a sample.
+        // In a sampled profile each call is a sample.
         let sample = total.float() / calls.float().max(1.0);
         for (caller, figures) in callers {
             let Some(node) = function(caller) else {

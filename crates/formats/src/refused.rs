@@ -1,7 +1,7 @@
 //! Formats that are recognised and not read: each with its name and the step that converts it.
 //!
-//! A file of one of them must not reach a reader that takes it for something else, and "unknown
-//! format" helps nobody.
+//! A file in one of these formats must not reach a reader that takes it for another format, and the message
+//! "unknown format" would not help the user.
 
 use super::{ReadError, json};
 

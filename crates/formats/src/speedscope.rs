@@ -4,12 +4,12 @@
 //! profiles of type `sampled` (stacks with weights) and `evented` (frames that open and close).
 //! Profiles of another type are left out. Each profile of a file is a thread.
 //!
-//! A sample without a weight has an unknown one: a profile without any weights is read as counts of
-//! samples, a single one without is left out. Weights of things that are counted may have decimals;
-//! they are multiplied then, and the reader says so.
+//! A sample without a weight has an unknown one. If a profile has no weights at all, it is read as counts of
+//! samples; otherwise a sample without a weight is left out. Weights of things that are counted may have
+//! decimals; they are multiplied then, and a note of the reader says so.
 //!
-//! Written are sampled profiles, one a thread, of one view; samples lie one after the other, as weights
-//! there do.
+//! The writer makes sampled profiles of one view, one for each thread. Samples follow each other without gaps,
+//! as weights in this format do.
 
 use std::io::{self, Write};
 use wallscope_model::printable::escape_json;
@@ -22,7 +22,7 @@ use super::source::Source;
 use super::written::{Rows, left_out};
 use super::{Options, Read, ReadError, UNTOLD, WriteOptions, json};
 
-/// Times may lie before the one that stands before them by so much, as writers round, ns.
+/// Maximum by which a time may be before the preceding time, because writers round, ns.
 const ROUNDING_NS: u64 = 1_000;
 
 const SCHEMA: &str = "https://www.speedscope.app/file-format-schema.json";
@@ -108,7 +108,7 @@ fn form(p: &Profile) -> Option<(Form, Unit, f64)> {
     let (unit, factor) = json::unit(&p.unit);
     match p.kind.as_str() {
         "evented" => Some((Form::Evented, unit, factor)),
-        // Without weights, samples are all that is known.
+        // A profile without weights has only samples.
         "sampled" if p.weights.is_empty() && !p.samples.is_empty() => {
             Some((Form::Sampled, Unit::Count("samples".to_string()), 1.0))
         }
@@ -183,7 +183,7 @@ pub(super) fn read(source: &mut Source, options: &mut Options) -> Result<Read, R
     Ok(Read::named(to.finish(about), warnings))
 }
 
-/// The unit that is read, for values of one unit add: the one asked for, else time, else the first.
+/// The unit that is read, because only values of one unit can be added: the requested one, else time, else the first.
 fn choose(file: &File, asked: Option<&str>) -> Result<Unit, ReadError> {
     let known: Vec<Unit> = (file.profiles.iter())
         .filter_map(|p| form(p).map(|(_, unit, _)| unit))
@@ -266,7 +266,7 @@ struct Reader<'a> {
     frames: &'a [FrameId],
     /// The unit that is read.
     unit: &'a Unit,
-    /// How many of it a value of the profile is.
+    /// Number of these units that a value of 1 is.
     factor: f64,
     scale: Scale,
     /// Whether all profiles so far were of events.
@@ -338,7 +338,7 @@ impl Reader<'_> {
                         .to_string(),
                 });
             }
-            // Ends are rounded, not lengths: so they add up.
+            // Ends are rounded instead of lengths, so that the lengths add up.
             let from = json::whole(at, self.factor);
             at += weight;
             let value = match (self.unit.is_time(), Decimal::of(weight)) {
@@ -380,7 +380,7 @@ impl Reader<'_> {
             let frame = self.frame(e.frame)?;
             match e.kind.as_str() {
                 "O" => self.stack.push(frame),
-                // It should be the innermost one; another one is taken out where it is.
+                // It should be the innermost frame; any other open frame is removed from its place.
                 "C" => match self.stack.iter().rposition(|f| *f == frame) {
                     Some(i) => {
                         self.left_out.unbalanced += u64::from(i + 1 < self.stack.len());

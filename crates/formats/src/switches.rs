@@ -1,10 +1,9 @@
 //! Context switches → time off the CPU.
 //!
-//! Where a file holds every switch of a CPU (`sched:sched_switch`, or perf's context-switch
-//! records), the time between a thread's switch out and its next switch in is known: blocked if it
-//! gave the CPU up, runnable if it was put off it. The wait from being woken to running again is
-//! part of the blocked time there, because such files do not say when a thread was woken; why it
-//! waited they do not say either.
+//! If a file holds every switch of a CPU (`sched:sched_switch`, or perf's context-switch records), the
+//! time between a thread's switch out and its next switch in is known. It is blocked after a voluntary
+//! switch, runnable after a preemption. Such files do not contain when a thread was woken, so run-queue
+//! latency after a wake-up is part of the blocked time. They do not contain the block reason either.
 
 use rustc_hash::FxHashMap;
 use wallscope_model::{ContextId, Part, StackId, State};
@@ -25,11 +24,11 @@ struct Out {
 pub(super) enum Left {
     /// It gave the CPU up, to wait.
     Blocked,
-    /// It was put off the CPU and still wants one.
+    /// It was preempted and still wants a CPU.
     Preempted,
 }
 
-/// Threads that are off the CPU, and since when.
+/// Threads that are off the CPU, with the times at which they left it.
 #[derive(Default)]
 pub(super) struct Switches {
     out: FxHashMap<u32, Out>,
@@ -82,7 +81,7 @@ impl Switches {
         )
     }
 
-    /// Counts threads that are off the CPU when the file ends, up to there.
+    /// Accounts threads that are still off the CPU at the end of the file, up to that time.
     pub(super) fn end(mut self, time: u64, to: &mut Import) -> Result<(), ReadError> {
         let mut left: Vec<u32> = self.out.keys().copied().collect();
         left.sort_unstable();

@@ -1,4 +1,4 @@
-//! The table of formats: one row each, and all that help and menus say of them.
+//! The table of formats: one row each, with the texts of help and menus.
 
 use wallscope_model::scale::scale;
 
@@ -27,7 +27,7 @@ impl Format {
 
 /// Every format. For reading they are tried in this order.
 pub const FORMATS: &[Format] = &[
-    // Before pprof, as which the first letters of a big-endian machine's file could pass.
+    // Before pprof: the first letters of a big-endian machine's file could pass as pprof.
     Format {
         name: "perf.data",
         about: "",

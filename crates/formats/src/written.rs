@@ -1,5 +1,5 @@
-//! A recording as writers of foreign formats want it: functions numbered, stacks as paths of them,
-//! and a row for each piece of time; all of it scaled to the ledger.
+//! A recording in the form that writers of foreign formats need: numbered functions, stacks as paths of
+//! functions, and a row for each piece of time, scaled to the ledger.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use wallscope_model::{Context, ContextId, Frame, Recording, Stack, State, View};
 
 use wallscope_model::name;
 
-/// A function, as it is called everywhere.
+/// A function, with its name in all formats.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct FunctionInfo {
     pub name: Arc<str>,
@@ -103,7 +103,7 @@ impl Functions {
         })
     }
 
-    /// A frame that stands for no function.
+    /// A frame that is no function.
     fn mark(&mut self, text: String) -> Step {
         let function = self.id(marked(text));
         Step { function, line: 0 }
@@ -162,7 +162,7 @@ impl Functions {
     }
 }
 
-/// A name that stands for no function.
+/// An entry for a name that is no function.
 fn marked(text: String) -> FunctionInfo {
     FunctionInfo {
         name: Arc::from(text),
@@ -274,8 +274,7 @@ impl<'r> Rows<'r> {
     }
 }
 
-/// The parts of `rec` that a format has no place for: those named, and those that no foreign format
-/// holds.
+/// The parts of `rec` for which a format has no place: `parts`, and those that no foreign format holds.
 pub(super) fn left_out(rec: &Recording, parts: &[&str]) -> Vec<String> {
     let mut lost: Vec<String> = parts.iter().map(|p| (*p).to_string()).collect();
     if !rec.domain.is_import() {

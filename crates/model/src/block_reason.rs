@@ -1,9 +1,8 @@
 //! Block reasons: one row each (docs/contract.md, "Contexts and states").
 //!
-//! To add a reason, add a row here and a line to `enum ws_reason` of the kernel programs (a test
-//! compares the two), then run `cargo xtask web`, which hands names and colours to the page (all other
-//! colours: `colour.rs`). The compiler and the tests name what is left: the calls and places that the reason
-//! is known by.
+//! To add a reason, add a row here and a line to `enum ws_reason` of the kernel programs (a test compares the two),
+//! then run `cargo xtask web`, which hands names and colours to the page (all other colours: `colour.rs`). The
+//! compiler and the tests name the remaining edits: the calls and places that identify the reason.
 
 use std::fmt;
 

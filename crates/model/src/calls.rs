@@ -441,7 +441,7 @@ mod tests {
         lengths.add(1_000, 10);
         lengths.add(10_000, 1);
         let corrected = lengths.corrected(1_000);
-        // A call of 10 µs stands for further calls of 9, 8, … 1 µs.
+        // A call of 10 µs implies further calls of 9, 8, … 1 µs.
         assert_eq!(corrected.count(), 11 + 9);
         assert_eq!(lengths.corrected(0), lengths);
     }

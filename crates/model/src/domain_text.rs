@@ -6,7 +6,7 @@ use crate::{Recording, State, Unit};
 
 use crate::units::{count, ns, share, value};
 
-/// What was measured, how, and what it could not see.
+/// Lines on the measurement: its events, its methods and its blind spots.
 pub fn domain_lines(rec: &Recording) -> Vec<String> {
     let d = &rec.domain;
     let mut lines = Vec::new();
@@ -71,7 +71,7 @@ pub fn domain_lines(rec: &Recording) -> Vec<String> {
     lines
 }
 
-/// How small a share the samples resolve, by state.
+/// The smallest shares that the samples resolve, by state.
 fn resolution(rec: &Recording) -> Option<String> {
     let states = match rec.domain.unit.is_time() {
         true => &[State::OnCpu, State::Blocked, State::Runnable][..],
@@ -104,7 +104,7 @@ fn resolution(rec: &Recording) -> Option<String> {
     ))
 }
 
-/// What was lost, truncated or left unnamed.
+/// Lines on data that was lost, truncated or left unnamed.
 pub fn loss_lines(rec: &Recording) -> Vec<String> {
     rec.losses
         .iter()
@@ -113,7 +113,7 @@ pub fn loss_lines(rec: &Recording) -> Vec<String> {
         .collect()
 }
 
-/// What scaling could not place, or placed by siblings.
+/// Lines on time that scaling could not place, or placed by siblings.
 pub fn scaling_lines(scaled: &Scaled, unit: &Unit) -> Vec<String> {
     let ns = |v| value(unit, v);
     let mut lines = Vec::new();

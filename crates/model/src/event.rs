@@ -12,8 +12,8 @@ pub struct EventHits {
     pub counted: bool,
     /// Number of events by thread; threads without one are left out.
     pub hits: Vec<(ContextId, u64)>,
-    /// Stacks. `ns` and the slices' values are the events that a stack stands for, unscaled. The
-    /// state is [`State::OnCpu`]; the part is that at the event.
+    /// Stacks. `ns` and the slices' values are the number of events that a stack represents,
+    /// unscaled. The state is [`State::OnCpu`]; the part is that at the event.
     pub samples: Vec<Sample>,
 }
 

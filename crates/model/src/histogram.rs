@@ -149,7 +149,7 @@ pub struct HistogramRow {
     pub reason: Option<BlockReason>,
     /// For runnable time: the part; `None`: all.
     pub part: Option<Part>,
-    /// The intervals. One that the window's edge cuts counts with its part inside.
+    /// The intervals. One that crosses the window's edge counts with its part inside.
     pub shape: Histogram,
 }
 

@@ -45,7 +45,7 @@
 //!     samples: vec![sample],
 //!     ..Recording::default()
 //! };
-//! // Nine samples of 10 ns stand for the 100 ns of the ledger.
+//! // Nine samples of 10 ns represent the 100 ns of the ledger.
 //! let scaled = scale::scale(&recording);
 //! assert_eq!(scaled.pieces[0].ns, 100);
 //! assert!(scaled.unsampled.is_empty());

@@ -1,4 +1,4 @@
-//! What code is called, the same in every format and view.
+//! Names of code, for every format and view.
 
 use crate::{Frame, FrameKind, Recording, StackEnd};
 
@@ -30,8 +30,8 @@ pub fn no_frames(end: StackEnd) -> String {
     }
 }
 
-/// What the kernel runs to take a thread off its CPU: at the leaf of every stack that waits, and
-/// therefore of no use there.
+/// Whether a kernel function only takes a thread off its CPU. Such functions are at the leaf of
+/// every stack that waits, and therefore say nothing there.
 pub fn is_scheduler(name: &str) -> bool {
     const NAMES: [&str; 7] = [
         "__schedule",

@@ -46,8 +46,8 @@ pub struct Process {
     /// User and group by which the kernel decided which files the process may open; `None`: unknown.
     /// A reader with more rights opens files that the process names with these.
     pub user: Option<FileUser>,
-    /// Ended threads for which this entry stands: a recorder keeps only those with the longest lives one by one. 0: it
-    /// is a process.
+    /// Number of ended threads that this entry represents; 0: it is a process. A recorder keeps one by one only those
+    /// with the longest lives.
     pub folded_threads: u64,
 }
 

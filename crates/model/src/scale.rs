@@ -15,12 +15,12 @@
 //! give their time to `[not sampled]`, and the lucky ones would shrink. A program of many short
 //! threads would lose its functions. Groups with less exact time than [`SPARSE_PERIODS`] periods (a
 //! criterion that does not depend on the luck of sampling) are therefore estimated by one factor,
-//! together with the corresponding groups of threads of the same program and name. Each context
-//! keeps its exact total, and takes missing samples from its siblings ([`Scaled::borrowed_ns`] says
-//! how much). There is one exception: if the samples of a wait cover all of its time, it is scaled
-//! alone. A process that only waits for its workers must not seem to wait where they do. If no pooled group of a wait has
-//! a sample, they take those of such siblings, provided that all of them live for less than half of the window: where
-//! a poll measures each wait that it meets, the few threads that it meets stand for all.
+//! together with the corresponding groups of threads of the same program and name. Each context keeps its exact
+//! total, and takes missing samples from its siblings ([`Scaled::borrowed_ns`] says how much). There is one
+//! exception: if the samples of a wait cover all of its time, it is scaled alone. A process that only waits for its
+//! workers must not seem to wait where they do. If no pooled group of a wait has a sample, the groups take those of
+//! such siblings, provided that all of them live for less than half of the window. A poll measures each wait that it
+//! meets, so the few threads that it meets represent all.
 //!
 //! **The rest.** Exact time without any sample becomes [`Unsampled`], shown as the one frame `[not
 //! sampled]`. So does a group's placeholder for time that may not be sampled
@@ -317,9 +317,9 @@ fn run(rec: &Recording, exact: &[Exact], value: impl Fn(&Sample) -> (u64, u64)) 
     out
 }
 
-/// Mean period by state, ns, which decides whether a group is sparse. With kernel programs it is that of an instant, and
-/// not of a sample: where the period grew, most samples are of the short time before. Without them a sample counts
-/// polls, and not periods.
+/// Mean period by state, ns, which decides whether a group is sparse. With kernel programs it is the mean over time,
+/// not over samples: if the period grew, most samples are of the short time before. Without kernel programs, a sample
+/// counts polls, not periods.
 fn mean_periods(rec: &Recording, groups: &[Group], weights: &[Weight]) -> [u64; State::COUNT] {
     let counts_periods = rec.domain.backend == "ebpf";
     let mut seen = [(0u128, 0u128); State::COUNT];

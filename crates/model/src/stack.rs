@@ -125,7 +125,7 @@ impl Function {
     }
 }
 
-/// A function at one line of the source. An address may stand for several by inlining.
+/// A function at one line of the source. By inlining, one address may have several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Line {
     /// The function.
@@ -153,7 +153,7 @@ pub struct Frame {
     pub lines: Vec<Line>,
 }
 
-/// Why the user part of a stack ended.
+/// Reason why the user part of a stack ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum StackEnd {
     /// It reached the thread's entry point.
@@ -241,6 +241,6 @@ impl StackEnd {
 pub struct Stack {
     /// Frames, leaf (innermost) first: kernel frames, then user frames.
     pub frames: Vec<FrameId>,
-    /// Why the user part ended.
+    /// Reason why the user part ended.
     pub end: StackEnd,
 }

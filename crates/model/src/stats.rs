@@ -3,7 +3,7 @@
 //! A function's share of a view is estimated from samples. Samples of one thread are not
 //! independent: a thread that is in `f` now was probably in `f` one sample ago, and a loop that
 //! beats with the sampling clock is sampled at the same place for a while. A binomial interval is
-//! then too narrow. So the recording is cut into blocks of time that are long against such
+//! then too narrow. So the recording is divided into blocks of time that are long against such
 //! correlations, and the share is a ratio estimator over them. With `x` the function's and `y` all
 //! sampled time of a block, `p = Σx / Σy`. With the residuals `r = x − p·y` of neighbouring blocks,
 //! `var(p) = B/(B−1) · Σ(r' − r)²/2 / (Σy)²`. Neighbours are compared, and not each block with the

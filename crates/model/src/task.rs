@@ -3,7 +3,7 @@
 //! Their time has a clock and a ledger of its own and is never added to that of threads. A waiting
 //! task is no blocked thread, and a running one is on a thread that has its own ledger.
 //!
-//! They are read in snapshots. Each snapshot stands for the time from half-way since the last one
+//! They are read in snapshots. Each snapshot represents the time from half-way since the last one
 //! to half-way to the next. So their figures are sampled, and state the number of snapshots.
 
 use std::sync::Arc;

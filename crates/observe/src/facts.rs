@@ -35,7 +35,7 @@ pub struct InterruptCode {
     pub start: u64,
     /// One past the last.
     pub end: u64,
-    /// Purpose of the interrupt; empty: only that there is one.
+    /// Purpose of the interrupt; empty: unknown.
     pub serves: Arc<str>,
 }
 
@@ -49,7 +49,7 @@ pub enum Mark {
         /// When.
         time: u64,
     },
-    /// All changed threads have told their books: time slices are closed up to here.
+    /// The counters of all changed threads have been observed: time slices are closed up to here.
     Tick {
         /// When.
         time: u64,
@@ -59,7 +59,7 @@ pub enum Mark {
         /// When.
         time: u64,
     },
-    /// All cumulative figures (histograms, sums of locks, connections, hits of events) are up to date.
+    /// All cumulative figures (histograms, sums of locks, connections, counts of events) are up to date.
     Figures {
         /// When.
         time: u64,
@@ -69,7 +69,7 @@ pub enum Mark {
         /// When.
         time: u64,
     },
-    /// Records of switches are missing, of threads that nobody knows (perf backend).
+    /// Records of switches are missing, and it is not known of which threads (perf backend).
     RecordsLost {
         /// When that was recorded.
         time: u64,
@@ -87,18 +87,18 @@ pub struct UnwoundStack {
     pub frames: Vec<u64>,
 }
 
-/// When addresses of a process changed their meaning, as far as that is known now.
+/// Times at which addresses of a process changed their meaning, as far as they are known now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CodeChanges {
     /// The process.
     pub pid: u32,
-    /// Times known before that stay, of which these are the first ones.
+    /// Number of the times known before that stay, counted from the first.
     pub kept: u32,
     /// The times after those, ascending.
     pub times: Vec<u64>,
 }
 
-/// A thread with a wait for a lock that turned out to be a sleep of its runtime's.
+/// A thread with a wait for a lock that turned out to be a sleep of its runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SleepingThread {
     /// Its record.
@@ -108,9 +108,9 @@ pub struct SleepingThread {
 /// A thread that has, or had, a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LockHolder {
-    /// A measured one, by its record.
+    /// A measured thread, by its record.
     Record(u64),
-    /// One that is not measured.
+    /// A thread that is not measured.
     Stranger {
         /// Process.
         pid: u32,
@@ -130,9 +130,9 @@ pub struct LockOwner {
     pub begin: u64,
     /// The holder.
     pub holder: LockHolder,
-    /// Evidence by the recorder's number; 0: a runtime says so.
+    /// Number of the recorder's evidence; 0: the runtime names the holder.
     pub evidence: u8,
-    /// The wait goes on as the recording ends; else the holder is that of its beginning.
+    /// The wait goes on as the recording ends; otherwise the holder is the one at its beginning.
     pub at_end: bool,
 }
 
@@ -145,19 +145,19 @@ pub struct ResourceName {
     pub name: Arc<str>,
 }
 
-/// A lock that another process knows by another hash.
+/// A lock with another hash in another process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SameLock {
     /// The other hash.
     pub hash: u64,
-    /// The hash by which the lock was met first.
+    /// The hash under which the lock was observed first.
     pub first: u64,
 }
 
-/// What was known of connections when the recording began.
+/// Facts about connections at the start of the recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Connected {
-    /// The kernel tells of sending and receiving.
+    /// The kernel reports sending and receiving.
     pub followed: bool,
     /// Processes that had a stream socket, ascending.
     pub talkers: Vec<u32>,
@@ -168,7 +168,7 @@ pub struct Connected {
 pub struct OtherEnd {
     /// The connection.
     pub cookie: u64,
-    /// The process and its name; `None`: this machine does not tell.
+    /// The process and its name; `None`: unknown on this machine.
     pub process: Option<(u32, String)>,
     /// It was looked up before the recording began.
     pub before: bool,
@@ -209,11 +209,11 @@ pub struct LockWaits {
 pub struct CountedEvent {
     /// Its name.
     pub name: String,
-    /// Each hit was counted.
+    /// Every event was counted, not only those with a stack.
     pub counted: bool,
 }
 
-/// How often an event happened to a thread. A later count of the two replaces it.
+/// Number of events of one kind in a thread. A later count for the same event and thread replaces it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventHits {
     /// Index of the event, in the order of [`CountedEvent`]s.
@@ -221,18 +221,18 @@ pub struct EventHits {
     /// Record of the thread; in logs of the perf backend the number of the thread that the counters were opened
     /// for, which shares them with its heirs ([`crate::CounterHeir`]).
     pub record: u64,
-    /// Hits.
+    /// Number of events.
     pub hits: u64,
 }
 
-/// A loss, and the part that counted it. A later count of the cause by the part replaces it.
+/// A loss, and the part that counted it. A later count of this cause by this part replaces it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CountedLoss {
     /// The part.
     pub by: Counter,
     /// Cause, in words.
     pub cause: String,
-    /// How often.
+    /// Number of losses.
     pub count: u64,
 }
 
@@ -252,9 +252,9 @@ pub enum Counter {
 /// The domain as the collector describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DescribedDomain {
-    /// The domain, but for the recorder's own words.
+    /// The domain without the recorder's own words.
     pub domain: Domain,
-    /// Where among its notes the recorder says how many intervals it kept.
+    /// Index among its notes at which the recorder inserts the number of intervals that it kept.
     pub timeline_note: u32,
 }
 
@@ -305,7 +305,7 @@ pub struct TaskStack {
     pub managed: Vec<u64>,
 }
 
-/// What the domain says of one kind of task.
+/// Note and limit of the domain about one kind of task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskWords {
     /// A note.
@@ -314,10 +314,10 @@ pub struct TaskWords {
     pub limit: Limit,
 }
 
-/// The place that code belongs to.
+/// The module that code belongs to, as the collector knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CodeModule {
-    /// None that is known.
+    /// An unknown place.
     Unknown,
     /// A file, by its module's number.
     File(u32),
@@ -352,7 +352,7 @@ pub struct NamedLine {
 pub struct NamedFrame {
     /// Kind of code.
     pub kind: FrameKind,
-    /// Where the code belongs.
+    /// The module of the code.
     pub module: CodeModule,
     /// Offset in the module, or address.
     pub address: u64,
@@ -389,7 +389,7 @@ pub struct ManagedKey {
     pub pid: u32,
     /// Address of the code.
     pub code: u64,
-    /// What the walk saw of it.
+    /// The walk's value that tells code objects apart that reuse an address.
     pub check: u32,
     /// The instruction that runs.
     pub lasti: i32,
@@ -406,7 +406,7 @@ pub struct ManagedName {
     pub coroutine: Option<Arc<str>>,
 }
 
-/// What native frames are to the runtime of their process.
+/// Roles of native frames in the runtime of their process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FrameRoles {
     /// The process.
@@ -422,7 +422,7 @@ pub struct FrameRoles {
 pub struct ProgramName {
     /// The process.
     pub pid: u32,
-    /// Programs that it had run before.
+    /// Number of programs that it had run before.
     pub former: u32,
     /// The name; `None`: the process has run one program only.
     pub name: Option<Arc<str>>,
@@ -453,7 +453,7 @@ pub struct KernelFunction {
 pub struct CodeMaker {
     /// The process.
     pub pid: u32,
-    /// The runtime, and the flag that makes it tell names; `None`: not known.
+    /// The runtime, and the flag that makes it report names; `None`: not known.
     pub maker: Option<(String, String)>,
 }
 
@@ -475,10 +475,10 @@ pub struct Symbol {
 /// A line of a [`Symbol`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SymbolLine {
-    /// Of a function that the symboliser found, by its number in the order of
-    /// [`crate::Observation::SymbolFunction`]s; and the line.
+    /// A line of a function that the symboliser found: the function's number in the order of
+    /// [`crate::Observation::SymbolFunction`]s, and the line.
     Found(u32, u32),
-    /// Of a function that had a name before.
+    /// A line of a function that had a name before.
     Known(NamedLine),
 }
 

@@ -11,7 +11,7 @@
 
 use std::io::{self, Read};
 
-/// Most bytes of a frame's payload.
+/// Maximum bytes of a frame's payload.
 pub const MAX_PAYLOAD: usize = 256 << 10;
 
 /// Bytes before the payload.
@@ -41,9 +41,9 @@ pub(crate) enum Fault {
     Cut,
     /// It claims to be longer than any frame.
     Long(u32),
-    /// Its checksum is another one.
+    /// Its checksum is wrong.
     Checksum,
-    /// It is not the next one.
+    /// Its sequence number is not the next one.
     Order(u32),
     /// The bytes cannot be read.
     Io(io::Error),
@@ -52,7 +52,7 @@ pub(crate) enum Fault {
 /// Reads the frame with this sequence number into `payload`; `false`: there are no more bytes.
 ///
 /// # Errors
-/// There are bytes, and they are not that frame.
+/// The bytes that follow are not that frame.
 pub(crate) fn get(
     from: &mut impl Read,
     sequence: u32,
@@ -86,7 +86,7 @@ pub(crate) fn get(
     Ok(true)
 }
 
-/// Reads until `to` is full or the bytes end; how many there were.
+/// Reads until `to` is full or the bytes end. Returns the number of bytes read.
 fn fill(from: &mut impl Read, to: &mut [u8]) -> Result<usize, Fault> {
     let mut n = 0;
     while n < to.len() {

@@ -7,20 +7,20 @@ pub const VERSION: u32 = 4;
 
 /// The first words of every log.
 const MAGIC: &str = "wallscope observation log";
-/// Most bytes of a header.
+/// Maximum bytes of a header.
 const MAX_HEADER: u64 = 4096;
-/// What every log contains.
+/// Contents of every log, for people.
 const CONTENTS: &str = "thread times; stacks as addresses; names of functions, files, processes, \
                         locks and network peers; command lines; counters of the host";
 
-/// What a log says of itself.
+/// Facts about a log, at its top.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Version of the encoding.
     pub version: u32,
     /// The program that wrote it, with its version.
     pub tool: String,
-    /// What follows the header is one zstd stream.
+    /// All bytes after the header are one zstd stream.
     pub compressed: bool,
     /// It holds stack memory.
     pub memory: bool,
@@ -57,7 +57,7 @@ impl Header {
         let mut line = || {
             let mut text = Vec::new();
             limited.read_until(b'\n', &mut text)?;
-            // Without its end it is no whole line.
+            // A line without a line break is truncated.
             let whole = text.pop() == Some(b'\n');
             let text = String::from_utf8(text).ok().filter(|_| whole);
             Ok::<_, io::Error>(text)
@@ -78,7 +78,7 @@ impl Header {
             if text.is_empty() {
                 return Ok((header.version > 0).then_some(header));
             }
-            // Lines of other names are for people.
+            // Lines with other names are for people.
             match text.split_once(": ") {
                 Some(("version", number)) => header.version = number.parse().unwrap_or(0),
                 Some(("tool", tool)) => header.tool = tool.into(),

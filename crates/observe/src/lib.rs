@@ -6,7 +6,7 @@
 //! recording out.
 //!
 //! ```text
-//! observation.rs  what is observed, and the number of each kind
+//! observation.rs  the kinds of observations, and the number of each
 //! facts.rs        the values that observations carry; polls.rs: those of the poller of `/proc`;
 //!                 switches.rs: those of perf events
 //! wire.rs         values ↔ bytes; model.rs: the same for values of `wallscope_model`
@@ -17,24 +17,24 @@
 //! write.rs        the log while it grows: flushing, bounds, a full disk; lock.rs: its lock
 //! spool.rs        the log beside a recording's file: its name, its lock, its end
 //! read.rs         the log as a sequence, up to its end or to the first damage
-//! memory.rs       stack memory, where it is asked for
-//! symbols.rs      what a symboliser found, taken from a recording and put into another
+//! memory.rs       stack memory, kept on request
+//! symbols.rs      a symboliser's results, taken from a recording and put into another
 //! ```
 //!
 //! **Order.** The order of a log is the order in which the recorder got its observations. Times in
 //! them are data and sort nothing.
 //!
-//! **Results, not inputs.** What a collector read from the machine (a name, the owner of a lock, the
-//! program of a frame) is logged as the answer that the recorder got. A replay opens no other file.
+//! **Results, not inputs.** A fact that a collector read from the machine (a name, the owner of a lock, the
+//! program of a frame) is logged as the recorder received it. A replay opens no other file.
 //!
 //! **Privacy.** A log holds names of functions, files, processes and network peers, command lines
-//! and addresses. It holds stack memory only where that is asked for ([`LogFile::with_memory`]). Its header says
-//! so, and its mode is 0600.
+//! and addresses. It holds stack memory only on request ([`LogFile::with_memory`]). Its header names these
+//! contents, and its mode is 0600.
 //!
 //! **Damage.** A reader stops at the first frame that is not whole and says where and why. Lengths
 //! from a log never decide how much memory is taken before the bytes are there.
 //!
-//! **State.** What can change (a process's name, a loss, the sum of a lock) is observed again when it
+//! **State.** A fact that can change (a process's name, a loss, the sum of a lock) is observed again when it
 //! has changed, and the last observation holds. So a log that ends early is a recording up to there.
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]

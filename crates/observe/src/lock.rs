@@ -8,9 +8,10 @@ use std::{
 
 use rustix::fs::{FlockOperation, OFlags, flock};
 
-/// Locks a log until this process ends. Another process has the lock for the moment of a test at most.
+/// Locks a log until this process ends. Another process may hold the lock only for the moment of a test
+/// ([`is_being_written`]).
 pub(crate) fn hold(file: &File) {
-    // Some file systems have no locks: a spool there looks like one that was left behind.
+    // Some file systems have no locks: a spool there is taken for one that was left behind.
     let _ = flock(file, FlockOperation::LockExclusive);
 }
 

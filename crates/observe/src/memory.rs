@@ -1,9 +1,9 @@
-//! Stack memory, which a log holds only where it was asked for.
+//! Stack memory, which a log holds only on request.
 
 use crate::wire::{Input, Malformed, Wire, fields, get_length};
 
-/// Memory of a thread's stack, as a collector copied it to unwind it. It is for people that look into an unwinding: no
-/// recorder reads it, and a replay is the same without it.
+/// Memory of a thread's stack, as a collector copied it to unwind it. It is for people that examine an unwinding: no
+/// recorder reads it, and a replay gives the same result without it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StackMemory {
     /// When it was copied, ns on the recording's clock.
@@ -20,7 +20,8 @@ pub struct StackMemory {
     pub registers: [u64; 16],
     /// Address of the first byte.
     pub start: u64,
-    /// A bit for each page, from the first byte's on, that could not be read; its bytes mean nothing.
+    /// A bit for each page that could not be read, from the page of the first byte on. The bytes of such a page mean
+    /// nothing.
     pub holes: u64,
     /// The memory.
     pub bytes: StackBytes,

@@ -88,7 +88,7 @@ fields! {
     HostSample { time_ns, facts }
 }
 
-/// As its name: a unit of counts carries the name of the counted thing.
+/// Encoded as its name: a unit of counts has the name of the counted thing.
 impl Wire for Unit {
     fn put(&self, out: &mut Vec<u8>) {
         self.name().to_owned().put(out);

@@ -1,4 +1,4 @@
-//! What is observed, and the number of each kind in a log.
+//! Kinds of observations, and the number of each in a log.
 
 use std::sync::Arc;
 
@@ -27,17 +27,17 @@ use crate::{
     words::Words,
 };
 
-/// Which observations a log may do without when it grows to its bound.
+/// Importance of an observation: less important ones are left out as a log grows to its bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Importance {
     /// Wakers: left out from half of the bound on.
     Wake,
     /// Samples and single intervals: left out from three quarters on.
     Sample,
-    /// Polls and switches, of which books are made: never left out. They come without end, so a spool ends
-    /// where they reach its bound.
+    /// Polls and switches, from which the recorder computes the ledgers: never left out. Their number has no
+    /// limit, so a spool ends when they reach its bound.
     Event,
-    /// Books, and all that gives them meaning: never left out.
+    /// Counters of threads, and all observations that give them meaning: never left out.
     Ledger,
 }
 
@@ -73,7 +73,7 @@ macro_rules! observations {
             /// Reads one. The bytes of a record go to `record`.
             ///
             /// # Errors
-            /// The bytes are none, or one of a kind that this version does not know.
+            /// The bytes are no observation, or one of a kind that this version does not know.
             pub(crate) fn get(
                 words: &mut Words,
                 from: &mut Input<'_>,
@@ -98,14 +98,14 @@ observations! {
         1 Event,
         /// A record of the timeline's ring (`struct ws_turn`).
         2 Turn,
-        /// A thread's books (`struct ws_dump`) as the task iterator copied them.
+        /// A thread's counters (`struct ws_dump`) as the task iterator copied them.
         3 Books,
-        /// The last books of a thread that lives on when the recording ends.
+        /// The last counters of a thread that lives on when the recording ends.
         4 LastBooks,
         /// A connection that is open (`struct ws_socket`). A later record of its cookie replaces it.
         5 Socket,
-        /// The books of a thread that was there before the recording, as it began. Only a recovery needs
-        /// them: the thread may not move before the recorder ends.
+        /// The counters, at the start of the recording, of a thread that existed before. Only a recovery needs
+        /// them: the thread may not run before the recorder ends.
         6 FirstBooks,
     }
     values {
@@ -135,17 +135,17 @@ observations! {
         27 LockWaits(LockWaits),
         /// An event at which stacks were taken.
         28 CountedEvent(CountedEvent),
-        /// Hits of such an event.
+        /// Number of such events in a thread.
         29 EventHits(EventHits),
         /// A loss.
         30 Loss(CountedLoss),
-        /// What measuring cost so far.
+        /// Cost of measuring so far.
         31 Cost(Cost),
         /// Facts about the host.
         32 Host(Box<HostSample>),
         /// The domain, as far as it is known.
         33 Domain(DescribedDomain),
-        /// A process, as it is. A later one of its pid replaces it.
+        /// A process in its present state. A later one with the same pid replaces it.
         34 Process(Process),
         /// A file that code came from; they come in the order of their numbers.
         35 Module(Module),
@@ -155,11 +155,11 @@ observations! {
         37 TaskTime(ObservedTaskTime),
         /// A stack of tasks.
         38 TaskStack(TaskStack),
-        /// Words about tasks.
+        /// Note and limit of the domain about tasks.
         39 TaskWords(TaskWords),
         /// The unwinder's number of a file.
         40 UnwinderFile(UnwinderFile),
-        /// A runtime gave a thread a name. A later one of its thread replaces it.
+        /// A runtime gave a thread a name. A later name of the thread replaces it.
         41 ThreadName(ThreadName),
         /// A user frame has a name.
         48 FrameName(FrameName),
@@ -179,7 +179,7 @@ observations! {
         57 Symbol(Symbol),
         /// Stack memory, where it is kept.
         60 StackMemory(Box<StackMemory>),
-        /// A note of the moment after measuring.
+        /// A note made after the end of measuring.
         58 Note(Arc<str>),
         /// Observations that the log's bound, or their size, has left out so far.
         62 LeftOut(LeftOut),
@@ -197,9 +197,9 @@ observations! {
         68 StoppedThread(StoppedThread),
         /// A thread is gone.
         69 EndedThread(EndedThread),
-        /// A stack that polls met for the first time.
+        /// A stack that polls saw for the first time.
         70 PolledStack(PolledStack),
-        /// What changes slowly of a thread.
+        /// Facts about a thread that change slowly.
         71 ThreadStatus(ThreadStatus),
         /// The clocks of a process.
         72 ProcessClocks(ProcessClocks),
@@ -229,7 +229,7 @@ observations! {
         84 OpenWait(OpenWait),
         /// A stack at an event by name.
         85 EventStack(EventStack),
-        /// Hits of a thread that has ended.
+        /// Number of events in a thread that has ended.
         86 HitsOfEnded(HitsOfEnded),
         /// A thread inherited the counters of another one.
         87 CounterHeir(CounterHeir),
@@ -243,7 +243,7 @@ pub struct LeftOut {
     pub wakes: u64,
     /// Samples and single intervals.
     pub samples: u64,
-    /// Those too large for a frame.
+    /// Observations too large for a frame.
     pub too_large: u64,
 }
 

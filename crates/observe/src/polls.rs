@@ -1,4 +1,4 @@
-//! What polls of `/proc` read, as plain values. Times are ns of CLOCK_MONOTONIC.
+//! Results of polls of `/proc`, as plain values. Times are ns of CLOCK_MONOTONIC.
 //!
 //! Threads have numbers from 0 in the order of their [`PolledThread`]s.
 
@@ -32,7 +32,7 @@ pub struct AccountBegin {
     pub switches: (u64, u64),
 }
 
-/// A thread comes under watch.
+/// A thread that is measured from now on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolledThread {
     /// Process.
@@ -63,7 +63,7 @@ pub enum StackBegin {
     Innermost(u64),
 }
 
-/// What a poll saw a thread do.
+/// State of a thread at a poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Saw {
     /// Reason of its wait; `None`: it was runnable.
@@ -87,7 +87,7 @@ pub struct ThreadPoll {
     pub counters: SchedCounters,
     /// Polls left out since the last one, as the thread slept.
     pub left_out: u32,
-    /// What was seen; `None`: it has not run since the last poll, and sleeps on.
+    /// The observed state; `None`: the thread has not run since the last poll, and sleeps on.
     pub saw: Option<Saw>,
 }
 
@@ -119,9 +119,9 @@ pub struct RunnablePoll {
     pub left: Option<CpuDeparture>,
     /// Stack of the wait that it may just have been woken from.
     pub woken_from: Option<u32>,
-    /// It was on the poller's CPU, or waited for that.
+    /// The thread was on the poller's CPU, or waited for it.
     pub behind: bool,
-    /// Begin of the stretch that the poll stands for.
+    /// Begin of the interval that the poll represents.
     pub begin: u64,
     /// Its end.
     pub end: u64,
@@ -130,9 +130,9 @@ pub struct RunnablePoll {
 /// When a thread left its CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuDeparture {
-    /// On the clock of that CPU, ns.
+    /// Time on the clock of that CPU, ns.
     pub at_ns: u64,
-    /// How often it had changed its CPU by then.
+    /// Number of migrations by then.
     pub migrations: u64,
 }
 
@@ -145,25 +145,25 @@ pub enum FoundThread {
         in_call: bool,
         /// When it had left its CPU, where that was read.
         left: Option<CpuDeparture>,
-        /// Place in its program.
+        /// Position in its program.
         place: StopPlace,
         /// Its stack.
         stack: u32,
     },
-    /// It was blocked again before it could be stopped. The reason of its wait before the poll, if known.
+    /// It was blocked again before it could be stopped. The value is the reason of its wait before the poll, if known.
     Asleep(Option<BlockReason>),
-    /// It has been left alone, and has run since. The reason of its wait before the poll.
+    /// It was not stopped, and has run since. The value is the reason of its wait before the poll.
     Ran(BlockReason),
 }
 
-/// Wait that a thread has just been woken from, as far as the stack of its stop tells.
+/// Wait that a thread has just been woken from, as far as its stack at the stop shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopPlace {
     /// It was at the end of a call that waits for this reason.
     Call(BlockReason),
-    /// It has been seen to wait there for a page.
+    /// A poll has seen it wait there for a page.
     Fault,
-    /// Nothing is known to wait there.
+    /// No wait is known there.
     Computing,
 }
 
@@ -172,7 +172,7 @@ pub enum StopPlace {
 pub struct EndedThread {
     /// The thread.
     pub thread: u32,
-    /// The poll that did not find it.
+    /// Time of the poll that did not find it.
     pub time: u64,
     /// The scheduler's counters as they were read last.
     pub counters: SchedCounters,
@@ -180,7 +180,7 @@ pub struct EndedThread {
     pub with_target: bool,
 }
 
-/// A stack that polls met for the first time.
+/// A stack that polls saw for the first time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolledStack {
     /// Its number: stacks are counted from 0, and one that is too large for a log leaves a gap.
@@ -199,7 +199,7 @@ pub struct PolledStack {
     pub resource: Option<Arc<str>>,
 }
 
-/// What changes slowly of a thread. A later status replaces it.
+/// Facts about a thread that change slowly. A later status replaces it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadStatus {
     /// The thread.

@@ -21,7 +21,7 @@ use crate::{
 const MAX_WINDOW: u32 = 23;
 /// Bytes read, and decompressed, at a time.
 const STEP: usize = 128 << 10;
-/// Most bytes that a compressed log may become: so many, and so many for each of its own. Logs of idle
+/// Maximum bytes of a decompressed log, in addition to a multiple of its compressed size. Logs of idle
 /// machines become 30 times as large (measured).
 const MAX_PLAIN: u64 = 64 << 20;
 const MAX_RATIO: u64 = 256;
@@ -49,7 +49,7 @@ pub enum OpenError {
 /// How a log ended for its reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
-    /// It is whole, but for what was left out when it was written.
+    /// It is whole, except for observations that were left out when it was written.
     Whole(LeftOut),
     /// It has no end, or is damaged.
     Early {
@@ -64,7 +64,7 @@ pub enum End {
 pub struct LogReader<R: BufRead = BufReader<File>> {
     header: Header,
     from: Source<R>,
-    /// The present frame, how far it was read, and the number of the next one.
+    /// The present frame, the number of bytes read of it, and the number of the next frame.
     payload: Vec<u8>,
     at: usize,
     sequence: u32,
@@ -118,7 +118,7 @@ impl<R: BufRead> LogReader<R> {
         })
     }
 
-    /// What the log says of itself.
+    /// The header of the log.
     pub fn header(&self) -> &Header {
         &self.header
     }
@@ -201,7 +201,7 @@ struct Unpacker<R> {
     from: R,
     context: DCtx<'static>,
     plain: Vec<u8>,
-    /// How much of `plain` there is, and was read.
+    /// Number of bytes of `plain` that are filled, and that were read.
     filled: usize,
     at: usize,
     /// Bytes taken and given so far.
@@ -228,7 +228,7 @@ impl<R: BufRead> Unpacker<R> {
         })
     }
 
-    /// Decompresses something; nothing: the stream is over.
+    /// Decompresses the next bytes; `plain` stays empty if the stream is over.
     fn refill(&mut self) -> io::Result<()> {
         (self.filled, self.at) = (0, 0);
         while self.filled == 0 && !self.over {

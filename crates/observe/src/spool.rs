@@ -1,7 +1,7 @@
 //! The spool: a log beside a recording's file, for a recorder that does not end in order.
 //!
-//! `run.pb.gz` has the spool `run.pb.gz.spool`. Its recorder holds a lock on it, which goes with the
-//! process by whatever means that ends. So a spool without a lock is one that was left behind. A new
+//! `run.pb.gz` has the spool `run.pb.gz.spool`. Its recorder holds a lock on it, which the kernel releases
+//! when the process ends, for any reason. So a spool without a lock is one that was left behind. A new
 //! recorder never writes over it: its own spool is `run.pb.gz.2.spool` then, and so on.
 
 use std::{
@@ -30,7 +30,8 @@ pub struct Spool {
 }
 
 impl Spool {
-    /// A spool for the recording at `output`, which keeps to `bound` bytes where its books allow.
+    /// A spool for the recording at `output`. It keeps to `bound` bytes, except for observations that are never
+    /// left out.
     pub fn beside(output: &Path, bound: u64) -> Spool {
         Spool {
             output: output.into(),
@@ -46,7 +47,7 @@ impl Spool {
         self
     }
 
-    /// Most bytes, as far as its books allow.
+    /// Maximum bytes; observations that are never left out may exceed it.
     pub fn bound(&self) -> u64 {
         self.bound
     }
@@ -91,17 +92,17 @@ impl Spool {
         let Some(log) = self.file.get() else { return };
         let id = |m: fs::Metadata| (m.dev(), m.ino());
         let own = log.file().metadata().map(id).ok();
-        // Somebody may have put another file there.
+        // Another process may have put another file there.
         if own.is_some() && log.path().symlink_metadata().map(id).ok() == own {
-            // What cannot be removed is found by the next recorder.
+            // The next recorder finds a spool that cannot be removed.
             let _ = fs::remove_file(log.path());
         }
     }
 
-    /// Spools in `folder` that were left behind, and their sizes, bytes; of outputs with names that begin
-    /// with `prefix`.
+    /// Spools in `folder` that were left behind, for outputs with names that begin with `prefix`, and
+    /// their sizes, bytes.
     pub fn left_behind(folder: &Path, prefix: &str) -> Vec<(PathBuf, u64)> {
-        // A folder that cannot be listed has none that anybody could recover.
+        // A folder that cannot be listed has no spool that can be recovered.
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
         let mut found = Vec::new();
         for entry in entries {
@@ -112,7 +113,7 @@ impl Spool {
                 && let Some(meta) = size
                 && !is_being_written(&entry.path())
             {
-                // As the user names the folder, without a `.` of ours.
+                // The path as the user names the folder, without a `.` that we added.
                 let path = match folder == Path::new(".") {
                     true => PathBuf::from(name),
                     false => entry.path(),

@@ -83,7 +83,7 @@ pub struct CounterReading {
     pub time: u64,
     /// The counters.
     pub counters: SchedCounters,
-    /// Nothing later is to be booked by these records.
+    /// No later time is accounted by these records.
     pub last: bool,
 }
 
@@ -114,7 +114,7 @@ pub struct RunningSample {
     pub stack: u32,
     /// When.
     pub time: u64,
-    /// Time on a CPU since the sample before, or that the sampling design gives it, ns.
+    /// Time on a CPU since the sample before, or the weight that the sampling design gives the sample, ns.
     pub ns: u64,
     /// It ran user code.
     pub user_mode: bool,
@@ -134,9 +134,9 @@ pub struct PreemptedStack {
 /// Source of a preempted thread's stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PreemptedStackTaken {
-    /// It was copied at the switch, at one of so many switches.
+    /// It was copied at the switch. One in this many switches is copied.
     AtSwitch(u64),
-    /// It is that of the last sample of the present time on a CPU. Samples are so far apart, ns.
+    /// It is the stack of the last sample in the present time on a CPU. The value is the distance of samples, ns.
     Before(u64),
 }
 
@@ -149,21 +149,21 @@ pub struct WaitProbe {
     pub at: u64,
     /// Time between two polls, ns.
     pub spacing_ns: u64,
-    /// How late it came because no CPU was free, ns; 0: in time.
+    /// Delay of the poll because no CPU was free, ns; 0: in time.
     pub late_ns: u64,
     /// The system call, which was read first.
     pub call: ProbedCall,
-    /// When all that tells the reason had been read.
+    /// Time at which everything that shows the reason had been read.
     pub until: u64,
     /// Reason of the wait, if it lasted until then.
     pub reason: BlockReason,
-    /// When the stack had been copied; the time of the call: it was not.
+    /// Time at which the stack had been copied; equal to the time of the call if it was not copied.
     pub copied: u64,
     /// The stack is that of the wait, even if the wait ended shortly before it was copied.
     pub called: bool,
     /// The stack.
     pub stack: u32,
-    /// It has callers, and not the innermost frame alone.
+    /// The stack has callers, not only the innermost frame.
     pub whole: bool,
     /// The connections that the thread waits for.
     pub seen: WaitSeen,
@@ -180,7 +180,7 @@ pub struct ProbedCall {
     pub sp: u64,
 }
 
-/// The end of a wait tells its reason better than the poll did.
+/// The reason of a wait, if its end shows it better than the poll did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProbedReason {
     /// The thread.
@@ -189,7 +189,7 @@ pub struct ProbedReason {
     pub reason: BlockReason,
 }
 
-/// A probed wait is not followed to its end: polls will not tell whether the thread waits for a CPU after it.
+/// A probed wait that is not followed to its end: polls will not show whether the thread waits for a CPU after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnfollowedWait {
     /// The thread.
@@ -209,7 +209,7 @@ pub struct QueuedPoll {
     pub read: u64,
     /// The stack, where it was found.
     pub stack: Option<u32>,
-    /// The time that the poll stands for, ns.
+    /// The time that the poll represents, ns.
     pub ns: u64,
     /// The poll came too late to be independent of the threads' activity.
     pub late: bool,
@@ -235,20 +235,20 @@ pub struct EventStack {
     pub stack: u32,
     /// When.
     pub time: u64,
-    /// Hits that the stack stands for.
+    /// Number of events that the stack represents.
     pub hits: u64,
     /// It was in user mode.
     pub user_mode: bool,
 }
 
-/// Hits of a thread that has ended, as the kernel counted them.
+/// Number of events in a thread that has ended, as the kernel counted them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HitsOfEnded {
     /// Number of the event.
     pub event: u32,
     /// The thread.
     pub thread: u32,
-    /// Hits.
+    /// Number of events.
     pub hits: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What a symboliser found: taken from a recording that it has worked on, and put into one that is
+//! A symboliser's results: taken from a recording that it has worked on, and put into one that is
 //! rebuilt.
 //!
 //! Frames are known by kind, module and address, not by their place: a recorder of another version may
@@ -32,7 +32,7 @@ impl Unresolved {
         }
     }
 
-    /// What was found since, as observations in the order in which they are to be read.
+    /// The names found since, as observations in the order in which they are to be read.
     pub fn found<'r>(
         &'r self,
         recording: &'r Recording,
@@ -69,7 +69,7 @@ impl Unresolved {
     }
 }
 
-/// What a symboliser found, as a log has it.
+/// A symboliser's results, as a log has them.
 #[derive(Default)]
 pub struct Symbols {
     functions: Vec<Function>,
@@ -86,7 +86,7 @@ impl Symbols {
         }
     }
 
-    /// Names the frames of `recording` that have no lines; how many symbols had no frame.
+    /// Names the frames of `recording` that have no lines. Returns the number of symbols without a frame.
     pub fn apply(self, recording: &mut Recording) -> u64 {
         let mut ids: HashMap<Function, FunctionId> = HashMap::new();
         for (place, f) in recording.functions.iter().enumerate() {

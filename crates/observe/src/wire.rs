@@ -37,7 +37,7 @@ impl<'a> Input<'a> {
     /// The next `n` bytes.
     ///
     /// # Errors
-    /// There are fewer.
+    /// Fewer bytes are left.
     pub fn take(&mut self, n: usize) -> Result<&'a [u8], Malformed> {
         let (head, rest) = self.0.split_at_checked(n).ok_or(Malformed::Short)?;
         self.0 = rest;
@@ -47,7 +47,7 @@ impl<'a> Input<'a> {
     /// The next byte.
     ///
     /// # Errors
-    /// There is none.
+    /// No byte is left.
     pub fn byte(&mut self) -> Result<u8, Malformed> {
         Ok(self.take(1)?[0])
     }
@@ -133,7 +133,7 @@ impl Wire for i32 {
     }
 }
 
-/// Small numbers of either sign as small numbers.
+/// Maps numbers near zero, of either sign, to small numbers (zigzag encoding).
 pub(crate) fn zigzag(n: i64) -> u64 {
     (n << 1 ^ n >> 63) as u64
 }
@@ -227,7 +227,7 @@ impl<T: Wire> Wire for Vec<T> {
     }
 
     fn get(from: &mut Input<'_>) -> Result<Vec<T>, Malformed> {
-        // Collected one by one: what a list claims to hold is not allocated ahead.
+        // Collected one by one: the length that a list claims is not allocated ahead.
         (0..get_length(from)?).map(|_| T::get(from)).collect()
     }
 }

@@ -5,8 +5,8 @@
 //!
 //! ```text
 //! 0        the word that was expected
-//! 1 to 8   so many low bytes of the word
-//! 9 to 15  so many bytes, less 8, of the difference to the expected word (zigzag)
+//! 1 to 8   this number of low bytes of the word
+//! 9 to 15  this number less 8 of bytes of the difference to the expected word (zigzag)
 //! ```
 //!
 //! The expected word is that of the last record of the kind, or, in a stack, the word before. Codes
@@ -19,8 +19,8 @@ use crate::{
     wire::{Input, Malformed, Wire, unzigzag, zigzag},
 };
 
-/// Longest record, bytes: the kernel programs send none that is longer, but for copies of memory, which
-/// are not logged.
+/// Maximum bytes of a record. The kernel programs send only copies of memory that are longer, and these are
+/// not logged.
 const MAX_RECORD: usize = 64 << 10;
 
 /// Words of the last record of each kind. Both sides begin anew with each frame of the log.
@@ -40,7 +40,7 @@ fn is_stack(kind: u32) -> bool {
     kind < kind::FIRST || matches!(kind, kind::KERNEL_STACK | kind::MANAGED_STACK)
 }
 
-/// Bytes that `word` has without leading zeros, at least one.
+/// Number of bytes of `word` without leading zeros, at least one.
 fn width(word: u64) -> usize {
     (8 - word.leading_zeros() as usize / 8).max(1)
 }
@@ -125,7 +125,7 @@ impl Words {
             (before, last[i]) = (word, word);
         }
         record.extend(from.take(length % 8)?);
-        // A record that says another kind than it was filed under was damaged.
+        // A record of another kind than the one that it is logged as is damaged.
         if kind_of(record) == kind {
             Ok(())
         } else {

@@ -1,13 +1,13 @@
 //! The log while it grows.
 //!
 //! Observations are collected and written at least every half second or 256 KiB, without fsync: the
-//! page cache survives the end of this process by whatever means, and syncing would disturb the disk
+//! page cache survives the end of this process for any reason, and syncing would disturb the disk
 //! under measurement. When the log is closed it is compressed and synced.
 //!
-//! A log has a bound. From half of it on wakers are left out, from three quarters on samples; books
-//! are kept to the end. What was left out is counted in the log's last observation. Where the disk is
-//! full, or writing fails, the log ends there and the recording goes on. A spool of polls and switches
-//! ends at its bound too.
+//! A log has a bound. From half of it on wakers are left out, from three quarters on samples too; threads'
+//! counters are never left out. The log's last observation counts the observations that were left out. If
+//! the disk is full, or writing fails, the log ends there and the recording goes on. A spool of polls and
+//! switches ends at its bound too.
 
 use std::{
     fs::{File, OpenOptions, Permissions},
@@ -29,7 +29,7 @@ use crate::{
     words::{self, Words},
 };
 
-/// Longest that an observation stays in memory, if somebody asks often enough whether it is time.
+/// Maximum time for which an observation stays in memory, if [`LogWriter::flush_if_due`] is called often enough.
 const FLUSH_AFTER: Duration = Duration::from_millis(500);
 /// Level of compression when a log is closed.
 const LEVEL: i32 = 3;
@@ -137,9 +137,9 @@ pub struct LogWriter {
     words: Words,
     flushed: Instant,
     left_out: LeftOut,
-    /// What the log itself says of that so far.
+    /// The counts of `left_out` that the log contains so far.
     told: LeftOut,
-    /// Why the log ended before the recording.
+    /// Reason for which the log ended before the recording.
     failed: Option<String>,
 }
 
@@ -148,12 +148,13 @@ pub struct LogWriter {
 pub struct Closed {
     /// Its size, bytes.
     pub bytes: u64,
-    /// What is not in it.
+    /// Observations that are not in it.
     pub left_out: LeftOut,
 }
 
 impl LogWriter {
-    /// Begins a log of `tool` in an empty file. It keeps to `bound` bytes where its books allow.
+    /// Begins a log of `tool` in an empty file. It keeps to `bound` bytes, except for observations that are never left
+    /// out.
     ///
     /// ```
     /// use wallscope_observe::{End, LogFile, LogReader, LogWriter, Mark, Observation};
@@ -243,7 +244,7 @@ impl LogWriter {
         }
     }
 
-    /// Writes what has been in memory for half a second.
+    /// Writes the observations in memory if the last write was half a second ago or more.
     pub fn flush_if_due(&mut self) {
         if self.flushed.elapsed() < FLUSH_AFTER {
             return;
@@ -255,7 +256,7 @@ impl LogWriter {
         self.flush();
     }
 
-    /// Writes what is in memory.
+    /// Writes the observations in memory.
     pub fn flush(&mut self) {
         self.flushed = Instant::now();
         self.words.clear();
@@ -315,7 +316,7 @@ impl LogWriter {
     /// Ends, compresses and syncs the log.
     ///
     /// # Errors
-    /// Why the log ended early. What had been written by then stays.
+    /// The reason for which the log ended early. The part written by then stays.
     pub fn close(mut self) -> Result<Closed, String> {
         self.append(&Observation::Closed(self.left_out));
         self.flush();
@@ -342,7 +343,7 @@ impl LogWriter {
             Some(p) if !p.as_os_str().is_empty() => p,
             _ => Path::new("."),
         };
-        // With mode 0600, as all temporary files.
+        // Temporary files have mode 0600.
         let mut to = tempfile::NamedTempFile::new_in(folder)?;
         let header = Header {
             compressed: true,
@@ -437,7 +438,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
         std::fs::write(&path, "").unwrap();
-        // As on a full disk, each write fails.
+        // Each write fails, as on a full disk.
         let log = LogFile {
             file: Arc::new(File::open(&path).unwrap()),
             path,

@@ -1,8 +1,8 @@
 //! Control groups: which ones a process is in, and which processes are in one.
 //!
 //! Reads version 1 (one hierarchy for each controller), version 2 (one for all), and hosts that
-//! mount both. Paths in `/proc/PID/cgroup` are within a hierarchy; `/proc/self/mountinfo` says
-//! where the hierarchy is mounted, and which part of it, as containers see only theirs.
+//! mount both. Paths in `/proc/PID/cgroup` are relative to a hierarchy; `/proc/self/mountinfo` says
+//! where the hierarchy is mounted, and which part of it: a container sees only its own part.
 
 use crate::kernel_file;
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ pub struct Hierarchy {
     pub controllers: Vec<String>,
     /// The part of the hierarchy that is mounted.
     pub root: String,
-    /// Where.
+    /// Directory of the mount.
     pub mount_point: PathBuf,
 }
 
@@ -40,7 +40,7 @@ pub struct Group {
     pub path: String,
     /// Its directory.
     pub dir: PathBuf,
-    /// Where its hierarchy is mounted: the topmost ancestor that can be seen.
+    /// Mount point of its hierarchy: the topmost ancestor that can be seen.
     pub mount_point: PathBuf,
 }
 
@@ -53,7 +53,7 @@ impl Group {
     }
 }
 
-/// Why a group that somebody named cannot be used.
+/// Reason for which a group that the user named cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CgroupError {
@@ -63,7 +63,7 @@ pub enum CgroupError {
          list the groups with: find {mounts} -name cgroup.procs"
     )]
     NotFound {
-        /// What was asked for.
+        /// The requested path.
         path: PathBuf,
         /// Mount points of the hierarchies, separated by blanks.
         mounts: String,
@@ -153,7 +153,7 @@ pub fn parse_memberships(text: &str) -> Vec<Membership> {
 /// The hierarchies mounted here.
 ///
 /// # Errors
-/// What reading `/proc/self/mountinfo` says.
+/// The error of reading `/proc/self/mountinfo`.
 pub fn hierarchies() -> io::Result<Vec<Hierarchy>> {
     let bytes = kernel_file::read("/proc/self/mountinfo")?;
     Ok(parse_mounts(&String::from_utf8_lossy(&bytes)))
@@ -167,8 +167,8 @@ pub fn group_of(pid: u32, controller: &str) -> Option<Group> {
     locate(&hierarchies().ok()?, &memberships, controller).filter(|g| g.dir.is_dir())
 }
 
-/// Joins memberships and mounts: the group that governs `controller`. A controller that has a
-/// hierarchy of its own is governed there, any other by version 2.
+/// Joins memberships and mounts to find the group that governs `controller`. A controller with a
+/// hierarchy of its own (version 1) is governed there, any other by version 2.
 pub fn locate(
     hierarchies: &[Hierarchy],
     memberships: &[Membership],
@@ -207,8 +207,8 @@ fn directory(hierarchy: &Hierarchy, path: &str) -> Option<PathBuf> {
     Some(hierarchy.mount_point.join(inner))
 }
 
-/// Finds the group a person named: a directory, or a path within a hierarchy (`/docker/abc`),
-/// tried in those that count CPU time first.
+/// Finds the group that the user named: a directory, or a path within a hierarchy (`/docker/abc`).
+/// Hierarchies that count CPU time are tried first.
 ///
 /// # Errors
 /// [`CgroupError::NoHierarchy`] or [`CgroupError::NotFound`].

@@ -1,13 +1,13 @@
 //! Opens files of the kernel's own file systems: `/proc`, `/sys`, cgroups.
 //!
-//! These are no files of a target. A path through `/proc/PID/root`, `cwd`, `exe`, `fd` or `map_files`
-//! leads to one, and is refused here: [`crate::target_file`] opens those.
+//! Files of a target are refused: paths through `/proc/PID/root`, `cwd`, `exe`, `fd` or `map_files`.
+//! [`crate::target_file`] opens those.
 
 use std::fs::File;
 use std::io;
 use std::path::{Component, Path};
 
-/// Entries of `/proc/PID` behind which files of the target are.
+/// Entries of `/proc/PID` that lead to files of the target.
 const TARGETS: [&str; 5] = ["root", "cwd", "exe", "fd", "map_files"];
 /// Numbers by which the kernel knows its file systems for control groups (`magic.h`).
 const CGROUPS: [i64; 2] = [0x0027_e0eb, 0x6367_7270];
@@ -49,7 +49,7 @@ fn refused(path: &Path) -> io::Error {
 /// Reads all of `path`.
 ///
 /// # Errors
-/// As [`open`].
+/// Those of [`open`].
 pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     io::Read::read_to_end(&mut open(path)?, &mut bytes)?;
@@ -59,7 +59,7 @@ pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
 /// Reads all of `path` as text.
 ///
 /// # Errors
-/// As [`open`]; `InvalidData` if it is not UTF-8.
+/// Those of [`open`]; `InvalidData` if it is not UTF-8.
 pub fn read_to_string(path: impl AsRef<Path>) -> io::Result<String> {
     let mut text = String::new();
     io::Read::read_to_string(&mut open(path)?, &mut text)?;

@@ -9,11 +9,11 @@ pub type FileId = (u32, u32, u64);
 /// A lock that is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// By this process; 0 where the kernel does not tell.
+    /// The holding process; 0 if the kernel does not report it.
     pub pid: u32,
-    /// On this file.
+    /// The locked file.
     pub file: FileId,
-    /// Nobody else may hold one.
+    /// No other process may hold a lock on the file at the same time.
     pub exclusive: bool,
 }
 

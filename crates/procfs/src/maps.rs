@@ -1,4 +1,4 @@
-//! `/proc/PID/maps`: what is mapped where in a process.
+//! `/proc/PID/maps`: the mappings of a process and their addresses.
 
 use crate::kernel_file;
 use std::io;
@@ -29,8 +29,8 @@ pub struct Mapping {
     pub path: String,
     /// Whether the file no longer has that name.
     pub deleted: bool,
-    /// Whether the process copied this part of the file to memory without a file, as programs do
-    /// that want their code on large pages. The other fields say the part of the file.
+    /// Whether the process copied this part of the file to anonymous memory, as programs do that want
+    /// their code on large pages. The other fields name the part of the file.
     pub moved: bool,
 }
 
@@ -64,8 +64,8 @@ impl Mapping {
     }
 }
 
-/// Whether a path is the name of shared memory, and no file of any disk: where some runtimes map the code that they
-/// make. The rare program that was *started* from there is to be told apart by its ELF header.
+/// Whether a path names shared memory and not a file on a disk. Some runtimes map the code that they make there.
+/// The caller must recognise the rare program that was *started* from there by its ELF header.
 pub fn is_memory(path: &str) -> bool {
     let names = ["/memfd:", "/dev/zero", "/SYSV", "//anon", "/anon_hugepage"];
     names.iter().any(|name| path.starts_with(name))
@@ -121,7 +121,7 @@ pub fn parse_line(line: &str) -> Option<Mapping> {
 }
 
 /// Parses all of a `maps` file; lines that are no mapping are left out. Code that the process moved
-/// to memory without a file is named by its file ([`Mapping::moved`]).
+/// to anonymous memory is named by its original file ([`Mapping::moved`]).
 pub fn parse(text: &str) -> Vec<Mapping> {
     let mut mappings: Vec<Mapping> = text.lines().filter_map(parse_line).collect();
     name_moved_code(&mut mappings);
@@ -155,8 +155,8 @@ fn name_moved_code(mappings: &mut [Mapping]) {
     }
 }
 
-/// The mapping behind `gap`, if just the bytes of `gap` are missing before it, and their offset in its file. The
-/// part before them is mapped in front of `gap`; or the file's code begins with them.
+/// The mapping behind `gap` and the offset in its file of the bytes of `gap`, if exactly these bytes are missing
+/// before it. Either the part before them is mapped in front of `gap`, or the file's code begins with them.
 fn file_around(mappings: &[Mapping], gap: Range<usize>) -> Option<(Mapping, u64)> {
     let (first, last) = (&mappings[gap.start], &mappings[gap.end - 1]);
     let after = mappings.get(gap.end)?;
@@ -186,8 +186,8 @@ fn file_around(mappings: &[Mapping], gap: Range<usize>) -> Option<(Mapping, u64)
 /// ```
 ///
 /// # Errors
-/// What reading `/proc/PID/maps` says: `NotFound` where there is no such process,
-/// `PermissionDenied` where it may not be inspected.
+/// The error of reading `/proc/PID/maps`: `NotFound` if there is no such process,
+/// `PermissionDenied` if it may not be inspected.
 pub fn read(pid: u32) -> io::Result<Vec<Mapping>> {
     let bytes = kernel_file::read(format!("/proc/{pid}/maps"))?;
     Ok(parse(&String::from_utf8_lossy(&bytes)))

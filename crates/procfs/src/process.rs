@@ -1,4 +1,4 @@
-//! What `/proc/PID` says of a process or thread.
+//! Facts about a process or thread from `/proc/PID`.
 
 use crate::kernel_file;
 use std::ffi::OsString;
@@ -38,14 +38,14 @@ pub struct Stat {
     pub cpu: u32,
     /// Nice value, -20 to 19.
     pub nice: i32,
-    /// How it is scheduled (`SCHED_*`): 0 as others, 1 and 2 first-in-first-out and round-robin of real time,
-    /// 3 batch, 5 idle, 6 deadline.
+    /// Scheduling policy (`SCHED_*`): 0 other, 1 FIFO and 2 round-robin (real time), 3 batch, 5 idle,
+    /// 6 deadline.
     pub policy: u32,
 }
 
 /// `PF_KTHREAD`: the thread belongs to the kernel.
 const KERNEL_THREAD: u32 = 0x0020_0000;
-/// `PF_EXITING`: the thread gives back its memory and files, and then is no more.
+/// `PF_EXITING`: the thread is ending and gives back its memory and files.
 const EXITING: u32 = 0x0000_0004;
 
 impl Stat {
@@ -91,15 +91,15 @@ impl Stat {
 /// Ids by which the kernel decides which files a thread may open.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileIds {
-    /// User id; `None`: not told.
+    /// User id; `None`: unknown.
     pub user: Option<u32>,
-    /// Group id; `None`: not told.
+    /// Group id; `None`: unknown.
     pub group: Option<u32>,
     /// Supplementary group ids.
     pub more_groups: Vec<u32>,
 }
 
-/// `/proc/PID/status` or a thread's, as far as it is used.
+/// The used parts of `/proc/PID/status`, or of a thread's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Status {
@@ -115,9 +115,9 @@ pub struct Status {
     pub uid: u32,
     /// Ids by which the kernel decides which files it may open.
     pub file_ids: FileIds,
-    /// The process's ids from our pid namespace inwards; the last is what it calls itself.
+    /// The process's ids from our pid namespace inwards; the last one is its id in its own namespace.
     pub ns_tgids: Vec<u32>,
-    /// The thread's ids from our pid namespace inwards; the last is what it calls itself.
+    /// The thread's ids from our pid namespace inwards; the last one is its id in its own namespace.
     pub ns_pids: Vec<u32>,
     /// CPUs that it may run on: `0-3,8`.
     pub cpus: String,
@@ -127,9 +127,9 @@ pub struct Status {
     pub swapped_bytes: Option<u64>,
     /// Threads in the process.
     pub threads: u64,
-    /// Times it left the CPU by its own will.
+    /// Number of voluntary switches: times it left the CPU to wait.
     pub voluntary_switches: u64,
-    /// Times it was put off the CPU.
+    /// Number of involuntary switches: times it was preempted.
     pub involuntary_switches: u64,
 }
 
@@ -184,7 +184,7 @@ fn numbers(text: &str) -> Vec<u32> {
         .collect()
 }
 
-/// `/proc/PID/task/TID/schedstat`: the scheduler's own books.
+/// `/proc/PID/task/TID/schedstat`: the scheduler's own counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SchedStat {
     /// Time on a CPU, ns.
@@ -207,7 +207,7 @@ impl SchedStat {
     }
 }
 
-/// Soft limits of `/proc/PID/limits`; `None` is `unlimited` or not said.
+/// Soft limits of `/proc/PID/limits`; `None`: `unlimited` or absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SoftLimits {
     /// Open files.
@@ -282,7 +282,7 @@ pub fn status(pid: u32) -> io::Result<Status> {
 /// ```
 ///
 /// # Errors
-/// `NotFound` where there is no such thread or the kernel keeps no such books; `InvalidData` where
+/// `NotFound` if there is no such thread or the kernel does not keep these counters; `InvalidData` if
 /// the file has an unknown form.
 pub fn sched_stat(pid: u32, tid: u32) -> io::Result<SchedStat> {
     let t = text(format!("/proc/{pid}/task/{tid}/schedstat"))?;
@@ -311,9 +311,9 @@ pub fn comm(pid: u32, tid: u32) -> io::Result<String> {
     Ok(name)
 }
 
-/// The group that the kernel schedules a process's session as, by its number, and the group's nice value, where it does
-/// (autogroup): nice values of processes count within such a group only. `None` where it does not, or the process
-/// lies in a CPU cgroup of its own.
+/// Number and nice value of the autogroup as which the kernel schedules a process's session. Nice values of
+/// processes count only within such a group. `None`: the kernel has no autogroups, or the process is in a CPU
+/// cgroup of its own.
 pub fn session_group(pid: u32) -> Option<(u64, i32)> {
     let enabled = text("/proc/sys/kernel/sched_autogroup_enabled".into()).ok()?;
     let grouped =
@@ -324,7 +324,7 @@ pub fn session_group(pid: u32) -> Option<(u64, i32)> {
     parse_session_group(&line)
 }
 
-/// Whether processes with those cgroups are scheduled by no CPU cgroup.
+/// Whether no CPU cgroup schedules processes with these memberships.
 fn in_root_group(cgroups: &str) -> bool {
     cgroups.lines().all(|line| {
         let mut parts = line.splitn(3, ':').skip(1);
@@ -369,7 +369,7 @@ pub fn threads(pid: u32) -> io::Result<Vec<u32>> {
 /// All processes that can be seen, ascending.
 ///
 /// # Errors
-/// What listing `/proc` says.
+/// The error of listing `/proc`.
 pub fn processes() -> io::Result<Vec<u32>> {
     ids("/proc")
 }
@@ -387,7 +387,7 @@ fn ids(dir: &str) -> io::Result<Vec<u32>> {
     Ok(ids)
 }
 
-/// What a process calls itself: its id in its own pid namespace.
+/// The id of a process in its own pid namespace.
 ///
 /// # Errors
 /// `NotFound` where there is no such process.
@@ -395,7 +395,7 @@ pub fn inner_pid(pid: u32) -> io::Result<u32> {
     Ok(status(pid)?.ns_tgids.last().copied().unwrap_or(pid))
 }
 
-/// What a thread calls itself: its id in its own pid namespace.
+/// The id of a thread in its own pid namespace.
 ///
 /// # Errors
 /// `NotFound` where there is no such thread.
@@ -403,14 +403,14 @@ pub fn inner_tid(tid: u32) -> io::Result<u32> {
     Ok(status(tid)?.ns_pids.last().copied().unwrap_or(tid))
 }
 
-/// A process's limits and its use of them. What may not be read is `None`; open descriptors are
-/// counted, which takes about 1 µs each: for the start and the end of a recording.
+/// A process's limits and its use of them; a fact that may not be read is `None`. Open descriptors are
+/// counted, which takes about 1 µs each: call it at the start and the end of a recording only.
 ///
 /// # Errors
 /// `NotFound` where there is no such process.
 pub fn limits(pid: u32) -> io::Result<Limits> {
     let status = status(pid)?;
-    // Not for everybody to read: absent then.
+    // Not every user may read this file: its facts are absent then.
     let io = text(format!("/proc/{pid}/io")).unwrap_or_default();
     let counted = |key: &str| -> Option<u64> {
         let mut lines = io.lines().filter_map(|l| l.split_once(':'));

@@ -53,13 +53,13 @@ impl TargetPath {
     }
 }
 
-/// Purpose of an opening, which decides what kind of file is accepted.
+/// Purpose of an opening, which decides the kind of file that is accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// A perf map or a jitdump: no symbolic link, owned by the target's user or by root, at most 1 GiB.
     RuntimeNames,
-    /// A program, a library, or their debug file: at most 64 GiB, of which only the pages that are
-    /// looked at are read.
+    /// A program, a library, or their debug file: at most 64 GiB, of which only the pages that are used
+    /// are read.
     Object,
     /// Source text to show: at most 64 MiB.
     Source,
@@ -117,7 +117,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// Whether the file does not exist, as most names that are tried do not: no loss.
+    /// Whether the file does not exist. This is no loss: most names that are tried do not exist.
     pub fn is_absent(&self) -> bool {
         matches!(self, Refusal::Absent)
     }
@@ -144,7 +144,7 @@ impl From<io::Error> for Refusal {
     }
 }
 
-/// The identity by which the kernel decides what files may be read.
+/// The identity by which the kernel decides which files may be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rights {
     uid: u32,
@@ -179,7 +179,7 @@ impl Rights {
         }
     }
 
-    /// Rights of an unknown user: files that everybody may read.
+    /// Rights of an unknown user: only files that every user may read.
     pub fn of_nobody() -> Rights {
         Rights::of_user(NOBODY, NOBODY)
     }
@@ -189,15 +189,15 @@ impl Rights {
         Rights::of_user(profile.uid(), profile.gid())
     }
 
-    /// Whether they are root's, but for the capabilities.
+    /// Whether they are root's, without the capabilities.
     pub fn is_root(&self) -> bool {
         self.uid == 0
     }
 
     /// Runs `open` with these rights and without capabilities.
     ///
-    /// A process without capabilities over files keeps the rights that it has: they are no more
-    /// than a user's own.
+    /// A process without capabilities over files keeps its rights: they are no more than those of an
+    /// ordinary user.
     fn take<T: Send>(
         &self,
         open: impl FnOnce() -> Result<T, Refusal> + Send,
@@ -208,7 +208,7 @@ impl Rights {
         let _alone = OPENING.lock().unwrap_or_else(|e| e.into_inner());
         // SAFETY: takes plain numbers.
         let dumpable = unsafe { libc::prctl(libc::PR_GET_DUMPABLE, 0, 0, 0, 0) };
-        // A thread that has given up its capabilities cannot have them again, so each opening has one.
+        // A thread that has given up its capabilities cannot get them back, so each opening has its own thread.
         let taken = std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().name("wallscope-open".into());
             let thread = thread.spawn_scoped(scope, || {
@@ -221,8 +221,8 @@ impl Rights {
                 Err(e) => Err(Refusal::Io(e)),
             }
         });
-        // The kernel forbids that a process be inspected when a thread of it changes its file system
-        // user. This process has gained no secret by that, so it is made as it was.
+        // The kernel makes a process non-dumpable when one of its threads changes its file system user.
+        // This process gains no secret by the change, so the old state is restored.
         if dumpable == 1 {
             // SAFETY: takes plain numbers.
             unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0) };
@@ -299,7 +299,7 @@ impl TargetRoot {
     /// The directory at `path` as the root of a target with these `rights`.
     ///
     /// # Errors
-    /// What opening the directory says.
+    /// The error of opening the directory.
     #[expect(clippy::disallowed_methods, reason = "the descriptor gives no access")]
     pub fn at(path: &Path, rights: Rights) -> io::Result<TargetRoot> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -310,7 +310,7 @@ impl TargetRoot {
     /// This process's own root directory, for a target with these `rights`.
     ///
     /// # Errors
-    /// What opening the directory says.
+    /// The error of opening the directory.
     pub fn of_host(rights: Rights) -> io::Result<TargetRoot> {
         TargetRoot::at(Path::new("/"), rights)
     }
@@ -318,7 +318,7 @@ impl TargetRoot {
     /// This process's own root directory, with the rights of this target.
     ///
     /// # Errors
-    /// What opening the directory says.
+    /// The error of opening the directory.
     pub fn host(&self) -> io::Result<TargetRoot> {
         TargetRoot::of_host(self.rights.clone())
     }
@@ -401,7 +401,7 @@ impl TargetRoot {
     }
 }
 
-/// Opens for reading the file that `found`, a descriptor without access, stands for.
+/// Opens for reading the file that the descriptor `found` refers to, which itself gives no access.
 #[expect(
     clippy::disallowed_methods,
     reason = "opened by descriptor, after its checks"
@@ -462,15 +462,15 @@ impl<'a> MappedAt<'a> {
     }
 }
 
-/// Opens exactly the mapped file `m`, even if it was deleted. Where the kernel does not allow that, the
-/// file at the mapping's path serves if its inode is the mapped one. It is opened with the rights of
-/// `root`; without a root, with the rights that everybody has.
+/// Opens exactly the mapped file `m`, even if it was deleted. If the kernel does not allow that, it opens
+/// the file at the mapping's path, provided that its inode is the mapped one. The rights are those of
+/// `root`; without a root, those of an unknown user.
 ///
 /// # Errors
 /// The reason for which none of these ways opens a file.
 pub fn open_mapped(m: &MappedAt<'_>, root: Option<&TargetRoot>) -> Result<File, Refusal> {
     let by_mapping = format!("/proc/{}/map_files/{:x}-{:x}", m.pid, m.start, m.end);
-    // The process has moved this part of the file there: the mapping has no more than that part.
+    // The process has moved this part of the file there: the mapping contains only that part.
     let is_moved = rustix::fs::readlink(&by_mapping, Vec::new())
         .is_ok_and(|link| maps::is_memory(&link.to_string_lossy()) && !maps::is_memory(m.path));
     if !is_moved && let Ok((file, _)) = open_with_own_rights(Path::new(&by_mapping)) {
@@ -508,7 +508,7 @@ pub fn open_mapped(m: &MappedAt<'_>, root: Option<&TargetRoot>) -> Result<File, 
 /// The user's own rights hold. A device or FIFO is not opened.
 ///
 /// # Errors
-/// `InvalidInput` where it is not a regular file; otherwise what the kernel says.
+/// `InvalidInput` if it is not a regular file; otherwise the kernel's error.
 pub fn open_named_by_user(path: &Path) -> io::Result<File> {
     match open_with_own_rights(path) {
         Ok((file, _)) => Ok(file),

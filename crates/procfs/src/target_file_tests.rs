@@ -97,7 +97,7 @@ fn only_regular_files_are_opened() {
 #[test]
 fn an_absolute_link_stays_in_the_target_s_root() {
     let Some(dir) = directory() else { return };
-    // The host has this file, and everybody may read it.
+    // The host has this file, and every user may read it.
     symlink("/proc/version", dir.path().join("out")).unwrap();
     symlink("../../../../proc/version", dir.path().join("up")).unwrap();
     symlink("/own", dir.path().join("in")).unwrap();

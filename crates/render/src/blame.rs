@@ -14,7 +14,7 @@ use wallscope_formats::folded::{Options, TimeKind, push};
 use wallscope_model::scale::NOT_SAMPLED;
 use wallscope_model::{Recording, Sample, StackId, State, name};
 
-/// Writes the blocked stacks of `recording` with those of their roots; of `options` the view is
+/// Writes the blocked stacks of `recording` with those of their roots; the view in `options` is
 /// ignored.
 ///
 /// # Errors

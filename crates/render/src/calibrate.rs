@@ -1,5 +1,5 @@
-//! `wallscope calibrate` for the terminal and as JSON: the CPU-only picture beside the wall picture of
-//! the same window, and what follows from the difference.
+//! `wallscope calibrate` for the terminal and as JSON: the CPU-only profile beside the wall-clock profile of
+//! the same window, and conclusions from the difference.
 
 use serde::Serialize;
 use wallscope_model::{Recording, State};
@@ -14,7 +14,7 @@ const MOST_ROWS: usize = 10;
 /// Share of on-CPU time from which on a CPU profile is the right first picture.
 const CPU_FIRST: f64 = 0.5;
 
-/// What the two pictures say, in sentences.
+/// Conclusions from the two profiles, in sentences.
 pub fn sentences(c: &Calibration) -> Vec<String> {
     let wall = c.wall_ns();
     if wall == 0 {

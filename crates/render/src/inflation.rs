@@ -20,7 +20,7 @@ fn times(v: f64) -> String {
     }
 }
 
-/// The table for people; `view` is what the sampled profile is shown by.
+/// The table for people; `view` is the view of the sampled profile.
 pub fn text(instrumented: &Recording, sampled: &Recording, view: View) -> String {
     let rows = rows(instrumented, sampled, view);
     if rows.is_empty() {

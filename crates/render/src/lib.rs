@@ -8,7 +8,7 @@
 //!   or of the roots of their waits, folded. [`tasks`]: stacks of a runtime's tasks, folded.
 //! * [`export`]: a row for everything that a recording can be written as.
 //!
-//! Nothing here measures, judges, prints, or looks at the machine: values in, bytes and strings out.
+//! Nothing here measures, judges, prints, or reads from the machine: values in, bytes and strings out.
 //! The sentence on top of a report comes from the caller.
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]

@@ -52,7 +52,7 @@ pub fn locks_text(analysis: &Analysis<'_>) -> String {
     out
 }
 
-/// What to say beside time waited in earnest.
+/// Note on idle time, beside the time of other waits.
 fn and_idle(rows: &[LockRow]) -> String {
     match rows.iter().map(|r| r.idle_ns).sum() {
         0 => String::new(),
@@ -127,7 +127,7 @@ struct JsonShare {
     ns: u64,
 }
 
-/// What is known of a holder.
+/// Relation of a holder to the lock, in words.
 pub(crate) fn how(holder: &Holder) -> &'static str {
     if holder.had_it { "held by" } else { "ended by" }
 }

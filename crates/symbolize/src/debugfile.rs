@@ -20,7 +20,7 @@ use wallscope_procfs::target_file::{Purpose, Refusal, TargetPath, TargetRoot};
 
 use crate::source::root_for_everybody;
 
-/// Longest debug file of which a checksum is made, bytes: one with a build id needs none.
+/// Maximum bytes of a debug file for which a checksum is computed. A file with a build id needs no checksum.
 const MAX_CHECKSUM_BYTES: usize = 4 << 30;
 
 /// Places to search.
@@ -36,7 +36,7 @@ pub(crate) struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    /// Looks in `roots` for files of `module`, a path as the target sees it.
+    /// Creates a search in `roots` for debug files of `module`, a path as the target sees it.
     pub(crate) fn new(
         roots: &'a Roots,
         directories: &'a [PathBuf],
@@ -106,7 +106,7 @@ impl<'a> Search<'a> {
     }
 
     fn by_build_id(&self, id: &str) -> Option<MappedFile> {
-        // A shorter one is no build id, and would give the path of another file.
+        // A shorter id is no build id, and would give the path of another file.
         let (head, tail) = id.split_at_checked(2).filter(|(_, t)| t.len() >= 2)?;
         self.directories.iter().find_map(|dir| {
             let path = dir.join(format!(".build-id/{head}/{tail}.debug"));
@@ -144,7 +144,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// The root directories in which debug files are looked for: the target's, then the host's.
+/// The root directories to search for debug files: the target's, then the host's.
 pub(crate) struct Roots([Option<Arc<TargetRoot>>; 2]);
 
 impl Roots {

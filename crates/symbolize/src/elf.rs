@@ -26,7 +26,7 @@ pub(crate) struct SymbolSearch<'d, 'w> {
     /// At index `i`: the best symbol without a size in that range.
     labels: Vec<Option<Symbol<'d>>>,
     budget: usize,
-    /// Of the names in the tables so far.
+    /// Origin of the names in the tables so far.
     origin: Origin,
 }
 
@@ -119,8 +119,8 @@ fn same_section(sections: &[SectionSpan], a: u64, b: u64) -> bool {
     next > 0 && (a..sections[next - 1].end).contains(&b)
 }
 
-/// Replaces `best` if `symbol` is the better name: the innermost one; a function, not a label; and
-/// of a function's several names the best known (`read`, not `__GI___libc_read`).
+/// Replaces `best` if `symbol` is the better name. The innermost symbol is better, then a function before a
+/// label, then the best-known name of a function that has several (`read`, not `__GI___libc_read`).
 fn prefer<'d>(best: &mut Option<Symbol<'d>>, symbol: Symbol<'d>) {
     let rank = |s: &Symbol<'d>| {
         let underscores = s.name.iter().take_while(|b| **b == b'_').count();

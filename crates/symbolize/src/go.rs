@@ -38,7 +38,7 @@ pub(crate) fn resolve(
 ) -> Option<Vec<Vec<Line>>> {
     let go = Pclntab::find(&Parts(elf))?;
     let mut lines = |address: u64| -> Vec<Line> {
-        // Linked C code is in the table by name only: other sources know more.
+        // The table has only names of linked C code: other sources have more.
         let Some(function) = go.at(address).filter(|f| f.depths().next().is_some()) else {
             return Vec::new();
         };

@@ -30,7 +30,7 @@ pub struct KernelSymbols {
 }
 
 impl KernelSymbols {
-    /// Those of this text of `/proc/kallsyms`; lines that are none are left out.
+    /// The symbols in this text of `/proc/kallsyms`; lines that are no symbols are left out.
     pub fn new(text: Arc<str>) -> KernelSymbols {
         let mut starts = Vec::new();
         let mut at = 0;

@@ -30,7 +30,7 @@ pub(crate) struct Named {
     pub lines: Vec<(Function, u32)>,
 }
 
-/// Least bytes of a large file. Smaller ones take some milliseconds.
+/// Minimum bytes of a large file. Smaller files take some milliseconds.
 const LARGE: u64 = 16 << 20;
 
 /// The files of a thread.
@@ -57,7 +57,7 @@ pub(crate) enum Request {
 
 /// Addresses without names, and the files that name them.
 pub(crate) struct Question {
-    /// By module.
+    /// Addresses by module.
     groups: Vec<Group>,
     /// Sources without modules.
     sources: Sources,
@@ -69,7 +69,7 @@ struct Group {
     source: Option<ModuleSource>,
 }
 
-/// News of the thread.
+/// A message from the thread.
 pub(crate) enum News {
     /// Names of one module's addresses.
     Found(Vec<(Key, Named)>),
@@ -117,7 +117,7 @@ impl Question {
 }
 
 impl Group {
-    /// Size of the module's file, bytes; the kernel's is taken for nothing.
+    /// Size of the module's file, bytes; 0 for the kernel.
     fn size(&self) -> u64 {
         if self.is_kernel() {
             return 0;
@@ -160,7 +160,7 @@ pub(crate) fn run(
     (size, news): (FileSize, &Sender<News>),
     resolve: Resolve,
 ) {
-    // The first recording finds the kernel's symbols read.
+    // The kernel's symbols are read before the first request.
     let mut kernel = (size == FileSize::Small).then(symbols);
     for request in asked {
         let Request::Name(Question { groups, sources }, at_most) = request else {
@@ -242,7 +242,8 @@ fn symbols() -> Arc<KernelSymbols> {
     Arc::new(KernelSymbols::new(text))
 }
 
-/// The lines of `/proc/kallsyms` that name code, and of the others those that may end it: half of the text, or less.
+/// The lines of `/proc/kallsyms` that name code, and the lines after them, which may end that code. These are half of
+/// the text, or less.
 fn code(text: &str) -> Arc<str> {
     let mut kept = String::new();
     let mut after_code = false;

@@ -36,9 +36,9 @@ pub(crate) struct ModuleAddresses<'a> {
 /// Places of a module's bytes and debug information.
 #[derive(Clone, Copy)]
 pub(crate) struct ModuleFiles<'a> {
-    /// Those of all modules.
+    /// The sources of all modules.
     pub sources: &'a Sources,
-    /// Those that the capture kept of this one.
+    /// The source that the capture kept for this module.
     pub kept: Option<&'a ModuleSource>,
 }
 
@@ -138,8 +138,8 @@ pub(crate) fn open<'a>(
     }
 }
 
-/// Whether `elf` is the build that was recorded. A file that was `kept` open needs no proof where it has
-/// no build id; one that was found by its name does.
+/// Whether `elf` is the build that was recorded, or the recording does not name a build. An `elf` without a
+/// build id is accepted if it was `kept` open, and refused if it was found by its name.
 fn is_same(elf: &Elf<'_>, module: &Module, kept: bool) -> bool {
     module.build_id.is_empty()
         || elf
@@ -155,7 +155,7 @@ struct Resolver<'a, 'd, 't, 'r> {
     table: &'t mut Table<'r>,
     losses: &'t mut Losses,
     deadline: Instant,
-    /// Of the file's names.
+    /// Origin of the file's names.
     origin: Origin,
 }
 
@@ -328,8 +328,8 @@ impl<'d> Resolver<'_, 'd, '_, '_> {
         }
     }
 
-    /// Whether `address` is in the return trampoline of signal handlers. Nothing calls it, so its
-    /// return address stands for the byte before it.
+    /// Whether `address` is in the return trampoline of signal handlers, or is the byte before it: unwinding
+    /// gives return address − 1, and no call stands before the trampoline.
     fn returns_from_signal(&self, address: u64) -> bool {
         let code = |address| {
             let offset = usize::try_from(self.elf.offset_of_vaddr(address)?).ok()?;

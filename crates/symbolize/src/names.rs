@@ -53,7 +53,7 @@ pub fn best(module: &Module, source: Option<&ModuleSource>, sources: &Sources) -
     })
 }
 
-/// Whether a file has debug information. Its abbreviation table tells this without decompressing
+/// Whether a file has debug information. The abbreviation table shows this without decompressing
 /// the rest.
 fn has_dwarf(elf: &Elf<'_>) -> bool {
     matches!(elf.section(".debug_abbrev"), Ok(Some(_)))

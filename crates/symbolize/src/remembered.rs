@@ -4,8 +4,8 @@
 //! share of the time: one for large files, one for the kernel and all other files. So the kernel and small libraries,
 //! which are in most stacks, never wait for a compiler's or a browser's gigabyte.
 //!
-//! A recording waits for the threads within a bound. Functions that have no name by then stand by their addresses in
-//! this recording, and by their names in later ones.
+//! A recording waits for the threads within a bound. Functions that have no name by then are shown by their addresses
+//! in this recording, and by their names in later ones.
 
 use std::collections::HashMap;
 use std::io;
@@ -17,21 +17,21 @@ use wallscope_model::{Frame, Function, FunctionId, Line, Recording};
 use crate::Sources;
 use crate::lookup::{self, FileSize, Key, Named, News, Question, Request};
 
-/// Each thread may look names up for one part in so many of the time.
+/// Each thread may look names up for one part in [`SHARE`] of the time.
 const SHARE: u32 = 50;
 
-/// CPU time that a thread may take at once after a rest: the first reading of the libraries of a host.
+/// CPU time that a thread may take at once after a rest: enough to read the libraries of a host for the first time.
 const AT_ONCE: Duration = Duration::from_secs(2);
 
-/// Most addresses with names of one generation. Beyond it a new generation begins, and the one before the last is
+/// Maximum addresses with names in one generation. Beyond it a new generation begins, and the one before the last is
 /// forgotten.
 const MAX_KNOWN: usize = 30_000;
 
 /// Names that were found so far, and the threads that look new ones up.
 pub struct Names {
-    /// Those that were used since the generation began.
+    /// Names that were used since the generation began.
     known: HashMap<Key, Named>,
-    /// Those of the generation before.
+    /// Names of the generation before.
     former: HashMap<Key, Named>,
     lookups: [Lookup; FileSize::ALL.len()],
     news: Receiver<News>,
@@ -46,10 +46,10 @@ struct Lookup {
 }
 
 /// CPU time that a thread may take: one part in [`SHARE`] of the time, and [`AT_ONCE`] after a rest. A file that takes
-/// more than is left is read all the same, and the thread rests until that is made up for.
+/// more than is left is still read to its end, and the thread rests until the budget is positive again.
 struct Budget {
     left_ns: i64,
-    /// Time up to which it has grown.
+    /// Time up to which the budget has grown.
     upto: Instant,
 }
 
@@ -125,7 +125,7 @@ impl Names {
     pub fn forget(&mut self) {
         (self.known, self.former) = Default::default();
         for lookup in &self.lookups {
-            // Without a thread there is nothing to forget.
+            // If the thread has ended, there is nothing to forget.
             let _ = lookup.requests.send(Request::Forget);
         }
     }
@@ -138,7 +138,7 @@ impl Names {
         self.known.get(key)
     }
 
-    /// Names the frames of `recording` that are known, or that are found within `wait`.
+    /// Names the frames of `recording` that have a known name, or get one within `wait`.
     pub fn name(&mut self, recording: &mut Recording, sources: Sources, wait: Duration) {
         self.hear(Instant::now());
         let all = (0..recording.frames.len()).map(|i| (i, key(recording, i)));
@@ -156,7 +156,7 @@ impl Names {
         self.fill(recording, unknown);
     }
 
-    /// Fills the lines of frames that have none and are known; the others.
+    /// Fills the lines of the `wanted` frames with known names. Returns the other frames.
     fn fill(&mut self, recording: &mut Recording, wanted: Vec<(usize, Key)>) -> Vec<(usize, Key)> {
         let mut ids: HashMap<Function, FunctionId> = (0u32..)
             .zip(&recording.functions)
@@ -191,7 +191,7 @@ impl Names {
         unknown
     }
 
-    /// Takes what the threads have found; waits for the rest until `deadline`.
+    /// Takes the names that the threads have found; waits for the rest until `deadline`.
     fn hear(&mut self, deadline: Instant) {
         while self.lookups.iter().any(|l| l.is_busy) {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -225,7 +225,7 @@ mod tests {
 
     use super::*;
 
-    /// Longest wait for a lookup that is not held up.
+    /// Maximum wait for a lookup that is not delayed.
     const LONG: Duration = Duration::from_secs(60);
 
     #[test]
@@ -319,7 +319,7 @@ mod tests {
         let large = &mut names.lookups[FileSize::Large as usize];
         assert!(large.budget.left_ns < -90_000_000);
         assert_eq!(large.budget.left(Instant::now()), None);
-        // 100 ms are made up for in 5 s.
+        // A use of 100 ms takes 5 s to regain.
         let later = Instant::now() + Duration::from_secs(6);
         assert!(large.budget.left(later).is_some());
         names.name(&mut window, Sources::default(), LONG);

@@ -52,14 +52,14 @@ impl ModuleSource {
 /// All sources of names.
 #[derive(Debug)]
 pub struct Sources {
-    /// By module. A missing module is searched under its path, and used if its build id is the
+    /// Sources by module. A missing module is searched under its path, and used if its build id is the
     /// recorded one.
     pub modules: FxHashMap<ModuleId, ModuleSource>,
     /// Root directory and rights for modules of which no process is known; `None`: this process's
-    /// root, with the rights that everybody has.
+    /// root, with the rights of an unknown user.
     pub root: Option<Arc<TargetRoot>>,
-    /// Code made at run time is looked up in the perf map of the process with the module's pid, where no
-    /// source is given. Wrong where that may be another process by now.
+    /// Code made at run time is looked up in the perf map of the process with the module's pid, if no
+    /// source is given. Clear it if the pid may belong to another process by now.
     pub perf_maps: bool,
     /// The kernel's symbols; `None`: read from `/proc/kallsyms` at the first kernel frame.
     pub kallsyms: Option<Arc<KernelSymbols>>,
@@ -83,14 +83,14 @@ impl Default for Sources {
 }
 
 impl Sources {
-    /// Root directory in which the files of a module are looked for that came from `source`.
+    /// Root directory to search for the files of a module from `source`.
     pub(crate) fn root_of(&self, source: Option<&ModuleSource>) -> Option<Arc<TargetRoot>> {
         let known = source.and_then(|s| s.root.as_ref()).or(self.root.as_ref());
         known.cloned().or_else(root_for_everybody)
     }
 }
 
-/// This process's root directory, with the rights that everybody has.
+/// This process's root directory, with the rights of an unknown user.
 pub(crate) fn root_for_everybody() -> Option<Arc<TargetRoot>> {
     TargetRoot::of_host(Rights::of_nobody()).ok().map(Arc::new)
 }

@@ -12,7 +12,7 @@ pub(crate) struct Table<'r> {
     functions: &'r mut Vec<Function>,
     ids: FxHashMap<Function, FunctionId>,
     texts: FxHashSet<Arc<str>>,
-    /// Demangled and printable name by raw name: few names come again and again.
+    /// Demangled and printable name by raw name: a few names recur often.
     names: FxHashMap<Origin, FxHashMap<Vec<u8>, Shown>>,
 }
 
@@ -23,7 +23,7 @@ type Shown = (Arc<str>, Arc<str>);
 #[derive(Clone, Copy)]
 pub(crate) struct RawName<'a> {
     pub bytes: &'a [u8],
-    /// Of its module.
+    /// Origin of its module's names.
     pub origin: Origin,
 }
 

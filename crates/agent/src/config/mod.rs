@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use toml::Spanned;
+use wallscope_capture::session::Method;
 
 pub use error::ConfigError;
 pub use trigger::{Condition, Resource, Trigger, TriggerLimits};
@@ -84,7 +85,7 @@ impl Default for Windows {
         Windows {
             length: Spanned::new(0..0, Length::seconds(10)),
             on_cpu_hz: Spanned::new(0..0, 19),
-            off_cpu_period: Length(std::time::Duration::from_millis(1)),
+            off_cpu_period: Length(Method::OFF_CPU_PERIOD),
         }
     }
 }

@@ -106,7 +106,7 @@ type Times = HashMap<(Option<StackId>, Option<&'static str>), u64>;
 /// The body of the request for `window`.
 ///
 /// # Errors
-/// None but those of compression into memory.
+/// Only those of compression into memory.
 pub(super) fn push(window: &Recording) -> io::Result<Vec<u8>> {
     let mut series = Vec::new();
     for (state, metric, kind) in TYPES {
@@ -152,7 +152,7 @@ fn series_labels(window: &Recording, labels: Option<LabelsId>, metric: &str) -> 
     let own = set.into_iter().flatten().map(|l| {
         let key = match &*l.key {
             "service" => "service_name".to_string(),
-            // Names of labels there are those of Prometheus.
+            // Pyroscope has the label names of Prometheus.
             key => key.replace(|c: char| !c.is_ascii_alphanumeric(), "_"),
         };
         json!({ "name": key, "value": l.value.to_string() })

@@ -48,7 +48,7 @@ impl CourierThread {
         lock(&self.shared.0).figures.clone()
     }
 
-    /// Tells that a window was added.
+    /// Wakes the courier: a window was added.
     pub fn wake(&self) {
         lock(&self.shared.0).woken = true;
         self.shared.1.notify_all();

@@ -11,7 +11,7 @@ use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 /// Most bytes of an error's text that is kept.
 const MAX_TEXT: u64 = 300;
 
-/// How a client asks.
+/// Options of a client.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
     /// File with the bearer token, read for each request: tokens rotate.

@@ -189,7 +189,7 @@ fn answer(mut stream: TcpStream, limits: Limits, handler: &dyn Fn(&Request) -> R
         Err(RequestError::Bad { status, text }) => Response::text(status, text),
         Err(RequestError::Io(_)) => return,
     };
-    // The reader has gone away: nobody is left to tell.
+    // On an error the client has gone away, and nothing is left to do.
     let _ = write_response(&mut stream, &response);
 }
 

@@ -41,7 +41,7 @@ pub struct AgentFigures {
     pub services_beyond: u64,
     /// Resident memory and kernel maps, bytes.
     pub used_bytes: u64,
-    /// Bytes that the allocator has handed out, where the C library tells.
+    /// Bytes that the allocator has handed out; `None`: the C library does not report them.
     pub heap_bytes: Option<u64>,
     /// Bytes of the flight recorder's ring.
     pub flight_bytes: u64,

@@ -64,7 +64,7 @@ pub struct Family {
 }
 
 impl Family {
-    /// What follows the family's name in those of its series.
+    /// Suffix of the family's name in the names of its series.
     pub(super) fn ending(&self) -> &'static str {
         match self.kind {
             Kind::Counter => "_total",

@@ -7,7 +7,7 @@ use wallscope_model::{ContextId, Ledger, Recording, State};
 
 use crate::services::{IDLE_WINDOWS, OTHER, SERVICE};
 
-/// Most causes of losses that are told apart.
+/// Most causes of losses that are kept apart.
 const MAX_CAUSES: usize = 100;
 /// Cause of losses beyond that number.
 const OTHER_CAUSE: &str = "other";
@@ -42,7 +42,7 @@ pub struct Totals {
     pub windows: u64,
     /// Run time of the kernel programs, ns.
     pub bpf_ns: u64,
-    /// What others lost by caches that the kernel programs displaced, as estimated, ns.
+    /// Estimated time that other programs lost because the kernel programs displaced their caches, ns.
     pub displaced_ns: u64,
     /// CPU time of the agent, ns.
     pub own_cpu_ns: u64,

@@ -15,8 +15,8 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use wallscope_capture::backend::Backend;
 use wallscope_capture::session::{
-    self, Captured, Control, FlightLimits, FlightRecorder, Live, Look, Method, Observer, Options,
-    Progress,
+    self, Captured, Control, FlightLimits, FlightRecorder, Live, Method, Observer, Options,
+    Progress, Snapshot,
 };
 use wallscope_capture::target::Target;
 use wallscope_model::{Recording, SliceValue};
@@ -47,14 +47,14 @@ struct Session {
 }
 
 /// News of the measuring thread.
-type News = Result<Look, SourceError>;
+type News = Result<Snapshot, SourceError>;
 
 impl LiveSource {
     /// Starts to measure; returns when nothing is missed any more.
     ///
     /// # Errors
-    /// Another agent measures this host. Or the eBPF tier is not allowed or does not work here; the sentence says why and
-    /// what remains.
+    /// Another agent measures this host. Or the eBPF tier is not allowed or does not work here; the sentence gives the
+    /// reason and the alternatives.
     pub fn start(config: &Config) -> Result<LiveSource, AgentError> {
         let lock = HostLock::take()?;
         memory::bound_arenas();
@@ -93,7 +93,7 @@ fn flight_limits(config: &Config) -> Option<FlightLimits> {
     (limits.bytes > 0).then_some(limits)
 }
 
-/// What a session measures.
+/// Options of a session.
 fn options(config: &Config, flight: Option<FlightRecorder>) -> Options {
     let method = Method {
         backend: Some(Backend::Ebpf),
@@ -105,7 +105,7 @@ fn options(config: &Config, flight: Option<FlightRecorder>) -> Options {
     };
     Options {
         flight,
-        looks: Some(config.windows.length.get_ref().0),
+        snapshot_every: Some(config.windows.length.get_ref().0),
         windows: true,
         ..Options::new(Target::All, method)
     }
@@ -164,15 +164,15 @@ impl Observer for Feeder {
 
     fn progress(&mut self, _: &Progress) {}
 
-    fn look(&mut self, look: Look) {
-        self.last_end_ns = Some(look.recording.window.end_ns);
-        let _ = self.to_names.send(Ok(look));
+    fn snapshot(&mut self, snapshot: Snapshot) {
+        self.last_end_ns = Some(snapshot.recording.window.end_ns);
+        let _ = self.to_names.send(Ok(snapshot));
     }
 }
 
 impl Feeder {
-    /// What came after the last window.
-    fn last(&self, captured: Captured) -> Look {
+    /// The recording after the last window.
+    fn last(&self, captured: Captured) -> Snapshot {
         let mut recording = captured.recording;
         let window = &mut recording.window;
         if let Some(start_ns) = self.last_end_ns {
@@ -180,7 +180,7 @@ impl Feeder {
             window.start_ns = start_ns;
             begin_slices_at(&mut recording, start_ns);
         }
-        Look {
+        Snapshot {
             elapsed: Duration::from_nanos(recording.window.length_ns()),
             recording,
             sources: captured.sources,
@@ -336,7 +336,7 @@ fn rates(options: &Options) -> Rates {
             Some(options.method.max_overhead),
             options.method.max_total_overhead,
         ],
-        length: options.looks,
+        length: options.snapshot_every,
         flight: options.flight.as_ref().map(FlightRecorder::limits),
     }
 }

@@ -24,7 +24,7 @@ pub(super) fn resident() -> u64 {
     all.saturating_sub(shared) * rustix::param::page_size() as u64
 }
 
-/// Bytes that the allocator has handed out; `None`: this C library does not tell.
+/// Bytes that the allocator has handed out; `None`: this C library does not report them.
 pub(super) fn heap() -> Option<u64> {
     #[cfg(target_env = "gnu")]
     {
@@ -36,10 +36,10 @@ pub(super) fn heap() -> Option<u64> {
     None
 }
 
-/// Has the allocator give back what is freed, for a process that runs for months; before threads start.
+/// Makes the allocator give freed memory back, for a process that runs for months. Call it before threads start.
 ///
-/// Each thread would have an arena of its own, and pages that one of them freed stay with it. Blocks of some MiB (a
-/// window, the kernel's symbols) would raise the size from which blocks are mappings of their own, up to 32 MiB.
+/// By default each thread has an arena of its own, which keeps the pages that the thread freed. Blocks of some MiB
+/// (a window, the kernel's symbols) raise the size from which blocks are mappings of their own, up to 32 MiB.
 pub(super) fn bound_arenas() {
     #[cfg(target_env = "gnu")]
     // SAFETY: it only sets the allocator's own parameters.
@@ -58,7 +58,7 @@ pub(super) fn trim() {
     }
 }
 
-/// What is given up for memory.
+/// Step of features that are given up for memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryStep(u32);
 

@@ -1,4 +1,4 @@
-//! The agent: takes windows from a source, labels, keeps, sums up and delivers them, until it is told to end.
+//! The agent: takes windows from a source, labels, keeps, sums up and delivers them, until a signal ends it.
 //!
 //! One thread does all of that, in this order for each window: labels, metrics, store, triggers. Couriers,
 //! the HTTP server and the status socket have threads of their own and share [`Published`] only, so none
@@ -56,7 +56,7 @@ use pods::PodsThread;
 use socket::StatusSocket;
 use supervisor::Supervisor;
 
-/// Longest wait for a window before signals are looked at.
+/// Longest wait for a window before signals are checked.
 const TICK: Duration = Duration::from_millis(500);
 /// Time for deliveries at the end.
 const DRAIN: Duration = Duration::from_secs(10);
@@ -76,7 +76,7 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Those of the process: `SIGTERM` and `SIGINT`, `SIGHUP`.
+    /// The signals of this process: `SIGTERM` and `SIGINT` stop, `SIGHUP` reloads.
     ///
     /// # Errors
     /// A handler cannot be installed.
@@ -165,7 +165,7 @@ impl<S: WindowSource> Agent<S> {
         measure: impl FnOnce(&Config) -> Result<S, AgentError>,
     ) -> Result<Agent<S>, AgentError> {
         let config = Config::read(config_file)?;
-        // One agent a run directory, and one a store. The source admits one agent a host.
+        // A run directory has one agent, and so has a store. The source admits one agent a host.
         let mut locks = vec![Lock::take(&config.agent.run_dir)?];
         if config.store.dir != config.agent.run_dir {
             locks.push(Lock::take(&config.store.dir)?);
@@ -304,7 +304,7 @@ impl<S: WindowSource> Agent<S> {
         self.published.handled(end_unix_ns);
     }
 
-    /// Keeps the limit of memory; the window says what is given up for it.
+    /// Keeps the limit of memory; the window says which features are given up for it.
     fn keep_memory(&mut self, window: &mut Recording, log: &mut dyn FnMut(&str)) {
         let used = window.cost.rss_bytes + window.cost.kernel_bytes;
         let (limit, given_up) = (self.memory.limit, self.memory.step.describe());
@@ -419,7 +419,7 @@ impl<S: WindowSource> Agent<S> {
         Ok(notes)
     }
 
-    /// Starts couriers of new and changed targets, and ends those of others.
+    /// Starts couriers of new and changed targets, and ends couriers without a target.
     fn start_couriers(&mut self) -> Result<(), AgentError> {
         let targets = &self.config.targets;
         self.couriers

@@ -38,7 +38,7 @@ struct State {
     memory: (u64, MemoryStep),
     /// Control groups of its own, in words.
     cgroup: String,
-    /// Somebody waits for the end of the open window.
+    /// Whether a client waits for the end of the open window.
     is_close_asked: bool,
     /// End of the last window that was handled, kept or not, ns since the epoch.
     handled_unix_ns: u64,

@@ -86,7 +86,7 @@ pub(super) struct StatusSocket {
 }
 
 impl StatusSocket {
-    /// Answers from `published`. The run directory is locked, so an old socket there is nobody's.
+    /// Answers from `published`. The run directory is locked, so no agent uses an old socket there.
     pub(super) fn bind(run_dir: &Path, published: Arc<Published>) -> io::Result<StatusSocket> {
         let path = run_dir.join(SOCKET);
         match fs::remove_file(&path) {
@@ -104,7 +104,7 @@ impl StatusSocket {
                     if stopped.load(Ordering::Acquire) {
                         return;
                     }
-                    // The asker has gone away: nobody is left to tell.
+                    // On an error the client has gone away, and nothing is left to do.
                     let _ = stream.and_then(|s| answer(s, &published));
                 }
             })?;

@@ -1,4 +1,4 @@
-//! Where windows come from.
+//! Sources of windows.
 
 use std::time::Duration;
 

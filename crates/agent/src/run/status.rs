@@ -1,4 +1,4 @@
-//! What `agent status` shows.
+//! The status that `agent status` shows.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -41,13 +41,13 @@ pub struct Status {
 /// Memory of an agent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MemoryStatus {
-    /// Resident memory and kernel maps, bytes; what `budget.max_memory` limits.
+    /// Resident memory and kernel maps, bytes: the sum that `budget.max_memory` limits.
     pub used_bytes: u64,
-    /// Bytes that the allocator has handed out, where the C library tells.
+    /// Bytes that the allocator has handed out; `None`: the C library does not report them.
     pub heap_bytes: Option<u64>,
     /// Bytes of the flight recorder's ring.
     pub flight_bytes: u64,
-    /// `budget.max_memory`, bytes; 0: the agent is of a version that does not tell.
+    /// `budget.max_memory`, bytes; 0: the agent's version does not report it.
     #[serde(default)]
     pub limit_bytes: u64,
     /// Step given up for memory; 0: none.

@@ -36,19 +36,19 @@ impl Supervisor {
         }
     }
 
-    /// Tells that the configuration is read again.
+    /// Tells the manager that the configuration is read again.
     pub(super) fn reloading(&self) {
         let now = NotifyState::monotonic_usec_now().ok();
         let states: Vec<_> = [NotifyState::Reloading].into_iter().chain(now).collect();
         tell(&states);
     }
 
-    /// Tells that it was.
+    /// Tells the manager that the configuration was read.
     pub(super) fn reloaded(&self) {
         tell(&[NotifyState::Ready]);
     }
 
-    /// Tells that the agent ends.
+    /// Tells the manager that the agent ends.
     pub(super) fn stopping(&self) {
         tell(&[NotifyState::Stopping]);
     }

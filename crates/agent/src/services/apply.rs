@@ -1,4 +1,4 @@
-//! Brings labels into a window: each thread gets those of its process.
+//! Brings labels into a window: each thread gets the labels of its process.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,17 +29,17 @@ pub struct Labeller {
 struct Known {
     exe: Arc<str>,
     labelled: Labelled,
-    /// It was gone before its facts could be read.
+    /// Whether it ended before its facts could be read.
     is_gone: bool,
     parent: u32,
     windows: u32,
 }
 
-/// Most ancestors of a process that are looked at.
+/// Most ancestors of a process that are searched for labels.
 const MOST_ANCESTORS: usize = 16;
 
-/// The labels of a process. One that was gone too soon has those of its nearest ancestor that was not: they share a
-/// cgroup and an environment as a rule.
+/// The labels of a process. A process that ended before it was read has the labels of its nearest ancestor that was
+/// read: they share a cgroup and an environment as a rule.
 fn inherited<'a>(own: &'a Known, all: &'a HashMap<u32, Known>) -> &'a Labelled {
     let mut at = own;
     for _ in 0..MOST_ANCESTORS {
@@ -136,7 +136,7 @@ pub fn apply(
     for p in &mut window.processes {
         p.cmdline = Arc::from(redacted(&p.cmdline, labeller.keep));
     }
-    // A thread without a process is nobody's.
+    // A thread without a process belongs to the service `other`.
     let nobody = sets.place(&mut window.label_sets, service(OTHER));
     window.context_labels = (window.contexts.iter())
         .map(|c| of_process.get(&c.pid).copied().unwrap_or(Some(nobody)))

@@ -35,7 +35,7 @@ impl Place {
     }
 }
 
-/// The path in `/proc/PID/cgroup` that tells most: of version 2, of the hierarchy of systemd, or of the
+/// The most specific path in `/proc/PID/cgroup`: of version 2, of the hierarchy of systemd, or of the
 /// CPU controller; the longest of these.
 pub fn path_of(proc_pid_cgroup: &str) -> String {
     let memberships = wallscope_procfs::cgroup::parse_memberships(proc_pid_cgroup);

@@ -21,7 +21,7 @@ const ENDINGS: [&str; 8] = [".py", ".jar", ".js", ".mjs", ".rb", ".pl", ".php", 
 /// The program's name.
 pub(super) fn name(facts: &Facts) -> String {
     if facts.exe.is_empty() && facts.args.is_empty() {
-        // Of a process that was gone too soon nothing else is known; its ancestor tells a thread of the kernel.
+        // Of a process that ended before it was read only the name is known. Its ancestor identifies a kernel thread.
         return match facts.is_gone && !facts.comm.is_empty() {
             true => facts.comm.clone(),
             false => KERNEL.to_string(),

@@ -17,7 +17,7 @@ pub fn redacted(cmdline: &str, keep: Keep) -> String {
             let mut out = program.to_string();
             let mut last = "";
             for word in words.map(option) {
-                // Words in a row are one placeholder: their number tells something too.
+                // Words in a row become one placeholder: their number is a hint, too.
                 if word != LEFT_OUT || last != LEFT_OUT {
                     out.push(' ');
                     out.push_str(&word);

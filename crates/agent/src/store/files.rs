@@ -33,7 +33,7 @@ pub fn write_atomically(
         fs::rename(&new, path)
     };
     done().map_err(|e| {
-        // Room for the next one; the first error is the one to tell.
+        // Makes room for the next file. The first error is reported.
         let _ = fs::remove_file(&new);
         StoreError::io("write", path)(e)
     })?;

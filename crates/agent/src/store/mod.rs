@@ -4,7 +4,7 @@
 //! DIR/FORMAT                  version of the layout
 //! DIR/20261127T140010.000Z+10.000s_HOST_BOOT_EPOCH_SEQUENCE.pb.gz
 //! DIR/outbox/TARGET/NAME      hard link: NAME waits for its delivery to TARGET
-//! DIR/untold.json             losses that no window told yet
+//! DIR/untold.json             losses that no window has reported yet
 //! DIR/.new-NAME               a window that is being written
 //! ```
 //!

@@ -68,8 +68,8 @@ impl Outbox {
 const SENT: &str = ".sent-";
 
 impl Outbox {
-    /// Marks a window as sent before it is; `true`: it was marked, so an earlier attempt may have
-    /// reached a receiver that cannot tell.
+    /// Marks a window as sent before it is sent. `true`: it was marked already, so an earlier attempt may have
+    /// reached a receiver that does not recognise it.
     ///
     /// # Errors
     /// [`StoreError::Io`].
@@ -92,7 +92,7 @@ impl Outbox {
     }
 }
 
-/// Removes outboxes of targets that are not in `targets`: nobody would empty them, and their links keep
+/// Removes outboxes of targets that are not in `targets`: no courier would empty them, and their links keep
 /// dropped windows on the disk.
 pub(super) fn remove_others(store: &Path, targets: &[String]) -> Result<(), StoreError> {
     let dir = store.join(OUTBOX);

@@ -15,7 +15,7 @@ use super::outbox::{self, Outbox};
 use super::read::scan;
 use super::{StoreError, Stored, WindowKey, WindowName, version};
 
-/// File of losses that no window told yet.
+/// File of losses that no window has reported yet.
 const UNTOLD: &str = "untold.json";
 /// Loss of windows that could not be written.
 const UNWRITTEN: &str = "windows that could not be written";
@@ -39,7 +39,7 @@ pub struct Store {
     outboxes: Vec<(String, Outbox)>,
     windows: VecDeque<Stored>,
     bytes: u64,
-    /// Losses that no window told yet, by cause.
+    /// Losses that no window has reported yet, by cause.
     untold: BTreeMap<String, u64>,
 }
 
@@ -83,12 +83,12 @@ impl Store {
         &self.outboxes
     }
 
-    /// Losses that the next window will tell, by cause.
+    /// Losses that the next window will report, by cause.
     pub fn untold(&self) -> &BTreeMap<String, u64> {
         &self.untold
     }
 
-    /// Counts a loss of the agent; the next window tells it.
+    /// Counts a loss of the agent; the next window reports it.
     pub fn lost(&mut self, cause: &str, count: u64) {
         if count > 0 {
             *self.untold.entry(cause.to_string()).or_default() += count;
@@ -104,7 +104,7 @@ impl Store {
     /// Adds a window. It is durable when this returns.
     ///
     /// # Errors
-    /// [`StoreError::Io`]; then the window is not there, and the next one tells it.
+    /// [`StoreError::Io`]; then the window is not there, and the next window reports the loss.
     pub fn add(&mut self, mut window: Recording, key: WindowKey) -> Result<Stored, StoreError> {
         let name = WindowName::new(&window.window, key);
         let stored = match self.make_room_and_write(&mut window, name) {
@@ -118,7 +118,7 @@ impl Store {
         self.windows.push_back(stored.clone());
         self.untold.clear();
         self.save_untold()?;
-        // A window larger than the one before it: the next window tells of the dropped ones.
+        // The window may be larger than the one before it. The next window reports the windows dropped here.
         self.drop_beyond(stored.name.end_ms(), 0)?;
         Ok(stored)
     }
@@ -143,7 +143,7 @@ impl Store {
         }
     }
 
-    /// Has the window tell the untold losses behind its `own` ones.
+    /// Adds the unreported losses to the window, behind its `own` ones.
     fn tell(&self, window: &mut Recording, own: usize) {
         window.losses.truncate(own);
         let losses = self.untold.iter().map(|(cause, count)| Loss {
@@ -186,7 +186,7 @@ impl Store {
         match linked {
             Ok(bytes) => Ok(Stored { path, name, bytes }),
             Err(e) => {
-                // Room for the next one; the first error is the one to tell.
+                // Makes room for the next window. The first error is reported.
                 let _ = fs::remove_file(&new);
                 for (_, outbox) in &self.outboxes {
                     let _ = outbox.remove(&file_name);
@@ -236,10 +236,10 @@ impl Store {
         };
         let causes: Vec<String> = self.outboxes.iter().filter_map(waits).collect();
         for (cause, told) in told_by(&oldest.path, &causes) {
-            // The target never hears of losses that this window told.
+            // The target does not get the losses that this window reports.
             self.lost(&cause, 1 + told);
         }
-        // Told before it is done: a crash in between counts a loss twice, and never hides one.
+        // Counted before the window is dropped: a crash in between counts a loss twice, and never hides one.
         self.save_untold()?;
         for (_, outbox) in &self.outboxes {
             outbox.remove(&file_name)?;
@@ -259,7 +259,7 @@ pub fn undelivered(target: &str) -> String {
     format!("windows dropped before their delivery to {target}")
 }
 
-/// The count of each of `causes` among the losses that a window tells. A damaged window tells none.
+/// The count of each of `causes` among the losses that a window reports. A damaged window reports none.
 fn told_by(window: &Path, causes: &[String]) -> Vec<(String, u64)> {
     let losses = match causes {
         [] => Vec::new(),
@@ -279,7 +279,7 @@ fn losses(window: &Path) -> Option<Vec<Loss>> {
     Some(read.recording.losses)
 }
 
-/// Losses that an ended agent did not tell. A damaged file is none.
+/// Losses that an ended agent did not report. A damaged file has none.
 fn read_untold(dir: &Path) -> BTreeMap<String, u64> {
     #[expect(clippy::disallowed_methods, reason = "the user names the directory")]
     let text = fs::read(dir.join(UNTOLD)).unwrap_or_default();

@@ -13,13 +13,13 @@ const DAY_MS: u64 = 86_400_000;
 pub enum Outcome {
     /// The condition is not met.
     Quiet,
-    /// It is met, not for long enough yet.
+    /// The condition is met, but not for long enough yet.
     Holding,
-    /// It would fire, and the last snap is too recent.
+    /// The trigger would fire, but the last snap is too recent.
     CoolingDown,
-    /// It would fire, and the number of snaps of the last day is reached.
+    /// The trigger would fire, but the number of snaps of the last day is reached.
     Spent,
-    /// It fires, for this reason.
+    /// The trigger fires, for this reason.
     Fires(String),
 }
 
@@ -52,7 +52,7 @@ impl Machine {
     /// condition is not known, which is not met. The clock never goes back.
     pub fn step(&mut self, now_ms: u64, length_ms: u64, reading: Option<&Reading>) -> Outcome {
         let start = now_ms.saturating_sub(length_ms);
-        // Of the time between windows nothing is known.
+        // Nothing is known of the time between windows.
         if start > self.last_ms.saturating_add(length_ms) {
             self.since_ms = None;
         }

@@ -18,7 +18,7 @@ pub struct Reading {
     pub text: String,
 }
 
-/// Reads `condition` in `window`. `None`: the window does not tell it, or it is an alert from elsewhere.
+/// Reads `condition` in `window`. `None`: the window lacks the figure, or the condition is an alert from elsewhere.
 pub fn measure(condition: &Condition, window: &Recording) -> Option<Reading> {
     match condition {
         Condition::Pressure { resource, above } => {

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use wallscope_model::{BlockReason, ContextId, Recording};
 
-/// Most generations in which a descendant is looked for. Process ids are used again, and no cycle
-/// is followed.
+/// Maximum generations in the search for an ancestor. Process ids are reused, so parents may form a
+/// cycle; this limit ends it.
 const MAX_GENERATIONS: usize = 16;
 
 /// Processes by parent, and their main threads.

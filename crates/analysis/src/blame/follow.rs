@@ -227,7 +227,7 @@ impl<'r> Follower<'r> {
                 let root = interrupted(wait, hop, served);
                 return out.push((self.roots.id(root), ns));
             }
-            // The kernel's own threads complete what a device has done.
+            // The kernel's own threads complete the requests of devices.
             Actor::Stranger { name, .. } if is_end(wait.reason) && is_kernel_worker(name) => {
                 return self.rest_of_wait(wait, ns, out);
             }
@@ -275,7 +275,7 @@ impl<'r> Follower<'r> {
         !hops.is_empty()
     }
 
-    /// Charges the part of a wait of which no waker is known.
+    /// Charges the part of a wait that has no known waker.
     fn rest_of_wait(&mut self, wait: Wait, ns: u64, out: &mut Charged) {
         if wait.reason == Some(BlockReason::Child) {
             let children = wait

@@ -1,8 +1,8 @@
 //! Blame: each wait, charged to the activity of the thread that ended it.
 //!
-//! A wait is cut in time. Each part is charged to the activity of the waker, holder, child or peer
-//! in that part. Where that thread waited itself, its own waker is charged, hop by hop. The parts of
-//! a wait sum to the wait, to the nanosecond.
+//! A wait is divided in time. Each part is charged to the activity of the waker, holder, child or
+//! peer in that part. If that thread waited itself, its own waker is charged, hop by hop. The parts
+//! of a wait sum to the wait, to the nanosecond.
 //!
 //! A disk, a timer, a CPU quota, missing memory and a stop signal are ends of their own. A wait for
 //! a measured child is charged to the ledger of that child's main thread. A hop beyond the recorded

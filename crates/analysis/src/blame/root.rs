@@ -70,7 +70,7 @@ impl NotFollowed {
         }
     }
 
-    /// The frame that stands for the missing hops.
+    /// The frame in place of the missing hops.
     pub fn frame(self) -> String {
         format!("[not followed: {}]", self.name())
     }

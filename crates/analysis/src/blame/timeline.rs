@@ -12,7 +12,7 @@ use super::root::NotFollowed;
 
 /// Most threads of a chain.
 const MAX_HOPS: usize = 16;
-/// Most parts that are cut in all. It bounds the time of one reading: about a second for each 10
+/// Maximum number of parts in all. It bounds the time of one reading: about a second for each 10
 /// million parts.
 const MAX_PARTS: u64 = 20_000_000;
 

@@ -37,7 +37,7 @@ pub struct InState {
 /// A function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FunctionRow {
-    /// Which.
+    /// Its name.
     pub function: FunctionName,
     /// All compared states together.
     pub all: Difference,
@@ -62,7 +62,7 @@ pub struct Comparison {
     /// The options in effect: those asked for, except where the recordings do not allow them (see the
     /// notes).
     pub options: Options,
-    /// What was measured: time, bytes, or things counted.
+    /// Unit of the measurement: time, bytes, or counted things.
     pub measured: wallscope_model::Unit,
     /// Runs of the base and of the new side.
     pub runs: (usize, usize),
@@ -78,12 +78,12 @@ pub struct Comparison {
     pub prior: Prior,
     /// [`Comparison::prior`] for each state alone; the state's tests use it.
     pub priors: Vec<(State, Prior)>,
-    /// Sentences on what limits the comparison.
+    /// Limits of the comparison, a sentence each.
     pub notes: Vec<String>,
 }
 
 impl FunctionRow {
-    /// What happened to it, in words; empty where nothing is certain.
+    /// The change in words; empty: none is certain.
     pub fn what(&self) -> String {
         if !self.changed {
             return match self.q {
@@ -136,12 +136,12 @@ impl Comparison {
         Unit::of(self.options.normal, &self.measured)
     }
 
-    /// What its values are, in words.
+    /// Meaning of its values, in words.
     pub fn about(&self) -> String {
         units::about(self.options.normal, &self.measured)
     }
 
-    /// What all of it is called: the view, or what is counted where it is no time.
+    /// Name of the whole: the view, or the counted things if values are no times.
     pub fn of_all(&self) -> &str {
         match &self.measured {
             measured if measured.is_time() => self.options.view.name(),
@@ -173,8 +173,8 @@ impl Comparison {
         worst / self.total().base.max(f64::MIN_POSITIVE)
     }
 
-    /// What it takes to find a change of `share` of the base's time in each judged function: those
-    /// that need most first.
+    /// Data needed to find a change of `share` of the base's time, for each judged function; those that need most
+    /// first.
     pub fn efforts(&self, share: f64) -> Vec<(&FunctionRow, Effort)> {
         let size = share * self.total().base;
         let mut all: Vec<(&FunctionRow, Effort)> = (self.functions.iter())

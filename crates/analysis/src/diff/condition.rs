@@ -1,8 +1,9 @@
 //! Conditions that a script fails on: `on-cpu:+2%`, `lock@reserve:+3ms`.
 //!
 //! A condition fires where the best estimate is at or beyond its limit *and* the interval of the
-//! difference does not reach zero: noise never fires, however large. Where the interval reaches the
-//! limit all the same, the data cannot decide, and that is said with what it would take.
+//! difference does not reach zero: noise never fires, however large. If the interval reaches the
+//! limit all the same, the data cannot decide. The outcome then says how much more data would
+//! decide.
 
 use std::fmt;
 
@@ -13,14 +14,14 @@ use super::comparison::Comparison;
 use super::units::Unit;
 use super::units::relative;
 
-/// A condition: this time of that function may grow, or shrink, so much at most.
+/// A condition: the limit to the growth, or the shrinkage, of one time of one function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Condition {
     text: String,
     what: What,
     function: Option<String>,
     limit: Limit,
-    /// Whether growing is what is limited.
+    /// Whether the limit is to growth, and not to shrinkage.
     grows: bool,
 }
 
@@ -40,7 +41,7 @@ enum Limit {
     Share(f64),
 }
 
-/// What came of a condition.
+/// Outcome of the judgement of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It is beyond its limit, and that is no noise.
@@ -58,7 +59,7 @@ pub enum Verdict {
 pub struct Outcome {
     /// The condition as it was written.
     pub condition: String,
-    /// What came of it.
+    /// Outcome of the judgement.
     pub verdict: Verdict,
     /// The figures, in a sentence.
     pub says: String,
@@ -130,10 +131,11 @@ impl std::str::FromStr for Condition {
 }
 
 impl Condition {
-    /// Whether its limit is in the unit of what is compared: no time is more or less than a share.
+    /// Checks that its limit fits the comparison's unit: a time cannot be more or less than a
+    /// share.
     ///
     /// # Errors
-    /// What to write instead.
+    /// The limit that can be used instead.
     pub fn fits(&self, c: &Comparison) -> Result<(), String> {
         let use_instead = match (self.limit, c.unit()) {
             (Limit::Relative(_), _)

@@ -1,7 +1,7 @@
 //! Holders of the locks that functions wait for longer than before.
 //!
-//! The hops below a sampled wait name its wakers. The function that released the lock is taken as its
-//! holder. `wallscope why` shows what the holder did meanwhile, and what it waited for itself.
+//! The hops below a sampled wait name its wakers. The function that released the lock is taken as its holder.
+//! `wallscope why` shows the holder's activity meanwhile, and its own waits.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Which functions changed: one test for each that the data tell apart, and control of how many are false.
+//! Functions that changed: one test for each function that the data distinguish, with a bound on false discoveries.
 
 use rustc_hash::FxHashMap;
 use wallscope_model::State;
@@ -10,13 +10,13 @@ use super::holders::{self, Holder};
 use super::measure::{Blocks, Run, STATES, Sides};
 use super::options::Options;
 
-/// Functions with fewer samples than this on both sides together (waits: with fewer waits) cannot be
-/// judged, whatever the difference; leaving them out costs nothing and spares the others (Bourgon et
-/// al., PNAS 107, 2010: the criterion does not look at the difference).
+/// Functions with fewer samples than this on both sides together (waits: with fewer waits) cannot be judged, whatever
+/// the difference; leaving them out costs nothing and spares the others (Bourgon et al., PNAS 107, 2010: the
+/// criterion does not depend on the difference).
 const FEWEST_SAMPLES: f64 = 8.0;
 
-/// With fewer samples than this in a run, the error of independent samples is mostly what was added
-/// for chance (one success, one failure), and how runs differ tells nothing of how much they usually do.
+/// With fewer samples than this in a run, the error of independent samples is mostly the addition for chance (one
+/// success, one failure). The spread between runs then says nothing about their usual spread.
 const TELLING_SAMPLES: f64 = 5.0;
 
 /// The estimates of one function, base and new: in each state, and in all.
@@ -58,8 +58,8 @@ fn measured(function: u32, sides: &Sides, states: &[usize]) -> Measured {
     }
 }
 
-/// Functions of which the data say different things, and which of these each one is. A thread's first
-/// functions are on all its stacks: however many they are, they are one test.
+/// Functions that the data distinguish, and for each function its index among these. A thread's outermost functions
+/// are on all its stacks: however many they are, they are one test.
 fn distinct(measured: &[Measured]) -> (Vec<&Measured>, Vec<usize>) {
     let mut known: FxHashMap<Vec<u64>, usize> = FxHashMap::default();
     let mut all = Vec::new();
@@ -79,8 +79,8 @@ fn distinct(measured: &[Measured]) -> (Vec<&Measured>, Vec<usize>) {
 /// How much runs usually differ.
 struct Priors {
     over_all: Prior,
-    /// By state. What computes is sampled by the clock, long waits are not sampled at all: what runs differ
-    /// by beyond their sampling error is another thing in each state, and one says little of the other.
+    /// By state. Computing is sampled by the clock; long waits are not sampled at all. The spread between runs beyond
+    /// their sampling error therefore differs by state, and one state's says little about another's.
     by_state: Vec<Prior>,
 }
 
@@ -124,11 +124,11 @@ impl Priors {
 
 /// Functions of both sides, judged.
 pub(super) struct Judged {
-    /// Every function, those first that changed most.
+    /// Every function, largest change first.
     pub(super) functions: Vec<FunctionRow>,
     /// How much runs usually differ, over all states.
     pub(super) prior: Prior,
-    /// That of each state with samples.
+    /// The usual spread between runs in each state with samples.
     pub(super) priors: Vec<(State, Prior)>,
 }
 
@@ -218,7 +218,7 @@ fn in_states(m: &Measured, states: &[usize], priors: &Priors, fdr: f64) -> Vec<I
         .collect()
 }
 
-/// Sets the holder of each changed function. A function that did not change did not in any state.
+/// Sets the holder of each changed function. A function that did not change has no changed state.
 fn name_holders(rows: &mut [FunctionRow], ids: &[u32], sides: &Sides) {
     let held = waiting_by_holder(sides);
     for (row, id) in rows.iter_mut().zip(ids) {

@@ -53,9 +53,9 @@ pub(super) struct Run {
     /// Number of waits by function and state, where it is known. A wait shows its stack once, however
     /// long it is.
     waits: FxHashMap<(u32, usize), f64>,
-    /// What values are divided by, by block.
+    /// Divisor of the values, by block.
     normal: Blocks,
-    /// Whether that is all time itself.
+    /// Whether `normal` is all time itself.
     shares: bool,
     /// Idle time of the view that was left out, ns.
     pub(super) hidden_idle_ns: u64,
@@ -246,8 +246,8 @@ impl Run {
         }
     }
 
-    /// Sets the counted time of each state by block. Slices count idle time too, so they are no use for a
-    /// state of which idle time is left out.
+    /// Sets the counted time of each state by block. Slices include idle time, so they cannot be used for a state
+    /// without its idle time.
     fn count_time(&mut self, ledger: &ByState<Blocks>, idle_left_out: ByState<bool>) {
         for (i, ledger) in ledger.iter().enumerate() {
             let all: f64 = ledger.iter().sum();

@@ -1,13 +1,12 @@
-//! Two sides compared: what became dearer or cheaper, in which state, and whether that is real.
+//! Compares two sides: functions that became costlier or cheaper, in which state, and whether that is real.
 //!
-//! [`compare`] gives a [`Comparison`] as plain data: the whole by state and reason, and functions.
-//! Each is measured in each run by block of time (`measure`), and judged by
-//! `wallscope_model::compare`. A function is *one* finding whatever states it changed in: time that
-//! it computed and now waits is a move, not a gain and a loss. [`Stacks`] holds the stacks of both
-//! sides; [`Condition`] is what a script fails on. Presentations lie in the crate for rendering.
+//! [`compare`] gives a [`Comparison`] as plain data: the whole by state and reason, and functions. Each is measured
+//! in each run by block of time (`measure`), and judged by `wallscope_model::compare`. A function is *one* finding
+//! whatever states it changed in: time that it computed and now waits is a move, not a gain and a loss. [`Stacks`]
+//! holds the stacks of both sides. [`Condition`] decides whether a script fails. Presentations are in the crate for
+//! rendering.
 //!
-//! What it does not do: it does not judge single stacks (the page shows them), and it does not
-//! know why something changed.
+//! Limits: it does not judge single stacks (the page shows them), and it does not know the reason for a change.
 
 mod comparison;
 mod condition;
@@ -38,7 +37,7 @@ pub use requests::served;
 pub use stacks::{FrameName, Stacks, Times};
 pub use units::{Unit, relative};
 
-/// Why recordings cannot be compared.
+/// Reason why recordings cannot be compared.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CompareError {

@@ -4,7 +4,7 @@ use wallscope_model::View;
 
 use crate::view::Idle;
 
-/// What values are divided by.
+/// Divisor of the values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Normal {
     /// Seconds of recording.
@@ -36,11 +36,11 @@ pub enum Metric {
 /// How to compare.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// Which time.
+    /// The time to compare.
     pub view: View,
-    /// What to do with idle time.
+    /// Treatment of idle time.
     pub idle: Idle,
-    /// What values are divided by.
+    /// Divisor of the values.
     pub normal: Normal,
     /// Attribution of time to functions.
     pub metric: Metric,

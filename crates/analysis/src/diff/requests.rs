@@ -1,11 +1,10 @@
-//! How many requests a run served, as the recording itself counted them on sockets.
+//! Number of requests that a run served, as the recording itself counted them on sockets.
 
 use rustc_hash::FxHashSet;
 use wallscope_model::Recording;
 
-/// Requests that the recorded processes were asked by others over stream sockets; what they ask each
-/// other is part of serving those. `None` where there were none, or not all were counted: then there is nothing to divide
-/// by.
+/// Requests of others to the recorded processes over stream sockets. Requests between the recorded processes are part
+/// of serving those. `None`: there were none, or not all were counted, so they cannot be a divisor.
 pub fn served(rec: &Recording) -> Option<u64> {
     let own: FxHashSet<u32> = rec.processes.iter().map(|p| p.pid).collect();
     let asked =

@@ -72,7 +72,7 @@ impl Stacks {
     }
 }
 
-/// What one nanosecond of a recording is in the comparison's unit.
+/// One nanosecond of a recording in the comparison's unit.
 fn unit(comparison: &Comparison, rec: &Recording, requests: Option<f64>) -> f64 {
     let o = &comparison.options;
     let seconds = rec.window.length_ns() as f64 / 1e9;

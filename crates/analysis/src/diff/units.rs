@@ -5,7 +5,7 @@ use wallscope_model::compare::Difference;
 use super::options::Normal;
 use wallscope_model::units::count;
 
-/// What a comparison's values are in; `per` follows a value: per what it is.
+/// Unit of a comparison's values. `per` is the suffix of a value that names its divisor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// A share of 1.
@@ -17,18 +17,18 @@ pub enum Unit {
     },
     /// Bytes.
     Bytes {
-        /// The same.
+        /// `/s`, `/request`; empty: of a run.
         per: &'static str,
     },
     /// Things counted.
     Count {
-        /// The same.
+        /// `/s`, `/request`; empty: of a run.
         per: &'static str,
     },
 }
 
 impl Unit {
-    /// The unit of what was `measured`, so normalised.
+    /// The unit of `measured` values, divided by `normal`.
     pub fn of(normal: Normal, measured: &wallscope_model::Unit) -> Unit {
         let per = match normal {
             Normal::Total => return Unit::Share,
@@ -44,7 +44,7 @@ impl Unit {
         }
     }
 
-    /// Per what values are, in letters that follow one.
+    /// The suffix of a value that names its divisor.
     pub fn per(self) -> &'static str {
         match self {
             Unit::Share => "",
@@ -52,7 +52,7 @@ impl Unit {
         }
     }
 
-    /// The scale on which a value is read best, and what it is called.
+    /// The scale that suits a value best, and its name.
     fn scale(self, v: f64) -> (f64, &'static str) {
         match self {
             Unit::Share => (0.01, " %"),
@@ -97,7 +97,7 @@ impl Unit {
     }
 }
 
-/// What values are, in words, for the head of a table.
+/// Meaning of the values, in words, for the head of a table.
 pub(super) fn about(normal: Normal, measured: &wallscope_model::Unit) -> String {
     let what = if measured.is_time() {
         "time"

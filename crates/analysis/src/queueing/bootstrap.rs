@@ -1,14 +1,13 @@
 //! Intervals from blocks of time (block bootstrap; Carlstein 1986, Künsch 1989).
 //!
-//! Arrivals come in bursts and waits last, so single jobs are not independent. The recording is cut
-//! into blocks that are long against both; blocks are drawn with replacement and the statistic is
-//! computed from each draw. The blocks are few, so quantiles are widened as Student's are against
-//! the normal ones.
+//! Arrivals come in bursts and waits last, so single jobs are not independent. The recording is divided into blocks
+//! that are long against both; blocks are drawn with replacement and the statistic is computed from each draw. The
+//! blocks are few, so quantiles are widened as Student's are against the normal ones.
 
 use super::random::Random;
 use super::{Estimate, Moments};
 
-/// Blocks into which a recording is cut, if it has enough jobs.
+/// Number of blocks of a recording, if it has enough jobs.
 pub const BLOCKS: usize = 30;
 /// Draws. More would not change the second digit of an interval.
 const DRAWS: usize = 400;

@@ -26,9 +26,9 @@ const SIMULATED_JOBS: usize = 300_000;
 /// Relative error (standard deviation) of growth by mean value analysis where service is in the order of
 /// arrival: measured against simulations with four service-time distributions (docs/accuracy.md).
 const MEAN_VALUE_ERROR: f64 = 0.025;
-/// A measured wait up to so many times the model's grows as the model's does. What is beyond it is no
-/// queueing at this station (a wake-up, a way through the kernel), and stays as it is. The open model's
-/// is that of M/M/c: variations up to four times as large are usual.
+/// Largest ratio of the measured to the model's wait at which the whole wait grows with the load. The rest of a longer
+/// one is no queueing at this station (a wake-up, a way through the kernel), and stays as it is. The open model is
+/// M/M/c: variations up to four times as large are usual.
 const MAX_CLOSED_FACTOR: f64 = 2.0;
 const MAX_OPEN_FACTOR: f64 = 4.0;
 /// Seed of the simulation.
@@ -162,19 +162,19 @@ impl Open {
     /// Predicts from sums: the measured wait of `blocks`, which are not empty, and how a wait grows.
     pub fn from_sums(&self, blocks: &[Moments]) -> Prediction {
         let draws = bootstrap::draws(blocks);
-        let grown = |m: &Moments, growth: f64| {
-            let markovian = |growth: f64| self.congestion(m, growth) * m.mean_service();
+        let grown_wait = |m: &Moments, growth: f64| {
+            let modelled = |at: f64| self.waits_in_service_times(m, at) * m.mean_service();
             grown(
                 m.mean_wait(),
-                markovian(0.0),
-                markovian(growth),
+                modelled(0.0),
+                modelled(growth),
                 MAX_OPEN_FACTOR,
             )
         };
         let whole = Moments::total(blocks);
         let estimate = |growth: f64| {
-            let drawn: Vec<f64> = draws.iter().map(|m| grown(m, growth)).collect();
-            bootstrap::interval(grown(&whole, growth), &drawn, blocks.len())
+            let drawn: Vec<f64> = draws.iter().map(|m| grown_wait(m, growth)).collect();
+            bootstrap::interval(grown_wait(&whole, growth), &drawn, blocks.len())
         };
         let wait = |growth: f64| match estimate(growth) {
             e if e.value.is_finite() => Outcome::Wait(e),
@@ -213,8 +213,9 @@ impl Open {
         }
     }
 
-    /// The factor of a wait that depends on the load.
-    fn congestion(&self, m: &Moments, growth: f64) -> f64 {
+    /// The mean wait of M/M/c at a load of 1 + `growth`, in mean service times; infinite if the servers are
+    /// saturated.
+    fn waits_in_service_times(&self, m: &Moments, growth: f64) -> f64 {
         let servers = f64::from(self.servers);
         let offered = self.others + m.utilisation(self.servers) * servers * (1.0 + growth);
         match offered < servers {
@@ -243,18 +244,18 @@ fn widened(estimate: Estimate, error: f64) -> Estimate {
     }
 }
 
-/// The `measured` wait at a load at which the model's wait grows from `now` to `then`.
-fn grown(measured: f64, now: f64, then: f64, max_factor: f64) -> f64 {
-    if !now.is_finite() {
+/// The `measured` wait at a load at which the model's wait grows from `model_now` to `model_then`; all in s.
+fn grown(measured: f64, model_now: f64, model_then: f64, max_factor: f64) -> f64 {
+    if !model_now.is_finite() {
         return f64::INFINITY;
     }
-    let factor = (measured / now).min(max_factor);
+    let factor = (measured / model_now).min(max_factor);
     let factor = if factor.is_finite() {
         factor
     } else {
         max_factor
     };
-    measured + factor * (then - now)
+    measured + factor * (model_then - model_now)
 }
 
 /// A closed queue: its customers go round between the station and elsewhere.
@@ -269,7 +270,7 @@ pub struct Closed {
 }
 
 impl Closed {
-    /// The network that draws of blocks stand for.
+    /// The network with the moments of a draw of blocks.
     fn network(&self, m: &Moments) -> mva::Network {
         let cycle = self.customers * m.span / m.jobs;
         mva::Network {

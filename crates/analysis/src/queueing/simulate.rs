@@ -80,8 +80,8 @@ pub fn simulate(servers: u32, count: usize, mut next: impl FnMut() -> (f64, f64)
     }
 }
 
-/// Lengths of stretches over which correlation is looked for, in jobs; the longest is the square root
-/// of the number of jobs.
+/// Lengths of stretches that are tested for correlation, in jobs; the longest is the square root of the number of
+/// jobs.
 const STRETCHES: [usize; 3] = [2, 8, 32];
 /// Correlation counts if the variance of a stretch's work differs from that of independent jobs by so
 /// many standard errors: one of four tests fails by chance in fewer than 1 % of recordings.

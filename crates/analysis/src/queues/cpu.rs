@@ -82,7 +82,7 @@ fn queue(rec: &Recording) -> Result<Queue, Absent> {
     Ok(known.queue(Some(prediction)))
 }
 
-/// The jobs of a lane: ready until blocked. A job that a gap or the window's edge cuts is left out.
+/// The jobs of a lane: ready until blocked. A job that crosses a gap or the window's edge is left out.
 fn jobs_of(lane: &Lane) -> Vec<Visit> {
     let mut jobs = Vec::new();
     let mut open: Option<Visit> = None;
@@ -160,10 +160,10 @@ fn has_turns(rec: &Recording) -> bool {
 }
 
 /// Squared coefficient of variation of a histogram's lengths.
-fn variation(shape: &Histogram) -> f64 {
+fn variation(lengths: &Histogram) -> f64 {
     let (mut n, mut sum, mut squares) = (0.0, 0.0, 0.0);
-    for (bucket, count) in &shape.counts {
-        let (low, high) = shape.bounds(*bucket);
+    for (bucket, count) in &lengths.counts {
+        let (low, high) = lengths.bounds(*bucket);
         let middle = (low as f64 + high as f64) / 2.0;
         n += count;
         sum += count * middle;

@@ -1,10 +1,9 @@
 //! Locks as queues: the threads that take a lock are its customers.
 //!
-//! Each wait for a user-space lock is counted and summed exactly; taking a free lock is not seen. So the
-//! number of acquisitions follows from a model: N threads that compute and take one lock (the machine
-//! repairman). The mean number of waiting threads gives the ratio of holding to other time, the rate of
-//! waits its scale. Where single intervals are kept, holds are measured too: from one hand-off to the
-//! next while somebody waits.
+//! Each wait for a user-space lock is counted and summed exactly; taking a free lock is not seen. So the number of
+//! acquisitions follows from a model: N threads that compute and take one lock (the machine repairman). The mean
+//! number of waiting threads gives the ratio of holding to other time, the rate of waits its scale. Where single
+//! intervals are kept, holds are measured too: from one hand-off to the next while another thread waits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,7 +29,7 @@ const MIN_WAITING: f64 = 1e-3;
 const MIN_HOLDS: usize = 30;
 /// A thread's waits are for one lock if it has this share of them.
 const NEARLY_ALL: f64 = 0.95;
-/// Ratio of holding to other time from which a lock is saturated, and cannot be told from more.
+/// Ratio of holding to other time from which a lock is saturated. Larger ratios cannot be distinguished.
 const SATURATED: f64 = 1e3;
 
 pub(super) fn queues(analysis: &Analysis<'_>, found: &mut Queues) {
@@ -270,8 +269,8 @@ fn lock_blocks(rec: &Recording, waited: &[Waited], cycle: &Cycle) -> Vec<Moments
     waiting.into_iter().map(block).collect()
 }
 
-/// Holds between two hand-offs, s: the second wait had begun before the first ended, so the lock went
-/// from thread to thread. Of threads that wait for this lock alone.
+/// Holds between two hand-offs, s: the second wait had begun before the first ended, so the lock went from thread to
+/// thread. Only threads that wait for this lock alone count.
 fn holds(rec: &Recording, waited: &[Waited]) -> Vec<f64> {
     let Some(timeline) = &rec.timeline else {
         return Vec::new();

@@ -17,7 +17,7 @@ pub(super) struct Replayed {
     pub after: f64,
 }
 
-/// Where a thread is in its lane.
+/// Position of a thread in its lane.
 struct Cursor<'a> {
     intervals: &'a [Interval],
     /// The recorded moment up to which it was taken, ns.
@@ -94,9 +94,9 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// Cuts the work of each thread where waits that it ended begin and end, so that work under a lock and
-/// other work can have factors of their own. Returns the new timeline; for each lane whether an
-/// interval lies within such a wait.
+/// Divides the work of each thread where waits that it ended begin and end, so that work under a lock and other work
+/// can have factors of their own. Returns the new timeline, and, for each lane, whether an interval lies within such
+/// a wait.
 pub(super) fn cut_at_waits(timeline: &Timeline) -> (Timeline, Vec<Vec<bool>>) {
     let mut ended: std::collections::HashMap<ContextId, Vec<(u64, u64)>> = Default::default();
     for lane in &timeline.lanes {

@@ -52,7 +52,7 @@ struct Requests {
     at_least: bool,
 }
 
-/// Recorded askers stand for all if they sent this share of the requests.
+/// Share of the requests from which the recorded askers represent all askers.
 const MOST_ASKERS: f64 = 0.5;
 
 /// Serving threads of one name, in one process or in workers of one program.

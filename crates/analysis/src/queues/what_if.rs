@@ -150,9 +150,9 @@ pub fn what_if(analysis: &Analysis<'_>, question: &Question) -> Result<Answer, S
     Ok(answer)
 }
 
-/// A thread that was switched so rarely waits all the time, for the end of the program, say.
+/// A thread with fewer switches waits all the time, for example for the end of the program.
 const MIN_SWITCHES: u64 = 4;
-/// A thread with a single wait of this share of its life, likewise.
+/// A thread with a single wait of this share of its life waits all the time, too.
 const ONE_WAIT: f64 = 0.5;
 
 /// Whether a thread's time is part of the work that is asked about.
@@ -406,7 +406,7 @@ impl Work {
     }
 }
 
-/// A lane, cut at waits, with the time of each kind of work in such waits and outside.
+/// A lane, divided at waits, with the time of each kind of work in such waits and outside.
 struct Lane<'a> {
     context: ContextId,
     intervals: &'a [Interval],

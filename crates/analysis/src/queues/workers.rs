@@ -1,4 +1,4 @@
-//! Processes that serve together: workers that one program has forked, told apart by their titles.
+//! Processes that serve together: workers that one program has forked, distinguished by their titles.
 //!
 //! Programs with forked workers write into their command line what each worker serves, as `setproctitle(3)` does:
 //! `postgres: checkpointer`, `nginx: worker process`, `php-fpm: pool www`. Workers with one parent, one executable

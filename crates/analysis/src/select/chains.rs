@@ -1,4 +1,4 @@
-//! Chains of the selected waits: their wakers and holders, and what those threads did meanwhile.
+//! Chains of the selected waits: their wakers and holders, and the activity of those threads meanwhile.
 //!
 //! Hops hang below samples. A selection divides and joins the time of samples: each copy of a hop gets the
 //! same share of time as its sample. Wakers and holders stay as recorded, whatever is selected. A selection

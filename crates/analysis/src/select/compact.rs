@@ -1,4 +1,4 @@
-//! Leaves behind what nothing refers to any more: a selection holds no names of what it left out.
+//! Drops data without a reference: a selection holds no names from outside of it.
 
 use std::hash::Hash;
 

@@ -1,4 +1,4 @@
-//! The ledgers of what is selected.
+//! Ledgers of a selection.
 
 use std::ops::Range;
 
@@ -102,7 +102,7 @@ pub(super) struct Kept<'a> {
     pub(super) unsampled: &'a [Unsampled],
 }
 
-/// Cuts the ledgers of `rec`, whole and by slice, to what is selected.
+/// Restricts the ledgers of `rec`, whole and by slice, to the selection.
 pub(super) fn cut(
     selection: &Selection,
     rec: &mut Recording,
@@ -157,7 +157,7 @@ fn idle_by_context(samples: &[Sample]) -> FxHashMap<u32, u64> {
     idle
 }
 
-/// Sums of what was sampled, with what was not.
+/// Sums of sampled time and of time without samples.
 fn sampled(contexts: usize, kept: &Kept<'_>) -> Vec<Sums> {
     let mut sums = vec![Sums::default(); contexts];
     for s in kept.samples {

@@ -2,20 +2,20 @@
 //! stack, and changes of what stacks show. Every verb applies the selection first, so a filter means the
 //! same in all of them.
 //!
-//! **Exactness.** Whole threads, states and reasons are cut out of the ledger and stay exact. Stacks
-//! and labels are sampled, so what they select is an estimate: samples are scaled to the *whole*
-//! ledger first, and the selection's ledger becomes the sum of what is left. (Scaling afterwards
-//! would give the time of all stacks to those that stayed.) The domain says which it is. A window of
-//! time is exact to the slice: its ends are moved to the ends of slices.
+//! **Exactness.** Whole threads, states and reasons are taken from the ledger and stay exact. Stacks and labels are
+//! sampled, so a selection by them is an estimate: samples are scaled to the *whole* ledger first, and the
+//! selection's ledger becomes the sum of the selected samples. (Scaling afterwards would give the time of all stacks
+//! to those that stayed.) The domain says which it is. A window of time is exact to the slice: its ends are moved to
+//! the ends of slices.
 //!
-//! **Stacks.** `focus`, `ignore`, `hide` and `show_from` mean what they mean in pprof: regular
-//! expressions, found anywhere in a function's name, its source file or its module's path. `ignore` wins
-//! over `focus`. A stack is dropped if `hide` leaves none of its frames. `show_from` cuts callers above
-//! the match nearest to the root and drops stacks without a match.
+//! **Stacks.** `focus`, `ignore`, `hide` and `show_from` work as in pprof: regular expressions, found anywhere in a
+//! function's name, its source file or its module's path. `ignore` wins over `focus`. A stack is dropped if `hide`
+//! leaves none of its frames. `show_from` drops callers above the match nearest to the root and drops stacks without
+//! a match.
 //!
-//! What it does not do: it keeps no switch counts, audit or repair of partly selected threads, since
-//! they are not known for the part. Requests are kept for all processes that are left, whichever of their
-//! threads, states or stacks are selected. A selection of time loses the wakers: they are not kept by time.
+//! Limits: it keeps no switch counts, audit or repair of partly selected threads, since they are not known for the
+//! part. Requests are kept for all processes that are left, whichever of their threads, states or stacks are
+//! selected. A selection of time loses the wakers: they are not kept by time.
 
 mod chains;
 mod compact;
@@ -40,13 +40,13 @@ pub use selection::Selection;
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Selected {
-    /// What was selected.
+    /// The selected part.
     pub recording: Recording,
     /// Conditions that nothing in the recording meets, by name: probably misspelt.
     pub unmet: Vec<&'static str>,
 }
 
-/// Why nothing can be selected.
+/// Reason why nothing can be selected.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SelectError {
@@ -78,7 +78,7 @@ impl Selection {
     /// ```
     ///
     /// # Errors
-    /// [`SelectError`] where a window of time cannot be cut out.
+    /// [`SelectError`] where a window of time cannot be selected.
     pub fn apply(&self, rec: Recording) -> Result<Selected, SelectError> {
         if self.is_everything() {
             return Ok(Selected {

@@ -10,17 +10,17 @@ use super::chains::Went;
 use super::selection::Selection;
 use super::stacks::Stacks;
 
-/// What is wanted, by index.
+/// Wanted contexts and sets of labels by index, and the wanted slices.
 pub(super) struct Wants<'a> {
     pub(super) contexts: &'a [bool],
-    /// The last entry stands for samples without labels.
+    /// The last entry is for samples without labels.
     pub(super) label_sets: &'a [bool],
     pub(super) slices: Option<&'a Range<u32>>,
 }
 
 impl Selection {
-    /// The selected samples, their time scaled; those that became equal are one. With them the new
-    /// samples that hold the time of each old one.
+    /// The selected samples, scaled; samples that became equal are one. Also returns, for each old
+    /// sample, the new samples that hold its time.
     pub(super) fn samples(
         &self,
         rec: &Recording,

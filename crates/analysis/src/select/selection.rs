@@ -6,8 +6,8 @@ use std::ops::Range;
 use regex::Regex;
 use wallscope_model::{Label, Recording, State};
 
-/// What to select; the default selects everything. Conditions of different kinds must all hold, of
-/// one kind any.
+/// Conditions of a selection; the default selects everything. Conditions of different kinds must
+/// all hold; of one kind, any of them.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     /// Threads with one of these names.
@@ -92,13 +92,13 @@ impl Selection {
         self.to_string().is_empty()
     }
 
-    /// Whether only stacks can tell what is selected.
+    /// Whether the selection depends on stacks.
     pub(super) fn by_stack(&self) -> bool {
         // Hiding frames also drops stacks: those without a frame left.
         self.patterns().iter().any(|(_, p)| p.is_some())
     }
 
-    /// Whether what is selected is known from samples only.
+    /// Whether the selection is known from samples only.
     pub(super) fn is_estimated(&self) -> bool {
         let by_sample = self.by_stack() || !self.labels.is_empty();
         by_sample || (self.time.is_some() && !self.reasons.is_empty())
@@ -117,7 +117,7 @@ impl Selection {
             && (self.reasons.is_empty() || reason.is_some_and(|r| self.reasons.contains(&r)))
     }
 
-    /// Which sets of labels are wanted; the last entry stands for having none.
+    /// For each set of labels, whether it is wanted; the last entry is for samples without labels.
     pub(super) fn label_sets(&self, rec: &Recording) -> Vec<bool> {
         let meets = |set: &[Label]| {
             self.labels.iter().all(|(key, _)| {

@@ -1,5 +1,5 @@
-//! One function line by line and address by address: where in it the time is spent, and where it is
-//! while what it calls spends it.
+//! One function line by line and address by address: the places that spend time, and the places that call functions
+//! that spend it.
 //!
 //! On each stack the innermost call of the function counts, so that recursion counts once. Its *own*
 //! time is that of stacks that end in it; code that was inlined into it ends in itself and is part of
@@ -41,7 +41,7 @@ pub struct Annotation {
     pub start_line: u32,
     /// Its module.
     pub module: Option<ModuleId>,
-    /// What kind of code it is.
+    /// Kind of its code.
     pub kind: FrameKind,
     /// All of its time.
     pub spent: Spent,

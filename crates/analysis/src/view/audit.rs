@@ -65,7 +65,7 @@ pub fn audit_lines(rec: &Recording) -> Vec<String> {
     lines
 }
 
-/// What the recording cost.
+/// The cost of the recording.
 pub fn cost_lines(rec: &Recording) -> Vec<String> {
     let c = &rec.cost;
     if *c == Default::default() {

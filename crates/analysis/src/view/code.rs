@@ -1,4 +1,4 @@
-//! What each frame is called: functions numbered once, inlined ones like any other.
+//! Names of frames: functions numbered once, inlined ones like any other.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub struct FunctionName {
     pub name: Arc<str>,
     /// The module's last path component; empty where there is none.
     pub module: Arc<str>,
-    /// What kind of code.
+    /// Kind of its code.
     pub kind: FrameKind,
 }
 
@@ -101,8 +101,8 @@ impl Code {
         &self.calls[from as usize..self.ends[i] as usize]
     }
 
-    /// The function that people would name ([`attribution::attributed`]); of kernel stacks the innermost that
-    /// does more than give up the CPU.
+    /// The function that names a stack ([`attribution::attributed`]); for kernel stacks, the innermost one that does
+    /// more than give up the CPU.
     pub(super) fn place(&self, rec: &Recording, stack: &Stack) -> Option<u32> {
         let call = |(i, line): attribution::At| self.calls(stack.frames[i])[line.unwrap_or(0)];
         let chosen = call(attribution::attributed(
@@ -119,7 +119,7 @@ impl Code {
         Some(calls.find(works).map_or(chosen.function, |c| c.function))
     }
 
-    /// The function that the one of [`Code::place`] called to wait ([`attribution::called`]).
+    /// The function that [`Code::place`]'s function called to wait ([`attribution::called`]).
     pub(super) fn through(&self, rec: &Recording, stack: &Stack) -> Option<u32> {
         let call = |(i, line): attribution::At| self.calls(stack.frames[i])[line.unwrap_or(0)];
         let at = attribution::attributed(rec, stack, Candidates::All, |at| call(at).origin)?;

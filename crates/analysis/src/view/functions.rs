@@ -27,14 +27,14 @@ pub struct ViewValue {
     pub own: Value,
     /// Time in which it was anywhere on the stack; recursion counts once.
     pub total: Value,
-    /// Time in which it was the function that people would name ([`wallscope_model::attribution`]).
+    /// Time of the stacks that it names ([`wallscope_model::attribution`]).
     pub place: Value,
 }
 
 /// A function in every view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionRow {
-    /// Which function.
+    /// The function.
     pub function: FunctionName,
     /// Its values, indexed by position in [`View::ALL`].
     pub views: [ViewValue; View::COUNT],

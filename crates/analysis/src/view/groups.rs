@@ -22,9 +22,9 @@ impl GroupRow {
     }
 }
 
-/// The time of a recording by the values of `key`: `thread`, `process`, `state`, `reason`, `cpu`, or
-/// any label beyond the contract's own. Most time first. Of several labels with one key the first
-/// counts, so that the groups sum to the whole.
+/// The time of a recording by the values of `key`: `thread`, `process`, `state`, `reason`, `cpu`,
+/// or any label beyond the contract's own. Most time first. If a sample has several labels with one
+/// key, the first counts, so that the groups sum to the whole.
 pub fn groups(analysis: &Analysis<'_>, key: &str) -> Vec<GroupRow> {
     let rec = analysis.recording;
     let process = |context: usize| {

@@ -109,8 +109,8 @@ pub fn ledger_rows(rec: &Recording) -> Vec<LedgerRow> {
     rows
 }
 
-/// Sorts by [`busyness`]. Of a whole machine, threads that computed or queued lead: most of its
-/// threads wait all the time, for nothing that matters.
+/// Sorts by [`busyness`]. In a recording of the whole machine, threads that computed or queued
+/// lead: most of its threads wait all the time, for nothing that matters.
 fn sort(rows: &mut [LedgerRow], domain: &Domain) {
     let ran = |r: &LedgerRow| match domain.is_whole_machine() {
         true => r.ledger.state_ns(State::OnCpu) + r.ledger.state_ns(State::Runnable),

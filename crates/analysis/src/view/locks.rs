@@ -1,4 +1,4 @@
-//! Locks: their waiters, waiting time and wait sites, and what their holders did meanwhile.
+//! Locks: their waiters, waiting time and wait sites, and the activity of their holders meanwhile.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::{Analysis, Waits};
 /// A share of a lock's waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// What.
+    /// A wait site, a function or an activity, in words.
     pub what: String,
     /// Scaled time, ns.
     pub ns: u64,
@@ -26,14 +26,14 @@ pub struct Holder {
     pub place: String,
     /// Whether it is known to have held the lock, not only to have ended waits.
     pub had_it: bool,
-    /// Remark to be put behind its name, else empty: how it ended waits without giving what was waited
-    /// for, or that the holder is read from the lock's memory.
+    /// Remark to be put behind its name, else empty: how it ended waits without a hand-over, or that the holder is
+    /// read from the lock's memory.
     pub how: &'static str,
     /// The kind of lock, if the holder is read from the lock's memory and not from a release.
     pub told_by: Option<String>,
     /// Waits that it ended, ns.
     pub ns: u64,
-    /// What it did while the others waited, most first.
+    /// Its activities while the others waited, most first.
     pub did: Vec<Share>,
 }
 
@@ -54,7 +54,7 @@ pub struct LockRow {
     pub waiters: usize,
     /// Whether the above was counted, not sampled.
     pub exact: bool,
-    /// Where they waited, most first.
+    /// Wait sites, most first.
     pub waits: Vec<Share>,
     /// The functions that were called there to wait, which tell what kind of lock it is, most first.
     pub through: Vec<Share>,
@@ -193,7 +193,7 @@ impl Analysis<'_> {
             let mut name =
                 (self.resource(l.labels)).unwrap_or_else(|| format!("{:#x}", l.address).into());
             match parked.get(&name).map(|places| &places[..]) {
-                // All of the word's waits were for the same.
+                // All waits on the word have one wait site.
                 Some([place]) => name = place.clone(),
                 Some(several) => {
                     for place in several {

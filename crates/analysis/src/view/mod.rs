@@ -1,7 +1,7 @@
-//! What reports show, as data: computed once from a recording, laid out elsewhere.
+//! Content of reports, as data: computed once from a recording, laid out elsewhere.
 //!
-//! An [`Analysis`] scales the samples to the ledger and knows what each frame is called. From it
-//! come the ledger's rows ([`ledger_rows`]), the functions with their intervals
+//! An [`Analysis`] scales the samples to the ledger and knows the name of each frame. From it come
+//! the ledger's rows ([`ledger_rows`]), the functions with their intervals
 //! ([`Analysis::functions`]) and the hottest stacks ([`Analysis::stacks`]).
 
 mod annotate;
@@ -46,7 +46,7 @@ pub use why::{Subject, Why, WhyNode};
 
 use code::Code;
 
-/// What to do with idle time in views.
+/// Treatment of idle time in views.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Idle {
     /// Treat it like any other time.
@@ -79,7 +79,7 @@ pub struct Analysis<'r> {
     code: Code,
 }
 
-/// What a view holds in all, ns.
+/// Totals of a view, ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ViewTotal {
     /// Time with stacks.
@@ -93,7 +93,7 @@ pub struct ViewTotal {
 }
 
 impl ViewTotal {
-    /// What is shown, ns.
+    /// Time that is shown, ns.
     pub fn shown_ns(&self) -> u64 {
         self.sampled_ns + self.unsampled_ns
     }

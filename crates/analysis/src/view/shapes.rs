@@ -1,4 +1,4 @@
-//! How long the single intervals were: by state and reason, by thread, by stack.
+//! Histograms of the lengths of single intervals: by state and reason, by thread, by stack.
 
 use std::collections::HashMap;
 
@@ -51,7 +51,7 @@ pub fn thread_shapes(rec: &Recording) -> HashMap<(ContextId, State), &Histogram>
 /// The intervals spent in one stack, in one state, for one reason.
 type ByStack<'r> = HashMap<(&'r Stack, State, Option<&'static str>), Histogram>;
 
-/// Estimates of the intervals by stack; stacks that look the same are one.
+/// Estimates of the intervals by stack; equal stacks are one.
 pub(super) fn stack_shapes(rec: &Recording) -> ByStack<'_> {
     let mut sums: ByStack<'_> = HashMap::new();
     for r in &rec.shapes {

@@ -23,9 +23,9 @@ pub struct StackFrame {
 /// A stack with the time spent in it, for one state and reason.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StackRow {
-    /// Which stack of the recording.
+    /// The stack of the recording.
     pub stack: StackId,
-    /// In which state.
+    /// The state.
     pub state: State,
     /// Block reason or part, by the contract's name.
     pub reason: Option<&'static str>,
@@ -33,15 +33,15 @@ pub struct StackRow {
     pub ns: u64,
     /// Samples.
     pub count: u64,
-    /// How many threads.
+    /// Number of threads.
     pub threads: u32,
     /// The name of the thread with most of it.
     pub thread: Arc<str>,
     /// Frames, leaf first.
     pub frames: Vec<StackFrame>,
-    /// How it ended.
+    /// Its end.
     pub end: StackEnd,
-    /// How long the single intervals were, estimated from the samples, where that is known.
+    /// Lengths of the single intervals, estimated from the samples, if they are known.
     pub shape: Option<Histogram>,
 }
 
@@ -56,7 +56,7 @@ impl Analysis<'_> {
     /// The `most` stacks of `view` with most time, most first.
     pub fn stacks(&self, view: View, most: usize) -> Vec<StackRow> {
         let rec = self.recording;
-        // Stacks that were recorded apart but look the same are one.
+        // Equal stacks that were recorded apart are one.
         let mut same: HashMap<&Stack, StackId> = HashMap::new();
         let mut sums: HashMap<(StackId, State, Option<&'static str>), Sum> = HashMap::new();
         let mut last = None;

@@ -16,9 +16,9 @@ pub struct TaskRow {
     pub kind: Arc<str>,
     /// The function they began with.
     pub name: Arc<str>,
-    /// How many different ones were seen.
+    /// Number of different ones that were seen.
     pub seen: u64,
-    /// Times that the process was looked at.
+    /// Number of snapshots of the process.
     pub looks: u64,
     /// Their time, ns.
     pub wall_ns: u64,
@@ -26,11 +26,11 @@ pub struct TaskRow {
     pub on_cpu_ns: u64,
     /// Waiting to be run, ns.
     pub runnable_ns: u64,
-    /// Waiting for something else, by what for, ns.
+    /// Waiting for something else, by reason, ns.
     pub blocked: BTreeMap<Arc<str>, u64>,
-    /// The part of it with nothing to do, ns.
+    /// Part of `blocked` with nothing to do, ns.
     pub idle_ns: u64,
-    /// Where they waited, most time first.
+    /// Their wait sites, most time first.
     pub waits: Vec<TaskWait>,
 }
 
@@ -39,13 +39,13 @@ pub struct TaskRow {
 pub struct TaskWait {
     /// Waiting to be run, or for something else.
     pub state: State,
-    /// What for.
+    /// The reason of the wait.
     pub reason: Arc<str>,
     /// The runtime's word for it.
     pub detail: Arc<str>,
     /// Time, ns.
     pub ns: u64,
-    /// How often one was seen there.
+    /// Number of times that one was seen there.
     pub count: u64,
     /// Whether there was nothing to do.
     pub idle: bool,
@@ -55,7 +55,7 @@ pub struct TaskWait {
     pub frames: Vec<StackFrame>,
 }
 
-/// Reasons of those that have nothing to do: of a server's tasks, of the runtime's own.
+/// Reasons of tasks that have nothing to do: a server's tasks, and the runtime's own.
 const IDLE: [&str; 2] = ["parked", "runtime"];
 
 /// Beginnings of start functions of Go's library. Their tasks wait for news by design: a connection to
@@ -90,7 +90,7 @@ impl TaskRow {
     }
 }
 
-/// Waits that look the same are one: code that was compiled again has other addresses, not other lines.
+/// Joins waits with equal names and lines: code that was compiled again has other addresses, not other lines.
 fn merged(waits: Vec<TaskWait>) -> Vec<TaskWait> {
     let mut known: HashMap<_, usize> = HashMap::new();
     let mut out: Vec<TaskWait> = Vec::with_capacity(waits.len());

@@ -1,4 +1,4 @@
-//! Why it waited: hops scaled to the ledger, and what the views of waits are made from.
+//! Hops scaled to the ledger, and other data from which the views of waits are made.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::Analysis;
 use super::wait_line::Line;
 use crate::blame::Waits;
 
-/// The key of the label that says what a thread waited for.
+/// The key of the label that names the resource of a wait.
 pub const RESOURCE: &str = "resource";
 
 /// An interrupt in words, by its purpose: `a timer interrupt`.
@@ -28,7 +28,7 @@ impl Analysis<'_> {
         Waits::new(self.recording, self.pieces())
     }
 
-    /// What a set of labels says was waited for.
+    /// The resource of a wait, by its set of labels.
     pub fn resource(&self, labels: Option<LabelsId>) -> Option<Arc<str>> {
         let set = self.recording.label_sets.get(labels?.0 as usize)?;
         set.iter().find_map(|l| match &l.value {
@@ -48,8 +48,8 @@ impl Analysis<'_> {
         }
     }
 
-    /// Remark behind the name of a waker or holder, else empty: how the waker ended the wait without giving
-    /// what was waited for, or that the holder is read from the lock's memory.
+    /// Remark behind the name of a waker or holder, else empty: how the waker ended the wait without a hand-over, or
+    /// that the holder is read from the lock's memory.
     pub(super) fn how_ended(&self, hop: &Hop) -> &'static str {
         match self.told_by(hop) {
             Some(told) if told.ends_with(told_by::THEN) => {
@@ -109,7 +109,7 @@ impl Analysis<'_> {
             .collect()
     }
 
-    /// The frame that stands for the waker of a wait, or for the holder of what was waited for.
+    /// The frame for the waker of a wait, or for the holder of the resource.
     pub fn ender(&self, hop: &Hop) -> String {
         let how = match hop.role {
             Role::Held => "held",
@@ -118,7 +118,7 @@ impl Analysis<'_> {
         format!("[{how} by {}]", self.actor(hop))
     }
 
-    /// The name of the function of a stack that people would name ([`wallscope_model::attribution`]).
+    /// The name of the function that names a stack ([`wallscope_model::attribution`]).
     pub fn place(&self, stack: StackId) -> Option<String> {
         let stack = &self.recording.stacks[stack.0 as usize];
         let function = self.code.place(self.recording, stack)?;
@@ -132,7 +132,7 @@ impl Analysis<'_> {
         Some(self.code.functions[function as usize].name.to_string())
     }
 
-    /// What a hop's actor does, as one line of a tree.
+    /// The activity of a hop's actor, as one line of a tree.
     pub fn hop_line(&self, hop: &Hop) -> String {
         hop_line(self, hop).to_string()
     }
@@ -146,7 +146,7 @@ impl Analysis<'_> {
     }
 }
 
-/// What a runnable thread waits for: the CPU quota of its cgroup, even if CPUs are free, or a CPU.
+/// Target of a runnable thread's wait: the CPU quota of its cgroup, even if CPUs are free, or a CPU.
 pub fn queues(part: Option<Part>) -> &'static str {
     match part {
         Some(Part::Throttled) => "is held back by its CPU quota",

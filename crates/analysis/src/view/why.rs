@@ -1,4 +1,4 @@
-//! Chains of waits as a tree: what the time of a thread or function was really spent on.
+//! Chains of waits as a tree: the root causes of the time of a thread or function.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -20,7 +20,7 @@ pub enum Subject {
 /// A part of the asked time. Its children sum to it, with `own_ns`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WhyNode {
-    /// What it is.
+    /// Its line in words.
     pub what: Line,
     /// Time, ns.
     pub ns: u64,
@@ -35,7 +35,7 @@ pub struct WhyNode {
 pub struct Why {
     /// The tree; its time is the asked time.
     pub tree: WhyNode,
-    /// What the time was spent on in the end, most first; sums to the asked time.
+    /// Ends of the chains, most time first; they sum to the asked time.
     pub ends: Vec<(Line, u64)>,
     /// Time in chains that were not followed to their end, ns; a part of `ends`.
     pub cut_ns: u64,
@@ -44,8 +44,8 @@ pub struct Why {
 }
 
 impl Why {
-    /// Joins lines shorter than `least` that differ only in the name of what was waited for. A program
-    /// that reads a thousand files waits for the disk, and not long for any one file.
+    /// Joins lines shorter than `least` that differ only in the name of the resource. A program that reads a thousand
+    /// files waits for the disk, and not long for any one file.
     pub fn gathered(mut self, least: u64) -> Why {
         self.tree.parts = gathered(self.tree.parts, least);
         let ends = self.ends.into_iter().map(|(what, ns)| WhyNode {
@@ -160,7 +160,7 @@ impl Analysis<'_> {
         }
     }
 
-    /// Follows the time of `subject` to what it was spent on.
+    /// Follows the time of `subject` to the ends of its chains of waits.
     pub fn why(&self, subject: &Subject) -> Why {
         let rec = self.recording;
         let waits = self.waits();

@@ -1,16 +1,16 @@
-//! A function of the table, and what is known at each of its instructions.
+//! A function of the table, and the facts known at each of its instructions.
 
 use super::go_file::{text_at, u32_at, u64_at};
 use super::{Layout, Pclntab};
 
-/// The function only ever stands at the outermost end of a stack.
+/// The function is always the outermost frame of a stack.
 const FLAG_TOP: u8 = 1;
-/// The function sets the stack pointer to what its table cannot say.
+/// The function sets the stack pointer to a value that its table cannot express.
 const FLAG_WRITES_SP: u8 = 2;
 
-/// Most inlined calls at one instruction; compilers stop long before.
+/// Maximum inlined calls at one instruction; compilers stop long before.
 const MOST_INLINED: usize = 64;
-/// Most stretches of one function that are looked through for an address.
+/// Maximum stretches of one function that are searched for an address.
 const MOST_STRETCHES: usize = 1 << 16;
 /// Index of the table of inlined calls by instruction, and of the calls themselves.
 const PCDATA_INLINE: u32 = 2;
@@ -55,7 +55,7 @@ impl<'d> Pclntab<'d> {
             Layout::Go2 | Layout::Go16 => usize::try_from(u64_at(self.data, at)?).ok()?,
             _ => u32_at(self.data, at)? as usize,
         };
-        // From 1.16 on relative to the list.
+        // The offset is relative to the list from Go 1.16 on.
         let base = match self.layout {
             Layout::Go2 => 0,
             _ => self.functions,
@@ -94,7 +94,7 @@ impl<'d> GoFunction<'_, 'd> {
         u32_at(self.table.data, self.at + entry + offset)
     }
 
-    /// Where the last four bytes of the fixed part are: kind, flags, padding, count of descriptions.
+    /// Offset of the last four bytes of the fixed part: kind, flags, padding, count of descriptions.
     fn tail(&self) -> usize {
         self.at
             + match self.table.layout {
@@ -117,7 +117,7 @@ impl<'d> GoFunction<'_, 'd> {
         }
     }
 
-    /// Whether it only ever stands at the outermost end of a stack.
+    /// Whether it is always the outermost frame of a stack.
     pub fn is_top(&self) -> bool {
         self.flags() & FLAG_TOP != 0
     }
@@ -127,7 +127,7 @@ impl<'d> GoFunction<'_, 'd> {
         self.flags() & FLAG_WRITES_SP != 0
     }
 
-    /// How far the stack pointer is below where it was at entry, in bytes, for stretches of code.
+    /// Distance of the stack pointer below its value at entry, in bytes, for stretches of code.
     pub fn depths(&self) -> Values<'d> {
         self.values(self.field(12))
     }
@@ -185,7 +185,7 @@ impl<'d> GoFunction<'_, 'd> {
         }
     }
 
-    /// Value `index` of those that are kept by instruction beside the fixed ones.
+    /// Value number `index` at `address`, among the values by instruction beside the fixed ones.
     fn by_instruction(&self, index: u32, address: u64) -> Option<i32> {
         if index >= self.field(24)? {
             return None;

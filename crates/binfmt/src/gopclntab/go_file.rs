@@ -1,6 +1,6 @@
 //! The file that the table lies in, and bounded reads of its bytes.
 
-/// What is asked of the file that the table lies in.
+/// Access to the file that contains the table.
 pub trait GoFile<'d> {
     /// Virtual address and bytes of a section that is not compressed.
     fn section(&self, name: &str) -> Option<(u64, &'d [u8])>;

@@ -1,7 +1,7 @@
-//! `.gopclntab`: what a Go program keeps for its own tracebacks, and `strip` leaves in place.
+//! `.gopclntab`: the table that a Go program keeps for its own tracebacks. `strip` leaves it in place.
 //!
-//! For every function its name and extent; for every instruction the stack pointer's distance from
-//! where it was at entry, file and line, and the calls that were inlined there. The Go linker writes
+//! The table has the name and extent of every function. For every instruction it has file, line, the
+//! inlined calls, and the distance of the stack pointer from its value at entry. The Go linker writes
 //! the table; `runtime/symtab.go` and `debug/gosym` describe it. The four layouts are those of Go
 //! 1.2, 1.16, 1.18 and 1.20. Inlined calls are read from 1.18 on. From 1.26 on the table does not say where
 //! the code begins: the program's description of itself (`moduledata`) does.
@@ -36,14 +36,14 @@ pub struct Pclntab<'d> {
     /// Address that entries are relative to, from 1.18 on.
     text: u64,
     count: usize,
-    /// Where names, compilation units' files, file names, values by instruction, and functions
-    /// begin.
+    /// Offsets at which names, compilation units' files, file names, values by instruction, and
+    /// functions begin.
     names: usize,
     units: usize,
     files: usize,
     values: usize,
     functions: usize,
-    /// What descriptions of inlined calls are relative to, from its first byte on.
+    /// The bytes that contain the descriptions of inlined calls: offsets of these count from the first byte.
     descriptions: &'d [u8],
 }
 
@@ -53,7 +53,7 @@ impl<'d> Pclntab<'d> {
         let named = [".gopclntab", ".data.rel.ro.gopclntab"]
             .into_iter()
             .find_map(|name| file.section(name));
-        // Linkers of C merge it into the constants that need relocation.
+        // C linkers merge the section into the constants that need relocation.
         let (address, data) = named.or_else(|| {
             let (address, data) = file.section(".data.rel.ro")?;
             file.section(".note.go.buildid")?;
@@ -91,7 +91,7 @@ impl<'d> Pclntab<'d> {
         })
     }
 
-    /// Its bytes, and perhaps what follows them.
+    /// Its bytes, perhaps followed by other bytes of the section.
     pub fn bytes(&self) -> &'d [u8] {
         self.data
     }
@@ -214,7 +214,7 @@ impl<'d> Pclntab<'d> {
 struct Module<'r, 'd> {
     start: u64,
     bytes: &'d [u8],
-    /// Where the loader writes its addresses, if it does.
+    /// The relocations of its addresses, if the loader writes them.
     relocations: Option<&'r Relocations<'d>>,
 }
 
@@ -289,7 +289,7 @@ mod tests {
             bytes.extend(u64::to_le_bytes(word));
         }
         bytes.extend(b"f\0\0\0\0\0\0\0");
-        // From where, and its description; the end; its description, which is no more than its name.
+        // Start of the function and offset of its description; end; the description, which is only its name.
         for half in [16u32, 12, 80, 16, 0] {
             bytes.extend(half.to_le_bytes());
         }
@@ -343,7 +343,7 @@ mod tests {
             (".rela.dyn", 0x10_0000, written),
         ]);
         assert_eq!(found(&moved), Some((CODE, f, 80)));
-        // Nobody says it.
+        // Nothing in the file says where the code begins.
         let silent = File(vec![(".gopclntab", TABLE, table(0))]);
         assert_eq!(found(&silent), None);
     }

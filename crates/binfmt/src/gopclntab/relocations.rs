@@ -1,10 +1,10 @@
-//! What the loader writes into a program that has no fixed place.
+//! Addresses that the loader writes into a position-independent program.
 
 use std::collections::HashMap;
 
 use super::go_file::{GoFile, u64_at};
 
-/// Addresses that the loader writes: (where, what). Empty for programs with a fixed place.
+/// Addresses that the loader writes, as pairs of place and value. Empty for programs with a fixed address.
 pub struct Relocations<'d>(&'d [u8]);
 
 impl<'d> Relocations<'d> {
@@ -20,17 +20,17 @@ impl<'d> Relocations<'d> {
             .filter_map(|r| (u64_at(r, 8)? == RELATIVE).then_some((u64_at(r, 0)?, u64_at(r, 16)?)))
     }
 
-    /// What is written, by place.
+    /// The written values by place.
     pub fn by_place(&self) -> HashMap<u64, u64> {
         self.all().collect()
     }
 
-    /// What is written at `place`.
+    /// The value written at `place`.
     pub(super) fn at(&self, place: u64) -> Option<u64> {
         self.all().find(|r| r.0 == place).map(|r| r.1)
     }
 
-    /// Where `address` is written first.
+    /// The first place at which `address` is written.
     pub(super) fn to(&self, address: u64) -> Option<u64> {
         self.all().find(|r| r.1 == address).map(|r| r.0)
     }

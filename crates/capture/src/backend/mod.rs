@@ -14,7 +14,7 @@ pub enum Backend {
     Ebpf,
     /// Perf events of own processes: stacks of running threads too; needs perf_event_paranoid 2
     Perf,
-    /// Looking at /proc: exact computing and queueing times, stacks of waiting threads; for
+    /// Polls of /proc: exact on-CPU and run-queue times, stacks of waiting threads; for
     /// ordinary users
     Proc,
 }

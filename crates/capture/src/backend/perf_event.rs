@@ -8,7 +8,7 @@ use std::{
 use perf_event_open_sys as perf;
 use perf_event_open_sys::bindings as b;
 
-/// The event `attr` of all that runs on `cpu`; `None` where the CPU has gone offline.
+/// Opens the event `attr` for all that runs on `cpu`; `None` if the CPU has gone offline.
 ///
 /// # Errors
 /// The kernel refuses it.

@@ -27,7 +27,7 @@ impl Ring {
     pub fn map(event: OwnedFd, most: usize, fewest: usize) -> io::Result<Ring> {
         let mut pages = most;
         loop {
-            // SAFETY: a fresh shared mapping of the event's ring, where the kernel likes.
+            // SAFETY: a fresh shared mapping of the event's ring, at an address that the kernel chooses.
             let base = unsafe {
                 libc::mmap(
                     ptr::null_mut(),
@@ -63,8 +63,8 @@ impl Ring {
         ((self.pages + 1) * PAGE) as u64
     }
 
-    /// Takes what is there: each record's kind, its `misc` word and its body. Returns what part of the ring
-    /// that was, 0..=1.
+    /// Takes all records: the kind of each, its `misc` word and its body. Returns the part of the ring that they
+    /// filled, 0..=1.
     pub fn drain(&mut self, mut take: impl FnMut(u32, u16, &[u8])) -> f64 {
         let page = self.base.cast::<b::perf_event_mmap_page>();
         // SAFETY: the first page of the mapping is this structure; head and tail are its naturally

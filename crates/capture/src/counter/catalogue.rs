@@ -1,8 +1,8 @@
 //! Events by name, as people know them from `perf list`: software, hardware, caches, raw codes,
-//! tracepoints, and what the kernel lists under `/sys/bus/event_source/devices`.
+//! tracepoints, and the events that the kernel lists under `/sys/bus/event_source/devices`.
 //!
-//! A name tells what to ask the kernel for; whether it is granted shows when it is opened. Modifiers
-//! follow a colon: `u` user mode only, `k` kernel only, `p` and `pp` as precise as the CPU offers.
+//! A name gives an event's attributes. Whether the kernel permits the event shows only when it is opened.
+//! Modifiers follow a colon: `u` user mode only, `k` kernel only, `p` and `pp` as precise as the CPU offers.
 
 use std::{fs, path::Path};
 use wallscope_procfs::kernel_file;
@@ -14,15 +14,15 @@ use super::{
     event_spec::{EventSpec, Source},
 };
 
-/// A name that stands for no event here.
+/// Why a name gives no event here.
 #[derive(Debug, thiserror::Error)]
 pub enum EventError {
-    /// Nobody knows it.
+    /// No event has this name.
     #[error("no event '{name}'; {hint}")]
     Unknown {
         /// The name.
         name: String,
-        /// Those that are like it, or where to look.
+        /// Similar names, or where to find names.
         hint: String,
     },
     /// A tracepoint's number cannot be read.
@@ -43,7 +43,7 @@ pub enum EventError {
     Modifier {
         /// The event.
         name: String,
-        /// What follows the colon.
+        /// The text after the colon.
         modifier: String,
     },
 }
@@ -147,7 +147,7 @@ const CACHES: &[(&str, u32)] = &[
     ("node", b::PERF_COUNT_HW_CACHE_NODE),
 ];
 
-/// What is done to caches: name, operation, result.
+/// Accesses of caches: name, operation, result.
 const ACCESSES: &[(&str, u32, u32)] = &[
     (
         "loads",
@@ -316,7 +316,7 @@ fn hint(name: &str) -> String {
     }
 }
 
-/// How many letters to change to make one of the other (Levenshtein).
+/// Levenshtein distance of two names, in letters.
 fn distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.chars().count()).collect();
     for (i, x) in a.chars().enumerate() {

@@ -1,5 +1,5 @@
-//! Events that devices list under `/sys/bus/event_source/devices`: what their files say, and which bits
-//! of the configuration it means.
+//! Events that devices list under `/sys/bus/event_source/devices`: reads their files and translates them to
+//! bits of the event's configuration.
 
 use std::path::{Path, PathBuf};
 use wallscope_procfs::kernel_file;

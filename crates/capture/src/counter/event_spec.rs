@@ -1,15 +1,15 @@
-//! Which event to ask the kernel for.
+//! The specification of one event.
 
 use perf_event_open_sys::bindings as b;
 
-/// Where a count comes from.
+/// Source of a count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
     /// The kernel itself.
     Software,
     /// The CPU's counters, or another device's.
     Hardware,
-    /// A place in the kernel that tells each time it is passed.
+    /// A place in the kernel that reports each pass.
     Tracepoint,
 }
 
@@ -18,7 +18,7 @@ pub enum Source {
 pub struct EventSpec {
     /// As it was asked for.
     pub name: String,
-    /// Where it comes from.
+    /// Its source.
     pub source: Source,
     /// `perf_event_attr.type`.
     pub kind: u32,
@@ -32,7 +32,7 @@ pub struct EventSpec {
     pub precise: u8,
     /// Whether its values are nanoseconds.
     pub is_time: bool,
-    /// Whether it is counted together with the last event before it of which this is not so.
+    /// Whether it is a member of a group. The leader is the last event before it that is no member.
     pub in_group: bool,
 }
 

@@ -1,9 +1,9 @@
 //! Counters: how often something happened to a target, exactly, without a stack.
 //!
-//! One perf event for each task (with what it will start), or for each CPU where a cgroup or the
-//! machine is meant. If the CPU has fewer counters than events, the kernel takes turns. The value of a
+//! One perf event for each task (its later children inherit it), or for each CPU if the scope is a cgroup or
+//! the machine. If the CPU has fewer counters than events, the kernel takes turns. The value of a
 //! counter is then scaled by the fraction of time in which it counted, and that fraction is reported. A
-//! user that may count user mode only gets user mode; that is reported too.
+//! user without the right to count the kernel gets counts of user mode only; that is reported too.
 //!
 //! Not here: samples and stacks (`record -e`), and times by state, which are the ledger's.
 
@@ -30,9 +30,9 @@ pub use catalogue::{EventError, split, tracing};
 /// The scope of counted events.
 #[derive(Debug)]
 pub enum Scope {
-    /// These processes, all their threads, and what they start.
+    /// These processes, all their threads, and processes that they start.
     Processes(Vec<u32>),
-    /// A process that is held before its `exec`, from there on, and what it starts.
+    /// A process that is held before its `exec`, counted from the `exec` on, and processes that it starts.
     Command(u32),
     /// The tasks of a cgroup: its open folder.
     Cgroup(File),
@@ -56,17 +56,17 @@ pub struct Counters {
     rows: Vec<Row>,
 }
 
-/// What a counter says.
+/// Value of a counter.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Count {
-    /// So often.
+    /// Number of events.
     Value {
         /// Scaled where the kernel took turns.
         value: f64,
         /// The share of the time for which it counted, 1: all of it.
         share: f64,
     },
-    /// Not at all, and why.
+    /// Not counted, and the reason.
     None(String),
 }
 
@@ -75,13 +75,13 @@ pub enum Count {
 pub struct Reading {
     /// The event.
     pub name: String,
-    /// Where it comes from.
+    /// Its source.
     pub source: Source,
     /// Whether values are nanoseconds.
     pub is_time: bool,
     /// Only what happened in user mode.
     pub user_only: bool,
-    /// How often.
+    /// Its value.
     pub count: Count,
 }
 
@@ -155,7 +155,7 @@ impl Counters {
         Ok(Scope::Cgroup(folder))
     }
 
-    /// What has been counted so far.
+    /// Reads the counts so far.
     pub fn read(&self) -> Vec<Reading> {
         self.rows.iter().map(Row::read).collect()
     }
@@ -179,7 +179,7 @@ impl Row {
             let opened = match open(self) {
                 Err(e) if !self.user_only && self.fds.is_empty() && is_refusal(&e) => {
                     self.user_only = true;
-                    // Nothing to tell of user mode.
+                    // The event does not happen in user mode.
                     if self.spec.is_of_the_kernel() {
                         Err(e)
                     } else {
@@ -307,8 +307,8 @@ pub(crate) fn why(spec: &EventSpec, e: &io::Error) -> String {
     }
 }
 
-/// The threads of these processes; listed until no new ones appear, as they inherit counters only
-/// from those that have one.
+/// The threads of these processes. They are listed until no new ones appear: a new thread inherits counters
+/// only from a thread that has one.
 fn tasks_of(pids: &[u32]) -> Vec<u32> {
     let list = || -> Vec<u32> {
         let tasks = pids.iter().filter_map(|pid| process::threads(*pid).ok());
@@ -325,7 +325,7 @@ fn tasks_of(pids: &[u32]) -> Vec<u32> {
     tasks
 }
 
-/// What the commands that this process started and has waited for have used so far.
+/// Resources used so far by commands that this process started and has waited for.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Usage {
     /// Time on a CPU in user mode and in the kernel, ns.
@@ -336,7 +336,7 @@ pub struct Usage {
     pub most_rss_bytes: u64,
 }
 
-/// What ended children have used, by the kernel's own account (`getrusage`).
+/// Resources used by ended children, as the kernel counts them (`getrusage`).
 pub fn usage_of_children() -> Usage {
     // SAFETY: a plain structure that the call fills.
     let r = unsafe {

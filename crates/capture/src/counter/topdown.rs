@@ -1,17 +1,17 @@
-//! Top-down analysis: what the slots of the CPU's pipeline went into (Yasin, "A top-down method for
-//! performance analysis and counters architecture", 2014), where the CPU counts them itself.
+//! Top-down analysis: use of the slots of the CPU's pipeline (Yasin, "A top-down method for
+//! performance analysis and counters architecture", 2014), on CPUs that count it themselves.
 //!
-//! Each cycle has so many slots for operations. A slot retires an operation, is spent on one that is
-//! thrown away (bad speculation), is empty because none was brought (front end), or because the one
-//! it had could not go on (back end: memory or a busy unit). Intel's cores from Ice Lake on offer the
-//! four as counters of one group, later ones their second level too; the kernel lists them as events
-//! of the CPU's device. Others are not asked.
+//! Each cycle has a fixed number of slots for operations. A slot retires an operation, or is spent on one that is
+//! thrown away (bad speculation). It is empty if no operation was delivered (front end), or if its operation
+//! could not proceed (back end: memory or a busy unit). Intel's cores from Ice Lake on offer the
+//! four as counters of one group, and later cores also their second level. The kernel lists them as events
+//! of the CPU's device. Other CPUs are not asked.
 
 use std::path::Path;
 
 use super::{Count, EventSpec, Reading};
 
-/// First level: event, what it means.
+/// First level: event, its meaning.
 const FIRST: [(&str, &str); 4] = [
     ("topdown-retiring", "retiring"),
     ("topdown-bad-spec", "bad speculation"),
@@ -19,8 +19,8 @@ const FIRST: [(&str, &str); 4] = [
     ("topdown-be-bound", "back end"),
 ];
 
-/// Second level: event, the place in [`FIRST`] that it is a part of, what it means, what the rest of
-/// that is.
+/// Second level: event, index in [`FIRST`] of the part that it divides, its meaning, the meaning of the rest of
+/// that part.
 const SECOND: [(&str, usize, &str, &str); 4] = [
     (
         "topdown-heavy-ops",
@@ -44,7 +44,7 @@ const SLOTS: &str = "slots";
 /// A part of the pipeline's slots.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
-    /// What they went into.
+    /// The use of its slots.
     pub what: &'static str,
     /// 1 or 2.
     pub level: u8,
@@ -81,8 +81,8 @@ pub fn is_part(name: &str) -> bool {
     name == SLOTS || name.starts_with("topdown-")
 }
 
-/// What the slots went into; empty where one of the first level is missing. Second levels follow
-/// their first.
+/// Use of the slots; empty if an event of the first level is missing. Parts of the second level follow their
+/// part of the first.
 pub fn parts(readings: &[Reading]) -> Vec<Part> {
     let value = |name: &str| {
         let r = readings.iter().find(|r| r.name == name)?;

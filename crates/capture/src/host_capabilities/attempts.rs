@@ -18,7 +18,7 @@ pub(super) fn readable(path: &str) -> io::Result<()> {
 /// Inode of the first pid namespace (`PID_NS_INIT_INO` of linux/nsfs.h).
 const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
 
-/// What helps in another one.
+/// Remedy in another pid namespace.
 pub const PID_REMEDY: &str = "start the container with the host's process ids (docker run --pid=host, \
                               hostPID: true), or measure from outside of it";
 
@@ -38,7 +38,7 @@ pub fn first_pid_namespace() -> io::Result<()> {
 /// Loads a program that does nothing and attaches it to `sched_switch` for a moment.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's error.
 pub fn bpf_at_scheduler() -> io::Result<()> {
     // r0 = 0; exit
     let code: [u64; 2] = [0xb7, 0x95];
@@ -141,7 +141,7 @@ pub(super) fn tracepoints() -> io::Result<()> {
 
 pub(super) fn kernel_names() -> io::Result<()> {
     let file = kernel_file::open("/proc/kallsyms")?;
-    // Where they are shown, those of variables of each CPU may still begin at zero.
+    // Even if addresses are shown, those of per-CPU variables may begin at zero.
     for line in io::BufRead::lines(io::BufReader::new(file)) {
         if line?.bytes().take_while(|c| *c != b' ').any(|c| c != b'0') {
             return Ok(());

@@ -1,4 +1,4 @@
-//! The attempts, one row each: what is tried, what is lost without it, what would allow it.
+//! The attempts, one row each: the attempt, the loss if it is refused, the remedy.
 
 use std::io;
 
@@ -27,7 +27,7 @@ const NAMESPACE_REMEDY: &str = "wallscope in the host's own user namespace (outs
      is not rootless): capabilities that this one gives do not count for it";
 const PARENT_REMEDY: &str = "start the program with wallscope: wallscope record -- CMD; or sudo \
      sysctl kernel.yama.ptrace_scope=0, or CAP_SYS_PTRACE";
-/// What helps where `/proc` is missing, or is that of another pid namespace.
+/// Remedy if `/proc` is missing, or belongs to another pid namespace.
 pub const PROC_REMEDY: &str =
     "mount -t proc proc /proc (in the pid namespace's own mount namespace: unshare --mount-proc)";
 
@@ -35,30 +35,30 @@ pub const PROC_REMEDY: &str =
 struct Check {
     /// Short stable name, for scripts.
     id: &'static str,
-    /// What it is.
+    /// Description.
     what: &'static str,
-    /// What it is needed for.
+    /// The backend that needs it.
     tier: Tier,
     attempt: fn(&Host) -> io::Result<()>,
-    /// What is lost without it.
+    /// The loss without it.
     lost: &'static str,
     remedy: Remedy,
 }
 
-/// What would allow an attempt.
+/// Remedy for a refused attempt.
 #[derive(Clone, Copy)]
 enum Remedy {
-    /// These words, on each host.
+    /// This text, on each host.
     Always(&'static str),
     /// A capability, which counts only in the first user namespace.
     Privilege(&'static str),
-    /// Whatever refuses perf events of own processes.
+    /// The remedy for the cause that refuses perf events of own processes.
     OwnEvents,
-    /// A capability. Whatever refuses even own events comes first.
+    /// A capability. A cause that refuses even own events comes first.
     AfterOwnEvents(&'static str),
 }
 
-/// What several attempts share: processes to be looked at, and what was found before.
+/// State that attempts share: processes to inspect, and earlier results.
 struct Host {
     child: io::Result<Subject>,
     stranger: io::Result<Subject>,
@@ -76,14 +76,14 @@ impl Host {
         }
     }
 
-    /// Looks at a child of ours.
-    fn child(&self, look: fn(&Subject) -> io::Result<()>) -> io::Result<()> {
-        self.child.as_ref().map_err(clone).and_then(look)
+    /// Inspects a child of ours.
+    fn child(&self, inspect: fn(&Subject) -> io::Result<()>) -> io::Result<()> {
+        self.child.as_ref().map_err(clone).and_then(inspect)
     }
 
-    /// Looks at a process that is no relative of ours.
-    fn stranger(&self, look: fn(&Subject) -> io::Result<()>) -> io::Result<()> {
-        self.stranger.as_ref().map_err(clone).and_then(look)
+    /// Inspects a process that does not descend from us.
+    fn stranger(&self, inspect: fn(&Subject) -> io::Result<()>) -> io::Result<()> {
+        self.stranger.as_ref().map_err(clone).and_then(inspect)
     }
 
     fn remedy(&self, remedy: Remedy) -> &'static str {
@@ -321,7 +321,7 @@ fn clone(e: &io::Error) -> io::Error {
     )
 }
 
-/// Whether the kernel is recent enough; one that does not tell is another finding's.
+/// Whether the kernel is recent enough. If its features cannot be read, another finding reports that.
 fn kernel_has_all() -> io::Result<()> {
     match KernelFeatures::inspect().and_then(KernelFeatures::with_all_that_is_needed) {
         Err(e @ Error::NotSupported { .. }) => Err(io::Error::other(e.to_string())),

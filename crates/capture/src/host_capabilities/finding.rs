@@ -1,6 +1,6 @@
-//! The outcome of one attempt, and what hangs on it.
+//! The outcome of one attempt, and its consequences.
 
-/// What something is needed for.
+/// The backend that needs something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tier {
     /// The eBPF backend.
@@ -14,7 +14,7 @@ pub enum Tier {
 }
 
 impl Tier {
-    /// The name that `--backend` takes; `extra` for what no backend depends on.
+    /// The value of `--backend`; `extra` if no backend depends on it.
     pub fn name(self) -> &'static str {
         match self {
             Tier::Ebpf => "ebpf",
@@ -30,14 +30,14 @@ impl Tier {
 pub struct Finding {
     /// Short stable name, for scripts.
     pub id: &'static str,
-    /// What it is.
+    /// Description.
     pub what: &'static str,
-    /// What it is needed for.
+    /// The backend that needs it.
     pub tier: Tier,
-    /// Whether it was allowed; otherwise what the kernel said.
+    /// Success, or the kernel's error.
     pub outcome: Result<(), String>,
-    /// What is lost without it.
+    /// The loss without it.
     pub lost: &'static str,
-    /// What would allow it.
+    /// Remedy.
     pub remedy: &'static str,
 }

@@ -1,4 +1,4 @@
-//! Settings of the host and of this process that explain what was allowed and what not.
+//! Settings of the host and of this process that explain the outcomes of the attempts.
 
 use std::{fs, io};
 use wallscope_procfs::kernel_file;
@@ -22,7 +22,7 @@ const CAPABILITIES: [(u32, &str); 6] = [
     (39, "CAP_BPF"),
 ];
 
-/// Reads them all; what cannot be read is said to be so.
+/// Reads all settings; the value of an unreadable setting says so.
 pub fn settings() -> Vec<Setting> {
     let sysctl = |path: &str| {
         kernel_file::read_to_string(format!("/proc/sys/kernel/{path}"))
@@ -96,7 +96,7 @@ pub fn settings() -> Vec<Setting> {
     ]
 }
 
-/// Whether users are the host's: capabilities count for the whole kernel there only.
+/// Whether this is the host's user namespace: only there do capabilities count for the whole kernel.
 pub(super) fn is_first_user_namespace() -> bool {
     let map = kernel_file::read_to_string("/proc/self/uid_map").unwrap_or_default();
     map.split_ascii_whitespace().eq(["0", "0", "4294967295"])
@@ -123,10 +123,10 @@ fn container() -> String {
     }
 }
 
-/// Whether `/proc` names processes by the ids that they have here.
+/// Whether `/proc` belongs to our own pid namespace.
 ///
 /// # Errors
-/// It does not know us by our own, or is not there.
+/// It does not show us under our own id, or is not there.
 pub fn proc_is_ours() -> io::Result<()> {
     let named = fs::read_link("/proc/self")?;
     if named.as_os_str() == std::process::id().to_string().as_str() {

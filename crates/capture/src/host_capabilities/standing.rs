@@ -1,9 +1,9 @@
-//! Why perf events are refused here, and what would allow them.
+//! Cause and remedy of refused perf events.
 //!
 //! Three things may refuse them: the kernel's setting (`perf_event_paranoid`), a seccomp filter, as
-//! containers have, and a security module. They say the same to the caller; which it was follows from
-//! the setting, from whether this process has a filter, and from the number of the error. To name the
-//! setting where it allows them already would help nobody.
+//! containers have, and a security module. The caller gets the same error from each. The cause follows from
+//! the setting, from whether this process has a filter, and from the number of the error. If the setting
+//! allows them already, the remedy does not name it.
 
 use std::io;
 use wallscope_procfs::kernel_file;
@@ -13,19 +13,19 @@ use super::settings::is_first_user_namespace;
 /// The highest value of `perf_event_paranoid` at which own processes may be measured.
 const OWN: i32 = 2;
 
-/// What may refuse perf events, as it stands.
+/// The restrictions on perf events in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// `perf_event_paranoid`; `None`: the kernel has no such setting.
     paranoid: Option<i32>,
     /// Whether this process is under a seccomp filter.
     filtered: bool,
-    /// Whether it may do more than the setting allows (CAP_PERFMON or CAP_SYS_ADMIN).
+    /// Whether this process is exempt from the setting (CAP_PERFMON or CAP_SYS_ADMIN).
     exempt: bool,
 }
 
 impl Standing {
-    /// As it is for this process.
+    /// Reads the restrictions on this process.
     pub fn now() -> Standing {
         let paranoid = kernel_file::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok();
         let status = kernel_file::read_to_string("/proc/self/status").unwrap_or_default();
@@ -49,7 +49,7 @@ impl Standing {
             .map_or_else(|| "not there".into(), |value| value.to_string())
     }
 
-    /// Whether the setting is what refuses them.
+    /// Whether the setting refuses them.
     fn by_setting(self) -> bool {
         !self.exempt && self.paranoid.is_some_and(|value| value > OWN)
     }
@@ -60,7 +60,7 @@ impl Standing {
             _ if self.paranoid.is_none() => {
                 "the kernel was built without perf events, or hides that it has them"
             }
-            // Of an error that nobody refuses with, nobody else is to be blamed.
+            // Only these error numbers are refusals; any other error speaks for itself.
             Some(libc::EACCES | libc::EPERM | libc::ENOSYS) => {
                 match (self.by_setting(), self.filtered) {
                     (true, false) => return e.to_string(),
@@ -78,7 +78,7 @@ impl Standing {
         format!("{e}: {by}")
     }
 
-    /// What would allow them where they are refused with `e`.
+    /// Remedy if they are refused with `e`.
     pub fn remedy(self, e: &io::Error) -> &'static str {
         if self.paranoid.is_none() {
             return "a kernel built with CONFIG_PERF_EVENTS=y, and a /proc that shows its settings";

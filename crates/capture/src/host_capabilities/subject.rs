@@ -1,4 +1,4 @@
-//! A process made to be looked at: it waits in `pause` and dies with its reader.
+//! A process made to be inspected: it waits in `pause` and dies with its reader.
 
 use std::{io, os::fd::AsRawFd};
 use wallscope_procfs::kernel_file;
@@ -87,7 +87,7 @@ impl Subject {
         }
     }
 
-    /// Reads its scheduler's books.
+    /// Reads the scheduler's counters of it.
     pub fn schedstat(&self) -> io::Result<()> {
         let pid = self.pid as u32;
         let books = wallscope_procfs::process::sched_stat(pid, pid)?;
@@ -99,7 +99,7 @@ impl Subject {
         Ok(())
     }
 
-    /// Reads what it waits in.
+    /// Reads the system call in which it waits.
     pub fn syscall(&self) -> io::Result<()> {
         kernel_file::read_to_string(self.file("syscall")).map(drop)
     }
@@ -166,7 +166,7 @@ impl Drop for Subject {
     }
 }
 
-/// What the process does. `parent`: end with it, if not 0.
+/// Body of the process. It ends with `parent`, if that is not 0.
 ///
 /// # Safety
 /// To be called between fork and exec: it calls async-signal-safe functions only.

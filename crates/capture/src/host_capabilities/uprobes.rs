@@ -1,6 +1,6 @@
 //! Whether probes may be placed in user programs, by placing one.
 //!
-//! The kernel has two ways, and judges them by different rights. What is tried is the way that the verbs take.
+//! The kernel has two ways, which need different rights. The attempt takes the way that the verbs take.
 
 use std::{io, os::fd::AsRawFd};
 use wallscope_procfs::kernel_file;
@@ -8,7 +8,7 @@ use wallscope_procfs::kernel_file;
 use super::attempts::{attributes, bpf, open_event};
 use crate::backend::ebpf::KernelFeatures;
 
-/// Places a probe at a function of ours that nobody else runs, as the verbs do that count calls, and takes it away.
+/// Places a probe at a function of ours that no other process runs, as the verbs that count calls do, and removes it.
 pub(super) fn uprobes() -> io::Result<()> {
     // This very function.
     let here = uprobes as fn() -> io::Result<()> as usize as u64;
@@ -24,7 +24,7 @@ pub(super) fn uprobes() -> io::Result<()> {
     }
 }
 
-/// By a link of a program that does nothing: since Linux 6.6, with CAP_BPF and CAP_PERFMON.
+/// Places the probe by a link of an empty program: since Linux 6.6, with CAP_BPF and CAP_PERFMON.
 fn uprobe_by_link(offset: u64) -> io::Result<()> {
     const PROGRAM_OF_PROBES: u64 = 2;
     const MANY_UPROBES: u64 = 48;
@@ -51,7 +51,8 @@ fn uprobe_by_link(offset: u64) -> io::Result<()> {
     bpf(28, &link).map(drop)
 }
 
-/// By a perf event: with CAP_PERFMON, and since Linux 6.16 (and updates of older ones) with CAP_SYS_ADMIN only.
+/// Places the probe by a perf event: with CAP_PERFMON, and since Linux 6.16 (and updates of older ones) with
+/// CAP_SYS_ADMIN only.
 fn uprobe_by_event(offset: u64) -> io::Result<()> {
     let kind = kernel_file::read_to_string("/sys/bus/event_source/devices/uprobe/type")?;
     let kind = kind

@@ -1,8 +1,8 @@
 //! Threads and their books over time: from the kernel's cumulative figures to ledgers and slices.
 //!
-//! The kernel programs only ever add up. At every tick the changed threads hand over their sums;
-//! the difference to the last sums belongs to the slices in between. A thread that did not change
-//! stayed in one state, so its time is known without asking.
+//! The kernel programs only add up. At every tick the changed threads hand over their sums; the difference to the
+//! previous sums belongs to the slices in between. A thread that did not change stayed in one state, so its time is
+//! known without a report.
 
 mod fold;
 mod groups;
@@ -397,9 +397,9 @@ impl Accounts {
         std::mem::take(&mut self.slices)
     }
 
-    /// Returns what was added to each thread's ledger since the last snapshot, up to `now`, by index. Threads
-    /// that ended before that snapshot are left out, and slices are forgotten.
-    pub fn look(&mut self, now: u64) -> Vec<(u32, Context)> {
+    /// Returns the growth of each thread's ledger since the last snapshot, up to `now`, by index. Threads that ended
+    /// before that snapshot are left out, and slices are forgotten.
+    pub fn take_snapshot(&mut self, now: u64) -> Vec<(u32, Context)> {
         self.slices = Default::default();
         let ticks = self.ticks();
         let mut out = Vec::new();
@@ -496,7 +496,7 @@ impl Accounts {
         for (index, name) in self.names_of_runtimes() {
             contexts[index].name = name;
         }
-        // Looks forget the slices that they have shown.
+        // Snapshots forget the slices that they have shown.
         if self.threads.iter().all(|t| t.shown.is_none() && !t.told) {
             slices = settled(&slices, &contexts, self.grid);
         }

@@ -1,4 +1,4 @@
-//! Made-up reports of threads, for tests of the books.
+//! Made-up figures of threads, for tests of the ledgers.
 
 use wallscope_model::{BlockReason, LedgerSlices};
 use zerocopy::FromZeros;
@@ -36,7 +36,7 @@ impl Dump {
         self
     }
 
-    /// With an interval that is open since `since`.
+    /// Sets an interval that is open since `since`.
     pub fn since(mut self, since: u64, state: u8, detail: u8) -> Dump {
         (self.since, self.state, self.detail) = (since, state, detail);
         self

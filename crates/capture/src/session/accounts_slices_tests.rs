@@ -7,7 +7,7 @@ use super::*;
 fn uncorrected() -> Accounts {
     let mut a = accounts();
     a.dump(&figures(1, START));
-    a.look(START);
+    a.take_snapshot(START);
     a
 }
 
@@ -248,7 +248,7 @@ fn slices_of_a_command_begin_when_it_is_let_go() {
     let held = figures(1, 1100).since(1000, state::BLOCKED, PIPE as u8);
     a.dump(&held.of(7, 1));
     a.dump(&figures(2, 1100).on_cpu(100));
-    a.look(1100);
+    a.take_snapshot(1100);
     a.tick(1250);
     a.begins(7, 1300);
     // A repair dates its wake-up 10 ns before its release; it waited for a CPU for 2 ns after that.
@@ -289,7 +289,7 @@ fn snapshots_hold_what_was_added_since_the_last() {
     let mut a = accounts();
     a.dump(&figures(1, 1100).since(1000, state::ON_CPU, 0));
     a.dump(&figures(2, 1200).on_cpu(150).blocked(DISK, 50));
-    let first = a.look(1200);
+    let first = a.take_snapshot(1200);
     let figures_of = |list: &[(u32, Context)]| -> Vec<_> {
         list.iter()
             .map(|(index, c)| {
@@ -316,7 +316,7 @@ fn snapshots_hold_what_was_added_since_the_last() {
             .on_cpu(250),
     );
     a.last_dump(&figures(2, 1350).on_cpu(250).blocked(DISK, 100));
-    let second = a.look(1400);
+    let second = a.take_snapshot(1400);
     // Thread 2 ended at 1350.
     assert_eq!(
         figures_of(&second),
@@ -324,7 +324,7 @@ fn snapshots_hold_what_was_added_since_the_last() {
     );
     assert_eq!(second[0].1.ledger.blocked[DISK], 150);
 
-    let third = a.look(1500);
+    let third = a.take_snapshot(1500);
     assert_eq!(figures_of(&third), [(0, 1400, 1500, 100, 0)]);
     assert_eq!(third[0].1.ledger.blocked[DISK], 100);
     // Slices since the last snapshot are as they were given.
@@ -338,28 +338,28 @@ fn snapshots_hold_what_was_added_since_the_last() {
 fn a_thread_that_has_no_figures_yet_is_in_snapshots() {
     let mut a = accounts();
     a.thread(&named(born(1, 1100), b"new"));
-    let look = a.look(1200);
-    let c = &look[0].1;
+    let snapshot = a.take_snapshot(1200);
+    let c = &snapshot[0].1;
     assert_eq!(
-        (look.len(), &*c.name, c.start_ns, c.end_ns),
+        (snapshot.len(), &*c.name, c.start_ns, c.end_ns),
         (1, "new", 1100, 1100)
     );
     let mut d = figures(1, 1300).on_cpu(200);
     d.birth = 1100;
     a.last_dump(&d);
-    let c = a.look(1300).remove(0).1;
+    let c = a.take_snapshot(1300).remove(0).1;
     assert_eq!(
         (c.start_ns, c.end_ns, c.ledger.on_cpu.user),
         (1100, 1300, 200)
     );
-    assert!(a.look(1400).is_empty());
+    assert!(a.take_snapshot(1400).is_empty());
 }
 
 #[test]
 fn the_last_snapshot_of_an_ended_thread_leaves_its_slices_alone() {
     let mut a = accounts();
     a.last_dump(&figures(1, 1100).on_cpu(100));
-    a.look(1200);
+    a.take_snapshot(1200);
     // It was told of: no slice is made up for it, though its ledger has time.
     let (contexts, _, rows) = a.finish(1200);
     assert_eq!((contexts[0].ledger.on_cpu.user, rows.len()), (100, 0));

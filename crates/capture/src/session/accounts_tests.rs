@@ -70,7 +70,7 @@ fn a_ledger_holds_every_figure_in_its_place() {
         voluntary_switches: 5,
         involuntary_switches: 6,
         audit: Audit {
-            // With the stolen time, which the kernel's counter leaves out.
+            // This includes the stolen time, which the counter of the kernel leaves out.
             on_cpu_ns: 300,
             run_delay_ns: 60,
             switches: 11,
@@ -244,7 +244,7 @@ fn a_thread_born_when_the_window_ends_is_left_out() {
     let mut late = figures(4, 1700);
     late.birth = 1500;
     a.last_dump(&late);
-    // One that is known is told of to the end, whatever its record says of its birth.
+    // A thread that is known is reported to the end, whatever its record says of its birth.
     let mut known = figures(1, 1600);
     known.birth = 1500;
     a.last_dump(&known);
@@ -258,7 +258,7 @@ fn older_figures_and_figures_after_the_last_are_ignored() {
     a.dump(&figures(1, 1300).on_cpu(300));
     a.dump(&figures(1, 1200).on_cpu(100));
     assert_eq!(a.life(0), 1000..1300);
-    // Of two reports of one moment the later one is better.
+    // The later one of two reports of one moment is better.
     a.last_dump(&figures(1, 1300).on_cpu(280).blocked(DISK, 20));
     a.last_dump(&figures(1, 1400).on_cpu(400));
     let ledger = a.finish(1400).0.remove(0).ledger;

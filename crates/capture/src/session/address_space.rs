@@ -17,7 +17,7 @@ use crate::backend::ebpf::sideband::Mapping;
 /// A process and its executable mappings by their start.
 #[derive(Clone, Default)]
 pub struct AddressSpace {
-    /// What is told of the process.
+    /// Facts of the process for the recording.
     pub facts: Process,
     /// Its mappings.
     pub mappings: BTreeMap<u64, Mapped>,
@@ -27,7 +27,7 @@ pub struct AddressSpace {
     pub threads: u32,
     /// The last one has ended.
     pub ended: bool,
-    /// The mappings as they are, once somebody asked; void when they change.
+    /// Snapshot of the mappings, made when it is first asked for; void when they change.
     pub(super) snapshot: Option<MappingSnapshot>,
     /// Files' code in anonymous memory, at any time.
     pub moved: Vec<MovedCode>,
@@ -44,9 +44,9 @@ impl AddressSpace {
 
     /// Something is mapped.
     pub fn map<S: TableSink>(&mut self, m: &Mapping, files: &mut Files<S>) {
-        // The page of old system calls is the kernel's, and entered by traps only: as code without a
-        // file it would make every program look like one that makes code, with a perf map to search for.
-        // That of probes is too, wherever somebody measured this process before.
+        // The page of old system calls is the kernel's, and entered by traps only. As code without a file it would
+        // make every program look like one that makes code, with a perf map to search for. The page of uprobes is the
+        // kernel's, too: it stays in a process that was probed before.
         if m.start >= m.end || matches!(&*m.path, "[vsyscall]" | "[uprobes]") {
             return;
         }
@@ -117,7 +117,7 @@ impl AddressSpace {
         before.is_some_and(|(_, m)| m.file.is_some() && m.end >= end)
     }
 
-    /// What is mapped now. Snapshots of an unchanged process are one.
+    /// Snapshot of the mappings. An unchanged process has one.
     pub fn snapshot(&mut self) -> MappingSnapshot {
         let mappings = &self.mappings;
         let taken = self
@@ -164,7 +164,7 @@ impl AddressSpace {
     }
 }
 
-/// What `/proc` tells of process `pid`, which has just become the program `name`. A `root` that is known saves
+/// Facts that `/proc` has of process `pid`, which has just become the program `name`. A `root` that is known saves
 /// reading its user.
 pub fn facts_of_program(pid: u32, name: &str, parent: u32, root: Option<&TargetRoot>) -> Process {
     let user = root.map(|root| {
@@ -194,7 +194,7 @@ fn user_of(pid: u32) -> Option<FileUser> {
     Some(FileUser { uid, gid })
 }
 
-/// What `/proc` tells of a process; `comm`: its name, where that is known.
+/// Facts that `/proc` has of a process; `comm`: its name, where that is known.
 pub fn facts(pid: u32, comm: &str) -> Process {
     let name = if comm.is_empty() {
         process::comm(pid, pid).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! What came in -> the recording: samples with their stacks, waits, peers, shapes, ledgers.
+//! From the sums of the estimator to the recording: samples with their stacks, waits, peers, histograms, ledgers.
 
 use rustc_hash::FxHashMap;
 use wallscope_model::{Ledger, Limit, ModuleId, Recording, WaitSeen, Window, call_filter::Moment};
@@ -20,21 +20,21 @@ use super::{
 };
 use crate::event;
 
-/// What the estimator makes of everything that came in.
+/// Result of an estimator: the recording, and facts that go beside it.
 pub struct Assembled {
     /// The recording. The symboliser has not named its frames yet.
     pub recording: Recording,
     /// Modules of code made at run time, with their processes.
     pub jit: Vec<(ModuleId, u32)>,
-    /// What was seen of connections, by sample.
+    /// Connections seen in the waits of each sample.
     pub seen: Vec<WaitSeen>,
     /// When each sample was taken.
     pub moments: Vec<Moment>,
 }
 
-/// Whether looks have shown, and taken, what came before the last of them.
+/// Whether snapshots have shown what came before the last of them, and taken it out of the estimator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Looks {
+pub enum Snapshots {
     /// There were none.
     None,
     /// There were some.
@@ -43,7 +43,7 @@ pub enum Looks {
 
 impl Estimator {
     /// Puts the recording together once its window is over.
-    pub fn finish(mut self, names: Names<'_>, looks: Looks) -> Assembled {
+    pub fn finish(mut self, names: Names<'_>, snapshots: Snapshots) -> Assembled {
         let end_ns = self.facts.end_ns.unwrap_or(self.accounts.grid().start_ns);
         self.accounts.compact();
         let moves = std::mem::take(&mut self.moves);
@@ -93,7 +93,7 @@ impl Estimator {
         self.intervals(&mut recording, &mut stacks);
         unnamed.extend(self.accounts.folded_limit());
         let folded = self.accounts.take_folded_processes();
-        self.ledgers(&mut recording, looks);
+        self.ledgers(&mut recording, snapshots);
         self.describe(&mut recording, unnamed);
         let jit = stacks.give_to(&mut recording);
         recording.processes = self.facts.processes.into_values().collect();
@@ -115,7 +115,7 @@ impl Estimator {
         }
     }
 
-    /// What the estimator itself could not tell, and how stacks were cut, by cause.
+    /// Losses of the estimator itself, and truncated stacks, by cause.
     fn own_losses(&self, stacks: &Stacks) -> Vec<(String, u64)> {
         let mut losses: Vec<(String, u64)> = Vec::new();
         for (cause, count) in [
@@ -147,7 +147,8 @@ impl Estimator {
         self.samples.finish(slices.max(1) as u32 - 1)
     }
 
-    /// Puts samples into the recording; what was seen of connections in each, and where each stands.
+    /// Puts samples into the recording. Returns the connections seen in each sample, and the index of the sample by
+    /// key.
     fn samples(
         &self,
         recording: &mut Recording,
@@ -190,7 +191,7 @@ impl Estimator {
             .collect()
     }
 
-    /// How long intervals were, and the single ones where they were kept.
+    /// Adds histograms of interval lengths, and the timeline if single intervals were kept.
     fn intervals(&mut self, recording: &mut Recording, stacks: &mut Stacks) {
         let shapes = std::mem::take(&mut self.shapes);
         recording.shapes = shapes.finish(&self.accounts);
@@ -202,12 +203,12 @@ impl Estimator {
         recording.timeline = turns.map(|turns| turns.finish(&self.accounts, lost));
     }
 
-    /// Threads with their ledgers, and these by slice.
-    fn ledgers(&mut self, recording: &mut Recording, looks: Looks) {
+    /// Adds the threads with their ledgers, as a whole and by slice.
+    fn ledgers(&mut self, recording: &mut Recording, snapshots: Snapshots) {
         let end_ns = recording.window.end_ns;
-        let rest = (looks == Looks::Taken).then(|| {
+        let rest = (snapshots == Snapshots::Taken).then(|| {
             let rows = self.accounts.take_slices();
-            (rows, self.accounts.look(end_ns))
+            (rows, self.accounts.take_snapshot(end_ns))
         });
         let accounts = std::mem::replace(&mut self.accounts, Accounts::new(0, 0));
         (
@@ -215,7 +216,7 @@ impl Estimator {
             recording.slices,
             recording.ledger_slices,
         ) = accounts.finish(end_ns);
-        // Looks have shown the rest.
+        // Snapshots have shown the rest.
         for context in recording.contexts.iter_mut().filter(|_| rest.is_some()) {
             context.ledger = Ledger::default();
             context.start_ns = context.end_ns;
@@ -228,10 +229,9 @@ impl Estimator {
             let rows = rows.sorted(|context, slice| (context, slice.min(most)));
             recording.ledger_slices = settled(&rows, &recording.contexts, recording.slices);
         }
-        // Preparing takes a moment: the window begins with the first thread's books.
-        if let (Some(first), Looks::None) =
-            (recording.contexts.iter().map(|c| c.start_ns).min(), looks)
-        {
+        // Preparation takes a moment, so the window begins with the ledger of the first thread.
+        let first = recording.contexts.iter().map(|c| c.start_ns).min();
+        if let (Some(first), Snapshots::None) = (first, snapshots) {
             let window = &mut recording.window;
             let late = first.saturating_sub(window.start_ns);
             window.start_ns += late;
@@ -252,7 +252,7 @@ impl Estimator {
         tasks::assemble::describe(domain, std::mem::take(&mut self.facts.tasks.words));
     }
 
-    /// Losses that these have counted.
+    /// Losses that the parts `by` have counted.
     fn losses(&self, by: &[Counter]) -> Vec<(String, u64)> {
         let all = self.facts.losses.iter();
         all.filter(|l| by.contains(&l.by))
@@ -314,7 +314,7 @@ mod tests {
         }
         estimator.observe(&Observation::Mark(Mark::End { time: 10_000_000 }));
         let answers = Answers::default();
-        let assembled = estimator.finish(answers.names(), Looks::None);
+        let assembled = estimator.finish(answers.names(), Snapshots::None);
         format!("{:?}", assembled.recording)
     }
 
@@ -325,7 +325,7 @@ mod tests {
         assert!(forwards == assembled(&mut (0..1000).rev()));
     }
 
-    /// Samples of a thread that is blocked from 1 ms on, where the recorder ended at 2 ms and told nothing more.
+    /// Samples of a thread that is blocked from 1 ms on. The recorder ended at 2 ms without last figures.
     fn cut_off(period_ns: u64) -> Vec<(u64, u64)> {
         let mut estimator = of_one_thread();
         let mut dump = Dump::new_zeroed();
@@ -335,7 +335,7 @@ mod tests {
         estimator.ends_early(2_000_000, period_ns);
         estimator.observe(&Observation::Mark(Mark::End { time: 2_000_000 }));
         let answers = Answers::default();
-        let assembled = estimator.finish(answers.names(), Looks::None);
+        let assembled = estimator.finish(answers.names(), Snapshots::None);
         let blocked = assembled.recording.samples.into_iter();
         blocked.map(|s| (s.ns, s.count)).collect()
     }

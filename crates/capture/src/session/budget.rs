@@ -1,12 +1,12 @@
-//! The limit of all that measuring costs (`--max-total-overhead`), and what is given up to keep it.
+//! Limit of the total cost of measuring (`--max-total-overhead`), and the steps that keep it.
 //!
-//! [`Budget::check`] is a function from the clock and two counters to the next step. It never looks at the
-//! machine. What a recording gives up is in [`GivenUp`], in the order in which it goes.
+//! [`Budget::check`] is a function from the clock and two counters to the next step. It reads nothing from the
+//! machine. [`GivenUp`] lists what a recording gives up, in the order in which it goes.
 //!
-//! A step down needs one stretch of [`STRETCH`] above the limit. A step up needs [`CALM`] in which the cost
-//! would have stayed below [`ROOM`] of the limit with that step taken back. What it would add is known from the
-//! step down: it saved so much at so many switches a second. A step up that does not hold doubles the time to
-//! the next one.
+//! A step down needs one stretch of [`STRETCH`] above the limit. A step up needs [`CALM`] in which the cost would
+//! have stayed below [`ROOM`] of the limit with that step taken back. Its additional cost is estimated from the step
+//! down, which saved so much at so many switches a second. A step up that does not hold doubles the time to the next
+//! one.
 
 use wallscope_model::{Domain, Limit, State};
 
@@ -20,7 +20,7 @@ const CALM: u64 = 10_000_000_000;
 const LONGEST_CALM: u64 = 320_000_000_000;
 /// A step up that is taken back within so many of these times did not hold.
 const HELD: u64 = 3;
-/// Part of the limit that a step up may fill by what is known. The rest is the hysteresis.
+/// Part of the limit that a step up may fill by its estimated cost. The rest is the hysteresis.
 const ROOM: f64 = 0.8;
 
 /// The counters at one moment.
@@ -39,13 +39,13 @@ pub struct Reading {
 pub struct Taken {
     /// When.
     pub time: u64,
-    /// What is given up from then on.
+    /// Step in force from then on.
     pub given_up: GivenUp,
     /// The cost before it, as a share of one CPU.
     pub cost: f64,
 }
 
-/// What a step down saved.
+/// Saving by a step down.
 #[derive(Clone, Copy, Debug, Default)]
 struct Saved {
     /// Share of one CPU.
@@ -61,7 +61,7 @@ pub struct Budget {
     limit: f64,
     given_up: GivenUp,
     last: Reading,
-    /// What each step saved, by its number.
+    /// Saving by each step, by its number.
     saved: [Saved; GivenUp::ALL.len()],
     /// Cost and switches a second before the last step down, until the first stretch after it is judged.
     before: Option<Saved>,
@@ -90,12 +90,12 @@ impl Budget {
         }
     }
 
-    /// What is given up now.
+    /// Step in force now.
     pub fn given_up(&self) -> GivenUp {
         self.given_up
     }
 
-    /// Judges the stretch since the last one; what is to be given up from now on, if that changes.
+    /// Judges the stretch since the last one. Returns what is to be given up from now on, if that changes.
     pub fn check(&mut self, now: Reading) -> Option<GivenUp> {
         let ns = now.time.saturating_sub(self.last.time);
         if ns < STRETCH {
@@ -131,7 +131,7 @@ impl Budget {
         Some(self.take(back, now.time, cost))
     }
 
-    /// What taking the last step back would cost at so many switches a second.
+    /// Returns the cost of taking the last step back, at so many switches a second.
     fn would_cost(&self, switches: f64) -> f64 {
         let saved = self.saved[self.given_up as usize];
         if saved.switches > 0.0 {
@@ -187,7 +187,7 @@ impl Budget {
         all.max().unwrap_or_default()
     }
 
-    /// Each stretch in which something was given up, by what was: step, begin, end; `None`: it goes on.
+    /// Stretches of time with something given up: step, begin, end; `None`: it goes on.
     fn stretches(&self) -> Vec<(GivenUp, u64, Option<u64>)> {
         let mut all = Vec::new();
         for step in GivenUp::ALL.into_iter().skip(1) {
@@ -207,7 +207,7 @@ impl Budget {
         all
     }
 
-    /// What the domain says: each stretch with its columns, in seconds since `start`.
+    /// Limits for the domain: each stretch with its columns, in seconds since `start`.
     pub fn limits(&self, start: u64) -> Vec<Limit> {
         let seconds = |time: u64| time.saturating_sub(start) as f64 / 1e9;
         let cost = |begin: u64| {

@@ -39,16 +39,16 @@ pub struct Stacks {
     pub functions: Vec<Function>,
     /// Distinct stacks.
     pub stacks: Vec<Stack>,
-    /// How long the intervals were that were spent in them.
+    /// Histograms of the lengths of intervals spent in them.
     pub lengths: Vec<HistogramRow>,
-    /// How often user stacks ended before their root, by cause: (cause, weight in samples).
+    /// Truncated user stacks: weight in samples, by cause.
     pub truncated: FxHashMap<StackEnd, u64>,
-    /// What was waited for.
+    /// Sets of labels of the samples.
     pub labels: Labels,
     waits_in: FxHashMap<u64, Arc<str>>,
     kernel: ModuleId,
     ids: Ids,
-    /// By managed stack: what its task began with.
+    /// Coroutine with which the task began, by managed stack.
     tasks: FxHashMap<u64, Option<Arc<str>>>,
     /// Whether frames of interpreters are kept beside those of their programs.
     pub interpreter_frames: bool,
@@ -62,14 +62,14 @@ struct Ids {
     functions: FxHashMap<Function, FunctionId>,
     /// Modules of code made at run time, by process.
     jit: FxHashMap<u32, ModuleId>,
-    /// By path, or name of a virtual machine.
+    /// Modules by path, or by name of a virtual machine.
     sources: FxHashMap<Arc<str>, ModuleId>,
     /// Named user frames, by meaning and scope.
     user: FxHashMap<(AddressScope, Unwinding, Item), FrameId>,
     managed: FxHashMap<(u32, Word), FrameId>,
 }
 
-/// What stacks and labels are made from.
+/// Sources of stacks and labels.
 #[derive(Clone, Copy)]
 pub struct Observed<'a> {
     /// Stacks and resources.
@@ -78,7 +78,7 @@ pub struct Observed<'a> {
     pub names: &'a dyn CodeNames,
 }
 
-/// What a thread waited for, as the kernel programs tell it.
+/// Wait of a thread, as the kernel programs report it.
 #[derive(Clone, Copy)]
 pub struct WaitedFor {
     /// The reason, if the thread was blocked.
@@ -95,7 +95,7 @@ pub struct UserFrames<'a> {
     pub native: &'a [u64],
     /// Managed frames, two words each.
     pub managed: &'a [u64],
-    /// How the native frames ended.
+    /// End of the native frames.
     pub end: StackEnd,
 }
 
@@ -125,7 +125,7 @@ impl Stacks {
         }
     }
 
-    /// Learns in which functions of the kernel was waited.
+    /// Learns the functions of the kernel in which threads waited.
     pub fn kernel_functions(&mut self, kernel: &FxHashMap<u64, Box<[u64]>>, names: &dyn HostNames) {
         self.waits_in = names.kernel_functions(kernel);
     }
@@ -152,7 +152,7 @@ impl Stacks {
         all
     }
 
-    /// Processes with code made at run time that nothing named: how many addresses of it there are.
+    /// Processes with unnamed code made at run time, and the number of addresses in it.
     pub fn unnamed_code(&self) -> Vec<(u32, u64)> {
         let unnamed = |module: ModuleId| {
             let of = |f: &&Frame| f.module == Some(module) && f.lines.is_empty();
@@ -256,7 +256,7 @@ impl Stacks {
         name.clone()
     }
 
-    /// What was waited for, which program and which task it was, as a set of labels.
+    /// Set of labels with the resource, the program and the task of a wait.
     pub fn labels(
         &mut self,
         wait: WaitedFor,
@@ -380,7 +380,7 @@ impl Stacks {
             .collect();
         let words_of = |item: &Item| match item {
             Item::Native(word) => *word,
-            // Java's are no other runtime's business.
+            // Frames of a Java VM are not frames of another runtime.
             _ => FrameWord(0),
         };
         let in_files: Vec<FrameWord> = native.iter().map(words_of).collect();
@@ -407,7 +407,7 @@ impl Stacks {
     }
 }
 
-/// What a stack is the stack of.
+/// Owner of a stack.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum StackOwner {
     /// A thread.

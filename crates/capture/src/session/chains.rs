@@ -8,9 +8,9 @@
 //! A wait for an interpreter's lock is first divided among the holders of the lock in it (`gil.rs`): such a
 //! waiter is mostly woken by its own time limit.
 //!
-//! A lock may have several holders while a thread waits for it. A thread that hands a lock off held it until
-//! then. So the wait is cut at each hand-off, and where another thread's wait began with the lock's owner
-//! known. Each piece goes to the holder at its end (`chains/lock_handoff.rs`).
+//! A lock may have several holders while a thread waits for it. A thread that hands a lock off held it until then. So
+//! the wait is divided at each hand-off, and at the begin of another thread's wait if the lock's owner is known then.
+//! Each piece goes to the holder at its end (`chains/lock_handoff.rs`).
 //!
 //! A wait that is not over at the end has no waker. If its lock names the owner (`lock_owner.rs`), the wait
 //! goes to that owner, from the last hand-off on. A wait that ended by its own time limit goes to the lock's
@@ -53,7 +53,7 @@ const MOST_KEPT: usize = 200_000;
 const KEPT_IN_WINDOWS: usize = 20_000;
 /// Waits that are kept until activity of the lock's owner after the wait is known.
 const MOST_POSTPONED: usize = 20_000;
-/// Roots and parts that are worth a look for those that fall together.
+/// Number of new roots and parts at which equal ones are merged.
 const FOLD_PARTS: usize = 8192;
 /// Delay from the end of a wait to following it, ns: the stacks of its chain are known by then.
 const DELAY: u64 = 100_000_000;
@@ -90,7 +90,7 @@ struct OnCpu {
     user: UserPart,
 }
 
-/// What one thread did, as far as it was sampled.
+/// Activity of one thread, as far as it was sampled.
 #[derive(Default)]
 struct Past {
     blocks: VecDeque<Block>,

@@ -373,7 +373,7 @@ fn a_wait_for_a_lock_is_given_to_each_who_had_it_meanwhile() {
     lock(&mut c, 16, 11 * MS, 15 * MS, 15, 75);
     c.is_same(75, 71);
     lock(&mut c, 17, 16 * MS, 18 * MS, 16, 75);
-    // What one name stands for may be many locks.
+    // One name may stand for many locks.
     c.is_a_kind(73);
     lock(&mut c, 8, 0, 10 * MS, 9, 73);
     lock(&mut c, 10, 0, 15 * MS, 11, 73);

@@ -1,8 +1,8 @@
-//! Which files a command will map, as far as that can be told before it runs: the program (or a
-//! script's interpreter), the dynamic loader, and the libraries they name.
+//! Files that a command will map, as far as they are known before it runs: the program (or the interpreter of a
+//! script), the dynamic loader, and the libraries that they name.
 //!
-//! Their unwind tables are built before the command is released, so that its first stacks are
-//! whole. A guess that is wrong costs nothing but that: the kernel's mapping records decide.
+//! Their unwind tables are built before the command is released, so that its first stacks are whole. A wrong guess
+//! costs only that completeness: the mapping records of the kernel decide.
 
 use std::{
     collections::BTreeSet,
@@ -15,7 +15,7 @@ use std::{
 use wallscope_binfmt::{elf::Elf, mapped::MappedFile};
 use wallscope_procfs::target_file::open_named_by_user;
 
-/// Where loaders look; multiarch first.
+/// Folders that loaders search; multiarch first.
 const LIBRARY_FOLDERS: &[&str] = &[
     "/lib/x86_64-linux-gnu",
     "/usr/lib/x86_64-linux-gnu",

@@ -16,7 +16,7 @@ const PAGE: u64 = 4096;
 pub struct CopiedStack {
     head: RawHead,
     bytes: Box<[u8]>,
-    /// What its process had mapped; `None` until the session has looked, and where that is unknown.
+    /// Mappings of its process; `None` until the session has set them, or if they are unknown.
     pub mappings: Option<MappingSnapshot>,
 }
 
@@ -46,7 +46,7 @@ impl CopiedStack {
         }
     }
 
-    /// Says that it will not be unwound.
+    /// The answer to its ticket if it is not unwound.
     pub fn given_up(&self) -> Resolve {
         self.resolved(0)
     }
@@ -94,8 +94,8 @@ impl CopiedStack {
         }
     }
 
-    /// Fills `to` with instructions from `address` on, and returns the number of bytes: those at the pc as they
-    /// were, as run-time code may have been replaced since, others as `read_now` finds them.
+    /// Fills `to` with instructions from `address` on, and returns the number of bytes. Bytes at the pc are as they
+    /// were at the time of the copy, since run-time code may have been replaced. Others are as `read_now` finds them.
     pub fn read_code(
         &self,
         address: u64,
@@ -133,7 +133,7 @@ impl CopiedStack {
         }
     }
 
-    /// Whether the copy is as long as they get, and `address` lies above it.
+    /// Whether the copy has the maximum length and `address` lies above it.
     pub fn is_beyond(&self, address: u64) -> bool {
         let end = self.head.start.saturating_add(self.bytes.len() as u64);
         self.bytes.len() > BYTES - PAGE as usize && address >= end
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(to[8..16], [1; 8]);
         assert_eq!(to[16..24], [2; 8]);
         assert!(to[..8].iter().chain(&to[24..]).all(|byte| *byte == 9));
-        // The process is gone: only these are left, and only from their beginning on.
+        // The process is gone. Only these bytes are left, and only from their beginning on.
         let gone = |_: &mut [u8]| 0;
         assert_eq!(raw(head).read_code(0x1010, &mut to, gone), 16);
         assert_eq!(raw(head).read_code(0x1018, &mut to, gone), 8);

@@ -29,10 +29,10 @@ pub const MOST: usize = 2000;
 /// Most copies that a session in windows keeps at a time (some 2 MB). It unwinds those of processes with a VM
 /// alone, as tables for the others would double the memory of unwinding.
 pub const MOST_IN_WINDOW: usize = 256;
-/// Copies that the kernel programs may send between two looks.
+/// Copies that the kernel programs may send until the session allows more.
 pub const RATION: u64 = 256;
 
-/// Which of the copies are to be unwound.
+/// Choice of the copies that are to be unwound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
     /// Copies from processes with a VM: what the VM knows of its code disappears with the process.
@@ -41,7 +41,7 @@ pub enum Due {
     All,
 }
 
-/// What became of one copy.
+/// Result of unwinding one copy.
 pub struct Deferred {
     /// The answer to its ticket, with the hash of its stack; 0: there is none.
     pub resolve: Resolve,
@@ -53,17 +53,18 @@ pub struct Deferred {
 pub struct DeferredUnwinder {
     store: TableStore<MemoryTables>,
     unwinder: Unwinder,
-    /// Each snapshot is a process of its own to this store; kept, so that no two have one address.
+    /// Each mapping snapshot is a process of its own to this store. The snapshots are kept, so that no two have one
+    /// address.
     processes: FxHashMap<*const BTreeMap<u64, Mapped>, Process>,
     /// Files that stacks led through, by the store's ids: no others get tables. A program may have mapped hundreds,
     /// and run ten.
     wanted: FxHashSet<u16>,
 }
 
-/// A snapshot in the store.
+/// A mapping snapshot in the store.
 struct Process {
     id: u32,
-    /// How many files were wanted when it was put there.
+    /// Number of wanted files when it was put there.
     wanted: usize,
     _kept: MappingSnapshot,
 }
@@ -100,7 +101,7 @@ impl DeferredUnwinder {
             process.wanted = self.wanted.len();
         }
         if let Some(vm) = managed.walked(copy.pid()) {
-            // Into memory, which does not refuse.
+            // This store lies in memory and does not refuse.
             let _ = self.store.set_hotspot(process.id, &vm);
         }
         loop {
@@ -151,7 +152,7 @@ impl DeferredUnwinder {
                 continue;
             };
             let (stack, beyond) = self.unwind_one(copy, mappings, files, managed);
-            // Apart from the kernel's hashes: there the same words mean other files.
+            // This keeps it apart from the hashes of the kernel programs, in which equal words mean other files.
             let hash = stack.hash ^ 0x6c61_7465_6c61_7465;
             let frames: Box<[u64]> = stack.frames.iter().map(|w| w.0).collect();
             managed.name_walked(&frames, copy.pid());

@@ -1,5 +1,5 @@
-//! What a descriptor of a process stands for, looked up from outside: the other end of a connection, the
-//! connections of an epoll set, the process that a pidfd refers to.
+//! Meaning of a descriptor of a process, looked up from outside: the other end of a connection, the connections of an
+//! epoll set, the process that a pidfd refers to.
 //!
 //! It is looked up while the process is there and its descriptors are open, which may be a little after the
 //! wait that named one.
@@ -70,7 +70,7 @@ pub fn polled(pid: u32, list: &[u8; 16]) -> Option<i32> {
     (address > 0 && read_memory(pid, address, &mut fd) == fd.len()).then(|| i32::from_ne_bytes(fd))
 }
 
-/// What a descriptor of `pid` stands for, looked up from outside.
+/// Returns the meaning of a descriptor of `pid`, looked up from outside.
 pub fn by_descriptor(pid: u32, fd: i32) -> Option<String> {
     if let Some(process) = process_of(pid, fd) {
         return Some(end_of(process));

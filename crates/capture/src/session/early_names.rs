@@ -1,8 +1,8 @@
 //! Names of code made at run time and of interpreters' frames, observed while their processes live.
 //!
-//! A recording is named at its end. A log that may end before that gets the names as soon as samples
-//! meet the code, as answers to the questions that the end would ask. Frames in files need none: the
-//! log has the unwinder's numbers of files, and a recovery looks into the files themselves.
+//! A recording is named at its end. A log that may end early gets the names as soon as samples meet the code, as
+//! answers to the questions that the end would ask. Frames in files need none: the log has the unwinder's numbers of
+//! files, and a recovery reads the files themselves.
 
 use std::{
     cell::{Cell, RefCell},

@@ -1,8 +1,8 @@
 //! The estimator of exact sums: observations of the kernel programs → threads, ledgers, samples, chains.
 //!
-//! It decides how much time goes where, and never looks at the machine: no clock, no file, no process.
-//! So the same observations in the same order give the same recording, live or from a log
-//! (`replay.rs`). Names come as answers (`naming.rs`).
+//! It decides how time is attributed, and reads nothing from the machine: no clock, no file, no process. So equal
+//! observations in an equal order give an equal recording, live or from a log (`replay.rs`). Names come as answers
+//! (`naming.rs`).
 //!
 //! It decides the width of time slices too. The collector reads it to set its clock.
 
@@ -40,21 +40,21 @@ use crate::{
     slices,
 };
 
-/// Periods for which a thread must have been blocked for the iterator to read its stack (`read_ahead` in
+/// Periods for which a thread must have been blocked for the iterator to read its stack (`read_blocked_stack` in
 /// `bpf/stack.h`).
 pub const READ_AHEAD: u64 = 10;
 
 /// Waits for the end of processes that are moved in one go: each pass visits all samples.
 const FOLDED_ENDS: usize = 1024;
-/// First hash of such a wait in a group. Those of the kernel programs are 64 bits of chance.
+/// First hash of such a wait in a group. Hashes of the kernel programs are 64 random bits.
 const FIRST_FOLDED_END: u64 = 1 << 63;
 
-/// Most rows of threads by slice before two slices become one, however long: some 50 MB.
+/// Most rows of threads by slice, some 50 MB. Beyond it slices are merged in pairs, however long they are.
 const MOST_ROWS: usize = 2_000_000;
 /// Most samples by slice: some 400 MB.
 const MOST_SAMPLE_ROWS: usize = 16_000_000;
 
-/// What the collector says once measuring is over. It goes into the recording as it is.
+/// Facts that the collector reports once measuring is over. They go into the recording unchanged.
 #[derive(Default)]
 pub struct Facts {
     /// When the window began, ns since the epoch.
@@ -63,7 +63,7 @@ pub struct Facts {
     pub end_ns: Option<u64>,
     /// Facts about the host.
     pub host: Vec<HostSample>,
-    /// What measuring cost.
+    /// Cost of measuring.
     pub cost: Cost,
     /// The domain.
     pub domain: DescribedDomain,
@@ -77,7 +77,7 @@ pub struct Facts {
     pub locks: BTreeMap<(u64, u64, u64), LockWaits>,
     /// Events at which stacks were taken.
     pub events: Vec<CountedEvent>,
-    /// Their hits, by event and thread's record.
+    /// Number of these events, by event and record of the thread.
     pub hits: BTreeMap<(u32, u64), u64>,
     /// Tasks of runtimes.
     pub tasks: TaskFacts,
@@ -91,7 +91,7 @@ pub struct Losses {
 }
 
 impl Losses {
-    /// Takes a count, in the place of an earlier one of its cause.
+    /// Takes a count, which replaces an earlier one of its cause.
     pub fn take(&mut self, loss: &CountedLoss) {
         let all = &mut self.all;
         let place = (self.places.entry((loss.by, loss.cause.clone()))).or_insert_with(|| {
@@ -107,21 +107,21 @@ impl Losses {
     }
 }
 
-/// What was observed of the tasks that runtimes schedule.
+/// Observations of the tasks that runtimes schedule.
 #[derive(Default)]
 pub struct TaskFacts {
     /// Tasks by process and function, with their times.
     pub groups: Vec<(ObservedTasks, Vec<ObservedTaskTime>)>,
     /// Their stacks.
     pub stacks: Vec<TaskStack>,
-    /// What the domain says of them.
+    /// Words of the domain on them.
     pub words: Vec<TaskWords>,
     /// Pauses of their runtimes' collectors.
     pub pauses: Vec<PauseEvent>,
 }
 
 impl TaskFacts {
-    /// Tells all of it, in the order in which it is to be read.
+    /// Passes all of it to `observe`, in the order of reading.
     pub fn tell(self, observe: &mut dyn FnMut(Observation<'_>)) {
         for stack in self.stacks {
             observe(Observation::TaskStack(stack));
@@ -143,11 +143,11 @@ impl TaskFacts {
 
 /// Everything that has come in.
 pub struct Estimator {
-    /// Threads and their books.
+    /// Threads and their ledgers.
     pub accounts: Accounts,
     /// Samples.
     pub samples: Samples,
-    /// Names of what was waited for, by hash.
+    /// Names of the resources that threads waited for, by hash.
     pub resources: FxHashMap<u64, Arc<str>>,
     /// Wakers of waits.
     pub chains: Chains,
@@ -159,13 +159,13 @@ pub struct Estimator {
     pub managed: FxHashMap<u64, ManagedStack>,
     /// User stacks with managed frames: (hash in `user`, hash in `managed`).
     pub joins: FxHashMap<u64, (u64, u64)>,
-    /// How long intervals were.
+    /// Histograms of interval lengths.
     pub shapes: Shapes,
     /// Pauses of runtimes.
     pub pauses: PauseGroups,
     /// The turns of a timeline, if there is one.
     pub turns: Option<Turns>,
-    /// Records that could not be read: a disagreement of the two sides, never expected.
+    /// Malformed records: the kernel programs and this side disagree, which is never expected.
     pub malformed: u64,
     /// The rest.
     pub facts: Facts,
@@ -173,13 +173,13 @@ pub struct Estimator {
     pub interpreter_frames: bool,
     /// Rows of threads by slice, and of samples by slice, before slices become wider.
     most_rows: [usize; 2],
-    /// Whether waits are followed: only windows have chains among the looks at a session under way.
+    /// Whether waits are followed. Windows have chains of waits; other snapshots of a running session have none.
     pub follows_waits: bool,
-    /// Ages of what is sent once, for a session in windows.
+    /// Ages of stacks and resources that are sent once, for a session in windows.
     pub sent_once: Option<SentOnce>,
     /// Hashes of waits for the end of a process, by the process.
     ends: FxHashMap<u32, u64>,
-    /// What is still to be moved to groups of ended threads.
+    /// Moves to groups of ended threads that are still to be made.
     pub(super) moves: Moves,
     /// Processes of which no thread stands for itself any more, since the last tick.
     pub forgotten: Vec<u32>,
@@ -228,7 +228,7 @@ impl Estimator {
             Observation::Books(bytes) => dump(bytes).map(|d| self.accounts.dump(&d)),
             Observation::LastBooks(bytes) => dump(bytes).map(|d| self.accounts.last_dump(&d)),
             Observation::Socket(bytes) => self.open_socket(bytes),
-            // Threads that do not move until the end are known then.
+            // The figures of a thread that does not switch are known again at the end.
             Observation::FirstBooks(_) => Some(()),
             other => {
                 self.value(other);
@@ -336,7 +336,7 @@ impl Estimator {
             kind::PAUSE => self
                 .pauses
                 .take(&PauseEvent::read_from_prefix(bytes).ok()?.0),
-            // The collector's: it looks for the owner and tells it.
+            // The collector handles these: it finds the owner and reports it.
             kind::OWNER | kind::WORDS => {}
             _ => return None,
         }
@@ -416,7 +416,7 @@ impl Estimator {
         self.sent(hash);
     }
 
-    /// Makes slices wider where they have become too many: a log may claim more than there can be.
+    /// Widens the slices if they have too many rows: a log may claim more than there can be.
     fn bound_rows(&mut self) {
         if self.accounts.rows() <= self.most_rows[0] && self.samples.rows() <= self.most_rows[1] {
             return;
@@ -470,8 +470,8 @@ impl Estimator {
         }
     }
 
-    /// Waits for the end of process `pid`, which is not known any more, become waits for the end of any process
-    /// of its name: a shell waits for each of its children under a name of its own.
+    /// Waits for the end of process `pid`, which is not known any more, become waits for the end of any process of
+    /// its name. A shell waits for each of its children under a name of its own.
     fn fold_end_of(&mut self, pid: u32) {
         let Some(hash) = self.ends.remove(&pid) else {
             return;
@@ -504,14 +504,14 @@ impl Estimator {
         }
     }
 
-    /// The recorder ended at `end_ns` and told nothing more. `period_ns`: off-CPU time of a stack.
+    /// The recorder ended at `end_ns` without last figures. `period_ns`: off-CPU time that a stack stands for.
     pub fn ends_early(&mut self, end_ns: u64, period_ns: u64) {
         let blocked: Vec<StillBlocked> = self.accounts.still_blocked().collect();
         self.accounts.stay(end_ns);
         for t in blocked {
             let open = end_ns.saturating_sub(t.since);
-            // The iterator reads the stacks of waits that last so long; of a shorter one it may have that of
-            // an earlier wait.
+            // The task iterator reads the stacks of waits that last this long. The stack known for a shorter wait may
+            // be that of an earlier one.
             if period_ns == 0 || open < READ_AHEAD * period_ns {
                 continue;
             }
@@ -533,7 +533,7 @@ impl Estimator {
         self.observe(&Observation::Mark(Mark::End { time: end_ns }));
     }
 
-    /// Samples since the last time, for a look.
+    /// Takes the samples since the last call, for a snapshot.
     pub fn take_samples(&mut self) -> Vec<(SampleKey, SampleSum)> {
         if self.follows_waits {
             self.pass_on();
@@ -646,7 +646,7 @@ pub(super) fn word(bytes: &[u8], at: usize) -> Option<u64> {
 }
 
 pub(super) fn words(bytes: &[u8], at: usize, n: usize) -> Option<Box<[u64]>> {
-    // What a count claims to be there is not allocated before it is known to be.
+    // Memory for the claimed count is allocated only once that many bytes are known to be there.
     let bytes = bytes.get(at..)?.get(..n.checked_mul(8)?)?;
     let word = |b: &[u8; 8]| u64::from_ne_bytes(*b);
     Some(bytes.as_chunks().0.iter().map(word).collect())

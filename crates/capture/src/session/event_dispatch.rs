@@ -35,15 +35,15 @@ use crate::{
     syscalls::is_futex,
 };
 
-/// Everything that has come in.
+/// Dispatcher of the events of a session, with the work that they leave for the session.
 pub struct EventDispatcher {
-    /// What is made of it.
+    /// Estimator that gets every observation.
     pub estimator: Estimator,
-    /// Where it is kept, too.
+    /// Log of the observations, if there is one.
     pub log: Option<LogWriter>,
-    /// Where turns are kept, if a session in windows keeps them.
+    /// Flight recorder for the turns, if a session in windows has one.
     pub flight: Option<FlightWriter>,
-    /// What was waited for.
+    /// Resources that threads waited for.
     pub resources: Resources,
     /// Hashes of managed stacks that have no names yet.
     pub unnamed: Vec<u64>,
@@ -61,11 +61,11 @@ pub struct EventDispatcher {
     futexes: FxHashMap<u64, (u32, u64)>,
     /// Java monitors by the hash that samples refer to: (process, address).
     monitors: FxHashMap<u64, (u32, u64)>,
-    /// How many of the finished samples have been looked at for Java's waits.
-    looked: usize,
+    /// Number of finished samples that have been searched for waits of Java threads.
+    read_by_java: usize,
     /// Stacks that could not be unwound yet, and wait for it.
     pub raws: Vec<CopiedStack>,
-    /// Events that the session has not looked at yet.
+    /// Events that the session has not handled yet.
     pub unseen: UnseenEvents,
 }
 
@@ -96,7 +96,7 @@ impl EventDispatcher {
             records: FxHashMap::default(),
             futexes: FxHashMap::default(),
             monitors: FxHashMap::default(),
-            looked: 0,
+            read_by_java: 0,
             raws: Vec::new(),
             unseen: UnseenEvents::default(),
         };
@@ -128,7 +128,7 @@ impl EventDispatcher {
             }
             return;
         }
-        // The estimator counts what it cannot read either.
+        // The estimator gets the record too, and counts it if it is malformed.
         let _ = self.put_aside(bytes);
         self.observe(Observation::Event(bytes));
     }
@@ -148,7 +148,7 @@ impl EventDispatcher {
         }
     }
 
-    /// Keeps what the collector itself is to do with a record.
+    /// Keeps a record that the collector itself has work with.
     fn put_aside(&mut self, bytes: &[u8]) -> Option<()> {
         let first = u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?);
         match first {
@@ -162,7 +162,7 @@ impl EventDispatcher {
                 let e = ThreadEvent::read_from_prefix(bytes).ok()?.0;
                 self.records.insert((e.pid, e.tid), e.id);
                 if e.pid == e.tid {
-                    self.resources.called(e.pid, e.name());
+                    self.resources.set_process_name(e.pid, e.name());
                 }
                 self.unseen.threads.push(e);
             }
@@ -208,7 +208,7 @@ impl EventDispatcher {
         }
     }
 
-    /// Takes what the task iterator tells of a thread on a visit.
+    /// Takes the figures that the task iterator reports of a thread on a visit.
     pub fn visited(&mut self, v: &Visited<'_>, visit: Visit) {
         match v {
             Visited::Books(d) if visit == Visit::End => {
@@ -223,7 +223,7 @@ impl EventDispatcher {
     pub fn tick(&mut self, time: u64) {
         self.end_flight_chunk(time);
         self.observe(Observation::Mark(Mark::Tick { time }));
-        self.looked = 0;
+        self.read_by_java = 0;
     }
 
     /// Forgets the processes of which the estimator keeps no single thread any more, and returns them.
@@ -240,7 +240,7 @@ impl EventDispatcher {
         forgotten
     }
 
-    /// Ends a window; returns the hashes of what the kernel programs are to forget.
+    /// Ends a window. Returns the hashes that the kernel programs are to forget.
     pub fn end_window(&mut self) -> Vec<u64> {
         self.resources.end_window();
         let forgotten = self.estimator.end_window();
@@ -278,7 +278,7 @@ impl EventDispatcher {
         any
     }
 
-    /// Names what is known better at the end.
+    /// Names the resources that are known better at the end.
     pub fn finish_resources(&mut self, locks: &dyn Locks) {
         self.resources.finish(locks);
         self.take_resource_news();
@@ -296,7 +296,7 @@ impl EventDispatcher {
     /// Lets `java` know of its threads' waits for locks since the last call.
     pub fn tell_java(&mut self, java: &mut Java) {
         let estimator = &self.estimator;
-        for (key, _) in &estimator.samples.done[self.looked..] {
+        for (key, _) in &estimator.samples.done[self.read_by_java..] {
             if let UserPart::Hash(hash) = key.user
                 && (key.state, key.detail) == (state::BLOCKED, BlockReason::Lock as u8)
                 && let Some((pid, address)) = self.futexes.get(&key.resource)
@@ -306,7 +306,7 @@ impl EventDispatcher {
                 java.waited(*pid, *address, &stack.frames);
             }
         }
-        self.looked = estimator.samples.done.len();
+        self.read_by_java = estimator.samples.done.len();
         let mut sleeping = Vec::new();
         for r in self.read_ahead.drain(..) {
             if let Some(stack) = self.estimator.user.get(&r.ustack)
@@ -443,9 +443,9 @@ impl EventDispatcher {
         sums.into_iter().filter_map(named).collect()
     }
 
-    /// Samples since the last time, for a look.
+    /// Takes the samples since the last call, for a snapshot.
     pub fn take_samples(&mut self) -> Vec<(SampleKey, SampleSum)> {
-        self.looked = 0;
+        self.read_by_java = 0;
         self.estimator.take_samples()
     }
 

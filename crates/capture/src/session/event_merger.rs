@@ -1,9 +1,9 @@
 //! Births, programs, mappings, copied stacks and ends, from two rings, in the order of their times.
 //!
-//! A child has the mappings that its parent had when it forked. So a server's own new mappings are taken in
-//! before the births of its children: it may fork its workers as it starts. A stack that could not be unwound
-//! at once has the mappings at the moment of its copy. So stacks of a shell are looked at before it becomes
-//! another program.
+//! A child has the mappings that its parent had when it forked. So a server's own new mappings are taken in before
+//! the births of its children: it may fork its workers as it starts. A stack that could not be unwound at once has
+//! the mappings at the moment of its copy. So stacks of a shell are taken in before the shell becomes another
+//! program.
 //!
 //! Both rings use one clock, so their records are merged by time. A record younger than the begin of the turn
 //! may still be missing in one of the rings, and waits for the next turn.
@@ -111,7 +111,7 @@ impl EventMerger {
         } = collector;
         for _ in 0..TURNS {
             let upto = ring.map_or(u64::MAX, |_| now());
-            // Before the samples: what changed is known when they are taken in.
+            // This comes before the samples: changes of code must be known when samples are taken in.
             let jit = processes.jit_mut();
             jit.follow();
             for changes in jit.take_news() {
@@ -196,7 +196,7 @@ impl EventMerger {
             match step {
                 Step::Change(change) => processes.change(time, change),
                 Step::Thread(e) => {
-                    // The number of a process may be another's by now.
+                    // The process id may have been reused by now.
                     let ended = self.ended.remove(&e.pid).unwrap_or(0);
                     (0..ended).for_each(|_| processes.thread_gone(e.pid));
                     processes.news(&e);
@@ -211,19 +211,18 @@ impl EventMerger {
     }
 }
 
-/// Passes on what HotSpot VMs told, and tells the kernel programs what is new of them.
+/// Passes new waits to the readers of HotSpot VMs, and their findings to the kernel programs and the dispatcher.
 fn follow_java(programs: &mut Programs, processes: &mut Processes, intake: &mut EventDispatcher) {
     let java = &mut processes.managed_mut().java;
     intake.tell_java(java);
     programs.add_sleeps(&java.take_sleeps());
     programs.add_vms(&java.new_stops());
-    java.look_at_threads();
+    java.read_threads();
     programs.add_java_threads(&java.take_threads());
     intake.tell_owners(java);
 }
 
-/// Names the stacks of managed code that came in: whether one ran what was not known before; `None`:
-/// none came in.
+/// Names the new stacks of managed code. Returns whether one of them ran unknown code; `None`: no stack came in.
 fn name(processes: &mut Processes, intake: &mut EventDispatcher) -> Option<bool> {
     let managed = processes.managed_mut();
     let python = std::mem::take(&mut intake.unnamed);

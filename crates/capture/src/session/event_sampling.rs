@@ -1,4 +1,4 @@
-//! Stacks at events by name: what is opened for them, and what became of it.
+//! Stacks at named events: opens the events, and adds their counts to the recording.
 
 use wallscope_model::{ContextId, EventHits};
 use wallscope_observe::{CountedEvent, Observation};
@@ -32,13 +32,13 @@ pub(super) fn open(options: &Options, cpus: &[u32]) -> Result<Vec<SampledEvent>,
     options.events.iter().map(open).collect()
 }
 
-/// Which kinds there are: software or hardware events, tracepoints.
+/// Whether there are software or hardware events, and whether there are tracepoints.
 pub(super) fn kinds(taps: &[SampledEvent]) -> (bool, bool) {
     let point = |tap: &SampledEvent| tap.spec.source == Source::Tracepoint;
     (taps.iter().any(|t| !point(t)), taps.iter().any(point))
 }
 
-/// What the events are.
+/// Observations that describe the events.
 pub(super) fn observe(taps: &[SampledEvent]) -> impl Iterator<Item = Observation<'static>> {
     taps.iter().map(|tap| {
         Observation::CountedEvent(CountedEvent {
@@ -48,7 +48,7 @@ pub(super) fn observe(taps: &[SampledEvent]) -> impl Iterator<Item = Observation
     })
 }
 
-/// How often each event happened to each thread. Stacks follow.
+/// Counts of each event by thread. Stacks follow.
 pub(super) fn assemble(facts: &Facts, accounts: &Accounts) -> Vec<EventHits> {
     let mut events: Vec<EventHits> = (facts.events.iter())
         .map(|event| EventHits {

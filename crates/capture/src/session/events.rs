@@ -1,4 +1,4 @@
-//! What the wait loop wakes up for: one epoll set over clocks, rings, targets and signals.
+//! Events that wake the loop of a recorder: one epoll set over clocks, rings, targets and signals.
 
 use std::{
     io,
@@ -19,17 +19,17 @@ use rustix::{
 use crate::Error;
 use crate::clock::unix_now;
 
-/// Why the loop woke up.
+/// Reason for a wake-up of the loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The end of a time slice.
     Tick,
     /// A ring has something.
     News,
-    /// It may have, by the clock: see [`Events::look_every`].
+    /// The timer of [`Events::wake_every`] expired: a ring that wakes no thread may have something.
     Clock,
-    /// Somebody wants to look at what was measured so far.
-    Look,
+    /// A snapshot of the session is due.
+    Snapshot,
     /// The asked duration is over.
     Duration,
     /// All targets have ended.
@@ -42,21 +42,21 @@ const TICK: u64 = 1;
 const NEWS: u64 = 3;
 const DURATION: u64 = 4;
 const SIGNAL: u64 = 5;
-const LOOK: u64 = 6;
-const VIEW: u64 = 7;
+const WAKE: u64 = 6;
+const SNAPSHOT: u64 = 7;
 const TARGET: u64 = 16;
 
 /// Controls a session from another thread; without effect on one that is over.
 #[derive(Clone, Debug)]
 pub struct Control {
     stop: Arc<OwnedFd>,
-    view: Arc<OwnedFd>,
+    snapshot: Arc<OwnedFd>,
 }
 
 impl Control {
     /// Ends it, as Ctrl-C does.
     pub fn stop(&self) {
-        // A counter that is full has been told already.
+        // The write fails only if the counter is full, and then the end has been requested already.
         let _ = rustix::io::write(&*self.stop, &1u64.to_ne_bytes());
     }
 
@@ -64,7 +64,7 @@ impl Control {
     /// multiple of their length again.
     pub fn close_window(&self) {
         // The kernel takes every time of a clock that exists.
-        let _ = set(&self.view, Timespec::default(), timespec(1), false);
+        let _ = set(&self.snapshot, Timespec::default(), timespec(1), false);
     }
 }
 
@@ -73,10 +73,10 @@ pub struct Events {
     epoll: OwnedFd,
     tick: OwnedFd,
     duration: OwnedFd,
-    view: Arc<OwnedFd>,
+    snapshot: Arc<OwnedFd>,
     signals: Signals,
-    /// What tells of news by the clock, and how often, ns.
-    look: Option<(u64, OwnedFd)>,
+    /// Interval at which the loop wakes up without an event, ns, and the timer for it.
+    wake: Option<(u64, OwnedFd)>,
     stop: Arc<OwnedFd>,
     targets: Vec<OwnedFd>,
     alive: usize,
@@ -104,9 +104,9 @@ impl Events {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             tick: timer()?,
             duration: timer()?,
-            view: Arc::new(timer()?),
+            snapshot: Arc::new(timer()?),
             signals: Signals::hold()?,
-            look: None,
+            wake: None,
             stop: Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?),
             targets: targets
                 .iter()
@@ -118,7 +118,7 @@ impl Events {
         for (fd, data) in [
             (&events.tick, TICK),
             (&events.duration, DURATION),
-            (&*events.view, VIEW),
+            (&*events.snapshot, SNAPSHOT),
             (&events.signals.0, SIGNAL),
             (&*events.stop, SIGNAL),
         ] {
@@ -176,7 +176,7 @@ impl Events {
     /// # Errors
     /// It did not before.
     pub fn ignore(&self, fd: &OwnedFd) -> io::Result<()> {
-        // To ask for no events would not do: the kernel wakes us for a ring whatever was asked for.
+        // Asking for no events is not enough: the kernel wakes us for a ring whatever events were asked for.
         Ok(epoll::delete(&self.epoll, fd)?)
     }
 
@@ -191,14 +191,14 @@ impl Events {
             .map_err(|e| Error::io("cannot watch the event ring", e))
     }
 
-    /// Also wakes up each `width_ns`, or oftener if that was asked for: for rings and files that wake nobody, and for
-    /// what has to be done without anything having happened.
+    /// Also wakes up each `width_ns`, or more often if that was asked for before. Some rings and files wake no
+    /// thread, and some work is due although nothing has happened.
     ///
     /// # Errors
     /// Out of descriptors.
-    pub fn look_every(&mut self, width_ns: u64) -> Result<(), Error> {
+    pub fn wake_every(&mut self, width_ns: u64) -> Result<(), Error> {
         if self
-            .look
+            .wake
             .as_ref()
             .is_some_and(|(every, _)| *every <= width_ns)
         {
@@ -211,8 +211,8 @@ impl Events {
         );
         let timer = timer.map_err(|e| refused(e.into()))?;
         set(&timer, timespec(width_ns), timespec(width_ns), false).map_err(refused)?;
-        self.add(timer.as_fd(), LOOK).map_err(refused)?;
-        self.look = Some((width_ns, timer));
+        self.add(timer.as_fd(), WAKE).map_err(refused)?;
+        self.wake = Some((width_ns, timer));
         Ok(())
     }
 
@@ -234,32 +234,33 @@ impl Events {
     pub fn control(&self) -> Control {
         Control {
             stop: Arc::clone(&self.stop),
-            view: Arc::clone(&self.view),
+            snapshot: Arc::clone(&self.snapshot),
         }
     }
 
-    /// Asks for a look each `every`, from now on.
+    /// Asks for a snapshot each `every`, from now on.
     ///
     /// # Errors
     /// The clock refuses, which it has no reason to.
-    pub fn view_every(&self, every: Duration) -> Result<(), Error> {
+    pub fn snapshot_every(&self, every: Duration) -> Result<(), Error> {
         let every = timespec(every.as_nanos() as u64);
-        set(&self.view, every, every, false)
+        set(&self.snapshot, every, every, false)
             .map_err(|e| Error::io("cannot set the clock of looks", e))
     }
 
-    /// Asks for a look each `every`, at multiples of it of the wall clock.
+    /// Asks for a snapshot at each multiple of `every` of the wall clock.
     ///
     /// # Errors
     /// The clock refuses, which it has no reason to.
-    pub fn view_at_multiples(&self, every: Duration) -> Result<(), Error> {
+    pub fn snapshot_at_multiples(&self, every: Duration) -> Result<(), Error> {
         let length = every.as_nanos() as u64;
         let first = length - unix_now() % length;
-        set(&self.view, timespec(length), timespec(first), false)
+        set(&self.snapshot, timespec(length), timespec(first), false)
             .map_err(|e| Error::io("cannot set the clock of windows", e))
     }
 
-    /// Keeps the signals that end a recording from ending this process, now that nobody waits.
+    /// Ends the loop and returns the signals that end a recording. They do not end this process while the value
+    /// lives.
     pub fn into_signals(self) -> Signals {
         self.signals
     }
@@ -269,7 +270,7 @@ impl Events {
         self.wait_for(None)
     }
 
-    /// Waits for the next event: news, whether there are any or not, if nothing came for so long.
+    /// Waits for the next event. Returns [`Event::News`] if none came within `longest`.
     pub fn wait_for(&mut self, longest: Option<Duration>) -> Event {
         let longest = longest.map(|d| timespec(d.as_nanos() as u64));
         loop {
@@ -289,16 +290,16 @@ impl Events {
                     drain(&self.tick);
                     return Event::Tick;
                 }
-                VIEW => {
-                    drain(&self.view);
-                    return Event::Look;
+                SNAPSHOT => {
+                    drain(&self.snapshot);
+                    return Event::Snapshot;
                 }
                 DURATION => return Event::Duration,
                 SIGNAL => return Event::Signal,
                 NEWS => return Event::News,
-                LOOK => {
-                    if let Some((_, look)) = &self.look {
-                        drain(look);
+                WAKE => {
+                    if let Some((_, timer)) = &self.wake {
+                        drain(timer);
                     }
                     return Event::Clock;
                 }
@@ -342,8 +343,8 @@ fn timespec(ns: u64) -> Timespec {
     }
 }
 
-/// The signals that end a recording, which do not end this process while this lives. Dropped, it lets
-/// them again, and forgets those that came meanwhile: what they asked for was done.
+/// Holds back the signals that end a recording: they do not end this process while the value lives. Dropping it
+/// unblocks them and discards those that came meanwhile, as the recording has ended.
 #[derive(Debug)]
 pub struct Signals(OwnedFd);
 
@@ -376,7 +377,7 @@ impl Drop for Signals {
     }
 }
 
-/// The set of these signals.
+/// The signals that end a recording.
 fn ending() -> libc::sigset_t {
     // SAFETY: a set is plain data, which sigemptyset initialises.
     unsafe {

@@ -1,9 +1,8 @@
-//! How many new programs a second are looked up in `/proc`.
+//! Ration of new programs that are looked up in `/proc` each second.
 //!
-//! A look-up takes some 50 µs (measured, Linux 6.18 in a virtual machine), which is most of what a short
-//! process costs. Where programs start faster, those beyond the ration are looked up at the next time slice,
-//! if they live that long. Of the others the kernel programs tell name and parent, and the first mapping tells
-//! the executable.
+//! A look-up takes some 50 µs (measured, Linux 6.18 in a virtual machine), which is most of what a short process
+//! costs. If programs start faster, those beyond the ration are looked up at the next time slice, if they live that
+//! long. For the others the kernel programs report name and parent, and the first mapping shows the executable.
 
 /// Programs a second that are looked up at once.
 const A_SECOND: u64 = 100;
@@ -12,10 +11,10 @@ const AT_ONCE: u64 = 500;
 /// Time between two look-ups, ns.
 const STEP: u64 = 1_000_000_000 / A_SECOND;
 
-/// What is left of the ration.
+/// Rest of the ration.
 #[derive(Default)]
 pub struct FactRation {
-    /// When all that was looked up so far would have been at an even pace, ns.
+    /// Time at which all look-ups so far would be done at an even pace, ns.
     paid: u64,
 }
 

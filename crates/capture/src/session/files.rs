@@ -48,9 +48,9 @@ struct Entry {
     key: FileKey,
     handle: Handle,
     bytes: Option<Vec<u8>>,
-    /// Read when it is first asked for, at the latest when the file is closed.
+    /// Build id, read when it is first asked for, and at the latest when the file is closed.
     build_id: OnceCell<Arc<str>>,
-    /// The runtime it holds; the outer `None`: not looked for yet.
+    /// Runtime that the file holds; the outer `None`: not searched for yet.
     runtime: Option<Option<FoundRuntime>>,
 }
 
@@ -58,7 +58,7 @@ struct Entry {
 pub struct Files<S = KernelTables> {
     store: TableStore<S>,
     entries: Vec<Entry>,
-    /// By what is mapped; `None`: memory that is no program.
+    /// Files by mapping; `None`: memory that is no program.
     known: FxHashMap<(u64, u64, String), Option<u16>>,
     /// From the unwinder's file ids to entries.
     by_unwinder: FxHashMap<u16, u16>,
@@ -85,7 +85,7 @@ impl Files<KernelTables> {
     /// The unwinder's maps cannot be shared.
     pub fn new(programs: &Programs, limits: FileLimits) -> Result<Files, Error> {
         let maps = programs.maps();
-        // By descriptor: by id would need CAP_SYS_ADMIN.
+        // Maps are shared by descriptor: by id would need CAP_SYS_ADMIN.
         let handle = |m: &MapMut<'_>| {
             MapHandle::try_from(m).map_err(Error::bpf("cannot share a map of the unwinder"))
         };
@@ -109,7 +109,7 @@ impl Files<MemoryTables> {
     }
 }
 
-/// What tells the file behind a mapping from others: device, inode and path.
+/// Identity of the file behind a mapping: device, inode and path.
 fn identity(m: &Mapping) -> (u64, u64, String) {
     let path = m.path.strip_suffix(" (deleted)").unwrap_or(&m.path);
     (m.device, m.inode, path.to_owned())
@@ -278,7 +278,7 @@ impl<S: TableSink> Files<S> {
         moved_code::copied_from(&mapped, pid, range)
     }
 
-    /// How far the addresses of file `index` are moved where its code at `offset` is mapped at
+    /// Difference between the addresses in memory and those of file `index`, if its code at `offset` is mapped at
     /// `start`; with the unwinder's id of the file.
     pub fn placed(&mut self, index: u16, start: u64, offset: u64) -> Option<(u64, u16)> {
         let mapped = MappedFile::map(self.file(index)?).ok()?;
@@ -298,8 +298,8 @@ impl<S: TableSink> Files<S> {
         Some((bias, id))
     }
 
-    /// Hands a process's complete mappings to the kernel side; `meanwhile`: what cannot wait until the
-    /// tables of all its files are built.
+    /// Hands a process's complete mappings to the kernel side. `meanwhile`: work that cannot wait until the tables of
+    /// all its files are built.
     pub fn install(
         &mut self,
         pid: u32,
@@ -341,7 +341,7 @@ impl<S: TableSink> Files<S> {
         }
     }
 
-    /// Tells the unwinder of a process's HotSpot VM; whether it could be told.
+    /// Tells the unwinder of a process's HotSpot VM. Returns whether that worked.
     pub fn set_hotspot(&mut self, pid: u32, vm: &hotspot::abi::Proc) -> bool {
         let told = self.store.set_hotspot(pid, vm).is_ok();
         self.vms += usize::from(told);

@@ -1,4 +1,4 @@
-//! Which block of heap memory an address lies in, and which object begins there.
+//! Block of heap memory that holds an address, and the object that begins there.
 //!
 //! glibc writes each block's size before it, with a bit that says whether the block before is in
 //! use (`malloc_chunk` in malloc/malloc.c), so blocks can be followed one after the other. A C++
@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use wallscope_symbolize::demangle;
 
-/// How far before an address a chain of blocks is looked for, bytes.
+/// Distance before an address within which a chain of blocks is searched for, bytes.
 const REACH: u64 = 64 * 1024;
 /// The longest name of a class that is read, bytes.
 const LONGEST_NAME: usize = 256;
@@ -78,7 +78,7 @@ fn alone(memory: Memory<'_>, address: u64, region: &Range<u64>) -> Option<(u64, 
     (fits && (start..region.start + whole).contains(&address)).then(|| (start, whole - 16))
 }
 
-/// Memory before an address, in which blocks are looked for.
+/// Memory before an address, in which blocks are searched for.
 struct Before<'m> {
     memory: Memory<'m>,
     /// Address of the bytes.
@@ -140,8 +140,8 @@ fn class(memory: Memory<'_>, start: u64, in_file: &dyn Fn(u64) -> bool) -> Optio
     name.strip_prefix("typeinfo name for ").map(shared)
 }
 
-/// What `std::make_shared` allocates has the counts before the object, as one class of the
-/// library's: its first argument is the object's.
+/// Returns the class of the object in a block of `std::make_shared`. The block holds the counts before the object and
+/// has a class of the library, with the object's class as its first argument.
 fn shared(class: &str) -> String {
     const COUNTED: [&str; 2] = [
         "std::_Sp_counted_ptr_inplace<",

@@ -23,7 +23,7 @@ pub struct Followed<'a> {
     pub roots: Vec<SampleKey>,
     /// Parts, parents before children.
     pub nodes: Vec<Node>,
-    /// Where each key's sample stands in the recording.
+    /// Index in the recording of the sample of each key.
     pub samples: &'a FxHashMap<SampleKey, u32>,
 }
 

@@ -8,7 +8,7 @@ use wallscope_model::Neighbour;
 use wallscope_procfs::process::{self, Stat};
 
 /// With more processes than these, none is polled: it would take too long.
-const MOST_LOOKED_AT: usize = 4096;
+const MAX_POLLED: usize = 4096;
 /// Most processes that are kept beside the targets.
 const MOST: usize = 8;
 /// Smallest share of the time between the polls for which a process counts as competition.
@@ -28,7 +28,7 @@ impl HostContention {
     pub fn begin(now: u64) -> HostContention {
         let ticks = |s: Stat| ((s.pid, s.start_ticks), s.user_ticks + s.system_ticks);
         HostContention {
-            before: look().map(ticks).collect(),
+            before: process_stats().map(ticks).collect(),
             at_ns: now,
         }
     }
@@ -54,7 +54,7 @@ impl HostContention {
         };
         let mut all: Vec<Neighbour> = match self.before.is_empty() {
             true => Vec::new(),
-            false => look().filter_map(grown).collect(),
+            false => process_stats().filter_map(grown).collect(),
         };
         all.sort_by_key(|n| (std::cmp::Reverse(n.cpu_ns), n.pid));
         let mut others = 0;
@@ -85,9 +85,9 @@ fn weigh(all: &mut [Neighbour], targets: &[u32], group_of: impl Fn(u32) -> Optio
     }
 }
 
-fn look() -> impl Iterator<Item = Stat> {
+fn process_stats() -> impl Iterator<Item = Stat> {
     let mut all = process::processes().unwrap_or_default();
-    if all.len() > MOST_LOOKED_AT {
+    if all.len() > MAX_POLLED {
         all.clear();
     }
     all.into_iter().filter_map(|pid| process::stat(pid).ok())

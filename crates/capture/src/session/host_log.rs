@@ -14,8 +14,8 @@ use crate::target::Target;
 
 /// Interval between readings, ns.
 const READING_INTERVAL_NS: u64 = 1_000_000_000;
-/// How long before it is due a reading may be taken, ns. Slices end a little before or after the second, and
-/// the end of the next slice is far.
+/// Time by which a reading may be early, ns. Slices end a little before or after the second, and the end of the next
+/// slice is far.
 const EARLY_NS: u64 = 50_000_000;
 /// Processes of which limits are read.
 const MAX_PROCESSES: usize = 16;
@@ -43,7 +43,7 @@ pub(crate) struct HostLog {
 }
 
 impl HostLog {
-    /// Opens what is read; `pids` are the targets of kind `target`, as far as they are known.
+    /// Opens the sources of the readings; `pids` are the targets of kind `target`, as far as they are known.
     pub fn open(pids: &[u32], target: &Target) -> HostLog {
         HostLog {
             reader: HostReader::open(pids.first().copied()),
@@ -76,7 +76,7 @@ impl HostLog {
         self.push(facts);
     }
 
-    /// Takes what changes, once a second; whether it was time to.
+    /// Takes the facts that change, once a second. Returns whether a reading was due.
     pub fn tick(&mut self, now: u64) -> bool {
         if now + EARLY_NS < self.next_ns {
             return false;
@@ -122,7 +122,7 @@ impl HostLog {
         }
     }
 
-    /// Sockets of the targets; none of the whole machine: they would be told of whichever process is looked at.
+    /// Sockets of the targets; empty for a recording of the whole machine, where every socket belongs to a target.
     fn own_sockets(&self) -> FxHashSet<u32> {
         if self.is_whole_machine {
             return FxHashSet::default();
@@ -131,10 +131,10 @@ impl HostLog {
         self.pids.iter().flat_map(of).collect()
     }
 
-    /// Locks on files that targets have open. It leaves out a lock on a file that only the holder has open:
-    /// no thread waits for a daemon's lock on its own file. It is not read each second: while the kernel
-    /// lists file locks, threads that take one have to wait. Of the whole machine it is not read at all: the open
-    /// files of all processes are too many to look at.
+    /// Locks on files that targets have open. It leaves out a lock on a file that only the holder has open: no thread
+    /// waits for a daemon's lock on its own file. It is not read each second: while the kernel lists file locks,
+    /// threads that take one have to wait. For the whole machine it is not read at all: the open files of all
+    /// processes are too many to read.
     fn file_locks(&mut self) -> Vec<FileLock> {
         if self.is_whole_machine {
             return Vec::new();
@@ -265,7 +265,7 @@ mod tests {
         for width in [50_000_000, 350_000_000, 500_000_000, 1_000_000_000] {
             let mut log = HostLog::open(&[std::process::id()], &Target::Pids(Vec::new()));
             log.take_all();
-            // Looked a little after each slice's end, as a machine does.
+            // Readings come a little after the end of each slice, as on a real machine.
             let late = |i: u64| i * width + 300_000 * (i % 3);
             let start = log.facts[0].time_ns - 2_000_000;
             let looks = (1..=10 * READING_INTERVAL_NS / width).map(|i| start + late(i));
@@ -298,11 +298,11 @@ mod tests {
         let row = |peer: String| facts.connections.iter().find(move |c| c.peer == peer);
         let made = row(address.to_string()).expect("two were made");
         assert_eq!((made.count, made.state.as_str()), (2, "established"));
-        // The one that is not accepted yet belongs to nobody.
+        // The connection that is not accepted yet belongs to no process.
         let taken = row(format!("port {}", address.port())).expect("one was accepted");
         assert_eq!((taken.count, taken.unread_bytes), (1, 8));
         drop((accepted, second));
-        // Nobody else's are.
+        // The log of another process does not list these sockets.
         let mut other = HostLog::open(&[1], &Target::Pids(Vec::new()));
         other.take_all();
         assert!(!other.facts[0].facts.listeners.iter().any(|l| own(&l)));

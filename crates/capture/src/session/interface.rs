@@ -1,4 +1,4 @@
-//! What a recording is asked for, what it tells on the way, and what it gives.
+//! Interface of a recording session: its options, its observer and its result.
 
 use std::{fs::File, sync::Arc, time::Duration};
 
@@ -27,10 +27,10 @@ const TOOL: &str = concat!("wallscope ", env!("CARGO_PKG_VERSION"));
 pub struct Options {
     /// What to measure.
     pub target: Target,
-    /// How.
+    /// How to measure.
     pub method: Method,
-    /// Where single intervals of the last minutes are kept, for a session in windows; `None`: nowhere. By the
-    /// ebpf backend only.
+    /// Flight recorder that keeps the single intervals of the last minutes, for a session in windows; `None`: they
+    /// are not kept. Only the ebpf backend fills it.
     pub flight: Option<FlightRecorder>,
     /// Events at which stacks are taken too.
     pub events: Vec<EventSpec>,
@@ -42,11 +42,11 @@ pub struct Options {
     pub stacks: bool,
     /// The log of observations.
     pub log: Option<Log>,
-    /// How often the observer gets a [`Look`]; what a look has shown is not in the recording at the
-    /// end. `None`: never.
-    pub looks: Option<Duration>,
-    /// Looks are windows: they begin at multiples of `looks` of the wall clock and say their domain,
-    /// losses, host and the run time of the kernel programs. By the ebpf backend only.
+    /// Interval between the observer's [`Snapshot`]s; `None`: there are none. The recording at the end lacks
+    /// the samples and times that a snapshot has shown.
+    pub snapshot_every: Option<Duration>,
+    /// Whether snapshots are windows. Windows begin at multiples of `snapshot_every` of the wall clock. They hold
+    /// their domain, losses, host and the run time of the kernel programs. By the ebpf backend only.
     pub windows: bool,
 }
 
@@ -62,12 +62,12 @@ impl Options {
             moments: false,
             stacks: true,
             log: None,
-            looks: None,
+            snapshot_every: None,
             windows: false,
         }
     }
 
-    /// Bytes of the kernel's ring of turns; `None`: turns are not told.
+    /// Size of the kernel's ring of turns, bytes; `None`: the kernel programs send no turns.
     pub(super) fn turn_ring(&self) -> Option<u32> {
         match (self.method.timeline, &self.flight) {
             (true, _) => Some(timeline::KERNEL_RING),
@@ -92,7 +92,8 @@ impl Options {
         }
     }
 
-    /// The log of observations, if there is to be one; or why there is none.
+    /// Begins the log of observations, if the options ask for one. Also returns the reason for a spool that could not
+    /// be made.
     pub(crate) fn begin_log(&self) -> (Option<LogWriter>, Option<String>) {
         match &self.log {
             None => (None, None),
@@ -114,16 +115,15 @@ impl Options {
 /// A log of observations, and the reason for it.
 #[derive(Clone, Debug)]
 pub enum Log {
-    /// One that the user keeps (see [`crate::session::replay`]).
+    /// Log that the user keeps (see [`crate::session::replay`]).
     Kept(LogFile),
-    /// One from which the recording can be made if this process does not end in order (see
-    /// [`crate::session::recover`]). What is measured is worth more: a spool that cannot be made is said
-    /// in the domain.
+    /// Log from which the recording can be made if this process does not end in order (see
+    /// [`crate::session::recover`]). A spool that cannot be made does not stop the recording: the domain states it.
     Spool(Spool),
 }
 
-/// The log that is to be kept. A spool has named what it can: from here on nothing is measured that could be
-/// lost, and what it still has in memory is written.
+/// Returns the log if the user keeps it. A spool is flushed and dropped: it has named what it can, and nothing is
+/// measured from here on that could be lost.
 pub(crate) fn kept(log: Option<LogWriter>) -> Option<LogWriter> {
     let mut log = log?;
     match log.purpose() {
@@ -141,11 +141,11 @@ pub trait Observer {
     fn live(&mut self, facts: &Live);
     /// Some time has passed.
     fn progress(&mut self, progress: &Progress);
-    /// What came since the last look (see [`Options::looks`]).
-    fn look(&mut self, look: Look) {
-        let _ = look;
+    /// Hands over what was measured since the last snapshot (see [`Options::snapshot_every`]).
+    fn snapshot(&mut self, snapshot: Snapshot) {
+        let _ = snapshot;
     }
-    /// The window has just ended; what was measured is put together next.
+    /// The window has just ended; the recording is assembled next.
     fn over(&mut self) {}
 }
 
@@ -204,30 +204,31 @@ impl Stop {
 pub struct Captured {
     /// The recording; frames have no names yet.
     pub recording: Recording,
-    /// What a symboliser needs, by module.
+    /// Bytes and names that a symboliser needs, by module.
     pub sources: Sources,
-    /// What was seen of connections in the waits of each sample, by index; empty: of none.
+    /// Connections seen in the waits of each sample, by the index of the sample; empty: none were seen.
     pub seen: Vec<WaitSeen>,
     /// When each sample was taken, where that is wanted; by the ebpf backend only.
     pub moments: Vec<Moment>,
     /// Why it stopped.
     pub stop: Stop,
-    /// For a command: how it ended.
+    /// End of the command, if the target is one.
     pub command_end: Option<CommandEnd>,
     /// The log of observations: what the symboliser finds is still to be appended.
     pub log: Option<LogWriter>,
-    /// To be kept until the recording is safe: a second Ctrl-C is to lose nothing.
+    /// Holds back the signals that end a recording. Keep it until the recording is safe: a second Ctrl-C must lose
+    /// nothing.
     pub signals: Signals,
 }
 
-/// What was measured since the last look.
-pub struct Look {
+/// What was measured since the last snapshot.
+pub struct Snapshot {
     /// Time since the start.
     pub elapsed: Duration,
-    /// What was added, of threads that existed since the last look.
+    /// Time and samples that were added, of the threads that existed at any time since the last snapshot.
     pub recording: Recording,
-    /// What a symboliser needs for its frames.
+    /// Bytes and names that a symboliser needs for its frames.
     pub sources: Sources,
-    /// What was seen of connections in the waits of each sample, by index; empty: of none.
+    /// Connections seen in the waits of each sample, by the index of the sample; empty: none were seen.
     pub seen: Vec<WaitSeen>,
 }

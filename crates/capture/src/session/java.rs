@@ -1,9 +1,8 @@
-//! Java: the VMs of processes, and what frames in their code stand for.
+//! Java: the VMs of processes, and the meaning of frames in their code.
 //!
-//! The unwinder puts out what it saw of a frame: an address in compiled code and the number of the
-//! compilation, or a method and where in its bytecode. Here that becomes methods and lines, read
-//! from the process as soon as a new stack comes in: the process may be gone later, and so may code
-//! and classes.
+//! The unwinder emits what it saw of a frame: an address in compiled code and the number of the compilation, or a
+//! method and the position in its bytecode. This module turns that into methods and lines. It reads them from the
+//! process as soon as a new stack comes in: the process may be gone later, and so may code and classes.
 
 mod safepoints;
 mod stops;
@@ -31,13 +30,13 @@ use crate::{
 };
 use stops::Stops;
 
-/// Stands for the frames of a virtual thread that the VM has not brought back from the heap.
+/// Placeholder for the frames of a virtual thread that the VM has not brought back from the heap.
 const LEFT_IN_HEAP: &str = "[left in the heap]";
-/// How often a frame is looked up before it is given up.
+/// Attempts to read a frame before it is given up.
 const TRIES: u8 = 3;
-/// Most sleepers that are told apart; the kernel programs have room for as many.
+/// Most futexes of sleeping threads that are remembered; the kernel programs have room for as many.
 const MOST_SLEEPS: usize = 65536;
-/// A VM that is just starting is looked at again after this, ns.
+/// Interval between polls of a VM that is just starting, ns.
 const WAIT: u64 = 2_000_000;
 /// Time after which a VM's tables will never have what they still lack, ns: by then its file has been loaded.
 const LOADED: u64 = 3_000_000_000;
@@ -51,7 +50,7 @@ struct Starting {
     opening: Option<Opening>,
 }
 
-/// What became of a frame.
+/// Result of naming a frame.
 enum Named {
     /// Methods, the innermost first.
     Methods(Vec<Scope>),
@@ -60,7 +59,7 @@ enum Named {
     Missed(Miss, u8),
 }
 
-/// What a frame in a VM's code stands for.
+/// Meaning of a frame in a VM's code.
 pub enum Meaning<'a> {
     /// Methods, the innermost first.
     Methods(&'a [Scope]),
@@ -78,9 +77,9 @@ pub struct Java {
     names: FxHashMap<(u32, Item), Named>,
     /// VMs that the unwinder has not been told of yet.
     news: Vec<(u32, Proc)>,
-    /// Pauses of each process's VM, when it was looked at first and last.
+    /// Counters of pauses of each process's VM, at the first and the last reading.
     pauses: BTreeMap<u32, (Pauses, Pauses)>,
-    /// What threads sleep on: (process, address of a futex).
+    /// Futexes that threads sleep on: (process, address).
     sleeps: FxHashSet<(u32, u64)>,
     /// Those of `sleeps` that the kernel programs have not been told of yet.
     new_sleeps: Vec<(u32, u64)>,
@@ -112,11 +111,11 @@ impl Java {
             opening: None,
         };
         self.starting.insert(pid, starting);
-        self.look();
+        self.poll();
     }
 
     /// Polls the VMs that were not ready, if it is time to.
-    pub fn look(&mut self) {
+    pub fn poll(&mut self) {
         if self.starting.is_empty() {
             return;
         }
@@ -208,7 +207,7 @@ impl Java {
     }
 
     /// Reads the VMs' lists of threads, where they have changed.
-    pub fn look_at_threads(&mut self) {
+    pub fn read_threads(&mut self) {
         for (pid, (_, vm)) in &mut self.vms {
             let Some((pending, owner)) = vm.monitor_offsets() else {
                 continue;
@@ -311,7 +310,7 @@ impl Java {
         pauses.chain(of_virtual).chain(barred).collect()
     }
 
-    /// What the unwinder is to be told.
+    /// Takes the VMs that the unwinder does not know yet.
     pub fn take_news(&mut self) -> Vec<(u32, Proc)> {
         std::mem::take(&mut self.news)
     }
@@ -408,12 +407,12 @@ impl Java {
         !self.starting.is_empty()
     }
 
-    /// Why VMs cannot be read.
+    /// Reasons why VMs cannot be read.
     pub fn refusals(&self) -> impl Iterator<Item = &str> {
         self.refused.keys().map(String::as_str)
     }
 
-    /// The VMs that were found, for people.
+    /// VMs that were found, in words for the user.
     pub fn describe(&self) -> Vec<String> {
         self.versions
             .keys()

@@ -1,10 +1,9 @@
 //! Code made at run time: the perf maps and jitdumps of processes, followed while they are written.
 //!
-//! A jitdump is found as `perf` finds it: its process maps it executable. A perf map is looked for where
-//! a process with code outside all files sees `/tmp`, under the id that it knows itself by. A child
-//! has the code of its parent, a new program nothing of the one before. Names are asked for by process,
-//! address and *version*: the last change of what addresses mean before a sample (see
-//! [`wallscope_symbolize::jit`]).
+//! A jitdump is found as `perf` finds it: its process maps it executable. A perf map is searched for where a process
+//! with code outside all files sees `/tmp`, under its own id for itself. A child has the code of its parent; a new
+//! program has no code of the program before. Names are asked for by process, address and *version*: the last change
+//! of the meaning of addresses before a sample (see [`wallscope_symbolize::jit`]).
 
 use std::{collections::BTreeMap, fs::File, os::unix::fs::MetadataExt, sync::Arc};
 
@@ -17,7 +16,7 @@ use wallscope_symbolize::jit::{ClockReading, CodeHistory, JitDump, PerfMap, Sour
 use super::jit_hints::JitRuntime;
 use crate::clock::{now, unix_now};
 
-/// What is read of one file at a time, bytes or records, while samples wait.
+/// Most bytes or records that are read of one file at a time, while samples wait.
 const BYTES: usize = 1 << 20;
 const RECORDS: usize = 1 << 13;
 /// Limits for one file before measuring begins, where a map may have grown for days.
@@ -25,7 +24,7 @@ const FIRST_BYTES: usize = 32 << 20;
 const FIRST_RECORDS: usize = 1 << 18;
 /// Interval between two polls of all files where nothing else happens, ns. Changes between polls are dated by
 /// interpolation.
-pub const LOOK_EVERY: u64 = 20_000_000;
+pub const READ_EVERY: u64 = 20_000_000;
 /// Shortest interval between two polls of all files, ns.
 const SPACING: u64 = 1_000_000;
 /// Interval between searches for a missing perf map, ns; and for one that has been missing for long.
@@ -44,7 +43,7 @@ enum Reader {
     Dump(JitDump),
 }
 
-/// A file of a process, and what it said.
+/// A file of a process, and the code that it names.
 struct Source {
     /// Start of the program that writes it; 0: before the recording.
     since: u64,
@@ -72,9 +71,9 @@ struct Process {
     wants_map: bool,
     next: u64,
     searches: u32,
-    /// Changes that have been told.
+    /// Times of the changes that have been reported.
     told: Vec<u64>,
-    /// Whether the maker of its code has been told.
+    /// Whether the maker of its code has been reported.
     told_maker: bool,
 }
 
@@ -84,7 +83,8 @@ pub struct Jit {
     processes: FxHashMap<u32, Process>,
     /// When the recording began.
     began: u64,
-    looked: u64,
+    /// Time of the last poll of all files, ns.
+    last_read_ns: u64,
     /// Perf maps that were not taken: older than their process, or not its user's.
     strange: u64,
     /// Perf maps and jitdumps that exist and were not opened, by cause.
@@ -215,14 +215,14 @@ impl Jit {
         }
     }
 
-    /// Reads what has been written since. To be called before samples are taken in, so that those that
-    /// come with a change are told apart by it.
+    /// Reads what has been written since the last call. Call it before samples are taken in, so that a change and the
+    /// samples that come with it are kept apart.
     pub fn follow(&mut self) {
         let time = now();
-        if self.processes.is_empty() || time < self.looked + SPACING {
+        if self.processes.is_empty() || time < self.last_read_ns + SPACING {
             return;
         }
-        self.looked = time;
+        self.last_read_ns = time;
         let searching = self.processes.iter().filter(|(_, p)| p.wants_map);
         let searching: Vec<u32> = searching.map(|(pid, _)| *pid).collect();
         for pid in searching {
@@ -286,7 +286,7 @@ impl Jit {
         version(&self.changes(pid, time, GENERATIONS), time)
     }
 
-    /// What `address` of `pid` meant in a version.
+    /// Returns the code at `address` of `pid` in a version.
     pub fn at(&self, pid: u32, address: u64, version: u64) -> Option<SourcePosition> {
         let (mut pid, mut version) = (pid, version);
         for _ in 0..=GENERATIONS {
@@ -323,7 +323,7 @@ impl Jit {
         all
     }
 
-    /// What names the code of `pid`, with what is in it: `perf map of 12 (340 entries)`.
+    /// Files that name the code of `pid`, with the number of their entries: `perf map of 12 (340 entries)`.
     pub fn named_by(&self, pid: u32) -> Vec<String> {
         let sources = self.processes.get(&pid).map_or(&[][..], |p| &p.sources);
         let told = |s: &Source| {
@@ -445,7 +445,7 @@ impl Source {
 
 /// Whether a perf map is one that process `pid` itself may have written: maps stay, and ids come again.
 fn is_of(pid: u32, map: &std::fs::Metadata) -> bool {
-    /// What the kernel counts the start of processes in.
+    /// Unit in which the kernel counts the start of processes, ticks a second.
     const TICKS: u64 = 100;
     /// The start of the machine is known to the second.
     const SLACK: u64 = 2;

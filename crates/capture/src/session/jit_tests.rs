@@ -33,7 +33,7 @@ fn children_have_their_parents_code_and_new_programs_their_own() {
     let mut jit = Jit::new();
     let ms = |n: u64| jit.began + n * 1_000_000;
     let at = [10, 20, 30, 40, 50].map(ms);
-    // What is later than now has no time that can be believed.
+    // A time later than now cannot be believed.
     std::thread::sleep(Duration::from_millis(60));
     let first = dump(&[("old", 1), ("new", at[1])]);
     jit.dump(parent, first.reopen().unwrap());
@@ -42,7 +42,7 @@ fn children_have_their_parents_code_and_new_programs_their_own() {
         [at[0], at[2]].map(|t| name(&jit, parent, t)),
         ["old", "new"]
     );
-    // What the parent makes later is none of the child's.
+    // Code that the parent makes later is not in the child.
     assert_eq!([at[0], at[2]].map(|t| name(&jit, child, t)), ["old"; 2]);
     jit.left(child, at[3]);
     let second = dump(&[("own", at[3] + 1)]);

@@ -1,4 +1,4 @@
-//! Sets of labels, and what a wait was for in words.
+//! Sets of labels, and the resource of a wait in words.
 
 use std::sync::Arc;
 
@@ -70,7 +70,7 @@ pub fn kernel_functions(kernel: &FxHashMap<u64, Box<[u64]>>) -> FxHashMap<u64, A
     let wanted: Vec<u64> = all.iter().map(|(_, pc)| *pc).collect();
     let mut functions = FxHashMap::default();
     for ((hash, _), name) in all.into_iter().zip(places::names(&wanted)) {
-        // What waits is the caller of a lock, not the lock's own code.
+        // The caller of a lock waits, not the code of the lock.
         if let Some(name) = name.filter(|n| !places::only_sleeps(n)) {
             functions.entry(hash).or_insert_with(|| name.into());
         }
@@ -97,7 +97,7 @@ const ADDRESS_SPACE: [&str; 14] = [
     "__x64_sys_mremap",
 ];
 
-/// What a wait was for, in words.
+/// Resource of a wait, in words.
 pub fn resource(
     reason: Option<BlockReason>,
     function: Option<&Arc<str>>,

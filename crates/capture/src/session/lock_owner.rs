@@ -45,7 +45,7 @@ const WRITE_LOCKED: u32 = 2;
 /// Ids of threads are below this (`PID_MAX_LIMIT`). A thread that parks in Rust's standard library waits with the value
 /// `u32::MAX`.
 const ID_LIMIT: u32 = 1 << 22;
-/// What musl writes into plain mutexes instead of an id (`EBUSY`).
+/// Value that musl writes into plain mutexes instead of an id (`EBUSY`).
 const NO_ID: u32 = 16;
 
 /// Evidence for a lock's owner.

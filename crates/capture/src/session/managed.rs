@@ -36,7 +36,7 @@ use super::{
 use crate::target::read_memory;
 pub use remote_interpreter::{Interpreted, Reader, Walk};
 
-/// How often a code object is looked for before it is given up.
+/// Attempts to read a code object before it is given up.
 const TRIES: u8 = 3;
 
 /// A process with a runtime.
@@ -46,7 +46,7 @@ struct Space {
     proc: abi::Proc,
 }
 
-/// What became of a code object.
+/// Result of naming a code object.
 enum Named {
     Code(Arc<Code>),
     Missed(Miss, u8),
@@ -91,7 +91,7 @@ impl Default for ModuleBody {
 pub struct Managed {
     spaces: FxHashMap<u32, Space>,
     codes: FxHashMap<(u32, u64, u32), Named>,
-    /// What a walk sees of a module's body, by process.
+    /// Module bodies that walks have met, by process and check.
     bodies: FxHashSet<(u32, u32)>,
     body: ModuleBody,
     /// Map that the kernel programs read; `None`: there are no kernel programs.
@@ -100,7 +100,7 @@ pub struct Managed {
     known: usize,
     /// Processes that the kernel programs could not be told of.
     unheard: u64,
-    /// Ends of walks that left something out, by their words.
+    /// Truncated walks, by the words for their ends.
     cut: BTreeMap<&'static str, u64>,
     refused: BTreeMap<String, u64>,
     /// Java, which has names of another kind.
@@ -117,11 +117,11 @@ pub struct Managed {
 
 impl Managed {
     /// Polls tasks from now on, within their part of `limit` percent of a CPU.
-    pub fn look_at_tasks(&mut self, limit: f64) {
+    pub fn poll_tasks(&mut self, limit: f64) {
         self.tasks = Some(Tasks::start(limit));
     }
 
-    /// Ends the polling of tasks and returns what was seen. Keeps the names of the functions in it.
+    /// Ends the polling of tasks and returns the results. Keeps the names of the functions in them.
     pub fn finish_tasks(&mut self) -> Vec<tasks::Seen> {
         let tasks = self.tasks.take();
         let mut all = tasks.map(|mut t| t.finish()).unwrap_or_default();
@@ -231,15 +231,15 @@ impl Managed {
         if let Some(map) = &self.kernel
             && self.spaces.contains_key(&pid)
         {
-            // Not there any more where the process called exec: just as well.
+            // An exec has removed the entry already, with the same effect.
             let _ = map.delete(&pid.to_ne_bytes());
         }
     }
 
-    /// Reads the names of a stack that has just come in; whether there was one to read.
+    /// Reads the names of a stack that has just come in. Returns whether there was one to read.
     pub fn name(&mut self, stack: &ManagedStack) -> bool {
         let pid = stack.pid;
-        if let Some(words) = abi::End::from_raw(stack.end).and_then(abi::End::loss) {
+        if let Some(words) = abi::End::from_raw(stack.end).and_then(abi::End::loss_cause) {
             *self.cut.entry(words).or_default() += 1;
         }
         let Some(space) = self.spaces.get_mut(&pid) else {
@@ -279,7 +279,7 @@ impl Managed {
         new
     }
 
-    /// Whether frames of some process are left by what its VM keeps about them.
+    /// Whether the unwinder leaves frames of some process by the data that its VM keeps about them.
     pub fn walks_some(&self) -> bool {
         self.java.has_vms() || self.scripts.has_vms()
     }
@@ -314,7 +314,7 @@ impl Managed {
         }
     }
 
-    /// What the interpreter's frames of process `pid` are.
+    /// Kind of the interpreter's frames of process `pid`.
     pub fn kind(&self, pid: u32) -> FrameKind {
         match self.spaces.get(&pid).map(|s| &*s.found) {
             Some(Ok(Facts::Php(_))) => FrameKind::Php,
@@ -347,7 +347,7 @@ impl Managed {
         roles
     }
 
-    /// The runtimes that were found, for people.
+    /// Runtimes that were found, in words for the user.
     pub fn describe(&self) -> Vec<String> {
         let mut all: Vec<String> = self
             .spaces
@@ -355,7 +355,7 @@ impl Managed {
             .map(|s| &s.found)
             .chain(self.looked_at.values().map(|l| &l.0))
             .filter_map(|f| f.as_ref().as_ref().ok())
-            // These report their version themselves.
+            // HotSpot VMs report their version themselves.
             .filter(|f| !matches!(f, Facts::HotSpot(_)))
             .map(Facts::describe)
             .chain(self.java.describe())

@@ -1,4 +1,4 @@
-//! What a process has mapped executable.
+//! Executable mappings of a process.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -2,11 +2,11 @@
 //!
 //! ```text
 //! record.rs          picks the way to measure
-//! interface.rs       what is asked for, progress and result; method.rs: the options that people choose
+//! interface.rs       options, observer and result; method.rs: the options of the command line
 //! target_resolve.rs  processes and cgroups that the target means
 //! recorder.rs        the order of a recording by kernel programs: prepare, go live, follow, end;
-//!                    recorder/facts.rs: what a log needs on the way
-//! events.rs          what the wait loop wakes up for
+//!                    recorder/facts.rs: facts that a log needs on the way
+//! events.rs          events that wake the loop of a recorder
 //! event_dispatch.rs  observations -> the log, the estimator, and the collector's own next steps
 //! estimator.rs       observations -> accounts.rs (threads, ledgers, slices), samples.rs, stacks
 //! naming.rs          questions of the estimator about names; collected_names.rs: answers of the
@@ -25,8 +25,8 @@
 //! jit.rs             perf maps and jitdumps as they are written; jit_hints.rs: flags that help
 //! deferred_unwind.rs stacks in code that was too new to be unwound at once
 //! tasks/             goroutines, asyncio's tasks and virtual threads, polled by a thread of its own
-//! chains.rs          wakers, and what each did in the wait; wait_tree.rs: the parts of each wait;
-//!                    lock_owner.rs, gil.rs: owners of locks; resources.rs: what was waited for
+//! chains.rs          wakers, and the activity of each in the wait; wait_tree.rs: the parts of each wait;
+//!                    lock_owner.rs, gil.rs: owners of locks; resources.rs: names of resources
 //! peers.rs           requests in flight on connections, and their peers
 //! event_sampling.rs  stacks at events by name
 //! timeline.rs        single intervals; shapes.rs: histograms of their lengths
@@ -36,7 +36,7 @@
 //! assemble.rs        all of it -> the recording; build.rs: stacks and frames; hops.rs: waits;
 //!                    labels.rs: sets of labels
 //! sent_once.rs       stacks and resources that a session without end forgets
-//! snapshot.rs        what was added since the last snapshot, for live views; window_slices.rs: its slices
+//! snapshot.rs        snapshots of a running session, for live views; window_slices.rs: their slices
 //! domain.rs          the measurement domain in words
 //! ```
 //!
@@ -115,7 +115,7 @@ pub(crate) use domain::privilege;
 pub use events::{Control, Signals};
 pub use files::own_vdso;
 pub use flight::{FlightLimits, FlightMemory, FlightRecorder, FlightSnapshot, Flown, WrongFlight};
-pub use interface::{Captured, Live, Log, Look, Observer, Options, Progress, Stop};
+pub use interface::{Captured, Live, Log, Observer, Options, Progress, Snapshot, Stop};
 pub use method::{Method, parse_duration, parse_overhead};
 pub use record::record;
 pub(crate) use target_resolve::{ResolvedTarget, ended_early, resolve_target};

@@ -11,7 +11,7 @@ use wallscope_binfmt::elf::Elf;
 use crate::target::read_memory;
 
 const PAGE: usize = 4096;
-/// Sizes of a copy that is looked for, bytes.
+/// Sizes of a copy that is searched for, bytes.
 const COPY_BYTES: std::ops::RangeInclusive<u64> = 64 << 10..=64 << 20;
 /// Pages of a copy that are compared.
 const COMPARED: u64 = 16;

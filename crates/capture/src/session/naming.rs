@@ -1,7 +1,7 @@
-//! Names of code: what the estimator asks, and the collector answers.
+//! Names of code: questions of the estimator, and answers of the collector.
 //!
-//! The collector knows files, runtimes and code made at run time, and answers from what it has read. A
-//! log keeps each answer beside its question, so that a replay gets the same ones and opens no file.
+//! The collector knows files, runtimes and code made at run time, and answers from its own readings. A log keeps each
+//! answer beside its question, so that a replay gets equal answers and opens no file.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub trait CodeNames {
     /// The name of an interpreter's frame.
     fn managed(&self, pid: u32, word: Word) -> ManagedFrame;
 
-    /// What native frames are to the runtime of process `pid`.
+    /// Roles of native frames for the runtime of process `pid`.
     fn roles(&self, pid: u32, frames: &[FrameWord]) -> Vec<Role>;
 
     /// The program that a process ran after having left `former` others; `None`: it has only ever run

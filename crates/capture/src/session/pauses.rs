@@ -12,7 +12,7 @@ use wallscope_unwind::runtime::{go, hotspot::collection};
 
 use crate::event::{PauseEvent, text};
 
-/// Most different groups: names come from processes.
+/// Most different groups. Names come from processes, so their number needs a bound.
 const MAX_GROUPS: usize = 1024;
 /// The VM's words for the cause of a collection while there is none.
 const NO_CAUSE: &str = "No GC";

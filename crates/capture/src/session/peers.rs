@@ -33,7 +33,7 @@ const BELIEVED_MS: u32 = 60_000;
 /// connection is one-way (`WS_ONE_WAY_MESSAGES`).
 const UNANSWERED: u32 = 7;
 
-/// What is known of connections so far.
+/// Connections seen so far, and the requests on them.
 #[derive(Default)]
 pub struct Peers {
     /// Connections that have gone.
@@ -52,14 +52,14 @@ pub struct Peers {
     followed: bool,
 }
 
-/// What was found of connections before the first record was made.
+/// Connections found before the first record was made.
 #[derive(Default)]
 pub struct Before {
     /// Processes that talk.
     pub connected: Connected,
     /// The other ends of their connections.
     pub others: Vec<OtherEnd>,
-    /// Why connections that existed before are not known.
+    /// Reason why connections that existed before are not known.
     pub problem: Option<String>,
 }
 
@@ -164,7 +164,7 @@ impl Peers {
         self.answered.clear();
     }
 
-    /// What was seen of the connections of a thread of `pid` in the waits of `key`.
+    /// Returns what was seen of the connections of a thread of `pid` in the waits of `key`.
     pub fn seen(&self, key: &SampleKey, pid: u32) -> WaitSeen {
         WaitSeen {
             in_flight: self.followed.then_some(key.in_flight),
@@ -251,7 +251,7 @@ type Place = (u32, bool, String);
 /// Connections added up by process and peer.
 pub(crate) struct Found {
     peers: BTreeMap<Place, Peer>,
-    /// Where each connection stands, by cookie.
+    /// Place of each connection, by cookie.
     places: FxHashMap<u64, Place>,
 }
 

@@ -1,8 +1,7 @@
 //! Bounds for what a log says.
 //!
-//! A log may be damaged, or made by anybody. The estimator's memory grows with the time that it is told
-//! of, and its sums with the numbers. So times may not jump, and no figure of a thread may exceed the
-//! time that there was for it.
+//! A log may be damaged or forged. The memory of the estimator grows with the time that it is told of, and its sums
+//! with the numbers. So times may not jump, and no figure of a thread may exceed the time that there was for it.
 
 use wallscope_observe::{
     Begin, CounterReading, HitsOfEnded, Mark, Observation, OpenWait, PolledThread, Rebased,
@@ -12,13 +11,13 @@ use zerocopy::FromBytes;
 
 use crate::event::{Dump, SampleEvent, SocketRecord, Turn, kind};
 
-/// Longest from one moment of a log to what comes after it, ns: an hour, where ticks come each second.
+/// Longest time from one moment of a log to what comes after it, ns: an hour, where ticks come each second.
 const MAX_GAP_NS: u64 = 3_600_000_000_000;
 /// Longest recording, ns: 104 days.
 const MAX_WINDOW_NS: u64 = 1 << 53;
 /// Shortest first slice, ns: collectors begin with 50 ms at least.
 const MIN_SLICE_NS: u64 = 10_000_000;
-/// What a log says that counts more of an event.
+/// Contradiction in a log that counts more of an event than there can be.
 const TOO_MANY_HITS: &str = "more hits of an event than there can be";
 /// Latest start, ns since the machine's.
 const MAX_START_NS: u64 = 1 << 62;
@@ -31,7 +30,7 @@ pub struct Times {
 }
 
 impl Times {
-    /// Those of a log that begins so.
+    /// The moments of a log that begins with `begin`.
     ///
     /// # Errors
     /// It cannot begin so; this says why.
@@ -117,9 +116,9 @@ impl Times {
     }
 }
 
-/// When a thread's books were copied.
+/// Returns the time at which the figures of a thread were copied.
 fn books(bytes: &[u8], longest: u64) -> Result<u64, &'static str> {
-    // What is too short the estimator counts.
+    // The estimator counts a record that is too short.
     let Ok((d, _)) = Dump::read_from_prefix(bytes) else {
         return Ok(0);
     };
@@ -141,7 +140,7 @@ fn sample(bytes: &[u8], longest: u64) -> Result<u64, &'static str> {
         return Ok(0);
     };
     match s.ns <= longest {
-        // A sent request stands with its connection in the place of the begin.
+        // A sent request has its connection in the place of the begin.
         true => Ok(s.end),
         false => Err("more time in a sample than there was"),
     }

@@ -121,7 +121,7 @@ fn no_sum_of_a_thread_exceeds_the_time_that_there_was() {
     assert!(takes(&Observation::Books(
         books_with(|d| d.kernel_exec = u64::MAX).as_bytes()
     )));
-    // The estimator counts what is too short.
+    // The estimator counts a record that is too short.
     assert!(takes(&Observation::Books(&[1, 2, 3])));
 }
 

@@ -37,8 +37,8 @@ use crate::{
     clock::now,
 };
 
-/// Whether a file is a runtime that programs of other languages embed, by its name: looking into each of
-/// hundreds of libraries would cost too much where a runtime has been found already.
+/// Whether a file is, by its name, a runtime that programs of other languages embed. Searching each of hundreds of
+/// libraries would cost too much once a runtime has been found.
 fn is_embedded(path: &str) -> bool {
     const LIBRARIES: [&str; 3] = ["libjvm.so", "libpython", "libnode.so"];
     let name = path.rsplit('/').next().unwrap_or(path);
@@ -100,11 +100,11 @@ pub struct Processes<S = KernelTables> {
     /// process: time of the next reading, ns, and readings so far.
     replaced: FxHashMap<u32, (u64, usize)>,
     programs: ProgramLookups,
-    /// No stack will be read: what processes have mapped is of no interest.
+    /// No stacks are read, so mappings are not needed.
     facts_only: bool,
 }
 
-/// Programs of processes that are looked up, as far as that may cost.
+/// Look-ups of the programs of processes, rationed by their cost.
 #[derive(Default)]
 struct ProgramLookups {
     /// Programs that may be looked up now.
@@ -233,7 +233,7 @@ impl<S: TableSink> Processes<S> {
         for path in command::files_of(command) {
             self.files.prepare(&path, pid);
         }
-        // Preparing went through the process's own list: back to what it has mapped.
+        // The preparation replaced the mappings of the process: they are restored.
         self.changed.insert(pid);
         self.settle(&mut || ());
     }
@@ -243,7 +243,7 @@ impl<S: TableSink> Processes<S> {
         match change {
             Change::Map(_) if self.facts_only => {}
             Change::Map(m) => {
-                // What is opened, or followed, is so with the process's own rights.
+                // Files are opened and followed with the rights of the process.
                 if self.programs.unread.contains(&m.pid) && !self.files.is_known(&m) {
                     self.read_program(m.pid);
                 }
@@ -330,7 +330,7 @@ impl<S: TableSink> Processes<S> {
         }
     }
 
-    /// Hands changed mappings to the kernel side; `meanwhile`: what cannot wait until that is done.
+    /// Hands changed mappings to the kernel side. `meanwhile`: work that cannot wait until that is done.
     pub fn settle(&mut self, meanwhile: &mut dyn FnMut()) {
         self.read_again();
         self.read_replaced();
@@ -366,7 +366,7 @@ impl<S: TableSink> Processes<S> {
             }
         }
         let java = &mut self.managed.java;
-        java.look();
+        java.poll();
         for (pid, vm) in java.take_news() {
             java.unheard += u64::from(!self.files.set_hotspot(pid, &vm));
         }

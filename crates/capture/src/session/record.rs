@@ -1,4 +1,4 @@
-//! Measuring by the way that was asked for, or else by the best that this host allows.
+//! Chooses the requested backend, or else the best one that this host allows, and measures by it.
 
 use super::{
     interface::{Captured, Observer, Options},
@@ -35,7 +35,7 @@ pub fn record(options: &Options, observer: &mut dyn Observer) -> Result<Captured
                 return lower(why, PerfEvents::May, observer);
             }
             match kernel().and_then(|kernel| recorder::record(options, &kernel, observer)) {
-                // Both are found out before anything is measured.
+                // Both errors arise before anything is measured.
                 Err(e @ (Error::NotSupported { .. } | Error::Bpf { .. })) => {
                     lower(format!("not by eBPF: {e}"), PerfEvents::May, observer)
                 }

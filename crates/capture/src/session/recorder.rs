@@ -20,7 +20,7 @@ use window_sums::WindowSums;
 use super::{
     Captured, Live, Observer, Options, Progress, Stop,
     answers::Logged,
-    assemble::{Assembled, Looks},
+    assemble::{Assembled, Snapshots},
     budget::Budget,
     collected_names::Host,
     cost::{self, CostMeter},
@@ -52,9 +52,9 @@ use crate::{
     target::{Held, Target},
 };
 
-/// How long to wait at the end for the last switches of dying threads.
+/// Longest wait at the end for the last switches of dying threads.
 const LAST_SWITCHES: Duration = Duration::from_millis(300);
-/// Longest that observations stay in memory where they are logged, ns.
+/// Longest time that observations wait in memory for the log, ns.
 const LOG_EVERY: u64 = 500_000_000;
 
 /// Measures by kernel programs.
@@ -92,8 +92,8 @@ struct RecordingTime {
     start_ns: u64,
     /// Width of the slices by which the clock ticks.
     slice_ns: u64,
-    /// Time of the last look, or the start.
-    looked_ns: u64,
+    /// Time of the last snapshot, or the start.
+    last_snapshot_ns: u64,
 }
 
 /// A recording under way.
@@ -114,7 +114,7 @@ struct Recorder<'o> {
     time: RecordingTime,
     /// Sums of the kernel programs at the last window.
     window_sums: WindowSums,
-    /// What happened on the way.
+    /// Notes on failures and changes during the recording.
     notes: Vec<String>,
 }
 
@@ -149,14 +149,14 @@ impl<'o> Recorder<'o> {
         let sideband = Sideband::open(&cpus).map_err(|e| Error::io(failed, e))?;
         let processes = setup.find_processes(&mut programs, &chosen, held.as_ref())?;
         setup.attach(&mut programs, &cpus)?;
-        // Those of the whole machine need no names.
+        // A recording of the whole machine needs no list of targets.
         if !matches!(options.target, Target::All) {
             programs.add_targets(&chosen.pids)?;
             programs.add_cgroups(&chosen.cgroups)?;
         }
 
         let host = HostLog::open(&chosen.pids, &options.target);
-        // From here on signals end the recording and not this process: before there is a log.
+        // From here on signals end the recording and not this process. The log must not begin before that.
         let mut events = Events::new(&chosen.watch, options.method.duration)?;
         let slice_ns = match options.windows {
             // Windows are merged: their slices have one width from the beginning.
@@ -170,8 +170,8 @@ impl<'o> Recorder<'o> {
         let intake = intake(begin, log, options);
         let ring = read_ring(&programs, &intake, options)?;
 
-        let looks = [setup.timer.vary_every(), is_logged.then_some(LOG_EVERY)];
-        wake_for(&mut events, &looks, &sideband, &ring)?;
+        let intervals = [setup.timer.vary_every(), is_logged.then_some(LOG_EVERY)];
+        wake_for(&mut events, &intervals, &sideband, &ring)?;
         events.tick_every(start_ns, slice_ns)?;
 
         let problem = setup.observe_connections(&mut programs, &chosen, &intake);
@@ -199,7 +199,7 @@ impl<'o> Recorder<'o> {
             time: RecordingTime {
                 start_ns,
                 slice_ns,
-                looked_ns: start_ns,
+                last_snapshot_ns: start_ns,
             },
             window_sums: WindowSums::default(),
             notes: problem.into_iter().chain(no_log).collect(),
@@ -208,7 +208,7 @@ impl<'o> Recorder<'o> {
 
     /// Makes the targets' records, and lets a command begin.
     fn go_live(&mut self, observer: &mut dyn Observer) -> Result<(), Error> {
-        // A switch, so that the programs know the scheduler's clock.
+        // The sleep causes a switch, from which the programs learn the clock of the scheduler.
         std::thread::sleep(Duration::from_micros(50));
         self.collector.programs.visit(Visit::Begin, None, |_| {})?;
         let consumed = self.ring.consume();
@@ -240,7 +240,7 @@ impl<'o> Recorder<'o> {
 
     /// Takes in what comes until something ends it.
     fn follow(&mut self, observer: &mut dyn Observer) -> Stop {
-        self.ask_for_looks();
+        self.ask_for_snapshots();
         let _ahead = Ahead::of_others();
         let mut dates = false;
         loop {
@@ -250,15 +250,15 @@ impl<'o> Recorder<'o> {
                 log.flush_if_due();
             }
             if !dates && self.collector.processes.jit().follows() {
-                // What is written without times is dated by when it is seen.
+                // Entries that runtimes write without a time are dated by the polls that find them.
                 dates = true;
-                let set = self.events.look_every(jit::LOOK_EVERY);
+                let set = self.events.wake_every(jit::READ_EVERY);
                 self.note(set);
             }
             match event {
                 Event::News => {}
                 Event::Clock => self.vary(now()),
-                Event::Look => self.look(observer),
+                Event::Snapshot => self.take_snapshot(observer),
                 Event::Tick => self.tick(observer),
                 Event::Duration => return Stop::Duration,
                 Event::TargetEnded => return Stop::TargetEnded,
@@ -267,10 +267,11 @@ impl<'o> Recorder<'o> {
         }
     }
 
-    fn ask_for_looks(&mut self) {
-        let set = match (self.setup.options.looks, self.setup.options.windows) {
-            (Some(every), true) => self.events.view_at_multiples(every),
-            (Some(every), false) => self.events.view_every(every),
+    fn ask_for_snapshots(&mut self) {
+        let options = self.setup.options;
+        let set = match (options.snapshot_every, options.windows) {
+            (Some(every), true) => self.events.snapshot_at_multiples(every),
+            (Some(every), false) => self.events.snapshot_every(every),
             (None, _) => Ok(()),
         };
         self.note(set);
@@ -288,10 +289,10 @@ impl<'o> Recorder<'o> {
         }
     }
 
-    /// Copies threads' books; `failed`: what cannot be done without.
+    /// Has the task iterator report the figures of threads. `failed`: words for the note about a failure.
     fn visit(&mut self, order: Visit, failed: &str) {
         let few = self.intake.borrow().estimator.accounts.few_processes();
-        // At the end the whole machine, so that nobody is missed.
+        // The last visit covers the whole machine, so that it misses no thread.
         let few = few.filter(|_| order != Visit::End);
         let visited = self.collector.programs.visit(order, few.as_deref(), |v| {
             let mut intake = self.intake.borrow_mut();
@@ -302,10 +303,10 @@ impl<'o> Recorder<'o> {
         }
     }
 
-    /// Shows what came since the last look.
-    fn look(&mut self, observer: &mut dyn Observer) {
-        // Of a thread that has not moved since the start nothing is known before the first.
-        let order = if self.time.looked_ns == self.time.start_ns {
+    /// Hands the time since the last snapshot to the observer.
+    fn take_snapshot(&mut self, observer: &mut dyn Observer) {
+        // Before the first snapshot, nothing is known of a thread that has not switched since the start.
+        let order = if self.time.last_snapshot_ns == self.time.start_ns {
             Visit::All
         } else {
             Visit::Dump
@@ -314,14 +315,14 @@ impl<'o> Recorder<'o> {
         let _ = self.ring.consume();
         let stretch = SnapshotWindow {
             start: self.time.start_ns,
-            last: self.time.looked_ns,
+            last: self.time.last_snapshot_ns,
             now: now(),
         };
-        self.time.looked_ns = stretch.now;
+        self.time.last_snapshot_ns = stretch.now;
         let mut intake = self.intake.borrow_mut();
         intake.end_flight(stretch.now);
         intake.estimator.accounts.tick(stretch.now);
-        let mut look = snapshot::take(
+        let mut snapshot = snapshot::take(
             stretch,
             &mut intake,
             &mut self.collector.processes,
@@ -333,11 +334,11 @@ impl<'o> Recorder<'o> {
         }
         drop(intake);
         if self.setup.options.windows {
-            self.describe_window(&mut look.recording);
+            self.describe_window(&mut snapshot.recording);
             // The wall clock may have been set.
-            self.ask_for_looks();
+            self.ask_for_snapshots();
         }
-        observer.look(look);
+        observer.snapshot(snapshot);
     }
 
     /// The domain as it is now.
@@ -353,7 +354,7 @@ impl<'o> Recorder<'o> {
         described
     }
 
-    /// Adds to a window what a recording says beside its stacks and sums.
+    /// Adds to a window the parts of a recording other than its stacks and sums.
     fn describe_window(&mut self, window: &mut Recording) {
         let start = &mut window.window;
         start.start_unix_ns = unix_at(start.start_ns);
@@ -418,8 +419,8 @@ impl<'o> Recorder<'o> {
         self.log_figures(time);
     }
 
-    /// Samples come at another distance from now on, if they have come at the same for a while. Only by the clock:
-    /// a distance begins anew, and done when the program does something it would leave out what follows.
+    /// Varies the period of on-CPU samples, if it has been the same for a while. Only the clock triggers it: each
+    /// change starts a new period, so a change triggered by the program would leave out the time that follows.
     fn vary(&mut self, time: u64) {
         if self.setup.options.stacks && self.takes_stacks() {
             let (programs, timer) = (&mut self.collector.programs, &mut self.setup.timer);
@@ -429,13 +430,13 @@ impl<'o> Recorder<'o> {
         }
     }
 
-    /// Charges what is still open.
+    /// Charges the intervals that are still open, and reads the last names and owners of locks.
     fn take_last(&mut self) {
         self.visit(
             Visit::End,
             "the last figures of living threads could not be read",
         );
-        // A dying thread that no list shows any more still has its last switch before it.
+        // A dying thread is in no list any more, but its last switch is still to come.
         for _ in 0..LAST_SWITCHES.as_millis() {
             let _ = self.ring.consume();
             if self.intake.borrow().estimator.accounts.all_done() {
@@ -453,7 +454,7 @@ impl<'o> Recorder<'o> {
         intake.read_owners(&self.collector.processes.managed().java);
     }
 
-    /// Takes in what is known only now, and has the recording put together.
+    /// Takes in the facts that are known only at the end, and assembles the recording.
     fn end(mut self, stop: Stop, end_ns: u64) -> Captured {
         let own_cpu_ns = self.cost.meter.own_ns();
         self.collector.programs.detach();
@@ -535,15 +536,15 @@ impl<'o> Recorder<'o> {
     }
 }
 
-/// Has `events` wake us at each of `looks`, ns, for new mappings and for a full ring.
+/// Has `events` wake us at each of `intervals`, ns, for new mappings and for a full ring.
 fn wake_for(
     events: &mut Events,
-    looks: &[Option<u64>],
+    intervals: &[Option<u64>],
     sideband: &Sideband,
     ring: &RingBuffer<'_>,
 ) -> Result<(), Error> {
-    for every in looks.iter().flatten() {
-        events.look_every(*every)?;
+    for every in intervals.iter().flatten() {
+        events.wake_every(*every)?;
     }
     for fd in sideband.descriptors() {
         events.sideband(fd)?;
@@ -566,7 +567,7 @@ fn finish_stacks(processes: &mut Processes, intake: &mut EventDispatcher) {
     intake.finish_resources(processes.managed());
 }
 
-/// What a collector costs in the kernel, with so many threads at most.
+/// Cost of a collector in the kernel, with `threads` threads at most.
 fn cost_of(collector: &Collector, threads: usize) -> Cost {
     let Collector {
         programs,
@@ -582,30 +583,30 @@ fn cost_of(collector: &Collector, threads: usize) -> Cost {
     }
 }
 
-/// Takes in observations, as `options` ask for it.
+/// Makes the dispatcher of observations that `options` ask for.
 fn intake(begin: Begin, log: Option<LogWriter>, options: &Options) -> Rc<RefCell<EventDispatcher>> {
     let start_ns = begin.start_ns;
     let mut intake = EventDispatcher::new(begin, log);
     let flight = options.flight.clone();
     intake.flight = flight.map(|recorder| FlightWriter::new(recorder, start_ns));
     intake.estimator.samples.each = options.moments.then(Vec::new);
-    intake.estimator.follows_waits = options.looks.is_none();
+    intake.estimator.follows_waits = options.snapshot_every.is_none();
     if options.windows {
         intake.estimator.make_windows();
     }
     Rc::new(RefCell::new(intake))
 }
 
-/// Has the recording put together, with names as they are known here. A log keeps the answers.
+/// Assembles the recording, with names as the collector knows them. A log keeps the answers.
 fn named(
     estimator: Estimator,
     log: Option<LogWriter>,
     processes: &Processes,
     options: &Options,
 ) -> (Option<LogWriter>, Assembled) {
-    let looks = match options.looks {
-        Some(_) => Looks::Taken,
-        None => Looks::None,
+    let snapshots = match options.snapshot_every {
+        Some(_) => Snapshots::Taken,
+        None => Snapshots::None,
     };
     let host = Host::now();
     let names = Names {
@@ -613,17 +614,17 @@ fn named(
         host: &host,
     };
     let Some(log) = interface::kept(log) else {
-        return (None, estimator.finish(names, looks));
+        return (None, estimator.finish(names, snapshots));
     };
     let logged = Logged::new(names, log);
-    let assembled = estimator.finish(logged.names(), looks);
+    let assembled = estimator.finish(logged.names(), snapshots);
     (Some(logged.into_log()), assembled)
 }
 
-/// The kernel's symbols as they are now, where stacks lead through code that was loaded into it. Kernel
-/// programs take their names with them when they go, and ours are about to.
+/// The present symbols of the kernel, if stacks lead through code that was loaded into it. Kernel programs take their
+/// names with them when they are unloaded, and ours are unloaded next.
 fn symbols_of_programs(recording: &Recording) -> Option<Arc<KernelSymbols>> {
-    /// Where x86-64 has modules and kernel programs.
+    /// First address of modules and kernel programs on x86-64.
     const LOADED: u64 = 0xffff_ffff_c000_0000;
     let mut frames = recording.frames.iter();
     let any = frames.any(|f| f.kind == FrameKind::Kernel && f.address >= LOADED);

@@ -1,12 +1,12 @@
 //! A log that ended early → the recording up to its last time slice.
 //!
-//! A recorder that is killed leaves a spool without an end. What can change is observed whenever it has
-//! changed (`told.rs`, `early_names.rs`), so the observations up to the last closed slice are a
-//! recording: the books of all threads are those of that moment, and threads without news have stayed
-//! as they were. What comes after it is passed over, as it is known of some threads only.
+//! A recorder that is killed leaves a spool without an end. Facts that can change are observed whenever they have
+//! changed (`told.rs`, `early_names.rs`), so the observations up to the last closed slice are a recording. The books
+//! of all threads are those of that moment, and threads without news have stayed as they were. Later observations are
+//! passed over: they cover some threads only.
 //!
-//! Named here is what the log names. Native code is the symboliser's: it looks for the files of the
-//! log's modules and compares build ids.
+//! This module uses the names in the log. The symboliser names native code: it looks for the files of the log's
+//! modules and compares build ids.
 //!
 //! Logs of the proc and perf backends hold polls and switches in the place of books. A tick ends a round of
 //! polls there, and threads go on to that moment as their last poll or switch says (`backend/proc/early_end.rs`).
@@ -39,7 +39,7 @@ use super::{
 };
 use crate::{backend::proc::estimator::PollEstimator, event::SocketRecord};
 
-/// How far a log goes.
+/// Extent of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Extent {
     /// It is whole: [`super::replay::replay`] makes its recording.
@@ -48,7 +48,7 @@ pub enum Extent {
     Early(EarlyEnd),
 }
 
-/// Where a log ends that is not whole.
+/// End of a log that is not whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EarlyEnd {
     /// Observations up to the last moment at which the books of all threads are known.
@@ -60,7 +60,7 @@ pub struct EarlyEnd {
     /// Boot of the kernel that was measured.
     boot: String,
     left_out: LeftOut,
-    /// Why there is no more of it, in words.
+    /// Reason for its end, in words.
     why: String,
 }
 
@@ -89,7 +89,7 @@ pub fn extent<R: BufRead>(log: &mut LogReader<R>) -> Result<Extent, ReplayError>
             Observation::Mark(Mark::Tick { time }) if !is_over => early.end_ns = time,
             Observation::Mark(Mark::Figures { time }) => early.figures_ns = Some(time),
             Observation::Mark(Mark::End { time }) => {
-                // Whatever comes now is as of this moment.
+                // Observations from here on belong to this moment.
                 (early.end_ns, is_over) = (time, true);
             }
             Observation::LeftOut(left_out) => early.left_out = left_out,
@@ -119,9 +119,9 @@ pub fn extent<R: BufRead>(log: &mut LogReader<R>) -> Result<Extent, ReplayError>
 /// Whether the kernel that runs here is the one that was measured, in its present boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SameKernel {
-    /// It is, so addresses of its code mean what they meant.
+    /// It is, so addresses of its code have kept their meaning.
     Yes,
-    /// It is not, or nobody knows.
+    /// It is not, or that is unknown.
     No,
 }
 
@@ -129,13 +129,13 @@ pub enum SameKernel {
 pub struct Recovered {
     /// The recording. The symboliser has not named its frames yet.
     pub recording: Recording,
-    /// What was seen of connections in the waits of each sample, by index.
+    /// Connections seen in the waits of each sample, by the index of the sample.
     pub seen: Vec<WaitSeen>,
     /// Whether the running kernel can name the kernel's frames.
     pub kernel: SameKernel,
     /// Age of the cumulative figures at the recording's end, ns; `None`: there are none.
     pub figures_age_ns: Option<u64>,
-    /// Why the log ended, in words.
+    /// Reason for the end of the log, in words.
     pub why: String,
 }
 
@@ -143,7 +143,7 @@ pub struct Recovered {
 /// empty where it is not known.
 ///
 /// # Errors
-/// The log is another one than `early` was found in.
+/// The log is not the one in which `early` was found.
 pub fn recover<R: BufRead>(
     log: &mut LogReader<R>,
     early: &EarlyEnd,
@@ -157,7 +157,7 @@ pub fn recover<R: BufRead>(
     }
 }
 
-/// Makes the recording of a log that begins so, by the estimator that it is for.
+/// Makes the recording of a log that begins with `begin`, by the estimator of its backend.
 fn recover_by<E: Estimate, R: BufRead>(
     log: &mut LogReader<R>,
     early: &EarlyEnd,
@@ -294,7 +294,7 @@ mod tests {
 
     use super::*;
 
-    /// How far a log of `all` goes that nobody closed.
+    /// Extent of a log of `all` that was not closed.
     fn extent_of(all: &[Observation<'_>]) -> Extent {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");

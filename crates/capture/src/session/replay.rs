@@ -1,8 +1,7 @@
-//! A log of observations → its recording, again: without root, on any machine.
+//! Rebuilds the recording of a log of observations, without root and on any machine.
 //!
-//! The estimator gets the observations in the order of the log, and names as the log answers. It reads
-//! nothing else. So the recording is the one that was made live, byte for byte, if the same version
-//! makes it.
+//! The estimator gets the observations in the order of the log, and the names that the log answers. It reads nothing
+//! else. So the recording equals the live one, byte for byte, if one version makes both.
 
 use std::io::BufRead;
 
@@ -12,7 +11,7 @@ use wallscope_observe::{Begin, Counter, End, LeftOut, LogReader, Observation, Sy
 
 use super::{
     answers::Answers,
-    assemble::{Assembled, Looks},
+    assemble::{Assembled, Snapshots},
     estimator::Estimator,
     naming::Names,
     plausible::Times,
@@ -23,13 +22,13 @@ use crate::backend::proc::estimator::PollEstimator;
 pub struct Replayed {
     /// The recording, with names; idle waits are not marked yet.
     pub recording: Recording,
-    /// What was seen of connections in the waits of each sample, by index.
+    /// Connections seen in the waits of each sample, by the index of the sample.
     pub seen: Vec<WaitSeen>,
     /// Notes for the domain, to be added once idle waits are marked.
     pub notes: Vec<String>,
 }
 
-/// Why a log gives no recording.
+/// Reason that a log gives no recording.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum ReplayError {
     /// It has no beginning.
@@ -68,13 +67,13 @@ pub enum ReplayError {
 
 /// An estimator: observations in, a recording out.
 pub(super) trait Estimate {
-    /// One that has got nothing yet.
+    /// An estimator without observations.
     fn begin(begin: &Begin) -> Self;
 
     /// Takes an observation.
     fn observe(&mut self, observation: &Observation<'_>);
 
-    /// The recorder ended at `end_ns` and told nothing more, unless it had told the end before.
+    /// The recorder ended at `end_ns` without last figures, unless the end was observed before.
     fn ends_early(&mut self, begin: &Begin, end_ns: u64);
 
     /// Makes the recording.
@@ -97,7 +96,7 @@ impl Estimate for Estimator {
     }
 
     fn finish(self, names: Names<'_>) -> Assembled {
-        Estimator::finish(self, names, Looks::None)
+        Estimator::finish(self, names, Snapshots::None)
     }
 }
 
@@ -161,7 +160,7 @@ impl FirstObservation {
 }
 
 impl<E: Estimate> Rebuild<E> {
-    /// One of a log that begins so.
+    /// The rebuild of a log that begins with `begin`.
     pub fn of(begin: &Begin) -> Result<Rebuild<E>, ReplayError> {
         let times = Times::new(begin).map_err(|what| ReplayError::Implausible { what })?;
         Ok(Rebuild {
@@ -260,7 +259,7 @@ pub fn replay_without_blame<R: BufRead>(log: &mut LogReader<R>) -> Result<Replay
     }
 }
 
-/// What a log was left without, and what else it `lacks`, as losses.
+/// Losses of a log: observations that were left out of it, and what else it `lacks`.
 pub(super) fn losses(left_out: LeftOut, lacks: &[(&str, u64)]) -> Vec<Loss> {
     let bound = [
         (

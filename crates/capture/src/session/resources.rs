@@ -1,7 +1,7 @@
-//! What threads waited for, in words.
+//! Names of the resources that threads waited for.
 //!
-//! The kernel tells what identifies a resource; here it gets its name while the process is there to
-//! be asked: the symbol or mapping that a futex lies in, the peers behind an epoll set.
+//! The kernel programs send a key for each resource. This module names it while its process exists: the symbol or
+//! mapping that a futex lies in, the peers behind an epoll set.
 
 use std::{
     collections::VecDeque,
@@ -40,11 +40,11 @@ pub trait Locks {
     fn monitor_class(&self, pid: u32, address: u64) -> Option<String>;
 }
 
-/// Everything that was waited for.
+/// All resources that threads waited for.
 #[derive(Default)]
 pub struct Resources {
-    /// Lengths of the names of epoll sets told so far, by hash.
-    names: FxHashMap<u64, usize>,
+    /// Length (bytes) of the last name told of each epoll set, by hash.
+    told_lengths: FxHashMap<u64, usize>,
     fresh: VecDeque<ResourceEvent>,
     maps: FxHashMap<u32, Vec<Mapping>>,
     variables: Variables,
@@ -59,7 +59,7 @@ pub struct Resources {
     sets: Vec<(u64, ResourceEvent)>,
     /// Hash of each shared resource in the first process that waited for it.
     shared: FxHashMap<Shared, u64>,
-    /// Findings since the last call for them.
+    /// Findings that the caller has not taken yet.
     news: Vec<News>,
 }
 
@@ -67,18 +67,18 @@ pub struct Resources {
 pub enum News {
     /// Its name.
     Name(ResourceName),
-    /// That it is a lock which was met before under another hash.
+    /// It is a lock that has another hash already.
     Same(SameLock),
 }
 
 impl Resources {
-    /// Takes what the kernel programs sent.
+    /// Queues a resource event of the kernel programs.
     pub fn take(&mut self, e: ResourceEvent) {
         self.fresh.push_back(e);
     }
 
-    /// A measured process is called so now.
-    pub fn called(&mut self, pid: u32, name: String) {
+    /// Sets the present name of a measured process.
+    pub fn set_process_name(&mut self, pid: u32, name: String) {
         self.processes.insert(pid, name);
     }
 
@@ -89,7 +89,7 @@ impl Resources {
         self.locks.retain(|(pid, _), _| !gone.contains(pid));
         self.sets.retain(|(_, e)| !gone.contains(&e.pid));
         let sets: FxHashSet<u64> = self.sets.iter().map(|(hash, _)| *hash).collect();
-        self.names.retain(|hash, _| sets.contains(hash));
+        self.told_lengths.retain(|hash, _| sets.contains(hash));
     }
 
     /// Ends a window: mappings of processes are read again for the next lock that is new.
@@ -117,7 +117,7 @@ impl Resources {
         };
         let name = self.name(&e, locks);
         if e.what == what::ANONYMOUS && name.contains("eventpoll") {
-            self.names.insert(e.hash, name.len());
+            self.told_lengths.insert(e.hash, name.len());
             self.sets.push((e.hash, e));
         }
         self.named(e.hash, name);
@@ -136,17 +136,17 @@ impl Resources {
         self.news.push(News::Name(ResourceName { hash, name }));
     }
 
-    /// What was found out since this was called last; each is told once.
+    /// Takes the findings since the last call.
     pub fn take_news(&mut self) -> Vec<News> {
         std::mem::take(&mut self.news)
     }
 
-    /// Names what is known better at the end.
+    /// Names the resources that are known better at the end.
     pub fn finish(&mut self, locks: &dyn Locks) {
         while self.settle_one(locks) {}
         for (hash, e) in std::mem::take(&mut self.sets) {
             let name = self.name(&e, locks);
-            if name.len() > self.names.get(&hash).copied().unwrap_or(0) {
+            if name.len() > self.told_lengths.get(&hash).copied().unwrap_or(0) {
                 self.named(hash, name);
             }
         }
@@ -234,14 +234,14 @@ impl Resources {
         } else if syscalls::is_semaphore(call as u32) {
             format!("System V semaphores {address}").into()
         } else {
-            // Several at a time: as samples have it.
+            // A call for several locks at a time: samples name it by the call, too.
             syscalls::name(call as u32).into()
         };
         self.locks.insert((pid, address), name.clone());
         name
     }
 
-    /// The name of a lock as far as it is known without a look at its process.
+    /// The name of a lock as far as it is known without reading its process.
     pub fn known_lock(&self, pid: u32, address: u64, call: u64) -> Arc<str> {
         let known = self.locks.get(&(pid, address)).cloned();
         let of_file = || self.file_locks.get(&(address, call as u32)).cloned();
@@ -295,7 +295,7 @@ impl Resources {
             };
             return format!("{path}+{offset:#x}");
         }
-        // What follows a file's last page in memory is its zeroed data.
+        // The memory after a file's last page is its zeroed data.
         let file = if m.is_file() {
             Some(m)
         } else if m.path.is_empty() {
@@ -344,7 +344,7 @@ impl Resources {
     }
 }
 
-/// Where the file system with this device number (as the kernel keeps it) is mounted.
+/// Mount point of the file system with this device number (as the kernel keeps it).
 fn mount_point(device: u32) -> String {
     let wanted = format!("{}:{}", device >> 20, device & 0xf_ffff);
     let text = kernel_file::read_to_string("/proc/self/mountinfo").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What samples are added up by, and what they add up to.
+//! Keys by which samples are added up, and their sums.
 
 use rustc_hash::FxHashMap;
 use wallscope_model::{SliceValue, StackEnd, histogram::Histogram};
@@ -8,7 +8,7 @@ use wallscope_model::{SliceValue, StackEnd, histogram::Histogram};
 pub enum UserPart {
     /// The stack with this hash.
     Hash(u64),
-    /// None, and this is why.
+    /// No stack, for this reason.
     Missing(StackEnd),
 }
 
@@ -17,15 +17,15 @@ pub enum UserPart {
 pub struct SampleKey {
     /// Id of the thread's record.
     pub id: u64,
-    /// How many programs its process had run before, as far as was seen.
+    /// Number of programs that its process had run before, as far as was seen.
     pub former: u32,
-    /// Hash of what was waited for, 0: not known.
+    /// Hash of the resource that the thread waited for, 0: not known.
     pub resource: u64,
     /// Hash of the kernel stack, 0: none.
     pub kernel: u64,
     /// User stack.
     pub user: UserPart,
-    /// If code made at run time is in it, the version of what its addresses mean (see `jit.rs`).
+    /// Version of the meaning of its addresses, if code made at run time is in it (see `jit.rs`).
     pub code: u64,
     /// One of [`state`](crate::event::state).
     pub state: u8,
@@ -37,24 +37,24 @@ pub struct SampleKey {
     pub cpu: Option<u16>,
     /// For blocked ones: a request of the thread was in flight as it began to wait.
     pub in_flight: bool,
-    /// One that it awaits itself.
+    /// For blocked samples: the thread itself awaits the answer to that request.
     pub awaits: bool,
     /// For blocked ones: the thread had talked on stream sockets.
     pub talks: bool,
 }
 
-/// Where sums go that belong to groups of ended threads from now on.
+/// Moves of sums to groups of ended threads.
 #[derive(Default)]
 pub struct Moves {
     /// Records of groups, by those of their threads.
     pub records: FxHashMap<u64, u64>,
-    /// Hashes of what was waited for, by the old ones.
+    /// Hashes of resources, by the old ones.
     pub resources: FxHashMap<u64, u64>,
 }
 
 impl SampleKey {
-    /// The key to which samples move that came after their thread became part of the group with this record;
-    /// `None`: it is their own.
+    /// Key of samples that came after their thread became part of the group with this record; `None`: they keep their
+    /// own.
     pub fn moved_late(&self, record: u64) -> Option<SampleKey> {
         (record != self.id).then_some(SampleKey {
             id: record,
@@ -81,7 +81,7 @@ impl Moves {
     }
 }
 
-/// What they add up to.
+/// Sum of the samples with one key.
 #[derive(Clone, Debug, Default)]
 pub struct SampleSum {
     /// Periods.
@@ -90,12 +90,12 @@ pub struct SampleSum {
     pub ns: u64,
     /// Periods and weight by slice.
     pub slices: Vec<SliceValue>,
-    /// How long the intervals were that the samples fell into.
+    /// Lengths of the intervals that the samples fell into.
     pub lengths: Histogram,
 }
 
 /// Puts sums into the order in which a recording has its samples: by thread, state, detail and kernel stack, then by
-/// the rest of the key, so that no two are in an order of chance.
+/// the rest of the key. So the order is never random.
 pub fn sort(sums: &mut [(SampleKey, SampleSum)]) {
     sums.sort_unstable_by_key(|(key, _)| (key.id, key.state, key.detail, key.kernel, *key));
 }

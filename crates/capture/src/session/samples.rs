@@ -70,7 +70,7 @@ impl Samples {
         }
     }
 
-    /// Process `pid` runs another program: what comes from here on is of that.
+    /// Process `pid` runs another program: samples from here on belong to that program.
     pub fn exec(&mut self, pid: u32) {
         self.before_exec.take_if(|held| *held == pid);
         *self.left.entry(pid).or_default() += 1;
@@ -192,7 +192,8 @@ impl Samples {
         sum.count += u64::from(s.count);
         sum.ns += s.ns;
         if !on_cpu && s.end > s.begin {
-            // An interval is met by its length over the period: each stands for that many fewer.
+            // The chance that an interval is sampled is its length over the period, so a sampled interval stands for
+            // the inverse number of intervals.
             sum.lengths.bits = FINE;
             let length = s.end - s.begin;
             sum.lengths.add(length, s.ns as f64 / length as f64);

@@ -357,7 +357,7 @@ fn a_weight_is_divided_over_slices_by_time_and_its_count_is_in_the_last() {
     // An end at the edge of a slice is within the one before.
     let to_edge = SampleEvent { end: 1200, ..s };
     assert_eq!(parts(&to_edge, GRID), [(0, 0, 333), (1, 7, 667)]);
-    // What lies before the window counts from its start.
+    // Time before the window counts from the start of the window.
     let early = SampleEvent { begin: 500, ..s };
     assert_eq!(parts(&early, GRID), [(0, 0, 400), (1, 0, 400), (2, 7, 200)]);
     for (begin, end) in [(1150, 1150), (1300, 1150)] {

@@ -1,8 +1,8 @@
-//! JavaScript: processes with V8, and what the functions in their frames are called.
+//! JavaScript: processes with V8, and the names of the functions in their frames.
 //!
-//! The unwinder puts out which function a frame runs, by its address in V8's heap. Here that becomes
-//! names and lines, read from the process as soon as a new stack comes in: the process may be gone
-//! later, and V8 moves its objects now and then.
+//! The unwinder emits the function of a frame as its address in V8's heap. This module turns that into names and
+//! lines. It reads them from the process as soon as a new stack comes in: the process may be gone later, and V8 moves
+//! its objects now and then.
 
 use std::{
     collections::{BTreeMap, hash_map::Entry},
@@ -19,7 +19,7 @@ use wallscope_unwind::runtime::{
 use super::found_runtime::FoundRuntime;
 use crate::target::read_memory;
 
-/// How often a function is looked for before it is given up.
+/// Attempts to read a function before it is given up.
 const TRIES: u8 = 3;
 
 /// A process with V8.
@@ -28,7 +28,7 @@ struct Space {
     isolate: Isolate,
 }
 
-/// What became of a frame.
+/// Result of naming a frame.
 enum Named {
     /// Functions, the innermost first.
     Scopes(Vec<v8::Scope>),
@@ -90,7 +90,7 @@ impl Scripts {
         }
     }
 
-    /// What the unwinder is to be told.
+    /// Takes the processes that the unwinder does not know yet.
     pub fn take_news(&mut self) -> Vec<(u32, Proc)> {
         std::mem::take(&mut self.news)
     }
@@ -153,7 +153,7 @@ impl Scripts {
         }
     }
 
-    /// The versions that were found, for people.
+    /// Versions that were found, in words for the user.
     pub fn describe(&self) -> impl Iterator<Item = String> + '_ {
         self.versions
             .keys()
@@ -197,7 +197,8 @@ impl Scripts {
     }
 }
 
-/// A frame without what does not change its name: where interpreted code is, its bytecode says.
+/// Removes the parts of a frame that do not change its name. For interpreted code, the position in the bytecode names
+/// it.
 fn key(item: Item) -> Item {
     match item {
         Item::Script {

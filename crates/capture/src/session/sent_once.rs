@@ -18,7 +18,7 @@ pub struct SentOnce {
     leaving: FxHashSet<u64>,
 }
 
-/// What the end of a window forgets.
+/// Hashes that the end of a window forgets.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Forgotten {
     /// Hashes that the kernel programs are to forget.

@@ -1,7 +1,7 @@
-//! How long the single intervals were: the kernel's histograms as rows of the recording.
+//! Histograms of interval lengths: the kernel programs' counts as rows of the recording.
 //!
-//! Over all threads by state, reason and part, finely; by thread and state, coarsely. What is open
-//! when the recording ends counts with its length so far, as one interval.
+//! Histograms over all threads, by state, reason and part, have fine buckets; those by thread and state have coarse
+//! ones. An interval that is open when the recording ends counts as one, with its length so far.
 
 use rustc_hash::FxHashMap;
 use wallscope_model::histogram::{COARSE, FINE, Histogram, HistogramRow};
@@ -133,8 +133,8 @@ impl Shapes {
 /// Intervals by bucket of each class, as the kernel programs count them since their start.
 pub type ClassCounts = Vec<(u64, Vec<u64>)>;
 
-/// The rows of all threads of a window: what was added to `before` up to `now`. The longest interval of a window is
-/// not known: it counts as the upper bound of its bucket.
+/// Rows of all threads of a window: the counts that were added to `before` up to `now`. The longest interval of a
+/// window is not known: it counts as the upper bound of its bucket.
 pub fn added(now: &ClassCounts, before: &ClassCounts) -> Vec<HistogramRow> {
     let class = |(class, (longest_ns, counts)): (usize, &(u64, Vec<u64>))| {
         let earlier = before.get(class).map_or(&[][..], |(_, counts)| counts);

@@ -1,11 +1,11 @@
-//! Looks at a session under way: what was added since the last one, as a recording of its own.
+//! Snapshots of a running session. Each is a recording of the time since the previous snapshot.
 //!
-//! For live views and intervals. What a look has shown is not kept, so that a session may run for
-//! hours: its own recording at the end holds only what came after the last look. Only windows have chains of waits.
-//! Looks have no facts about the host, and frames have no names yet.
+//! Snapshots serve live views and intervals. The session forgets what a snapshot has shown, so that it may run for
+//! hours: its own recording at the end holds only the time since the last snapshot. Only windows have chains of
+//! waits. Snapshots have no facts about the host, and their frames have no names yet.
 //!
-//! A thread that stays blocked is charged to a stack only when it wakes. A look shows it where the
-//! iterator has read it meanwhile.
+//! A thread that stays blocked is charged to a stack only when it wakes. A snapshot charges it before that if the
+//! task iterator has read its stack meanwhile.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,26 +21,26 @@ use super::{
     estimator::{Estimator, READ_AHEAD},
     event_dispatch::EventDispatcher,
     hops::{self, Followed},
-    interface::Look,
+    interface::Snapshot,
     processes::Processes,
     sample_key::{self, SampleKey, SampleSum},
     window_slices,
 };
 use crate::event::state;
 
-/// The stretch that a look shows, ns on the recording's clock.
+/// Time that a snapshot covers, ns on the clock of the recording.
 #[derive(Clone, Copy)]
 pub(crate) struct SnapshotWindow {
     /// Start of the session.
     pub start: u64,
-    /// The last look, or the start.
+    /// Time of the last snapshot, or of the start.
     pub last: u64,
     /// Now.
     pub now: u64,
 }
 
 impl SnapshotWindow {
-    /// The recording of it, still empty.
+    /// The recording of this time, still empty.
     pub fn recording(self) -> Recording {
         Recording {
             window: Window {
@@ -59,13 +59,14 @@ impl SnapshotWindow {
     }
 }
 
-/// A look at what the kernel programs have told, which it takes. `period`: off-CPU time of a stack by now.
+/// Takes the samples and ledgers out of the dispatcher and makes a snapshot of them. `period`: off-CPU time that a
+/// stack stands for at present.
 pub(super) fn take(
     stretch: SnapshotWindow,
     intake: &mut EventDispatcher,
     processes: &mut Processes,
     (options, period): (&Options, Duration),
-) -> Look {
+) -> Snapshot {
     let mut recording = stretch.recording();
     recording.domain.backend = "ebpf".into();
     let (sums, unsure) = take_sums(stretch, intake, period);
@@ -128,7 +129,7 @@ pub(super) fn take(
         .processes
         .extend(estimator.accounts.take_folded_processes());
     let sources = processes.sources_of(&used(&recording), &jit);
-    Look {
+    Snapshot {
         elapsed: stretch.elapsed(),
         recording,
         sources,
@@ -136,13 +137,13 @@ pub(super) fn take(
     }
 }
 
-/// Takes the samples, with those of waits that are not over; the keys of the latter.
+/// Takes the samples, including those of waits that are not over. Also returns the keys of these waits.
 fn take_sums(
     stretch: SnapshotWindow,
     intake: &mut EventDispatcher,
     period: Duration,
 ) -> (Vec<(SampleKey, SampleSum)>, FxHashSet<SampleKey>) {
-    // They would be unwound at the end only.
+    // Copied stacks would otherwise wait for the end of the session.
     for raw in std::mem::take(&mut intake.raws) {
         intake.resolve(&raw.given_up());
     }
@@ -154,8 +155,8 @@ fn take_sums(
     (sums, unsure)
 }
 
-/// Takes the ledgers of all threads. Returns the place of each thread's context, by its account, and the slices of the
-/// session and of the look.
+/// Takes the ledgers of all threads. Returns the index of each thread's context, by its account, and the slices of
+/// the session and of the snapshot.
 fn take_threads(
     recording: &mut Recording,
     estimator: &mut Estimator,
@@ -164,7 +165,7 @@ fn take_threads(
     estimator.accounts.drop_told();
     let rows = estimator.accounts.take_slices();
     let mut places = FxHashMap::default();
-    for (index, context) in estimator.accounts.look(now) {
+    for (index, context) in estimator.accounts.take_snapshot(now) {
         places.insert(index, recording.contexts.len() as u32);
         recording.contexts.push(context);
     }
@@ -175,7 +176,8 @@ fn take_threads(
     (places, (grid, own))
 }
 
-/// Waits for a CPU by thread, estimated from samples: the exact ones are in the kernel until a thread ends.
+/// Histograms of run-queue latency by thread, estimated from samples: the kernel programs keep the exact ones until a
+/// thread ends.
 fn run_queue(waits: BTreeMap<u32, Histogram>) -> Vec<HistogramRow> {
     let row = |(context, shape)| HistogramRow {
         context: Some(ContextId(context)),
@@ -196,7 +198,7 @@ fn still_blocked(
 ) -> Vec<(SampleKey, SampleSum)> {
     let longest_unread = READ_AHEAD * period.as_nanos() as u64;
     let wait = |t: StillBlocked| {
-        // Shorter ones are not read, and what is known of the thread's stack is of another wait.
+        // The task iterator does not read shorter waits. The stack known of such a thread is that of an earlier wait.
         if stretch.now.saturating_sub(t.since) < longest_unread {
             return None;
         }
@@ -231,7 +233,7 @@ fn still_blocked(
         .collect()
 }
 
-/// Gives actors the places of their threads in the look. A thread that ended before has none.
+/// Replaces the threads of actors by their contexts in the snapshot. A thread that ended before has none.
 fn place_actors(recording: &mut Recording, places: &FxHashMap<u32, u32>) {
     for actor in &mut recording.actors {
         if let Actor::Context(context) = actor {
@@ -251,7 +253,7 @@ pub(crate) fn used(recording: &Recording) -> Vec<ModuleId> {
     used
 }
 
-/// Leaves out threads of which there is nothing, and numbers the others anew.
+/// Removes threads without time and samples, and renumbers the others.
 pub(crate) fn without_absent(recording: &mut Recording) {
     let mut present: FxHashSet<u32> = recording.samples.iter().map(|s| s.context.0).collect();
     let mut places = FxHashMap::default();

@@ -9,7 +9,7 @@ use crate::{
     session::{
         accounts::number,
         answers::Answers,
-        assemble::{Assembled, Looks},
+        assemble::{Assembled, Snapshots},
     },
 };
 
@@ -33,7 +33,7 @@ fn head(kind: u32) -> Head {
 struct Machine {
     estimator: Estimator,
     now: u64,
-    /// What the sums of all processes and of their samples must be, ns.
+    /// Expected sums of all processes and of their samples, ns.
     on_cpu: u64,
     waits: u64,
 }
@@ -128,7 +128,7 @@ impl Machine {
         let end = Observation::Mark(Mark::End { time: self.now });
         self.estimator.observe(&end);
         let answers = Answers::default();
-        let Assembled { recording, .. } = self.estimator.finish(answers.names(), Looks::None);
+        let Assembled { recording, .. } = self.estimator.finish(answers.names(), Snapshots::None);
         (recording, [self.on_cpu, self.waits])
     }
 }

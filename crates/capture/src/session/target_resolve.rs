@@ -22,9 +22,9 @@ pub(crate) struct ResolvedTarget {
 }
 
 impl ResolvedTarget {
-    /// Returns an error if `target` names processes by their ids and all of them have ended or are ending:
-    /// a failure then has that cause. A process that is ending has no files and no memory any more, some
-    /// time before its end is announced.
+    /// Returns an error if `target` names processes by their ids and all of them have ended or are ending. A failure
+    /// then has that cause. A process that is ending has no files and no memory any more, some time before its end is
+    /// announced.
     pub fn gone(&self, target: &Target) -> Option<Error> {
         let Target::Pids(pids) = target else {
             return None;

@@ -1,4 +1,4 @@
-//! Names that runtimes keep of their threads and that the kernel does not know.
+//! Names of threads that runtimes keep and the kernel does not know.
 //!
 //! A process is read when its runtime is found, some times after each birth of a thread, and at the end; never
 //! while its threads stay the same. The kernel's own name of a thread, where the program gave it one, stands.
@@ -173,7 +173,7 @@ impl ThreadNames {
             }),
             _ => Some(Vec::new()),
         };
-        // Of a process that has ended nothing is missing that could be had.
+        // A process that has ended lacks no name that could still be read.
         named.unreadable = names.is_none() && process::stat(pid).is_ok();
         self.take(pid, names.unwrap_or_default(), &threads);
     }
@@ -194,7 +194,7 @@ impl ThreadNames {
     }
 }
 
-/// Names threads of which the kernel knows the program's name only. `names`: by process and thread.
+/// Names the threads for which the kernel has only the name of the program. `names`: by process and thread.
 pub fn name_threads(names: &FxHashMap<(u32, u32), Arc<str>>, threads: &mut [Context]) {
     let leaders = threads.iter().filter(|t| t.tid == t.pid);
     let programs: FxHashMap<u32, Arc<str>> = leaders.map(|t| (t.pid, t.name.clone())).collect();

@@ -1,10 +1,9 @@
 //! The timeline: turns of threads as they come, kept within a memory bound, and made into intervals at
 //! the end.
 //!
-//! A turn is a stretch on a CPU, a block and a wait for a CPU, one after the other, up to the moment
-//! at which it was told. So what lies between the end of one turn and the begin of the next was not
-//! seen, or was dropped: it stays a gap. Turns come in the order of time, nearly; each thread's own
-//! exactly so. When the bound is reached the oldest are dropped, a chunk at a time.
+//! A turn is a stretch on a CPU, a block and a wait for a CPU, one after the other, up to the moment at which it was
+//! reported. Time between two turns was not seen, or was dropped: it stays a gap. Turns come in the order of time,
+//! nearly; each thread's own exactly so. When the bound is reached the oldest are dropped, a chunk at a time.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -20,6 +19,7 @@ use crate::event::{Dump, FLAG_ASKING, Turn, state};
 pub const KERNEL_RING: u32 = 8 << 20;
 /// Turns that are dropped at once.
 const CHUNK: usize = 8192;
+/// Parts of runnable time, in the order of `enum ws_part`.
 const PARTS: [Part; 3] = [Part::Woken, Part::Preempted, Part::Throttled];
 
 #[derive(Default)]
@@ -32,12 +32,12 @@ struct Chunk {
 pub struct Turns {
     chunks: VecDeque<Chunk>,
     kept: u64,
-    most: u64,
+    max_intervals: u64,
     limit_bytes: u64,
     dropped: u64,
 }
 
-/// How many intervals a turn has.
+/// Number of intervals in a turn.
 fn intervals(t: &Turn) -> u64 {
     [t.stretch, t.block, t.waited]
         .iter()
@@ -46,12 +46,12 @@ fn intervals(t: &Turn) -> u64 {
 }
 
 impl Turns {
-    /// Keeps as many as become intervals of `limit_bytes` of memory.
+    /// Keeps turns while their intervals fit into `limit_bytes`.
     pub fn new(limit_bytes: u64) -> Turns {
         Turns {
             chunks: VecDeque::new(),
             kept: 0,
-            most: limit_bytes / size_of::<Interval>() as u64,
+            max_intervals: limit_bytes / size_of::<Interval>() as u64,
             limit_bytes,
             dropped: 0,
         }
@@ -61,7 +61,7 @@ impl Turns {
     pub fn take(&mut self, bytes: &[u8]) -> Option<()> {
         let turn = Turn::read_from_prefix(bytes).ok()?.0;
         if self.chunks.back().is_none_or(|c| c.turns.len() >= CHUNK) {
-            while self.kept + 3 * CHUNK as u64 > self.most
+            while self.kept + 3 * CHUNK as u64 > self.max_intervals
                 && let Some(oldest) = self.chunks.pop_front()
             {
                 self.kept -= oldest.intervals;
@@ -80,7 +80,7 @@ impl Turns {
         Some(())
     }
 
-    /// The lanes of all threads, with what is still open in `accounts`. `lost`: turns that found no
+    /// Returns the lanes of all threads, with the intervals still open in `accounts`. `lost`: turns that found no
     /// room in the ring.
     pub fn finish(self, accounts: &Accounts, lost: u64) -> Timeline {
         let mut lanes: FxHashMap<u32, Vec<Interval>> = FxHashMap::default();
@@ -132,7 +132,7 @@ struct Pen<'a> {
 
 impl Pen<'_> {
     /// Appends `ns`, as far as the thread existed then and no interval is there yet.
-    fn put(&mut self, ns: u64, what: Interval) {
+    fn put(&mut self, ns: u64, template: Interval) {
         let known = self.lane.last().map_or(self.life.start, Interval::end_ns);
         let start = self.at.max(known);
         self.at = self.at.saturating_add(ns);
@@ -141,7 +141,7 @@ impl Pen<'_> {
             self.lane.push(Interval {
                 start_ns: start,
                 ns,
-                ..what
+                ..template
             });
         }
     }
@@ -158,7 +158,8 @@ const ON_CPU: Interval = Interval {
     idle: false,
 };
 
-fn blocked(reason: u8, waker: Option<ContextId>, request: bool) -> Interval {
+/// A template: [`Pen::put`] sets its start and length.
+fn blocked_interval(reason: u8, waker: Option<ContextId>, request: bool) -> Interval {
     Interval {
         state: State::Blocked,
         reason: BlockReason::ALL.get(reason as usize).copied(),
@@ -168,7 +169,8 @@ fn blocked(reason: u8, waker: Option<ContextId>, request: bool) -> Interval {
     }
 }
 
-fn runnable(part: u8) -> Interval {
+/// A template, too.
+fn runnable_interval(part: u8) -> Interval {
     Interval {
         state: State::Runnable,
         part: PARTS.get(part as usize).copied(),
@@ -182,22 +184,22 @@ pub fn put_turn(lane: &mut Vec<Interval>, life: &Range<u64>, t: &Turn, waker: Op
     let at = t.time.saturating_sub(all);
     let mut pen = Pen { lane, life, at };
     pen.put(t.stretch, ON_CPU);
-    pen.put(t.block, blocked(t.reason, waker, t.asking != 0));
-    pen.put(t.waited, runnable(t.part));
+    pen.put(t.block, blocked_interval(t.reason, waker, t.asking != 0));
+    pen.put(t.waited, runnable_interval(t.part));
 }
 
-/// Appends what was under way when the figures `d` were read.
+/// Appends the turn that was open when the figures `d` were read.
 pub fn put_open(lane: &mut Vec<Interval>, life: &Range<u64>, d: &Dump) {
     let over = d.stretch.saturating_add(d.block);
     let at = d.since.saturating_sub(over);
     let mut pen = Pen { lane, life, at };
     pen.put(d.stretch, ON_CPU);
     let asking = d.flags & FLAG_ASKING != 0;
-    pen.put(d.block, blocked(d.block_reason, None, asking));
+    pen.put(d.block, blocked_interval(d.block_reason, None, asking));
     let open = match d.state {
         state::ON_CPU => ON_CPU,
-        state::RUNNABLE => runnable(d.detail),
-        state::BLOCKED => blocked(d.detail, None, asking),
+        state::RUNNABLE => runnable_interval(d.detail),
+        state::BLOCKED => blocked_interval(d.detail, None, asking),
         _ => return,
     };
     pen.put(d.now.saturating_sub(d.since), open);
@@ -225,7 +227,7 @@ mod tests {
         // It was there before: what lies before its start is not its own.
         put_turn(&mut lane, &c, &turn(200, 60, 50, 10), None);
         put_turn(&mut lane, &c, &turn(300, 40, 0, 60), None);
-        // Of 300 … 400 nothing is known.
+        // Nothing is known of 300 … 400.
         put_turn(&mut lane, &c, &turn(500, 50, 50, 0), None);
         let mut d = Dump::new_zeroed();
         (d.since, d.now, d.state, d.stretch) = (600, 1200, state::BLOCKED, 100);

@@ -1,4 +1,4 @@
-//! Cumulative figures, losses and their like: what of them has changed since it was observed last.
+//! Cumulative figures, losses and similar facts that changed since they were observed last.
 //!
 //! The kernel programs and the collector add up. A log that may end early needs the sums so far, and
 //! a recording those at its end. Both are observed here, and only what differs from before is.
@@ -22,7 +22,7 @@ use crate::{
 /// Figures of a lock's waits, and its name.
 type ToldWaits = ([u64; 3], Arc<str>);
 
-/// What has been observed so far.
+/// Values as they were observed last.
 #[derive(Default)]
 pub struct Told {
     losses: FxHashMap<(Counter, String), u64>,
@@ -34,13 +34,13 @@ pub struct Told {
     heirs: FxHashMap<u32, u32>,
     clocks: FxHashMap<u32, ProcessClocks>,
     domain: Option<DescribedDomain>,
-    /// Memory that measuring took when it was looked at last.
+    /// Memory that measuring took at the last reading.
     pub memory: Cost,
     /// When all figures were observed last, ns.
     pub figures_ns: u64,
 }
 
-/// Puts a value; whether it is another one than before.
+/// Puts a value. Returns whether it differs from the value before.
 fn is_new<K: Eq + Hash, V: PartialEq>(all: &mut FxHashMap<K, V>, key: K, value: V) -> bool {
     match all.get_mut(&key) {
         Some(old) if *old == value => false,
@@ -56,7 +56,7 @@ fn is_new<K: Eq + Hash, V: PartialEq>(all: &mut FxHashMap<K, V>, key: K, value: 
 }
 
 impl Told {
-    /// Observes figures of the kernel programs: lengths of intervals, connections, hits of events.
+    /// Observes figures of the kernel programs: histograms of intervals, connections, counts of events.
     pub fn figures(&mut self, programs: &Programs, sink: &mut dyn ObservationSink) {
         for (class, (longest_ns, counts)) in (0u32..).zip(programs.shapes()) {
             if is_new(&mut self.histograms, class, (longest_ns, counts.clone())) {
@@ -88,7 +88,7 @@ impl Told {
         }
     }
 
-    /// Observes hits of events.
+    /// Observes counts of events.
     pub fn hits(
         &mut self,
         all: impl IntoIterator<Item = EventHits>,

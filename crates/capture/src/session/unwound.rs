@@ -3,7 +3,7 @@
 use wallscope_model::StackEnd;
 use wallscope_unwind::runtime::python;
 
-/// How a stack was unwound. Each way numbers files by itself.
+/// Way in which a stack was unwound. Each way numbers files by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Unwinding {
     /// At once, by the kernel programs.
@@ -14,9 +14,9 @@ pub enum Unwinding {
 
 /// An unwound user stack.
 pub struct UserStack {
-    /// How it ended.
+    /// End of the stack.
     pub end: StackEnd,
-    /// How it was unwound.
+    /// Way in which it was unwound.
     pub unwinding: Unwinding,
     /// Frames, innermost first (see `uw_stack` in `unwind_abi.h`), with what was seen of a
     /// VM's (see `hotspot_abi.h`).
@@ -28,7 +28,7 @@ pub struct UserStack {
 pub struct ManagedStack {
     /// Its process.
     pub pid: u32,
-    /// How reading them ended (`enum py_end`).
+    /// End of the reading (`enum py_end`).
     pub end: u32,
     /// Two words a frame, innermost first (see `struct py_stack` in `python_abi.h`).
     pub words: Box<[u64]>,

@@ -17,14 +17,14 @@ pub enum ActorKey {
     Record(u64),
     /// A thread that is not measured: process, thread, name.
     Stranger(u32, u32, Arc<str>),
-    /// An interrupt, by what it served.
+    /// An interrupt, by the work that it did.
     Interrupt(&'static str),
 }
 
 /// Key of a part among those with one parent.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Part {
-    /// What it stands for.
+    /// Role of the part in the wait.
     pub role: Role,
     /// Thread or interrupt that it is charged to.
     pub actor: ActorKey,
@@ -35,7 +35,7 @@ pub struct Part {
     /// Block reason, part of runnable time, or number of the evidence for a lock's holder (`OwnerEvidence`;
     /// 0: a hand-off or a runtime).
     pub detail: u8,
-    /// What was waited for, 0: not known.
+    /// Hash of the resource, 0: not known.
     pub resource: u64,
 }
 
@@ -64,7 +64,7 @@ pub struct Node {
     pub parent: Option<u32>,
     /// The sample at the root.
     pub root: u32,
-    /// What it is.
+    /// Key of the part.
     pub part: Part,
     /// Samples.
     pub count: u64,

@@ -1,7 +1,7 @@
-//! Time slices of a look: the part of the session's grid that the look covers.
+//! Time slices of a snapshot: the part of the grid of the session that the snapshot covers.
 //!
-//! All looks of a session share one grid, so that slices of merged windows keep their place on the clock. The
-//! first and the last slice of a look may stand for a part of their width.
+//! All snapshots of a session share one grid, so that slices of merged windows keep their place on the clock. The
+//! first and the last slice of a snapshot may stand for a part of their width.
 
 use std::ops::Range;
 
@@ -30,8 +30,8 @@ fn moved(slice: u32, (grid, own): (Slices, Slices)) -> u32 {
     slice.min(u64::from(own.count) - 1) as u32
 }
 
-/// The session's `rows` as those of a look. `places`: the contexts of the look by thread; `grids`: the session's
-/// slices and the look's.
+/// The session's `rows` as rows of a snapshot. `places`: the contexts of the snapshot by thread; `grids`: the slices
+/// of the session and of the snapshot.
 pub fn rows(
     rows: &LedgerSlices,
     places: &FxHashMap<u32, u32>,
@@ -52,7 +52,7 @@ pub fn rows(
     settled(&own, contexts, grids.1)
 }
 
-/// Brings the values of a sample to the slices of a look. A wait that began before the look has values before
+/// Brings the values of a sample to the slices of a snapshot. A wait that began before the snapshot has values before
 /// its first slice: the slices inside get them, each as much as its own share.
 pub fn values(values: &mut Vec<SliceValue>, grids: (Slices, Slices)) {
     let first = (grids.1.start_ns - grids.0.start_ns) / grids.1.width_ns;

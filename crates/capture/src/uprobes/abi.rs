@@ -7,7 +7,7 @@ use crate::event::{Head, PARTS};
 
 pub use wallscope_model::calls::{COARSE, OCTAVES};
 
-/// What a probe site means: `enum ws_site`.
+/// Meaning of a probe site: `enum ws_site`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Site {
@@ -25,7 +25,7 @@ pub enum Site {
     Branch,
     /// A jump by register or table.
     Indirect,
-    /// Where exceptions are caught.
+    /// The place where exceptions are caught.
     Catch,
     /// The first of a pair of events.
     Begin,
@@ -34,16 +34,16 @@ pub enum Site {
 }
 
 impl Site {
-    /// As many as there are.
+    /// Number of kinds.
     pub const COUNT: usize = 10;
 }
 
-/// What the programs are told of a site (`WS_COOKIE_…`).
+/// Description of a site for the programs (`WS_COOKIE_…`).
 #[derive(Clone, Copy, Debug)]
 pub struct Cookie {
     /// Index of the function.
     pub function: u16,
-    /// What it means.
+    /// Its meaning.
     pub site: Site,
     /// Condition code of a branch.
     pub condition: u8,
@@ -51,7 +51,7 @@ pub struct Cookie {
     pub depth: u16,
     /// Index of an indirect jump.
     pub jump: u16,
-    /// Of a function that is only reached by a tail call.
+    /// Whether the function is only reached by a tail call.
     pub followed: bool,
 }
 
@@ -68,7 +68,7 @@ impl Cookie {
         }
     }
 
-    /// As it travels.
+    /// The cookie as one word, for the kernel.
     pub fn pack(self) -> u64 {
         u64::from(self.function)
             | (self.site as u64) << 16
@@ -79,7 +79,7 @@ impl Cookie {
     }
 }
 
-/// Books of a call: on the CPU, runnable by part, blocked by reason.
+/// Time of a call: on the CPU, runnable by part, blocked by reason.
 pub const BOOKS: usize = 1 + PARTS + BlockReason::COUNT;
 
 /// `struct ws_jump`.

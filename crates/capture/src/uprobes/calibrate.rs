@@ -1,18 +1,18 @@
-//! What probes cost here, found by probing a child of ours.
+//! Cost of probes on this machine, measured on a child of ours.
 //!
-//! Costs differ by a factor of ten between machines and between instructions, so they are measured
-//! before anything is placed into the target, with the very programs that will run there: a child
-//! calls small functions of known form, without probes in between to be in the way. The same tells
-//! by how much a call seems longer than it is. A child, as this process must not be probed: its own
+//! Costs differ by a factor of ten between machines and between instructions. So they are measured
+//! before anything is placed into the target, with the very programs that will run there. A child
+//! calls small functions of known form, with no other probes in between. The measurement also gives the
+//! time by which a call seems longer than it is. It takes a child because this process must not be probed: its own
 //! calls would count.
 //!
-//! What a probe costs depends on what ran before it. In a row its code and data are in the caches; after
+//! The cost of a probe depends on the code that ran before it. In a row its code and data are in the caches. After
 //! the thread has waited they are not, and the same probe costs two to three times as much, the more
 //! the longer the CPU was idle or busy with others. So each kind has several costs: in a row, and after
-//! waits of some lengths, there measured call by call against a twin without a probe in turn, so that
-//! both meet the machine in one state. The programs count which of the two each meeting was
-//! (`note_met` in `call_open.h`), and [`Costs::spent`] puts the two together. All of it takes a child some
-//! 40 ms for each kind of probe.
+//! waits of some lengths. Calls after waits are measured one by one, in turn with a twin without a probe, so that
+//! both find the machine in the same state. The programs count which of the two each run of a probe was
+//! (`note_met` in `call_open.h`), and [`Costs::spent`] combines them. A child takes some 40 ms for each kind
+//! of probe.
 
 use std::{
     os::fd::{AsRawFd, OwnedFd},
@@ -80,19 +80,19 @@ const BATCHES: usize = 9;
 /// Waits before calls that come one by one, ns, and how many such calls with a probe and without.
 const APART: [u64; 2] = [100_000, 1_000_000];
 const RARE: [usize; 2] = [64, 12];
-/// In an order: one by one, after the first of these waits, or after the second.
+/// Bits of an order to the child: calls one by one, after the first of these waits, or after the second.
 const ONE_BY_ONE: [u8; 2] = [0x40, 0x80];
 /// Longest that a batch may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What probes cost, ns: arrays are by `Site as usize`.
+/// Costs of probes, ns. Arrays are indexed by `Site as usize`.
 #[derive(Clone, Debug, Default)]
 pub struct Costs {
-    /// Of each, in a row.
+    /// Cost of each kind in a row.
     pub in_a_row: [u64; 16],
-    /// Of each, once the thread has waited as long as `APART` tells.
+    /// Cost of each kind after the thread has waited, by the waits of `APART`.
     pub cold: [[u64; 16]; 2],
-    /// How much longer a call seems, by whether its entry is single-stepped and kind of its end.
+    /// Time by which a call seems longer, by whether its entry is single-stepped and by the kind of its end.
     pub bias: [[u64; 16]; 2],
 }
 
@@ -103,7 +103,7 @@ impl Costs {
         sum(&self.cold[0]).max(sum(&self.in_a_row))
     }
 
-    /// What probes have cost that were met between `before` and `met`, `ns` later; both by CPU.
+    /// Cost of the probes that threads met between `before` and `met`, `ns` later; both by CPU.
     pub fn spent(&self, before: &[Met], met: &[Met], ns: u64) -> u64 {
         let of_cpu = |(before, met): (&Met, &Met)| -> f64 {
             let grown = |kind: usize| {
@@ -126,14 +126,14 @@ impl Costs {
     }
 }
 
-/// Where calls that are `apart` ns lie between those after the waits tried, by the logarithm: 0 to 1.
+/// Position of calls that are `apart` ns apart between the two measured waits, by the logarithm: 0 to 1.
 fn remoteness(apart: f64) -> f64 {
     // A call of the twin lay between two with a probe.
     let [near, far] = APART.map(|ns| 2.0 * ns as f64);
     ((apart / near).ln() / (far / near).ln()).clamp(0.0, 1.0)
 }
 
-/// What one kind of probe was found to cost, ns.
+/// Measured cost of one kind of probe, ns.
 #[derive(Clone, Copy)]
 struct Found {
     in_a_row: u64,
@@ -227,7 +227,7 @@ pub fn measure(programs: &mut Programs, handler: Handler) -> Result<Costs, Error
     Ok(costs)
 }
 
-/// A child that calls the functions when told to.
+/// A child that calls the functions on order.
 struct Child {
     pid: u32,
     order: OwnedFd,
@@ -247,7 +247,7 @@ impl Child {
             if pid == 0 {
                 libc::close(order.as_raw_fd());
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-                // Waits as long as told, not 50 µs longer.
+                // The child's sleeps must not be 50 µs longer than asked (the default timer slack).
                 libc::prctl(libc::PR_SET_TIMERSLACK, 1);
                 serve(orders.as_raw_fd(), answers.as_raw_fd());
             }
@@ -266,7 +266,7 @@ impl Child {
         })
     }
 
-    /// What calls cost with the probes that are in place.
+    /// Measures the cost of calls with the probes that are in place.
     fn find(&self, which: u8) -> Result<Found, Error> {
         Ok(Found {
             in_a_row: self.median(which)?,
@@ -287,8 +287,8 @@ impl Child {
         Ok(each[BATCHES / 2])
     }
 
-    /// The child's answer: what a batch took, or one by one how much longer a
-    /// call took than one of its twin, by their medians, ns.
+    /// The child's answer, ns: the time of a batch; or, for calls one by one, the difference of the medians of
+    /// a call and of one of its twin.
     fn batch(&self, which: u8) -> Result<u64, Error> {
         let failed = |e: std::io::Error| Error::io("a trial of probes failed", e);
         rustix::io::write(&self.order, &[which]).map_err(|e| failed(e.into()))?;
@@ -320,7 +320,7 @@ impl Drop for Child {
     }
 }
 
-/// The child's life: batches, as told, until nobody tells any more.
+/// Main loop of the child: runs batches on order until no order comes any more.
 ///
 /// # Safety
 /// To be called in a child just forked; it does not return.
@@ -394,7 +394,7 @@ fn own_module() -> Result<Module, Error> {
     Module::named_by_user(place, path.to_string_lossy().into_owned()).map_err(failed)
 }
 
-/// Where an address of this process is in its file.
+/// File offset of an address of this process.
 fn own_offset(module: &Module, address: u64) -> Result<u64, Error> {
     let failed = |e| Error::io("cannot find own code in own file", e);
     let mappings = maps::read(std::process::id()).map_err(failed)?;

@@ -1,14 +1,14 @@
-//! Where in a function's machine code probes may stand: the entry, and every way out.
+//! Places for probes in a function's machine code: the entry, and every way out.
 //!
-//! x86-64 only. A uprobe is cheap where the kernel *emulates* the instruction (pushes, direct calls
-//! and jumps, `nop`: 0.5 to 1 µs) and dear where it lets the processor single-step a copy (10 µs and
-//! more in a virtual machine), so the entry probe goes to the first instruction that is emulated, as
-//! long as every call passes it exactly once: on the straight way in, and not where something in the
-//! function jumps back to. `endbr64`, which is stepped, is always left behind.
+//! x86-64 only. A uprobe is cheap if the kernel *emulates* the instruction (pushes, direct calls
+//! and jumps, `nop`: 0.5 to 1 µs). It is costly if the processor single-steps a copy (10 µs and
+//! more in a virtual machine). So the entry probe goes to the first emulated instruction that every call
+//! passes exactly once: on the straight path from the entry, and not at the target of a jump within the
+//! function. `endbr64` is single-stepped and always skipped.
 //!
-//! Ways out are the `ret`s and the jumps that leave the function (tail calls). A way out is only
-//! believed where the stack pointer is what it was at the entry, which the kernel program checks, so
-//! that a jump into a part of the function that the compiler put elsewhere is not taken for one.
+//! Ways out are the `ret`s and the jumps that leave the function (tail calls). The kernel program accepts a way
+//! out only if the stack pointer has its value from the entry. So a jump into a part of the function that the
+//! compiler put elsewhere does not count as a way out.
 //!
 //! The function is swept from start to end. Data between instructions (hand-written assembly) makes
 //! that unsafe and is reported as such: [`Body::whole`].
@@ -19,7 +19,7 @@ use iced_x86::{
     Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register,
 };
 
-/// Instructions from the entry among which a cheap one is looked for.
+/// Instructions from the entry among which a cheap one is searched.
 const MOST_AHEAD: usize = 24;
 
 /// A stretch of code: its virtual address and its bytes.
@@ -63,7 +63,7 @@ pub struct Indirect {
     pub displacement: i64,
 }
 
-/// How a function is left.
+/// Kind of a way out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leave {
     /// `ret`.
@@ -89,16 +89,16 @@ pub enum Leave {
 pub struct Exit {
     /// Virtual address of the instruction.
     pub at: u64,
-    /// What it does.
+    /// Its kind.
     pub leave: Leave,
 }
 
-/// What a function's code says.
+/// Places for probes in a function's code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Body {
-    /// Where to probe the entry.
+    /// Place of the entry probe.
     pub entry: Entry,
-    /// Where the return address is on top of the stack, for the kernel's own return probe: the entry
+    /// Place of the kernel's return probe, which needs the return address on top of the stack: the entry
     /// without its `endbr64`, and whether that is single-stepped.
     pub first: Entry,
     /// All ways out.
@@ -107,12 +107,12 @@ pub struct Body {
     pub whole: bool,
 }
 
-/// How functions of a compiler may begin.
+/// Prologue of a compiler's functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prologue {
-    /// With their own work.
+    /// The function's own work.
     Plain,
-    /// With a check of the stack's size, after which they may begin again (Go).
+    /// A check of the stack's size, after which the function may begin again (Go).
     ChecksStack,
 }
 
@@ -207,8 +207,8 @@ pub fn is_emulated(bytes: &[u8]) -> bool {
     }
 }
 
-/// The condition code of a conditional jump; `None` for those by counter, which nobody makes tail
-/// calls with.
+/// The condition code of a conditional jump; `None` for a jump by counter, which compilers do not use for tail
+/// calls.
 fn condition(bytes: &[u8]) -> Option<u8> {
     let at = bytes
         .iter()
@@ -316,7 +316,7 @@ fn entry(
     }
     let mut pushed = 0u16;
     for (n, (i, emulated)) in ahead.iter().enumerate() {
-        // Where a table leads is not known.
+        // The targets of a jump table are not known.
         if n > 0 && (indirect || targets.contains(&i.ip())) {
             break;
         }
@@ -340,7 +340,7 @@ fn entry(
     Some((first, first))
 }
 
-/// By how many bytes an instruction lowers the stack pointer; `None` where that cannot be told.
+/// Bytes by which an instruction lowers the stack pointer; `None`: not known.
 fn pushes(i: &Instruction) -> Option<i16> {
     let own = i16::try_from(i.stack_pointer_increment()).ok()?;
     if own != 0 {

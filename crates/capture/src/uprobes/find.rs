@@ -1,7 +1,7 @@
-//! From what the user asks for to places in files.
+//! Finds the functions that the user names, as places in files.
 //!
 //! A name is taken as the symbol table has it, else demangled and whole, else without arguments, else
-//! as the last parts of a path (`parse` of `json::parse`): the first of these that anything fits.
+//! as the last parts of a path (`parse` of `json::parse`). The first of these forms with a match counts.
 //! Overloads and copies in several modules are functions of their own. Names that are one address are
 //! one function. Parts that the compiler put elsewhere (`f.cold`) belong to their function.
 
@@ -43,7 +43,7 @@ pub struct Found {
     pub place: Option<u64>,
 }
 
-/// How well a name fits, the best first.
+/// Quality of a match, the best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fit {
     Exact,
@@ -62,11 +62,11 @@ struct Candidate {
     resolver: bool,
 }
 
-/// Functions that fit `asked` in `modules`, only those `among` names if it does.
+/// Functions that match `asked` in `modules`, or only in the modules that `among` names.
 ///
 /// # Errors
-/// None: with the nearest names, or with the functions that it was inlined into; or that it is chosen
-/// among several when the program starts.
+/// No function matches: the error has the nearest names, or the functions that it was inlined into. Or the
+/// function is chosen among several when the program starts.
 pub fn functions_named(
     modules: &[Module],
     among: Option<&str>,
@@ -80,7 +80,7 @@ pub fn functions_named(
     let (mut fitting, cold) = fitting(modules, among, asked);
     let best = fitting.values().map(|c| c.fit).min();
     fitting.retain(|_, c| Some(c.fit) == best);
-    // The resolver's own calls are not what is meant, nor are an old version's.
+    // The user means neither the resolver's own calls nor those of an old version.
     if !is_pattern(asked) && fitting.values().any(|c| c.resolver) {
         return Err(Error::NoFunction {
             asked: asked.to_owned(),
@@ -120,7 +120,7 @@ type Fitting = BTreeMap<(usize, u64), Candidate>;
 /// Parts put elsewhere: module, function, address and size.
 type Cold = Vec<(usize, Vec<u8>, u64, u64)>;
 
-/// What fits at all.
+/// All symbols that match.
 fn fitting(modules: &[Module], among: Option<&str>, asked: &str) -> (Fitting, Cold) {
     let pattern = is_pattern(asked);
     let mut fitting = Fitting::new();
@@ -257,19 +257,19 @@ fn file_of<'a>(elf: &'a Elf<'a>, module: &'a Module) -> CodeFile<'a> {
     }
 }
 
-/// Where a name says that it is a part of another function.
+/// Position of the suffix that marks a name as a part of another function.
 fn find_cold(raw: &[u8]) -> Option<usize> {
     let at = raw.windows(5).position(|w| w == b".cold")?;
     (at > 0).then_some(at)
 }
 
-/// Whether the symbol `raw` is what was asked for, and its name for people.
+/// Match of the symbol `raw` with `asked`, and its name for people; `None`: no match.
 fn fit(asked: &str, pattern: bool, raw: &[u8], origin: Origin) -> Option<(Fit, String)> {
     let text = std::str::from_utf8(raw).ok()?;
     let text = text.split('@').next().unwrap_or(text);
     let mangled = is_mangled(raw) || origin == Origin::Nim;
     let holds_words = !mangled || raw.starts_with(b"_Z") || raw.starts_with(b"_R");
-    // Demangling is dear: only names that hold what is asked for can fit. Arguments are abbreviated.
+    // Demangling is costly: only names that contain the words asked for can match. Arguments are abbreviated.
     let plain = asked.split(['(', '<']).next().unwrap_or(asked);
     let words = plain.split(|c: char| !c.is_alphanumeric() && c != '_');
     let lacks_word = || !words.clone().all(|w| text.contains(w));
@@ -303,7 +303,7 @@ fn fit(asked: &str, pattern: bool, raw: &[u8], origin: Origin) -> Option<(Fit, S
     Some((fit, name))
 }
 
-/// Of several names of one function, the one people know it by is the least.
+/// Order of the names of one function: the name that people know is the least.
 fn rank(c: &Candidate) -> (Fit, usize, bool, usize) {
     let underscores = c.raw.iter().take_while(|b| **b == b'_').count();
     (c.fit, underscores, !c.exported, c.raw.len())
@@ -375,7 +375,7 @@ fn missing(modules: &[Module], among: Option<&str>, asked: &str) -> Error {
     }
 }
 
-/// Where the functions of a managed runtime are to be had.
+/// Advice on the functions of a managed runtime, if the target has one.
 fn managed(modules: &[Module]) -> Option<&'static str> {
     let has = |part: &str| modules.iter().any(|m| m.name().starts_with(part));
     if has("libjvm.so") {
@@ -426,7 +426,7 @@ fn nearest(modules: &[Module], among: Option<&str>, asked: &str) -> Vec<String> 
 /// Static probes of that name: for each its module and places.
 ///
 /// # Errors
-/// None, with those that there are.
+/// There is none; the error has the names that exist.
 pub fn static_probes(
     modules: &[Module],
     among: Option<&str>,

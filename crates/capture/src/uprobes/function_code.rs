@@ -12,9 +12,9 @@ use super::{
 };
 use crate::Error;
 
-/// How many functions that are called by tail calls are followed.
+/// Most tail-called functions that are followed.
 const MOST_FOLLOWED: usize = 12;
-/// Most bytes of a function that are looked at.
+/// Most bytes of a function that are read.
 const MOST_BYTES: u64 = 4 << 20;
 
 /// Offset of an address in the module's file.

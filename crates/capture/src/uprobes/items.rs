@@ -1,4 +1,4 @@
-//! From what was asked for to what is probed: names are looked up, and a place is found for each probe.
+//! From the user's specifications to a plan: looks names up, and finds a place for each probe.
 
 use super::{
     abi::{Cookie, Site},
@@ -24,7 +24,7 @@ pub(super) enum Item {
     Pair(EventSpec, EventSpec),
 }
 
-/// Finds what was asked for.
+/// Finds the functions and events that were asked for.
 pub(super) fn items(options: &Options, modules: &[Module]) -> Result<Vec<Item>, Error> {
     let mut items = Vec::new();
     for asked in &options.asked {
@@ -159,7 +159,7 @@ pub(super) fn plan(
                 };
                 match outcome {
                     Ok(()) => {}
-                    // Of several, those that cannot be probed are left out, and named.
+                    // If several functions match, those that cannot be probed are left out, and named.
                     Err(e) if *by_pattern || items.len() > 1 => {
                         plan.left_out.push(format!("left out: {e}"));
                         refusal = Some(e);
@@ -243,7 +243,7 @@ fn add_event(
 ) -> Result<(), Error> {
     match event {
         EventSpec::Tracepoint { category, name } => {
-            // A count is told from the first of a pair by its kind.
+            // The kind distinguishes a count from the first of a pair.
             let site = match probe.handler {
                 Handler::Count => Site::Entry,
                 _ => probe.site,

@@ -66,7 +66,7 @@ impl Module {
         Elf::parse(&self.bytes).ok().filter(Elf::is_x86_64)
     }
 
-    /// Whether the user may mean it by `asked`: a path, the file's name, or that without its version
+    /// Whether `asked` may name this file: by its path, its name, or its name without the version
     /// (`libc` is `libc.so.6`).
     pub fn is_called(&self, asked: &str) -> bool {
         let name = self.name();
@@ -79,15 +79,15 @@ impl Module {
                 .is_ok_and(|p| p == Path::new(&self.path))
     }
 
-    /// Whether it is Go.
+    /// Whether it is a Go program.
     pub fn is_go(&self) -> bool {
         self.elf()
             .is_some_and(|e| e.section_span(".gopclntab").is_some())
     }
 }
 
-/// Whether nobody but these processes maps the file now: a probe placed for every process is met by
-/// them alone, and by what they will fork.
+/// Whether only these processes map the file now. Then only they, and processes that they will fork, meet a probe
+/// that is placed for every process.
 pub fn is_theirs(module: &Module, pids: &[u32]) -> bool {
     let Ok(meta) = fs::metadata(&module.reach) else {
         return false;
@@ -106,7 +106,7 @@ pub fn is_theirs(module: &Module, pids: &[u32]) -> bool {
     !others.any(maps_it)
 }
 
-/// Why what these processes run is not known, if reading it is refused.
+/// The error if reading the mappings of one of these processes is refused.
 pub fn refused(pids: &[u32]) -> Option<Error> {
     pids.iter().find_map(|pid| {
         let refused = |e: &io::Error| e.kind() == io::ErrorKind::PermissionDenied;
@@ -129,7 +129,7 @@ pub fn of_processes(pids: &[u32]) -> Vec<Module> {
             continue;
         };
         let root = TargetRoot::of_process(*pid).ok().map(Arc::new);
-        // A probe is placed into the file's own pages, so that moved code would not meet it.
+        // A probe is placed into the file's own pages: code that was moved does not meet it.
         for m in mappings
             .iter()
             .filter(|m| m.execute && m.is_file() && !m.moved)
@@ -159,7 +159,7 @@ pub fn of_processes(pids: &[u32]) -> Vec<Module> {
     modules
 }
 
-/// The files that a command will map, as far as they can be told before it starts.
+/// The files that a command will map, as far as they are known before it starts.
 pub fn of_files(paths: &[PathBuf]) -> Vec<Module> {
     let open =
         |path: &PathBuf| Module::named_by_user(path, path.to_string_lossy().into_owned()).ok();

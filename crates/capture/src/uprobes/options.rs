@@ -1,26 +1,26 @@
-//! What is asked of counting and timing calls.
+//! Options of counting and timing calls.
 
 use std::time::Duration;
 
 use super::spec::Spec;
 use crate::target::Target;
 
-/// What to count or time, and how.
+/// Options of a measurement of calls.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The target.
     pub target: Target,
-    /// What.
+    /// Functions and events to measure.
     pub asked: Vec<Spec>,
     /// Lengths and ledgers too, not only counts.
     pub timed: bool,
-    /// How long; `None`: until the target ends or a signal comes.
+    /// Length; `None`: until the target ends or a signal comes.
     pub duration: Option<Duration>,
     /// Most of one CPU that probes may cost, percent.
     pub max_overhead: f64,
-    /// How many of the longest calls are kept one by one.
+    /// Number of the longest calls that are kept one by one.
     pub slowest: usize,
-    /// Each call is kept, as long as they come no faster than can be told.
+    /// Whether each call is kept, as long as calls come no faster than they can be reported.
     pub each: bool,
 }
 

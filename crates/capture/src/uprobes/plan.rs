@@ -1,14 +1,13 @@
-//! Probe safety: which probe stands where, and why.
+//! Probe safety: the kind and place of each probe, and why.
 //!
 //! * The entry probe: see [`code`](super::code).
 //! * The end of a call is seen by the kernel's return probe or at the function's own ways out. A
-//!   return probe puts an address of its own in the place of the return address. A walk of the
-//!   stack for another purpose than to look at it meets that address: an exception that is thrown
-//!   through the frame ends the process. So where an unwinder is in the target, only ways out are
-//!   probed; also under a seccomp filter, as some kernels come back from a return probe by a system
-//!   call that the filter does not know, and with a shadow stack. Go, which moves stacks, is not
-//!   timed at all.
-//!   A `ret` is single-stepped, which is dearer, so elsewhere the return probe is taken.
+//!   return probe replaces the return address by an address of its own. Code that unwinds the stack in order
+//!   to leave frames meets that address: an exception that is thrown through the frame ends the process. So if
+//!   an unwinder is in the target, only ways out are probed. This also holds with a shadow stack, and under a
+//!   seccomp filter, as some kernels come back from a return probe by a system call that the filter does not
+//!   know. Go moves stacks, and is not timed at all.
+//!   A `ret` is single-stepped, which costs more, so elsewhere the return probe is taken.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +28,7 @@ const MOST_TAIL_CALLS: usize = 4096;
 /// Most indirect jumps in all functions.
 pub const MOST_JUMPS: usize = 1 << 12;
 
-/// Which kernel program stands at a site.
+/// Kernel program at a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Handler {
     /// Counts.
@@ -51,7 +50,7 @@ pub struct PlannedSite {
     pub semaphore: u64,
     /// The program.
     pub handler: Handler,
-    /// What it is told.
+    /// Description of the site for the program.
     pub cookie: Cookie,
 }
 
@@ -81,11 +80,11 @@ pub struct Plan {
     pub tail_calls: Vec<(u16, u16)>,
     /// System calls: number and function.
     pub syscalls: Vec<(u32, u16)>,
-    /// Tracepoints: category, name, and what the program is told.
+    /// Tracepoints: category, name, and the description for the program.
     pub tracepoints: Vec<(String, String, Cookie)>,
     /// Functions that were left out, in words.
     pub left_out: Vec<String>,
-    /// Timed functions: where each begins, by module and address, and where those that it tail-calls do.
+    /// Timed functions: index, module, start address, and the start addresses of functions that it tail-calls.
     begins: Vec<(u16, usize, u64, BTreeSet<u64>)>,
 }
 
@@ -115,10 +114,10 @@ impl Harm {
     }
 }
 
-/// What is known of target and kernel.
+/// Facts about target and kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct Circumstances {
-    /// What a return probe would do, where it would do harm.
+    /// Harm that a return probe would do; `None`: no harm.
     pub harm: Option<Harm>,
 }
 
@@ -232,7 +231,7 @@ impl Plan {
         self.tail_calls.truncate(MOST_TAIL_CALLS);
     }
 
-    /// Adds the place where C++ exceptions are caught, so that calls that one has left end there.
+    /// Adds the place where C++ exceptions are caught. Calls that an exception has left end there.
     pub fn catches(&mut self, modules: &[Module]) {
         let caught = find::functions_named(modules, None, "__cxa_begin_catch");
         for found in caught.unwrap_or_default() {
@@ -317,15 +316,15 @@ fn refuse_without_ends(module: &Module, found: &Found) -> Result<(), Error> {
     Ok(())
 }
 
-/// How the end of a call is seen.
+/// Probes that see the end of a call.
 enum EndProbes {
-    /// By the kernel's return probe.
+    /// The kernel's return probe.
     Return,
-    /// By a probe at each way out.
+    /// A probe at each way out.
     WaysOut,
 }
 
-/// Decides how the ends of a function's calls are seen.
+/// Chooses the probes that see the ends of a function's calls.
 ///
 /// # Errors
 /// A return probe would do harm, and there cannot be a probe at each way out.

@@ -37,22 +37,22 @@ mod skel {
     include!(concat!(env!("OUT_DIR"), "/latency.skel.rs"));
 }
 
-/// Lock waits are not told apart here: the map of them stays small.
+/// Size of the map of lock waits: small, as lock waits are not distinguished here.
 const LOCKS: u32 = 1024;
 
-/// What the programs are told before they start.
+/// Settings of the programs, fixed before they start.
 pub struct Settings<'a> {
-    /// How many functions there will be.
+    /// Number of functions.
     pub functions: usize,
-    /// They are timed, not only counted.
+    /// Whether calls are timed, not only counted.
     pub timed: bool,
     /// System calls are among them.
     pub syscalls: bool,
     /// Tracepoints are among them.
     pub tracepoints: bool,
-    /// Only processes that are named as targets count: probes are met by others too.
+    /// Whether only processes that are named as targets count: other processes meet the probes too.
     pub choose: bool,
-    /// What the kernel's code tells about waits.
+    /// Block reasons by the kernel's code.
     pub places: &'a Places,
 }
 
@@ -66,11 +66,11 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Loads the programs; nothing is attached yet. One function more than planned has room, for
-    /// finding out what probes cost.
+    /// Loads the programs; nothing is attached yet. There is room for one function more than planned, to
+    /// measure the cost of probes.
     ///
     /// # Errors
-    /// No privilege, or a kernel too old: each said as such.
+    /// No privilege, or a kernel too old; the error says which.
     pub fn load(kernel: &KernelFeatures, settings: &Settings<'_>) -> Result<Programs, Error> {
         note_complaints();
         // As for the recorder's object: one leak a measurement buys a type without a self-reference.
@@ -164,7 +164,7 @@ impl Programs {
         Ok(())
     }
 
-    /// Gives the programs what they need to know of system calls, tail calls and indirect jumps.
+    /// Gives the programs the plan's system calls, tail calls and indirect jumps.
     ///
     /// # Errors
     /// A map refuses.
@@ -206,7 +206,7 @@ impl Programs {
         name_targets(&self.skel.maps.targets, keys, "process")
     }
 
-    /// Tells what probes cost the thread that meets them, in a row and cold, and by how much a call
+    /// Sets the cost of probes for the thread that meets them, in a row and cold, and the time by which a call
     /// seems longer, ns.
     pub fn set_costs(&mut self, cost: [[u64; 16]; 2], bias: [[u64; 16]; 2]) {
         if let Some(state) = self.skel.maps.bss_data.as_deref_mut() {
@@ -260,7 +260,7 @@ impl Programs {
             &progs.ws_calls_wakeup,
             &progs.ws_calls_fork,
             &progs.ws_calls_exec,
-            // In this order: a system call that is seen to begin is seen to end.
+            // The hook of exits comes first: a system call that is seen to begin is then seen to end.
             &progs.ws_call_exits,
             &progs.ws_call_enters,
         ];
@@ -377,7 +377,7 @@ impl Programs {
         }
     }
 
-    /// How many links there are.
+    /// Number of links.
     pub fn attached(&self) -> usize {
         self.links.len()
     }
@@ -398,7 +398,7 @@ impl Programs {
         builder.build().map_err(Error::bpf(failed))
     }
 
-    /// How often probes of each kind were met, on each CPU.
+    /// Number of probes of each kind that threads met, on each CPU.
     pub fn met(&self) -> Vec<abi::Met> {
         let mut all = Vec::new();
         for_each_cpu(&self.skel.maps.probes_met, 0, |bytes| {
@@ -467,7 +467,7 @@ impl Programs {
             .collect()
     }
 
-    /// Slots of functions: those planned, and the one for finding out costs.
+    /// Slots of functions: the planned ones, and one to measure costs.
     pub fn functions(&self) -> usize {
         self.functions
     }
@@ -486,7 +486,7 @@ impl Programs {
     }
 }
 
-/// The books of calls as the programs write them.
+/// Times of calls by state, from the words that the programs write.
 pub fn books(words: &[u64; abi::BOOKS]) -> CallBooks {
     let mut books = CallBooks {
         on_cpu: words[0],

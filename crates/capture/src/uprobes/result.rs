@@ -1,4 +1,4 @@
-//! What was counted, as a result with its domain and its limits.
+//! The counts as a result, with its domain and its limits.
 
 use wallscope_model::{
     Domain, EventSource, Limit, Loss,
@@ -18,7 +18,7 @@ use crate::{
     backend::ebpf::KernelFeatures, cpus, event::LOSSES, session::privilege, target::Target,
 };
 
-/// What the result is made from.
+/// Input of the result.
 pub(super) struct Facts<'a> {
     pub options: &'a Options,
     pub kernel: &'a KernelFeatures,
@@ -125,7 +125,7 @@ impl Facts<'_> {
         }
     }
 
-    /// What was not seen, in words.
+    /// Limits of the result, in words.
     pub(super) fn limits(&self, programs: &Programs, domain: &mut Domain) {
         let shared = matches!(self.options.target, Target::Command(_) | Target::Cgroup(_));
         if shared && !self.plan.sites.is_empty() {

@@ -1,4 +1,4 @@
-//! Counting and timing, from what was asked for to the result.
+//! Counting and timing, from the request to the result.
 
 use std::{cell::RefCell, path::Path, rc::Rc};
 use wallscope_procfs::kernel_file;
@@ -36,34 +36,34 @@ use crate::{
     target::{CommandEnd, Held, Target},
 };
 
-/// The least stretch of time that a rate is judged by.
+/// Shortest stretch of time by which a rate is judged, ns.
 const JUDGED: u64 = 900_000_000;
 
-/// What is going to be done, and what it costs.
+/// The probes that will be placed, and their cost.
 #[derive(Clone, Debug)]
 pub struct Announced {
     /// Each function: name, module, how it is probed, the most a call costs in ns.
     pub functions: Vec<(String, String, String, u64)>,
     /// Calls a second, of all of them, in the trial; `None`: the target has not begun.
     pub rate: Option<f64>,
-    /// What they will cost, ns a second.
+    /// Their expected cost, ns a second.
     pub cost: Option<f64>,
 }
 
-/// Told what is going on.
+/// Observer of a measurement of calls.
 pub trait Watcher {
     /// Costs are known; nothing stays in place that costs too much.
     fn announced(&mut self, facts: &Announced);
     /// Measuring is live.
     fn live(&mut self, target: &str);
-    /// The command stands, and is about to begin.
+    /// The command is held, and is about to begin.
     ///
     /// # Errors
-    /// What keeps it from beginning.
+    /// A reason not to let it begin.
     fn begins(&mut self, pid: u32) -> Result<(), Error>;
     /// A stretch of time is over: the result so far.
     fn step(&mut self, so_far: &Calls);
-    /// Whether [`Watcher::step`] is of any use, as it costs some.
+    /// Whether the watcher uses [`Watcher::step`]: its results take time to make.
     fn wants_steps(&self) -> bool;
 }
 
@@ -82,8 +82,8 @@ pub struct Measured {
 /// Counts or times what `options` asks for.
 ///
 /// # Errors
-/// Nothing of that name, no privilege, or it would cost or harm more than is allowed; nothing stays in
-/// place then.
+/// No function of that name, no privilege, or the probes would cost or harm more than is allowed. No probe stays
+/// in place then.
 pub fn measure(options: &Options, watcher: &mut dyn Watcher) -> Result<Measured, Error> {
     let kernel = KernelFeatures::inspect()?;
     let held = match &options.target {
@@ -101,13 +101,13 @@ pub fn measure(options: &Options, watcher: &mut dyn Watcher) -> Result<Measured,
         },
     };
     request.run(watcher, held).map_err(|e| match e {
-        // What a trial found stands, whatever became of the target since.
+        // The finding of a trial holds even if the target has ended since.
         Error::Refused { .. } => e,
         e => chosen.gone(&options.target).unwrap_or(e),
     })
 }
 
-/// What is asked for, and the targets that it meets.
+/// The request, and its resolved targets.
 struct Request<'a> {
     options: &'a Options,
     kernel: &'a KernelFeatures,
@@ -192,7 +192,7 @@ impl Request<'_> {
         Ok(live.end(stop, held, &before))
     }
 
-    /// Finds what was asked for.
+    /// Finds the functions and events that were asked for.
     fn items(&self) -> Result<Vec<Item>, Error> {
         let target = &self.options.target;
         items(self.options, &self.modules).map_err(|e| match (e, target) {
@@ -255,7 +255,7 @@ impl Request<'_> {
             let runs = |s: &PlannedSite| self.modules[s.module].pids.contains(pid);
             let own: Vec<PlannedSite> = others.iter().copied().filter(runs).collect();
             let placed = programs.attach(&self.modules, &own, Some(*pid));
-            // One of several that ended meanwhile, as children do all the time.
+            // One process of several ended meanwhile, as children often do.
             let ended = || pids.len() > 1 && !Path::new(&format!("/proc/{pid}")).exists();
             if placed.is_err() && !ended() {
                 return placed;
@@ -312,7 +312,7 @@ impl Live<'_> {
             let event = self.events.wait();
             let _ = self.ring.consume();
             match event {
-                Event::News | Event::Clock | Event::Look => {}
+                Event::News | Event::Clock | Event::Snapshot => {}
                 Event::Tick => {
                     self.tick();
                     if self.stopped.is_some() {
@@ -399,7 +399,7 @@ impl Live<'_> {
     }
 }
 
-/// What a return probe would do to the target, where it would do harm.
+/// Harm that a return probe would do to the target; `None`: no harm.
 fn harm(modules: &[Module], pids: &[u32]) -> Option<Harm> {
     if find::may_unwind(modules) {
         return Some(Harm::Exceptions);

@@ -1,4 +1,4 @@
-//! Calls that are told one by one: the longest.
+//! Calls that are reported one by one: the longest.
 
 use wallscope_model::calls::{Call, Lengths, SlowCall};
 use zerocopy::FromBytes;
@@ -66,8 +66,8 @@ impl Slowest {
         self.calls.truncate(self.most);
     }
 
-    /// From which length on calls are worth being reported: longer than the shortest of those kept,
-    /// and not so short that every call would be.
+    /// Length from which on calls are reported, ns: longer than the shortest kept call, and not so short that
+    /// every call is reported.
     pub(super) fn threshold(&mut self, programs: &Programs, functions: usize) -> u64 {
         if self.all.as_ref().is_some_and(|all| all.len() < MOST_KEPT) {
             return 0;

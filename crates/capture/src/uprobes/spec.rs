@@ -1,4 +1,4 @@
-//! What the user asks to be probed: names, patterns, places and events, and pairs of events.
+//! The user's specifications of probes: names, patterns, places and events, and pairs of events.
 
 use std::fmt;
 
@@ -69,7 +69,7 @@ impl fmt::Display for EventSpec {
 /// Reads one argument.
 ///
 /// # Errors
-/// What is wrong with it, for the user.
+/// The fault in the argument, for the user.
 pub fn parse(text: &str) -> Result<Spec, String> {
     if let Some((begin, end)) = text.split_once("..") {
         let event = |part: &str| match event(part)? {
@@ -154,7 +154,7 @@ fn event(text: &str) -> Result<Option<EventSpec>, String> {
     Ok(None)
 }
 
-/// Where a module's name ends: the first colon that is not one of two.
+/// End of a module's name: the first colon that is not one of two.
 fn module_end(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     (1..bytes.len()).find(|at| {
@@ -166,7 +166,7 @@ fn module_end(text: &str) -> Option<usize> {
 pub fn fits(pattern: &str, name: &str) -> bool {
     let (p, n) = (pattern.as_bytes(), name.as_bytes());
     let (mut i, mut j) = (0, 0);
-    // Where to go on when the text behind the last star does not fit.
+    // The position to go on from when the text behind the last star does not match.
     let mut back: Option<(usize, usize)> = None;
     while j < n.len() {
         if i < p.len() && (p[i] == b'?' || p[i] == n[j]) && p[i] != b'*' {
@@ -184,7 +184,7 @@ pub fn fits(pattern: &str, name: &str) -> bool {
     p[i..].iter().all(|b| *b == b'*')
 }
 
-/// Whether a name is a pattern. Of C++ names, `operator*` and pointers in arguments are none.
+/// Whether a name is a pattern. The `*` of a C++ `operator*` or of a pointer argument does not make one.
 pub fn is_pattern(name: &str) -> bool {
     (name.contains('*') || name.contains('?'))
         && !name.contains('(')

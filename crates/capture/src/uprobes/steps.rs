@@ -1,4 +1,4 @@
-//! Counts over time: what each stretch of time saw of each function.
+//! Counts over time: the calls of each function in each stretch of time.
 
 use wallscope_model::calls::{CallSlice, Lengths};
 
@@ -31,8 +31,8 @@ impl Steps {
         }
     }
 
-    /// Ends a stretch at `now`. True where stretches have become too many, and two have become one
-    /// each: the caller should make them twice as long.
+    /// Ends a stretch at `now`. True if there were too many stretches and each two were joined: the caller
+    /// should make them twice as long.
     pub fn end(&mut self, programs: &Programs, now: u64) -> bool {
         for (index, (last, slices)) in self.last.iter_mut().zip(&mut self.slices).enumerate() {
             let entered = programs.tally(index).entered;

@@ -1,4 +1,4 @@
-//! A short trial of probes that are in place: how often they are met, and what that costs.
+//! A short trial of probes that are in place: the rate of calls, and their cost.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use super::{
 };
 use crate::{Error, clock::now};
 
-/// A trial is looked at that often, and is over after so many looks.
+/// Interval between the readings of a trial, and their number.
 const TRIAL_STEP: Duration = Duration::from_millis(4);
 const TRIAL_STEPS: u32 = 12;
 /// Calls a second that may be reported one by one until it is known which are long.
 const MOST_REPORTED: f64 = 10_000.0;
 
-/// What a trial found.
+/// Result of a trial.
 pub(super) struct Trial {
     /// Calls a second.
     pub rate: f64,

@@ -10,7 +10,7 @@ const STAPSDT: u32 = 3;
 /// Most probes that are read of a file.
 const MOST: usize = 1 << 16;
 
-/// Where a probe is, as offsets in the file.
+/// Place of a probe, as offsets in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The instruction.
@@ -26,7 +26,7 @@ pub struct Probe {
     pub provider: String,
     /// As `query__start`.
     pub name: String,
-    /// Where it is.
+    /// Its place.
     pub place: Place,
 }
 

@@ -1,9 +1,9 @@
-//! `wallscope doctor -p PID`: what would be seen of a process.
+//! `wallscope doctor -p PID`: the parts of a process that a recording would see.
 
 use wallscope_capture::survey::{Code, Managed, Survey};
 use wallscope_symbolize::names::Names;
 
-/// Files that are told one by one; of the rest, how many there are.
+/// Files that are listed one by one; the rest are only counted.
 const MOST_FILES: usize = 12;
 
 /// The survey for people.
@@ -37,7 +37,7 @@ pub fn words(survey: &Survey) -> String {
     out
 }
 
-/// First those that lack something, then the largest.
+/// The files: first those that lack something, then the largest.
 fn files(survey: &Survey) -> Vec<&Code> {
     let mut files: Vec<&Code> = survey.files.iter().collect();
     files.sort_by_key(|c| (c.unwinding.is_none(), std::cmp::Reverse(c.bytes)));
@@ -78,7 +78,7 @@ fn of_made(survey: &Survey) -> String {
     out
 }
 
-/// Whether a runtime is read that names what it has made by itself.
+/// Whether a readable runtime names the code that it made.
 fn reads_what_it_made(survey: &Survey) -> bool {
     let makes = |r: &Managed| r.name.starts_with("HotSpot") || r.name.starts_with("V8");
     let mut read = survey.runtimes.iter().filter(|r| r.refused.is_none());
@@ -103,7 +103,7 @@ fn of_code(code: &Code) -> String {
     format!("  {mark} {}, {size}: {unwinding}; {names}{id}\n", code.path)
 }
 
-/// The stable name, and what it means.
+/// The stable name, and its meaning.
 fn of_names(names: Names) -> (&'static str, &'static str) {
     match names {
         Names::DebugInfo => ("debug_info", "functions, inlined ones and lines"),

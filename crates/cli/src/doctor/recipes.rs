@@ -1,7 +1,7 @@
 //! How to give the least rights that are enough, ready to paste.
 //!
-//! What is said of container runtimes is what their own profiles and checks say; what is said of this host
-//! follows from its settings, so that no line fails where it is pasted, and none gives away what is there.
+//! Statements about container runtimes come from their own profiles and checks. Commands for this host
+//! follow from its settings: no pasted line fails, and none takes a right away that is there.
 
 use wallscope_capture::host_capabilities::Setting;
 
@@ -30,7 +30,7 @@ impl Recipe {
     }
 }
 
-/// What a file has to have for the ebpf backend, as `setcap` takes it.
+/// File capabilities for the ebpf backend, as `setcap` takes them.
 const CAPABILITIES: &str = "cap_bpf,cap_perfmon,cap_sys_ptrace,cap_syslog+ep";
 
 const DOCKER: &str = "\
@@ -129,7 +129,7 @@ sudo setcap {CAPABILITIES} {}
     )
 }
 
-/// As one word of a shell.
+/// `text` as one word of a shell.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }

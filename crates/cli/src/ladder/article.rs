@@ -8,7 +8,7 @@ use super::{MOST_CAUSES, Page, apart, percent, resolution, saturation, what};
 use crate::rungs::Climbed;
 
 impl Page<'_> {
-    /// What the page is laid out from.
+    /// Content of the page.
     pub(super) fn article(&self) -> Article {
         let mut sections = vec![self.host_section()];
         if self.shows_causes() {

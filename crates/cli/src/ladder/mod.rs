@@ -1,7 +1,7 @@
 //! `wallscope ladder`: from a slow process to a named cause.
 //!
 //! ```text
-//! mod.rs      the verb, and what every form of the page says; apart.rs: what shares leave out
+//! mod.rs      the verb, and the content of every form of the page; apart.rs: time that shares leave out
 //! text.rs     for a terminal; article.rs: HTML and Markdown; json.rs: for scripts
 //! ```
 
@@ -107,8 +107,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
         ));
     }
     let usual = match args.resolve {
-        // A CPU sample, or a period of waiting, comes for each thread at a steady rate: so long does
-        // one busy thread need.
+        // Each thread gets samples, of computing or of waiting, at a steady rate. One busy thread needs this
+        // time for enough of them.
         Some(share) => {
             let samples = wallscope_model::stats::samples_for(share);
             Duration::from_secs_f64(samples / SAMPLES_A_SECOND).clamp(SHORTEST, LONGEST)
@@ -121,11 +121,11 @@ pub fn run(args: Args) -> Result<(), Failure> {
         stop,
     } = args.source.recording("ladder", usual)?;
     let ladder = Ladder::new(&recording);
-    // Of a command that is how it is meant.
+    // The recording of a command is meant to end with the command.
     let command = matches!(target, Some(Target::Command(_)));
     let why = stop.and_then(rungs::Why::of).filter(|why| match why {
         rungs::Why::Target => !command,
-        // Without it no more was asked for than a recording.
+        // Without `--go` only a recording was asked for.
         rungs::Why::User => args.go,
     });
     let ended = why.map(|why| Ended::recorded(why, &recording, &ladder));
@@ -162,7 +162,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     output::to_stdout(|w| w.write_all(out.as_bytes()))
 }
 
-/// What one busy thread is sampled with, a second, by the defaults of `record`.
+/// Samples a second of one busy thread, by the defaults of `record`.
 const SAMPLES_A_SECOND: f64 = 99.0;
 /// Shorter recordings have too few blocks of time to tell noise by.
 const SHORTEST: Duration = Duration::from_secs(5);
@@ -175,11 +175,11 @@ struct Page<'a> {
     ladder: &'a Ladder,
     file: String,
     explain: bool,
-    /// What becomes of the time that shares leave out.
+    /// Treatment of the time that shares leave out.
     idle: IdleArg,
     /// Rungs 3 and 4, where they were climbed.
     climbed: Option<Climbed>,
-    /// Where the climb ended early.
+    /// The early end of the climb, if any.
     ended: Option<Ended>,
 }
 
@@ -305,7 +305,7 @@ impl Page<'_> {
         })
     }
 
-    /// What this instrument could not see.
+    /// The blind spots of the recording.
     fn unseen(&self) -> String {
         let domain = &self.recording.domain;
         let mut out: Vec<String> = domain.limits.iter().map(|l| l.what.clone()).collect();
@@ -361,7 +361,7 @@ impl Page<'_> {
             ("not seen", l.unknown_ns()),
         ];
         let row = |(state, ns): (&str, u64)| vec![state.into(), percent(b.share(ns)), seconds(ns)];
-        // States without time are told where a reader looks for them.
+        // These states are shown even without time: a reader expects them.
         let always = ["on-CPU", "waiting for a CPU", "blocked"];
         let told = rows
             .into_iter()

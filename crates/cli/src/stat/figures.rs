@@ -1,4 +1,4 @@
-//! What a run came to: figures by name, and what several runs have in common.
+//! Results of a run: figures by name, and their spread over several runs.
 
 use std::time::Duration;
 
@@ -8,18 +8,18 @@ use wallscope_model::{BlockReason, Domain, State};
 
 use super::sums::Sums;
 
-/// What a figure is in.
+/// Unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Time, ns.
     Ns,
-    /// How often.
+    /// Number of events.
     Count,
     /// CPUs, on average.
     Cpus,
     /// Bytes.
     Bytes,
-    /// One of two figures by the other.
+    /// Quotient of two figures.
     Ratio,
     /// A share of 1.
     Share,
@@ -39,7 +39,7 @@ impl Unit {
     }
 }
 
-/// Where a figure stands.
+/// Part of the output that has the figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Block {
     /// Of the run.
@@ -50,7 +50,7 @@ pub enum Block {
     Kernel,
     /// Of the CPU.
     Hardware,
-    /// What follows from the above.
+    /// Figures derived from those above.
     Derived,
 }
 
@@ -59,15 +59,15 @@ pub enum Block {
 pub struct Figure {
     /// Its name; a part's begins with that of the whole and a dot.
     pub name: String,
-    /// What it is in.
+    /// Its unit.
     pub unit: Unit,
-    /// Where it stands.
+    /// Its part of the output.
     pub block: Block,
-    /// How much.
+    /// Its value.
     pub value: f64,
     /// The share of the time for which it was counted, 1: all of it.
     pub share: f64,
-    /// Counted in user mode only, for want of the right to more.
+    /// Whether it was counted in user mode only, for lack of the right to count the kernel.
     pub user_only: bool,
 }
 
@@ -81,7 +81,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// What these sums and readings come to.
+    /// The figures of these sums and readings.
     pub fn new(
         length: Duration,
         sums: &Sums,
@@ -177,7 +177,7 @@ impl Figures {
                 user_only: r.user_only,
             }),
             Count::None(why) => {
-                // A command's faults are in what its parent is told of it.
+                // The kernel gives the parent a command's faults (`getrusage`).
                 let told = usage.and_then(|u| match r.name.as_str() {
                     "page-faults" => Some(u.faults.0 + u.faults.1),
                     "major-faults" => Some(u.faults.1),
@@ -191,7 +191,7 @@ impl Figures {
         }
     }
 
-    /// Ratios that people look at first.
+    /// Adds the ratios that people read first.
     fn derived(&mut self, readings: &[Reading], on_cpu_ns: u64) {
         let ratio = |of: &str, by: &str| {
             let (of, by) = (self.find(of)?, self.find(by)?);

@@ -24,7 +24,7 @@ use wallscope_capture::counter::{
     Count, Counters, EventSpec, Reading, Scope, Usage, topdown, usage_of_children,
 };
 use wallscope_capture::session::{
-    self, Control, Live, Look, Method, Observer, Options, Progress, Stop, parse_duration,
+    self, Control, Live, Method, Observer, Options, Progress, Snapshot, Stop, parse_duration,
 };
 use wallscope_capture::target::Target;
 use wallscope_procfs::cgroup;
@@ -79,7 +79,7 @@ pub struct Args {
     backend: Option<Backend>,
 }
 
-/// Shorter ones would measure the measuring.
+/// Parses the length of intervals. Shorter ones would measure mostly our own work.
 fn interval(text: &str) -> Result<Duration, String> {
     let length = parse_duration(text)?;
     if length < Duration::from_millis(10) {
@@ -88,7 +88,7 @@ fn interval(text: &str) -> Result<Duration, String> {
     Ok(length)
 }
 
-/// What is counted where nothing is asked for.
+/// Events that are counted by default.
 const USUAL: &[&str] = &[
     "page-faults",
     "major-faults",
@@ -121,7 +121,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     };
     let options = Options {
         stacks: false,
-        looks: args.interval,
+        snapshot_every: args.interval,
         ..Options::new(target, method)
     };
     let mut show = Show::new(
@@ -186,7 +186,7 @@ fn one(options: &Options, events: &[EventSpec], show: &mut Show) -> Result<Run, 
         last: Vec::new(),
         final_readings: Vec::new(),
         shown: Sums::default(),
-        looked: Duration::ZERO,
+        last_snapshot: Duration::ZERO,
         failure: None,
         control: None,
     };
@@ -205,8 +205,8 @@ fn one(options: &Options, events: &[EventSpec], show: &mut Show) -> Result<Run, 
     }
     shown.add(&captured.recording);
     let length = match &options.target {
-        // What the sums are of: that began when the first thread was seen, before the counters.
-        Target::Pids(_) | Target::Cgroup(_) | Target::All if options.looks.is_none() => {
+        // The window of the sums: it began when the first thread was seen, before the counters.
+        Target::Pids(_) | Target::Cgroup(_) | Target::All if options.snapshot_every.is_none() => {
             let window = &captured.recording.window;
             Duration::from_nanos(window.length_ns())
         }
@@ -216,7 +216,7 @@ fn one(options: &Options, events: &[EventSpec], show: &mut Show) -> Result<Run, 
     if let (Target::Command(_), Stop::Duration | Stop::Signal) = (&options.target, captured.stop) {
         eprintln!("wallscope: counting ended before the command, which was ended too (SIGTERM)");
     }
-    // A command that was cut short is no failure of its own.
+    // A command that we ended has not failed by itself.
     let status = match (captured.stop, captured.command_end) {
         (Stop::Duration, _) | (_, None) => 0,
         (_, Some(end)) => end.exit_code(),
@@ -252,12 +252,12 @@ struct Watcher<'a, 'w> {
     counters: Option<Counters>,
     live: Instant,
     length: Option<Duration>,
-    /// What counters said at the last look.
+    /// Readings of the counters at the last snapshot.
     last: Vec<Reading>,
     final_readings: Vec<Reading>,
     shown: Sums,
-    /// When the last look was, after the start.
-    looked: Duration,
+    /// Time of the last snapshot, after the start.
+    last_snapshot: Duration,
     failure: Option<Failure>,
     control: Option<Control>,
 }
@@ -296,21 +296,21 @@ impl Observer for Watcher<'_, '_> {
 
     fn progress(&mut self, _: &Progress) {}
 
-    fn look(&mut self, look: Look) {
-        self.shown.add(&look.recording);
+    fn snapshot(&mut self, snapshot: Snapshot) {
+        self.shown.add(&snapshot.recording);
         let mut part = Sums::default();
-        part.add(&look.recording);
+        part.add(&snapshot.recording);
         let now = self
             .counters
             .as_ref()
             .map(Counters::read)
             .unwrap_or_default();
         let readings = difference(&now, &self.last);
-        let length = look.elapsed.saturating_sub(self.looked);
-        (self.last, self.looked) = (now, look.elapsed);
+        let length = snapshot.elapsed.saturating_sub(self.last_snapshot);
+        (self.last, self.last_snapshot) = (now, snapshot.elapsed);
         let figures = Figures::new(length, &part, &readings, None);
-        if let Err(failure) = self.show.interval(look.elapsed, &figures) {
-            // Nobody reads any more.
+        if let Err(failure) = self.show.interval(snapshot.elapsed, &figures) {
+            // The reader of the output has gone away.
             self.failure = Some(failure);
             if let Some(control) = &self.control {
                 control.stop();
@@ -328,7 +328,7 @@ impl Observer for Watcher<'_, '_> {
     }
 }
 
-/// What was counted between two readings.
+/// Counts between two readings.
 fn difference(now: &[Reading], before: &[Reading]) -> Vec<Reading> {
     let pairs = now.iter().zip(before);
     pairs

@@ -24,7 +24,7 @@ pub enum Form {
     Json,
 }
 
-/// Where results go, and in which form.
+/// Output of results, with its form.
 pub struct Show {
     form: Form,
     out: Box<dyn Write>,
@@ -68,7 +68,7 @@ impl Show {
         write(&mut self.out, &text)
     }
 
-    /// What all runs came to.
+    /// Prints the results of all runs.
     pub fn whole(&mut self, options: &Options, runs: &[Run]) -> Result<(), Failure> {
         let text = if self.form == Form::Json {
             as_json(options, runs)
@@ -170,7 +170,7 @@ fn shown(value: f64, unit: Unit) -> String {
     }
 }
 
-/// A figure's line: value, name, what it means beside another, variation.
+/// A figure's line: value, name, ratio to another figure, variation.
 fn row(f: &Figure, runs: &[Run]) -> String {
     let values: Vec<f64> = runs.iter().map(|r| r.figures.value(&f.name)).collect();
     let (mean, deviation) = spread(&values);

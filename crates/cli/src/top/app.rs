@@ -1,4 +1,4 @@
-//! What is shown of a look, and what keys change.
+//! The shown state of a snapshot, and the effect of keys.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,17 +9,17 @@ use wallscope_model::{Recording, State};
 
 use super::rows::{self, LineOf, Row, Rows, StackLine};
 
-/// A look, named.
+/// A snapshot with names.
 pub struct Frame {
-    /// What was added in its interval.
+    /// The recording of its interval.
     pub recording: Recording,
     /// Time since the start.
     pub elapsed: Duration,
-    /// Looks left out before it, as naming took too long.
+    /// Snapshots left out before it, as naming took too long.
     pub skipped: usize,
 }
 
-/// What does not change.
+/// The part that does not change.
 #[derive(Clone, Debug, Default)]
 pub struct Header {
     /// The target in words.
@@ -98,37 +98,37 @@ pub enum Mode {
     Stacks(LineOf, String, usize),
     /// A filter is being typed.
     Typing,
-    /// The keys are told.
+    /// The help for keys is shown.
     Help,
 }
 
-/// What is shown.
+/// State of the view.
 pub struct App {
-    /// What does not change.
+    /// The part that does not change.
     pub header: Header,
     /// What lines are.
     pub by: By,
     /// What comes first.
     pub sort: Sort,
-    /// What becomes of idle time.
+    /// Treatment of idle time.
     pub idle: Idle,
     /// Only lines with this in their name.
     pub filter: String,
     /// Where keys go.
     pub mode: Mode,
-    /// The shown look stays.
+    /// Whether the shown snapshot stays.
     pub paused: bool,
     /// The target has ended.
     pub ended: bool,
-    /// The look that is shown.
+    /// The snapshot that is shown.
     pub frame: Option<Arc<Frame>>,
     /// Its lines, sorted and filtered.
     pub lines: Vec<Row>,
-    /// What was left out of them.
+    /// Time and lines that were left out of them.
     pub rows: Rows,
     /// The stacks of the line that was entered.
     pub stacks: Vec<StackLine>,
-    /// Where among the lines the user is.
+    /// The user's place among the lines.
     pub position: Position,
     newest: Option<Arc<Frame>>,
 }
@@ -145,7 +145,7 @@ pub struct Position {
 }
 
 impl App {
-    /// With nothing to show yet.
+    /// An app with nothing to show yet.
     pub fn new(by: By, sort: Sort, idle: Idle, filter: String) -> App {
         App {
             header: Header::default(),
@@ -165,7 +165,7 @@ impl App {
         }
     }
 
-    /// A new look; shown at once unless paused.
+    /// Takes a new snapshot; it is shown at once unless paused.
     pub fn take(&mut self, frame: Arc<Frame>) {
         self.newest = Some(frame.clone());
         if !self.paused {
@@ -224,7 +224,7 @@ impl App {
         self.position.follows = self.lines.get(self.position.selected).map(|r| r.of.clone());
     }
 
-    fn look_at(&mut self, by: By) {
+    fn show_by(&mut self, by: By) {
         if self.by != by {
             (self.by, self.position) = (by, Position::default());
         }
@@ -289,8 +289,8 @@ impl App {
         match key.code {
             KeyCode::Char('q') => return false,
             KeyCode::Char('?' | 'h') => self.mode = Mode::Help,
-            KeyCode::Char('t') => self.look_at(By::Threads),
-            KeyCode::Char('f') => self.look_at(By::Functions),
+            KeyCode::Char('t') => self.show_by(By::Threads),
+            KeyCode::Char('f') => self.show_by(By::Functions),
             KeyCode::Char('s') => {
                 self.sort = self.sort.next();
                 self.renew();

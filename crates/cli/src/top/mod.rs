@@ -1,14 +1,14 @@
-//! `wallscope top`: where the time goes, while it goes.
+//! `wallscope top`: live view of time by thread or by function.
 //!
 //! ```text
-//! mod.rs      the verb; a session that is looked at, and the threads around it
-//! rows.rs     a look -> lines by thread, by function, stacks
-//! app.rs      what is shown of them, and what keys change
+//! mod.rs      the verb; a session with snapshots, and the threads around it
+//! rows.rs     a snapshot -> lines by thread, by function, stacks
+//! app.rs      the shown state of them, and the effect of keys
 //! screen.rs   drawing
 //! ```
 //!
-//! One session as of `record`, looked at in intervals; the session itself keeps nothing of what was
-//! shown. Naming and drawing have threads of their own, so that neither keeps events waiting.
+//! One session like that of `record`, with a snapshot at each interval. The session itself does not keep the
+//! content of a snapshot. Naming and drawing have threads of their own, so that neither keeps events waiting.
 
 mod app;
 mod rows;
@@ -26,7 +26,8 @@ use std::time::Duration;
 use anyhow::Context as _;
 use wallscope_capture::backend::Backend;
 use wallscope_capture::session::{
-    self, Captured, Live, Look, Method, Observer, Options, Progress, Signals, Stop, parse_duration,
+    self, Captured, Live, Method, Observer, Options, Progress, Signals, Snapshot, Stop,
+    parse_duration,
 };
 use wallscope_capture::target::{CommandEnd, Target};
 use wallscope_diagnose::idle;
@@ -80,7 +81,7 @@ pub struct Args {
     backend: Option<Backend>,
 }
 
-/// Shorter ones nobody can read, and drawing them would cost more than measuring.
+/// Parses the length of intervals. Shorter ones are unreadable, and drawing them would cost more than measuring.
 fn interval(text: &str) -> Result<Duration, String> {
     let length = parse_duration(text)?;
     if length < Duration::from_millis(200) {
@@ -112,26 +113,26 @@ pub fn run(args: Args) -> Result<(), Failure> {
     };
     let options = Options {
         command_output: said.as_ref().map(|(_, file)| Arc::clone(file)),
-        looks: Some(args.interval),
+        snapshot_every: Some(args.interval),
         ..Options::new(target, method)
     };
     let app = App::new(args.by, args.sort, args.idle.into(), args.filter);
     let mut feeder = Feeder {
         app: Some(app),
         once: args.once,
-        looks: None,
-        looked: false,
+        snapshots: None,
+        has_snapshot: false,
         threads: None,
         quit: Arc::default(),
     };
     let outcome = session::record(&options, &mut feeder);
     let outcome = outcome.map(|captured| feeder.rest(captured));
-    // A target that has ended may still be looked at; a signal means us.
+    // After the end of the target its last snapshot stays on the screen; a signal ends the view too.
     if !matches!(&outcome, Ok(ended) if ended.stop == Stop::TargetEnded) {
         feeder.quit.store(true, Ordering::Relaxed);
     }
-    // No more looks: the threads finish what they have.
-    drop(feeder.looks.take());
+    // No more snapshots: the threads finish their work.
+    drop(feeder.snapshots.take());
     let shown = match feeder.threads.take() {
         Some(threads) => threads.join(),
         None => Ok(()),
@@ -142,7 +143,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         if written > 0 {
             eprintln!("wallscope: the command's output is in {}", path.display());
         } else {
-            // Nobody misses an empty file.
+            // An empty file is of no use.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -168,16 +169,16 @@ fn command_output() -> anyhow::Result<(PathBuf, Arc<File>)> {
     Ok((path, Arc::new(file)))
 }
 
-/// A look on its way to be named.
-type Looks = Sender<Look>;
+/// Channel of snapshots to the thread that names them.
+type Snapshots = Sender<Snapshot>;
 
-/// What the session tells, passed on.
+/// Passes the snapshots of the session on.
 struct Feeder {
     app: Option<App>,
     once: bool,
-    looks: Option<Looks>,
-    /// Whether one has been taken.
-    looked: bool,
+    snapshots: Option<Snapshots>,
+    /// Whether a snapshot has been taken.
+    has_snapshot: bool,
     threads: Option<Threads>,
     /// The screen is to be given back.
     quit: Arc<AtomicBool>,
@@ -192,13 +193,15 @@ struct Ended {
 }
 
 impl Feeder {
-    /// Shows what there is of a target that ended within the first interval.
+    /// Shows the recording of a target that ended within the first interval.
     fn rest(&self, captured: Captured) -> Ended {
-        if let (Some(looks), Stop::TargetEnded, false) = (&self.looks, captured.stop, self.looked) {
+        if let (Some(snapshots), Stop::TargetEnded, false) =
+            (&self.snapshots, captured.stop, self.has_snapshot)
+        {
             let window = &captured.recording.window;
             let elapsed = Duration::from_nanos(window.length_ns());
             // On an error the user has quit, and nothing is left to show.
-            let _ = looks.send(Look {
+            let _ = snapshots.send(Snapshot {
                 elapsed,
                 recording: captured.recording,
                 sources: captured.sources,
@@ -239,13 +242,13 @@ impl Observer for Feeder {
             target: facts.target.clone(),
             backend: facts.backend,
         };
-        let (to_namer, looks) = channel();
+        let (to_namer, snapshots) = channel();
         let (to_screen, frames) = channel();
         let wait = match self.once {
             true => COMPLETE,
             false => PROMPT,
         };
-        let namer = thread::spawn(move || name(&looks, &to_screen, wait));
+        let namer = thread::spawn(move || name(&snapshots, &to_screen, wait));
         let (once, control, quit) = (self.once, facts.control.clone(), self.quit.clone());
         let screen = thread::spawn(move || {
             let shown = if once {
@@ -259,44 +262,49 @@ impl Observer for Feeder {
                         .into()),
                 }
             };
-            // Whether somebody pressed q or nothing can be shown: there is nothing to measure for.
+            // The user pressed q, or nothing can be shown: there is no reason to measure on.
             control.stop();
             shown
         });
-        self.looks = Some(to_namer);
+        self.snapshots = Some(to_namer);
         self.threads = Some(Threads { namer, screen });
     }
 
     fn progress(&mut self, _: &Progress) {}
 
-    fn look(&mut self, look: Look) {
-        self.looked = true;
-        // The other end goes away when somebody quits, which stops the session too.
-        if let Some(looks) = &self.looks {
-            let _ = looks.send(look);
+    fn snapshot(&mut self, snapshot: Snapshot) {
+        self.has_snapshot = true;
+        // The receiver goes away when the user quits, which stops the session too.
+        if let Some(snapshots) = &self.snapshots {
+            let _ = snapshots.send(snapshot);
         }
     }
 }
 
-/// Longest wait for names of a look on the screen. Functions without a name by then have one in a later look.
+/// Longest wait for names of a snapshot on the screen. Functions without a name by then have one in a later
+/// snapshot.
 const PROMPT: Duration = Duration::from_secs(1);
-/// Longest wait for names of the one look that is printed.
+/// Longest wait for names of the one snapshot that is printed.
 const COMPLETE: Duration = Duration::from_secs(60);
 
-/// Names looks, the newest first: what would be late is left out. A look waits for names at most `wait`.
-fn name(looks: &Receiver<Look>, frames: &Sender<Arc<Frame>>, wait: Duration) -> io::Result<()> {
+/// Names the newest snapshot and leaves out older ones. A snapshot waits for names at most `wait`.
+fn name(
+    snapshots: &Receiver<Snapshot>,
+    frames: &Sender<Arc<Frame>>,
+    wait: Duration,
+) -> io::Result<()> {
     let mut names = Names::new()?;
-    while let Ok(mut look) = looks.recv() {
+    while let Ok(mut snapshot) = snapshots.recv() {
         let mut skipped = 0;
-        while let Ok(newer) = looks.try_recv() {
-            look = newer;
+        while let Ok(newer) = snapshots.try_recv() {
+            snapshot = newer;
             skipped += 1;
         }
-        names.name(&mut look.recording, look.sources, wait);
-        idle::mark(&mut look.recording, &look.seen);
+        names.name(&mut snapshot.recording, snapshot.sources, wait);
+        idle::mark(&mut snapshot.recording, &snapshot.seen);
         let frame = Frame {
-            recording: look.recording,
-            elapsed: look.elapsed,
+            recording: snapshot.recording,
+            elapsed: snapshot.elapsed,
             skipped,
         };
         if frames.send(Arc::new(frame)).is_err() {

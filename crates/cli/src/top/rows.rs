@@ -1,4 +1,4 @@
-//! A look as lines: by thread, by function, and stacks.
+//! A snapshot as lines: by thread, by function, and stacks.
 
 use std::collections::HashMap;
 
@@ -26,7 +26,7 @@ pub struct Row {
     pub id: String,
     /// Time by state, ns, indexed by `State as usize`.
     pub ns: [u64; State::COUNT],
-    /// What it waits for, most first.
+    /// Its block reasons, most first.
     pub waits: String,
 }
 
@@ -42,7 +42,7 @@ impl Row {
     }
 }
 
-/// Lines, and what was left out of them.
+/// Lines, and the time and lines that were left out.
 #[derive(Clone, Debug, Default)]
 pub struct Rows {
     /// The lines, in no order.
@@ -82,7 +82,7 @@ fn waits(blocked: &[u64; BlockReason::COUNT], whole: u64) -> String {
     words.join(", ")
 }
 
-/// By thread.
+/// Lines by thread.
 pub fn threads(recording: &Recording, treat: Idle) -> Rows {
     // Idle time of each thread by reason.
     let mut idle: HashMap<u32, [u64; BlockReason::COUNT]> = HashMap::new();
@@ -132,7 +132,7 @@ pub fn threads(recording: &Recording, treat: Idle) -> Rows {
     out
 }
 
-/// By function: the innermost of the program's own on each stack.
+/// Lines by function: the innermost own function of the program on each stack.
 pub fn functions(recording: &Recording, treat: Idle) -> Rows {
     let analysis = Analysis::new(recording, treat);
     let c = analysis.calibration(|_| true);

@@ -1,4 +1,4 @@
-//! Drawing, and the loop of keys and looks.
+//! Drawing, and the loop of keys and snapshots.
 
 use std::io;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use wallscope_render::text::clean;
 use super::app::{App, By, Frame, Mode, Sort};
 use super::rows::Row;
 
-/// How long to wait for a key before looking whether something new has come.
+/// Longest wait for a key before the next check for a new snapshot.
 const PATIENCE: Duration = Duration::from_millis(150);
 
 /// The colour of a state, as in reports.
@@ -35,7 +35,7 @@ fn colour(state: State) -> Color {
     }
 }
 
-/// What stands for a state in a bar.
+/// Character of a state in a bar.
 fn glyph(state: State) -> char {
     match state {
         State::OnCpu => '█',
@@ -48,7 +48,7 @@ fn glyph(state: State) -> char {
 const FAINT: Style = Style::new().add_modifier(Modifier::DIM);
 const STRONG: Style = Style::new().add_modifier(Modifier::BOLD);
 
-/// Shows looks until somebody quits, or `quit` says so. False: the session was over before there was one.
+/// Shows snapshots until the user quits, or `quit` is set. False: the session was over before the first snapshot.
 ///
 /// # Errors
 /// The terminal cannot be used.
@@ -108,7 +108,7 @@ fn show(
     }
 }
 
-/// What this program itself takes of one CPU, measured from look to look.
+/// This program's own share of one CPU, measured from snapshot to snapshot.
 struct OwnCost {
     last: (Instant, Duration),
     share: Option<f64>,
@@ -138,7 +138,7 @@ fn own_cpu() -> Duration {
     Duration::new(t.tv_sec as u64, t.tv_nsec as u32)
 }
 
-/// The first look as plain text, `width` cells wide and as high as it takes.
+/// The first snapshot as plain text, `width` cells wide and as high as it takes.
 pub fn as_text(app: &mut App, width: usize) -> String {
     let height = (app.lines.len() + 6).clamp(10, 60) as u16;
     let width = width.clamp(40, 400) as u16;
@@ -147,7 +147,7 @@ pub fn as_text(app: &mut App, width: usize) -> String {
     let Ok(_) = terminal.draw(|f| draw(app, None, area, f));
     let buffer = terminal.backend().buffer();
     let mut out = String::new();
-    // The last line tells keys, which nobody can press.
+    // The last line explains keys, which have no effect here.
     for y in 0..height - 1 {
         let line: String = (0..width).map(|x| buffer[(x, y)].symbol()).collect();
         out.push_str(line.trim_end());
@@ -190,7 +190,7 @@ fn draw(app: &mut App, cost: Option<f64>, area: Rect, f: &mut ratatui::Frame<'_>
     f.render_widget(Paragraph::new(lines), area);
 }
 
-/// What is measured, and the sum of all lines.
+/// The target, and the sum of all lines.
 fn head(app: &App, cost: Option<f64>, width: usize) -> Vec<Line<'static>> {
     let mut title = format!(
         "wallscope top  {}  {} backend",
@@ -265,7 +265,7 @@ fn head(app: &App, cost: Option<f64>, width: usize) -> Vec<Line<'static>> {
     ]
 }
 
-/// A bar of `cells` cells; its full length stands for `whole` ns.
+/// A bar of `cells` cells; its full length is `whole` ns.
 fn bar(ns: &[u64; State::COUNT], whole: u64, cells: usize) -> Vec<Span<'static>> {
     let (mut sum, mut given) = (0u64, 0usize);
     let mut out = Vec::new();
@@ -438,7 +438,7 @@ fn foot(app: &App, width: usize) -> Line<'static> {
     Line::styled(fit(&text, width), FAINT)
 }
 
-/// `text` in at most `width` cells; what was cut is marked.
+/// `text` in at most `width` cells; a truncated text is marked.
 fn fit(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_string();
@@ -457,7 +457,7 @@ fn fit(text: &str, width: usize) -> String {
     out
 }
 
-/// The same, padded to the whole width.
+/// `text` in exactly `width` cells, truncated or padded.
 fn pad(text: &str, width: usize) -> String {
     let text = fit(text, width);
     let missing = width.saturating_sub(text.width());

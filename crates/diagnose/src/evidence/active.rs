@@ -6,7 +6,7 @@ use wallscope_model::scale::{Piece, Scaled};
 use super::threads::Threads;
 use super::waits::Waits;
 
-/// A recording with everything that tells active time from the rest.
+/// A recording with the data that separates active time from other time.
 #[derive(Clone, Copy)]
 pub(crate) struct Active<'a> {
     /// The recording.

@@ -55,9 +55,9 @@ pub struct Bottleneck {
     pub busiest_ns: u64,
     /// On-CPU time of active threads that lived (nearly) all the time, ns.
     pub lasting_ns: u64,
-    /// Threads and processes that came into being in the window.
+    /// Threads and processes that started in the window.
     pub births: usize,
-    /// Those of them that are in groups of ended threads.
+    /// The part of `births` that is in groups of ended threads.
     pub folded: usize,
     /// Time in which requests were in flight while their threads were blocked, ns.
     pub awaited_ns: u64,

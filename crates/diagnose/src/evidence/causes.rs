@@ -239,14 +239,14 @@ fn main<K: Clone + Ord + Hash>(of: &HashMap<K, u64>) -> Option<K> {
         .map(|(key, _)| key.clone())
 }
 
-/// The resource that half of a cause's time or more was waited for. One of many alike, such as each
-/// waiter's own word, would mislead.
+/// The resource that takes half of a cause's waiting time or more. A smaller one is one of many alike, such as each
+/// waiter's own word, and would mislead.
 pub(crate) fn main_resource(of: &HashMap<Arc<str>, u64>, ns: u64) -> Option<Arc<str>> {
     main(of).filter(|name| of[name] * 2 >= ns)
 }
 
-/// Samples on a CPU in the calls that most of `waits` are in, by a function of their time. None where the program's
-/// function has no call of its own there.
+/// On-CPU samples in the calls that contain most of `waits` by `time`. Empty if the program's function calls no other
+/// function there.
 pub(crate) fn computing_in_calls(
     recording: &Recording,
     causes: &[Cause],

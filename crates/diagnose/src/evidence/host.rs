@@ -227,7 +227,8 @@ fn disks(span: &Span<'_>, own: &Bottleneck) -> Vec<Resource> {
         let used = |r: &Resource| r.utilisation.unwrap_or(0.0);
         used(a).total_cmp(&used(b))
     };
-    // Short waits in a row leave the disk time: they are the program's, and no word of the disk's use tells them.
+    // Consecutive short waits leave the disk idle between them. They are the program's, and the disk's use does not
+    // show them.
     if let Some(row) = rows
         .iter_mut()
         .max_by(busiest)
@@ -436,7 +437,7 @@ fn sockets(span: &Span<'_>) -> Vec<Resource> {
     out
 }
 
-/// Name of the connections with a peer. Those of a port that the target listens at are its callers'.
+/// Name of the connections with a peer. Connections of a port on which the target listens are those of its callers.
 fn connection_name(peer: &str) -> String {
     match peer.strip_prefix("port ") {
         Some(port) => format!("callers at port {port}"),

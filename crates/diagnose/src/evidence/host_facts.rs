@@ -52,7 +52,7 @@ pub(crate) struct Room {
     numbers: Vec<usize>,
 }
 
-/// Use of the CPUs that the target may use; `None` where the host does not tell.
+/// Use of the CPUs that the target may use; `None`: the host's facts do not show it.
 pub(crate) fn room(recording: &Recording, b: &Bottleneck) -> Option<Room> {
     let (first, last, seconds) = edges(recording)?;
     let busy: Vec<f64> = (last.cpu_busy_ns.iter().zip(&first.cpu_busy_ns))
@@ -99,7 +99,8 @@ fn whole_host(recording: &Recording, b: &Bottleneck) -> Option<Room> {
 /// Most neighbours that are named.
 const MAX_NEIGHBOURS: usize = 3;
 
-/// Unmeasured processes that used most of the CPUs of `room`, those of one name together, in words.
+/// Unmeasured processes with most use of the CPUs of `room`, in words. Processes of one name count
+/// together.
 pub(crate) fn others(recording: &Recording, room: &Room) -> Option<String> {
     let (_, last, seconds) = edges(recording)?;
     let own = |pid: u32| recording.processes.iter().any(|p| p.pid == pid);
@@ -138,7 +139,7 @@ pub(crate) fn others(recording: &Recording, room: &Room) -> Option<String> {
     })
 }
 
-/// The reason in words for which one of `processes` goes before others; empty: none does.
+/// The reason, in words, why one of `processes` has priority over others; empty: none has.
 fn comes_first(processes: &[&Neighbour]) -> String {
     let real_time = processes.iter().any(|n| matches!(n.policy, 1 | 2 | 6));
     let nice = processes
@@ -153,7 +154,7 @@ fn comes_first(processes: &[&Neighbour]) -> String {
     }
 }
 
-/// The target's scheduling policy in words, where it lets other processes go first.
+/// The target's scheduling policy in words, if it gives other processes priority.
 pub(crate) fn stands_back(recording: &Recording) -> Option<String> {
     let (_, last, _) = edges(recording)?;
     let own = |n: &&Neighbour| recording.processes.iter().any(|p| p.pid == n.pid);
@@ -170,8 +171,8 @@ pub(crate) fn stands_back(recording: &Recording) -> Option<String> {
     })
 }
 
-/// Peers to which less than a segment waited, in some poll, for the acknowledgement of data sent
-/// before.
+/// Peers with less than a segment of unsent data in some poll, held back until earlier data is
+/// acknowledged.
 pub(crate) fn unacknowledged_peers(recording: &Recording) -> Vec<&str> {
     let all = recording.host.iter().flat_map(|s| &s.facts.connections);
     let mut peers: Vec<&str> = (all.filter(|c| c.held_back > 0))
@@ -250,7 +251,7 @@ pub(crate) fn lock_waits(recording: &Recording, name: &str) -> Option<(u64, u64,
         .reduce(|a, b| (a.0 + b.0, a.1 + b.1, a.2.max(b.2)))
 }
 
-/// The exclusive lock that was met most often on a file that the targets have open: its holder, and
+/// The exclusive lock that most polls found on a file that the targets have open: its holder, and
 /// the finding in words.
 pub(crate) fn file_locks(recording: &Recording) -> Option<(String, String)> {
     let mut met: BTreeMap<(&str, u32), (usize, &str)> = BTreeMap::new();

@@ -74,8 +74,7 @@ pub(crate) struct Evidence<'a> {
     waits: Waits,
 }
 
-/// Reasons of waits that another thread, process or device has to end. Of equal ones the first
-/// counts.
+/// Reasons of waits that another thread, process or device has to end. If two have equal time, the first counts.
 pub(crate) const ENDED_BY_OTHERS: [BlockReason; 11] = [
     BlockReason::Lock,
     BlockReason::Gil,
@@ -95,7 +94,7 @@ pub(crate) const ENDED_BY_OTHERS: [BlockReason; 11] = [
 pub(crate) enum Polls {
     /// The process awaits answers of others, or polls one connected peer alone.
     ForAnswers,
-    /// Others await answers of the process, and it asked nobody.
+    /// Others await answers of the process, and it made no request itself.
     WhileOwing,
 }
 
@@ -210,7 +209,7 @@ impl<'a> Evidence<'a> {
         named + slept + polled + self.own_locks() + delayed
     }
 
-    /// Polling for a lock of a server's own making, with no known request in flight, ns.
+    /// Polling for a server's own lock, with no known request in flight, ns.
     fn own_locks(&self) -> u64 {
         let polls = self.blocked_samples(BlockReason::Poll);
         let samples: Vec<u32> = polls
@@ -229,7 +228,7 @@ impl<'a> Evidence<'a> {
         sums.into_values().max().unwrap_or(0)
     }
 
-    /// Of a cause's samples, those that are a delay of this kind.
+    /// Samples of a cause that are a delay of this kind.
     fn delayed_of(&self, cause: &Cause, delay: Delay) -> Vec<u32> {
         let is_delay = |i: &u32| self.waits.delays[*i as usize] == Some(delay);
         cause.samples.iter().copied().filter(is_delay).collect()
@@ -241,7 +240,7 @@ impl<'a> Evidence<'a> {
         causes.flat_map(|c| self.delayed_of(c, delay)).collect()
     }
 
-    /// Their time, ns.
+    /// Time of all samples that are a delay of this kind, ns.
     pub fn delayed(&self, delay: Delay) -> u64 {
         self.time(&self.delayed_samples(delay))
     }
@@ -256,13 +255,13 @@ impl<'a> Evidence<'a> {
         longest(Delay::ALL.map(|d| (d, self.delayed(d))), Delay::Child)
     }
 
-    /// The cause with most of that delay.
+    /// The cause with most time in a delay of this kind.
     pub fn main_delayed(&self, delay: Delay) -> Option<&Cause> {
         let ns = |c: &&Cause| self.time(&self.delayed_of(c, delay));
         self.causes.iter().max_by_key(ns)
     }
 
-    /// Blocked time at pipes and local sockets that own children ended, ns.
+    /// Blocked time at pipes and local sockets that the process's own children ended, ns.
     pub fn piped_from_children(&self) -> u64 {
         let pipe = Some(BlockReason::Pipe.name());
         let pipes = self.causes.iter().filter(|c| c.reason == pipe);
@@ -286,7 +285,7 @@ impl<'a> Evidence<'a> {
         self.time(&self.waits.ended_by_strangers(self.recording, &samples))
     }
 
-    /// Blocked time of which neither a reason nor a function is known, ns.
+    /// Blocked time for which neither a reason nor a function is known, ns.
     pub fn unnamed(&self) -> u64 {
         let other = Some(BlockReason::Other.name());
         let causes = self.causes.iter();
@@ -294,8 +293,8 @@ impl<'a> Evidence<'a> {
         unnamed.map(|c| c.ns).sum()
     }
 
-    /// On-CPU time of threads that lived too briefly to be seen, where it is most of the
-    /// computing, and not next to nothing; ns.
+    /// On-CPU time, ns, of threads that lived too briefly to be seen; `None` unless it is most of the computing and
+    /// not negligible.
     pub fn mostly_unseen(&self) -> Option<u64> {
         let unseen = self.totals.unattributed_ns;
         let most = unseen > self.bottleneck.on_cpu_ns();
@@ -326,18 +325,18 @@ impl<'a> Evidence<'a> {
         self.polled_for_answers() + self.time(&self.polls(Polls::WhileOwing))
     }
 
-    /// The part of it that other threads of the recording ended by a signal, an event or a pipe, ns.
+    /// Part of `polled_in_flight` that other threads of the recording ended by a signal, an event or a pipe, ns.
     pub fn handed(&self) -> u64 {
         self.handed_of_answers() + self.handed_while_owing()
     }
 
-    /// The part of that in which answers of others were awaited, ns.
+    /// Part of `handed` in which answers of others were awaited, ns.
     pub fn handed_of_answers(&self) -> u64 {
         let polls = self.polls(Polls::ForAnswers);
         self.waits.handed_ns(self.recording, &polls)
     }
 
-    /// The part of it in which the process only owed answers, ns.
+    /// Part of `handed` in which the process only owed answers, ns.
     pub fn handed_while_owing(&self) -> u64 {
         let polls = self.polls(Polls::WhileOwing);
         self.waits.handed_ns(self.recording, &polls)
@@ -430,7 +429,7 @@ impl<'a> Evidence<'a> {
         self.time(&samples.filter(of_root).collect::<Vec<u32>>())
     }
 
-    /// Time on a CPU in the calls that most of the waits `samples` are in, ns: fewer calls save it, too.
+    /// On-CPU time, ns, in the calls that contain most of the waits `samples`. Fewer calls save this time, too.
     pub fn computed_in_calls(&self, samples: &[u32]) -> u64 {
         let time = |samples: &[u32]| self.time(samples);
         time(&causes::computing_in_calls(
@@ -441,7 +440,7 @@ impl<'a> Evidence<'a> {
         ))
     }
 
-    /// Whether most time of `samples` is waited for locks that threads hold.
+    /// Whether most of the time of `samples` is spent waiting for locks that threads hold.
     pub fn mostly_for_locks(&self, samples: &[u32]) -> bool {
         let roots = self.all_roots();
         let of_locks = samples.iter().copied().filter(|i| roots.is_for_lock(*i));

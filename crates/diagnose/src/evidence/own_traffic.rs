@@ -3,10 +3,10 @@
 use wallscope_model::Limits;
 
 const MIB: f64 = (1u64 << 20) as f64;
-/// Most processes with a row each; more are told in one.
+/// Maximum number of processes with a row each. If there are more, one row shows all of them.
 const MAX_ROWS: usize = 2;
-/// Traffic from which a process has a row, bytes a second: what one decimal shows.
-const TOLD: f64 = 0.05 * MIB;
+/// Minimum traffic of a process with a row, bytes a second: the least that one decimal of a MiB shows.
+const MIN_RATE: f64 = 0.05 * MIB;
 
 /// Disk traffic and memory of one process of the target, or of several.
 #[derive(Default)]
@@ -20,7 +20,7 @@ struct OwnTraffic {
 }
 
 impl OwnTraffic {
-    /// Of the process `l`, from `before` on, within `seconds`.
+    /// Traffic of the process with limits `l` since `before`, `seconds` earlier.
     fn of(l: &Limits, before: Option<&Limits>, seconds: f64) -> OwnTraffic {
         let rate = |of: fn(&Limits) -> Option<u64>| {
             let grown = of(l)?.saturating_sub(before.and_then(of)?);
@@ -43,7 +43,7 @@ impl OwnTraffic {
     }
 
     fn is_told(&self) -> bool {
-        self.rate() >= TOLD || self.swapped > 0
+        self.rate() >= MIN_RATE || self.swapped > 0
     }
 
     fn plus(self, other: &OwnTraffic) -> OwnTraffic {
@@ -58,11 +58,11 @@ impl OwnTraffic {
     /// Its disk traffic in words, if it has enough.
     fn disk_words(&self) -> Option<String> {
         let (read, written) = (self.read / MIB, self.written / MIB);
-        (self.rate() >= TOLD)
+        (self.rate() >= MIN_RATE)
             .then(|| format!("reads {read:.1} MiB/s from disk and writes {written:.1} MiB/s"))
     }
 
-    /// In words.
+    /// The traffic and the swapped memory in words.
     fn words(&self) -> String {
         let mut words = Vec::new();
         words.extend(self.disk_words());
@@ -87,8 +87,8 @@ pub(super) fn of_all(first: &[Limits], last: &[Limits], seconds: f64) -> Option<
         .disk_words()
 }
 
-/// Names and words of rows: one for each process, or one for all of them where they are many, with the process that
-/// has most traffic. `first` and `last` are `seconds` apart.
+/// Names and words of rows: one for each process, or, for many processes, one for all of them that names the process
+/// with most traffic. `first` and `last` are `seconds` apart.
 pub(super) fn rows(first: &[Limits], last: &[Limits], seconds: f64) -> Vec<(String, String)> {
     let own = |l: &Limits| {
         let before = first.iter().find(|b| b.pid == l.pid);

@@ -66,7 +66,7 @@ impl Requests {
             .is_some_and(|ns| ns as f64 >= UNANSWERED_SHARE * window_ns as f64)
     }
 
-    /// Mean time until the processes answered, ns; `None` where nobody made a request, or not all
+    /// Mean time until the processes answered, ns; `None`: there was no request, or not all
     /// requests were counted.
     pub fn mean_ns(&self) -> Option<u64> {
         self.at_most_ns().filter(|_| !self.at_least)
@@ -79,15 +79,15 @@ impl Requests {
     }
 }
 
-/// The one of `peers` that was awaited longest. One address that several processes make requests to
-/// is one peer, though each may be answered by a process of its own: that of the longest wait stands
-/// for all.
+/// The peer that was awaited longest. An address to which several processes make requests is one
+/// peer, although a different process may answer each of them. The process with the longest wait
+/// represents it.
 fn upstream<'a>(recording: &Recording, peers: impl Iterator<Item = &'a Peer>) -> Option<Upstream> {
     let mut peers: Vec<&Peer> = peers.collect();
     peers.sort_by_key(|p| std::cmp::Reverse(p.in_flight_ns));
     let mut sums: BTreeMap<(&str, &str, u32), Upstream> = BTreeMap::new();
     for p in peers {
-        // Without an address, only the process tells ends apart.
+        // Without an address, only the process distinguishes peers.
         let nameless = p.address.contains("without a name");
         let other = if nameless { p.peer_pid } else { 0 };
         let sum = sums
@@ -120,8 +120,8 @@ fn peer_name(p: &Peer) -> String {
 }
 
 impl Upstream {
-    /// Mean time until it answered, ns; where answers were not seen, at least so long. `None`:
-    /// requests were not counted.
+    /// Mean time until it answered, ns; a lower bound if answers were not seen. `None`: requests
+    /// were not counted.
     pub fn mean_ns(&self) -> Option<u64> {
         let mean = self.awaited_ns / self.requests.max(self.connections).max(1);
         (!self.at_least).then_some(mean)

@@ -12,7 +12,7 @@ use crate::knowledge::SLEEPS;
 use crate::lock_wait::takes_a_lock;
 use crate::words::{self, is_address};
 
-/// Activity that explains a part of some waits. Threads of one name, but for its number, are one.
+/// Activity that explains a part of some waits. Threads with names that differ only in a number are one actor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RootShare {
     /// The thread or device; of several threads the one with most time.
@@ -135,8 +135,8 @@ impl RootShare {
     }
 }
 
-/// Roots that are sleeps by their stacks, where the kernel saw a wait for a lock or for events that ran into its time
-/// limit.
+/// Changes roots to sleeps if their stacks show a sleep, and the kernel saw a wait for a lock or for events that ran
+/// into its time limit.
 pub(crate) fn tell_sleeps(recording: &Recording, blame: &mut Blame) {
     let timed_out = |root: &&mut Root| root.open == Some(NotFollowed::TimedOut);
     for root in blame.roots.iter_mut().filter(timed_out) {
@@ -221,7 +221,7 @@ impl Roots<'_> {
         out
     }
 
-    /// Those of the waits `others` that have this root, too.
+    /// Waits among `others` that have this root, too.
     pub fn with_root(&self, root: &RootShare, others: impl Iterator<Item = u32>) -> Vec<u32> {
         let most = |sample: &u32| {
             let parts = self.blame.of_sample(*sample);
@@ -234,10 +234,10 @@ impl Roots<'_> {
         others.filter(most).collect()
     }
 
-    /// Whether an activity is of a root: of its processes where those are not measured, else of its threads, in its
+    /// Whether an activity belongs to a root. Unmeasured roots are compared by process, others by thread and
     /// function.
     fn is(&self, root: &RootShare, activity: &Root) -> bool {
-        // A disk is one for all of its waiters.
+        // All waiters for a disk have one root.
         if root.own {
             return (root.state, root.reason, root.open)
                 == (activity.state, activity.reason, activity.open);
@@ -284,7 +284,7 @@ impl Roots<'_> {
         }
     }
 
-    /// Whether all of `threads` are measured, and the only one that was seen of their processes each.
+    /// Whether each of `threads` is measured and is the only thread of its process that was seen.
     fn are_processes(&self, threads: &HashSet<RootActor>) -> bool {
         let pid = |actor: &RootActor| match actor {
             RootActor::Context(context) => Some(self.recording.contexts[context.0 as usize].pid),

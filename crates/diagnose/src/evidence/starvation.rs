@@ -1,9 +1,9 @@
 //! Waits for want of work.
 //!
-//! [`crate::idle`] judges each wait by itself. Here waits at one place are judged together, by their
-//! wakers and by the wakers' activity meanwhile. A thread that waits until another one brings work is
-//! starved where the bringer had none either: it slept or was idle, it never waits at the same place
-//! (else the two share a resource), and the waiters ask it for nothing (else its rest is a delay).
+//! [`crate::idle`] judges each wait by itself. Here waits at one place are judged together, by their wakers and by
+//! the wakers' activity meanwhile. A thread that waits for another one to bring work is starved if the bringer had no
+//! work either. The bringer then slept or was idle. It never waits at the same place, or else the two share a
+//! resource. The waiters ask it for nothing, or else its rest is a delay.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -68,8 +68,8 @@ fn place(recording: &Recording, sample: &Sample) -> Place {
     (site.function, site.module)
 }
 
-/// Consumers of queues without an end. Without wakers, the thread that fills such a queue is one of
-/// the process, and its own time tells its activity meanwhile.
+/// Marks waits of consumers of unbounded queues. Without wakers, the thread that fills such a queue is taken to be
+/// one of the process, and its ledger shows its activity meanwhile.
 fn mark_endless_queues(recording: &Recording, waits: &mut Waits) {
     for (i, s) in recording.samples.iter().enumerate() {
         if !s.idle && !waits.in_flight[i] && takes_from_endless_queue(recording, s) {
@@ -100,7 +100,7 @@ fn consumers(recording: &Recording, waits: &Waits) -> Vec<Vec<u32>> {
     groups.into_values().collect()
 }
 
-/// Whether nothing but its time limit ends a wait for something that no thread is known to have.
+/// Whether only time limits end a wait for something that no thread is known to hold.
 fn in_vain(recording: &Recording, sample: &Sample, hops: &[u32]) -> bool {
     let given = |hop: &u32| {
         let h = &recording.hops[*hop as usize];
@@ -170,8 +170,8 @@ impl<'r> Bringers<'r> {
 
     /// Time in which the actor of a hop rested, ns.
     ///
-    /// Threads may take turns at polling for all of them and wait at a condition otherwise: the one
-    /// that polls has nothing that the others want.
+    /// The threads of a pool may take turns: one polls for all, and the others wait at a condition. The polling
+    /// thread holds nothing that the others want.
     fn rest_below(&self, waits: &Waits, hop: u32, thread: ContextId, role: Bringer) -> u64 {
         let below = waits.chains.of_hop(hop).iter();
         let below = below.map(|b| &self.recording.hops[*b as usize]);
@@ -180,7 +180,7 @@ impl<'r> Bringers<'r> {
             let counts = match role {
                 Bringer::Other => true,
                 Bringer::Waiter => reason == BlockReason::Poll,
-                // Of a thread that is asked, nobody else brings the work.
+                // Only an asked thread brings its waiters' work. Its rest counts if it waits for want of work itself.
                 Bringer::Asked => self.starved.contains(&(thread, reason)),
             };
             b.role == Role::Blocked && counts && self.restful.contains(&(thread, reason))
@@ -212,7 +212,7 @@ enum Bringer {
     Other,
 }
 
-/// Threads with the reasons for which most of their waiting time is of samples that `chosen` accepts.
+/// Threads and reasons for which samples that `chosen` accepts have most of the waiting time.
 fn mostly(
     recording: &Recording,
     waits: &Waits,
@@ -264,9 +264,8 @@ fn by_place(recording: &Recording, fits: impl Fn(usize, &Sample) -> bool) -> Vec
     groups.into_values().collect()
 }
 
-/// Waits for something to be put into a queue, where wakers are unknown. The queue may hold things
-/// that are lent: then the borrowers work as long as others wait. Where all consumers together
-/// hardly do anything, the queue holds work.
+/// Marks waits for the next entry of a queue, where wakers are unknown. The queue may hold resources that are lent:
+/// then the borrowers work while others wait. If all consumers together hardly do anything, the queue holds work.
 fn mark_queue_consumers(recording: &Recording, waits: &mut Waits) {
     let groups = by_place(recording, |i, s| {
         !s.idle && !waits.in_flight[i] && takes_from_queue(recording, s)
@@ -284,11 +283,11 @@ fn mark_queue_consumers(recording: &Recording, waits: &mut Waits) {
     }
 }
 
-/// Waits of a script's threads at events and conditions, where wakers are unknown. The bringer is
-/// another thread of the process, and as long as all of those rest there is none.
+/// Marks waits of a script's threads at events and conditions, where wakers are unknown. The bringer is another
+/// thread of the process. While all of those rest, there is no work.
 ///
-/// Not where others ask the process for something, which the threads may wait for; nor where
-/// the threads wake often, as another thread may be slow to answer each time.
+/// Two cases are left out. If others ask the process for something, its threads may wait for that. If its threads
+/// wake often, another thread may be slow to answer each time.
 fn mark_quiet_scripts(recording: &Recording, waits: &mut Waits) {
     let is_asked = |p: &Peer| !p.asks && (p.requests > 0 || p.in_flight_ns > 0);
     if recording.peers.iter().any(is_asked) {

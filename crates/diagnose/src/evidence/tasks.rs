@@ -1,5 +1,5 @@
-//! Tasks that a runtime schedules itself: goroutines, virtual threads, asyncio tasks. Where they wait
-//! for each other no thread is blocked, so the threads' ledgers say nothing of it.
+//! Tasks that a runtime schedules itself: goroutines, virtual threads, asyncio tasks. Tasks that wait for each other
+//! block no thread, so the threads' ledgers do not show these waits.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::frames::{CodeSite, Side, code_site, passes};
 use crate::knowledge::{GO_ANSWERS, GO_HANDLERS, GO_POOLS};
 use crate::words;
 
-/// Something that other tasks hold back. No task waits so for want of work.
+/// Something that other tasks hold back. A wait for it is never for want of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum HeldBack {
     /// A lock.
@@ -76,9 +76,9 @@ pub(crate) struct Tasks<'a> {
     pub kind: &'a str,
     /// The function that they began with.
     pub began: &'a str,
-    /// How often the runtime's list of tasks was read.
-    pub looks: u64,
-    /// Time in which they ran, could have, or waited in a function of the program, ns.
+    /// Number of polls of the runtime's list of tasks.
+    pub polls: u64,
+    /// Time in which they ran, were ready to run, or waited in a function of the program, ns.
     pub active: u64,
     /// Waits by function and reason, ns.
     waits: HashMap<(Arc<str>, Arc<str>), u64>,
@@ -98,7 +98,7 @@ impl<'a> Tasks<'a> {
         let mut tasks = Tasks {
             kind: &group.kind,
             began: &group.name,
-            looks: group.looks,
+            polls: group.looks,
             ..Tasks::default()
         };
         for time in &group.times {
@@ -135,7 +135,7 @@ impl<'a> Tasks<'a> {
         kept.map(|(_, ns)| ns).sum()
     }
 
-    /// The function in which most of that was waited, and the thing that was held back.
+    /// The function with most of the time waited for something held back, the thing held back, and the time, ns.
     pub fn place(&self) -> Option<(&Arc<str>, HeldBack, u64)> {
         let most = self
             .held
@@ -152,7 +152,7 @@ impl<'a> Tasks<'a> {
         held.chain(waits.map(|((f, reason), ns)| (f, &**reason, *ns)))
     }
 
-    /// The other wait with most time, with its function.
+    /// The wait for anything else with most time, with its function.
     pub fn elsewhere(&self) -> Option<(&Arc<str>, &str, u64)> {
         let (function, what, _) = self.place()?;
         let held = (self.held.iter())
@@ -163,7 +163,7 @@ impl<'a> Tasks<'a> {
             .max_by_key(|(f, reason, ns)| (*ns, std::cmp::Reverse(((*f).clone(), *reason))))
     }
 
-    /// The other wait with most time in `function`.
+    /// The wait for anything else in `function` with most time.
     pub fn inside(&self, function: &Arc<str>) -> Option<(&str, u64)> {
         let most = self.place().map(|(_, what, _)| what.reason());
         self.all_waits()

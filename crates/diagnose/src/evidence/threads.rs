@@ -1,5 +1,5 @@
-//! Which threads the verdict is about: those that work. Left out are parked threads, which stay in
-//! one place all the time, and threads that only tick.
+//! Selection of the threads that a verdict is about: those that work. Parked threads, which stay in one place all the
+//! time, and threads that only tick are left out.
 
 use wallscope_model::scale::Scaled;
 use wallscope_model::{BlockReason, ContextId, Ledger, Recording, State};
@@ -147,9 +147,9 @@ fn kind(ledger: &Ledger, times: &Times, settled: bool) -> ThreadKind {
     // Where others use the CPUs, a ticking thread waits for one each time.
     let runnable = ledger.state_ns(State::Runnable);
     let open = ledger.wall_ns.saturating_sub(runnable);
-    // A request that is not answered all the time is no parking.
+    // A thread with an unanswered request in flight most of the time is not parked.
     let awaits = most(times.awaited);
-    // Nor is it to wait where no thread rests, or with data that nobody takes.
+    // Nor is a thread that waits where no thread rests, or with data that no reader takes.
     let held_up = most(times.held_up + cannot_rest(ledger).saturating_sub(ledger.idle_ns));
     if !held_up && (parked(ledger) || (settled && !awaits)) {
         return match most(times.at_locks) {
@@ -167,9 +167,9 @@ fn kind(ledger: &Ledger, times: &Times, settled: bool) -> ThreadKind {
     }
 }
 
-/// Whether a thread reads the answer to a request, other than for work. Where callers get no answer
-/// all the while, they wait for that, and the thread is not parked. The connection tells of a request that
-/// was sent before the window.
+/// Whether a thread waits for the answer to a request, other than a request for work. Callers without an answer wait
+/// for it all the while, so the thread is not parked. A request that was sent before the window is known by its
+/// connection.
 fn awaits_answer(
     recording: &Recording,
     waits: &Waits,
@@ -189,8 +189,8 @@ fn awaits_answer(
         && !functions_on(recording, sample.stack, Side::User).any(takes_work)
 }
 
-/// Whether a thread did nothing in the window but begin: it came to one place where it waits, or was
-/// there all the time.
+/// Whether a thread did nothing in the window but start: it reached one place where it waits, or was there all the
+/// time.
 fn parked(ledger: &Ledger) -> bool {
     // Nothing is known of a thread that was not seen.
     if ledger.unknown_ns() > ledger.wall_ns / 2 {
@@ -200,7 +200,7 @@ fn parked(ledger: &Ledger) -> bool {
     if on_cpu == 0 && ledger.state_ns(State::Runnable) == 0 {
         return true;
     }
-    // No switch at all says something only where switches are counted.
+    // Zero switches mean something only if switches are counted.
     let counted = ledger.audit.valid || ledger.voluntary_switches > 0;
     let once = counted && ledger.voluntary_switches <= 1;
     once && hardly_worked(ledger) && ledger.blocked_ns() > ledger.wall_ns / 2
@@ -210,15 +210,15 @@ fn hardly_worked(ledger: &Ledger) -> bool {
     ledger.state_ns(State::OnCpu) < ledger.wall_ns / NO_WORK_PART
 }
 
-/// Time blocked where no thread goes to rest, ns.
+/// Blocked time for reasons for which no thread rests, ns.
 fn cannot_rest(ledger: &Ledger) -> u64 {
     use BlockReason::{Disk, KernelLock, Memory, PageFault};
     let reasons = [Disk, KernelLock, Memory, PageFault];
     reasons.iter().map(|r| ledger.blocked[*r as usize]).sum()
 }
 
-/// Threads that did something in the first part of the window at most, and then waited in a way in
-/// which a thread may wait for work: they have come to the place where they park.
+/// Threads that worked at most in the first part of the window, and then waited in a way in which a thread may wait
+/// for work. They have reached the place where they park.
 fn settled(recording: &Recording) -> Vec<bool> {
     let slices = recording.slices.count;
     let first_late = slices.div_ceil(SETTLED_PART);

@@ -16,7 +16,7 @@ pub(crate) struct Waits {
     pub sample_ns: Vec<u64>,
     /// Whether a request of the thread was in flight.
     pub in_flight: Vec<bool>,
-    /// Whether the thread only owed an answer: others asked it, and it asked nobody.
+    /// Whether the thread only owed an answer: it was asked, and made no request itself.
     pub owed: Vec<bool>,
     /// Whether the thread waits for want of work. Idle waits are not among them.
     pub starved: Vec<bool>,
@@ -35,7 +35,7 @@ pub(crate) fn may_rest(reason: Option<BlockReason>) -> bool {
 /// Prefix of the names of sockets that send datagrams and wait for replies.
 const UDP_ANSWERS: &str = "answers to UDP ";
 
-/// Whether a thread polls one connected peer alone, which is how answers are awaited with a time
+/// Whether a thread polls one connected peer alone. Programs wait so for an answer with a time
 /// limit.
 pub(crate) fn awaits_one_peer(recording: &Recording, sample: &Sample) -> bool {
     let is_peer = |name: &str| name.starts_with("peer ") || name.starts_with(UDP_ANSWERS);
@@ -88,7 +88,7 @@ impl Waits {
         chosen && !waits && !awaits_one_peer(recording, s)
     }
 
-    /// Those of `samples` that children ended which the waiting process had started.
+    /// Samples among `samples` that children of the waiting process ended.
     pub fn ended_by_children(&self, recording: &Recording, samples: &[u32]) -> Vec<u32> {
         let children = Children::new(recording);
         let ended = |i: &u32| {
@@ -98,7 +98,7 @@ impl Waits {
         samples.iter().copied().filter(ended).collect()
     }
 
-    /// Those of `samples` that an unmeasured process ended.
+    /// Samples among `samples` that an unmeasured process ended.
     pub fn ended_by_strangers(&self, recording: &Recording, samples: &[u32]) -> Vec<u32> {
         let ended = |i: &u32| {
             let sample = &recording.samples[*i as usize];

@@ -21,7 +21,7 @@ pub(crate) struct Wakers {
     pub activities: Vec<(Activity, f64)>,
     /// Share ended by threads that wait for the same themselves.
     pub by_waiters: f64,
-    /// Share for which threads held the lock that hardly wait for it themselves.
+    /// Share for which the lock was held by threads that hardly wait for it themselves.
     pub by_outsiders: f64,
     /// Share ended by measured threads.
     pub by_measured: f64,
@@ -43,13 +43,13 @@ pub(crate) struct Activity {
     pub verb: String,
     /// The program's function in which it did so; empty where no stack says.
     pub function: Arc<str>,
-    /// The thread's process, where it is another than the waker's: the waker waited for it.
+    /// The thread's process, if it is not the waker's: the waker waited for it.
     pub elsewhere: Option<u32>,
 }
 
 /// A wait of wakers.
 pub(crate) struct OwnWait<'w> {
-    /// The thread that had it, where only one did.
+    /// The waiting thread, if there was only one.
     pub thread: Option<&'w str>,
     /// The verb of the activity.
     pub verb: &'w str,
@@ -97,7 +97,7 @@ impl Wakers {
         by_timer.map(|(.., share)| share).sum()
     }
 
-    /// The wait that wakers had themselves for most of these waits, whichever thread had it.
+    /// The wakers' own wait during most of these waits, in any of the wakers.
     pub fn own_wait(&self) -> Option<OwnWait<'_>> {
         let mut sums: HashMap<(&str, &str), (f64, HashSet<&str>)> = HashMap::new();
         for (at, share) in self.activities.iter().filter(|(at, _)| at.is_blocked()) {
@@ -142,7 +142,7 @@ struct Sums<'a> {
     activities: HashMap<Activity, f64>,
     by_waiters: f64,
     by_measured: f64,
-    /// Waits for which a measured thread held the lock, and its own.
+    /// Time of waits for which a measured thread held the lock, by holder; then the time that each thread waited.
     held: HashMap<ContextId, f64>,
     waited: HashMap<ContextId, f64>,
 }
@@ -177,8 +177,8 @@ impl Sums<'_> {
         }
     }
 
-    /// Adds the holder behind a waker: the waker itself but for the time in which it queued for a lock, too. Chains
-    /// are a few hops deep by their making.
+    /// Adds the holder behind a waker: the waker itself, except for the time in which it queued for a lock, too.
+    /// Chains are only a few hops deep as recorded.
     fn add_holder(&mut self, sample: u32, waker: u32) {
         let (recording, waits) = (self.recording, self.waits);
         let h = &recording.hops[waker as usize];
@@ -198,8 +198,7 @@ impl Sums<'_> {
         }
     }
 
-    /// Adds the activities at the end of the chain from `hop` on. Chains are a few hops deep by their
-    /// making.
+    /// Adds the activities at the end of the chain from `hop` on. Chains are only a few hops deep as recorded.
     fn follow(&mut self, chain: Chain, hop: u32) {
         let (recording, waits) = (self.recording, self.waits);
         let h = &recording.hops[hop as usize];
@@ -223,7 +222,7 @@ impl Sums<'_> {
         *self.activities.entry(activity).or_default() += ns;
     }
 
-    /// Time of the waits for which threads held the lock that hardly wait for it themselves, ns.
+    /// Time of the waits during which the lock was held by threads that hardly wait for it themselves, ns.
     fn by_outsiders(&self) -> f64 {
         let waited = |thread: &ContextId| self.waited.get(thread).copied().unwrap_or(0.0);
         let outside = |(thread, ns): &(&ContextId, &f64)| waited(thread) < OUTSIDER_WAITS * **ns;

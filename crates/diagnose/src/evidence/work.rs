@@ -33,8 +33,8 @@ pub(crate) enum WorkKind {
     Spin,
 }
 
-/// Kinds with the names that they are known by: of the kernel, and of programs. The first that fits
-/// a stack counts.
+/// Kinds of work with their names: kernel functions, then functions of programs. The first kind that fits a stack
+/// counts.
 const KINDS: [(WorkKind, &[Known], &[Known]); 4] = [
     (WorkKind::Reclaim, RECLAIM, &[]),
     (WorkKind::Start, START_IN_KERNEL, START_IN_LOADER),
@@ -42,8 +42,8 @@ const KINDS: [(WorkKind, &[Known], &[Known]); 4] = [
     (WorkKind::Fault, FAULT, &[]),
 ];
 
-/// User frames from the wait outwards among which a spinning function is looked for: the innermost
-/// one, or one that it was inlined into or called by.
+/// Number of user frames, from the wait outwards, that are searched for a spinning function: the innermost one, or
+/// one that it was inlined into or called by.
 const SPIN_DEPTH: usize = 2;
 
 /// Active time by kind of work.
@@ -76,7 +76,7 @@ impl Work {
         let mut threads: HashMap<ContextId, ThreadTimes> = HashMap::new();
         for piece in active.scaled.pieces.iter().filter(|p| active.counts(p)) {
             let sample = &recording.samples[piece.sample as usize];
-            // A collector's label also names worker threads, of which no function tells that they collect.
+            // A collector's label also marks worker threads without a function that shows the collection.
             let label = text_label(recording, sample.labels, GC_KEY);
             let by_function = || shown[sample.stack.0 as usize].map_or("", |(_, name)| name);
             let found = match (work.kind(sample), label.as_deref()) {
@@ -154,7 +154,8 @@ impl ThreadTimes {
         }
     }
 
-    /// Whether it is the collector's own: a stack shows it, or it computes mostly in it and is never stopped by it.
+    /// Whether the thread is the collector's own: a stack shows it, or it computes mostly in the collector and the
+    /// collector never stops it.
     fn is_collectors(&self) -> bool {
         self.is_known || (self.collects * 2 > self.on_cpu && self.stopped == 0)
     }

@@ -78,8 +78,8 @@ fn sum_up(recording: &mut Recording, verdicts: &[Judged]) {
     });
 }
 
-/// Marks single intervals. An interval has no stack: it is idle where every sampled wait of its
-/// thread, for its reason and with or without a request in flight as it, was judged so.
+/// Marks single intervals. An interval has no stack. It is idle if all sampled waits of its thread for its reason,
+/// with or without a request in flight as it, were judged idle.
 pub(super) fn mark_intervals(recording: &mut Recording, seen: &[WaitSeen]) {
     let Some(timeline) = &mut recording.timeline else {
         return;
@@ -117,8 +117,8 @@ fn label_requests(recording: &mut Recording, seen: &[WaitSeen]) {
 
 /// Names on a stack, of the program and of the kernel, innermost first.
 ///
-/// Without debug symbols of the C library, functions that it keeps to itself are left out, and where
-/// a whole stack begins in them, a thread begins.
+/// Without debug symbols of the C library, its internal functions are left out. A whole stack that begins in them
+/// begins at a thread's entry.
 pub(super) fn names(recording: &Recording, stack: StackId) -> (Vec<Cow<'_, str>>, Vec<&str>) {
     let (mut user, mut kernel) = (Vec::new(), Vec::new());
     let mut begins_in_c = false;

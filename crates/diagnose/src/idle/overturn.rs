@@ -23,7 +23,8 @@ pub(super) fn overturn(recording: &Recording, verdicts: &mut [Judged]) {
     overturn_unanswered(recording, verdicts);
 }
 
-/// Waits at a thread's root for something that the waiters hold in turn are not for work.
+/// Overturns waits at a thread's root for something that the waiters hold in turn: they are no
+/// waits for work.
 fn overturn_shared(recording: &Recording, chains: &WakeChains, verdicts: &mut [Judged]) {
     let mut places: HashMap<Arc<str>, Vec<u32>> = HashMap::new();
     for (i, verdict) in verdicts.iter().enumerate() {
@@ -51,8 +52,9 @@ fn overturn_delays(recording: &Recording, chains: &WakeChains, verdicts: &mut [J
     }
 }
 
-/// A thread that began to wait for an answer before the recording was seen with nothing in flight.
-/// Where all requests to a peer were open in the whole window, waits at that peer are for it.
+/// Overturns waits for answers to requests from before the recording, which were seen with nothing
+/// in flight. If all requests to a peer were open for the whole window, waits at that peer are for
+/// its answers.
 fn overturn_unanswered(recording: &Recording, verdicts: &mut [Judged]) {
     let window = recording.window.length_ns() as f64;
     let open = |p: &&Peer| {
@@ -79,8 +81,8 @@ fn overturn_unanswered(recording: &Recording, verdicts: &mut [Judged]) {
     }
 }
 
-/// Part of waits at one place during which threads that wait there too did something else: then they
-/// wait for a thing that they share, and not for work.
+/// Part of the waits at one place during which other waiters of that place did something else. If
+/// it is large, they wait for something that they share, and not for work.
 pub(super) fn shared_part(recording: &Recording, chains: &WakeChains, samples: &[u32]) -> f64 {
     let Some(first) = samples.first() else {
         return 0.0;
@@ -114,7 +116,7 @@ impl Shared<'_> {
     /// Time of a sample's waits during which fellow waiters were busy, ns.
     fn held_ns(&self, sample: u32) -> u64 {
         let mut held = 0;
-        // Chains are a few hops deep by their making.
+        // Chains are only a few hops deep as recorded.
         let mut open: Vec<u32> = self.chains.of_sample(sample).to_vec();
         while let Some(hop) = open.pop() {
             let h = &self.recording.hops[hop as usize];

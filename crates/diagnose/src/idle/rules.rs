@@ -3,8 +3,8 @@
 //! The first rule of [`RULES`] that knows an answer gives it. A wait that no rule knows is not idle:
 //! idle time is hidden from reports, so doubt must fall on the other side.
 //!
-//! A thread that waits in `epoll_wait` for a slow upstream has a request in flight, whatever its stack
-//! looks like; that is why connections are asked before the stack.
+//! A thread that waits in `epoll_wait` for a slow upstream has a request in flight, whatever its stack is. Rules
+//! therefore judge by connections before they judge by the stack.
 
 use wallscope_model::attribution::of_standard_library;
 use wallscope_model::{BlockReason, WaitSeen};
@@ -42,9 +42,9 @@ pub struct IdleRule {
     pub judges: fn(&Wait<'_>) -> Option<bool>,
 }
 
-/// The rule that tells by connections alone.
+/// Name of the rule that judges by connections alone.
 pub(super) const NOTHING_IN_FLIGHT: &str = "nothing in flight";
-/// The rule that tells by the stack alone.
+/// Name of the rule that judges by the stack alone.
 pub(super) const AT_ROOT: &str = "waits for work at its root";
 /// The C library's function in which a thread begins.
 pub(super) const THREAD_BEGINS: &str = "start_thread";
@@ -136,7 +136,7 @@ pub fn judge_wait(wait: &Wait<'_>) -> (bool, &'static str) {
 /// Tasks move from thread to thread: the thread that last sent a request for one of them does not
 /// wait for the answer.
 fn executor(w: &Wait<'_>) -> Option<bool> {
-    // Node's threads speak to nobody and wait in their main functions: functions below these work.
+    // Node's threads talk to no other process and wait in their main functions: functions below these work.
     let mut own = w.user.iter().skip_while(|n| knows(EXECUTOR_WAITS, n));
     let main = own.next().copied().unwrap_or_default();
     let of_libuv = main == "worker" && own.next() == Some(&THREAD_BEGINS);
@@ -246,8 +246,8 @@ fn root_condition(w: &Wait<'_>) -> Option<bool> {
     let wait = w.user[..root]
         .iter()
         .rposition(|name| waits_for_condition(name))?;
-    // Functions that languages put between a thread's entry and the program's first function are no
-    // work. Functions that their libraries keep to themselves mostly have no names.
+    // Functions that languages put between a thread's entry and the program's first function are no work. Internal
+    // functions of their libraries mostly have no names.
     let of_language = |name: &str| of_standard_library(name) || knows(LANGUAGE_ENTRIES, name);
     let between = w.user[wait + 1..root].iter();
     let between: Vec<&&str> = between.filter(|name| !of_language(name)).collect();

@@ -195,7 +195,7 @@ fn a_java_pool_s_worker_is_idle_and_a_lock_s_waiter_is_not() {
     ];
     let mut marking = wait(BlockReason::Lock, &marker, &[]);
     assert!(judge_wait(&marking).0);
-    // Requests of which nobody knows which thread they are of are not a collector's.
+    // A request of an unknown thread is not a collector's.
     marking.seen.in_flight = Some(true);
     assert_eq!(judge_wait(&marking), (true, "the runtime's own thread"));
     let launcher = [

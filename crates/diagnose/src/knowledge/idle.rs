@@ -1,4 +1,4 @@
-//! Where threads of known runtimes and servers wait for work.
+//! Functions in which threads of known runtimes and servers wait for work.
 
 use super::known::table;
 
@@ -167,7 +167,7 @@ table! {
 }
 
 table! {
-    /// Main functions of threads that speak to nobody and wait in them directly.
+    /// Main functions of threads that talk to no other process and wait in them directly.
     EXECUTOR_MAINS {
         "node::(anonymous namespace)::PlatformWorkerThread*", "worker waits for a task", "Node.js", Live;
         "node::inspector::(anonymous namespace)::StartIoThreadMain*", "inspector's thread", "Node.js", Live;

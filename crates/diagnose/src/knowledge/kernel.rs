@@ -12,7 +12,7 @@ table! {
 }
 
 table! {
-    /// Where threads of the kernel wait for work below their main function, or without one.
+    /// Functions in which kernel threads wait for work, below their main function or without one.
     KERNEL_THREAD_WAITS {
         "io_wq_worker", "worker of io_uring", "io_uring/io-wq.c", Live;
         "kthreadd", "starts kernel threads", "kernel/kthread.c", Live;

@@ -150,8 +150,8 @@ table! {
 }
 
 table! {
-    /// Ruby's methods that take a mutex or a monitor. To the kernel such a thread waits at a
-    /// condition of its own, as a thread does that waits for work.
+    /// Ruby's methods that take a mutex or a monitor. The kernel sees such a thread wait at a condition of its own,
+    /// as it sees a thread that waits for work.
     RUBY_LOCKS {
         "Mutex#lock", "mutex", "Ruby", Live;
         "Mutex#synchronize", "mutex", "Ruby", Live;

@@ -1,4 +1,4 @@
-//! The questions that rules ask of names. Every other module of the crate asks here.
+//! Queries of the tables of names, for rules and for every other module of the crate.
 
 use wallscope_model::attribution::plain;
 
@@ -106,7 +106,7 @@ fn is_worker_main(user: &[&str]) -> bool {
         .is_some_and(|name| knows(WORKER_MAINS, name))
 }
 
-/// The functions that may be the place's, from the wait outwards.
+/// The functions near the wait that may be a worker's place, from the wait outwards.
 fn near_wait<'a>(user: &'a [&'a str]) -> impl Iterator<Item = &'a str> {
     let own = user.iter().skip_while(|name| is_wait_machinery(name));
     own.take(WORKER_PLACE_DEPTH).copied()

@@ -21,8 +21,7 @@ table! {
 }
 
 table! {
-    /// Native functions that take from a queue without an end, into which no thread ever waits to
-    /// put something.
+    /// Native functions that take from an unbounded queue: no thread ever waits to put something into it.
     ENDLESS_QUEUE_TAKES {
         "_queue_SimpleQueue_get*", "queue.SimpleQueue", "CPython, _queuemodule.c", Service;
     }
@@ -64,7 +63,7 @@ table! {
 }
 
 table! {
-    /// Steps of an event loop: what it calls for one event. A wait below one stops the whole loop.
+    /// Steps of an event loop: the functions that it calls for one event. A wait below one stops the whole loop.
     EVENT_LOOP_STEPS {
         "task_step*", "step of a task", "CPython, _asynciomodule.c", Live;
         "Handle._run*", "callback", "CPython, asyncio/events.py", Live;
@@ -89,8 +88,8 @@ table! {
 }
 
 table! {
-    /// Event loops that poll, and run their steps in functions that mostly have no name: all that waits below them but
-    /// for the poll itself waits in a step.
+    /// Event loops that poll, and run their steps in functions that mostly have no name. Every wait below them,
+    /// except for the poll itself, is in a step.
     EVENT_LOOPS {
         "uv_run", "loop", "libuv, src/unix/core.c (Node.js)", Live;
         "event_base_loop", "loop", "libevent, event.c", Live;

@@ -12,8 +12,8 @@ pub(crate) enum NameOrigin {
     Library,
 }
 
-/// Whether a function's name says that it gives something to another thread. Of the program's own
-/// function, a name counts too that says that it takes one of few things.
+/// Whether a function's name says that it gives something to another thread. For the program's own
+/// function, a name that says that it takes one of few things counts, too.
 pub(crate) fn name_says_gives(name: &str, origin: NameOrigin) -> bool {
     let words = words_of(name);
     let has = |table| words.iter().any(|word| knows(table, word));

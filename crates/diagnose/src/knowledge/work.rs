@@ -178,7 +178,7 @@ table! {
 }
 
 table! {
-    /// Functions that every program or script begins with: they tell nothing of a caller.
+    /// Functions that every program or script begins with: as callers they explain nothing.
     PROGRAM_ENTRIES {
         "main", "entry", "C and its kin", Live;
         "_start", "entry", "C library", Live;

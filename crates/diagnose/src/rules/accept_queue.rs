@@ -12,8 +12,8 @@ pub(super) const NAME: &str = "accept-queue";
 pub(super) const WHEN: &str =
     "an accept queue was full in a fifth of the polls or more, and no rule found a bottleneck";
 
-/// Adds a full accept queue to a verdict. A healthy process with one has a bottleneck after all:
-/// callers wait, whatever its threads seem to be content with.
+/// Adds a full accept queue to a verdict. A process that is otherwise healthy has a bottleneck
+/// then: callers wait, even if its threads do not.
 pub(super) fn add(e: &Evidence<'_>, verdict: Verdict) -> Verdict {
     let Some(queue) = host_facts::accept_queue(e.recording) else {
         return verdict;

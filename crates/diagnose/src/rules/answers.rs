@@ -34,8 +34,8 @@ fn awaited(e: &Evidence<'_>) -> (BlockReason, u64) {
     (reason, (network + unix + polled).max(results))
 }
 
-/// Waits for results of futures that another thread asks a peer for, ns: clients that poll in one
-/// thread for all. Answers must have been awaited about as long.
+/// Waits for results of futures, ns, where another thread asks a peer for them: clients that poll in one thread for
+/// all. Answers must have been awaited for about as long.
 fn results_of_upstream(e: &Evidence<'_>) -> u64 {
     let results = e.awaited_results();
     let answers = (e.requests.upstream.as_ref()).map_or(0, |u| u.awaited_ns);
@@ -45,7 +45,7 @@ fn results_of_upstream(e: &Evidence<'_>) -> u64 {
     }
 }
 
-/// The process asks another one for work, and nobody asks it for anything: it has nothing to do.
+/// The process asks another one for work, and no caller asks it for anything: it has nothing to do.
 pub(super) fn fed(e: &Evidence<'_>) -> Found {
     use BlockReason::{Network, Pipe, Poll};
     let asks_for_work = |reason: BlockReason| {
@@ -84,9 +84,9 @@ pub(super) fn fed(e: &Evidence<'_>) -> Found {
     Found { looked_at, verdict }
 }
 
-/// A hint that the process may be waiting for work, not for answers. It is given if nobody asked the
-/// process for anything, it hardly computes, and answers take long. Only an engineer with knowledge of
-/// the service can tell the two apart.
+/// A hint that the process may be waiting for work, not for answers. It is given if no caller asked the process for
+/// anything, it hardly computes, and answers take long. Only an engineer with knowledge of the service can tell the
+/// two apart.
 fn may_be_work(e: &Evidence<'_>) -> Option<String> {
     let late = (e.requests.upstream.as_ref())
         .and_then(Upstream::mean_ns)
@@ -124,14 +124,14 @@ fn queue_here(e: &Evidence<'_>, peer: &Upstream) -> Option<String> {
 const ASK_FOR_MORE: &str =
     "ask for more at once (a join, a batch), or ask for several things in parallel";
 
-/// Many short requests to `peer` for each request of a caller: most of the time is ways to and fro.
+/// Many short requests to `peer` for each request of a caller: most of the time is round trips.
 fn many_each(e: &Evidence<'_>, peer: &Upstream) -> Option<f64> {
     let asked = e.requests.asked_askers;
     let each = peer.requests as f64 / asked.max(1) as f64;
     (asked >= MIN_REQUESTS && each >= MANY_EACH && is_short(peer)?).then_some(each)
 }
 
-/// Whether the answers of `peer` take so short that most of their time is ways to and fro; `None`: not known.
+/// Whether the answers of `peer` are so short that most of their time is the round trip; `None`: not known.
 fn is_short(peer: &Upstream) -> Option<bool> {
     Some(peer.mean_ns()? <= SHORT_ANSWER_NS)
 }
@@ -227,7 +227,7 @@ impl<'e, 'r> AnswerWaits<'e, 'r> {
             verdict = verdict
                 .advised(queue.is_some().then(|| LET_MORE_RUN.into()))
                 .measured(queue);
-            // Nobody waits for a script's answers: its own requests follow one another.
+            // A script has no callers: its own requests follow one another.
             let in_turn = e.requests.asked == 0 && is_short(peer) == Some(true);
             verdict = verdict.advised(known.filter(|_| in_turn).map(|_| ASK_FOR_MORE.into()));
             if let Some(each) = known.and_then(|_| many_each(e, peer)) {
@@ -294,8 +294,7 @@ impl<'e, 'r> AnswerWaits<'e, 'r> {
         }
     }
 
-    /// Whether the peer is in the recording itself. No peer is known of datagrams, but the sender
-    /// ended the waits.
+    /// Whether the peer is in the recording itself. For datagrams no peer is known, but the sender ended the waits.
     fn peer_is_measured(&self) -> bool {
         match self.peer {
             Some(peer) => peer.measured,
@@ -303,8 +302,8 @@ impl<'e, 'r> AnswerWaits<'e, 'r> {
         }
     }
 
-    /// Mean time of the answers of a peer, ns. Polled connections miss short-lived ones: the others say
-    /// nothing then.
+    /// Mean time of the answers of a peer, ns. Polls miss short-lived connections; if they missed most, the mean is
+    /// not known.
     fn mean_of(&self, peer: &Upstream) -> Option<u64> {
         let known = peer.awaited_ns >= self.ns / 2 && peer.requests * 2 >= peer.connections;
         peer.mean_ns().filter(|_| known)

@@ -12,7 +12,7 @@ pub(super) enum BlindSpot {
     Wakers,
     /// Requests are not followed: waits for work and waits for answers look alike.
     Requests,
-    /// Waiting for a quota is not told apart from waiting for a CPU.
+    /// Waiting for a quota is not distinguished from waiting for a CPU.
     Throttling,
     /// Threads live too briefly to be seen.
     ShortThreads,

@@ -1,8 +1,8 @@
-//! Way by which a program came to the place where its time goes: the callers of a function, and the
-//! system call that the kernel computes in.
+//! Call path to the place where a program spends its time: the callers of a function, and the system call in which
+//! the kernel computes.
 //!
-//! Servers wait in few functions of their own for anything: the callers tell a lock of PostgreSQL's
-//! from a client that has nothing to say.
+//! Servers use a few functions of their own for all waits. Only the callers distinguish a lock of PostgreSQL from a
+//! client that sends nothing.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,13 +16,12 @@ use crate::knowledge::{ASKS_FOR_EVENTS, PROGRAM_ENTRIES, knows, system_call};
 use crate::thresholds::{BUSY_POLL_SWITCHES, CALL_PATH_PART, CPU_FIRST, HOT_OF_COMPUTING};
 use crate::words;
 
-/// Most callers that are told.
+/// Maximum number of callers in a verdict.
 const MAX_CALLERS: usize = 4;
-/// Fewest callers that are told: a single one is mostly the thread's own main function.
+/// Minimum number of callers in a verdict: a single one is mostly the thread's own main function.
 const MIN_CALLERS: usize = 2;
 
-/// Callers of the program's function in `state`, innermost first, where most of its time came one
-/// way.
+/// Callers of the program's function in `state`, innermost first, if most of its time has one call path.
 pub(super) fn callers(e: &Evidence<'_>, function: &str, state: State) -> Option<String> {
     let causes = e.causes.iter();
     let cause = causes
@@ -53,7 +52,7 @@ fn path(e: &Evidence<'_>, stack: StackId, function: &str) -> Vec<Arc<str>> {
     let found = own.find(|name| &***name == function);
     let mut path: Vec<Arc<str>> = Vec::new();
     for name in own.filter(|_| found.is_some()) {
-        // A function that calls itself is told once.
+        // A function that calls itself is listed once.
         let known = &**name == function || path.contains(name);
         if path.len() < MAX_CALLERS && !known && !knows(PROGRAM_ENTRIES, name) {
             path.push(name.clone());
@@ -62,7 +61,7 @@ fn path(e: &Evidence<'_>, stack: StackId, function: &str) -> Vec<Arc<str>> {
     path
 }
 
-/// Share of the computing that a function must take with its callees to stand for all of it.
+/// Minimum share of the computing, with callees, at which one function is named for all of it.
 const NEARLY_ALL: f64 = 0.8;
 
 /// The program's innermost function that nearly all of `computed` ns passes through, with its share; `None`: only

@@ -30,7 +30,7 @@ fn own_ns(e: &Evidence<'_>) -> u64 {
     (e.bottleneck.active_ns()).saturating_sub(e.work.collectors_ns)
 }
 
-/// `ns` as a share of it.
+/// `ns` as a share of the active time of threads that are not the collector's own.
 fn share_of_own(e: &Evidence<'_>, ns: u64) -> f64 {
     (ns as f64 / own_ns(e).max(1) as f64).min(1.0)
 }

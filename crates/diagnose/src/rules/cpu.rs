@@ -23,8 +23,8 @@ use crate::words;
 pub(super) fn quota(e: &Evidence<'_>) -> Found {
     let l = &e.bottleneck.ledger;
     let binding = host_facts::throttled_periods(e.recording).unwrap_or(0.0) >= QUOTA_BINDING;
-    // Without kernel programs the cgroup's own counters tell that a quota ran out, but not for how
-    // long it held which thread back.
+    // Without kernel programs, the cgroup's own counters show that a quota ran out, but not which thread it held
+    // back, or for how long.
     let told_apart = e.follows_requests() || l.runnable.throttled > 0;
     let ns = match !told_apart && binding {
         true => l.state_ns(State::Runnable),
@@ -86,7 +86,7 @@ pub(super) fn shortage(e: &Evidence<'_>) -> Found {
     let b = &e.bottleneck;
     let ns = b.ledger.runnable.woken + b.ledger.runnable.preempted;
     let (share, computing) = (e.share(ns), b.on_cpu());
-    // Threads that each do something now and then are late now and then where others compute.
+    // Threads that each run only now and then are sometimes late if others compute.
     let least = match b.busy_cpus() < IDLE_CPUS {
         true => SHORTAGE_OF_WINDOW * b.active_threads.max(1) as f64,
         false => SHORTAGE_OF_WINDOW,
@@ -110,7 +110,7 @@ pub(super) fn shortage(e: &Evidence<'_>) -> Found {
             && ns >= longer_waits(e)
             && ns >= tasks::kept_ns(e.recording) / 2)
             .then(|| origin(e, room.as_ref()))
-            // More CPUs start more threads, and a collector fills those that it gets.
+            // With more CPUs the program starts more threads, and a collector fills all CPUs that it gets.
             .filter(|origin| {
                 let itself = matches!(origin.taker, Taker::Itself);
                 !(itself && (mostly_starts(e) || collects(e, b.on_cpu_ns()).1))
@@ -291,8 +291,8 @@ fn waits_too(e: &Evidence<'_>) -> Option<String> {
     })
 }
 
-/// The wait that comes before a shortage of CPUs, ns: half of the longest, or all of it where more CPUs would not end
-/// it, as waits for locks, a disk, answers of others, or threads that are blocked themselves.
+/// The wait that takes precedence over a shortage of CPUs, ns: half of the longest wait. All of it counts if more
+/// CPUs would not end it: waits for locks, a disk, answers of others, or threads that are blocked themselves.
 fn longer_waits(e: &Evidence<'_>) -> u64 {
     use BlockReason::{Disk, Gil, KernelLock, Lock, Network};
     let (reason, ns) = e.main_wait();
@@ -321,8 +321,8 @@ fn hottest<'e>(e: &'e Evidence<'_>) -> Option<(&'e Cause, u64)> {
     all.max_by_key(|(c, ns)| (*ns, std::cmp::Reverse(c.function.clone())))
 }
 
-/// A memory limit that is met while the kernel computes: without stacks of running threads, nothing
-/// else tells that it frees memory.
+/// A memory limit that is met while the kernel computes. Without stacks of running threads, nothing else shows that
+/// the kernel frees memory.
 fn at_the_limit(e: &Evidence<'_>) -> Option<String> {
     let limit = e.host("memory limit")?;
     let met =
@@ -477,7 +477,7 @@ fn relay(e: &Evidence<'_>) -> Option<(String, String)> {
     (alone && most).then(|| (wait.thread.to_string(), child.actor.clone()))
 }
 
-/// Whether one thread computes throughout, and nearly all that is computed, where there are more CPUs.
+/// Whether one thread computes throughout and does nearly all of the computing, where there are more CPUs.
 fn by_one_thread(e: &Evidence<'_>) -> bool {
     let b = &e.bottleneck;
     let most = b.busiest_ns as f64 >= LASTING_OF_COMPUTING * b.on_cpu_ns() as f64;

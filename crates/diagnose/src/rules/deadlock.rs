@@ -15,15 +15,15 @@ struct OwnedLock {
     owner: ContextId,
 }
 
-/// Most threads of a deadlock that are told one by one.
+/// Maximum number of threads of a deadlock that are named.
 const MAX_THREADS: usize = 6;
 
-/// Owners of locks that nobody released.
+/// Owners of locks that were never released.
 pub(super) struct LockOwners {
     /// Threads that wait for each other in a cycle; empty: no cycle is known.
     pub cycle: Vec<ContextId>,
     /// Waiters with their locks and owners, in words.
-    pub told: String,
+    pub text: String,
 }
 
 /// Owners of the locks that `stuck` threads never got; `None`: no owner is known.
@@ -36,22 +36,22 @@ pub(super) fn lock_owners(recording: &Recording, stuck: &[ContextId]) -> Option<
     let mut others: Vec<ContextId> = others.copied().collect();
     others.sort();
     let cycle = from.iter().chain(&others).find_map(|c| cycle(&waits, *c));
-    let told = |thread: &ContextId| told(recording, &waits, *thread);
+    let line = |thread: &ContextId| line(recording, &waits, *thread);
     if let Some(cycle) = cycle {
-        let shown = cycle.iter().take(MAX_THREADS).map(told);
+        let shown = cycle.iter().take(MAX_THREADS).map(line);
         let more = cycle.len().saturating_sub(MAX_THREADS);
         let more = (more > 0).then(|| format!("and {more} more"));
         let all: Vec<String> = shown.chain(more).collect();
         let all = all.join("; ");
         return Some(LockOwners {
-            told: format!("{all} (from the owners in the locks' memory)"),
+            text: format!("{all} (from the owners in the locks' memory)"),
             cycle,
         });
     }
     let first = from.iter().find(|c| waits.contains_key(c))?;
     Some(LockOwners {
         cycle: Vec::new(),
-        told: format!("{} (from the owner in the lock's memory)", told(first)),
+        text: format!("{} (from the owner in the lock's memory)", line(first)),
     })
 }
 
@@ -92,7 +92,7 @@ fn cycle(waits: &HashMap<ContextId, OwnedLock>, first: ContextId) -> Option<Vec<
 }
 
 /// A waiter with its lock and the lock's owner, in words.
-fn told(recording: &Recording, waits: &HashMap<ContextId, OwnedLock>, thread: ContextId) -> String {
+fn line(recording: &Recording, waits: &HashMap<ContextId, OwnedLock>, thread: ContextId) -> String {
     let wait = &waits[&thread];
     let lock = match &wait.name {
         Some(lock) => match words::resource(lock) {

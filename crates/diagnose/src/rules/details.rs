@@ -14,10 +14,10 @@ use crate::thresholds::{
 };
 use crate::words;
 
-/// Most activities of wakers that are told.
+/// Maximum number of the wakers' activities in a verdict.
 const MAX_ACTIVITIES: usize = 3;
 
-/// Target of the waits of a server's processes for a lock that the server makes of other calls.
+/// Target of the waits of a server's processes for a lock that the server builds from other calls.
 pub(super) fn for_own_lock(lock: &Known) -> String {
     format!("for a {} lock (row, table or advisory)", lock.software())
 }
@@ -100,7 +100,7 @@ fn activities(wakers: &Wakers, main: &str) -> String {
     }
 }
 
-/// Lengths of the single waits of a cause, and of the lock's holds where the waits tell them.
+/// Lengths of the single waits of a cause, and of the lock's holds if the waits show them.
 pub(super) fn length_words(e: &Evidence<'_>, c: &Cause, reason: BlockReason) -> Option<String> {
     let counted = (c.resource.as_deref())
         .filter(|_| reason == BlockReason::Lock)
@@ -135,8 +135,8 @@ fn wakers_of_lock(e: &Evidence<'_>, c: &Cause) -> Wakers {
     e.wakers_of(&samples.filter(of_lock).collect::<Vec<u32>>())
 }
 
-/// Waits for a lock: counted, with the lengths that the cause's own waits have. Those of threads that rest at other
-/// locks say nothing of it.
+/// Waits for a lock: their count, with the lengths of the cause's own waits. The lengths of threads that rest at
+/// other locks say nothing about this one.
 struct CountedWaits<'h> {
     mean_ns: u64,
     longest_ns: u64,

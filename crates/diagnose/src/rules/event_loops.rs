@@ -33,8 +33,8 @@ pub(super) fn held_up(e: &Evidence<'_>) -> Found {
     found(looked_at, held.and_then(|c| verdict(e, c, &ready)))
 }
 
-/// Whether calls in steps of a loop keep its callers waiting for a part of the window that no idle process has. On tiers
-/// that follow no requests, a sleep in a step looks like rest.
+/// Whether calls in steps of a loop keep its callers waiting for a part of the window that no idle process has. On
+/// tiers that follow no requests, a sleep in a step looks like rest.
 pub(super) fn holds_up_callers(e: &Evidence<'_>) -> bool {
     let in_steps = e.causes.iter().filter(|c| waits_in_a_step(e, c));
     let ns = in_steps.map(|c| c.ns).sum();
@@ -47,8 +47,8 @@ fn others_wait(e: &Evidence<'_>, ready: &ReadyTasks) -> bool {
     tasks || e.requests.asked >= MIN_REQUESTS
 }
 
-/// Whether it is a wait in a step for something that an asynchronous call can wait for, too. The interpreter's lock and
-/// the kernel's waits for memory come with any call.
+/// Whether a cause is a wait in a step for something that an asynchronous call can wait for, too. The interpreter's
+/// lock and the kernel's waits for memory come with any call.
 fn waits_in_a_step(e: &Evidence<'_>, c: &Cause) -> bool {
     use BlockReason::{Child, Disk, Lock, Network, Pipe, Poll, Timer};
     [Child, Disk, Lock, Network, Pipe, Poll, Timer]

@@ -80,8 +80,8 @@ fn in_main(mut verdict: Verdict, by: Option<(String, u64)>) -> Verdict {
     verdict
 }
 
-/// The function that starts most threads or processes, by time; where no start was sampled, the function
-/// that the new ones spend most of their beginnings and ends in.
+/// The function that spends most time starting threads or processes. If no start was sampled: the function in which
+/// the new ones spend most of the time that they take to begin and end.
 fn starter(e: &Evidence<'_>) -> Option<(String, u64)> {
     let starts = |sample: &Sample| {
         sample.state == State::OnCpu
@@ -123,7 +123,8 @@ pub(super) fn churn(e: &Evidence<'_>) -> Found {
             && e.share(ns + unseen) >= CHURN_OF_ACTIVE
             && b.load(computed + ready) >= CPU_FIRST)
             .then(|| {
-                // Groups do not tell; they are taken for the like of those that stand for themselves.
+                // Groups of ended threads do not show whether they are processes. They are taken to be like the
+                // threads that are kept one by one.
                 let processes = e.recording.processes.len() as f64;
                 let single = (b.births - b.folded) as f64;
                 let (what, started) = match processes > single * CHURN_PROCESSES {
@@ -166,7 +167,7 @@ fn starting(e: &Evidence<'_>) -> f64 {
 pub(super) fn faults(e: &Evidence<'_>) -> Found {
     let ns = e.work.ns(WorkKind::Fault);
     let share = e.share(ns);
-    // Pages that come from a disk are waited for: that, and not the handling, is the cause.
+    // Threads wait for pages that come from a disk: that wait, and not the handling, is the cause.
     let awaited = e.blocked(BlockReason::PageFault);
     found(
         format!(

@@ -103,8 +103,8 @@ fn awaits_answers(e: &Evidence<'_>) -> Option<String> {
     })
 }
 
-/// Threads and processes come and go between two polls: their waits are unknown, and those that live all
-/// the time may do nothing but start them.
+/// Threads and processes come and go between two polls. Their waits are unknown, and the threads that live all the
+/// time may do nothing but start them.
 pub(super) fn brief(e: &Evidence<'_>) -> Found {
     let unseen = e.mostly_unseen();
     let times = format!(
@@ -126,7 +126,7 @@ pub(super) fn brief(e: &Evidence<'_>) -> Found {
     }))
 }
 
-/// Most causes that are told where none stands out.
+/// Maximum number of causes that are listed if none stands out.
 const MAX_CAUSES: usize = 3;
 
 /// No single cause explains the time.

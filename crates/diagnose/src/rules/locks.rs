@@ -86,7 +86,7 @@ pub(super) fn stuck(e: &Evidence<'_>) -> Found {
             .because(BlockReason::Lock.name())
             .of(e, Spent::blocked(ns, by))
             .rooted(Some(
-                owners.map_or_else(|| unknown.into(), |owners| owners.told),
+                owners.map_or_else(|| unknown.into(), |owners| owners.text),
             ))
             .advised(asked)
             .with(beside(e))

@@ -1,8 +1,8 @@
 //! The rule engine: one table of named rules over one [`Evidence`].
 //!
-//! The first rule of [`RULES`] that applies gives the verdict; every rule that was tried is kept
-//! with the figures that it looked at. The ladder prints the verdict in full, and the sentence at
-//! the end of a recording prints its conclusion. Thresholds stand in [`crate::thresholds`].
+//! The first rule of [`RULES`] that applies gives the verdict; every rule that was tried is kept with its figures.
+//! The ladder prints the verdict in full, and the sentence at the end of a recording prints its conclusion.
+//! Thresholds are in [`crate::thresholds`].
 //!
 //! To add a rule: write its judgement in the file of its topic, add a row here, and a scenario that
 //! needs it to the testkit.
@@ -51,7 +51,7 @@ pub struct TriedRule {
     pub rule: &'static str,
     /// When it speaks, and the source of its thresholds.
     pub when: &'static str,
-    /// The figures that it looked at.
+    /// The figures that it judged by.
     pub looked_at: String,
     /// Whether it applied.
     pub applied: bool,
@@ -96,7 +96,7 @@ pub(crate) fn judge(e: &Evidence<'_>) -> Judgement {
                 if first.bottleneck && rule.rank != Rank::Fallback =>
             {
                 named.push(rule.name);
-                // The waits that the first rule spoke of, told again, are no other finding.
+                // A verdict on the same waits as the first rule's is no further finding.
                 let other = (verdict.reason, &verdict.function) != (first.reason, &first.function);
                 let clause = (verdict.bottleneck && other).then(|| words::clause(&verdict.cause));
                 also.extend(clause.map(|clause| (rule.name, clause)));

@@ -14,7 +14,7 @@ pub(crate) struct Note {
     pub says: fn(&Evidence<'_>) -> Option<String>,
 }
 
-/// Every note, in the order in which they are told.
+/// Every note, in the order of output.
 pub(crate) const NOTES: &[Note] = &[
     Note {
         name: "unattributed",

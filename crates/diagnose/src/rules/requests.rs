@@ -57,8 +57,8 @@ pub(super) fn sleep_in_request(e: &Evidence<'_>) -> Found {
     )
 }
 
-/// Time slept where requests were not followed, but polled connections show that the process owed
-/// answers as long, and asked nobody, ns.
+/// Time slept, ns, if polled connections show that the process owed answers for about as long and hardly awaited any
+/// itself. `None` if requests were followed.
 fn slept_while_owing(e: &Evidence<'_>) -> Option<u64> {
     let slept = e.blocked(BlockReason::Timer);
     let owed = e.requests.owed_ns;
@@ -68,8 +68,8 @@ fn slept_while_owing(e: &Evidence<'_>) -> Option<u64> {
     (!e.follows_requests() && e.answers() && !asks && as_long).then_some(slept)
 }
 
-/// Polls that other threads of the process end: how servers of many processes wait for each other's
-/// locks. The waker has the thing that is wanted, and says so by a signal or an event when it is free.
+/// Polls that other threads of the process end. Servers of many processes wait so for each other's locks: the waker
+/// holds the wanted thing, and reports by a signal or an event that it is free.
 pub(super) fn colleagues(e: &Evidence<'_>) -> Found {
     let (polled, handed) = (e.polled_in_flight(), e.handed());
     let share = e.share(polled);
@@ -123,7 +123,7 @@ struct MainPlace<'e> {
     by: Option<&'e Cause>,
     /// The server's own lock that is waited for there.
     lock: Option<&'static Known>,
-    /// Time of the polls there, if for that lock, or of all, ns.
+    /// Time of the polls there, ns: those for that lock, or all of them without one.
     ns: u64,
     /// The samples of that time.
     samples: Vec<u32>,

@@ -29,8 +29,7 @@ fn pending(e: &Evidence<'_>) -> f64 {
     e.bottleneck.load(e.pending())
 }
 
-/// Whether the threads compute and wait for others next to nothing. A thread that was not seen is
-/// not known to rest.
+/// Whether the threads hardly compute and hardly wait for others. A thread that was not seen is not known to rest.
 pub(super) fn does_nothing(e: &Evidence<'_>) -> bool {
     let nothing =
         e.bottleneck.active_ns() == 0 || (cpus_wanted(e) < IDLE_CPUS && pending(e) < IDLE_PENDING);
@@ -184,12 +183,12 @@ fn has_room(e: &Evidence<'_>) -> bool {
     b.load(b.busiest_ns) < ROOM && (b.busy_cpus() < ROOM || lasting)
 }
 
-/// Whether the process answers within the time that a person takes for at once.
+/// Whether the process answers within the time that a person perceives as immediate.
 fn is_quick(e: &Evidence<'_>) -> bool {
     e.requests.at_most_ns().is_some_and(|ns| ns < AT_ONCE_NS)
 }
 
-/// Whether it answers late, or, where its own answers were not counted, its upstream does.
+/// Whether it answers late. If its own answers were not counted, its upstream's decide.
 fn is_slow(e: &Evidence<'_>) -> bool {
     let late = |ns: u64| ns >= AT_ONCE_NS;
     match e.requests.mean_ns() {
@@ -201,7 +200,7 @@ fn is_slow(e: &Evidence<'_>) -> bool {
     }
 }
 
-/// Whether it waits for others next to nothing, as far as is known.
+/// Whether it hardly waits for others, as far as is known.
 fn hardly_waits(e: &Evidence<'_>) -> bool {
     let pending = pending(e);
     let hardly = pending < HEALTHY_PENDING || (is_quick(e) && pending < HEALTHY_PENDING_QUICK);
@@ -221,8 +220,8 @@ fn hardly_rests_in_the_way(e: &Evidence<'_>) -> bool {
             || answers_by_itself(e))
 }
 
-/// Whether polled connections saw it answer at once, and either ask nobody, or await answers for a
-/// small part of the time that it polled: it mostly polls for work.
+/// Whether the process mostly polls for work, by its polled connections. It answers at once. It makes no request, or
+/// awaits answers for a small part of the time that it polled.
 fn answers_by_itself(e: &Evidence<'_>) -> bool {
     let r = &e.requests;
     let polled = e.blocked(BlockReason::Poll);
@@ -231,7 +230,7 @@ fn answers_by_itself(e: &Evidence<'_>) -> bool {
     r.asked >= MIN_REQUESTS && r.mean_ns().is_some_and(|ns| ns < AT_ONCE_NS) && seldom
 }
 
-/// Unmeasured processes bring something: work, as far as can be told.
+/// Unmeasured processes bring something: work, as far as is known.
 pub(super) fn input(e: &Evidence<'_>) -> Found {
     use BlockReason::{Lock, Pipe};
     let (reason, all) = e.main_wait();
@@ -276,8 +275,7 @@ pub(super) fn input(e: &Evidence<'_>) -> Found {
         }))
 }
 
-/// Whether a cause's waits are for a pipe at descriptor 0, the only one that a pipe's name leaves
-/// out.
+/// Whether a cause's waits are for a pipe at descriptor 0, the only descriptor that a pipe's name leaves out.
 fn is_standard_input(e: &Evidence<'_>, c: &Cause) -> bool {
     let name = c.resource.as_deref().unwrap_or_default();
     name.starts_with("pipe:[")

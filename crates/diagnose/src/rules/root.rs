@@ -27,7 +27,7 @@ pub(super) fn with_root(e: &Evidence<'_>, mut verdict: Verdict) -> Verdict {
     let told = roots
         .iter()
         .any(|root| root.share >= WAKER_SHARE && !root.own);
-    // That waits are ends of their own says less than the rule's own fact.
+    // A line that the waits are their own roots says less than the rule's own fact.
     if told || verdict.parts.root.is_none() {
         verdict.parts.root = root_words(&roots).or(verdict.parts.root);
     }
@@ -60,18 +60,18 @@ pub(super) fn with_root(e: &Evidence<'_>, mut verdict: Verdict) -> Verdict {
     verdict
 }
 
-/// The verdict with the other time that ends with its root: waits for the same, such as the holder's own wait for a
-/// disk, and the root's computing.
+/// Adds the other time that ends with the verdict's root: the root's computing, and other waits for it, such as the
+/// holder's own wait for a disk.
 fn with_other_time(e: &Evidence<'_>, mut verdict: Verdict, root: &RootShare) -> Verdict {
     if verdict.whole != ACTIVE {
         return verdict;
     }
-    // Each sleep is one of its own; a disk is one for all.
+    // Each sleep is a root of its own; a disk is one root for all.
     let others = match root.own && root.reason != Some(BlockReason::Disk) {
         true => Vec::new(),
         false => e.other_waits_for(root, &verdict.waits),
     };
-    // More interpreters compute as much.
+    // With more interpreters the computing stays the same: only the waiting is saved.
     let of_gil = verdict.reason == Some(BlockReason::Gil.name());
     let computed = match root.state {
         _ if root.own => (COMPUTING[1], e.computed_in_calls(&verdict.main_cause)),
@@ -119,7 +119,7 @@ fn explains_most(root: &RootShare) -> bool {
 }
 
 /// The verdict where processes that are not measured end most of the waits: with the measured thread between, if
-/// there is one, and with the process to look at.
+/// there is one, and with the process to record next.
 fn with_stranger(e: &Evidence<'_>, mut verdict: Verdict, root: &RootShare) -> Verdict {
     let wakers = e.wakers_of(&verdict.waits);
     if let Some(own) = wakers.own_wait() {

@@ -1,5 +1,5 @@
-//! Threads that waited in one place all the time where no thread waits for work: in the way of
-//! callers, if those got no answer meanwhile.
+//! Threads that waited all the time in one place where no thread waits for work. They hold callers
+//! up if those got no answer meanwhile.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -11,7 +11,7 @@ use crate::evidence::Evidence;
 /// Weight of a rule beside others that apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rank {
-    /// Nothing further is true where it speaks.
+    /// No further rule is tried where it applies.
     Final,
     /// It is named beside a rule that spoke before it.
     Ordinary,

@@ -17,7 +17,7 @@ use crate::words;
 /// Name of the rule on tasks that wait for something that others hold back.
 pub(crate) const TASKS_LOCK: &str = "tasks-lock";
 
-/// Most functions in which tasks sleep that are told.
+/// Maximum number of functions in which tasks sleep that are listed.
 const MAX_SLEEPS: usize = 3;
 
 /// `ns` of tasks' time as a mean number of tasks.
@@ -66,8 +66,8 @@ pub(super) fn held_back(e: &Evidence<'_>) -> Found {
         at_once(e, waited),
         words::share(share)
     );
-    // Where the task that takes or gives it computes, that is the finding. A little computing is none: it may be all
-    // of the active time, as threads that have no task to run are idle.
+    // If the task that takes or gives it computes, that computing is the finding. A little computing is none: it may
+    // be all of the active time, because threads without a task to run are idle.
     let computed = e.bottleneck.on_cpu_ns();
     let computes = || at_once(e, computed) >= CAUSE_SHARE && computing(e).verdict.is_some();
     let much = share >= CAUSE_SHARE && at_once(e, waited) >= TASKS_WAITING;
@@ -86,8 +86,8 @@ pub(super) fn held_back(e: &Evidence<'_>) -> Found {
 /// A function, the thing held back that tasks wait for there, and the time, ns.
 type Place<'t> = (&'t Arc<str>, HeldBack, u64);
 
-/// Whether callers are owed answers about as long as tasks wait for a sender. A task that waits to
-/// be told of news (a stream of events) waits in such places too, but not for a first answer.
+/// Whether callers are owed answers about as long as tasks wait for a sender. A task that waits for news (a stream of
+/// events) waits in such places, too, but not for a first answer.
 fn owed(e: &Evidence<'_>, waited: u64) -> bool {
     let factor = match e.follows_requests() {
         true => TASKS_OWED_FOLLOWED,
@@ -113,11 +113,11 @@ fn task_verdict(e: &Evidence<'_>, tasks: &Tasks<'_>, place: Place<'_>, share: f6
         format!("the time that {kind}s of this entry function run, or wait in the program's code");
     verdict.confidence = format!(
         "sampled: {} polls of the runtime's list of {kind}s",
-        tasks.looks
+        tasks.polls
     );
     verdict.parts.evidence.push(format!(
         "{} snapshots of all {kind}s; {} of these waits are in {function}",
-        tasks.looks,
+        tasks.polls,
         words::share(ns as f64 / waited.max(1) as f64)
     ));
     verdict.bound = bound(share, &verdict.whole);
@@ -164,7 +164,7 @@ fn with_roots(
             at_once(e, ns)
         )
     });
-    // One that sleeps in a function that does not take the lock hardly has it.
+    // A task that sleeps in a function that does not take the lock hardly holds it.
     let is_holder = |reason: &str| !(locks && reason == SLEEP);
     let is_told = across.is_some() || computes.is_some();
     let elsewhere = tasks
@@ -190,9 +190,9 @@ fn with_roots(
         .advised(advice)
 }
 
-/// The wait across which tasks may hold the lock that is waited for in `function`: its function, reason and time, ns. A
-/// task that sleeps hardly has the lock where another one is in a system call. `computed`: time that
-/// some compute there.
+/// The wait across which tasks may hold the lock that is waited for in `function`: its function, reason and time, ns.
+/// A sleeping task hardly holds the lock if another one is in a system call. `computed`: time that tasks compute
+/// there.
 fn held_across<'t>(
     e: &Evidence<'_>,
     tasks: &'t Tasks<'_>,

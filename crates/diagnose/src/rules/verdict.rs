@@ -346,7 +346,7 @@ pub(crate) const SLEEP: Verb = Verb {
     many: "sleep",
 };
 
-/// Share of a time from which its main function stands for all of it.
+/// Minimum share of a time at which its main function is named for all of it.
 const NEARLY: f64 = 0.8;
 
 /// ` in FUNCTION`, or ` (mostly in FUNCTION)` where that is a part of `ns`; empty: none has a name.

@@ -91,15 +91,15 @@ pub(super) fn wait_verdict(e: &Evidence<'_>, reason: BlockReason, ns: u64) -> Ve
         .with(beside(e))
 }
 
-/// The memory limit of the target's cgroup, where it is met and the kernel takes pages away for it.
+/// The memory limit of the target's cgroup, if it is met and the kernel reclaims pages because of it.
 fn memory_limit<'e>(e: &'e Evidence<'_>, reason: BlockReason) -> Option<&'e Resource> {
     let of_memory = matches!(reason, BlockReason::PageFault | BlockReason::Memory);
     let limit = e.host("memory limit").filter(|_| of_memory);
     limit.filter(|limit| limit.level == Level::Saturated)
 }
 
-/// The pauses that collect nothing with most time, of one operation of the virtual machine, where such pauses are
-/// most of the waits of the thread that waits most.
+/// The group with most time of pauses that collect nothing: one operation of the virtual machine. `None` unless such
+/// pauses are most of the waits of the thread that waits most.
 fn main_operation<'e>(e: &Evidence<'e>) -> Option<&'e PauseGroup> {
     let others = || e.recording.pauses.iter().filter(|g| !g.collects());
     let paused: u64 = others().map(|g| g.total_ns).sum();
@@ -142,7 +142,7 @@ fn other_wait_there(e: &Evidence<'_>, c: &Cause) -> Option<String> {
     ))
 }
 
-/// Waits that look like rest to the kernel, and are none: see [`Delay`].
+/// Waits that the kernel counts as rest and that are none: see [`Delay`].
 pub(super) fn delayed(e: &Evidence<'_>) -> Found {
     let (delay, own) = e.main_delay();
     let (ns, others) = match delay {

@@ -17,11 +17,10 @@
 //! refused. Gecko's unprocessed profiles are refused by name. Positions of source maps
 //! (`originalLocation`) and allocations are left out.
 //!
-//! Samples are read with their stacks. Where the file says how much CPU time passed since a
-//! thread's last sample, that much is on-CPU and the rest of the time between is not known;
-//! otherwise a sample stands for the sampling interval in a state that is not known, and without an
-//! interval for a count. All states are written, each a category, by thread and over time; where
-//! single intervals were kept, each as a marker.
+//! Samples are read with their stacks. If the file has the CPU time since a thread's last sample, this time is
+//! on-CPU and the rest of the time between both samples is unknown. Otherwise a sample represents the sampling
+//! interval, in an unknown state; without an interval it is a count. All states are written, each as a category,
+//! by thread and over time. Single intervals are written as markers if they were kept.
 
 mod read;
 mod tables;
@@ -32,7 +31,7 @@ use super::json;
 pub(super) use read::read;
 pub(super) use write::write;
 
-/// Whether it is a processed profile. Before version 1 only its tables tell.
+/// Whether the file is a processed profile. Before version 1 only the tables show it.
 pub(super) fn detect(head: &[u8]) -> bool {
     let tables = ["stackTable", "frameTable", "stringArray"];
     json::start(head) == Some(b'{')

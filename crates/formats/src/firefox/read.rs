@@ -135,7 +135,7 @@ fn version_warning(file: &File, bytes: &[u8], cut: bool) -> Result<Option<String
     )))
 }
 
-/// The unit that is read: the one asked for, else time if the file has any.
+/// The unit that is read: the requested one, else time if the file has any.
 fn choose(file: &File, interval: Option<u64>, asked: Option<&str>) -> Result<Unit, ReadError> {
     let units = [
         Unit::Nanoseconds,
@@ -174,7 +174,7 @@ fn choose(file: &File, interval: Option<u64>, asked: Option<&str>) -> Result<Uni
     })
 }
 
-/// Parts that were left out, by cause.
+/// Numbers of parts that were left out, by cause.
 #[derive(Default)]
 struct LeftOut {
     /// Threads with values of another unit, and with an unknown one.
@@ -228,7 +228,7 @@ impl LeftOut {
 struct Reader<'f> {
     file: &'f File,
     unit: &'f Unit,
-    /// ns between samples, where the file says it.
+    /// Interval between samples, ns, if the file has it.
     interval: Option<u64>,
     cut: bool,
     to: Import,
@@ -240,7 +240,7 @@ struct Reader<'f> {
 /// A sample's value.
 struct Weighed {
     count: u64,
-    /// In the file's unit; the length of an interval where it is time.
+    /// Value in the file's unit; the length of an interval if the unit is time.
     value: u64,
 }
 
@@ -291,7 +291,7 @@ impl Reader<'_> {
         for (i, stack) in samples.stack.iter().enumerate() {
             let at = times.get(i).copied();
             let gap = at.zip(last).map(|(at, last)| at.saturating_sub(last));
-            // Times of some importers go back: the time before the latest one is in earlier gaps.
+            // Times of some importers go backwards. Time before the latest one is already covered.
             last = last.max(at);
             let Some(stack) = stack else {
                 self.left_out.stackless += 1;
@@ -302,7 +302,7 @@ impl Reader<'_> {
                 continue;
             };
             let stack = self.stack(*stack as usize, view, known)?;
-            // The first sample has none before it from which CPU time would count.
+            // CPU time counts from the sample before, which the first sample does not have.
             let on = self.on_cpu(samples, i).filter(|_| i > 0);
             self.give((context, stack), value, on.zip(gap), at)?;
         }
@@ -327,7 +327,7 @@ impl Reader<'_> {
         samples.time_deltas.iter().map(sum).collect()
     }
 
-    /// The value of a sample; `None` where it has none and others have.
+    /// The value of a sample; `None` if it has none but other samples do.
     fn value(&self, samples: &Samples, i: usize) -> Result<Option<Weighed>, ReadError> {
         let weights = samples.weight.as_ref().or(samples.duration.as_ref());
         let weight = match weights {
@@ -371,14 +371,14 @@ impl Reader<'_> {
         let unit = match self.file.meta.sample_units.as_ref()?.cpu.as_str() {
             "ns" => 1.0,
             "µs" | "us" => 1e3,
-            // Cycles of a clock that varies are no time.
+            // Cycles are not time: the frequency of the clock varies.
             _ => return None,
         };
         let delta = samples.cpu.as_ref()?.get(i).copied().flatten()?;
         Some(json::whole(delta.max(0.0), unit))
     }
 
-    /// Gives a sample; `cpu` is the CPU time of the time between it and the one before, and that time.
+    /// Adds a sample. `cpu` is the CPU time since the sample before, and the time since that sample.
     fn give(
         &mut self,
         (context, stack): (ContextId, StackId),
@@ -458,7 +458,7 @@ impl Reader<'_> {
             Some(path) => Some(to.module(Import::module_kind(&path), &path, "", 0)?),
             None => None,
         };
-        // Where names were not looked up yet, functions are called by their addresses.
+        // A file without resolved names has addresses as the names of functions.
         let address = view.frames.address.get(frame).copied().flatten();
         let address = address.and_then(|a| u64::try_from(a).ok());
         match (module, address) {

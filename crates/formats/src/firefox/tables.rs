@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::super::ReadError;
 
-/// The newest version of the format that is known, and the one that is documented with it.
+/// The newest known version of the format, which its changelog describes.
 pub(super) const NEWEST: u32 = 70;
 
 #[derive(Deserialize)]
@@ -98,7 +98,7 @@ pub(super) struct Length {
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Samples {
     pub stack: Vec<Option<u32>>,
-    /// ms. From version 50 either these or the differences between them.
+    /// Times, ms. From version 50 on a file has either these or the differences between them.
     pub time: Vec<f64>,
     pub time_deltas: Vec<f64>,
     pub weight: Option<Vec<Option<f64>>>,
@@ -134,10 +134,10 @@ pub(super) struct StackTable {
 #[serde(default)]
 pub(super) struct FrameTable {
     pub func: Vec<u32>,
-    /// In the lib, from its first byte in memory; -1: none.
+    /// Address in the lib, from its first byte in memory; -1: none.
     pub address: Vec<Option<i64>>,
     pub line: Vec<Option<u32>>,
-    /// From version 70; -1: none.
+    /// The frame's lib, from version 70 on; -1: none.
     pub lib: Option<Vec<Option<i64>>>,
 }
 
@@ -168,7 +168,7 @@ pub(super) struct SourceTable {
     pub filename: Vec<Option<u32>>,
 }
 
-/// The tables of a thread, wherever they stand.
+/// The tables of a thread, from the thread itself or from the shared ones.
 pub(super) struct ThreadTables<'f> {
     pub stacks: &'f StackTable,
     pub frames: &'f FrameTable,
@@ -177,17 +177,17 @@ pub(super) struct ThreadTables<'f> {
     pub sources: &'f SourceTable,
     pub strings: &'f [String],
     pub libs: &'f [Lib],
-    /// The file was cut: a missing entry is no damage.
+    /// The file is truncated: a missing entry is no damage.
     pub cut: bool,
     /// Whether stacks, frames and functions are those of all threads.
     pub shared: bool,
 }
 
-/// A name where the file was cut before it.
+/// Placeholder for a name that a truncated file lacks.
 const CUT_OFF: &str = "[name cut off]";
 
 impl<'f> ThreadTables<'f> {
-    /// The tables that samples of `thread` refer to, in a file that was not cut.
+    /// The tables that samples of `thread` refer to, in a file that is not truncated.
     pub(super) fn of(file: &'f File, thread: &'f Thread) -> ThreadTables<'f> {
         let s = &file.shared;
         let shared = !s.stack_table.frame.is_empty();
@@ -278,7 +278,7 @@ impl<'f> ThreadTables<'f> {
     /// An entry of a column.
     ///
     /// # Errors
-    /// [`ReadError::Damaged`] for one beyond its end, unless the file was cut.
+    /// [`ReadError::Damaged`] for one beyond its end, unless the file is truncated.
     pub(super) fn entry(
         &self,
         column: &[u32],
@@ -300,7 +300,7 @@ impl<'f> ThreadTables<'f> {
     /// A string.
     ///
     /// # Errors
-    /// As [`ThreadTables::entry`].
+    /// Those of [`ThreadTables::entry`].
     pub(super) fn string(&self, at: usize) -> Result<&'f str, ReadError> {
         match self.strings.get(at) {
             Some(s) => Ok(s),

@@ -56,7 +56,7 @@ type Paths<'r> = FxHashMap<u32, &'r [Step]>;
 struct Writer<'r> {
     rec: &'r Recording,
     profile: fx::Profile,
-    /// By state.
+    /// Categories by state.
     categories: [fx::CategoryHandle; 4],
     /// Names of functions.
     names: Vec<fx::StringHandle>,
@@ -116,7 +116,7 @@ impl<'r> Writer<'r> {
     fn thread(&mut self, process: fx::ProcessHandle, thread: &RowThread<'_>) -> fx::ThreadHandle {
         let c = thread.context;
         let (start, end) = (self.time(c.start_ns), self.time(c.end_ns));
-        // A main thread would be called after Firefox's.
+        // The viewer would give a main thread the name of Firefox's.
         let handle = self.profile.add_thread(process, c.tid, start, false);
         self.profile.set_thread_name(handle, &thread.title());
         self.profile.set_thread_end_time(handle, end);

@@ -6,10 +6,10 @@ use super::super::import::Decimal;
 use super::super::source::{HEAD, lines};
 use super::super::{ReadError, UNTOLD};
 
-/// Lines that the form of a file is judged by.
+/// Maximum lines by which the form of a file is recognised.
 const JUDGED_LINES: usize = 1000;
 
-/// The first lines of a file, judged.
+/// Counts of the forms of a file's first lines.
 #[derive(Default)]
 pub(super) struct Judged {
     /// Lines that are stacks with a number, and those of them with more than one frame.
@@ -44,8 +44,8 @@ impl Judged {
         judged
     }
 
-    /// Whether it is a file of folded stacks: most lines are, and where some are not, frames with `;`
-    /// between them have to show that the others were meant so.
+    /// Whether the file has folded stacks: most lines have the form of one. If some lines have another form, at least
+    /// half of the stacks must have several frames with `;` between them.
     fn is_folded(&self) -> bool {
         let all = self.others == 0;
         self.binary == 0
@@ -65,7 +65,7 @@ fn is_text(line: &[u8]) -> bool {
 
 /// The whole lines of a file's beginning.
 pub(super) fn whole_lines(head: &[u8]) -> &[u8] {
-    // Of a full head the last line may be cut; a byte order mark was taken off it.
+    // The last line of a full head may be truncated. A byte order mark was removed from the head.
     if head.len() < HEAD - 3 {
         head
     } else {
@@ -80,13 +80,13 @@ pub(crate) fn detect(head: &[u8]) -> bool {
     }
     let whole = whole_lines(head);
     if whole.is_empty() {
-        // A deep recursion may be longer than the head, and stand first.
+        // The first line may be a deep recursion that is longer than the head.
         return head.contains(&b';') && is_text(head);
     }
     Judged::of(whole).is_folded()
 }
 
-/// A line's stack and its number, apart by spaces or tabs.
+/// A line's stack and its number, which spaces or tabs separate.
 pub(super) fn split(line: &[u8]) -> Option<(&[u8], Decimal)> {
     let line = line.trim_ascii_end();
     let at = memchr::memrchr2(b' ', b'\t', line)?;
@@ -97,10 +97,10 @@ pub(super) fn split(line: &[u8]) -> Option<(&[u8], Decimal)> {
 
 /// The meaning of the numbers.
 pub(super) struct Numbers {
-    /// Whether they are numbers of samples, as far as the file tells.
+    /// Whether the file shows that they are numbers of samples.
     pub samples: bool,
     pub unit: Unit,
-    /// How many of the unit the number 1 is.
+    /// Number of units that the number 1 is.
     pub factor: u64,
     pub column: Column,
 }
@@ -116,7 +116,7 @@ pub(super) enum Column {
 }
 
 impl Numbers {
-    /// By the name that the user gave them, if any.
+    /// The meaning, by the name that the user gave, if any.
     pub(super) fn of(asked: Option<&str>, judged: &Judged) -> Result<Numbers, ReadError> {
         let column = match asked {
             Some("base") => Column::Base,

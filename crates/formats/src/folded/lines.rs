@@ -13,8 +13,8 @@ use wallscope_model::{Line, Recording};
 
 use wallscope_model::name;
 
-/// A character of a name within a line: one that would end a frame or the line, or that a terminal would
-/// obey, is replaced.
+/// A character of a name within a line. A character is replaced if it would end a frame or the line, or
+/// would control a terminal.
 pub fn within_line(c: char) -> char {
     match c {
         ';' => ':',
@@ -46,8 +46,8 @@ impl Words {
         })
     }
 
-    /// Whether the order of two lines may depend on the number at the end of one: where a word goes on
-    /// from another with a space and a digit.
+    /// Whether the order of two lines may depend on the number at the end of one. This is so if one word is
+    /// another word followed by a space and a digit.
     fn look_like_numbers(&self) -> bool {
         self.list.iter().any(|word| {
             let pairs = word.windows(2).enumerate();
@@ -75,7 +75,7 @@ impl Words {
             of[*last][*word as usize] = rank;
         }
         let [within, last] = of;
-        // Rank 0 stands for the place beyond a line's end.
+        // Rank 0 is the place beyond a line's end.
         let bits = u32::BITS - (order.len() as u32).leading_zeros();
         Ranks {
             within,
@@ -85,7 +85,7 @@ impl Words {
     }
 }
 
-/// The place of each word among all: within a line, and at its end.
+/// The rank of each word among all words, within a line and at its end.
 struct Ranks {
     within: Vec<u32>,
     last: Vec<u32>,
@@ -206,9 +206,9 @@ impl Lines {
         before.iter().chain(stack).chain(after).copied()
     }
 
-    /// Sorts lines by their bytes; those that look the same become one.
+    /// Sorts lines by their bytes, and joins equal lines.
     pub(super) fn sort(&self, rows: &mut Vec<Row>) {
-        // What is of one stack comes together at little cost, and is often all that looks the same.
+        // Sorting by stack is cheap, and lines of one stack are often the only equal ones.
         rows.sort_unstable_by_key(|r| (r.stack, r.around));
         let add = |a: &mut Row, b: &Row| a.value = a.value.saturating_add(b.value);
         rows.dedup_by(|b, a| {
@@ -256,7 +256,7 @@ impl Lines {
                 key << ranks.bits | u128::from(rank)
             })
         };
-        // Ranges of rows that agree in so many words.
+        // Ranges of rows, and the number of words in which their rows agree.
         let mut ranges = vec![(0..rows.len(), 0)];
         let mut keyed: Vec<(u128, Row)> = Vec::new();
         while let Some((range, from)) = ranges.pop() {
@@ -270,8 +270,8 @@ impl Lines {
             for alike in keyed.chunk_by(|a, b| a.0 == b.0) {
                 let own = start..start + alike.len();
                 start = own.end;
-                // The last rank is 0 where the lines have ended; one more round tells those that
-                // end just there.
+                // The last rank is 0 if the lines have ended. Lines that end exactly there need one
+                // more round.
                 if alike.len() > 1 && alike[0].0 & ((1 << ranks.bits) - 1) != 0 {
                     ranges.push((own, from + at_once));
                 }
@@ -295,7 +295,7 @@ impl Lines {
         }
     }
 
-    /// A line's bytes from some word on: the separator before each word, and the number.
+    /// A line's bytes from a given word on: the separator before each word, and the number.
     fn bytes<'l>(
         &'l self,
         words: impl Iterator<Item = u32> + 'l,
@@ -314,7 +314,7 @@ impl Lines {
         rows: &[Row],
         mut put: impl FnMut(&[u8], u64) -> Result<(), E>,
     ) -> Result<(), E> {
-        // Neighbours begin alike: only the differing part is put together anew.
+        // Neighbouring lines have a common prefix: only the part after it is built again.
         let mut text = Vec::new();
         let mut words: Vec<(u32, usize)> = Vec::new();
         for row in rows {

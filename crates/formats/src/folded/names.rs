@@ -14,7 +14,7 @@ pub(super) fn unresolved(name: &str) -> Option<(&str, u64)> {
     named.then_some((module, hex(address)?))
 }
 
-/// bcc's `function+0x12 [module]`: the place within the function makes no other function of it.
+/// Splits bcc's `function+0x12 [module]`; the offset within the function is dropped.
 pub(super) fn placed(name: &str) -> Option<(&str, &str)> {
     let (place, module) = name.strip_suffix(']')?.rsplit_once(" [")?;
     let (function, at) = place.rsplit_once("+0x")?;

@@ -5,16 +5,16 @@
 //! Suffixes `_[k]`, `_[i]`, `_[j]`, unresolved `module+0x1f3a` and `[0x7f…]`, and a root
 //! `[truncated:CAUSE]` are understood; austin's `P…;T…` are process and thread.
 //!
-//! - The unit of a number is nowhere written in such a file: a number is a count, unless the file is
-//!   austin's (microseconds) or the user says it (`--value nanoseconds`).
+//! - Such a file does not contain the unit of its numbers. A number is a count, unless the file is austin's
+//!   (microseconds) or the user names the unit (`--value nanoseconds`).
 //! - Numbers with decimals are multiplied by the power of ten that makes all of them whole, and the
 //!   reader says so.
 //! - Two numbers on every line are two profiles, as `difffolded.pl` writes them: `--value base` or
 //!   `--value new` chooses one.
 //! - Lines of any other form are counted and left out.
 //!
-//! Files are usually sorted, so neighbours share most of their frames: a line is read from where it
-//! differs from the one before.
+//! Files are usually sorted, so neighbouring lines share most of their frames. A line is therefore parsed from the
+//! first byte at which it differs from the line before.
 
 use rustc_hash::FxHashMap;
 use wallscope_model::{
@@ -27,13 +27,13 @@ use super::super::{Options, Read, ReadError, UNTOLD};
 use super::form::{Column, Judged, Numbers, split, whole_lines};
 use super::names::{located, placed, py_spy, unresolved};
 
-/// How much of the file is held at once.
+/// Bytes of the file that are held at once.
 const PIECE: usize = 4 << 20;
 
 /// One frame of a line.
 #[derive(Clone, Copy)]
 struct Token {
-    /// Where it ends in the line, with its `;`.
+    /// Its end in the line, after its `;`.
     end: usize,
     frame: Word,
 }
@@ -71,7 +71,7 @@ struct Reader {
     numbers: Numbers,
     scale: Scale,
     skipped: u64,
-    /// Stacks that end in a number themselves, in a file of one number a line.
+    /// Stacks that themselves end in a number, in a file with one number per line.
     double: u64,
 }
 
@@ -236,7 +236,7 @@ impl Reader {
             });
             return true;
         }
-        // A frame may begin so; a comment does not end in a number.
+        // A frame may begin like a comment, but a comment does not end in a number.
         split(line).is_none() || self.austin.is_some()
     }
 
@@ -432,7 +432,8 @@ impl Reader {
         if plain {
             self.context = Some(context);
         }
-        // Microseconds there; elsewhere as it stands. How many samples a sum of time was is lost.
+        // austin's values are microseconds, others are read as they are. A sum of time does not give
+        // the number of its samples.
         let (count, value) = match self.austin {
             Some("memory") => (1, value),
             Some(_) => (1, value.saturating_mul(1000)),
@@ -451,7 +452,7 @@ impl Reader {
     }
 }
 
-/// Words at the root that stand for no frame.
+/// The meaning of words at the root that are no frames.
 fn end_of_stack(text: &str) -> Option<Word> {
     if text == "[no stack]" {
         return Some(Word::Nothing);

@@ -138,7 +138,7 @@ pub fn write(recording: &Recording, options: &Options, mut out: impl Write) -> i
         if !options.view.includes(s.state) {
             continue;
         }
-        // Neighbours mostly have the same around them.
+        // Neighbouring samples mostly have equal words around their stacks.
         let key = (p.context, s.state, s.reason_name());
         let around = match last {
             Some((known, around)) if known == key => around,

@@ -1,8 +1,8 @@
 //! Numbers with decimals → whole units, without loss.
 //!
 //! Some writers give fractions where a recording holds whole numbers. The values of a file are kept
-//! in units of 1/[`Scale`], which grows by powers of ten as longer fractions come, and the reader
-//! says so.
+//! in units of 1/[`Scale`]. The scale grows by powers of ten as longer fractions come, and a note of
+//! the reader gives it.
 
 use super::super::ReadError;
 use super::Import;

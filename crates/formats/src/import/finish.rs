@@ -7,15 +7,15 @@ use wallscope_model::{
 
 use super::{About, Import, MAX_FRAMES};
 
-/// More slices than this are joined two by two.
+/// Maximum slices; more of them are joined two by two.
 const MAX_SLICES: i64 = 400;
 /// The length of a slice before any are joined, ns.
 const FIRST_WIDTH: u64 = 10_000_000;
-/// Where slice 0 lies while earlier ones may still come.
+/// Number of the first slice while times before it may still come.
 const ORIGIN: i64 = 1 << 30;
 
 impl Import {
-    /// The slice of a time, as a number that later ones may halve.
+    /// The slice of a time. Later times may halve its number.
     pub(super) fn slice(&mut self, time: u64) -> u32 {
         self.reaches(time);
         let (origin, mut width) = *self.time.slices.get_or_insert((time, FIRST_WIDTH));
@@ -41,13 +41,13 @@ impl Import {
         }
     }
 
-    /// The recording covers this time, though no sample need be there.
+    /// Extends the recording to this time, even if it has no sample there.
     pub(crate) fn reaches(&mut self, time: u64) {
         let times = self.time.times.get_or_insert((time, time));
         *times = (times.0.min(time), times.1.max(time));
     }
 
-    /// The length of the recording, where the file says so and its samples have no times.
+    /// Sets the window, for a file that has a window but no times of samples.
     pub(crate) fn window(&mut self, window: Window) {
         self.rec.window = window;
     }

@@ -1,9 +1,9 @@
-//! Another tool's samples → a recording that says no more than they do.
+//! Another tool's samples → a recording that claims no more than they do.
 //!
-//! A reader gives its file's samples piece by piece; here equal things become one, times are
-//! sorted into slices, and each thread's ledger is made: the sum of its samples, for the file has
-//! no other. Time without a state in the file is unknown for that reason
-//! ([`UnknownCause::NotInSource`]). Memory is counted as it is taken, and bounded.
+//! A reader passes its file's samples one by one. Here equal parts are joined and times are sorted into
+//! slices. The ledger of each thread is the sum of its samples, because the file has no other total. Time
+//! without a state in the file is unknown, with the cause [`UnknownCause::NotInSource`]. Memory is counted
+//! as it is taken, and bounded.
 
 use std::sync::Arc;
 
@@ -25,9 +25,9 @@ pub(super) use decimal::{Decimal, Scale};
 use index::{Index, hash};
 pub(super) use number::{number, seconds};
 
-/// Frames of a stack that are kept, from the leaf; deeper ones are cut.
+/// Maximum frames of a stack, from the leaf; deeper stacks are truncated.
 const MAX_FRAMES: usize = 1 << 16;
-/// Largest sum of values: a century of nanoseconds, and far from an overflow.
+/// Maximum sum of values: 73 years of nanoseconds, and far from an overflow.
 const MAX_TOTAL: u64 = 1 << 61;
 
 /// State, reason and labels of a sample's time.
@@ -42,7 +42,7 @@ pub(super) struct Kind {
 }
 
 impl Kind {
-    /// Time of which only the state is known.
+    /// A kind of time of which only the state is known.
     pub(super) const fn of(state: State) -> Kind {
         Kind {
             state,
@@ -142,8 +142,8 @@ struct SampleKey {
     labels: Option<LabelsId>,
 }
 
-/// Where samples are. Most stacks of a file have one: it is found by the stack's number, and only
-/// further ones are looked up.
+/// Index of samples. Most stacks of a file have one sample, which is found by the stack's number; only further
+/// samples of a stack are looked up by their key.
 #[derive(Default)]
 struct Samples {
     /// The first sample of each stack, and its place.
@@ -197,7 +197,7 @@ pub(super) struct Import {
     time: TimeGrid,
     total: u64,
     memory: MemoryUse,
-    /// Stacks that were cut at [`MAX_FRAMES`].
+    /// Number of stacks that were truncated at [`MAX_FRAMES`].
     cut: u64,
 }
 
@@ -429,7 +429,7 @@ impl Import {
         Ok(id)
     }
 
-    /// A thread that is none of those before, though it may be called the same.
+    /// A new thread, even if an earlier one has the same name.
     pub(super) fn thread(
         &mut self,
         pid: u32,

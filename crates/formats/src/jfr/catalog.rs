@@ -33,8 +33,8 @@ pub(super) const WAITS: [(&str, BlockReason); 11] = [
     ("profiler.NativeLock", BlockReason::Lock),
 ];
 
-/// Recorders of allocations, the most exact first. Each of them has all of a process's allocations,
-/// so that two of them never add.
+/// Recorders of allocations, the most exact first. Each one covers all allocations of a process, so two
+/// of them are never added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum AllocationSource {
     /// Every buffer that a thread fills, and every object outside of one.

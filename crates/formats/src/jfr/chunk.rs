@@ -14,7 +14,7 @@ pub(super) struct Header {
     pub size: u64,
     pub metadata: u64,
     pub start_ns: u64,
-    /// 0 where the recorder did not come to write it.
+    /// Duration; 0 if the recorder ended before it could write it.
     pub duration_ns: u64,
     pub start_ticks: i64,
     pub ticks_per_second: u64,
@@ -49,7 +49,7 @@ impl Header {
     }
 }
 
-/// A chunk, its types and constants known.
+/// A chunk with its types and constants.
 pub(super) struct Chunk<'a> {
     pub header: Header,
     bytes: &'a [u8],
@@ -74,7 +74,7 @@ struct Element {
 }
 
 impl<'a> Chunk<'a> {
-    /// Reads the types only: events can be told apart and counted, and have no texts or stacks.
+    /// Reads the types only: events can be distinguished and counted, but have no texts or stacks.
     ///
     /// # Errors
     /// [`ReadError::Damaged`].
@@ -185,7 +185,7 @@ impl<'a> Chunk<'a> {
             let rest = self.bytes.get(at..)?;
             let mut c = self.cursor(rest);
             let size = usize::try_from(c.int().ok()?).ok().filter(|n| *n > 0)?;
-            // A cut file ends within its last event.
+            // A truncated file ends within its last event.
             let own = rest.get(..size)?;
             at += size;
             let kind = c.long().ok()?;
@@ -258,7 +258,7 @@ impl<'a> Chunk<'a> {
         }
     }
 
-    /// The constant that a value refers to, or the value itself.
+    /// The constant that `value` refers to, or `value` itself.
     pub(super) fn follow<'v>(&'v self, value: &'v Value) -> &'v Value {
         match value {
             Value::Constant(kind, id) => self.constants.get(&(*kind, *id)).unwrap_or(&Value::Null),

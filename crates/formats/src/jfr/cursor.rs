@@ -3,15 +3,15 @@
 /// Reason for which bytes cannot be read.
 #[derive(Debug)]
 pub(super) enum Stop {
-    /// They end, or are no values.
+    /// The bytes end, or are no values.
     Malformed,
-    /// Their values take more memory than allowed.
+    /// The values take more memory than allowed.
     Memory,
 }
 
 /// A text as it is written.
 pub(super) enum Text {
-    /// There is none.
+    /// No text.
     Null,
     Own(Box<str>),
     /// The number of a constant.

@@ -10,10 +10,10 @@
 //!   `event=wall`, `datadog.MethodSample`;
 //! - events of waiting, each with its length ([`catalog::WAITS`]).
 //!
-//! A sample's weight is where its recorder puts it: in the event, in a setting of its chunk, or it is
-//! the recorder's documented default ([`settings`]). Samples without one are counted. No time is read
-//! twice where two recorders have it ([`plan`]). Allocations are bytes, read where they are asked for
-//! (`--value allocation`); so is any one event by its name, counted.
+//! The weight of a sample is in the event, in a setting of its chunk, or it is the recorder's documented
+//! default ([`settings`]). Samples without a weight are counted. If two recorders have the same time, it
+//! is read once ([`plan`]). Allocations are bytes, read on request (`--value allocation`). Any one event
+//! can be requested by its name and is counted.
 
 mod catalog;
 mod chunk;
@@ -31,7 +31,7 @@ use chunk::{Chunk, Header};
 use plan::Outline;
 use samples::Samples;
 
-/// More chunks than this are no recording: the JDK begins one every 12 MB.
+/// Maximum chunks of a recording: the JDK begins one every 12 MB.
 const MAX_CHUNKS: usize = 8192;
 
 /// Whether it is a flight recording.

@@ -1,8 +1,8 @@
-//! Which events of each chunk are read as time, so that no time is read twice.
+//! Chooses the events of each chunk that are read as time, so that no time is read twice.
 //!
-//! Two recorders may have watched one process at once: async-profiler beside the JDK (`jfrsync`),
-//! Datadog's profiler beside the JDK. Where wall-clock samples cover a chunk's time, waits are in them;
-//! where a profiler of CPU time covers it, so are the JDK's own samples of running threads.
+//! Two recorders may have measured one process at once: async-profiler beside the JDK (`jfrsync`),
+//! Datadog's profiler beside the JDK. If wall-clock samples cover a chunk's time, they include the waits. If
+//! a profiler of CPU time covers it, its samples replace the JDK's own samples of running threads.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,11 @@ use super::chunk::{Chunk, Header};
 use super::settings::Settings;
 use super::value::Value;
 
-/// One chunk, as far as its outline tells.
+/// The facts about a chunk that its outline gives.
 pub(super) struct Outline {
     start_ns: u64,
     end_ns: u64,
-    /// The process, 0 where it is not told.
+    /// The process; 0 if unknown.
     pid: i64,
     /// Numbers of events by name.
     counts: BTreeMap<String, u64>,
@@ -80,20 +80,20 @@ impl Outline {
         self.has(WALL) || self.has(DATADOG_WALL) || legacy
     }
 
-    /// Whether it has samples of CPU time that are better than the JDK's own of running threads.
+    /// Whether it has samples of CPU time, which are better than the JDK's own samples of running threads.
     fn has_cpu_time(&self) -> bool {
         let own = self.async_profiler && self.has(EXECUTION);
         own || self.has(CPU_TIME) || self.has(DATADOG_CPU)
     }
 
-    /// The most exact recorder of its allocations.
+    /// The most exact recorder of its allocations, if any.
     fn allocations(&self) -> Option<AllocationSource> {
         let sources = self.counts.keys().filter_map(|name| allocation(name));
         sources.map(|(source, _)| source).min()
     }
 
-    /// Whether both cover the same time of the same process, for half of the shorter one at least:
-    /// chunks that follow each other may overlap a little.
+    /// Whether both chunks cover the same time of the same process, for at least half of the shorter chunk.
+    /// Consecutive chunks may overlap a little.
     fn covers(&self, other: &Outline) -> bool {
         if self.pid != other.pid && self.pid != 0 && other.pid != 0 {
             return false;

@@ -15,7 +15,7 @@ use super::plan::Plan;
 use super::settings::{Meaning, Settings, Weight};
 use super::value::Value;
 
-/// The values that are read of the file.
+/// The values that are read from the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
     /// All time: samples and waiting.
@@ -53,18 +53,18 @@ pub(super) struct Weightless {
     kind: Kind,
     count: u64,
     time: Option<u64>,
-    /// Events that it stands for, by their name in [`Samples::counted`]; `None`: unknown.
+    /// Number of events that it represents, and the index of their name in [`Samples::counted`]; `None`: unknown.
     value: Option<(u64, usize)>,
 }
 
-/// Where a part of the recording came from, for its domain.
+/// Sources of the recording's parts, for its domain.
 #[derive(Default)]
 pub(super) struct Sources {
     /// Events that were read as samples, with the first of their intervals, ns.
     pub read: BTreeMap<String, u64>,
     /// Samples with a weight that is no time, by event.
     pub weightless: BTreeMap<String, u64>,
-    /// The JDK's own samples of running threads are among them.
+    /// The JDK's own samples of running threads were read.
     pub jdk_execution: bool,
     pub waits: bool,
     pub cpu: bool,
@@ -79,9 +79,9 @@ pub(super) struct Sources {
 pub(super) struct Samples {
     pub to: Import,
     pub choice: Choice,
-    /// Events by name: how many there were, and whether they have a length.
+    /// Events by name: their number, and whether they have a length.
     pub seen: BTreeMap<String, (u64, bool)>,
-    /// Events that were left out as another kind of event has their time.
+    /// Events that were left out because another kind of event covers their time.
     pub covered: BTreeMap<String, u64>,
     pub weightless: Vec<Weightless>,
     /// Names of the events that weights without time count.
@@ -94,9 +94,9 @@ pub(super) struct Samples {
     pub lost_bytes: u64,
 }
 
-/// Most pieces into which one length of time is divided.
+/// Maximum pieces into which one length of time is divided.
 const MAX_PIECES: u64 = 100;
-/// Shortest piece, ns: the width of a slice of a short recording.
+/// Minimum length of a piece, ns: the width of a slice of a short recording.
 const MIN_PIECE_NS: u64 = 10_000_000;
 
 /// The thread, stack and beginning of an event.
@@ -160,7 +160,7 @@ impl Samples {
         Ok(())
     }
 
-    /// Whether an event is read. Counts those that are not as another one has their time.
+    /// Whether an event is read. Counts an event that is left out because another event covers its time.
     fn wants(&mut self, name: &str, settings: &Settings, plan: Plan) -> bool {
         let wall = matches!(name, WALL | DATADOG_WALL);
         let cpu = matches!(name, CPU_TIME | DATADOG_CPU);
@@ -239,7 +239,7 @@ impl Samples {
         }
     }
 
-    /// A sample of a thread, which has its weight in itself or in a setting.
+    /// Adds a sample of a thread. Its weight is in the event or in a setting.
     fn sampled(
         &mut self,
         seen: Seen,
@@ -294,7 +294,7 @@ impl Samples {
         }
     }
 
-    /// `n` samples of a thread that ran.
+    /// Adds `n` samples of a thread that ran.
     fn cpu(
         &mut self,
         seen: Seen,
@@ -322,7 +322,7 @@ impl Samples {
         self.set_aside(seen, kind, (n, value), fields)
     }
 
-    /// `n` samples of a thread that ran or waited, worth `time` ns in all.
+    /// Adds `n` samples of a thread that ran or waited, worth `time` ns in all.
     fn wall(
         &mut self,
         seen: Seen,
@@ -377,7 +377,7 @@ impl Samples {
             .sample(context, stack, kind, Amount::new(value, start))
     }
 
-    /// Adds `count` samples worth `time` ns over the length of that time: its slices have their parts.
+    /// Adds `count` samples worth `time` ns, spread over that time: each slice gets its part.
     fn spread(
         &mut self,
         seen: Seen,
@@ -425,8 +425,8 @@ impl Samples {
         Ok(())
     }
 
-    /// Adds the samples that were set aside: as events where all stand for events of one name, else
-    /// each as one. Returns the name of the unit.
+    /// Adds the samples that were set aside. They count events if all of them represent events of one name;
+    /// otherwise each counts as one. Returns the name of the unit.
     pub(super) fn add_weightless(&mut self) -> Result<String, ReadError> {
         let all = std::mem::take(&mut self.weightless);
         let named = self.counted.len() == 1 && all.iter().all(|w| w.value.is_some());

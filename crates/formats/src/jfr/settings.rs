@@ -5,8 +5,8 @@ use rustc_hash::FxHashMap;
 use super::chunk::Chunk;
 use super::value::Value;
 
-/// async-profiler's interval of CPU samples where none was asked for, ns: `DEFAULT_INTERVAL` in its
-/// `arguments.h`, versions 2.0 to 4.5. Datadog's profiler has the same (`DEFAULT_CPU_INTERVAL`).
+/// async-profiler's default interval of CPU samples, ns: `DEFAULT_INTERVAL` in its `arguments.h`, versions 2.0
+/// to 4.5. Datadog's profiler has an equal one (`DEFAULT_CPU_INTERVAL`).
 const DEFAULT_CPU_NS: u64 = 10_000_000;
 /// Their interval of wall-clock samples, ns: five times as long (`wallClock.cpp`,
 /// `DEFAULT_WALL_INTERVAL`).
@@ -35,9 +35,9 @@ const DEFAULT_COUNTS: [(&str, u64); 13] = [
 pub(super) enum Weight {
     /// Nanoseconds.
     Time(u64),
-    /// So many events of that name.
+    /// This number of events with this name.
     Count(u64, String),
-    /// The file does not say it.
+    /// The file does not contain it.
     Unknown,
 }
 
@@ -52,14 +52,14 @@ pub(super) enum Meaning {
 
 /// async-profiler's settings.
 struct AsyncProfiler {
-    /// The event that was asked for; empty where only others were.
+    /// The requested event; empty if only others were requested.
     event: String,
     interval: Option<u64>,
     /// The interval of wall-clock samples beside another event; 0: the default.
     wall: Option<u64>,
 }
 
-/// Settings of one chunk. They hold for no other chunk: it may be of another recorder.
+/// Settings of one chunk. They hold for no other chunk, which may be from another recorder.
 #[derive(Default)]
 pub(super) struct Settings {
     async_profiler: Option<AsyncProfiler>,
@@ -80,8 +80,8 @@ struct Setting {
 }
 
 impl Settings {
-    /// Reads them. A chunk's outline has no constants: there only settings with texts in place are
-    /// read, which those of async-profiler and Datadog have.
+    /// Reads the settings. The outline of a chunk has no constants: there only settings with texts in place are
+    /// read, such as those of async-profiler and Datadog.
     pub(super) fn read(chunk: &Chunk) -> Settings {
         let mut list = Vec::new();
         let own = chunk
@@ -113,7 +113,7 @@ impl Settings {
 
     fn of(list: Vec<Setting>) -> Settings {
         let any = |name: &str| list.iter().find(|s| s.name == name).map(|s| &*s.value);
-        // These two no other recorder has.
+        // No other recorder has these two settings.
         let own = any("cstack").or(any("jstackdepth"));
         let event = any("event").filter(|_| own.is_some());
         let async_profiler = event.map(|event| AsyncProfiler {

@@ -54,7 +54,7 @@ impl Samples {
         Ok(Read::named(recording, warnings))
     }
 
-    /// Reason for which there is no sample.
+    /// The error of a file without any sample.
     fn nothing(&self) -> ReadError {
         let have = |asked: &str| {
             let events = self
@@ -78,7 +78,7 @@ impl Samples {
         }
     }
 
-    /// Sentences about events that were left out or are there twice.
+    /// Warnings about events that were left out, or that two recorders have.
     fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if self.damaged > 0 {
@@ -187,7 +187,7 @@ impl Samples {
         limits
     }
 
-    /// Values that may be asked for, and events with a length that are no waiting of a thread.
+    /// Notes about the values that may be requested, and about events with a length that are no wait.
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.seen.keys().any(|n| catalog::allocation(n).is_some()) {

@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 use super::cursor::{Cursor, Stop, Text};
 
-/// Depth to which values nest. Types of real recordings refer to each other in place three deep.
+/// Maximum depth of nested values. Types of real recordings contain each other three deep.
 pub(super) const MAX_DEPTH: usize = 16;
 
 /// A value of a field.
@@ -38,7 +38,7 @@ pub(super) enum Timespan {
     /// Ticks of the chunk's clock.
     #[default]
     Ticks,
-    /// So many nanoseconds each.
+    /// A unit of this number of nanoseconds.
     Nanoseconds(u64),
     /// A unit that is unknown here.
     Unknown,

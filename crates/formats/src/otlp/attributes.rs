@@ -50,7 +50,7 @@ impl AttributeList {
             }
             let value = match value {
                 Some(bytes) => value_of(bytes, &t.string(unit)?, t, to)?,
-                // An attribute without a value: only the first, which stands for none.
+                // Only the first attribute, which means none, has no value.
                 None => None,
             };
             out.left_out += u64::from(value.is_none() && i > 0);

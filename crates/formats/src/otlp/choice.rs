@@ -14,10 +14,10 @@ pub(super) struct Choice {
 }
 
 impl Choice {
-    /// The values asked for; else time, else those of the first profile's unit.
+    /// The requested values; else time, else those of the first profile's unit.
     ///
-    /// Of several values of one unit all are read that are each of a state of its own, for these are
-    /// parts of one time; else the first. Values of `cpu` and of `wall` never add.
+    /// If several values have this unit and each has a state of its own, all are read: they are parts of
+    /// one time. Otherwise the first is read. Values of `cpu` and of `wall` are never added.
     ///
     /// # Errors
     /// [`ReadError::NoSuchValue`], [`ReadError::NoValues`].
@@ -58,7 +58,7 @@ impl Choice {
     }
 }
 
-/// Whether each name is of a state of its own.
+/// Whether each name means a state of its own.
 fn are_apart(names: &[String], unit: &Unit) -> bool {
     let state = |name: &String| match columns::state(name, unit) {
         State::Unknown if name != State::Unknown.name() => None,

@@ -1,7 +1,7 @@
 //! Layouts of OTLP profiles: messages changed from release to release while the signal was in
 //! development, under the same numbers of fields.
 //!
-//! | releases | told by |
+//! | releases | recognised by |
 //! |---|---|
 //! | 1.10 on | samples: attributes in field 2, values in field 4 |
 //! | 1.8, 1.9 | samples: values in field 2, attributes in field 3 |
@@ -67,7 +67,7 @@ fn unknown(what: &str) -> ReadError {
     }
 }
 
-/// An earlier layout, refused: nothing converts such a file.
+/// The error for an earlier layout: no tool converts such a file.
 fn earlier(releases: &str) -> ReadError {
     ReadError::UnknownLayout {
         what: format!(
@@ -77,7 +77,7 @@ fn earlier(releases: &str) -> ReadError {
     }
 }
 
-/// The table of attributes, as far as it tells the layout.
+/// Facts about the table of attributes that show the layout.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AttributeTable {
     /// Entries, the empty first one included.
@@ -127,11 +127,11 @@ impl Fits {
                 }
             }
         }
-        // As attributes they have to be in the table.
+        // If the numbers are attributes, they have to be in the table.
         fits.v1_10 &= second.iter().all(|i| (1..table.length).contains(i));
-        // As values there is one for each time, where there are times.
+        // If they are values and there are times, there is one for each time.
         fits.v1_8 &= times == 0 || second.is_empty() || second.len() == times;
-        // A sample has a value or a time: without either, its list is one of values.
+        // A sample has a value or a time. Without fields 4 and 5, field 2 has the values, as in 1.8.
         fits.v1_10 &= has_fourth || times > 0 || !has_second;
         Ok(fits)
     }
@@ -140,7 +140,7 @@ impl Fits {
 /// The layout of a file by its profiles; `table` is that of its dictionary.
 ///
 /// # Errors
-/// [`ReadError::UnknownLayout`] for another one, and where it cannot be told.
+/// [`ReadError::UnknownLayout`] for another layout, and if the layout is ambiguous.
 pub(super) fn of_profiles(
     profiles: &[&[u8]],
     table: Option<AttributeTable>,

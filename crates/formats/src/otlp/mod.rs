@@ -1,13 +1,13 @@
 //! OpenTelemetry's profiles (OTLP, alpha: the format may still change) ↔ recording.
 //!
 //! Protocol Buffers, as collectors exchange and store them. Known are the layouts of releases 1.8 to
-//! 1.11 of opentelemetry-proto, told by their samples; earlier ones are refused by name (`layout`).
+//! 1.11 of opentelemetry-proto, recognised by their samples; earlier ones are refused by name (`layout`).
 //! The layout of 1.10 is written. A profile has one type of values; several of one unit are read
 //! together.
 //!
-//! Attributes of samples, profiles and resources become process, thread, state and reason where their
-//! names say so, and labels otherwise; strings may stand in them by index (from 1.10). Lists and
-//! maps as values are counted and left out.
+//! Attributes of samples, profiles and resources become process, thread, state or reason by their names, and
+//! labels otherwise. From 1.10 on a string in them may be an index. Lists and maps as values are counted and
+//! left out.
 
 mod attributes;
 mod choice;
@@ -45,7 +45,7 @@ mod field {
         pub const TIME: u32 = 3;
         pub const DURATION: u32 = 4;
     }
-    /// As they are written: those of release 1.10.
+    /// Field numbers of written samples: those of release 1.10.
     pub mod sample {
         pub const STACK: u32 = 1;
         pub const ATTRIBUTES: u32 = 2;
@@ -84,7 +84,7 @@ pub(super) fn detect(head: &[u8]) -> bool {
         }
         seen += 1;
     }
-    // Resources larger than the head: their own beginning has to do.
+    // The resources are larger than the head, so only their beginning can be checked.
     seen > 0 || nested(head)
 }
 

@@ -14,7 +14,7 @@ pub(super) struct Sample {
     pub stack: u64,
     pub attributes: Vec<u64>,
     pub values: Vec<u64>,
-    /// One for each value, or none.
+    /// Times: one for each value, or none.
     pub times: Vec<u64>,
 }
 
@@ -41,7 +41,7 @@ impl Sample {
             }
         }
         if s.values.is_empty() {
-            // Times without values are one each.
+            // A time without a value counts as one.
             s.values = vec![1; s.times.len()];
         } else if s.times.len() != s.values.len() {
             if !s.times.is_empty() {
@@ -60,7 +60,7 @@ pub(super) struct Identity {
     /// Process, thread, and their names.
     pub thread: (u32, u32, String, String),
     pub cpu: Option<u32>,
-    /// How many samples it stands for.
+    /// Number of samples that it represents.
     pub count: Option<u64>,
     /// All other attributes; a later one of the same name replaces an earlier one.
     pub labels: Vec<Attribute>,

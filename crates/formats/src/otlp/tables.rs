@@ -18,7 +18,7 @@ pub(super) struct Tables<'a> {
     pub profiles: Vec<(&'a [u8], usize)>,
     /// Numbers of the outermost fields, and whether a dictionary is among them.
     pub top: Vec<u32>,
-    /// The file was cut: a missing entry is no damage.
+    /// The file is truncated: a missing entry is no damage.
     pub cut: bool,
 }
 
@@ -74,7 +74,7 @@ impl<'a> Tables<'a> {
     /// The string with this index.
     ///
     /// # Errors
-    /// [`ReadError::Damaged`] for one that is not there, unless the file was cut.
+    /// [`ReadError::Damaged`] for one that is not there, unless the file is truncated.
     pub(super) fn string(&self, index: u64) -> Result<String, ReadError> {
         let at = usize::try_from(index).unwrap_or(usize::MAX);
         match self.strings.get(at) {

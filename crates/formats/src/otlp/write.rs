@@ -40,7 +40,7 @@ impl Dictionary {
             let mut any = Writer::default();
             match value.parse::<u64>() {
                 Ok(v) if number => {
-                    // A zero has to be written: its field tells the type.
+                    // A zero has to be written: its field shows the type.
                     any.present(3, v);
                 }
                 _ => any.bytes(1, value.as_bytes()),

@@ -71,14 +71,14 @@ pub(super) mod kind {
     pub const HARDWARE_CACHE: u32 = 3;
 }
 
-/// Distance between samples.
+/// Sampling period or frequency of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rate {
     /// The event is counted, not sampled.
     None,
-    /// Every so many events.
+    /// A sample after each period of this many events.
     Period(u64),
-    /// So many times a second; the kernel adapts the period.
+    /// This many samples a second; the kernel adapts the period.
     Frequency(u64),
 }
 
@@ -98,7 +98,7 @@ pub(super) struct Attribute {
 }
 
 impl Attribute {
-    /// Bytes of the structure's first version, which every later one begins with.
+    /// Bytes of the structure's first version, with which every later version begins.
     pub(super) const MIN_SIZE: usize = 64;
 
     /// Parses the structure at the beginning of `bytes`; returns its size too.
@@ -189,7 +189,7 @@ impl Attribute {
         self.flags & flag::SAMPLE_ID_ALL != 0
     }
 
-    /// How many of these fields samples have.
+    /// Number of these fields that samples have.
     pub(super) fn count(&self, fields: &[u64]) -> usize {
         fields.iter().filter(|f| self.has(**f)).count()
     }

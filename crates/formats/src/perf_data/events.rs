@@ -1,4 +1,4 @@
-//! The events of the file: which are read, and the meaning of their values.
+//! The events of the file: the choice of those that are read, and the meaning of their values.
 
 use wallscope_model::Unit;
 
@@ -31,7 +31,7 @@ impl Event {
         let a = d.attribute;
         // The type decides: the name is the user's choice.
         let meaning = match (a.kind, a.config) {
-            // Without its length a tick of a clock is a count.
+            // A tick of a clock of unknown length is a count.
             (kind::SOFTWARE, 0 | 1) if is_weighed(&a) => Meaning::Clock,
             (kind::TRACEPOINT, _) => Meaning::of(&d.name),
             (kind::SOFTWARE, BPF_OUTPUT) if Meaning::of(&d.name) == Meaning::OffCpu => {
@@ -64,7 +64,7 @@ impl Event {
     }
 }
 
-/// Whether the file says how many events a sample stands for.
+/// Whether the file has the number of events that a sample represents.
 fn is_weighed(a: &Attribute) -> bool {
     let counted = a.has(sample::READ) && a.reading & reading::ID != 0;
     counted || a.has(sample::PERIOD) || matches!(a.rate, Rate::Period(_))
@@ -77,14 +77,14 @@ pub(super) struct Events {
     timed: bool,
     /// Every sample counts one, whatever its event.
     counted: bool,
-    /// The name that several events were added under.
+    /// The common name of several events that were added up.
     added: Option<String>,
-    /// Context switches come as perf's own records.
+    /// Context switches are read from perf's own records.
     pub by_records: bool,
 }
 
 impl Events {
-    /// The file's events, of which those are read that were `asked` for.
+    /// The file's events. Those that were `asked` for are read.
     ///
     /// # Errors
     /// [`ReadError::NoSuchValue`].
@@ -103,7 +103,7 @@ impl Events {
             Some(asked) => added = choose(&mut list, asked)?,
             None if timed => {
                 for e in &mut list {
-                    // Both switches and lengths tell all time off the CPU.
+                    // Switches and `offcpu-time` both cover all time off the CPU.
                     let twice = e.meaning == Meaning::OffCpu && by_tracepoint;
                     e.used = e.meaning != Meaning::Count && !twice;
                 }
@@ -225,8 +225,8 @@ impl Events {
     }
 }
 
-/// Marks the events that the name `asked` means: the one of that name, or all of that name without
-/// PMU and modifiers. Returns the name that several are added under.
+/// Marks the events that the name `asked` means: the one with this name, or all with this name after removing
+/// PMU and modifiers. Returns the common name if several are added up.
 fn choose(list: &mut [Event], asked: &str) -> Result<Option<String>, ReadError> {
     if let Some(e) = list.iter_mut().find(|e| e.name == asked) {
         e.used = true;
@@ -234,7 +234,7 @@ fn choose(list: &mut [Event], asked: &str) -> Result<Option<String>, ReadError> 
     }
     let (name, mut chosen) = (base(asked), 0);
     for e in list.iter_mut() {
-        // A PMU that was asked for is not another one.
+        // If a PMU was requested, events of other PMUs do not match.
         let fits = base(&e.name) == name && pmu(asked).is_none_or(|p| pmu(&e.name) == Some(p));
         if fits {
             e.used = true;
@@ -256,7 +256,7 @@ fn pmu(event: &str) -> Option<&str> {
     event.split_once('/').map(|(pmu, _)| pmu)
 }
 
-/// The values that may be asked for: all events, and the sums of those of several PMUs.
+/// The values that may be requested: all events, and sums of events that several PMUs have.
 fn have(list: &[Event]) -> String {
     let mut names = vec!["samples"];
     for e in list {

@@ -19,7 +19,7 @@ const DATA: usize = 40;
 const FEATURES: usize = 72;
 /// Bytes of the header of a file that was written to a pipe.
 const PIPE_HEADER: usize = 16;
-/// More events than this are no events.
+/// Maximum events of a file; a file with more is malformed.
 const MAX_EVENTS: usize = 1 << 16;
 
 /// Numbers of sections about the machine.
@@ -46,7 +46,7 @@ pub(super) struct EventDescription {
     pub ids: Vec<u64>,
 }
 
-/// A file taken apart.
+/// The parts of a file.
 pub(super) struct File<'a> {
     pub order: Order,
     pub events: Vec<EventDescription>,
@@ -65,7 +65,7 @@ fn section(bytes: &[u8], at: usize, order: Order) -> Option<Range<usize>> {
 }
 
 impl<'a> File<'a> {
-    /// Takes a file apart.
+    /// Splits a file into its parts.
     ///
     /// # Errors
     /// [`ReadError::Truncated`] and [`ReadError::Damaged`] where the events are not described,
@@ -119,7 +119,7 @@ impl<'a> File<'a> {
         !self.feature(feature::SIMPLEPERF_META_INFO).is_empty()
     }
 
-    /// Gives events the names that the sections have for them.
+    /// Names events as the sections do.
     fn name_events(&mut self) {
         let described = descriptions(self.feature(feature::EVENT_DESC), self.order);
         let same_number = described.len() == self.events.len();
@@ -148,7 +148,7 @@ impl<'a> File<'a> {
         self.tell_pmus_apart(&pmus);
     }
 
-    /// Hybrid CPUs have one event a kind of core. Where both have one name, the PMU's is put before it.
+    /// Hybrid CPUs have one event for each kind of core. If both have one name, the PMU's name is put before it.
     fn tell_pmus_apart(&mut self, pmus: &[(u32, String)]) {
         let names: Vec<String> = self.events.iter().map(|e| e.name.clone()).collect();
         for (i, event) in self.events.iter_mut().enumerate() {
@@ -205,7 +205,7 @@ fn from_header(bytes: &[u8], order: Order, bounds: Bounds) -> Result<File<'_>, R
     let end = data.end;
     let unpacked = records::unpack(&bytes[data], order, bounds.decompressed)?;
     cut |= !whole || unpacked.cut;
-    // Behind data that was not ended there are no sections.
+    // If perf did not end the records, no sections follow them.
     let (features, all) = match whole {
         true => features(bytes, end, order),
         false => (Vec::new(), true),
@@ -352,7 +352,7 @@ fn simpleperf_names(data: &[u8]) -> Vec<(String, u32, u64)> {
     list.lines().filter_map(event).collect()
 }
 
-/// A name for an event that lost its own.
+/// A name for an event without one in the file.
 fn name_of(a: &Attribute) -> String {
     let name = match (a.kind, a.config as u32) {
         (kind::HARDWARE, 0) => "cycles",
@@ -385,7 +385,7 @@ pub(super) fn c_text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
-/// Tells the event of a record.
+/// Finds the event of a record.
 pub(super) struct Identity {
     by_id: rustc_hash::FxHashMap<u64, usize>,
     /// Bytes from the beginning of a sample, and from the end of any other record; `None`: the file
@@ -397,7 +397,7 @@ pub(super) struct Identity {
 
 impl Identity {
     /// # Errors
-    /// [`ReadError::UnknownLayout`] where samples of several events cannot be told apart.
+    /// [`ReadError::UnknownLayout`] if samples of several events cannot be distinguished.
     pub(super) fn new(events: &[EventDescription]) -> Result<Identity, ReadError> {
         let mut by_id = rustc_hash::FxHashMap::default();
         for (i, e) in events.iter().enumerate() {
@@ -441,7 +441,8 @@ impl Identity {
         }
     }
 
-    /// The event of any other record: all have one layout, so where it is unknown it is the first.
+    /// The event of any other record. All events have one layout for these, so an unknown event is taken to be
+    /// the first.
     pub(super) fn of_other(&self, body: &[u8], order: Order) -> usize {
         let at = self.in_trailer.and_then(|n| body.len().checked_sub(n));
         let id = at.and_then(|at| order.long(body, at));

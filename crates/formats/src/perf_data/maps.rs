@@ -12,9 +12,9 @@ use super::file::c_text;
 use super::order::Order;
 use super::records::Records;
 
-/// Mappings of a process that are kept: as many as the kernel allows by default.
+/// Maximum mappings of a process that are kept: as many as the kernel allows by default.
 const MAX_MAPPINGS: usize = 65_530;
-/// Processes that are kept; further ones have neither name nor mappings.
+/// Maximum processes that are kept; further ones have neither name nor mappings.
 const MAX_PROCESSES: usize = 1 << 20;
 
 /// Privilege of the code that a record is about: the lowest bits of `misc`.
@@ -38,7 +38,7 @@ impl CpuMode {
         }
     }
 
-    /// The name of a guest's code, which the host's mappings say nothing about.
+    /// The name of code in a guest, for which the host's mappings do not hold.
     pub(super) fn guest(self) -> Option<&'static str> {
         match self {
             CpuMode::GuestKernel => Some("[guest.kernel]"),
@@ -52,7 +52,7 @@ impl CpuMode {
     }
 }
 
-/// A mapping's key in the file's table of build ids, which has other paths for the kernel's code.
+/// A mapping's key in the file's table of build ids. The table has other paths for the kernel's code.
 ///
 /// `[kernel.kallsyms]_text` and `/boot/vmlinux` are the kernel, a module is known by its name. Memory
 /// without a file has none.
@@ -196,7 +196,7 @@ impl Processes {
             build_id,
             mode,
         } = file;
-        // A guest's addresses are not the host's.
+        // Addresses of a guest are not addresses of the host.
         if mode.guest().is_some() {
             return;
         }
@@ -215,7 +215,7 @@ impl Processes {
         };
         if pid == -1 || mode.is_kernel() {
             if path.starts_with("[kernel.kallsyms]") {
-                // perf writes the address of the symbol named behind the bracket here.
+                // Here perf writes the address of the symbol that is named behind the bracket.
                 self.kernel_text = Some(offset).filter(|_| path.ends_with("_text"));
             } else if self.modules.len() < MAX_MAPPINGS {
                 self.modules.insert(start, mapped);

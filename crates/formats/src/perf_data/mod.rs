@@ -11,11 +11,10 @@
 //! that were copied whole (`--call-graph dwarf`) are unwound by the caller's [`super::Unwind`]; without
 //! one, they are their innermost frame and marked as truncated.
 //!
-//! Clocks, switches and the waits of `perf record --off-cpu` are time, every other event counts itself
-//! ([`super::perf_event`]). perf's own
-//! context-switch records serve as switches where no `sched_switch` was recorded. Where samples hold
-//! counters (`-e '{a,b}:S'`), a sample's value is how far its counter went since the sample before, as
-//! in `perf report`.
+//! Clocks, switches and the waits of `perf record --off-cpu` are time; every other event counts itself
+//! ([`super::perf_event`]). perf's own context-switch records serve as switches if no `sched_switch` was
+//! recorded. If samples hold counters (`-e '{a,b}:S'`), the value of a sample is the increase of its
+//! counter since the sample before, as in `perf report`.
 
 mod attribute;
 mod events;

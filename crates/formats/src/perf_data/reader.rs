@@ -48,13 +48,13 @@ pub(super) struct Reader<'u, 'f> {
 /// Counts of records that were not read, and of parts that they lack.
 #[derive(Default)]
 struct LeftOut {
-    /// The kernel had no room for them.
+    /// Records for which the kernel had no room.
     lost: u64,
-    /// Not as long as their fields.
+    /// Records that are shorter than their fields.
     damaged: u64,
-    /// Of an event that the file does not describe.
+    /// Records of an event that the file does not describe.
     nameless: u64,
-    /// Of a kind that is newer than this reader.
+    /// Records of a kind that is newer than this reader.
     unknown: u64,
     /// Blocks of processor trace.
     traces: u64,
@@ -206,7 +206,7 @@ impl<'u, 'f> Reader<'u, 'f> {
         self.to.context(pid, tid, &name, &process)
     }
 
-    /// A sample: of its own event, and of every event of its group that its counters show.
+    /// Reads a sample: one of its own event, and one of every event of its group for which it has a counter.
     fn sample_record(&mut self, r: &Record<'f>) -> Result<(), ReadError> {
         let Some(event) = self.identity.of_sample(r.body, self.order) else {
             self.left_out.nameless += 1;
@@ -246,8 +246,8 @@ impl<'u, 'f> Reader<'u, 'f> {
         Ok(())
     }
 
-    /// The events that a sample is of, and how often each came since the sample before, as
-    /// `perf report` has it: where the sample holds counters, they say it.
+    /// The events of a sample, and the number of each since the sample before, as in `perf report`. If the
+    /// sample holds counters, the numbers come from them.
     fn values(&mut self, event: usize, s: &Sample) -> Vec<(usize, Option<u64>)> {
         let attribute = &self.file.events[event].attribute;
         let counters = s.counters.iter().filter_map(|c| Some((c.id?, c.value)));
@@ -257,7 +257,7 @@ impl<'u, 'f> Reader<'u, 'f> {
                 self.left_out.nameless += 1;
                 continue;
             };
-            // Counters that children inherit count for each thread alone.
+            // Counters that children inherit count each thread separately.
             let per_thread = attribute.flags & flag::INHERIT != 0 && attribute.has(sample::TID);
             let thread = if per_thread { s.tid } else { 0 };
             let before = self.counters.insert((id, thread), value).unwrap_or(0);
@@ -343,7 +343,7 @@ impl<'u, 'f> Reader<'u, 'f> {
         })
     }
 
-    /// Sentences about everything that was left out.
+    /// Warnings about everything that was left out.
     fn warnings(&self, disorder: u64) -> Vec<String> {
         let l = &self.left_out;
         let mut warnings = Vec::new();

@@ -30,7 +30,7 @@ pub(super) const EVENT_UPDATE: u32 = 78;
 pub(super) const FEATURE: u32 = 80;
 /// All of it is compressed records.
 const COMPRESSED: u32 = 81;
-/// A length, then so many bytes of compressed records, then padding.
+/// A length, then compressed records of this length, then padding.
 const COMPRESSED2: u32 = 83;
 
 /// Most bytes of one step of decompression.

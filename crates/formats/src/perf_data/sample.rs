@@ -117,8 +117,8 @@ impl<'a> Sample<'a> {
         })
     }
 
-    /// A sample of `perf record --off-cpu`: since perf 6.15 the fields of the thread that was blocked
-    /// are those that its BPF program wrote, and the sample's own are of another thread.
+    /// A sample of `perf record --off-cpu`. Since perf 6.15 its BPF program writes the fields of the blocked
+    /// thread; the sample's own fields belong to another thread.
     pub(super) fn of_bpf(self, order: Order) -> Option<Sample<'a>> {
         let mut f = Fields::new(self.raw, order);
         let (pid, tid) = (f.int()?, f.int()?);
@@ -142,7 +142,7 @@ impl<'a> Sample<'a> {
     }
 }
 
-/// The fields behind the stack: nothing here needs them, but their sizes must agree.
+/// Skips the fields behind the stack. They are not used, but their sizes must agree.
 fn rest(f: &mut Fields, a: &Attribute) -> Option<()> {
     if a.sample & (sample::WEIGHT | sample::WEIGHT_STRUCT) != 0 {
         f.long()?;

@@ -8,16 +8,15 @@ use super::sample::{Sample, Trailer};
 pub(super) struct Sorted {
     /// Time and place of each record.
     list: Vec<(u64, usize)>,
-    /// The records end before the bytes do.
+    /// The records end before the end of the bytes.
     pub cut: bool,
 }
 
 impl Sorted {
     /// Sorts by time; records of equal time keep their order.
     ///
-    /// A record without a time is due when perf would have handled it: at once, which is behind all
-    /// records that perf has given out by then. perf gives out the records of one round at the end
-    /// of the next.
+    /// A record without a time is placed where perf handles it: at once, behind all records that perf has
+    /// emitted by then. perf emits the records of one round at the end of the next.
     pub(super) fn new(file: &File, identity: &Identity) -> Sorted {
         let order = file.order;
         let mut list = Vec::new();

@@ -105,7 +105,7 @@ impl<'u, 'f> Stacks<'u, 'f> {
             user = true;
         }
         if let (Some(regs), Some(memory)) = (&s.registers, s.stack) {
-            // The chain holds the kernel's part only: the user's was copied.
+            // The chain holds only the kernel's part, because the user stack was copied.
             if !user || frames.list.len() <= 1 {
                 if !in_kernel {
                     frames.list.clear();
@@ -135,7 +135,7 @@ impl<'u, 'f> Stacks<'u, 'f> {
         for address in chain.iter() {
             if std::mem::take(&mut deferred) {
                 let rest = self.deferred.get(&address).copied();
-                // A deferred chain defers no further one.
+                // A deferred chain does not defer to another one.
                 let rest = rest.filter(|r| !r.iter().any(|a| a == CONTEXT_USER_DEFERRED));
                 return match rest {
                     Some(rest) => self.chain(rest, false, frames),
@@ -147,7 +147,7 @@ impl<'u, 'f> Stacks<'u, 'f> {
                     CONTEXT_KERNEL => kernel = true,
                     CONTEXT_USER => {
                         kernel = false;
-                        // Here the thread entered the kernel, so it is no return address.
+                        // The thread entered the kernel here, so the address is no return address.
                         exact = true;
                     }
                     CONTEXT_USER_DEFERRED => deferred = true,
@@ -241,8 +241,8 @@ impl<'u, 'f> Stacks<'u, 'f> {
     }
 }
 
-/// Replaces the user's frames by those of the branches, where these are the calls that have not
-/// returned (`--call-graph lbr`).
+/// Replaces the user frames by those of the branches, if these are calls that have not returned
+/// (`--call-graph lbr`).
 fn branch_stack(s: &Sample, in_kernel: bool, frames: &mut Frames) -> Result<(), ReadError> {
     frames.list.clear();
     if in_kernel {
@@ -251,7 +251,7 @@ fn branch_stack(s: &Sample, in_kernel: bool, frames: &mut Frames) -> Result<(), 
             frames.push(address.saturating_sub(u64::from(i > 0)), true)?;
         }
     }
-    // In the kernel, the program's last branch led to the instruction that entered it.
+    // If the sample is in the kernel, the program's last branch led to the instruction that entered it.
     let leaf = match in_kernel {
         true => s.branches.get(1),
         false => s.ip,

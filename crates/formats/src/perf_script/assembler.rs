@@ -51,7 +51,7 @@ impl Event {
     /// The event of a first record.
     fn new(name: &Arc<str>, r: &Record) -> Event {
         let meaning = match Meaning::of(name) {
-            // Without its length a tick of a clock is a count.
+            // A tick of a clock of unknown length is a count.
             m if m.is_length() && r.period.is_none() => Meaning::Count,
             m => m,
         };
@@ -88,7 +88,7 @@ impl Event {
     }
 }
 
-/// Whether the name that was asked for means this event, PMU and modifiers left out.
+/// Whether the requested name means this event, without PMU and modifiers.
 fn is_meant(event: &str, asked: &str) -> bool {
     !asked.contains(['/', ':']) && base(event) == asked
 }
@@ -131,7 +131,7 @@ impl Assembler {
         }
     }
 
-    /// The first records tell times, so that values are times if none were asked for.
+    /// Makes values times if none were requested, because the first records have times.
     pub(super) fn expect_times(&mut self) {
         if self.asked.is_none() {
             self.timed = Some(true);
@@ -287,7 +287,7 @@ impl Assembler {
                 return Ok(());
             };
             self.last = self.last.max(time);
-            // The stack is that of the thread that leaves.
+            // The stack belongs to the thread that leaves its CPU.
             if s.prev == r.tid {
                 self.switches.leaves(s.prev, time, (context, stack), s.left);
             }
@@ -369,10 +369,10 @@ impl Assembler {
         match first {
             _ if self.timed == Some(true) => Unit::Nanoseconds,
             _ if self.counts_samples() => samples(),
-            // Periods of an event without a name count something that is not told.
+            // Periods of an event without a name count something unknown.
             Some(e) if e.name.is_empty() && e.unweighed < e.seen => Unit::Count(UNTOLD.to_string()),
             Some(e) if e.meaning.is_length() => Unit::Nanoseconds,
-            // Without a period a sample is one sample, and no number of events.
+            // A sample without a period counts as one sample, not as a number of events.
             Some(e) if !e.name.is_empty() && e.unweighed < e.seen => {
                 let asked = self.asked.as_deref().filter(|_| self.used().count() > 1);
                 Unit::Count(asked.unwrap_or(&e.name).to_string())
@@ -381,7 +381,7 @@ impl Assembler {
         }
     }
 
-    /// Sentences about events that were added up, have no periods, or were not read.
+    /// Warnings about events that were added up, have no periods, or were not read.
     fn event_warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         let counted = self.counts_samples();
@@ -489,8 +489,8 @@ pub(in super::super) fn place(
     Ok((Some(id), frames))
 }
 
-/// A frame without a name. An address of the process is no offset in the file: then the file is
-/// all there is to name it by.
+/// A frame without a name. If its address is one in the process and not an offset in the file, the frame
+/// is named by the file alone.
 fn unnamed(to: &mut Import, frame: Frame, path: &str) -> Result<FrameId, ReadError> {
     let Frame {
         kind,

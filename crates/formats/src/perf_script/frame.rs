@@ -60,7 +60,7 @@ pub(super) fn without_place(line: &[u8], to: &mut Vec<u8>) {
         let address = start + memchr::memchr(b' ', &line[start..])?;
         hex(&line[start..address])?;
         let module = memchr::memrchr(b'(', line)?;
-        // Without a file, only the address tells whether it is the kernel's.
+        // If the frame has no file, only the address shows whether it is the kernel's.
         let needed = ["([unknown])", "(deleted))"];
         let needed = needed.iter().any(|t| line.ends_with(t.as_bytes()));
         let name = line[address..module].trim_ascii();

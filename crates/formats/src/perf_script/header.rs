@@ -8,12 +8,12 @@ use super::frame;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Header<'a> {
     pub comm: &'a [u8],
-    /// Process id, 0 where the line has the thread's only.
+    /// Process id; 0 if the line has only the thread's id.
     pub pid: u32,
     pub tid: u32,
     pub cpu: Option<u32>,
     pub time: Option<u64>,
-    /// Events that the sample stands for, where that is printed.
+    /// Number of events that the sample represents, if it is printed.
     pub period: Option<u64>,
     /// The event, empty where it is not printed.
     pub event: &'a [u8],
@@ -27,7 +27,7 @@ pub(super) fn is_sideband(line: &[u8]) -> bool {
     memchr::memmem::find(line, b": PERF_RECORD_").is_some_and(|at| timed(&line[..=at]).is_some())
 }
 
-/// Whether an indented line is a header all the same: it has a time, or an event behind its ids.
+/// Whether an indented line is a header: it has a time, or an event behind its ids.
 pub(super) fn is_header(line: &[u8]) -> bool {
     // Both end with a colon, and a frame has none before a space.
     let line = line.trim_ascii_end();
@@ -318,7 +318,7 @@ fn event(text: &[u8]) -> (Option<u64>, &[u8], &[u8]) {
     let first = word(rest);
     let after = &rest[first..];
     let next = &after.trim_ascii_start()[..word(after.trim_ascii_start())];
-    // Without an event, a number may be an address, which has more columns.
+    // If the line has no event, a number may be an address, which has more columns.
     let is_narrow = text.len() - after.len() < ADDRESS_COLUMNS;
     let is_followed = next.is_empty() || next_address(after).is_some();
     let is_period = next.ends_with(b":") || is_narrow && is_followed;
@@ -341,8 +341,8 @@ fn next_address(text: &[u8]) -> Option<usize> {
     (is_hex && end >= ADDRESS_COLUMNS).then_some(at)
 }
 
-/// The frame on a record's own line: perf prints it behind the fields that were asked for
-/// (`-F +addr,weight,data_src`), and registers and branches behind it.
+/// The frame on a record's own line. perf prints it behind the requested fields
+/// (`-F +addr,weight,data_src`), and before registers and branches.
 pub(super) fn own_frame(rest: &[u8]) -> &[u8] {
     let spaces = memchr::memchr_iter(b' ', rest).filter(|at| *at > 0 && rest[at - 1] != b' ');
     let mut addresses = spaces.filter_map(|at| Some(at + next_address(&rest[at..])?));

@@ -1,4 +1,4 @@
-//! Which lines are headers and which are frames; where stacks and records end.
+//! Recognises the lines that are headers or frames, and the ends of stacks and records.
 
 use super::super::perf_event::Meaning;
 use super::frame::{self, Frame};
@@ -25,7 +25,7 @@ pub(in super::super) fn detect(head: &[u8]) -> bool {
     let Some(header) = header::parse(first) else {
         return header::parse_any(first).is_some() && is_resolved(second);
     };
-    // Without a time and an event it may be anything that has a word and a number.
+    // A line without a time and an event may be any text with a word and a number.
     let known = header.pid > 0 || header.tid > 0 || !header.comm.is_empty();
     let sure = header.time.is_some() && !header.event.is_empty() && known;
     let framed = |h: &header::Header| is_named(header::own_frame(h.rest));
@@ -35,7 +35,7 @@ pub(in super::super) fn detect(head: &[u8]) -> bool {
 }
 
 /// Whether a text with this beginning has events that are time: clocks with their periods, or switches.
-/// They may come after others.
+/// Such events may come after others.
 pub(super) fn holds_time(head: &[u8]) -> bool {
     let mut headers = (head.split(|c| *c == b'\n'))
         .filter(|l| !l.is_empty() && !l.starts_with(b"#") && !is_frame(l))
@@ -81,21 +81,21 @@ pub(super) fn begins_stack(text: &[u8]) -> bool {
     }
 }
 
-/// Where the stack ends that begins `text`: at its first line that is no frame.
+/// The end of the stack at the beginning of `text`: its first line that is no frame.
 pub(super) fn stack_end(text: &[u8]) -> usize {
     memchr::memchr_iter(b'\n', text)
         .find(|at| !begins_stack(&text[at + 1..]))
         .unwrap_or(text.len())
 }
 
-/// Where the last whole record ends; 0 where there is none.
+/// The end of the last whole record; 0 if there is none.
 pub(super) fn records_end(text: &[u8]) -> usize {
     let unix = memchr::memmem::rfind(text, b"\n\n").map(|at| at + 2);
     let windows = memchr::memmem::rfind(text, b"\n\r\n").map(|at| at + 3);
     if let Some(end) = unix.max(windows) {
         return end;
     }
-    // Without empty lines a record ends where the next header begins. The last line may be cut off.
+    // In a text without empty lines a record ends at the next header. The last line may be truncated.
     let mut ends = memchr::memrchr_iter(b'\n', text);
     let mut next = ends.next();
     for at in ends {

@@ -5,10 +5,9 @@
 //!
 //! A record is a header (thread, CPU, time, period, event) and a line a frame, leaf first. Software
 //! clocks (`cpu-clock`, `task-clock`) count nanoseconds on a CPU; `sched:sched_switch` gives the time
-//! from a thread's switch out to its next switch in ([`super::switches`]), `offcpu-time` that of a wait.
-//! All other events count
-//! themselves and are read one event at a time: the first one, unless events that are time are among
-//! the first. Samples without a period are counted.
+//! from a thread's switch out to its next switch in ([`super::switches`]); `offcpu-time` gives the time of
+//! a wait. All other events count themselves. Only one of these is read: the first one, unless events that
+//! are time are among the first. Samples without a period are counted.
 //!
 //! Workers on all CPUs parse pieces of the text ([`worker`]). A worker recognises lines and parts of
 //! stacks that it has seen by their bytes, so a repeated stack costs little more than finding its end.
@@ -32,7 +31,7 @@ pub(super) use lines::detect;
 
 /// Bytes of text that a worker gets at once.
 const PIECE_BYTES: usize = 2 << 20;
-/// A record longer than this is no record: the text is something else.
+/// Maximum bytes of a record; a text with a longer one has another format.
 const MAX_RECORD_BYTES: usize = 64 << 20;
 
 /// A piece of the text: the first `used` bytes, in a buffer that is used again.

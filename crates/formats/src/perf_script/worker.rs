@@ -1,9 +1,9 @@
 //! One worker: a piece of the text → records, and the lines and stacks that are new to the worker.
 //!
-//! Lines, stacks and names get numbers of the worker's own, which the assembler translates. The
-//! innermost frame differs from sample to sample, its callers repeat: so a stack is looked up in parts,
-//! its innermost frames and all their callers. Only a new part is parsed, and the place within a
-//! function is not kept.
+//! Lines, stacks and names get numbers of the worker's own, which the assembler translates. The innermost
+//! frame differs from sample to sample, but its callers repeat. So a stack is looked up in parts: its
+//! innermost frames, and all their callers. Only a new part is parsed, and the offset within a function is
+//! not kept.
 
 use std::hash::BuildHasher;
 use std::ops::Range;
@@ -83,7 +83,7 @@ impl Known {
 }
 
 /// A part of a stack by its bytes: their hash of 64 bits and their number. In a file of ten million
-/// different parts two are taken for one by a chance of one in several hundred thousand.
+/// different parts, the probability that two are taken for one is one in several hundred thousand.
 type Fingerprint = (u64, usize);
 
 fn fingerprint(text: &[u8]) -> Fingerprint {
@@ -96,7 +96,7 @@ type Parts<T> = [T; 4];
 
 /// Divides a stack into its parts.
 fn parts(body: &[u8]) -> Parts<&[u8]> {
-    // To the end of the first frame, with the functions inlined into it.
+    // The end of the first frame, with the functions inlined into it.
     let frame = |from: usize| {
         let mut at = from;
         loop {
@@ -146,7 +146,7 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// A worker that may use about so many bytes.
+    /// A worker that may use about `room` bytes.
     pub(super) fn new(room: usize) -> Worker {
         Worker {
             room,

@@ -11,13 +11,13 @@ pub(super) struct Chosen {
     pub index: usize,
     /// The column that counts samples, if there is one.
     pub count: Option<usize>,
-    /// The unit of a value, and how many of it the number 1 is.
+    /// The unit of a value, and the number of units that the number 1 is.
     pub unit: Unit,
     pub factor: u64,
-    /// Its state, where no label tells.
+    /// Its state, for samples without a label that gives it.
     pub state: State,
     pub name: String,
-    /// The other values that may be asked for.
+    /// The other values that may be requested.
     pub others: Vec<String>,
 }
 
@@ -31,7 +31,7 @@ impl Types {
         Types(types.map(|(name, unit)| (text(name), text(unit))).collect())
     }
 
-    /// The column of this name; of several of one name, `name/unit` is one.
+    /// The column with this name. `name/unit` chooses among several columns with one name.
     fn named(&self, name: &str) -> Option<usize> {
         let exact =
             |(n, u): &(String, String)| name.strip_prefix(n.as_str()) == Some(&format!("/{u}"));
@@ -48,7 +48,7 @@ impl Types {
         self.unit(index).0.is_time()
     }
 
-    /// Names by which all columns but one can be asked for.
+    /// Names by which all columns except the one at `index` can be requested.
     fn others(&self, index: usize) -> Vec<String> {
         let name = |(i, (name, unit)): (usize, &(String, String))| match self.named(name) {
             Some(at) if at == i => name.clone(),
@@ -68,7 +68,7 @@ struct Weighed {
 }
 
 impl Weighed {
-    /// `None` where samples are not counted, their period is not told, or a column has the value.
+    /// `None` if samples are not counted, their period is unknown, or a column has the value.
     fn of(t: &Tables, types: &Types) -> Option<Weighed> {
         let name = t.string(t.period.of.0).into_owned();
         let samples = types.named("samples")?;
@@ -84,8 +84,8 @@ impl Weighed {
 }
 
 impl Chosen {
-    /// The column asked for; else the default one or the last, of those in a unit of time if there are
-    /// any.
+    /// The requested column; otherwise the default one or the last. If columns with a unit of time exist, only
+    /// these are considered.
     ///
     /// # Errors
     /// [`ReadError::NoSuchValue`], [`ReadError::NoValues`].
@@ -115,7 +115,7 @@ impl Chosen {
         };
         let name = types.0[index].0.clone();
         let (unit, factor) = types.unit(index);
-        // Values of memory have their own counts; any other column of counts is that of samples.
+        // Values of memory have their own counts; any other column of counts has the samples.
         let twin = name
             .strip_suffix("_space")
             .and_then(|kind| types.named(&format!("{kind}_objects")));

@@ -2,7 +2,7 @@
 
 use wallscope_model::{State, Unit};
 
-/// The unit of a column, and how many of it one is.
+/// The unit of a column, and the number of units that a value of 1 is.
 pub(in super::super) fn unit(name: &str, unit: &str) -> (Unit, u64) {
     match unit {
         "nanoseconds" | "nanosecond" | "ns" => (Unit::Nanoseconds, 1),
@@ -17,7 +17,7 @@ pub(in super::super) fn unit(name: &str, unit: &str) -> (Unit, u64) {
     }
 }
 
-/// The state that a column's name tells; most tell none.
+/// The state that a column's name means; most names mean none.
 pub(in super::super) fn state(name: &str, unit: &Unit) -> State {
     match name {
         _ if !unit.is_time() => State::Unknown,

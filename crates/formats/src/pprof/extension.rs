@@ -1,6 +1,6 @@
 //! `wallscope.v1.Recording`: the messages of field 1000. `schema/wallscope.proto` describes them;
-//! a test decodes written files by it. Sizes go by columns: one packed list per value. Those of the
-//! host stand beside their conversion (`host`).
+//! a test decodes written files by it. Tables are stored as columns, one packed list for each value, to
+//! save space. The messages of the host are beside their conversion (`host`).
 
 use prost::Message;
 

@@ -1,12 +1,12 @@
-//! A pprof file of another tool → a recording that says no more than the file does.
+//! A pprof file of another tool → a recording that claims no more than the file does.
 //!
-//! One column is used: the one asked for; else the default one or the last, of those in a unit of
-//! time if there are any. Counts of samples with a told period can be read in the period's unit:
-//! `--value cpu` of samples each 10 ms. A column's name tells the state (`cpu` is on-CPU, `delay`
-//! blocked; anything else is not known). Labels `pid`, `tid`, `thread`, `process` make contexts,
-//! `state` and `reason` are believed, all others are kept as they are. Profiles of memory and of counts
-//! are read too; their values are no time, and the domain names their unit. Addresses become offsets in
-//! their files, by which those without a name can be looked up on this machine.
+//! One column is used: the requested one; otherwise the default one or the last, among those with a unit of
+//! time if there are any. Counts of samples with a known period can be read in the period's unit:
+//! `--value cpu` for samples every 10 ms. The name of a column gives the state (`cpu` is on-CPU, `delay`
+//! blocked; any other name: unknown). Labels `pid`, `tid`, `thread`, `process` make contexts, `state` and
+//! `reason` are taken over, all other labels are kept as they are. Profiles of memory and of counts are read
+//! too; their values are no time, and the domain names their unit. Addresses become offsets in their files,
+//! so functions without a name can be looked up on this machine.
 
 use std::sync::Arc;
 
@@ -111,18 +111,18 @@ fn about(t: &Tables, chosen: &Chosen) -> About {
     }
 }
 
-/// The file's code, and where its ids lead.
+/// The file's code by its ids.
 struct Code {
     locations: FxHashMap<u64, FrameId>,
-    /// Frames that stand for a stack's missing root.
+    /// Frames that mark a stack's missing root.
     ends: FxHashMap<FrameId, StackEnd>,
-    /// Locations with which stacks are cut, and whether these go too.
+    /// Locations at which stacks are pruned, and whether the location itself is dropped too.
     pruned: FxHashMap<u64, bool>,
     /// Whether the file has addresses in files without a name.
     unnamed: bool,
 }
 
-/// Where in its file an address lies that a profile has as it was in the process.
+/// Offset in the file of an address in the process.
 fn in_file(address: u64, m: &Mapping) -> u64 {
     match address.checked_sub(m.start) {
         Some(at) if address < m.limit => at.saturating_add(m.offset),
@@ -137,7 +137,7 @@ struct Functions {
     ids: FxHashMap<u64, FunctionId>,
     /// Numbers of those without.
     nameless: FxHashSet<u64>,
-    /// Functions that stand for the end of a truncated stack.
+    /// Functions that mark the end of a truncated stack.
     ends: FxHashMap<FunctionId, StackEnd>,
 }
 
@@ -146,7 +146,7 @@ impl Functions {
         let mut functions = Functions::default();
         for f in &t.functions {
             let (name, system) = (t.string(f.name), t.string(f.system_name));
-            // Some writers leave the name to the reader; one without any is known by its address.
+            // Some writers give only the system name. A function without any name is known by its address.
             let name = if name.is_empty() {
                 system.clone()
             } else {
@@ -197,7 +197,7 @@ impl Code {
             if let Some(cut) = cut {
                 code.pruned.insert(l.id, cut == l.lines.len());
             }
-            // A location that is dropped as a whole may still stand at the root, where nothing is cut.
+            // A location that is dropped as a whole stays in a stack if it is the root, where nothing is pruned.
             let from = cut.filter(|n| *n < l.lines.len()).unwrap_or(0);
             let mut lines = Vec::with_capacity(l.lines.len() - from);
             for (function, line) in &l.lines[from..] {
@@ -242,8 +242,7 @@ impl Code {
 }
 
 impl Code {
-    /// Leaves out the frames that the file wants dropped: from the first such location below a kept
-    /// caller on.
+    /// Drops the frames that the file marks for it: from the first such location below a kept caller on.
     fn prune(&self, leaf_first: &mut Vec<u64>) {
         if self.pruned.is_empty() {
             return;
@@ -259,13 +258,13 @@ impl Code {
     }
 }
 
-/// The end of a stack with this frame as its root.
+/// The end of a stack with a frame of this name as its root.
 fn truncated(name: &str) -> Option<StackEnd> {
     let cause = name.strip_prefix("[truncated:")?.strip_suffix(']')?;
     StackEnd::from_name(cause)
 }
 
-/// A label's key, as far as it is understood.
+/// A label's key: one with a known meaning, or none.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Key {
     Pid,
@@ -299,7 +298,7 @@ fn key_of(name: &str) -> Key {
 /// A label as the file has it: key, text, number, unit.
 type RawLabel = (u64, u64, u64, u64);
 
-/// A sample's labels, as far as they are understood.
+/// A sample's labels: those with a known meaning, and all others.
 #[derive(Default)]
 struct Labels {
     pid: u32,
@@ -344,7 +343,7 @@ impl Reader<'_, '_> {
         let key = *self.keys.entry(id).or_insert_with(|| key_of(&t.string(id)));
         let small = || u32::try_from(num).unwrap_or(0);
         match key {
-            // Some write ids as texts.
+            // Some writers give ids as texts.
             Key::Pid if num == 0 => labels.pid = t.string(text).parse().unwrap_or(0),
             Key::Tid if num == 0 => labels.tid = t.string(text).parse().unwrap_or(0),
             Key::Pid => labels.pid = small(),
@@ -382,7 +381,7 @@ impl Reader<'_, '_> {
                 "a sample has fewer values than the file has columns",
             ));
         };
-        // Differences of profiles have negative values: a duration has none.
+        // Differences of profiles have negative values, which are no durations.
         let value = u64::try_from(value as i64)
             .map_err(|_| damaged("a sample has a negative value: is it a difference of profiles?"))?
             .saturating_mul(self.chosen.factor);

@@ -1,14 +1,14 @@
 //! pprof: the file wallscope writes, and the one every other tool reads.
 //!
 //! The profile proper serves other readers: samples scaled to the ledger, one value per state,
-//! threads and reasons as labels. All else is in field 1000 (`schema/wallscope.proto`), from which
-//! a recording is read back whole and unscaled. Of another tool's file its own values are read; states
-//! that it does not hold are unknown, and the domain says so. Units other than time and memory are
-//! counts by their name. References beyond a table are damage.
+//! threads and reasons as labels. All other parts are in field 1000 (`schema/wallscope.proto`), from which
+//! a recording is read back whole and unscaled. A file of another tool is read with its own values; states
+//! that it lacks are unknown, and the domain says so. Units other than time and memory are counts with the
+//! unit's name. References beyond a table are damage.
 //!
-//! Written as a stream, so that a large recording is never there a second time; read without
-//! trusting it: sizes are bounded before anything is allocated, every index is checked, and sums
-//! that would overflow are refused.
+//! A file is written as a stream, so memory never holds a second copy of a large recording. A file that is
+//! read is untrusted: sizes are bounded before anything is allocated, every index is checked, and sums that
+//! would overflow are refused.
 
 mod budget;
 mod checks;

@@ -1,4 +1,4 @@
-//! Numbers in columns of a file → their meaning, by the names that the file gives them: a file of
+//! Numbers in columns of a file → their meaning. The file has a name for each number, so a file of
 //! another version is read as far as its names are known.
 
 use wallscope_model::{BlockReason, FrameKind, ModuleKind, Part, StackEnd, State, UnknownCause};
@@ -55,7 +55,7 @@ impl Names {
                 }
                 value
             };
-            // More than that no version has; a hostile file may.
+            // No version has more names; a hostile file may.
             names.into_iter().take(64).map(lookup).collect()
         }
         let mut unknown = Vec::new();

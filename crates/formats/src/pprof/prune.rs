@@ -1,6 +1,6 @@
-//! `drop_frames` and `keep_frames` of a pprof file: functions that are of no interest, with all their
-//! callees (an allocator in a profile of memory). Every reader of pprof leaves them out, so that
-//! the value belongs to their caller.
+//! `drop_frames` and `keep_frames` of a pprof file: functions of no interest, with all their callees
+//! (an allocator in a profile of memory). Every reader of pprof leaves them out, so their caller gets
+//! the value.
 
 use regex::Regex;
 use rustc_hash::FxHashSet;
@@ -14,7 +14,7 @@ pub(super) struct Prune {
 }
 
 impl Prune {
-    /// The frames that `t` wants dropped; a broken pattern goes to `warnings`.
+    /// The frames that the file drops; a broken pattern is added to `warnings`.
     pub(super) fn of(t: &Tables, warnings: &mut Vec<String>) -> Prune {
         let mut pattern = |id: u64| {
             let text = t.string(id);

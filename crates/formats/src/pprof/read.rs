@@ -10,10 +10,10 @@ use super::checks::damaged;
 use super::tables::{Tables, value_type};
 use super::{budget, extension, field, foreign, restore};
 
-/// Whether `bytes` are a pprof profile, as far as can be told without its end.
+/// Whether a file with this beginning seems to be a pprof profile.
 pub(in super::super) fn detect(head: &[u8]) -> bool {
     use field::profile as f;
-    // Lengths and numbers of fields are small bytes, which no text holds.
+    // Lengths and numbers of fields are small bytes, which text does not contain.
     if !head.iter().any(|b| *b < 9) {
         return false;
     }

@@ -211,7 +211,7 @@ fn process(p: ext::Process) -> model::Process {
 fn modules(t: &Tables, m: &ext::Modules, names: &Names) -> Result<Vec<model::Module>, ReadError> {
     same(&m.pid, m.kind.len(), "the processes of modules")?;
     same(&t.mappings, m.kind.len(), "the list of mappings")?;
-    // Their order in the file tells other readers which is the program; ids tell which is which.
+    // The order in the file shows other readers which mapping is the program; ids identify the modules.
     let mut mappings: Vec<_> = t.mappings.iter().collect();
     mappings.sort_by_key(|m| m.id);
     if mappings.iter().zip(1..).any(|(m, id)| m.id != id) {
@@ -274,7 +274,7 @@ fn frames(
             let lines = location
                 .lines
                 .iter()
-                // Functions beyond the recording's own name unresolved addresses for others.
+                // Functions beyond the recording's own are names of unresolved addresses for other readers.
                 .filter(|(function, _)| *function >= 1 && *function <= rec.functions.len() as u64)
                 .map(|(function, line)| model::Line {
                     function: FunctionId(number(function - 1)),

@@ -9,7 +9,7 @@ use super::checks::{below, damaged, index, same};
 use super::extension as ext;
 use super::names::Names;
 
-/// Counts are kept in parts of an interval, as those of stacks are estimates.
+/// Counts are stored in thousandths of an interval, because the counts of stacks are estimates.
 const PARTS: f64 = 1000.0;
 
 pub(super) fn to_message(rec: &model::Recording) -> Option<ext::Shapes> {

@@ -21,7 +21,7 @@ pub(super) struct Tables<'a> {
     pub time_nanos: u64,
     pub duration_nanos: u64,
     pub period: Period,
-    /// Functions that are of no interest with all they call, but for the second.
+    /// Pattern of functions to drop with all their callees, except functions that `keep_frames` matches.
     pub drop_frames: u64,
     pub keep_frames: u64,
     /// Whether the file ended before its end.
@@ -30,7 +30,7 @@ pub(super) struct Tables<'a> {
     pub recording: &'a [u8],
 }
 
-/// Distance of two samples.
+/// Distance between two samples.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Period {
     /// Name and unit.
@@ -41,7 +41,7 @@ pub(super) struct Period {
 #[derive(Clone, Copy, Default)]
 pub(super) struct Mapping {
     pub id: u64,
-    /// Where it is mapped, and of which offset in the file on.
+    /// First address of the mapping. Its end and its offset in the file follow.
     pub start: u64,
     pub limit: u64,
     pub offset: u64,
@@ -109,7 +109,7 @@ impl<'a> Tables<'a> {
     /// Checks that a string is there.
     ///
     /// # Errors
-    /// [`ReadError::Damaged`] for one beyond the table, unless the file was cut.
+    /// [`ReadError::Damaged`] for one beyond the table, unless the file is truncated.
     pub fn has_string(&self, id: u64) -> Result<(), ReadError> {
         if self.cut || id < self.strings.len() as u64 {
             return Ok(());
@@ -123,7 +123,7 @@ impl<'a> Tables<'a> {
     /// Checks that the strings of its types, mappings and functions are there.
     ///
     /// # Errors
-    /// As [`Tables::has_string`].
+    /// Those of [`Tables::has_string`].
     pub fn check_strings(&self) -> Result<(), ReadError> {
         let types = self.sample_types.iter().chain([&self.period.of]);
         let types = types.flat_map(|(name, unit)| [*name, *unit]);
@@ -138,7 +138,7 @@ impl<'a> Tables<'a> {
             .try_for_each(|id| self.has_string(id))
     }
 
-    /// The string with index `id`; empty where there is none, or a mark where the file was cut.
+    /// The string with index `id`; empty if there is none, or a placeholder if the file is truncated.
     pub fn string(&self, id: u64) -> Cow<'a, str> {
         let index = usize::try_from(id).unwrap_or(usize::MAX);
         let missing: &[u8] = if self.cut { b"[name cut off]" } else { b"" };

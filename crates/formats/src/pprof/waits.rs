@@ -95,7 +95,7 @@ pub(super) fn restore_actors(m: Vec<ext::Actor>, rec: &Recording) -> Result<Vec<
         .collect()
 }
 
-/// `reasons` and `parts`: what the file's numbers mean.
+/// `reasons` and `parts`: the meaning of the file's numbers.
 pub(super) fn restore_hops(
     m: &ext::Hops,
     reasons: &[Option<BlockReason>],

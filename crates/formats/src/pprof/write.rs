@@ -192,12 +192,12 @@ fn value_type(w: &mut Writer, strings: &mut Strings, name: &str, unit: &str) {
     w.number(field::value_type::UNIT, strings.id(unit));
 }
 
-/// The meaning of a sample's values: time, or hits of an event.
+/// The meaning of a sample's values: time, or numbers of an event.
 #[derive(Clone, Copy)]
 struct Columns {
     /// Events of the recording. Their columns follow those of time.
     events: usize,
-    /// Which of them the samples are of; `None`: of time.
+    /// The event of the written samples; `None`: samples of time.
     event: Option<usize>,
 }
 
@@ -421,7 +421,7 @@ fn mappings<W: Write>(
             w.number(field::mapping::LIMIT, limits[i]);
             w.number(field::mapping::FILE, strings.id(&m.path));
             w.number(field::mapping::BUILD_ID, strings.id(&m.build_id));
-            // Names are as good as they get: readers need not look for the file.
+            // All known names are in the profile: readers need not search for the file.
             w.number(field::mapping::HAS_FUNCTIONS, 1);
             w.number(field::mapping::HAS_FILENAMES, 1);
             w.number(field::mapping::HAS_LINE_NUMBERS, 1);

@@ -13,29 +13,29 @@ use flate2::bufread::MultiGzDecoder;
 use super::{Bounds, ReadError};
 use utf16::Utf16;
 
-/// How much of a file its format is told from.
+/// Bytes of a file from which its format is recognised.
 pub(super) const HEAD: usize = 64 * 1024;
 
 /// A file being read.
 pub(super) struct Source<'a> {
     head: Vec<u8>,
-    /// How much of the head was given out.
+    /// Number of bytes of the head that were read.
     given: usize,
     rest: Box<dyn Read + Send + 'a>,
     bounds: Bounds,
     read: u64,
-    /// Most bytes that decompression may give to a reader that streams. Readers bound the memory that
+    /// Maximum bytes that decompression may give to a reader that streams. Readers bound the memory that
     /// they keep themselves.
     most: u64,
     cut: bool,
     followed: bool,
 }
 
-/// How many times [`Bounds::decompressed`] may pass by a reader that does not hold it.
+/// Multiple of [`Bounds::decompressed`] that may pass through a reader that does not hold it.
 const STREAMED: u64 = 16;
 
 impl<'a> Source<'a> {
-    /// Looks at the beginning of `input`.
+    /// Reads the head of `input` and detects its compression.
     pub(super) fn new(input: impl Read + Send + 'a, bounds: Bounds) -> Result<Self, ReadError> {
         let mut buffered = BufReader::with_capacity(HEAD, input);
         let start = buffered.fill_buf().map_err(io_error)?;
@@ -99,17 +99,17 @@ impl<'a> Source<'a> {
         Ok(head)
     }
 
-    /// The beginning of the file, whether or not it was read since.
+    /// The head of the file, whether or not it has been read since.
     pub(super) fn head(&self) -> &[u8] {
         &self.head
     }
 
-    /// Notes that the reader found the file to end in the middle.
+    /// Records that the reader found the file truncated.
     pub(super) fn set_cut(&mut self) {
         self.cut = true;
     }
 
-    /// Whether the file ended in the middle, or the sum of its compressed data is wrong.
+    /// Whether the file is truncated, or the checksum of its compressed data is wrong.
     pub(super) fn cut(&self) -> bool {
         self.cut
     }
@@ -133,7 +133,7 @@ impl<'a> Source<'a> {
                 self.cut = true;
                 0
             }
-            // Bytes after whole data, or data with a wrong sum.
+            // Bytes after whole data, or data with a wrong checksum.
             Err(e) if e.kind() == io::ErrorKind::InvalidInput && self.read > 0 => {
                 self.followed = e.to_string() == "invalid gzip header";
                 self.cut = !self.followed;
@@ -153,7 +153,7 @@ impl<'a> Source<'a> {
         Ok(n)
     }
 
-    /// Fills `to` as far as there are bytes; less than all only at the end.
+    /// Fills `to`. Returns fewer bytes only at the end of the file.
     pub(super) fn fill(&mut self, to: &mut [u8]) -> Result<usize, ReadError> {
         let from_head = (self.head.len() - self.given).min(to.len());
         to[..from_head].copy_from_slice(&self.head[self.given..][..from_head]);
@@ -168,7 +168,7 @@ impl<'a> Source<'a> {
         Ok(have)
     }
 
-    /// All of it.
+    /// All bytes of the file.
     pub(super) fn bytes(&mut self) -> Result<Vec<u8>, ReadError> {
         let mut out = self.head[self.given..].to_vec();
         self.given = self.head.len();
@@ -202,10 +202,10 @@ fn io_error(e: io::Error) -> ReadError {
     }
 }
 
-/// Streams a text in pieces that end where `ends` says, each given to `piece`.
+/// Streams a text in pieces that end where `ends` says, and passes each to `piece`.
 ///
-/// `ends` gets the bytes at hand and returns how many of them are whole pieces, 0 for none. The rest at
-/// the end of the file is given as it is.
+/// `ends` gets the bytes read so far and returns the number of them that are whole pieces, 0 for none. The rest at
+/// the end of the file is passed as it is.
 pub(super) fn pieces(
     source: &mut Source,
     size: usize,
@@ -225,7 +225,7 @@ pub(super) fn pieces(
             return Ok(());
         }
         match ends(&buffer[..have]) {
-            // One piece that is larger than the buffer.
+            // The piece is larger than the buffer.
             0 => buffer.resize(buffer.len() * 2, 0),
             whole => {
                 piece(&buffer[..whole])?;

@@ -27,7 +27,7 @@ pub(super) fn order(head: &[u8]) -> Option<Order> {
 pub(super) struct Utf16<R> {
     inner: R,
     order: Order,
-    /// First byte of a unit that the last read cut in two.
+    /// First byte of a unit that the last read split.
     half: Option<u8>,
     /// High surrogate that waits for its partner.
     high: Option<u16>,

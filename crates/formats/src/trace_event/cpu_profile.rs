@@ -58,7 +58,7 @@ pub(super) struct CpuProfile {
 pub(super) struct CpuProfiles {
     building: BTreeMap<(u32, String), Building>,
     chunks: Vec<(u32, String, Data)>,
-    /// Events of them that could not be read.
+    /// Number of their events that could not be read.
     unreadable: u64,
     /// Chunks of profiles that have no beginning in the trace.
     orphans: u64,
@@ -75,7 +75,7 @@ impl CpuProfiles {
     /// Takes in an event for which [`is_part`] holds.
     pub(super) fn add(&mut self, e: &mut Event, ids: &mut Ids) {
         let (pid, tid) = (ids.number(&e.pid), ids.number(&e.tid));
-        // Old traces have no id: one profile a thread.
+        // Old traces have no id, and one profile for each thread.
         let id = e.key().unwrap_or_else(|| format!("thread {tid}"));
         let data = e.args.get_mut("data").map(serde_json::Value::take);
         let data = match data.map(serde_json::from_value::<Data>) {
@@ -126,7 +126,7 @@ impl CpuProfiles {
                 pid,
                 tid: b.tid,
                 tree: b.tree,
-                times: Times::of(&b.samples, &b.deltas, (start, b.end)),
+                times: Times::from_deltas(&b.samples, &b.deltas, (start, b.end)),
             });
         }
         if self.orphans > 0 {

@@ -81,7 +81,7 @@ fn number<'de, D: Deserializer<'de>>(d: D) -> Result<Option<f64>, D::Error> {
     })
 }
 
-/// Some writers give no name and say so, or a number.
+/// Some writers give `null` or a number instead of a name.
 fn text<'de, D: Deserializer<'de>>(d: D) -> Result<String, D::Error> {
     Ok(match Value::deserialize(d)? {
         Value::String(s) => s,
@@ -114,8 +114,8 @@ pub(super) struct Ids {
 }
 
 impl Ids {
-    /// Ids are numbers or texts of any size. One that is no number of 32 bits gets a number that only
-    /// tells it from the others.
+    /// Returns the number of an id. Ids are numbers or texts of any size: one that is no number of 32 bits gets a
+    /// number that only distinguishes it from the others.
     pub(super) fn number(&mut self, value: &Value) -> u32 {
         let Some(text) = key(value) else { return 0 };
         text.parse().unwrap_or_else(|_| {

@@ -76,7 +76,7 @@ impl<'a> Joined<'a> {
         self.broken
     }
 
-    /// Gives each piece of time to the open events with the sampled stack inside them.
+    /// Adds each piece of time, with the open events and the sampled stack inside them.
     pub(super) fn give(&mut self, to: &mut Import) -> Result<(), ReadError> {
         let (pieces, sampled) = (&self.nested.pieces, self.sampled);
         let (mut p, mut s) = (0, 0);
@@ -144,7 +144,7 @@ impl<'a> Joined<'a> {
             let stack = self.profiles[place].tree.stack(node)?;
             self.broken += u64::from(stack.broken);
             end = v8::end(&stack);
-            // Inside an event the thread does that event's work, whatever V8 says of itself.
+            // Inside an event the thread does that event's work, even if V8 reports itself idle.
             idle = stack.idle && span.is_none();
             frames = stack.frames;
         }

@@ -3,13 +3,14 @@
 //!
 //! Known are the array form and the object form, and in them:
 //! - events with a length: complete (`X`), or begin and end (`B`, `E`), nested by time on each thread
-//!   (`spans`); an end with a name ends the innermost event of that name. The time of an event that no inner one covers is its own. They are instrumented:
-//!   exact, and only instrumented code is there;
+//!   (`spans`). An end with a name ends the innermost event of that name. The own time of an event is the
+//!   time that no inner event covers. They come from instrumentation: times are exact, but only instrumented
+//!   code appears;
 //! - V8's CPU profiles (`cpu_profile`). Their stacks lie within the events that are open at the
 //!   time, so that no time counts twice;
 //! - `samples` with `stackFrames` (`samples`): counts, in a file without events.
 //!
-//! Where a file holds several, `--value` chooses: `events`, `cpu-profile`, `samples`. All other
+//! If a file holds several of these, `--value` chooses: `events`, `cpu-profile`, `samples`. All other
 //! kinds of events have no length on a thread: they are counted and left out.
 
 mod cpu_profile;
@@ -59,7 +60,7 @@ struct LeftOut {
     unended: u64,
     /// Events that end after the one around them.
     clipped: u64,
-    /// CPU profiles of a thread that another one covers.
+    /// CPU profiles of a thread for a time that another profile covers.
     profiles: u64,
 }
 
@@ -107,7 +108,7 @@ enum Part {
     Samples,
 }
 
-/// Everything of a file.
+/// The contents of a file.
 struct Contents {
     trace: Trace,
     ids: Ids,
@@ -293,7 +294,7 @@ impl Contents {
         })
     }
 
-    /// A sentence about the parts beside `part`.
+    /// A note about the parts other than `part`.
     fn note(&self, part: Part) -> Option<String> {
         let have = self.have();
         let others = have.iter().filter(|(_, own)| *own != part);

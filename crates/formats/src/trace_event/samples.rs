@@ -1,7 +1,7 @@
 //! `samples` with `stackFrames`: stacks that a sampler put beside the events.
 //!
-//! The format says of a weight only that more of it counts for more. So samples are counts of
-//! weight, one each where it is missing, and no time.
+//! The format does not define the unit of a weight, only that a larger weight counts for more. So samples are
+//! counts of weight and not time; a sample without a weight counts as one.
 
 use rustc_hash::FxHashMap;
 use wallscope_model::{ContextId, FrameId, FrameKind, StackEnd, StackId, State, Unit};

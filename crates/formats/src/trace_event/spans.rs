@@ -1,4 +1,4 @@
-//! Events with a length → which of them are open at each time.
+//! Events with a length → the events that are open at each time.
 
 use rustc_hash::FxHashSet;
 use wallscope_model::FrameId;
@@ -44,7 +44,7 @@ pub(super) struct Piece {
 #[derive(Default)]
 pub(super) struct Nested {
     pub spans: Vec<OpenSpan>,
-    /// In the order of time, without overlap.
+    /// Pieces in the order of time, without overlap.
     pub pieces: Vec<Piece>,
     /// Ends without a beginning.
     pub unpaired: u64,
@@ -54,7 +54,7 @@ pub(super) struct Nested {
     pub clipped: u64,
 }
 
-/// Events that stick out of the one around them by less, ns, do so because times were rounded to µs.
+/// Maximum by which an event may outlast the one around it because times were rounded to µs, ns.
 const ROUNDING_NS: u64 = 1000;
 
 impl ThreadEvents {
@@ -73,7 +73,7 @@ impl ThreadEvents {
         self.edges.push((at, Edge::End(frame)));
     }
 
-    /// Whether the names of ends are those of beginnings. Some writers give all ends another one.
+    /// Whether ends have the names of beginnings. Some writers give all ends another name.
     fn names_ends(&self) -> bool {
         let begun = self.edges.iter().filter_map(|(_, e)| match e {
             Edge::Begin(frame) => Some(*frame),
@@ -84,10 +84,10 @@ impl ThreadEvents {
         self.edges.iter().any(|(_, e)| known(e))
     }
 
-    /// Makes spans of beginnings and ends; one without an end ends at `last`. Returns how many ends had
-    /// no beginning, and how many beginnings no end.
+    /// Makes spans of beginnings and ends; a beginning without an end ends at `last`. Returns the number of ends
+    /// without a beginning, and of beginnings without an end.
     fn pair(&mut self, last: u64) -> (u64, u64) {
-        // In the order of time; at one time, in the order of the file.
+        // Sorted by time; events of one time stay in the order of the file.
         self.edges.sort_by_key(|(at, _)| *at);
         let by_name = self.names_ends();
         let mut open: Vec<usize> = Vec::new();
@@ -147,7 +147,7 @@ impl ThreadEvents {
 }
 
 impl Nested {
-    /// Ends the open events that end until `until`.
+    /// Closes the open events that end by `until`.
     fn close(&mut self, open: &mut Vec<(u64, u32)>, at: &mut u64, until: u64) {
         while let Some((end, _)) = open.last().copied().filter(|(end, _)| *end <= until) {
             self.piece(open, *at, end);

@@ -2,11 +2,11 @@
 //!
 //! Layouts known: `nodes` with `samples` and `timeDeltas` (µs; the inspector protocol since 2016);
 //! the older tree under `head` with `samples` and `timestamps` (µs, its `startTime` in seconds);
-//! either with hit counts alone; the sampling heap profile (`head` with `selfSize`). CPU profiles
-//! inside DevTools traces are read by [`super::trace_event`], with the tree and the times of here.
+//! either with counts of samples alone; the sampling heap profile (`head` with `selfSize`). CPU profiles
+//! inside DevTools traces are read by [`super::trace_event`], with the tree and the times of this module.
 //!
-//! A sample lasts until the next one, as DevTools shows it (`times`). Without times, samples are
-//! counts. V8 samples its thread in every state, so the state is unknown; only `(idle)` says that
+//! A sample lasts until the next one, as DevTools shows it (`times`). Samples without times are
+//! counts. V8 samples its thread in every state, so the state is unknown; only `(idle)` means that
 //! the thread waits for work.
 
 mod flatten;
@@ -87,7 +87,7 @@ struct HeadNode {
     id: Option<i64>,
     function_name: Option<String>,
     url: Option<String>,
-    /// From 1.
+    /// Line of the function, counted from 1.
     line_number: Option<i64>,
     call_frame: Option<tree::CallFrame>,
     hit_count: Option<u64>,
@@ -258,9 +258,11 @@ impl Profile {
                 let hits = file.nodes.iter().map(|n| (n.id, n.hit_count));
                 Values::Hits(hits.collect())
             }
-            Some(deltas) => {
-                Values::Times(Times::of(&file.samples, &deltas, (start, file.end_time)))
-            }
+            Some(deltas) => Values::Times(Times::from_deltas(
+                &file.samples,
+                &deltas,
+                (start, file.end_time),
+            )),
             None => Values::Samples(file.samples),
         };
         p.place(start, file.end_time);
@@ -311,7 +313,7 @@ impl Profile {
             Some(times) => {
                 let (start, end) = head_window(&file.start_time, &file.end_time, times);
                 p.place(start.unwrap_or(times[0]), end);
-                Values::Times(Times::at(&file.nodes()?, times, end))
+                Values::Times(Times::from_times(&file.nodes()?, times, end))
             }
             None => Values::Samples(file.nodes()?),
         };
@@ -320,7 +322,7 @@ impl Profile {
 
     fn head_node(&mut self, node: &HeadNode, id: i64) -> Result<(), ReadError> {
         let (name, url, line) = match &node.call_frame {
-            // From 0 there.
+            // Line numbers count from 0 here.
             Some(f) => (&f.function_name, &f.url, f.line_number.map(|l| l + 1)),
             None => (&node.function_name, &node.url, node.line_number),
         };
@@ -353,7 +355,7 @@ impl Profile {
     fn give(&mut self, counted: bool) -> Result<(), ReadError> {
         match std::mem::replace(&mut self.values, Values::Samples(Vec::new())) {
             Values::Times(mut times) => {
-                // A clock that begins below zero is moved, for a recording has no such times.
+                // Times below zero are shifted: a recording has no such times.
                 if let Some(first) = times.first().filter(|first| *first < 0.0) {
                     times.shift(-first);
                 }
@@ -440,14 +442,14 @@ impl Profile {
 
 /// A warning about samples without a length in the file.
 pub(super) fn unended(times: &Times) -> Option<String> {
-    let open = times.unended() - times.untimed;
+    let open = times.without_length() - times.untimed;
     (open > 0).then(|| {
         format!("the length of {open} samples is not in the file (nothing follows them): it is taken as 0")
     })
 }
 
-/// Start and end of a file with a tree under `head`, µs: there in seconds, by some writers in µs. They
-/// are believed only where the samples' times lie between them.
+/// Start and end of a file with a tree under `head`, µs. The file has them in seconds; some writers give µs.
+/// They are used only if the samples' times lie between them.
 fn head_window(
     start: &Option<f64>,
     end: &Option<f64>,
@@ -457,9 +459,9 @@ fn head_window(
     let last = times.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     for unit in [1e6, 1.0] {
         let (start, end) = (start.map(|t| t * unit), end.map(|t| t * unit));
-        // A microsecond is lost where seconds are written with few digits.
+        // Seconds written with few digits may lose a microsecond.
         let fits = start.is_some_and(|t| t <= first + 1.0) && end.is_some_and(|t| t >= last - 1.0);
-        // Seconds that are read as microseconds never enclose a time of the same clock.
+        // Seconds taken for microseconds never enclose a time of the same clock.
         if fits && end.is_some_and(|end| end - last < 1e9) {
             return (start, end.map(|end| end.max(last)));
         }

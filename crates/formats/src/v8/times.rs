@@ -1,9 +1,9 @@
 //! Samples with the times between them → intervals.
 //!
-//! V8 writes a sample's distance from the one before it, in µs. Distances may be negative, as samples
-//! are written in another order than they were taken. So they are summed to times, samples are
-//! sorted by them, and each lasts until the next: the sum of all is the time from the first sample
-//! to the end. A sample without a time has no length, and the one before it no end.
+//! V8 writes a sample's distance from the one before it, in µs. Distances may be negative, because samples
+//! are not written in the order in which they were taken. So the distances are summed to times, and samples
+//! are sorted by time. Each sample lasts until the next one, so all of them add up to the time from the first
+//! sample to the end. A sample without a time has no length, and the one before it no end.
 
 /// A sample with its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,8 +24,13 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    /// Sums `deltas` from `start` on; `end` is the profile's end where the file tells it. All in µs.
-    pub(crate) fn of(nodes: &[i64], deltas: &[f64], (start, end): (f64, Option<f64>)) -> Times {
+    /// Intervals from the `deltas` between samples. The profile begins at `start`, and ends at `end` where the file
+    /// tells it. All in µs.
+    pub(crate) fn from_deltas(
+        nodes: &[i64],
+        deltas: &[f64],
+        (start, end): (f64, Option<f64>),
+    ) -> Times {
         let mut at = start;
         let times: Vec<f64> = (deltas.iter())
             .map(|delta| {
@@ -33,15 +38,15 @@ impl Times {
                 at
             })
             .collect();
-        Times::at(nodes, &times, end)
+        Times::from_times(nodes, &times, end)
     }
 
-    /// Sums by the samples' times, µs. One time more than there are samples is the end of the last.
-    pub(crate) fn at(nodes: &[i64], times: &[f64], end: Option<f64>) -> Times {
+    /// Intervals from the samples' `times`, µs. Without an `end`, one time more than there are samples is the end.
+    pub(crate) fn from_times(nodes: &[i64], times: &[f64], end: Option<f64>) -> Times {
         let known = nodes.len().min(times.len());
         let mut order: Vec<usize> = (0..known).collect();
         order.sort_by(|a, b| times[*a].total_cmp(&times[*b]));
-        // Where later samples have no time, the last one with a time ends before they do.
+        // Samples without a time follow the last one that has a time, so the end of that one is not known.
         let end = match times.get(nodes.len()) {
             _ if known < nodes.len() => None,
             Some(after) if end.is_none() => Some(*after),
@@ -65,7 +70,7 @@ impl Times {
     }
 
     /// Samples without a length in the file, those without a time included.
-    pub(crate) fn unended(&self) -> u64 {
+    pub(crate) fn without_length(&self) -> u64 {
         let open = self.samples.iter().filter(|s| s.end.is_none()).count();
         open as u64 + self.untimed
     }
@@ -75,7 +80,7 @@ impl Times {
         self.samples.first().map(|s| s.start)
     }
 
-    /// The last time, µs.
+    /// End of the last sample, µs; its start where the end is not known.
     pub(crate) fn last(&self) -> Option<f64> {
         self.samples.last().map(|s| s.end.unwrap_or(s.start))
     }
@@ -100,25 +105,25 @@ mod tests {
 
     #[test]
     fn negative_deltas_add_up_to_the_window() {
-        let t = Times::of(
+        let t = Times::from_deltas(
             &[1, 2, 3, 4],
             &[10.0, 100.0, -40.0, 90.0],
             (1000.0, Some(1200.0)),
         );
         let nodes: Vec<i64> = t.samples.iter().map(|s| s.node).collect();
         assert_eq!(nodes, [1, 3, 2, 4]);
-        assert_eq!((total(&t), t.unended()), (190.0, 0));
+        assert_eq!((total(&t), t.without_length()), (190.0, 0));
     }
 
     #[test]
     fn lengths_that_the_file_does_not_tell_are_not_made_up() {
-        let short = Times::of(&[1, 2, 3, 4], &[0.0, 10.0], (0.0, Some(500.0)));
-        assert_eq!((total(&short), short.unended()), (10.0, 3));
-        let open = Times::of(&[1, 2], &[0.0, 10.0], (0.0, None));
-        assert_eq!((total(&open), open.unended()), (10.0, 1));
-        let early = Times::of(&[1, 2], &[0.0, 10.0], (0.0, Some(5.0)));
-        assert_eq!((total(&early), early.unended()), (10.0, 1));
-        let one_more = Times::of(&[1, 2], &[0.0, 10.0, 7.0], (0.0, None));
-        assert_eq!((total(&one_more), one_more.unended()), (17.0, 0));
+        let short = Times::from_deltas(&[1, 2, 3, 4], &[0.0, 10.0], (0.0, Some(500.0)));
+        assert_eq!((total(&short), short.without_length()), (10.0, 3));
+        let open = Times::from_deltas(&[1, 2], &[0.0, 10.0], (0.0, None));
+        assert_eq!((total(&open), open.without_length()), (10.0, 1));
+        let early = Times::from_deltas(&[1, 2], &[0.0, 10.0], (0.0, Some(5.0)));
+        assert_eq!((total(&early), early.without_length()), (10.0, 1));
+        let one_more = Times::from_deltas(&[1, 2], &[0.0, 10.0, 7.0], (0.0, None));
+        assert_eq!((total(&one_more), one_more.without_length()), (17.0, 0));
     }
 }

@@ -13,7 +13,7 @@ use super::super::import::{Called, Import};
 pub(crate) struct CallFrame {
     pub function_name: Option<String>,
     pub url: Option<String>,
-    /// From 0; absent or negative where unknown.
+    /// Line of the function, counted from 0; absent or negative if unknown.
     pub line_number: Option<i64>,
 }
 
@@ -116,7 +116,7 @@ impl CallTree {
         self.parents.insert(child, parent);
     }
 
-    /// The stack of a node. It is not kept: a deep tree has more frames in its stacks than memory.
+    /// The stack of a node. It is not kept: the stacks of a deep tree have more frames than fit in memory.
     pub(crate) fn stack(&self, id: i64) -> Result<TreeStack, ReadError> {
         let mut frames = Vec::new();
         let mut at = Some(id);

@@ -4,8 +4,8 @@ use crate::{Column, Domain, Window};
 
 const MERGED: &str = "merged from ";
 
-/// Most notes, limits and event sources of merged windows. A note that names a figure of its own window
-/// differs in each of 360 windows; beyond this number nobody reads them.
+/// Most notes, limits and event sources of merged windows. A note that names a figure of its own window differs in
+/// each of 360 windows; a longer list is of no use to a reader.
 const MAX_ENTRIES: usize = 40;
 
 /// The merged domain: values that all share, else the value of each.

@@ -203,7 +203,7 @@ pub fn compatible(a: &Domain, b: &Domain) -> Result<(), MergeError> {
     if a.unit != b.unit {
         return differ(format!("{} and {}", a.unit.name(), b.unit.name()));
     }
-    // A sample stands for as much as its period.
+    // The weight of a sample is its period.
     if let (Some(a), Some(b)) = (sampling_periods(a), sampling_periods(b))
         && a != b
     {

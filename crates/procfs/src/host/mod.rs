@@ -1,14 +1,14 @@
 //! The host's counters, as [`HostFacts`].
 //!
-//! Read at the start, at the end and once a second while a recording runs, so it has to be cheap:
-//! every file is opened once and re-read by `pread` into one buffer, and what only grows or changes
-//! slowly (load, pressure, memory, network counters, the cgroup's limits) is read anew each [`EACH`]th time and
-//! repeated in between: the kernel sums those over all CPUs at each reading, which was a sixth of what measuring a
-//! quiet program cost. What cannot be opened or parsed is `None`, each fact by itself.
+//! They are read at the start, at the end and once a second while a recording runs, so reading has to be
+//! cheap. Every file is opened once and re-read by `pread` into one buffer. Facts that only grow or change
+//! slowly (load, pressure, memory, network counters, the cgroup's limits) are read at every [`EACH`]th
+//! reading and repeated in between. The kernel sums those over all CPUs at each reading, which was a sixth
+//! of the cost of measuring a quiet program. A fact that cannot be read or parsed is `None`; the others stay.
 //!
 //! Counters of sockets are those of the target's network namespace, the cgroup is the target's.
-//! A CPU quota or memory limit binds wherever in the line of ancestors it stands; the tightest one
-//! is reported, with the throttling counted there.
+//! A CPU quota or memory limit of any ancestor group binds; the tightest one is reported, with the
+//! throttling counted there.
 //!
 //! Not done: anything per process but limits (see [`crate::process::limits`]), device mapper and
 //! partition detail, IPv6 socket counts.
@@ -26,11 +26,11 @@ use wallscope_model::{CgroupFacts, DiskFacts, HostFacts, NetFacts, Pressure};
 use crate::cgroup::{self, Group};
 use crate::locks;
 
-/// A read of less than this was the last: the kernel fills a page before it stops early, but for a
-/// line that does not fit any more, and no line of these files is half a page long.
+/// A read of fewer bytes than this reached the end of the file. The kernel fills a page except for a line
+/// that does not fit any more, and no line of these files is half a page long.
 const SHORT: usize = 2048;
 
-/// Readings of which one takes everything.
+/// Number of readings of which one reads all facts.
 const EACH: usize = 5;
 
 /// Reads [`HostFacts`] again and again from descriptors that stay open.
@@ -47,7 +47,7 @@ pub struct HostReader {
     net: NetSources,
     cgroup: Option<CgroupReader>,
     locks: Source,
-    /// What is repeated, and how often it has been.
+    /// The facts that are repeated, and the number of repetitions.
     slow: Slow,
     repeated: usize,
 }
@@ -61,7 +61,7 @@ struct Slow {
     memory: Option<[u64; 4]>,
     major_faults: Option<u64>,
     net: Option<NetFacts>,
-    /// But for its periods, which are read each time.
+    /// The cgroup's facts, except its periods, which are read each time.
     cgroup: Option<CgroupFacts>,
 }
 
@@ -149,8 +149,8 @@ impl HostReader {
         text.map(locks::parse).unwrap_or_default()
     }
 
-    /// The facts as they are now, but load, pressure, memory, major faults, network counters, and of the cgroup all
-    /// but its throttling, as they were at most four such readings ago.
+    /// The facts as they are now, with some repeated from at most four such readings ago: load, pressure, memory,
+    /// major faults, network counters, and the cgroup's facts except its throttling.
     pub fn follow(&mut self) -> HostFacts {
         self.repeated += 1;
         if self.repeated >= EACH {
@@ -379,8 +379,8 @@ fn cpu_files(group: &Group) -> CpuFiles {
     CpuFiles::open(group.version, &dir)
 }
 
-/// Where the use of memory stands against the lowest limit in the group's line of ancestors: both of
-/// the group that has it, as what is used beside the target counts against it too.
+/// The files with the memory limit and the use of memory of one group: the group or ancestor with the lowest
+/// limit. Memory used by that group's other processes counts against the limit too.
 fn memory_files(group: &Group) -> MemoryFiles {
     let (usage, limit, hits) = match group.version {
         1 => (

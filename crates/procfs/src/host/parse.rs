@@ -1,4 +1,4 @@
-//! The texts behind [`super::HostReader`], each parsed from what it holds.
+//! Parsers of the texts that [`super::HostReader`] reads.
 
 use wallscope_model::{DiskFacts, NetFacts, Pressure};
 
@@ -8,10 +8,10 @@ pub(super) fn load(text: &str) -> Option<[f64; 3]> {
     Some([fields.next()??, fields.next()??, fields.next()??])
 }
 
-/// No machine has more; the number is the text's.
+/// Maximum number of CPUs: numbers come from the text, and no machine has more.
 const MOST_CPUS: usize = 8192;
 
-/// What is used of `/proc/stat`.
+/// The used parts of `/proc/stat`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Stat {
     /// user, nice, system, idle, iowait, irq, softirq, steal; clock ticks.
@@ -167,7 +167,7 @@ pub(super) fn paired<const N: usize>(
     })
 }
 
-/// What is used of a cgroup's `cpu.stat`.
+/// The used parts of a cgroup's `cpu.stat`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct CpuStat {
     pub periods: Option<u64>,

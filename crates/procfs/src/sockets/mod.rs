@@ -1,5 +1,5 @@
-//! Stream sockets of the machine as `sock_diag` shows them, to anyone, without tracing: addresses,
-//! and when data was last sent and received. `/proc/PID/fd` tells the processes that own them.
+//! Stream sockets of the machine from `sock_diag`, which every user may read, without tracing: addresses,
+//! and when data was last sent and received. `/proc/PID/fd` shows the processes that own them.
 
 mod talk;
 
@@ -28,7 +28,7 @@ pub enum Ends {
     },
     /// A unix socket.
     Unix {
-        /// Path it is bound to (an accepted one has its listener's); an abstract one with `@`.
+        /// Path it is bound to (an accepted socket has its listener's path); an abstract name begins with `@`.
         path: Option<String>,
         /// Inode of the other end, 0 where there is none.
         peer_inode: u32,
@@ -44,14 +44,14 @@ pub struct Socket {
     pub inode: u32,
     /// Whether it waits for connections.
     pub listens: bool,
-    /// TCP's state by its name, as `established`; of unix sockets empty.
+    /// Name of the TCP state, such as `established`; empty for unix sockets.
     pub state: &'static str,
-    /// What waits: of a listening TCP socket, connections to be accepted and how many may; of
-    /// others, bytes received and not read, and bytes sent and not acknowledged. `None`: not known.
+    /// Lengths of the queues. Listening TCP socket: connections to be accepted, and their maximum. Any other
+    /// socket: bytes received and not read, and bytes sent and not acknowledged. `None`: not known.
     pub queues: Option<(u32, u32)>,
-    /// Segments that were sent again on it; 0 where not known.
+    /// Number of retransmitted segments; 0 if unknown.
     pub retransmits: u32,
-    /// Less than a segment was written and not sent, as what was sent before it was not acknowledged yet.
+    /// Data of less than a segment was written and is not sent, because earlier data is not acknowledged yet.
     pub held_back: bool,
     /// Addresses.
     pub ends: Ends,
@@ -69,7 +69,8 @@ const DONE: u16 = 3;
 const ERROR: u16 = 2;
 const TCP: u8 = 6;
 const TCP_LISTEN: u8 = 10;
-/// All states of [`TCP_STATES`]: for those that are merely bound the kernel would look through one more table.
+/// All states of [`TCP_STATES`], without sockets that are only bound: for these the kernel would search one more
+/// table.
 const ALL_STATES: u32 = (1 << TCP_STATES.len()) - 2;
 const ATTRIBUTE_TCP_INFO: u16 = 2;
 
@@ -99,8 +100,9 @@ fn open_diag() -> io::Result<OwnedFd> {
     )?)
 }
 
-/// TCP sockets in the given states, a bit each by the kernel's numbers; of both families, as the older of the two
-/// requests lists them: the kernel looks through its whole table for a list, which is long on a large machine.
+/// Lists the TCP sockets in the given states (one bit each, by the kernel's numbers). It uses the older of the two
+/// requests, which lists both address families at once: for each list the kernel searches its whole table, which is
+/// long on a large machine.
 fn list_tcp(netlink: &OwnedFd, states: u32, mut take: impl FnMut(Socket)) -> io::Result<()> {
     // struct inet_diag_req: family, lengths of addresses, extensions, addresses, states, one word more.
     let mut request = vec![0, 0, 0, 1 << (ATTRIBUTE_TCP_INFO - 1)];
@@ -125,7 +127,7 @@ pub fn listening() -> io::Result<Vec<Socket>> {
     Ok(all)
 }
 
-/// Every TCP and unix stream socket of this network namespace, but for TCP sockets that are no more than bound.
+/// Every TCP and unix stream socket of this network namespace, except TCP sockets that are only bound.
 ///
 /// # Errors
 /// The kernel has no `sock_diag`, or refuses it.
@@ -133,7 +135,7 @@ pub fn list() -> io::Result<Vec<Socket>> {
     list_all().map_err(told)
 }
 
-/// Adds the remedy to an error that means that the kernel cannot load the modules that list sockets.
+/// Adds the remedy to an error if it means that the kernel cannot load the modules that list sockets.
 fn told(e: io::Error) -> io::Error {
     let missing = [libc::EOPNOTSUPP, libc::ENOENT, libc::EPROTONOSUPPORT];
     if !e.raw_os_error().is_some_and(|code| missing.contains(&code)) {
@@ -176,7 +178,7 @@ struct Request<'a> {
     body: &'a [u8],
 }
 
-/// Sends a request and takes the answers: of a dump up to its end, otherwise one.
+/// Sends a request and takes the answers: all of a dump, otherwise one.
 fn exchange(
     netlink: &OwnedFd,
     request: &Request<'_>,
@@ -245,7 +247,7 @@ fn tcp(body: &[u8]) -> Option<Socket> {
     };
     let info = attributes(body.get(72..)?).find(|(number, _)| *number == ATTRIBUTE_TCP_INFO);
     let info = info.map(|(_, bytes)| bytes);
-    // Of struct tcp_info: tcpi_last_data_sent, _data_recv and _ack_recv, tcpi_bytes_acked and _received.
+    // Fields of struct tcp_info: tcpi_last_data_sent, _data_recv and _ack_recv, tcpi_bytes_acked and _received.
     let last_ms = info.and_then(|i| Some((word(i, 44)?, word(i, 52)?, word(i, 56)?)));
     let bytes = info.and_then(|i| Some((double(i, 120)?, double(i, 128)?)));
     let state = *body.get(1)?;
@@ -266,8 +268,8 @@ fn tcp(body: &[u8]) -> Option<Socket> {
     })
 }
 
-/// Whether Nagle's algorithm holds data back, by `struct tcp_info`: neither the receiver's window nor the
-/// network's could be what keeps less than a segment, for more than that is on its way or was before.
+/// Whether Nagle's algorithm holds data back, by `struct tcp_info`. Neither the receiver's window nor the
+/// network's can be the reason for holding back less than a segment: more than that is in flight, or was before.
 fn held_back(info: &[u8]) -> Option<bool> {
     let (segment, unacknowledged) = (word(info, 16)?, word(info, 24)?);
     let (window, unsent) = (word(info, 80)?, word(info, 144)?);
@@ -327,16 +329,16 @@ pub fn inode_of(link: &Path) -> Option<u32> {
         .ok()
 }
 
-/// Which processes have each socket open, as far as it may be seen.
+/// The processes that have each socket open, if this process may see them.
 #[derive(Clone, Debug, Default)]
 pub struct Owners {
-    /// By inode: the first two; the second is 0 where there is one only.
+    /// The first two processes by inode; the second is 0 if there is only one.
     first_two: FxHashMap<u32, (u32, u32)>,
 }
 
 impl Owners {
-    /// The process that has the socket of that inode open: another than `pid` where one has. Children inherit both
-    /// ends of a pair, and often leave both open.
+    /// A process that has the socket of this inode open, preferably not `pid`: children inherit both ends of a
+    /// pair, and often leave both open.
     pub fn other_than(&self, pid: u32, inode: u32) -> Option<u32> {
         let (first, second) = *self.first_two.get(&inode)?;
         Some(match first == pid && second > 0 {
@@ -353,7 +355,7 @@ impl Owners {
     }
 }
 
-/// Which processes have sockets open.
+/// Finds the processes that have sockets open.
 pub fn owners() -> Owners {
     let mut owners = Owners::default();
     for pid in crate::process::processes().unwrap_or_default() {
@@ -441,7 +443,7 @@ mod tests {
             held_back(&info)
         };
         assert_eq!(info(1448, 1, 10, 1), Some(true));
-        // Nothing waits; a whole segment does; all that may be on its way is.
+        // Nothing is unsent; a whole segment is unsent; the window is full.
         assert_eq!(info(1448, 1, 10, 0), Some(false));
         assert_eq!(info(1448, 1, 10, 1448), Some(false));
         assert_eq!(info(1448, 10, 10, 1), Some(false));

@@ -15,29 +15,29 @@ const FLAGS_ONE: u16 = 1;
 const ATTRIBUTE_UNIX_QUEUES: u16 = 4;
 const SHOW_UNIX_QUEUES: u32 = 0x10;
 
-/// What the kernel knows of the data that went over a connection.
+/// The kernel's counters of the data that went over a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Talk {
-    /// Of a TCP connection.
+    /// Counters of a TCP connection.
     Tcp {
         /// How long ago data was last sent, received, and acknowledged by the other side, ms. The
         /// kernel dates them by its tick.
         ago_ms: (u32, u32, u32),
         /// Bytes that were sent and acknowledged (with the connection's own SYN), and received.
         bytes: (u64, u64),
-        /// Segments with data that were sent (with what is written but held back, as Nagle's algorithm does with the rest
-        /// of an answer), and received.
+        /// Segments with data that were sent, and received. Written data that is held back counts as sent, such as
+        /// the rest of an answer that Nagle's algorithm holds back.
         segments: (u32, u32),
         /// Whether something that was sent has not been acknowledged.
         unacknowledged: bool,
         /// Bytes that were received and have not been read.
         unread: u32,
     },
-    /// Of a unix socket, which keeps no times.
+    /// Counters of a unix socket, which keeps no times.
     Unix {
         /// Bytes that were received and have not been read.
         unread: u32,
-        /// Memory of what was sent and the other side has not read, bytes.
+        /// Memory of the data that was sent and that the other side has not read, bytes.
         unread_there: u32,
     },
 }
@@ -58,7 +58,7 @@ impl Asker {
         })
     }
 
-    /// What is known of the data of `socket` at present; `None`: it is gone, or has told nothing.
+    /// The present counters of `socket`; `None`: it is gone, or the kernel gave none.
     pub fn talk(&self, socket: &Socket) -> Option<Talk> {
         match &socket.ends {
             Ends::Tcp { local, peer } => self.tcp(*local, *peer, socket.cookie),

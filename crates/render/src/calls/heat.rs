@@ -21,7 +21,7 @@ pub enum Shades {
 }
 
 impl Shades {
-    /// Those that a style's reader shows.
+    /// The shades that a style's reader can show.
     pub(super) fn of(style: &Style) -> Shades {
         match style.unicode {
             true => Shades::Unicode,
@@ -29,7 +29,7 @@ impl Shades {
         }
     }
 
-    /// From none to most.
+    /// Characters from none to most.
     fn characters(self) -> [char; 6] {
         match self {
             Shades::Unicode => [' ', '·', '░', '▒', '▓', '█'],
@@ -84,7 +84,7 @@ pub fn heat(slices: &[CallSlice], shades: Shades) -> Vec<String> {
     let most = cells.iter().flatten().copied().max().unwrap_or(1).max(1) as f64;
     let shade = |n: u64| match n {
         0 => shades[0],
-        // By the logarithm: single slow calls must show beside thousands of quick ones.
+        // The scale is logarithmic: single slow calls must show beside thousands of quick ones.
         n => {
             let dark = (1.0 + n as f64).ln() / (1.0 + most).ln();
             shades[1 + ((shades.len() - 2) as f64 * dark).round() as usize]

@@ -15,7 +15,7 @@ const MAX_UNIT: f64 = 1e6;
 /// The log.
 ///
 /// # Errors
-/// What `to` says.
+/// Errors of `to`.
 pub fn hlog(calls: &Calls, to: &mut dyn Write) -> io::Result<()> {
     let mut to = to;
     let mut serializer = V2DeflateSerializer::new();
@@ -28,7 +28,7 @@ pub fn hlog(calls: &Calls, to: &mut dyn Write) -> io::Result<()> {
         .with_max_value_divisor(MAX_UNIT)
         .begin_log_with(&mut to, &mut serializer)?;
     for function in &calls.functions {
-        // What separates fields of the log may not be in a tag.
+        // A tag must not contain separators of the log's fields.
         let name: String = function
             .name
             .chars()

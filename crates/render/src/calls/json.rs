@@ -4,15 +4,15 @@
 use serde_json::{Map, Value, json};
 use wallscope_model::calls::{Band, CallBooks, Calls, FunctionCalls, Lengths};
 
-use super::{Look, bands, quantiles};
+use super::{CallsDisplay, bands, quantiles};
 
 /// Everything.
-pub fn json(calls: &Calls, look: &Look) -> String {
+pub fn json(calls: &Calls, display: &CallsDisplay) -> String {
     let window = calls.window_ns();
     let functions: Vec<Value> = calls
         .functions
         .iter()
-        .map(|f| function(f, calls, look))
+        .map(|f| function(f, calls, display))
         .collect();
     let slowest: Vec<Value> = calls
         .slowest
@@ -83,7 +83,7 @@ fn share(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64
 }
 
-fn function(f: &FunctionCalls, calls: &Calls, look: &Look) -> Value {
+fn function(f: &FunctionCalls, calls: &Calls, display: &CallsDisplay) -> Value {
     let window = calls.window_ns();
     let t = &f.tally;
     let slices: Vec<Value> = f
@@ -140,7 +140,7 @@ fn function(f: &FunctionCalls, calls: &Calls, look: &Look) -> Value {
     out["max_ns"] = f.longest.into();
     out["mean_ns"] = (f.wall / t.ended.max(1)).into();
     out["quantiles"] = quantile_map(&f.lengths, f.longest);
-    if let Some(interval) = look.expected_interval {
+    if let Some(interval) = display.expected_interval {
         let corrected = f.lengths.corrected(interval);
         out["corrected"] = json!({
             "expected_interval_ns": interval,

@@ -21,7 +21,7 @@ pub const QUANTILES: &[(&str, f64)] = &[
     ("p99.99", 0.9999),
 ];
 
-/// Which calls a band is of: name, words, and the quantiles between which they lie.
+/// Bands of calls: name, words, and the quantiles between which the calls lie.
 const BANDS: &[(&str, &str, f64, f64)] = &[
     ("p50", "p40 to p60", 0.4, 0.6),
     ("p90", "p90 to p99", 0.9, 0.99),
@@ -29,9 +29,9 @@ const BANDS: &[(&str, &str, f64, f64)] = &[
     ("p99.9", "p99.9 and longer", 0.999, 1.0),
 ];
 
-/// How calls are to be looked at.
+/// Options of the output of calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Look {
+pub struct CallsDisplay {
     /// The interval at which calls were due, ns: lengths are shown corrected for coordinated omission
     /// too.
     pub expected_interval: Option<u64>,
@@ -39,8 +39,8 @@ pub struct Look {
     pub heat_map: bool,
 }
 
-/// The bands that hold calls which others do not: a band of the slowest thousandth says nothing where
-/// there are a hundred calls.
+/// The bands with enough calls of their own: if there are a hundred calls, a band of the slowest thousandth
+/// says nothing.
 fn bands(calls: &FunctionCalls) -> Vec<(&'static str, &'static str, Band)> {
     let total = calls.total().count as f64;
     BANDS

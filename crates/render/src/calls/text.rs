@@ -1,12 +1,12 @@
-//! Calls for people: quantiles, then what short and long calls spent their time on, then how far all
-//! of it can be trusted.
+//! Calls for people: quantiles, then the time of short and of long calls by state and reason, then the limits
+//! of the result.
 
 use std::fmt::Write as _;
 
 use wallscope_model::calls::{Band, CallBooks, Calls, FunctionCalls, Lengths};
 
 use super::heat::{Shades, heat};
-use super::{Look, bands, quantiles};
+use super::{CallsDisplay, bands, quantiles};
 use crate::text::layout::{clean, pad};
 use crate::text::{Style, wrap};
 use wallscope_model::units::{count, ns, share, share_of};
@@ -19,12 +19,12 @@ const MOST_SLOW: usize = 5;
 const MOST_NOTES: usize = 12;
 
 /// The whole result.
-pub fn text(calls: &Calls, look: &Look, style: &Style) -> String {
+pub fn text(calls: &Calls, display: &CallsDisplay, style: &Style) -> String {
     let mut page = Page {
         out: String::new(),
         style,
         calls,
-        look,
+        display,
     };
     if calls.timed {
         for f in &calls.functions {
@@ -38,8 +38,8 @@ pub fn text(calls: &Calls, look: &Look, style: &Style) -> String {
     page.out
 }
 
-/// One line a function, for a display that is redrawn while it goes on.
-pub fn live(calls: &Calls, look: &Look, style: &Style) -> String {
+/// One line a function, for a display that is redrawn during the measurement.
+pub fn live(calls: &Calls, display: &CallsDisplay, style: &Style) -> String {
     let mut out = format!(
         "{:.0} s of {}\n",
         calls.window_ns() as f64 / 1e9,
@@ -62,7 +62,7 @@ pub fn live(calls: &Calls, look: &Look, style: &Style) -> String {
             for (name, _, band) in bands(f) {
                 let _ = writeln!(out, "  {}", band_line(name, &band));
             }
-            if look.heat_map {
+            if display.heat_map {
                 for line in heat(&f.slices, Shades::of(style)) {
                     let _ = writeln!(out, "  {line}");
                 }
@@ -76,7 +76,7 @@ struct Page<'a> {
     out: String,
     style: &'a Style,
     calls: &'a Calls,
-    look: &'a Look,
+    display: &'a CallsDisplay,
 }
 
 /// `p50 1.02 ms   p90 …   max …`.
@@ -164,7 +164,7 @@ impl Page<'_> {
             2,
         );
         let _ = writeln!(self.out, "{:>15}  {:>12}  function", "calls", "per second");
-        // Of many, those that were not called are only counted.
+        // If there are many, functions that were not called are only counted.
         let most = if functions.len() > 20 {
             called
         } else {
@@ -201,7 +201,7 @@ impl Page<'_> {
         self.line(&head, 2);
         if f.tally.ended > 0 {
             self.line(&format!("  {}", quantile_line(&f.lengths, f.longest)), 4);
-            if let Some(interval) = self.look.expected_interval {
+            if let Some(interval) = self.display.expected_interval {
                 let corrected = f.lengths.corrected(interval);
                 self.line(
                     &format!(
@@ -220,7 +220,7 @@ impl Page<'_> {
                 );
                 self.line(&line, 22);
             }
-            if self.look.heat_map {
+            if self.display.heat_map {
                 for line in heat(&f.slices, Shades::of(self.style)) {
                     let _ = writeln!(self.out, "  {line}");
                 }

@@ -19,7 +19,7 @@ fn frame(f: &FrameName) -> String {
 /// Values are whole numbers of the comparison's unit: ns, or parts per billion of a whole.
 ///
 /// # Errors
-/// What `out` returns.
+/// Errors of `out`.
 pub fn write(
     comparison: &Comparison,
     base: &[Recording],

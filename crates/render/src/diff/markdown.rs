@@ -121,7 +121,7 @@ fn functions(c: &Comparison, changed: &[&FunctionRow], out: &mut String) {
     out.push('\n');
 }
 
-/// The whole, and what it rests on.
+/// The whole, and its evidence.
 fn whole(c: &Comparison, out: &mut String) {
     out.push_str("<details><summary>The whole, and what this rests on</summary>\n\n");
     out.push_str("| | base | new | difference | | |\n|---|--:|--:|--:|--:|---|\n");

@@ -1,5 +1,5 @@
 //! The difference as a pprof file, as `go tool pprof -base` computes it: one sample a stack, values
-//! `new − base`, negative where less; `go tool pprof` shows what is left over.
+//! `new − base`, negative where less; `go tool pprof` shows the rest.
 
 use std::io::{self, Write};
 
@@ -124,7 +124,7 @@ fn put_frames(stacks: &Stacks, strings: &mut Strings, profile: &mut Message) {
 /// Writes the difference of the recordings that `comparison` was made from.
 ///
 /// # Errors
-/// What `out` returns.
+/// Errors of `out`.
 pub fn write(
     comparison: &Comparison,
     base: &[Recording],

@@ -9,7 +9,7 @@ use wallscope_analysis::diff::relative;
 use wallscope_analysis::diff::{Comparison, FunctionRow, Outcome, Verdict};
 use wallscope_model::units::share;
 
-/// What a text shows.
+/// Options of the text.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Shown {
     /// Most functions without a change that are listed.
@@ -99,7 +99,7 @@ fn cells(c: &Comparison, d: &Difference) -> [String; 4] {
     ]
 }
 
-/// Renders the comparison, its judged conditions, and what more data would resolve.
+/// Renders the comparison, its judged conditions, and the changes that more data would resolve.
 pub fn render(c: &Comparison, outcomes: &[Outcome], shown: Shown, style: &Style) -> String {
     let mut out = String::new();
     say(&sentence(c), 0, style, &mut out);
@@ -121,7 +121,7 @@ fn say(text: &str, indent: usize, style: &Style, out: &mut String) {
     }
 }
 
-/// A heading after an empty line, and what follows it.
+/// A heading after an empty line, then `rest`.
 fn heading(title: &str, rest: &str, style: &Style, out: &mut String) {
     out.push('\n');
     out.push_str(&style.ink(Ink::Strong, title));
@@ -251,7 +251,7 @@ fn name(r: &FunctionRow) -> String {
     format!("{}  {}", r.label(), r.function.module)
 }
 
-/// How far to trust it.
+/// Evidence and limits of the comparison.
 pub(super) fn rests_on(c: &Comparison, shown: Shown) -> Vec<String> {
     let mut lines = Vec::new();
     let n = c.runs.0 + c.runs.1;
@@ -298,7 +298,7 @@ pub(super) fn rests_on(c: &Comparison, shown: Shown) -> Vec<String> {
     lines
 }
 
-/// What it takes to find changes of `size` of the base's time.
+/// Data needed to find changes of `size` of the base's time.
 fn resolve(c: &Comparison, size: f64) -> Vec<String> {
     let efforts = c.efforts(size);
     let lacking: Vec<_> = (efforts.iter())

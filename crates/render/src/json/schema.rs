@@ -43,7 +43,7 @@ pub(super) struct Domain<'a> {
     pub(super) kernel: &'a str,
     pub(super) cpus: u32,
     pub(super) target: &'a str,
-    /// What every value is in, those of keys ending in `_ns` too: `nanoseconds`, but for files of
+    /// Unit of every value, also of keys ending in `_ns`: `nanoseconds`, except for files of
     /// other tools.
     pub(super) unit: &'a str,
     pub(super) events: Vec<BTreeMap<&'static str, &'a str>>,
@@ -151,7 +151,7 @@ pub(super) struct Reason {
     pub(super) ns: u64,
 }
 
-/// How long intervals were. Within 2 % over all threads and by stack, within 12 % by thread.
+/// Lengths of intervals. Within 2 % over all threads and by stack, within 12 % by thread.
 #[derive(Serialize)]
 pub(super) struct Quantiles {
     pub(super) count: u64,

@@ -7,16 +7,16 @@ use std::io;
 use super::html::escape;
 use super::{STYLE, hash};
 
-/// What is read.
+/// A page of text.
 #[derive(Clone, Debug, Default)]
 pub struct Article {
     /// The verb that made it.
     pub verb: &'static str,
-    /// What it is about.
+    /// Its subject.
     pub title: String,
     /// The answer, in a sentence.
     pub finding: String,
-    /// What belongs to the answer: a word in front (may be empty), and a sentence.
+    /// Additions to the answer: a word in front (may be empty), and a sentence.
     pub beside: Vec<(String, String)>,
     /// The rest.
     pub sections: Vec<Section>,

@@ -1,5 +1,5 @@
-//! Columns of integers as variable-length bytes: small numbers, which most are, take one byte, and
-//! what is left is what deflate is good at.
+//! Columns of integers as variable-length bytes. Most numbers are small and take one byte, and deflate
+//! compresses the rest well.
 
 use serde_json::{Map, Value, json};
 use wallscope_model::printable::printable;
@@ -58,7 +58,7 @@ impl Columns {
         self.bytes.push(value as u8);
     }
 
-    /// Where each column lies (`name: [byte offset, values]`), and the bytes.
+    /// Place of each column (`name: [byte offset, values]`), and the bytes.
     pub fn finish(self) -> (Value, Vec<u8>) {
         (Value::Object(self.index), self.bytes)
     }

@@ -1,5 +1,5 @@
-//! What frames are called and drawn as: functions with their module, the kind of their code, and
-//! the marks that stand where no function is known.
+//! Names and kinds of frames: functions with their module, the kind of their code, and
+//! the marks of frames without a known function.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use wallscope_model::{FrameKind, Recording, StackEnd};
 
 use wallscope_model::name;
 
-/// What a frame of the picture stands for.
+/// Content of a frame of the picture.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Entry {
     pub(crate) name: String,
@@ -20,15 +20,15 @@ pub(crate) struct Entry {
     pub(crate) line: u32,
 }
 
-/// What an entry is. The numbers are known to `web/js/profile.js`.
+/// Kind of an entry. `web/js/profile.js` has the same numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     Native = 0,
     Kernel = 1,
     Jit = 2,
-    /// No function, but what stands for one: `[not sampled]`.
+    /// A mark in place of a function: `[not sampled]`.
     Mark = 3,
-    /// A function that a runtime tells.
+    /// A function that a runtime names.
     Managed = 4,
 }
 

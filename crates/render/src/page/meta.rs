@@ -73,7 +73,7 @@ fn pauses(g: &PauseGroup) -> Value {
     })
 }
 
-/// What the page's table of the host shows, at one moment.
+/// One moment of the page's table of the host.
 fn host(sample: &HostSample) -> Value {
     let f = &sample.facts;
     json!({

@@ -32,8 +32,8 @@ impl SliceIndex {
         SliceIndex { of_context }
     }
 
-    /// The exact time of a context in a state by slice: the shape that time without samples of
-    /// its own is given.
+    /// The exact time of a context in a state by slice. Time without samples of its own is divided
+    /// in this proportion.
     fn shape(&self, context: ContextId, state: State, reason: Option<&str>) -> Vec<SliceValue> {
         let reason = reason.and_then(BlockReason::from_name);
         let rows = self.of_context.get(&context.0);
@@ -248,7 +248,7 @@ fn places(recording: &Recording) -> impl Iterator<Item = scale::Unsampled> {
         })
 }
 
-/// Source lines along each row's stack, as what differs from the row before.
+/// Source lines along each row's stack, as differences from the row before.
 fn put_lines(columns: &mut Columns, recording: &Recording, entries: &mut Entries, rows: &[Row]) {
     let (mut alike, mut counts, mut rest) = (Vec::new(), Vec::new(), Vec::new());
     let mut last: Vec<(u32, u32)> = Vec::new();

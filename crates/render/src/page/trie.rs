@@ -20,7 +20,7 @@ pub(crate) struct Builder {
 pub(crate) struct Trie {
     /// By node, how many levels it lies higher than a child of the node before it would.
     pub pops: Vec<u32>,
-    /// By node, which entry it stands for; 0 at the root.
+    /// By node, the number of its entry; 0 at the root.
     pub entry: Vec<u32>,
     /// From the builder's node numbers to this tree's.
     pub renumbered: Vec<u32>,

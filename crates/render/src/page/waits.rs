@@ -20,7 +20,7 @@ const MOST: usize = 100;
 /// Shares of each of them.
 const MOST_SHARES: usize = 6;
 
-/// What a line of a chain is; known to `web/js/why.js`.
+/// Kind of a line of a chain. `web/js/why.js` has the same values.
 fn kind_of(role: Role) -> u64 {
     match role {
         Role::OnCpu => 0,

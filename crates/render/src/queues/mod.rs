@@ -27,7 +27,7 @@ pub struct Scaling {
 /// Everything that the verb shows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Findings {
-    /// The recording that queues and what-if are of; empty where there is one.
+    /// The recording of queues and what-if; empty if there is only one.
     pub file: String,
     /// Its queues; `None`: no recording was named.
     pub queues: Option<Queues>,

@@ -160,7 +160,7 @@ fn called(row: &Queue) -> String {
     }
 }
 
-/// A queue's name, cut at its end: locks are told apart by their beginning.
+/// A queue's name, truncated at its end: the beginning distinguishes locks.
 fn name(name: &str) -> String {
     let name = clean(name);
     match name.char_indices().nth(NAME) {

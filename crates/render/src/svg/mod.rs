@@ -24,7 +24,7 @@ const ROW: f64 = 18.0;
 const MARGIN: f64 = 10.0;
 const HEAD: f64 = 52.0;
 const NARROWEST: f64 = 0.33;
-/// More levels than this do not help in a picture that nobody scrolls.
+/// Most levels: more do not help in a picture that is not scrolled.
 const MOST_LEVELS: usize = 400;
 
 /// The tree of one view, nodes in depth-first order.
@@ -204,7 +204,7 @@ fn legend(classes: &[Class], height: f64, out: &mut dyn Write) -> io::Result<()>
     Ok(())
 }
 
-/// By drawn node its time by class, in the classes' order; and the classes there are.
+/// Time of each drawn node by class, in the classes' order; and the classes.
 fn parts(
     (recording, view): (&Recording, View),
     entries: &Entries,

@@ -5,11 +5,11 @@ use wallscope_analysis::view::GroupRow;
 use wallscope_model::units::{self, share_of};
 use wallscope_model::{State, Unit};
 
-/// Groups as a table for people, the first `most` of them and the rest together. What is no time has
-/// no states to be divided by.
+/// Groups as a table for people, the first `most` of them and the rest together. Values other than time are not
+/// divided by state.
 pub fn groups_text(rows: &[GroupRow], key: &str, unit: &Unit, most: usize) -> String {
     let all: u64 = rows.iter().map(GroupRow::total_ns).sum();
-    // One by itself is as short as a word that it was left out.
+    // A single further row is as short as the note that it was left out.
     let shown = if rows.len() > most + 1 {
         most
     } else {

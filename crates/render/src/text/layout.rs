@@ -8,7 +8,7 @@ use wallscope_model::{Ledger, State};
 
 use super::style::Style;
 
-/// What is printed in which colour.
+/// Kinds of text by colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ink {
     Plain,
@@ -78,7 +78,7 @@ pub(crate) fn pad(text: &str, width: isize) -> String {
     }
 }
 
-/// Names come from files and processes: what a terminal would obey is shown instead.
+/// Shows characters that a terminal would obey: names come from files and processes.
 pub fn clean(name: &str) -> String {
     printable(name).into_owned()
 }
@@ -145,7 +145,7 @@ pub(crate) fn shorten(name: &str, most: usize) -> String {
     tail(&bare, most)
 }
 
-/// Replaces what stands between outermost brackets by `…`. Operators keep theirs.
+/// Replaces the text between outermost brackets by `…`. Operators keep theirs.
 fn fold(name: &str, open: char, close: char) -> String {
     let mut out = String::new();
     let mut depth = 0usize;

@@ -120,7 +120,7 @@ impl Page<'_> {
         }
     }
 
-    /// Of what is no time: how much of it each process and thread has.
+    /// Values other than time, by process and by thread.
     fn counted(&mut self, a: &Analysis) {
         for (heading, key) in [("Processes", "process"), ("Threads", "thread")] {
             let rows = groups(a, key);
@@ -206,7 +206,7 @@ impl Page<'_> {
     }
 }
 
-/// What a row's threads wait for: the largest reasons that fit; the rest is said to be there.
+/// Block reasons of a row's threads: the largest that fit, and a mark for the rest.
 fn waits(row: &LedgerRow, room: usize) -> String {
     let l = &row.ledger;
     let reasons: Vec<_> = reason_rows(l)
@@ -221,7 +221,7 @@ fn waits(row: &LedgerRow, room: usize) -> String {
             0 => format!("{sep}{} <1 %", r.reason),
             share => format!("{sep}{} {share} %", r.reason),
         };
-        // What does not fit leaves room to say that there is more.
+        // Every reason but the last leaves room for the mark.
         let more = if i + 1 == reasons.len() { 0 } else { 3 };
         if i == 0 && cells(&item) + more > room {
             return shorten(r.reason, room.max(4));

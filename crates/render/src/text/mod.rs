@@ -1,7 +1,7 @@
 //! The report at a terminal, for a tired person: one sentence, then the ledger, then where in the
 //! code, then how far all of it can be trusted.
 //!
-//! Whatever does not fit is said to be left out; nothing is cut silently. Without a terminal there
+//! The report says which parts are left out; nothing is truncated silently. Without a terminal there
 //! is no width: lines are as long as they need to be, and names whole.
 
 mod blame;
@@ -31,12 +31,12 @@ use wallscope_analysis::view::{
     Analysis, FunctionRow, StackRow, Value, ViewValue, audit_lines, cost_lines, total_row,
 };
 
-/// What is said on top of a report.
+/// Text on top of a report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Headline {
     /// Where the wall time went, in one sentence.
     pub sentence: String,
-    /// What that rests on.
+    /// Its evidence.
     pub because: Vec<String>,
 }
 
@@ -96,8 +96,8 @@ impl Page<'_> {
         if (shown_ns as f64) < LEAST_VIEW * wall_ns as f64 || shown_ns == 0 {
             return;
         }
-        // What waits has the scheduler at its leaf: there, the program's own innermost function
-        // is what tells.
+        // A waiting stack has the scheduler at its leaf. There the program's own innermost function
+        // is useful.
         let (title, value): (_, fn(&ViewValue) -> &Value) = match view {
             View::OnCpu => ("On-CPU: where it computes", |v| &v.own),
             View::OffCpu => ("Off-CPU: where it is blocked", |v| &v.place),

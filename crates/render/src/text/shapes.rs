@@ -1,4 +1,4 @@
-//! How long the single intervals were, at a terminal.
+//! Lengths of the single intervals, at a terminal.
 
 use wallscope_model::histogram::Histogram;
 use wallscope_model::{Recording, State};
@@ -63,7 +63,7 @@ impl Page<'_> {
     }
 }
 
-/// The intervals of a stack, as its samples tell of them, in one line.
+/// The intervals of a stack, estimated from its samples, in one line.
 pub(crate) fn intervals(shape: &Histogram) -> String {
     let quantile = |q| shape.quantile(q).map_or("–".to_string(), ns);
     let n = shape.count().round().max(1.0) as u64;

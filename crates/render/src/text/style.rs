@@ -1,6 +1,6 @@
 //! Style of text for a terminal.
 
-/// How to lay a report out.
+/// Layout of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
     /// Cells of a line; `None`: no terminal, as long as it takes.

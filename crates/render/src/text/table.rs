@@ -9,7 +9,7 @@ pub struct Column {
     pub head: &'static str,
     /// Alignment of its cells.
     pub align: Align,
-    /// Most cells of the terminal that it takes; longer text is cut in the middle.
+    /// Most cells of the terminal that it takes; longer text is truncated in the middle.
     pub most: usize,
 }
 
@@ -45,8 +45,8 @@ const GAP: usize = 2;
 /// Fewest cells of a last column that is wrapped. A narrower one would be a column of words.
 const MIN_LAST: usize = 16;
 
-/// The lines of a table, indented by two cells. Heads are left out where all are empty. Without a width, as in a
-/// file, no cell is cut: a longer one moves the rest of its line.
+/// The lines of a table, indented by two cells. Heads are left out if all are empty. Without a width, as in a
+/// file, no cell is truncated: a longer one moves the rest of its line.
 pub fn table(columns: &[Column], rows: &[Vec<String>], width: Option<usize>) -> Vec<String> {
     let heads: Vec<String> = columns.iter().map(|c| c.head.to_owned()).collect();
     let headed = heads.iter().any(|head| !head.is_empty());

@@ -8,7 +8,7 @@ use wallscope_model::units::{count, ns, share};
 
 /// Most frames shown of a task's wait site, from the leaf; the runtime's own frames are left out.
 const FRAMES: usize = 6;
-/// Most wait sites that are told apart.
+/// Most wait sites that are kept apart.
 const MOST_PLACES: usize = 256;
 /// The kind of task with many frames of the library on its stacks.
 const VIRTUAL_THREAD: &str = "virtual thread";
@@ -53,12 +53,12 @@ impl Page<'_> {
     fn tasks_of_kind(&mut self, rows: &[TaskRow]) {
         let Some(first) = rows.first() else { return };
         let engaged: u64 = rows.iter().map(TaskRow::engaged_ns).sum();
-        let looks = rows.iter().map(|r| r.looks).max().unwrap_or(0);
+        let polls = rows.iter().map(|r| r.looks).max().unwrap_or(0);
         self.heading(
             &format!("{}s", capital(&first.kind)),
             &format!(
                 "sampled, {} snapshots; a clock of their own, not added to threads",
-                count(looks)
+                count(polls)
             ),
         );
         let head = format!(
@@ -132,7 +132,7 @@ impl Page<'_> {
     }
 }
 
-/// What a wait is for.
+/// Reason of a wait, in words.
 fn what(wait: &TaskWait, kind: &str) -> String {
     match (&*wait.detail, &*wait.reason) {
         ("", "") => wait.state.name().to_string(),
@@ -148,7 +148,7 @@ fn place(wait: &TaskWait, kind: &str) -> String {
     let all = wait.frames.iter().map(|f| &*f.function.name);
     let mut names: Vec<&str> = all.collect();
     if kind == VIRTUAL_THREAD {
-        // Of the library's frames, only the function that the program called is kept.
+        // Only one frame of the library is kept: the function that the program called.
         let of_library = |n: &&str| LIBRARY.iter().any(|l| n.starts_with(l));
         let own = names.iter().position(|n| !of_library(n));
         names.drain(..own.map_or(0, |i| i.saturating_sub(1)));

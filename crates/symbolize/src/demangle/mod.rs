@@ -2,14 +2,14 @@
 //!
 //! Names come from untrusted files. Input and output are capped, and the demanglers' recursion is
 //! limited. A name of a few hundred bytes that expands to gigabytes costs no more than any other;
-//! it is cut and ends in `…`. Control characters are replaced, so that a name cannot control the
+//! it is truncated and ends in `…`. Control characters are replaced, so that a name cannot control the
 //! terminal.
 //!
-//! D and Swift are read by our own parsers. No maintained Rust crate knows D; those for Swift
-//! compile the C++ demangler of Apple, which would parse names of other people's files with our
-//! privileges, and would bind us to libstdc++.
+//! D and Swift are read by our own parsers. No maintained Rust crate knows D. The crates for Swift
+//! compile the C++ demangler of Apple, which would parse untrusted names with our privileges, and
+//! would bind us to libstdc++.
 //!
-//! Zig's names need nothing: its compiler writes them into symbol tables as in source.
+//! Zig's names need no demangling: its compiler writes them into symbol tables as in source.
 
 mod arguments;
 mod budget;
@@ -30,7 +30,7 @@ pub use nim::name_origin;
 pub(crate) use nim::shows_nim;
 pub use origin::Origin;
 
-/// Maximum bytes of a name that is demangled; longer ones are cut instead.
+/// Maximum bytes of a name that is demangled; longer names are truncated instead.
 const MAX_INPUT: usize = 32 << 10;
 /// Returns the name to display for the symbol `raw`: demangled if it is mangled, without its symbol
 /// version (`@GLIBC_2.14`), at most 8 KiB.
@@ -55,7 +55,7 @@ pub fn demangle_from(raw: &[u8], origin: Origin) -> String {
         return clean(name);
     }
     let mut plain = Capped::default();
-    // Capped reports its limit as an error and has recorded it.
+    // `Capped` reports its limit as an error and has recorded it.
     let _ = plain.write_str(bare);
     clean(plain.finish())
 }

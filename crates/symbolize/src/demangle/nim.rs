@@ -1,4 +1,4 @@
-//! Demangles Nim names, which are C names: `fooBar__tables_u12` stands for `tables.fooBar`.
+//! Demangles Nim names, which are C names: `fooBar__tables_u12` is `tables.fooBar`.
 //!
 //! Nim 1.4 and later append the module, with `Z` between folders, and a number. Earlier compilers
 //! append a hash of the signature, which does not tell the module.
@@ -9,10 +9,10 @@ use super::origin::Origin;
 
 /// Every program and library of Nim has this function.
 const NIM_MAIN: &[u8] = b"NimMain";
-/// Bytes of a hash in base 64, of which some are written with two characters.
+/// Characters of a hash in base 64, in which some digits are written with two characters.
 const HASH_LENGTH: std::ops::RangeInclusive<usize> = 20..=32;
 
-/// Characters of operators, by the words that stand for them.
+/// Characters of operators, by the words that encode them.
 const OPERATORS: &[(&str, char)] = &[
     ("backslash", '\\'),
     ("percent", '%'),
@@ -90,8 +90,8 @@ fn is_hash(end: &str) -> bool {
         && has(u8::is_ascii_lowercase)
 }
 
-/// A name as in source. Only one that held other characters than letters, digits and underscores
-/// ends in an underscore; they are words (`plus`) or hexadecimal (`X5B`).
+/// A name as in source. A mangled name ends in an underscore only if the source name has characters other
+/// than letters, digits and underscores. These are written as words (`plus`) or in hexadecimal (`X5B`).
 fn spelled(mangled: &str) -> String {
     let Some(mut rest) = mangled.strip_suffix('_') else {
         return mangled.to_owned();
@@ -102,7 +102,7 @@ fn spelled(mangled: &str) -> String {
             name.push(c);
             rest = left;
         } else if name.chars().all(|c| c == ':') && !name.is_empty() {
-            // A name of the compiler's: `:anonymous`.
+            // A name that the compiler made: `:anonymous`.
             name.push_str(rest);
             rest = "";
         } else if let Some(setter) = rest.strip_suffix("eq").filter(|_| name.is_empty()) {

@@ -1,6 +1,6 @@
 //! The compiler of a module.
 
-/// The compiler of a module, as far as its names do not tell it themselves.
+/// The compiler of a module, for compilers that a prefix of mangled names does not show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Origin {
     /// Any language with a prefix of its own for mangled names.

@@ -7,7 +7,7 @@ use super::capped::Capped;
 /// Maximum dots in a name at which its mangling may end.
 const MAX_DOTS: usize = 8;
 
-/// Returns the function that the symbol `name` stands for.
+/// Returns the function with the mangled name `name`.
 pub(super) fn demangle(name: &str) -> Option<String> {
     rust(name).or_else(|| cpp(name))
 }

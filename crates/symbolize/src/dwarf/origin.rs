@@ -72,7 +72,7 @@ pub(super) struct Units<'a, 'd> {
     main_headers: Vec<UnitHeader<Slice<'d>>>,
     sup_headers: Vec<UnitHeader<Slice<'d>>>,
     parsed: RefCell<FxHashMap<UnitKey, Option<Rc<Unit<Slice<'d>>>>>>,
-    /// By offset of the *origin* in the main file: many copies share one.
+    /// Functions by offset of the *origin* in the main file: many copies share one.
     known: RefCell<FxHashMap<usize, Rc<DescribedFunction>>>,
     /// Paths by unit offset and file index.
     files: RefCell<FxHashMap<(bool, usize, u64), Arc<str>>>,

@@ -23,9 +23,9 @@ pub(super) struct Scope {
     pub function: Rc<DescribedFunction>,
     /// Its first address.
     pub entry: u64,
-    /// For an inlined copy: index of the calling file, if known.
+    /// Index of the calling file of an inlined copy, if known.
     pub call_file: Option<u64>,
-    /// For an inlined copy: the calling line; 0: unknown. `None` for a function itself.
+    /// Calling line of an inlined copy; 0: unknown. `None` for a function itself.
     pub call_line: Option<u32>,
 }
 

@@ -72,7 +72,7 @@ impl JitDump {
         }
     }
 
-    /// Enters new records into `history`, at most `most`. Returns whether there are more.
+    /// Enters at most `most` new records into `history`. Returns whether there are more.
     ///
     /// # Errors
     /// If the file cannot be read.

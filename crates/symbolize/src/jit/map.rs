@@ -37,8 +37,8 @@ pub struct PerfMap {
 
 impl PerfMap {
     /// The perf map of `pid`: the file in the `/tmp` of `root`, the root of its target, named by the id
-    /// by which the process knows itself; else the file in this process's `/tmp`, with the target's
-    /// rights. `None`: there is none.
+    /// of the process in its own pid namespace. Otherwise the file in this process's `/tmp`, opened with the
+    /// target's rights. `None`: there is none.
     ///
     /// # Errors
     /// The reason for which a perf map that exists is not read.

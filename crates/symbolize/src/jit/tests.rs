@@ -207,7 +207,7 @@ fn a_dump_tells_code_lines_moves_and_times() {
     assert!(!dump.follow(&mut history, now(30), 100).unwrap());
     maker.load(0x1000, 0x20, "second", 35 * MS);
     maker.moved(0x8_0000, 0x20_0000, 300 << 10, 36 * MS);
-    // Of another clock.
+    // A time of another clock.
     maker.load(0x3000, 0x10, "later", u64::MAX);
     maker.record(4, 1, &[0; 24]);
     maker.record(4, 1, &[1; 24]);
@@ -222,7 +222,7 @@ fn a_dump_tells_code_lines_moves_and_times() {
     assert_eq!(name(&history, 0x3000, 0), "later");
 }
 
-/// For any content at any offset, following ends within its bounds.
+/// Following ends within its bounds, for any content at any offset.
 #[test]
 fn damaged_dumps_end() {
     let mut seed = 0x9e37_79b9_7f4a_7c15_u64;

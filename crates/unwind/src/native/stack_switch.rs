@@ -78,7 +78,7 @@ fn remove_rules(rows: &mut SectionRows, i: usize, from: u32, to: u32) {
     };
 }
 
-/// `mov %rbx,0x80(%rdi)`, the first instruction; `endbr64` may stand before it.
+/// `mov %rbx,0x80(%rdi)`, the first instruction; `endbr64` may precede it.
 const FIRST_INSTRUCTION: &[u8] = &[0x48, 0x89, 0x9f, 0x80, 0, 0, 0];
 const ENDBR64: &[u8] = &[0xf3, 0x0f, 0x1e, 0xfa];
 /// `mov 0xa0(%rdx),%rsp`: loads the other context's stack pointer.

@@ -25,7 +25,7 @@ use crate::runtime::hotspot::abi as hotspot;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Contents of the store and counts of what it refused, since its creation.
+/// Contents of the store, and counts of its refusals since its creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoreStats {

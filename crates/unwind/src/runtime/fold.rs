@@ -45,7 +45,7 @@ pub fn running_frames(roles: &[Role]) -> Option<usize> {
     Some(begins + run.count())
 }
 
-/// Where both lists are matched first.
+/// End of both lists at which the match starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MatchFrom {
     /// At the root, which the native stack has reached.
@@ -54,12 +54,12 @@ pub enum MatchFrom {
     Leaf,
 }
 
-/// What becomes of the runtime's own frames.
+/// Treatment of the runtime's own frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InterpreterFrames {
     /// They go.
     Drop,
-    /// They stay beside those of the programs that they run.
+    /// They stay beside the frames of the programs that they run.
     Keep,
 }
 

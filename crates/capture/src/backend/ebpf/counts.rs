@@ -1,5 +1,5 @@
-//! What the programs counted: losses, run time, connections, lengths of intervals, waits for locks; and
-//! the memory that their maps hold.
+//! Counters of the kernel programs: losses, run time, connections, lengths of intervals, waits for locks; and the
+//! memory that their maps hold.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use wallscope_procfs::kernel_file;
@@ -12,27 +12,28 @@ use super::Programs;
 use super::displaced::{HOOKS, Met};
 use crate::event::{LOSSES, LockSum, PARTS, SocketRecord};
 
-/// What the kernel keeps in front of each value stored with a task, bytes (`bpf_local_storage_elem`).
+/// Header that the kernel keeps in front of each value stored with a task, bytes (`bpf_local_storage_elem`).
 const LOCAL_STORAGE_HEAD: u64 = 64;
-/// And in front of each key in a hash map (`htab_elem`), and for each bucket of it.
+/// Header that the kernel keeps in front of each key in a hash map, bytes (`htab_elem`).
 const HASH_ELEMENT_HEAD: u64 = 48;
+/// A bucket of a hash map, bytes.
 const HASH_BUCKET: u64 = 16;
 
 /// Counters of `struct ws_cpu` between its losses and `worked`.
 const RUN_TIMES: usize = 9;
 
-/// Where the run time of the programs went, so far.
+/// Run time of the programs so far, by purpose.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RunTime {
     /// Switches and wake-ups, scaled from those that were timed, ns.
     pub hooks_ns: u64,
     /// On-CPU samples, ns.
     pub timer_ns: u64,
-    /// Stacks that threads read of themselves, ns.
+    /// Stacks that threads read themselves, ns.
     pub later_ns: u64,
     /// Switches at which time was charged to a stack.
     pub charges: u64,
-    /// That time, ns.
+    /// Time charged at these switches, ns.
     pub charged_ns: u64,
     /// Stacks at events, ns.
     pub hits_ns: u64,
@@ -40,14 +41,15 @@ pub struct RunTime {
     pub edges_ns: u64,
     /// Stacks taken at switches and wake-ups, ns: a part of `hooks_ns`.
     pub taken_ns: u64,
-    /// The ways into programs and out of them at hooks that are met often, as measured at the start, ns.
+    /// Entry into programs and exit from them at hooks that run often, as measured at the start, ns.
     pub entries_ns: u64,
-    /// What other programs lost by caches that the programs displaced, as estimated, ns; not part of the sum.
+    /// CPU time that other programs lost because ours displaced their cache lines, estimated, ns; not part of the
+    /// sum.
     pub displaced_ns: u64,
 }
 
 impl RunTime {
-    /// All that the programs ran, ns.
+    /// Run time of all programs, ns.
     pub fn total_ns(&self) -> u64 {
         self.hooks_ns
             + self.timer_ns
@@ -132,7 +134,7 @@ impl Programs {
         }
     }
 
-    /// Cost of the way into a program and out of it, ns.
+    /// Cost of the entry into a program and the exit from it, ns.
     pub fn entry_ns(&self) -> f64 {
         self.entry_ns
     }
@@ -146,7 +148,7 @@ impl Programs {
             .cpus
             .lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY);
         for bytes in per_cpu.ok().flatten().unwrap_or_default() {
-            // Before them: irq_ns, irq_begin, depth and measured.
+            // The 24 bytes before the losses are irq_ns, irq_begin, depth and measured.
             for (sum, value) in sums.iter_mut().zip(bytes[24..].chunks_exact(8)) {
                 *sum += u64::from_ne_bytes(value.try_into().expect("eight bytes"));
             }
@@ -165,11 +167,11 @@ impl Programs {
             .collect()
     }
 
-    /// Bytes of kernel memory held by our maps while `threads` are measured. What is stored with a
-    /// task is not in the kernel's figure for its map, so it is added here.
+    /// Bytes of kernel memory held by our maps while `threads` are measured. The kernel's figure for a map omits
+    /// values that are stored with tasks, so they are added here.
     pub fn map_bytes(&self, threads: usize) -> u64 {
-        // Linux 6.4 and later tell what maps hold. Before, it is what they could hold, and of a ring,
-        // which has neither keys nor values, nothing.
+        // Linux 6.4 and later report the memory that a map holds. Older kernels report the memory that it could
+        // hold, and for a ring, which has neither keys nor values, nothing.
         let told = told_bytes(self.skel.maps.events.as_fd()) > 0;
         let maps = self.skel.object().maps();
         maps.map(|m| {
@@ -188,8 +190,8 @@ impl Programs {
     }
 }
 
-/// What a hash map holds, bytes: its buckets and, where they are made when they are needed, as many
-/// elements as there are.
+/// Memory that a hash map holds, bytes: its buckets and its elements. Elements that the kernel makes on demand
+/// count only once they are made.
 fn hash_bytes(map: &impl MapCore) -> u64 {
     let flags = map.info().map_or(0, |m| m.info.map_flags);
     let most = u64::from(map.max_entries());

@@ -5,18 +5,18 @@
 //! its lines have been displaced meanwhile. Each line that it then fetches displaces one of the other program,
 //! which fetches it again later. So the others lose about as much as the programs take beyond the known time.
 //!
-//! The way into a program and out of it is timed at the start, in a loop, that is with full caches. It slows down
-//! as the programs do.
+//! The entry into a program and the exit from it are timed at the start, in a loop and so with full caches. They
+//! slow down as the programs do.
 
 /// Kinds of hooks, in the order of `bpf/maps.h`: sides of switches (the thread that leaves, the thread that comes),
 /// wake-ups, messages, timers, events.
 pub(super) const HOOKS: usize = 5;
 
-/// Run time with full caches, ns, on a machine where the way into a program took [`ENTRY_NS`]. A switch of two
-/// measured threads was measured; a side of it is taken for half.
+/// Run time with full caches, ns, on a machine where entry and exit took [`ENTRY_NS`]. A switch of two measured
+/// threads was measured; each side counts as half of it.
 const FULL_CACHES_NS: [f64; HOOKS] = [185.0, 150.0, 225.0, 90.0, 80.0];
 
-/// The way into a program and out of it on that machine, ns.
+/// Entry into a program and exit from it on that machine, ns.
 const ENTRY_NS: f64 = 90.0;
 
 /// The hooks that are met often, so far.
@@ -31,7 +31,8 @@ pub(super) struct Met {
 }
 
 impl Met {
-    /// What others lost, ns. `entry_ns`: the way into a program and out of it, as measured at the start.
+    /// CPU time that other programs lost, ns. `entry_ns`: entry into a program and exit from it, as measured at the
+    /// start.
     pub fn displaced_ns(&self, entry_ns: f64) -> u64 {
         let speed = entry_ns / ENTRY_NS;
         let known = self.worked.iter().zip(FULL_CACHES_NS);
@@ -40,7 +41,7 @@ impl Met {
             return 0;
         }
         let beyond = (self.run_ns as f64 / full - 1.0).max(0.0);
-        // The entries' own slowness, which nobody timed, and others' loss by it: twice.
+        // Entries slow down too, but are not timed. Other programs lose as much by that, so the time counts twice.
         (beyond * (full + 2.0 * self.runs as f64 * entry_ns)) as u64
     }
 }

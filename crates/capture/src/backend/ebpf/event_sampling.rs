@@ -1,7 +1,7 @@
 //! Stacks at events that the user names (`bpf/event_sampling.h`): opening and attaching them.
 //!
-//! Software events and tracepoints tell of every hit, and each is counted; hardware counters
-//! interrupt by a period of their own, as precisely as the CPU offers where nothing else is asked.
+//! Software events and tracepoints report each occurrence, and each is counted. Hardware counters interrupt after a
+//! period of their own, with the best precision that the CPU has unless the user asks for another.
 
 use std::{
     io,
@@ -21,18 +21,18 @@ use crate::{
 
 /// Most events of a recording (`WS_EVENTS`).
 pub const MOST: usize = 16;
-/// In a program's cookie: hits come by a counter's own period (`WS_BY_PERIOD`).
+/// Flag in a program's cookie: the program runs once per period of a counter (`WS_BY_PERIOD`).
 const BY_PERIOD: u64 = 1 << 32;
-/// The stretch of time that the budget for stacks is for (`WS_EVENT_WINDOW`).
+/// Stretch of time for which the budget of stacks is set (`WS_EVENT_WINDOW`).
 const WINDOW: Duration = Duration::from_millis(100);
 
-/// An event with a stack at some of its hits.
+/// An event with a stack at some of its occurrences.
 pub struct SampledEvent {
     /// The event.
     pub spec: EventSpec,
     /// One descriptor a CPU; none for tracepoints.
     events: Vec<OwnedFd>,
-    /// Hits a stack, where the user wants so many.
+    /// Occurrences per stack, if the user sets that.
     gap: Option<u64>,
     /// For hardware: interrupts a second.
     hz: u32,
@@ -58,7 +58,7 @@ impl SampledEvent {
         if spec.source == Source::Tracepoint {
             return Ok(tap);
         }
-        // Unless the user says, the most precise that the CPU has.
+        // Without a choice by the user, the highest precision that the CPU has.
         let most = match (spec.source, spec.precise) {
             (Source::Hardware, 0) => 2,
             (_, asked) => asked,
@@ -111,7 +111,7 @@ impl SampledEvent {
         self.spec.source == Source::Hardware
     }
 
-    /// Whether each hit is counted.
+    /// Whether each occurrence is counted.
     pub fn is_counted(&self) -> bool {
         !self.by_period()
     }
@@ -144,7 +144,7 @@ impl SampledEvent {
 }
 
 impl Programs {
-    /// What stacks at the events may cost: `share` of one CPU, all `cpus` and `taps` together.
+    /// Sets the budget of stacks at events: `share` of one CPU for all `cpus` and `taps` together.
     pub fn set_event_pace(&mut self, taps: &[SampledEvent], share: f64, cpus: usize) {
         let gap = taps.iter().find_map(|t| t.gap).unwrap_or(0);
         let all = WINDOW.as_nanos() as f64 * share;
@@ -192,7 +192,7 @@ impl Programs {
         Ok(silent)
     }
 
-    /// Hits so far: (id of the thread's record, number of the event, how many).
+    /// Counts so far: (id of the thread's record, number of the event, occurrences).
     pub fn hits(&self) -> Vec<(u64, usize, u64)> {
         let map = &self.skel.maps.event_hits;
         let word = |bytes: &[u8], at: usize| {

@@ -23,7 +23,8 @@ const OF_STACKS: &[&str] = &[
     "ws_bell",
 ];
 
-/// Hooks of the scheduler, and what is only told beside its switches. Those of births, programs and ends stay.
+/// Hooks of switches, and of migrations, which are of use only beside switches. The hooks of fork, exec and exit
+/// stay.
 const OF_SCHEDULER: &[&str] = &["ws_switch", "ws_migrate"];
 
 /// What is given up. Each includes those before it.

@@ -1,4 +1,4 @@
-//! Cost of the way into a kernel program at a tracepoint and out of it, measured on this host.
+//! Cost of entering and leaving a kernel program at a tracepoint, measured on this host.
 //!
 //! A program times itself, and cannot time its own entry. So a call that meets one of our hooks, in which the
 //! program has nothing to do, is made before the hooks are attached and after: the difference is the entry. It
@@ -13,10 +13,10 @@ use std::time::Instant;
 const CALLS: u32 = 200;
 const STRETCHES: u32 = 30;
 
-/// Where a kernel has no such hook (before 6.3), ns: as measured on Linux 6.18 in a virtual machine.
+/// Cost assumed on kernels without such a hook (before 6.3), ns: measured on Linux 6.18 in a virtual machine.
 const USUAL_NS: f64 = 40.0;
 
-/// Half of such a measurement.
+/// First half of a measurement: the time of the call without hooks.
 pub struct HookEntry {
     /// A socket on which reads find nothing, and its other end, without which they would fail.
     socket: Option<(UnixDatagram, UnixDatagram)>,
@@ -32,13 +32,13 @@ impl HookEntry {
         HookEntry { socket, bare_ns }
     }
 
-    /// Times it again, with the hooks; the entry's cost, ns.
+    /// Times the call again, with the hooks. Returns the cost of the entry, ns.
     pub fn attached(self) -> f64 {
         let Some((end, _other)) = &self.socket else {
             return USUAL_NS;
         };
         let entry = call_ns(end) - self.bare_ns;
-        // Without a hook there, or where something else ran all the time.
+        // Other values mean that there is no hook, or that something else ran all the time.
         if entry > 5.0 && entry < 1000.0 {
             entry
         } else {

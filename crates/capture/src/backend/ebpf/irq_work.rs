@@ -1,6 +1,6 @@
-//! What lets a program on a CPU ask for an interrupt of that CPU (`bpf/deferred_user_stack.h`): an event a CPU
-//! that programs write to. Its ring wakes the reader at each record. There is no reader, and the ring
-//! overwrites itself.
+//! Means for a program to ask for an interrupt of its own CPU (`bpf/deferred_user_stack.h`): one event per CPU, to
+//! which programs write. Its ring wakes the reader at each record. There is no reader, and the ring overwrites
+//! itself.
 
 use std::{
     io,
@@ -22,7 +22,7 @@ pub(super) struct IrqWorkTrigger {
 }
 
 impl IrqWorkTrigger {
-    /// Opens that of `cpu`; `None` where the CPU has gone offline.
+    /// Opens the event of `cpu`; `None` if the CPU has gone offline.
     ///
     /// # Errors
     /// The kernel refuses the event or the memory for its ring.
@@ -39,8 +39,8 @@ impl IrqWorkTrigger {
         let Some(event) = open_on_cpu(cpu, attr)? else {
             return Ok(None);
         };
-        // SAFETY: a fresh mapping of the event's ring, where the kernel likes. That it cannot be
-        // written tells the kernel to overwrite what nobody has read.
+        // SAFETY: a fresh mapping of the event's ring, at an address that the kernel chooses. Because the mapping
+        // is read-only, the kernel overwrites records that were not read.
         let ring = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -57,7 +57,7 @@ impl IrqWorkTrigger {
         Ok(Some(IrqWorkTrigger { event, ring }))
     }
 
-    /// What the map of events takes.
+    /// The value for the map of events.
     pub fn descriptor(&self) -> [u8; 4] {
         self.event.as_raw_fd().to_ne_bytes()
     }

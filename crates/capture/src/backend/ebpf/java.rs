@@ -22,7 +22,7 @@ impl Programs {
             for (to, half) in value[32..].chunks_exact_mut(4).zip(halves) {
                 to.copy_from_slice(&half.to_ne_bytes());
             }
-            // Where there is no room, its waits are for futexes, as any other's.
+            // If the map is full, the thread's waits count as waits for futexes, like those of any other thread.
             let key = t.tid.to_ne_bytes();
             let told = (self.skel.maps.java_threads).update(&key, &value, MapFlags::ANY);
             known += u32::from(told.is_ok());
@@ -39,7 +39,7 @@ impl Programs {
             let mut key = [0u8; 16];
             key[..8].copy_from_slice(&address.to_ne_bytes());
             key[8..12].copy_from_slice(&pid.to_ne_bytes());
-            // Where there is no room, it counts as a wait for a lock, as it did before.
+            // If the map is full, the sleep counts as a wait for a lock, as it did before.
             let told = self.skel.maps.sleeps.update(&key, &[1], MapFlags::ANY);
             known += u32::from(told.is_ok());
         }
@@ -62,7 +62,7 @@ impl Programs {
                     *to = byte;
                 }
                 value[OPERATION_BYTES] = operation.collects.into();
-                // Where there is no room, its waits are for locks, as any other's.
+                // If the map is full, waits for this operation count as waits for locks, like any others.
                 let _ = (self.skel.maps.operations).update(&key, &value, MapFlags::ANY);
             }
             let p = &new.places;

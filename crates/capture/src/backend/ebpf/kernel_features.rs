@@ -1,5 +1,5 @@
-//! What this kernel offers the eBPF backend, found in its BTF and not by its version; and what a
-//! refusal means, in words.
+//! Features of the running kernel that the eBPF backend uses, found in its BTF and not by its version; and the
+//! meaning of a refusal, in words.
 
 use std::{collections::HashSet, fs, io};
 
@@ -14,9 +14,9 @@ use crate::{Error, host_capabilities::attempts};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum Mechanism {
-    /// By the thread itself before it returns to user mode (Linux 6.18)
+    /// The thread reads its stack itself before it returns to user mode (Linux 6.18)
     TaskWork,
-    /// By the thread itself, in an interrupt right after it was switched to
+    /// The thread reads its stack itself, in an interrupt right after it was switched to
     Interrupt,
 }
 
@@ -103,7 +103,7 @@ impl KernelFeatures {
         })
     }
 
-    /// Itself, if nothing is missing that there is no way around.
+    /// Returns itself if the kernel has every feature that the backend cannot do without.
     ///
     /// # Errors
     /// It is too old.
@@ -171,8 +171,8 @@ impl KernelFeatures {
     /// Turns a failure to load into what the operator can do about it.
     /// `complaint`: what libbpf said of it.
     pub fn explain_load_failure(&self, e: libbpf_rs::Error, complaint: &str) -> Error {
-        // The verifier says the same of what it does not like: whether it is us tells a program that
-        // nobody could object to.
+        // The verifier reports the same error for a program that it rejects. A program that is always valid tells
+        // whether we lack the privilege.
         if e.kind() == libbpf_rs::ErrorKind::PermissionDenied
             && attempts::bpf_at_scheduler().is_err()
         {

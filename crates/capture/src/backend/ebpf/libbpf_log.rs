@@ -1,10 +1,10 @@
-//! What libbpf says of a program that the kernel refuses.
+//! Messages of libbpf about a program that the kernel refuses.
 
 use std::sync::Mutex;
 
 use libbpf_rs::PrintLevel;
 
-/// What libbpf said of the last program that was refused: its name and the verifier's last word.
+/// Message of libbpf about the last refused program: its name and the verifier's last word.
 static COMPLAINT: Mutex<(String, String)> = Mutex::new((String::new(), String::new()));
 
 fn complain(text: String) {
@@ -14,7 +14,7 @@ fn complain(text: String) {
     if text.contains("BPF program load failed") {
         said.0 = text.trim().trim_start_matches("libbpf: ").into();
     }
-    // The end of a long log is a summary of what was done; before it stands why it was not enough.
+    // A long log ends with a summary of the verifier's work. The line before it is the reason for the refusal.
     if let Some((_, log)) = text.split_once("-- BEGIN PROG LOAD LOG --") {
         let log = log.split("-- END PROG LOAD LOG --").next().unwrap_or(log);
         let why = log.lines().map(str::trim).rfind(|l| {
@@ -24,7 +24,7 @@ fn complain(text: String) {
     }
 }
 
-/// Keeps what libbpf complains of from here on, instead of printing it.
+/// Keeps the complaints of libbpf from here on, instead of printing them.
 pub(crate) fn note_complaints() {
     libbpf_rs::set_print(Some((PrintLevel::Warn, |_, line| complain(line))));
 }

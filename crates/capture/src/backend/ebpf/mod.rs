@@ -58,7 +58,7 @@ mod skel {
     include!(concat!(env!("OUT_DIR"), "/wallscope.skel.rs"));
 }
 
-/// What the programs are told before they start.
+/// Settings of the programs, fixed before they start.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Blocked or runnable time per stack.
@@ -69,11 +69,11 @@ pub struct Settings {
     pub all: bool,
     /// Sums by state and reason only: no stacks, wakers, requests, or lengths of intervals.
     pub ledger_only: bool,
-    /// Bytes of the ring of turns; `None`: turns are not told.
+    /// Bytes of the ring of turns; `None`: turns are not reported.
     pub turn_ring: Option<u32>,
-    /// A session in windows: nobody reads exact waits by lock, and maps are as small as an agent's memory asks for.
+    /// A session in windows: exact waits by lock are not read, and maps are as small as an agent's memory demands.
     pub windows: bool,
-    /// Stacks are taken at events: at software or hardware ones, at tracepoints.
+    /// Whether stacks are taken at software or hardware events, and at tracepoints.
     pub events: (bool, bool),
 }
 
@@ -84,13 +84,13 @@ pub struct Programs {
     links: Vec<(String, Link)>,
     bells: Vec<IrqWorkTrigger>,
     visitor: TaskIter,
-    /// How often the programs had found what they know of a process outdated when that was asked last.
+    /// The programs' count of outdated facts about processes, as it was read last.
     outdated: u32,
-    /// Cost of the way into a program and out of it, ns.
+    /// Cost of the entry into a program and the exit from it, ns.
     entry_ns: f64,
 }
 
-/// Bytes of the ring of turns where none are told: a page, however large pages are.
+/// Bytes of the ring of turns if turns are not reported: one page, even if pages are large.
 const NO_TURNS: u32 = 1 << 16;
 /// Threads that may wait for their stacks to be read, in a session in windows: 1 MiB of buckets instead of 4.
 const WINDOW_THREADS: u32 = 1 << 16;
@@ -145,10 +145,11 @@ const NOT_FOR_THE_LEDGER: &[&str] = &[
     "ws_room",
 ];
 
-/// Longest that a run of a detached program goes on: it must not sleep.
+/// Longest time for which a detached program goes on running: it must not sleep.
 const LAST_RUNS: Duration = Duration::from_millis(2);
 
-/// Programs that are attached elsewhere: by the visit, and to what the user names (`event_sampling.rs`).
+/// Programs that are attached elsewhere: to the task iterator, and to the events that the user names
+/// (`event_sampling.rs`).
 const NOT_BY_THEMSELVES: &[&str] = &["ws_tasks", "ws_event", "ws_event_point"];
 
 /// Makes maps no larger than these settings need: the kernel allocates the buckets of a hash map at once.
@@ -251,7 +252,8 @@ impl Programs {
             let name = program.name().to_string_lossy().into_owned();
             let unwanted = IRQ_HOOKS.contains(&name.as_str()) && kernel.clock_leaves_irq_out;
             let unwanted = match name.as_str() {
-                // There the waker's hook tells whether a sleeper wakes into a quota that is used up.
+                // If quotas throttle groups, the waker's hook tells whether a sleeper wakes into a quota that is
+                // used up.
                 "ws_waking" => settings.ledger_only && !kernel.throttles_groups,
                 name if settings.ledger_only && NOT_FOR_THE_LEDGER.contains(&name) => true,
                 "ws_event" => !settings.events.0,
@@ -266,7 +268,7 @@ impl Programs {
         open.load()
     }
 
-    /// Tells the programs what the kernel's code tells about waits; before they are attached.
+    /// Gives the programs the kernel functions that tell the reason of a wait; before they are attached.
     pub fn set_places(&mut self, places: &Places) {
         let Some(state) = self.skel.maps.bss_data.as_deref_mut() else {
             return;
@@ -318,13 +320,14 @@ impl Programs {
         Ok(())
     }
 
-    /// Gives parts of the recording up, or takes them back: `given_up` is what is not measured from now on.
+    /// Gives up parts of the recording, or takes them back: `given_up` is not measured from now on.
     ///
     /// # Errors
     /// The kernel refuses a hook that was there before.
     pub fn give_up(&mut self, given_up: GivenUp, timers: &[OwnedFd]) -> Result<(), Error> {
         self.links.retain(|(name, _)| given_up.keeps(name));
-        // A run that has begun ends meanwhile: from then on a visit has a thread's books for itself.
+        // Program runs that have begun end meanwhile. From then on the task iterator has a thread's ledger for
+        // itself.
         std::thread::sleep(LAST_RUNS);
         if let Some(state) = self.skel.maps.bss_data.as_deref_mut() {
             state.set_given_up = given_up as u32;
@@ -346,7 +349,7 @@ impl Programs {
             }
             if name == "ws_on_cpu" {
                 for timer in timers {
-                    // The link takes its descriptor for its own and closes it in the end.
+                    // The link owns its descriptor and closes it in the end.
                     let own = timer
                         .try_clone()
                         .map_err(|e| Error::io("cannot attach to the on-CPU timer", e))?;
@@ -370,7 +373,7 @@ impl Programs {
         let sockets = self.sockets();
         let maps = &self.skel.maps;
         for socket in &sockets {
-            // One that is gone meanwhile has told itself.
+            // A connection that is gone meanwhile has reported its end itself.
             let _ = maps.sockets.delete(&socket.cookie.to_ne_bytes());
         }
         for key in maps.in_flight.keys() {
@@ -454,8 +457,8 @@ impl Programs {
             .map_err(Error::bpf("cannot read the event ring"))
     }
 
-    /// Runs the task iterator over all tasks, or over the processes `only`, where that is given and
-    /// the kernel can; `dump` gets each thread's books, and at the end the bytes of its shapes.
+    /// Runs the task iterator over all tasks, or over the processes `only`, if they are given and the kernel can do
+    /// that. `dump` gets the ledger of each thread, and at the end the bytes of its histograms.
     ///
     /// # Errors
     /// The iterator cannot be read.
@@ -481,7 +484,7 @@ impl Programs {
         }
     }
 
-    /// How long user space may sleep on while new stacks of managed code come in.
+    /// Sets for how long user space may sleep on while new stacks of managed code come in.
     pub fn set_managed_every(&mut self, every: Duration) {
         if let Some(data) = self.skel.maps.data_data.as_deref_mut() {
             data.set_managed_every = every.as_nanos() as u64;
@@ -491,34 +494,34 @@ impl Programs {
     /// Has the programs send these stacks and resources again when they meet them next.
     pub fn forget_sent(&self, hashes: &[u64]) {
         for hash in hashes {
-            // One that did not fit is not there.
+            // A hash that did not fit is not there.
             let _ = self.skel.maps.seen.delete(&hash.to_ne_bytes());
         }
     }
 
-    /// Changes the length that one interval of a turn must have to be told.
+    /// Changes the length that one interval of a turn must have for the turn to be reported.
     pub fn set_turn_threshold(&mut self, ns: u64) {
         if let Some(state) = self.skel.maps.bss_data.as_deref_mut() {
             state.set_turn_min = ns;
         }
     }
 
-    /// Tells that on-CPU samples come from the software clock, which knows when they were due.
+    /// Tells the programs that on-CPU samples come from the software clock, which knows when they were due.
     pub fn use_software_clock(&mut self) {
         if let Some(state) = self.skel.maps.bss_data.as_deref_mut() {
             state.set_clock = 1;
         }
     }
 
-    /// Changes what an on-CPU sample stands for, ns; the timers must be changed by the caller.
+    /// Changes the time that an on-CPU sample stands for, ns. The caller must change the timers.
     pub fn set_cpu_period(&mut self, ns: u64) {
         if let Some(data) = self.skel.maps.data_data.as_deref_mut() {
             data.set_cpu_period = ns;
         }
     }
 
-    /// Tells the programs in how many processes managed frames can be read, and how many VMs the
-    /// unwinder knows: where there are none, nobody looks for them.
+    /// Tells the programs in how many processes managed frames can be read, and how many VMs the unwinder knows. If
+    /// there are none, no program searches for them.
     pub fn set_managed(&mut self, processes: usize, vms: usize) {
         if let Some(state) = self.skel.maps.bss_data.as_deref_mut() {
             state.py_processes = processes as u32;
@@ -526,8 +529,8 @@ impl Programs {
         }
     }
 
-    /// Whether the programs have found since this was asked last that what they know of some process's mappings
-    /// holds no more.
+    /// Whether, since the last call, the programs have found that their facts about the mappings of a process are
+    /// outdated.
     pub fn have_outdated(&mut self) -> bool {
         let now = self
             .skel
@@ -538,15 +541,15 @@ impl Programs {
         std::mem::replace(&mut self.outdated, now) != now
     }
 
-    /// Lets the programs send that many stacks as they are (see `session/deferred_unwind.rs`).
+    /// Lets the programs send `ration` stacks as registers and memory (see `session/deferred_unwind.rs`).
     pub fn allow_raw(&mut self, ration: u64) {
         if let Some(data) = self.skel.maps.data_data.as_deref_mut() {
             data.raw_budget = ration;
         }
     }
 
-    /// Puts a connection into the map, with the request that is in flight on it, if any. Whether there
-    /// was room.
+    /// Puts a connection into the map, with the request that is in flight on it, if any. Returns whether there was
+    /// room.
     pub fn put_socket(&self, record: &SocketRecord) -> bool {
         let maps = &self.skel.maps;
         let put = maps.sockets.update(

@@ -1,8 +1,8 @@
 //! Executable mappings as they are made: the kernel's own MMAP2 and COMM records.
 //!
-//! A dummy perf event a CPU writes them to a ring that we map. They carry the path even when the
-//! process is gone before we look, and an exec's records come in the right order: first the new
-//! name, which voids all mappings, then the new mappings.
+//! One dummy perf event per CPU writes them to a ring that we map. They carry the path even if the process is gone
+//! before we read them. The records of an exec come in the right order: first the new name, which voids all
+//! mappings, then the new mappings.
 
 use std::{io, os::fd::OwnedFd};
 
@@ -12,13 +12,13 @@ use wallscope_procfs::target_file::MappedAt;
 
 use crate::backend::{perf_event::open_on_cpu, ring::Ring};
 
-/// Pages of all rings together: 2 MiB, some 12,000 records…
+/// Pages of all rings together: 2 MiB, some 12,000 records.
 const ALL_PAGES: usize = 512;
-/// …of which one CPU's has no fewer (200 records) and no more than so many. It wakes us when half full.
+/// Fewest (200 records) and most pages of one CPU's ring. It wakes us when half full.
 const PAGES: std::ops::RangeInclusive<usize> = 8..=32;
 const PAGE: usize = 4096;
 
-/// What a process's address space went through.
+/// A change of a process's address space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// A new executable mapping.
@@ -105,7 +105,7 @@ impl Sideband {
     }
 }
 
-/// Pages of each ring where there are so many, a power of two.
+/// Pages of each of so many rings, a power of two.
 fn pages(rings: usize) -> usize {
     let share = (ALL_PAGES / rings.max(1)).clamp(*PAGES.start(), *PAGES.end());
     1 << share.ilog2()
@@ -125,8 +125,8 @@ fn open_ring(cpu: u32, pages: usize) -> io::Result<Option<Ring>> {
     attr.set_comm(1);
     attr.set_comm_exec(1);
     attr.set_sample_id_all(1);
-    // Strangers' records come here too, so it does not wake us for each: an exec of a target does,
-    // and so does a stack that meets code without a table.
+    // The ring also gets records of processes that are not measured, so it does not wake us for each record. An
+    // exec of a target wakes us, and so does a stack that meets code without a table.
     attr.set_use_clockid(1);
     attr.set_watermark(1);
     attr.__bindgen_anon_2.wakeup_watermark = (pages * PAGE / 2) as u32;

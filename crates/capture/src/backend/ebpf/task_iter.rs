@@ -1,8 +1,8 @@
-//! The task iterator: threads' books, copied while they run on.
+//! The task iterator: copies threads' ledgers while the threads run on.
 //!
-//! It walks all tasks of the machine, which on an idle machine costs more than anything else that is
-//! done once a second. Where the kernel can walk one process by itself (6.1), and few are measured,
-//! each of them is walked instead.
+//! It walks all tasks of the machine. On an idle machine that costs more than anything else that is done once a
+//! second. If few processes are measured and the kernel can walk a single process (6.1), each of them is walked
+//! instead.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -21,17 +21,17 @@ use crate::{
 pub enum Visit {
     /// Make records for the targets.
     Begin = 0,
-    /// Copy the books of threads that changed.
+    /// Copy the ledgers of threads that changed.
     Dump = 1,
-    /// Copy all books and charge what is still open.
+    /// Copy all ledgers and charge the intervals that are still open.
     End = 2,
-    /// Copy all books.
+    /// Copy all ledgers.
     All = 3,
 }
 
-/// What the task iterator tells of a thread.
+/// A record of the task iterator about one thread.
 pub enum Visited<'a> {
-    /// Its books.
+    /// Its ledger.
     Books(&'a Dump),
     /// The bytes of its `struct ws_shape_event`.
     Shape(&'a [u8]),
@@ -90,7 +90,7 @@ impl TaskIter {
                     }
                 },
             };
-            // By `take`, or reading to the end would ask for a size that such a file does not have.
+            // `take` bounds the read: a read to the end would ask for a size, which such a file does not have.
             let read = iterate(&self.single[at].1)
                 .and_then(|file| file.take(u64::MAX).read_to_end(&mut self.buffer));
             if read.is_err() {
@@ -100,8 +100,8 @@ impl TaskIter {
         true
     }
 
-    /// Walks all tasks, or the processes `only`, where that is given and the kernel can; `dump` gets each thread's
-    /// books, and at the end the bytes of its shapes.
+    /// Walks all tasks, or the processes `only`, if they are given and the kernel can do that. `dump` gets the
+    /// ledger of each thread, and at the end the bytes of its histograms.
     ///
     /// # Errors
     /// The iterator cannot be read.
@@ -169,6 +169,6 @@ fn owned(fd: i32) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::from_raw_os_error(-fd));
     }
-    // SAFETY: it was just made for us, and nobody else knows it.
+    // SAFETY: it was just made for us, and nothing else holds it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

@@ -18,11 +18,11 @@ use crate::{
     period_jitter::{self, PeriodJitter},
 };
 
-/// So many distances at least are the same: what is left of one is lost when they change.
+/// Fewest samples at one distance: a change of the distance loses what is left of the present one.
 const SAME: u64 = 32;
-/// Where we wake up for nothing else, so many times as many: to wake up costs as much as ten samples.
+/// Factor on [`SAME`] if we wake up for that change alone: a wake-up costs as much as ten samples.
 const WOKEN: u64 = 2;
-/// From so many samples a second on, a quarter of a millisecond is no small part of the distance between them.
+/// Samples a second from which on 0.25 ms is no small part of the distance between two of them.
 const OFTEN: u32 = 200;
 
 /// The timers of all CPUs.
@@ -85,7 +85,7 @@ impl Timer {
         }
     }
 
-    /// Changes the rate of all timers. What a sample stands for from now on, ns.
+    /// Changes the rate of all timers. Returns the time that a sample stands for from now on, ns.
     pub fn set_rate(&mut self, hz: u32) -> u64 {
         self.hz = hz;
         let distance = period_ns(hz);
@@ -93,9 +93,9 @@ impl Timer {
         distance
     }
 
-    /// Makes the samples of the software clock come at another distance than before, by chance: see
-    /// [`crate::period_jitter`]. Those by cycles are uneven by themselves, as the kernel steers their rate. Each call begins
-    /// a distance anew, so it should not come too often. What a sample stands for from now on, ns.
+    /// Gives the samples of the software clock another random distance: see [`crate::period_jitter`]. Samples by
+    /// cycles have jitter anyway, because the kernel steers their rate. Each call begins a distance anew, so calls
+    /// should be rare. Returns the time that a sample stands for from now on, ns.
     pub fn vary(&mut self) -> u64 {
         let mean = period_ns(self.hz);
         if self.hardware {
@@ -147,7 +147,7 @@ fn open(cpu: u32, hz: u32, hardware: bool) -> io::Result<Option<OwnedFd>> {
     } else {
         attr.type_ = b::PERF_TYPE_SOFTWARE;
         attr.config = u64::from(b::PERF_COUNT_SW_CPU_CLOCK);
-        // What comes due beside an idle task is looked up when a thread gets the CPU (`bpf/sampler.h`).
+        // A sample that comes due beside an idle task is looked up when a thread gets the CPU (`bpf/sampler.h`).
         attr.set_exclude_idle(1);
         attr.__bindgen_anon_1.sample_period = period_ns(hz);
     }

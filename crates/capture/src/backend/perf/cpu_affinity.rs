@@ -20,11 +20,11 @@ pub struct CpuAffinity {
     /// The CPU that leads.
     cpu: u32,
     lead: u32,
-    /// Where we may run otherwise, while we are there.
+    /// The CPUs that we may run on otherwise, while we are pinned.
     elsewhere: Option<CpuSet>,
-    /// When we may go there, ns.
+    /// Time before which we are not pinned, ns.
     not_before: u64,
-    /// We were there.
+    /// We have been pinned.
     pub went: bool,
 }
 
@@ -66,7 +66,7 @@ impl CpuAffinity {
 
     /// A poll that was due at `due` begins at `now`. If it is too late, the thread that runs on that CPU may
     /// be keeping us off it: we leave.
-    pub fn look(&mut self, now: u64, due: u64) {
+    pub fn poll_begins(&mut self, now: u64, due: u64) {
         if now > due + FORSAKEN && self.elsewhere.is_some() {
             self.leave();
             self.not_before = now + AWAY;
@@ -87,7 +87,7 @@ impl CpuAffinity {
 mod tests {
     use super::*;
 
-    /// Runs `test` in a thread of its own, with where it may run and the first such CPU.
+    /// Runs `test` in a thread of its own, with the CPUs that it may run on and the first of them.
     fn somewhere(test: impl FnOnce(CpuSet, u32) + Send + 'static) {
         let run = || {
             let all = sched_getaffinity(None).unwrap();
@@ -121,14 +121,14 @@ mod tests {
     }
 
     #[test]
-    fn where_looks_come_late_we_do_not_stay() {
+    fn we_do_not_stay_where_polls_come_late() {
         somewhere(|all, one| {
             let mut nearby = CpuAffinity::default();
             (0..MOST).for_each(|_| nearby.read_from(Some(one), 0));
             assert!(nearby.elsewhere.is_some());
-            nearby.look(FORSAKEN + 6, 6);
+            nearby.poll_begins(FORSAKEN + 6, 6);
             assert!(nearby.elsewhere.is_some());
-            nearby.look(FORSAKEN + 7, 6);
+            nearby.poll_begins(FORSAKEN + 7, 6);
             assert_eq!(sched_getaffinity(None).unwrap(), all);
             (0..2 * MOST).for_each(|_| nearby.read_from(Some(one), FORSAKEN + 6 + AWAY));
             assert!(nearby.elsewhere.is_none());

@@ -1,6 +1,6 @@
 //! Switch records, and the samples and polls between them, as parts of a thread's time.
 //!
-//! As the rest of the estimator this looks at no clock, file or process. It is fed by observations, which
+//! Like the rest of the estimator, this module reads no clock, file or process. Its input are observations, which
 //! [`super::intake`] and the poller make.
 
 use wallscope_model::{BlockReason, Part, StackEnd, State, WaitSeen};
@@ -19,7 +19,7 @@ use crate::backend::proc::{
     account::schedstat,
     counters::Counters,
     estimator::PollEstimator,
-    samples::{Look, Meant, Polled, Weight},
+    samples::{Meant, PollSample, Polled, Weight},
     spans::Spans,
     time_kind::TimeKind,
     wait_observation::ENOUGH,
@@ -71,7 +71,7 @@ impl PollEstimator {
         let (books, doing) = (schedstat(begin.counters), account.seen.doing);
         if is_plausible {
             let book = account.book.sliced(grid);
-            account.counters.look(book, begin.time, books, doing);
+            account.counters.book_poll(book, begin.time, books, doing);
         }
         account.counters.settle(account.book.sliced(grid));
         account.unrecorded_ns = begin.unrecorded_ns;
@@ -94,7 +94,7 @@ impl PollEstimator {
         let account = self.accounts.get_mut(end.thread as usize)?;
         let mut course = account.course.take()?;
         if end.cause == RecordsEndCause::Stopped {
-            // What it did since its last record, the counters tell.
+            // For the time since its last record, the counters decide.
             course.mistrust();
             account.book.spans = None;
         }
@@ -112,7 +112,7 @@ impl PollEstimator {
     /// The recorder ended at `end_ns`: until then a thread goes on as its records say.
     pub(in crate::backend) fn records_end_early(&mut self, thread: u32, end_ns: u64) -> Option<()> {
         let account = &mut self.accounts[thread as usize];
-        // Its counters were not read to the end, so they are no witness.
+        // Its counters were not read to the end, so they cannot check the records.
         account.alive = false;
         let begin = account.book.seen_ns;
         self.make_room(begin, end_ns);
@@ -127,7 +127,8 @@ impl PollEstimator {
         }
     }
 
-    /// The counters of a thread are compared with its records once all of these up to then have come.
+    /// Takes a reading of a thread's counters. It is compared with the thread's records once all records up to its
+    /// time have come.
     pub fn counters_read(&mut self, reading: &CounterReading) -> Option<()> {
         let account = self.accounts.get_mut(reading.thread as usize)?;
         let course = account.course.as_mut()?;
@@ -209,7 +210,7 @@ impl PollEstimator {
     /// A thread was preempted, and is back on a CPU at `time`.
     fn was_put_off(&mut self, thread: u32, put_off: PutOff, time: u64) -> Option<()> {
         let waited = time.saturating_sub(put_off.since);
-        self.add_claimed(&Look {
+        self.add_claimed(&PollSample {
             thread,
             stack: put_off.stack,
             state: State::Runnable,
@@ -235,7 +236,7 @@ impl PollEstimator {
     pub fn computed(&mut self, sample: &RunningSample) -> Option<()> {
         let RunningSample { time, ns, .. } = *sample;
         self.accounts.get(sample.thread as usize)?;
-        self.add_claimed(&Look {
+        self.add_claimed(&PollSample {
             thread: sample.thread,
             stack: sample.stack,
             state: State::OnCpu,
@@ -282,7 +283,7 @@ impl PollEstimator {
         Some(())
     }
 
-    /// A poll may have met a thread in line for a CPU.
+    /// A poll may have met a thread that waits for a CPU.
     pub fn met_queued(&mut self, poll: &QueuedPoll) -> Option<()> {
         if let Some(stack) = poll.stack {
             self.has_stack(stack)?;
@@ -298,7 +299,7 @@ impl PollEstimator {
         self.waited(open.thread, open.begin, account.book.seen_ns)
     }
 
-    /// A thread was off the CPU by its own will from `begin` to `end`: polls of that time stand for it.
+    /// A thread was off the CPU from `begin` to `end`, after a voluntary switch: polls of that time stand for it.
     fn waited(&mut self, thread: u32, begin: u64, end: u64) -> Option<()> {
         let length = end.saturating_sub(begin);
         self.claim(thread, length)?;
@@ -362,11 +363,11 @@ impl PollEstimator {
         self.samples.stack(alone)
     }
 
-    /// A probed wait stands for waits of its thread that are as long. Each wait ends with a wake-up, and
-    /// each of them waits for the CPU.
+    /// A wait that a poll met stands for waits of its thread of the same length. Each of these ends with a wake-up,
+    /// and after each wake-up the thread waits for a CPU.
     fn was_seen(&mut self, w: &SeenWait) -> Option<()> {
         let (s, length) = (&w.probe.poll, w.end.saturating_sub(w.begin));
-        // Its chance to be seen: that a poll began in it, and the reason was read in it as well.
+        // The chance that a poll began within the wait, and that the reason was read within it too.
         let width = length.saturating_sub(s.call.until.saturating_sub(s.at));
         let chance = chance(width, s.spacing_ns);
         let ns = (length as f64 / chance) as u64;
@@ -387,7 +388,7 @@ impl PollEstimator {
             true => of.into(),
             false => Weight::Innermost { sp, of },
         };
-        let look = Look {
+        let sample = PollSample {
             thread: w.thread,
             stack: w.stack,
             state: State::Blocked,
@@ -399,15 +400,15 @@ impl PollEstimator {
             weight: weight(Meant::Wait { class, late }),
             seen: s.seen,
         };
-        self.samples.add(self.grid, &look);
-        let wakeup = Look {
+        self.samples.add(self.grid, &sample);
+        let wakeup = PollSample {
             state: State::Runnable,
             reason: None,
             part: Some(Part::Woken),
             ns: wakeups_ns,
             weight: weight(Meant::Wakeup { class }),
             seen: WaitSeen::default(),
-            ..look
+            ..sample
         };
         self.samples.add(self.grid, &wakeup);
         if w.whole && !w.probe.left {
@@ -421,11 +422,11 @@ impl PollEstimator {
     }
 
     /// Adds a sample, if its stack is known and its time is plausible.
-    fn add_claimed(&mut self, look: &Look) -> Option<()> {
-        self.has_stack(look.stack)?;
-        self.claim(look.thread, look.ns)?;
-        self.make_room(look.begin, look.end);
-        self.samples.add(self.grid, look);
+    fn add_claimed(&mut self, sample: &PollSample) -> Option<()> {
+        self.has_stack(sample.stack)?;
+        self.claim(sample.thread, sample.ns)?;
+        self.make_room(sample.begin, sample.end);
+        self.samples.add(self.grid, sample);
         Some(())
     }
 

@@ -172,7 +172,7 @@ fn a_wait_that_was_over_before_its_stack_was_copied_has_its_innermost_frame() {
     assert_eq!((e.switches.glimpsed, e.samples.distinct()), (1, 4));
     let alone = e.samples.polled(3);
     assert_eq!((alone.frames.len(), alone.end), (1, StackEnd::Lost));
-    // One that was over before its call was read tells nothing.
+    // A wait that was over before its call was read tells nothing.
     let mut e = estimator(FirstState::Blocked);
     e.observe(&Observation::WaitProbe(probe()));
     switch(&mut e, 105, SwitchStep::In);
@@ -200,7 +200,7 @@ fn waiting_for_a_cpu_goes_to_where_a_preempted_thread_stands() {
     }));
     switch(&mut e, 10 * MS, PREEMPTED);
     switch(&mut e, 15 * MS, SwitchStep::In);
-    // No stack of this one is known.
+    // The stack of this preemption is not known.
     switch(&mut e, 20 * MS, PREEMPTED);
     switch(&mut e, 21 * MS, SwitchStep::In);
     let r = finish(e, 21 * MS);

@@ -84,7 +84,7 @@ impl ProcPoller {
         }
     }
 
-    /// Books all time up to now, and what open waits since `last` have been seen to be.
+    /// Books all time up to now, and the time of open waits since `last` by the reasons that polls saw.
     pub fn book_open(&mut self, followed: u64, last: u64) {
         if self.clock.is_none() {
             return;
@@ -93,12 +93,12 @@ impl ProcPoller {
         for index in self.watch.live.clone() {
             let account = &self.intake.estimator.accounts[index];
             let (open, end) = (account.off_since(), account.book.seen_ns);
-            // Short ones are told from each other at their ends only.
+            // Short waits are distinguished only at their ends.
             if let Some(begin) =
                 open.filter(|b| end.saturating_sub(*b) > 2 * self.rounds.spacing_ns)
             {
                 self.waits_on(index, begin.max(last));
-                // What was seen of it has been told: the rest of the wait is to be seen anew.
+                // The part of the wait that was seen has been reported: the rest must be seen anew.
                 self.watch.wake(index);
             }
         }
@@ -204,7 +204,7 @@ impl ProcPoller {
         }
     }
 
-    /// Before a switch of a thread: the stack at which it is preempted, where that is known.
+    /// Observes, before a switch of a thread, the stack at which it is preempted, if that is known.
     fn tell_preempted(&mut self, index: usize, step: SwitchStep) {
         let t = &mut self.watch.threads[index];
         let sampled = match step {
@@ -220,7 +220,7 @@ impl ProcPoller {
         let share = t.records.ration.map_or(1.0, |r| r.share);
         let (stack, taken) = match (leaves, sampled, on_since) {
             (Some((stack, switches)), ..) => (stack, PreemptedStackTaken::AtSwitch(switches)),
-            // Where the end of its time on the CPU is not seen, the sampled time stands for that.
+            // If the end of its time on the CPU is not seen, the sampled time stands for it.
             (None, Some(stack), Some(_)) => {
                 let tells_leaving = match t.records.heir_of {
                     None => clock.tells_leaving_of(t.tid),
@@ -243,8 +243,8 @@ impl ProcPoller {
             }));
     }
 
-    /// Observes the reason of a wait that is about to be over, at `end` or where its records end, if its end tells
-    /// it better than the poll did.
+    /// Observes the reason of a wait that is about to be over, if its end tells the reason better than the poll
+    /// did. The wait ends at `end`, or where the thread's records end.
     pub(super) fn tell_end_of_wait(&mut self, index: usize, end: Option<u64>) {
         let account = &self.intake.estimator.accounts[index];
         let is_over = |at: u64| at < end.unwrap_or(u64::MAX);
@@ -291,9 +291,9 @@ impl ProcPoller {
             clock.newborns.range_ns(clock.period_ns)
         });
         if let Some(known) = self.watch.find(pid, tid) {
-            // It was listed before its birth was told, and given events beside those it inherited.
+            // The thread was listed before its birth was recorded: it has opened events beside inherited ones.
             if let (Some(hits), true) = (&mut self.hits, root.is_some()) {
-                hits.leave(known);
+                hits.close_thread(known);
                 let t = &mut self.watch.threads[known];
                 (t.records.heir_of, t.records.inherits_leaving) = (root, inherits_leaving);
             }
@@ -312,7 +312,7 @@ impl ProcPoller {
             });
         }
         let mut thread = Thread::new(pid, tid, name, time);
-        if self.watch.has_room() {
+        if self.watch.may_keep_files() {
             thread.keep_files();
         }
         (thread.records.heir_of, thread.records.inherits_leaving) = (root, inherits_leaving);
@@ -350,7 +350,7 @@ impl ProcPoller {
             }
             if self.watch.find(pid, tid).is_none() {
                 let mut thread = Thread::new(pid, tid, name.clone(), time);
-                if self.watch.has_room() {
+                if self.watch.may_keep_files() {
                     thread.keep_files();
                 }
                 let begin = thread.is_born(time);
@@ -383,7 +383,7 @@ impl ProcPoller {
         self.records.relist = true;
     }
 
-    /// A thread was sampled on its CPU. Whether that counts, and is not too early.
+    /// A thread was sampled on its CPU. Returns whether the sample counts and does not come too early.
     fn ran(&mut self, r: &Running, time: u64, since: u64, now: u64) -> bool {
         let Some(period) = self.clock.as_ref().map(|c| c.period_ns) else {
             return false;
@@ -412,8 +412,8 @@ impl ProcPoller {
         }
         let interpreted = self.processes.managed().is_interpreted(r.pid);
         let t = &mut self.watch.threads[index];
-        // A thread that inherited its event before the rate was lowered still has the old one; that distances
-        // differ a little is no reason to leave one out.
+        // A thread that inherited its event before the rate was lowered still has the old rate. Small differences
+        // of the distance are no reason to leave out a sample.
         t.records.credit_ns +=
             (r.period_ns as f64 / t.records.ration.map_or(1.0, |ration| ration.share)) as u64;
         if t.records.credit_ns < period - period / period_jitter::SAMPLE_JITTER_DIVISOR {
@@ -444,8 +444,8 @@ impl ProcPoller {
         self.intake.observe(&Observation::RunningSample(sample));
     }
 
-    /// A thread is about to be put off its CPU, which stands for so many `switches`. An interpreter's frames
-    /// change as soon as it runs on, and are not read.
+    /// A thread is about to be preempted; the copy of it stands for so many `switches`. An interpreter's frames
+    /// change as soon as the thread runs on, and are not read.
     fn leaves(&mut self, r: &Running, switches: u64, time: u64, now: u64) {
         if self.processes.managed().is_interpreted(r.pid) {
             return;
@@ -472,8 +472,8 @@ impl ProcPoller {
     }
 }
 
-/// Whether a process of which the kernel records an end goes on: one that begins a program with rights that
-/// its user has not (setuid) has its events taken away, which looks the same.
+/// Whether a process goes on although the kernel records its end. A process that begins a program with rights that
+/// its user lacks (setuid) loses its events, and the kernel writes the same record for that.
 fn goes_on(pid: u32) -> bool {
     const EXITING: u32 = 4;
     process::stat(pid).is_ok_and(|s| !matches!(s.state, 'Z' | 'X') && s.flags & EXITING == 0)

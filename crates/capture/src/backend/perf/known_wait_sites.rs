@@ -1,7 +1,7 @@
 //! Stacks of runnable threads that were woken.
 //!
-//! The kernel tells where a blocked thread stands. Of a thread that was woken it says only that it is runnable. Until
-//! that thread gets a CPU it still stands where it blocked, and its stack is unchanged. So its stack is unwound from
+//! For a blocked thread the kernel tells where it waits. For a thread that was woken it says only that the thread
+//! is runnable. Until that thread gets a CPU, its stack is unchanged since it blocked. So the stack is unwound from
 //! each site at which the thread was lately seen to wait. From the right site the unwinder finds the frames that it
 //! found then; from a site that the thread has left, it finds others. If two sites fit, none is taken. The switch
 //! records tell afterwards whether the thread had been woken, and had no CPU yet, when its stack was read.
@@ -15,28 +15,28 @@ use wallscope_model::BlockReason;
 
 use crate::backend::proc::waiting::Call;
 
-/// Sites that are kept of a thread.
+/// Most sites that are kept for a thread.
 const SITES: usize = 16;
-/// The stack is unwound from so many sites of different stack pointers, the latest.
+/// Most sites, of different stack pointers, from which a stack is unwound: the latest ones.
 const STANDS: usize = 8;
-/// Stacks that are unwound in a round. Of more runnable threads, one of every so many is unwound.
+/// Stacks that are unwound in a round. If more threads are runnable, one of every few is unwound.
 const IN_A_ROUND: u32 = 8;
 /// A wait is polled again for so many periods, to see the wake-up at its end. Longer waits are not: a poll in the last
 /// of many periods would stand for too much run-queue latency.
 pub(super) const FOLLOWED: u64 = 2;
 
-/// Where a thread was seen to wait, in whichever way.
+/// A place at which a thread was seen to wait, blocked or preempted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitSite {
     /// Stack pointer.
     pub sp: u64,
     /// Program counter.
     pub pc: u64,
-    /// What tells its native frames from others.
+    /// Fingerprint of its native frames.
     pub frames: u64,
     /// The call that it was in last there.
     pub call: Option<Call>,
-    /// What it waited for, by its call; `None`: it was put off its CPU there.
+    /// Its block reason, by its call; `None`: it was preempted there.
     pub reason: Option<BlockReason>,
     /// The stack, as an index of the samples' stacks.
     pub stack: u32,
@@ -96,11 +96,11 @@ impl KnownWaitSites {
 /// The part of the runnable threads that is unwound, so that many threads cost no more than a few.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RunnableSampling {
-    /// Met in this round.
+    /// Threads met in this round.
     met: u32,
-    /// In the last.
+    /// Threads met in the last round.
     before: u32,
-    /// Rounds.
+    /// Number of rounds.
     rounds: u32,
 }
 
@@ -111,7 +111,7 @@ impl RunnableSampling {
         self.rounds = self.rounds.wrapping_add(1);
     }
 
-    /// Another one: how many it stands for, if its turn has come.
+    /// Counts another thread. Returns the number of threads that it stands for, if it is to be unwound.
     pub(super) fn meet(&mut self) -> Option<u64> {
         self.met += 1;
         let every = (self.before / IN_A_ROUND).max(1);
@@ -121,7 +121,7 @@ impl RunnableSampling {
     }
 }
 
-/// What tells native frames from others.
+/// Fingerprint of native frames, by which they are distinguished from others.
 pub(in crate::backend) fn told_apart(frames: impl Iterator<Item = u64>) -> u64 {
     let mut hasher = FxHasher::default();
     frames.for_each(|w| hasher.write_u64(w));
@@ -184,7 +184,7 @@ mod tests {
         };
         assert_eq!(round(3), 3);
         assert_eq!(round(10 * IN_A_ROUND), 80, "nobody knew");
-        // What is left out is stood for.
+        // The threads that are unwound stand for those that are left out.
         assert_eq!(round(80), 80);
         assert_eq!(round(3), 0);
         let some: u64 = (0..10).map(|_| round(3)).sum();

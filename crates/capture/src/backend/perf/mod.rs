@@ -5,7 +5,7 @@
 //! record.rs           the records in the rings
 //! switch_timeline/    a thread's time by its switches: the totals of this backend
 //! intake.rs           records -> threads, observations
-//! estimate.rs         observations of switches, samples and polls -> a thread's time; looks at no machine
+//! estimate.rs         observations of switches, samples and polls -> a thread's time; reads nothing of the machine
 //! pending_wait.rs     polls of a wait that is not over yet; recorded.rs: state of all threads' records
 //! oncpu_stacks.rs     stacks of running threads; ran_since.rs: how old a sample is
 //! event_sampling/     stacks at events by name
@@ -19,16 +19,14 @@
 //! newborns.rs         samples of threads that compute for less than a sampling period
 //! ```
 //!
-//! One software clock event for each thread there is and each CPU, inherited by what the thread
-//! makes later, writes to one ring a CPU: samples with user registers and 8 to 32 KiB of stack, which are
-//! unwound here; each switch, with whether the thread was put off the CPU or left it; births, ends,
-//! names, new mappings and programs. Waiting threads are looked at as the `proc` backend does. How
-//! long a woken thread waited for its CPU is in no record: that alone is taken from the scheduler's
-//! counters, which otherwise serve as the second witness.
+//! Each thread has one software clock event for each CPU, inherited by the threads that it makes later. These
+//! events write to one ring a CPU: samples with user registers and 8 to 32 KiB of stack, which are unwound here;
+//! each switch, with whether the thread was preempted or switched voluntarily; births, ends, names, new mappings
+//! and programs. Waiting threads are polled as in the `proc` backend. The run-queue latency of a woken thread is in
+//! no record: that alone is taken from the scheduler's counters, which otherwise serve as the second witness.
 //!
-//! Where the kernel may not be sampled (`perf_event_paranoid` 2), samples fall on user code only;
-//! the rest of the time on a CPU is told by the tick. It does not see kernel stacks, nor where threads are when
-//! they are put off their CPU.
+//! Where the kernel may not be sampled (`perf_event_paranoid` 2), samples fall on user code only; the tick tells
+//! the rest of the time on a CPU. Kernel stacks are not seen then, nor the stacks at which threads are preempted.
 
 mod cpu_affinity;
 mod estimate;

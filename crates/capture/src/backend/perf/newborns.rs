@@ -29,17 +29,17 @@ use super::{Record, perf_attr::SAMPLE_BYTES, record::FirstSample};
 
 /// How long a window stays open after its last birth, ns: a life of 1 to 2 ms fits in, on a busy machine too.
 const HOLD: u64 = 50_000_000;
-/// What a window has written is taken for so long after its opening, ns.
+/// Time after its opening for which the records of a window are taken, ns.
 const KEEP: u64 = 1_000_000_000;
-/// So many short lives in about a second are worth windows. They all end in less time than one period.
+/// Fewest short lives in about a second that are worth windows. Each of them is shorter than one period.
 const MIN_LIVES: u64 = 16;
-/// After so long the counts of lives are halved, and makers without births are dropped, ns.
+/// Interval after which the counts of lives are halved, and makers without births are dropped, ns.
 const REVIEW: u64 = 1_000_000_000;
 /// Most makers that are remembered.
 const MAX_MAKERS: usize = 64;
 /// Shortest period that the kernel's clock events keep, ns.
 const MIN_PERIOD: u64 = 10_000;
-/// The octave up to 16 µs: ages below it are not told apart.
+/// The octave up to 16 µs: ages below it are not distinguished.
 const FIRST_OCTAVE: usize = 13;
 /// Bytes of stack that a window's samples copy for each microsecond of the age: a young thread's stack is short. A
 /// thread writes a sample at each multiple of the age, and the kernel reserves all of these bytes each time: this
@@ -49,7 +49,7 @@ const STACK_BYTES_PER_US: u64 = 32;
 const STACK_BYTES: RangeInclusive<u64> = 1024..=8192;
 /// A listening reader is not woken again by samples of a thread that has computed for less than this since, ns.
 const MIN_WAKING: u64 = 250_000;
-/// Part of the time computed in short lives that may lie in lives longer than the range: one in so many.
+/// One part in so many of the time computed in short lives may lie in lives longer than the range.
 const BEYOND_RANGE: u64 = 50;
 /// The golden section, as a fraction of 2⁶⁴: its multiples fill a range evenly, and so do those of any progression.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -129,8 +129,8 @@ impl ShortLives {
             .collect()
     }
 
-    /// The age at `part` (0 to 1) of the distribution described at the top, in ns, and its density per ns. Some lives are
-    /// known.
+    /// The age at `part` (0 to 1) of the distribution described at the top, in ns, and its density per ns. Some
+    /// lives are known.
     fn age_at(&self, part: f64, range_ns: u64) -> (u64, f64) {
         let octaves = self.computed_at(range_ns);
         let whole: f64 = octaves.iter().map(|(_, ns)| ns).sum();
@@ -197,7 +197,8 @@ struct Window {
     until: Option<u64>,
     /// How long each thread has computed on this CPU.
     ages: FxHashMap<u32, Age>,
-    /// Threads of the maker, and theirs, that may still be met: births less ends, as either may be told first.
+    /// Threads that the maker made, and theirs, that may still be met: births less ends, as either may be recorded
+    /// first.
     heirs: FxHashMap<u32, i8>,
     /// Closed [`HOLD`] after `until`; what it has written by then comes a little later.
     event: Option<OwnedFd>,

@@ -1,8 +1,8 @@
-//! Stacks of running threads: what was copied of them, and what is read from the threads themselves.
+//! Stacks of running threads: from the copy in a sample, and from the memory of the threads themselves.
 //!
-//! A sample has the registers and some of the stack as they were. Callers further down are read right after,
-//! and so are Python's frames, which lie elsewhere: the thread goes on meanwhile. What it has run for since,
-//! its switch records tell, so that one that was put off its CPU is as good as one that stands still.
+//! A sample has the registers and some of the stack as they were. Callers further down are read right after, and so
+//! are Python's frames, which lie elsewhere. The thread may go on meanwhile. Its switch records tell for how long
+//! it has run since. A thread that was preempted meanwhile is as good as one that stands still.
 
 use std::cell::Cell;
 
@@ -24,9 +24,9 @@ use crate::{
     target::read_memory,
 };
 
-/// Bytes at the end of what was copied of a stack that must be unchanged for its callers to be so.
+/// Bytes at the end of the copied part of a stack. If they are unchanged, the callers beyond them are too.
 const SEAM: usize = 512;
-// No stack is deeper, bytes: what is read beyond is none.
+// Depth of the deepest stack, bytes: memory beyond it is none.
 const DEEPEST: u64 = 1 << 30;
 
 /// CPU time after a sample, ns, up to which memory beside the copied stack is believed to be unchanged.
@@ -44,16 +44,16 @@ impl ProcPoller {
         self.records.affinity.read_from(cpu, now);
     }
 
-    /// At `now` a look that was due at `due` begins.
+    /// A poll that was due at `due` begins at `now`.
     pub fn stay_near(&mut self, now: u64, due: u64) {
         match self.records.ring_wakeups.is_needed(now) {
-            true => self.records.affinity.look(now, due),
+            true => self.records.affinity.poll_begins(now, due),
             false => self.records.affinity.leave(),
         }
     }
 
-    /// Reads what Python keeps elsewhere than on the stack, of threads that were sampled just now: it
-    /// goes on, so that comes before all else.
+    /// Reads Python's frames, which are not on the stack, of threads that were sampled just now. These threads go
+    /// on, so this comes before all else.
     pub(super) fn read_running(&mut self, records: &mut [(u64, Record)]) {
         let mut since: FxHashMap<u32, SwitchTrail> = FxHashMap::default();
         let now = clock::now();
@@ -70,7 +70,7 @@ impl ProcPoller {
                         false => trail.left(*time),
                     }
                 }
-                // What it ran then nobody knows any more.
+                // The Python frames of that moment cannot be known any more.
                 Record::Leaving { thread, .. }
                     if self.processes.managed().is_interpreted(thread.pid) => {}
                 Record::Sample(r) | Record::Leaving { thread: r, .. } => {
@@ -120,7 +120,7 @@ impl ProcPoller {
         };
         let roles = self.processes.managed().roles(m.pid, &frames);
         let inner = roles.iter().position(|role| *role == Role::Interpreter);
-        // What the interpreter called then it may not call for what it runs now.
+        // Python's frames were read late: the native callees of the interpreter may belong to other frames.
         let from = inner.filter(|_| r.late).unwrap_or(0);
         self.processes.managed_mut().name(m);
         let (words, end) = (m.words.clone(), m.end_with(end));
@@ -192,11 +192,11 @@ impl ProcPoller {
     }
 }
 
-/// The part of a stack that was not copied, read from the thread itself: the callers of what was copied,
-/// if the last of that is still the same, and the sample was taken just now. What has been left since stays
+/// The part of a stack beyond the copy, read from the thread itself: the callers of the copied frames. It counts
+/// only if the end of the copy is unchanged and the sample was taken just now: frames that the thread has left stay
 /// on the stack for a while.
 struct Deeper {
-    /// Later than this, ns, it says nothing.
+    /// Time after which the memory says nothing, ns.
     until: u64,
     same: Option<bool>,
 }
@@ -217,8 +217,8 @@ impl Deeper {
     }
 }
 
-/// What is not on the stack that was copied, read from the thread itself: of a goroutine, say, that runs on
-/// the stack of its thread for a moment. Only if it has hardly run since.
+/// Memory outside of the copied stack, read from the thread itself: the stack of a goroutine, say, that runs on the
+/// stack of its thread for a moment. It is read only if the thread has hardly run since.
 fn elsewhere(r: &Running, address: u64, to: &mut [u8]) -> usize {
     let moved = r.moved.as_ref();
     match moved.is_some_and(|m| m.by(clock::now()) <= ELSEWHERE) {

@@ -5,7 +5,7 @@ use wallscope_observe::{PreemptedStack, PreemptedStackTaken, QueuedPoll, WaitPro
 
 use crate::backend::proc::call_site_check::SOON;
 
-/// Waits that are so many times as long as a poll was late are as likely seen by it as by any other.
+/// A wait at least so many times as long as a poll was late is as likely met by that poll as by any other.
 const LONG: u64 = 16;
 
 /// Polls of a thread's present wait.
@@ -13,7 +13,7 @@ const LONG: u64 = 16;
 pub struct PendingWait {
     /// A poll that met the thread blocked.
     pub probe: Option<ProbedWait>,
-    /// Polls that may have met it in line for a CPU after that.
+    /// Polls that may have met it waiting for a CPU after that.
     pub queued: Option<QueuedPoll>,
     /// Polls in time at waits of the thread so far.
     pub in_time: u32,
@@ -36,7 +36,7 @@ impl PendingWait {
         self.probe.is_some_and(|p| p.poll.at >= begin)
     }
 
-    /// Whether a poll has met the thread in line for a CPU after the wait that began at `begin`.
+    /// Whether a poll has met the thread waiting for a CPU after the wait that began at `begin`.
     pub fn is_queued(&self, begin: u64) -> bool {
         self.queued.is_some_and(|q| q.at >= begin)
     }
@@ -56,15 +56,15 @@ pub fn is_late_for(poll: &WaitProbe, length: u64) -> bool {
     length < LONG.saturating_mul(poll.late_ns)
 }
 
-/// Facts that a poll gives about a wait that ended at `end`: the reason, and whether the stack is that of the wait. `None`:
-/// the wait had ended before anything was read.
+/// Facts that a poll gives about a wait that ended at `end`: the reason, and whether the stack is that of the wait.
+/// `None`: the wait had ended before anything was read.
 pub fn of_wait(poll: &WaitProbe, end: u64) -> Option<(BlockReason, bool)> {
     let reason = match poll.until < end {
         true => poll.reason,
         false => poll.call.reason,
     };
     let soon = if poll.called { SOON } else { 0 };
-    // Nothing was copied where no more is known than the call.
+    // If only the call is known, nothing was copied.
     let copied = poll.copied > poll.call.until && poll.copied < end.saturating_add(soon);
     (poll.call.until < end).then_some((reason, copied))
 }
@@ -85,7 +85,7 @@ pub struct PutOff {
     pub since: u64,
     /// The stack.
     pub stack: u32,
-    /// How likely such time on a CPU has a known stack.
+    /// Chance that a preemption after such a time on a CPU has a known stack.
     pub chance: f64,
 }
 

@@ -13,7 +13,7 @@ pub(super) const STACK: u32 = 8 << 10;
 const MOST_STACK: u32 = 32 << 10;
 /// Bytes of a sample beside its stack: header, ids, time, period, registers.
 pub(super) const SAMPLE_BYTES: u64 = 192;
-/// So long a reader may be late before a ring is full of one CPU's samples, ns.
+/// Delay of a reader, ns, within which a ring must not be full of one CPU's samples.
 const READER_LATE: u64 = 80_000_000;
 
 /// ax, bx, cx, dx, si, di, bp, sp, ip and r8 … r15.

@@ -30,10 +30,10 @@ use super::{
 /// that hardly runs is hardly ever preempted: of a thousand that wake now and then, each switch would be
 /// copied.
 pub const CROWD: usize = 64;
-/// For how long copies are counted before it is judged anew how many to leave out, ns.
+/// Interval after which the number of copies to leave out is judged anew, ns.
 const JUDGED: u64 = 100_000_000;
 
-/// What is taken of the copies.
+/// Rate of the copies, and the part of them that is taken.
 #[derive(Debug)]
 pub struct PreemptSampling {
     /// No thread was refused these events.
@@ -44,11 +44,11 @@ pub struct PreemptSampling {
     pub selective: bool,
     /// Copies a second of one thread on one CPU that the kernel aims at.
     pub hz: u64,
-    /// One of so many is taken.
+    /// One copy of so many is taken.
     every: u64,
-    /// Came since one was taken.
+    /// Copies that came since one was taken.
     met: u64,
-    /// Came since `since`, ns.
+    /// Copies that came since `since`, ns.
     counted: u64,
     since: u64,
 }

@@ -1,22 +1,22 @@
-//! For how long a thread has run since it was sampled.
+//! Time that a thread has run since it was sampled.
 
-/// What a thread has run for since its sample, ns, for its native frames to go with what it runs now.
+/// Longest run since a sample, ns, after which the sample's native frames still match frames that are read now.
 pub(super) const FRESH: u64 = 1_000_000;
 
-/// What records say of a thread after one of its samples, read backwards.
+/// Switches of a thread after one of its samples, from records read backwards.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SwitchTrail {
-    /// Until when it was on a CPU, while it was.
+    /// End of the present stretch on a CPU, if there is one.
     on_until: Option<u64>,
     ran_ns: u64,
-    /// It left its CPU to wait for something.
+    /// It switched voluntarily.
     pub by_its_will: bool,
     /// Its last record says that it has no CPU.
     off: Option<bool>,
 }
 
 impl SwitchTrail {
-    /// Nothing: it was on its CPU until `now`.
+    /// Without any record it was on its CPU until `now`.
     pub fn until(now: u64) -> SwitchTrail {
         SwitchTrail {
             on_until: Some(now),
@@ -33,13 +33,13 @@ impl SwitchTrail {
         self.off.get_or_insert(false);
     }
 
-    /// It was put off its CPU.
+    /// It was preempted.
     pub fn put_off(&mut self, time: u64) {
         self.on_until = Some(time);
         self.off.get_or_insert(true);
     }
 
-    /// It left its CPU to wait for something.
+    /// It switched voluntarily.
     pub fn left(&mut self, time: u64) {
         self.put_off(time);
         self.by_its_will = true;
@@ -50,7 +50,7 @@ impl SwitchTrail {
         self.ran_ns + self.on_until.map_or(0, |until| until.saturating_sub(time))
     }
 
-    /// What that says at `now` of a sample at `time`.
+    /// For how long the thread had run by `now` since a sample at `time`.
     pub fn moved(&self, time: u64, now: u64) -> RanSince {
         RanSince {
             ran_ns: self.ran_since(time),
@@ -64,14 +64,14 @@ impl SwitchTrail {
 #[derive(Clone, Copy, Debug)]
 pub struct RanSince {
     ran_ns: u64,
-    /// When that was.
+    /// When the sample was taken from the ring, ns.
     at: u64,
     /// It had no CPU then.
     off: bool,
 }
 
 impl RanSince {
-    /// At most so long it has run by now, ns.
+    /// Longest time that it can have run by `now`, ns.
     pub fn by(&self, now: u64) -> u64 {
         let since = now.saturating_sub(self.at);
         // A thread that was preempted for our sake may have another CPU by then.
@@ -103,7 +103,7 @@ mod tests {
             at: 1_000,
             off,
         };
-        // One that stands still for our sake has not gone on, for a while.
+        // A thread that was preempted for our sake has not gone on, for a while.
         assert_eq!((moved(false).by(1_500), moved(true).by(1_500)), (540, 40));
         assert_eq!(moved(true).by(1_000 + FRESH), 40 + FRESH);
         let mut since = SwitchTrail::until(950);

@@ -15,7 +15,7 @@ use crate::{
 pub enum Record {
     /// A thread on a CPU.
     Sample(Box<Running>),
-    /// A thread on its way off a CPU, and for how many such switches that stands.
+    /// A thread on its way off a CPU, and the number of such switches that it stands for.
     Leaving {
         /// Switches.
         of: u64,
@@ -51,7 +51,7 @@ pub enum Record {
     Name(Renaming),
     /// A thread on a CPU when an event by name happened.
     Hit(Box<EventSample>),
-    /// How often it happened to a thread that has ended.
+    /// How often an event by name happened to a thread that has ended.
     Counted(EventCount),
     /// A new mapping.
     Change(Box<Change>),
@@ -85,8 +85,8 @@ pub struct Renaming {
     pub exec: bool,
 }
 
-/// How far below the stack pointer a function may keep what its frame is found by, bytes: the ABI's red zone. V8's
-/// frames reach half as far from their pointer.
+/// Bytes below the stack pointer in which a function may keep data that its frame is found by: the ABI's red zone.
+/// V8's frames reach half as far from their pointer.
 pub const BELOW: u64 = 128;
 
 /// A running thread as it was.
@@ -106,19 +106,19 @@ pub struct Running {
     pub registers: Registers,
     /// Its user stack from the stack pointer on.
     pub stack: Vec<u8>,
-    /// What lies below that, [`BELOW`] bytes; empty where it was not copied, as the kernel does not.
+    /// The [`BELOW`] bytes below that; empty if they were not copied (the kernel does not copy them).
     pub below: Vec<u8>,
     /// Python's frames, as far as they could be read in time.
     pub managed: Option<ManagedStack>,
-    /// It has run for so long since that these are of another moment than the registers.
+    /// The thread has run for so long since that these frames do not match the registers.
     pub late: bool,
-    /// For how long it has run since, where that is known.
+    /// Time that it has run since, if that is known.
     pub moved: Option<RanSince>,
     /// Of a window on newborn threads.
     pub first: Option<FirstSample>,
 }
 
-/// A thread met at an age that was drawn for those born in a stretch of time.
+/// A thread met at an age that was drawn for the threads born in a certain time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FirstSample {
     /// That stretch, ns: a thread born outside of it does not count.
@@ -128,8 +128,8 @@ pub struct FirstSample {
 }
 
 impl Running {
-    /// Copies what there is of the stack from `address` on. Right below the stack pointer, where a frame
-    /// is looked for that is only being made, there are zeros where that was not copied.
+    /// Copies the stack from `address` on, as far as it is there. The bytes right below the stack pointer, where a
+    /// frame that is only being made is searched, are zeros if they were not copied.
     pub fn read(&self, address: u64, to: &mut [u8]) -> usize {
         let sp = self.registers.general[7];
         if self.is_below(address) {
@@ -191,8 +191,8 @@ pub fn is_user_mode(misc: u16) -> bool {
     u32::from(misc) & b::PERF_RECORD_MISC_CPUMODE_MASK == b::PERF_RECORD_MISC_USER
 }
 
-/// What a sample says from `at` on: its user registers, and what was copied of the user stack; neither where it is of
-/// a thread of the kernel or of one that has lost its memory. `None`: it ends before that.
+/// The part of a sample from `at` on: its user registers, and the copied part of the user stack. Both are empty for
+/// a thread of the kernel or one that has lost its memory. `None`: the record ends before that.
 pub fn user_part(body: &[u8], at: usize) -> Option<(Registers, Vec<u8>)> {
     let word = |at: usize| Some(u64::from_ne_bytes(body.get(at..at + 8)?.try_into().ok()?));
     if word(at)? == 0 {
@@ -238,7 +238,7 @@ pub fn user_part(body: &[u8], at: usize) -> Option<(Registers, Vec<u8>)> {
     Some((registers, bytes.get(..valid.min(size))?.to_vec()))
 }
 
-/// Reads one record: its time and what it says; `None` for kinds that are of no use.
+/// Reads one record: its time and its content; `None` for kinds that are of no use.
 pub fn parse(kind: u32, misc: u16, body: &[u8]) -> Option<(u64, Record)> {
     let u32_at = |at: usize| Some(u32::from_ne_bytes(body.get(at..at + 4)?.try_into().ok()?));
     let u64_at = |at: usize| Some(u64::from_ne_bytes(body.get(at..at + 8)?.try_into().ok()?));
@@ -329,16 +329,16 @@ pub fn parse(kind: u32, misc: u16, body: &[u8]) -> Option<(u64, Record)> {
 pub struct EventSample {
     /// Number of the event.
     pub event: usize,
-    /// The kernel's number of the one that was opened or inherited, and whether it was opened. Threads
-    /// that have inherited the same exchange them: it does not tell the running thread.
+    /// The kernel's number of the event, which was opened or inherited. Threads that have inherited the same event
+    /// exchange it, so the number does not tell the running thread.
     pub stream: u64,
-    /// See `stream`.
+    /// Whether that event was opened, not inherited.
     pub opened: bool,
     /// The thread as it was.
     pub running: Running,
 }
 
-/// What a thread that has ended had counted.
+/// Count of an event in a thread that has ended.
 #[derive(Debug)]
 pub struct EventCount {
     /// Number of the event.

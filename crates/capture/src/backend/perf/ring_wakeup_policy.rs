@@ -1,20 +1,20 @@
-//! Whether samples are taken from their rings at once, or when the next look is due anyway.
+//! Ring-buffer wake-up policy: samples wake us at once, or wait for the next poll.
 //!
-//! Waking up costs more than a sample itself. At once is needed where a running thread keeps something
-//! elsewhere than on the part of its stack that was copied: the frames of an interpreter, callers further
-//! down, names that a collector moves. Programs that have nothing of that can wait.
+//! A wake-up costs more than a sample itself. It is needed if a running thread keeps data outside of the copied
+//! part of its stack: the frames of an interpreter, callers further down, names that a collector moves. Samples of
+//! programs without such data can wait.
 
 use std::time::Duration;
 
 use super::thread_events::ThreadEvents;
 use crate::session::events::Events;
 
-/// For so long after something had to be read at once that is expected again, ns.
+/// Time for which urgent reads are expected after the last one, ns.
 const EXPECTED: u64 = 1_000_000_000;
 /// Rings that may be left alone no longer than this wake us themselves when they are half full.
 const SHORTEST: Duration = Duration::from_millis(2);
 
-/// What was needed lately.
+/// The last urgent read, and whether samples wake us.
 #[derive(Debug)]
 pub struct RingWakeupPolicy {
     until_ns: u64,
@@ -41,8 +41,8 @@ impl RingWakeupPolicy {
         now < self.until_ns
     }
 
-    /// Before a wait from `now` until `due` at most: whether samples of `clock` end it. Returns after how
-    /// long it has to end to keep the rings from overflowing, where that is sooner.
+    /// Decides, before a wait from `now` until `due` at most, whether samples of `clock` end the wait. Returns the
+    /// time after which the wait has to end to keep the rings from overflowing, if that is sooner.
     pub fn before(
         &mut self,
         events: &Events,
@@ -53,7 +53,7 @@ impl RingWakeupPolicy {
         let listen = self.is_needed(now) || clock.rest() < SHORTEST;
         if listen != self.listening {
             for fd in clock.descriptors() {
-                // One that cannot be changed wakes us as before.
+                // A ring that cannot be changed wakes us as before.
                 let _ = match listen {
                     true => events.listen(fd),
                     false => events.ignore(fd),

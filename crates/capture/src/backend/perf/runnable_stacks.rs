@@ -1,4 +1,4 @@
-//! Looking for the stacks of threads that were woken and wait for a CPU (see [`super::known_wait_sites`]).
+//! Stacks of threads that were woken and wait for a CPU (see [`super::known_wait_sites`]).
 
 use wallscope_model::StackEnd;
 use wallscope_observe::{Observation, QueuedPoll, UnfollowedWait};
@@ -16,7 +16,7 @@ use crate::{
 };
 
 impl ProcPoller {
-    /// A poll of a round, at `at`, of a thread in a wait that a poll has seen already: whether it was woken since.
+    /// Polls at `at`, in a round, a thread in a wait that a poll has seen already: it may have been woken since.
     pub(in crate::backend) fn see_again(&mut self, index: usize, round: &Round, at: u64) {
         let account = &self.intake.estimator.accounts[index];
         let Some(begin) = account.off_since() else {
@@ -49,7 +49,7 @@ impl ProcPoller {
         }
     }
 
-    /// A poll of a round, at `at`, of a thread that is on a CPU or waits for one, after a wait that no poll has seen.
+    /// Polls at `at`, in a round, a thread that is on a CPU or waits for one, after a wait that no poll has seen.
     pub(in crate::backend) fn see_queued(&mut self, index: usize, round: &Round, at: u64) {
         let t = &self.watch.threads[index];
         let account = &self.intake.estimator.accounts[index];
@@ -59,7 +59,7 @@ impl ProcPoller {
         if course.is_put_off() || t.wait_sites.is_empty() {
             return;
         }
-        // By its records it may be that it has not even begun to wait.
+        // By its records it may not even have begun to wait.
         let begin = course.off_since().unwrap_or(at);
         let mut queued = QueuedPoll {
             thread: index as u32,
@@ -82,11 +82,12 @@ impl ProcPoller {
         }
     }
 
-    /// The one stack of a thread that stands where it was seen to wait before, and when it had been read.
+    /// The time when the stack of a thread had been read, and that stack, if the thread still is where it was seen
+    /// to wait.
     pub(in crate::backend) fn stack_of_queued(&mut self, index: usize) -> (u64, Option<u32>) {
         let t = &self.watch.threads[index];
         let (pid, tid) = (t.pid, t.tid);
-        // What must be of one moment comes first.
+        // Data that must be of one moment is read first.
         let copy = |p: &WaitSite| {
             let WaitSite { sp, pc, call, .. } = *p;
             let standing = Standing {
@@ -126,7 +127,7 @@ impl ProcPoller {
         if !managed.interprets(pid, &frames) {
             return (read, Some(place.stack));
         }
-        // What the interpreter runs may be something else than then.
+        // The interpreter may run something else now.
         let managed = managed.read(&mut self.reader.managed, pid, tid, &frames);
         read = clock::now();
         let stack = managed.map(|m| {

@@ -1,13 +1,12 @@
-//! Threads that switch so often that telling of each switch would slow them down have records for a
-//! part of the time only.
+//! Rationing of switch records: threads that switch very often have records for a part of the time only, because a
+//! record of each switch would slow them down.
 //!
-//! A recorded switch costs the thread three to four microseconds: the record, the clock that is started
-//! and stopped with it, and the work of perf events at every switch, even of switched-off ones. Up to
-//! [`FEW`] switches a second that is a few per cent. Beyond, the events of the thread are closed and
-//! opened again in turn, for a part of the time ([`LEAST`] at least). Its totals stay exact: between its
-//! turns they are the scheduler's counters', as in the `proc` backend. What only records tell (preempted
-//! apart from woken, what runs on the CPU) is then a sample, by as many stacks a second as of any
-//! other thread: in its turns they come more often.
+//! A recorded switch costs the thread three to four microseconds: the record, the clock that is started and stopped
+//! with it, and the work of perf events at every switch, even of switched-off ones. Up to [`FEW`] switches a second
+//! that is a few per cent. Beyond, the events of the thread are closed and opened again in turn, for a part of the
+//! time ([`LEAST`] at least). Its totals stay exact: between its turns they are the scheduler's counters', as in
+//! the `proc` backend. Facts that only records tell (preempted apart from woken, the stacks on the CPU) are then
+//! sampled. The thread gets as many stacks a second as any other thread: in its turns they come more often.
 //!
 //! Events that were inherited cannot be closed one by one: a family is given events of its own first.
 
@@ -15,11 +14,12 @@
 const FEW: f64 = 15_000.0;
 /// The least part of the time that is recorded.
 const LEAST: f64 = 0.05;
-/// For how long switches are counted before that is judged, ns.
+/// Interval after which the rate of switches is judged, ns.
 pub(super) const JUDGED: u64 = 100_000_000;
-/// Length of a turn, in looks.
+/// Length of a turn, in polls.
 pub(super) const TURN: u64 = 2;
-/// A turn that was longer, as no look came, is not made up for beyond this, ns: there would be no other for long.
+/// Longest turn that is made up for, ns. A late poll makes a turn longer; a pause in proportion would put off the
+/// next turn for long.
 const LONGEST_NS: u64 = 200_000_000;
 
 /// How a thread's records are rationed.
@@ -31,7 +31,7 @@ pub struct SwitchThrottle {
     pub unrecorded_ns: u64,
     /// When the present turn, or the time between two, began.
     pub(super) since: u64,
-    /// How long the last turn was, ns: looks may come late, and turns end with them.
+    /// Length of the last turn, ns: turns end with polls, which may come late.
     turn_ns: u64,
     /// Switches that were counted when the turn began.
     pub(super) switches: u64,
@@ -48,7 +48,7 @@ impl SwitchThrottle {
         }
     }
 
-    /// `switches` in all were counted by `now`: how much of the time to record.
+    /// Judges how much of the time to record: `switches` in all were counted by `now`.
     pub(super) fn judge(&mut self, now: u64, switches: u64) {
         let seconds = now.saturating_sub(self.since).max(1) as f64 / 1e9;
         let rate = switches.saturating_sub(self.switches) as f64 / seconds;

@@ -31,21 +31,21 @@ const FEWEST_PAGES: usize = 32;
 /// Why there is no ring.
 const NO_RING: &str = "no memory may be locked for their records (kernel.perf_event_mlock_kb)";
 
-/// So many samples of a thread at most come at the same distance. That is told where one has just come, as a
-/// distance begins anew then.
+/// Most samples of a thread at the same distance. The distance is changed right after a sample, because a distance
+/// begins anew then.
 const SAME: u32 = 32;
 
 /// Longest that records may wait for something that takes time: their rings would overflow.
 const LONGEST: Duration = Duration::from_millis(5);
 
-/// What part of a ring may fill while nobody looks at it, if it fills as fast as before.
+/// Part of a ring that may fill between two readings, if it fills as fast as before.
 const FILLED: f64 = 0.125;
 
-/// What part of a ring the threads of a window may fill meanwhile, if they compute all the time. The rest is for other
-/// records, and for a reader that has to wait for a CPU.
+/// Part of a ring that the threads of a window may fill meanwhile, if they compute all the time. The rest is for
+/// other records, and for a reader that has to wait for a CPU.
 const FILLED_BY_NEWBORNS: f64 = 0.3;
 
-/// Longest that rings are left alone.
+/// Longest time for which rings are left alone.
 const REST: Duration = Duration::from_millis(50);
 
 /// The events of a thread.
@@ -54,7 +54,7 @@ struct Joined {
     events: Vec<Ticks>,
     /// Those that count its switches, if it has any.
     leaving: Vec<OwnedFd>,
-    /// Its samples come so many times as often as others'.
+    /// Fraction of time in which this thread is recorded; scales its sampling period.
     share: f64,
     /// Another thread has inherited them.
     inherited: bool,
@@ -65,12 +65,12 @@ struct Ticks {
     event: OwnedFd,
     /// The time between two of its samples, ns.
     distance: u64,
-    /// How many came since that was told.
+    /// Samples that came since that was set.
     same: u32,
 }
 
 impl Ticks {
-    /// Tells it how far apart to have its samples from now on.
+    /// Sets how far apart its samples are from now on.
     fn tell(&mut self, distance: u64) {
         self.same = 0;
         // SAFETY: the ioctl reads one u64 that outlives the call.
@@ -93,7 +93,7 @@ pub struct ThreadEvents {
     held: Vec<(u64, Record)>,
     /// When the rings were emptied last.
     emptied: Instant,
-    /// How long they may be left alone, as fast as they filled lately.
+    /// Time for which they may be left alone, by the rate at which they filled lately.
     rest: Duration,
     /// Whether samples fall on the kernel too.
     pub with_kernel: bool,
@@ -158,8 +158,8 @@ impl ThreadEvents {
         })
     }
 
-    /// Opens the events of a thread, of which only `share` of the time is recorded: samples come more
-    /// often by as much.
+    /// Opens the events of a thread that is recorded in `share` of the time only: its samples come more often by as
+    /// much.
     ///
     /// # Errors
     /// They are not allowed, the thread is gone, or there are too many.
@@ -206,15 +206,14 @@ impl ThreadEvents {
         Ok(())
     }
 
-    /// A thread was met computing that is put off its CPU often: from now on it is sampled at switches, if it is not
-    /// yet.
+    /// A thread that is often preempted was met computing: from now on it is sampled at switches, if it is not yet.
     pub fn is_put_off(&mut self, tid: u32) {
         let lacks = |j: &&Joined| j.share >= 1.0 && j.leaving.is_empty();
         let Some(others) = (self.events.get(&tid).filter(lacks)).map(|j| j.events.len()) else {
             return;
         };
         if self.leaving.complete {
-            // It may be gone by now; of others that is no sign.
+            // It may be gone by now; that is no sign that other threads cannot have these events.
             let leaving = self.tell_leaving(tid, others).unwrap_or_default();
             self.room -= leaving.len();
             if let Some(joined) = self.events.get_mut(&tid) {
@@ -295,13 +294,13 @@ impl ThreadEvents {
         }
     }
 
-    /// At `now`, when a poll begins: the next samples of threads that compute for less than a period.
+    /// Prepares the next samples of threads that compute for less than a period; a poll begins at `now`.
     pub fn sample_newborns(&mut self, now: u64) {
         let next = self.newborns.next(now, self.period_ns, self.rings.len());
         let Some(plan) = next else { return };
         match self.open_window(&plan) {
             Ok((event, guard)) => self.newborns.open(plan, event, guard),
-            // The maker has ended, or descriptors have.
+            // The maker has ended, or no descriptors are left.
             Err(_) => self.newborns.forget(plan.maker),
         }
     }
@@ -329,8 +328,8 @@ impl ThreadEvents {
         a.sample_type |= u64::from(b::PERF_SAMPLE_PERIOD);
         ask_for_stack(&mut a, self.stack_bytes);
         a.__bindgen_anon_1.sample_period = period_ns;
-        // Each sample wakes us, if we listen: what a running thread keeps elsewhere than on the part of its
-        // stack that is copied is read at once.
+        // Each sample wakes us, if we listen: data of a running thread outside of the copied part of its stack is
+        // read at once.
         a.__bindgen_anon_2.wakeup_events = 1;
         a.set_inherit(1);
         a.set_exclude_kernel((!self.with_kernel).into());
@@ -348,37 +347,37 @@ impl ThreadEvents {
         open(&mut a, tid as i32, cpu)
     }
 
-    /// Changes the time between samples. Events are told only of large changes, because that is a
-    /// call for each of them; for small ones, and for families of threads that share their events by inheritance and
-    /// so keep the old period, samples that come too early are left out.
+    /// Changes the time between samples. Only large changes are passed on to the events, because that takes a call
+    /// for each of them. After a small change, and in families of threads that share their events by inheritance
+    /// and so keep the old period, samples that come too early are left out.
     pub fn set_period(&mut self, period_ns: u64) {
         self.period_ns = period_ns;
         if (self.told_ns / 2 + 1..self.told_ns * 2).contains(&period_ns) {
             return;
         }
         self.told_ns = period_ns;
-        // What was inherited keeps the old one, and the kernel lets threads that are put on a CPU in turn swap their
-        // events: their thread is not told, so they must be as far apart.
+        // Inherited events keep the old period. The kernel lets threads that are put on a CPU in turn swap their
+        // events, and does not name the thread that has one now. So all events of a family must be as far apart.
         for joined in self.events.values_mut().filter(|j| !j.inherited) {
             let distance = period(period_ns, joined.share);
             joined.events.iter_mut().for_each(|e| e.tell(distance));
         }
     }
 
-    /// Takes what was written up to `now`, and `more`, in time order. One ring is read after the other:
-    /// what comes to the later ones meanwhile has to wait for what comes to the earlier ones.
+    /// Takes the records written up to `now`, and `more`, in time order. One ring is read after the other: records
+    /// that come to the later rings meanwhile have to wait for those that come to the earlier ones.
     pub fn drain(&mut self, more: Vec<(u64, Record)>, now: u64) -> Vec<(u64, Record)> {
         self.held.extend(more);
         self.take(now)
     }
 
-    /// Takes all there is, and `more`. The events go on: stopping each would be a call for each.
+    /// Takes all records, and `more`. The events go on: stopping them would take a call for each.
     pub fn drain_all(&mut self, more: Vec<(u64, Record)>) -> Vec<(u64, Record)> {
         self.drain(more, u64::MAX)
     }
 
-    /// Empties the rings if they have not been for a while, and keeps what was in them: to be called
-    /// while taking it has to wait.
+    /// Empties the rings if that was not done for a while, and keeps their records. To be called while taking these
+    /// has to wait.
     pub fn keep_up(&mut self) {
         if self.emptied.elapsed() > LONGEST {
             self.hold();
@@ -439,7 +438,7 @@ impl ThreadEvents {
             });
             fullest = fullest.max(part);
         }
-        // What came in an instant says little.
+        // Records of an instant say little about the rate.
         if fullest > FILLED || since > Duration::from_millis(1) {
             self.rest = since.div_f64((fullest / FILLED).max(1e-3)).min(REST);
         }

@@ -73,7 +73,7 @@ impl ProcPoller {
                     (*i == root || t.records.heir_of == Some(root)) && t.records.open
                 })
                 .collect();
-            // Up to the counters' figures, records tell; what they tell of later is left out.
+            // Records count up to the time of the counters' figures; later ones are left out.
             for member in family {
                 let t = &mut self.watch.threads[member];
                 t.records.heir_of = None;
@@ -97,7 +97,7 @@ impl ProcPoller {
             self.watch.wake(index);
             self.tell_end_of_wait(index, None);
             self.end_records(index, RecordsEndCause::Closed);
-            // The others of a family are at no fault.
+            // The other threads of a family have not switched too often.
             if !threads.contains(&index) {
                 self.join_one(index);
             }

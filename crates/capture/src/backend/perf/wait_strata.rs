@@ -1,17 +1,16 @@
 //! Stacks of waits that no poll fell into, by the length of the wait.
 //!
-//! The records tell how long each wait was, looks tell the stack of some. How likely a wait is to be
-//! seen depends on its length, and not only by how many looks fit into it: at its end are moments in
-//! which it cannot be seen any more (the thread has been woken and is not yet on its CPU, a look is
-//! overtaken), and these are no constant. So waits are put into classes of about equal length, in which
-//! all had about the same chance whatever it was, and the time of each class, which is exact, is divided
-//! among the stacks that were seen in it (post-stratification). A class in which nothing was seen goes to
-//! the nearest one.
+//! The records tell how long each wait was, polls tell the stack of some. The chance that a poll meets a wait
+//! depends on its length, and not only by the number of polls that fit into it. At the end of a wait are moments in
+//! which it cannot be met any more (the thread has been woken and is not yet on its CPU, a poll is overtaken), and
+//! these are no constant. So waits are put into classes of about equal length, in which all had about the same
+//! chance whatever it was. The time of each class, which is exact, is divided among the stacks that were seen in it
+//! (post-stratification). A class in which nothing was seen goes to the nearest one.
 
 /// Shorter waits than two to this power, ns, are hardly ever seen.
 const SHORTEST: u32 = 14;
 
-/// What the waits of one class add up to.
+/// Sum of the waits of one class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum {
     /// Time, ns.
@@ -29,8 +28,8 @@ pub fn class(length: u64) -> u8 {
     length.max(1).ilog2().max(SHORTEST) as u8
 }
 
-/// How likely one of the looks at a thread falls into `width` ns, if they are `spacing` ns apart give or
-/// take a quarter.
+/// Chance that one of the polls of a thread falls into `width` ns, if they are `spacing` ns apart give or take a
+/// quarter.
 pub fn chance(width: u64, spacing: u64) -> f64 {
     let x = width.max(1) as f64 / spacing.max(1) as f64;
     let (least, most) = (0.75, 1.25);
@@ -39,7 +38,7 @@ pub fn chance(width: u64, spacing: u64) -> f64 {
     } else if x >= most {
         1.0
     } else {
-        // The distance between two looks is spread evenly between those bounds.
+        // The distance between two polls is spread evenly between those bounds.
         least + (most * (x - least) - (x * x - least * least) / 2.0) / (most - least)
     }
 }
@@ -117,19 +116,19 @@ mod tests {
     }
 
     #[test]
-    fn chances_are_those_of_looks_at_uneven_distances() {
-        // Looks that are evenly 75 to 125 apart, in turn at all distances.
-        let mut looks = vec![0u64];
+    fn chances_are_those_of_polls_at_uneven_distances() {
+        // Polls that are 75 to 125 apart, in turn at all these distances.
+        let mut polls = vec![0u64];
         for turn in 0..1000 {
             for distance in 75..=125 {
-                looks.push(looks[looks.len() - 1] + 75 + (distance * 37 + turn) % 51);
+                polls.push(polls[polls.len() - 1] + 75 + (distance * 37 + turn) % 51);
             }
         }
-        let end = looks[looks.len() - 1];
+        let end = polls[polls.len() - 1];
         for width in [10, 60, 80, 100, 120, 130] {
             let seen = (0..end - 200).filter(|begin| {
-                let next = looks.partition_point(|look| look < begin);
-                looks[next] < begin + width
+                let next = polls.partition_point(|poll| poll < begin);
+                polls[next] < begin + width
             });
             let share = seen.count() as f64 / (end - 200) as f64;
             let told = chance(width, 100);

@@ -25,7 +25,7 @@ pub struct EndedRecords {
     beyond_ns: u64,
 }
 
-/// What is known of a thread's time.
+/// Time of one thread, as far as it is known.
 pub struct Account {
     /// Process.
     pub pid: u32,
@@ -39,11 +39,11 @@ pub struct Account {
     pub counters: Counters,
     /// Its time by its switches, where these are recorded: then the counters are only the witness.
     pub course: Option<SwitchTimeline>,
-    /// Intervals off the CPU that records told of.
+    /// Recorded intervals off the CPU.
     pub waits: WaitStrata,
     /// Polls of its present wait, where switches are recorded.
     pub wait: PendingWait,
-    /// Where it is preempted next, or was just now.
+    /// Site of its next preemption, or of one just now.
     pub preemption: Preemption,
     /// Time that its samples stand for, where switches are recorded, ns.
     pub claimed_ns: u64,
@@ -57,7 +57,7 @@ pub struct Account {
     pub switches: [(u64, u64); 2],
     /// The scheduler's counters at the beginning, and as they were read last.
     pub audit: [SchedStat; 2],
-    /// On-CPU time that was shown so far, ns.
+    /// On-CPU time that was shown in snapshots so far, ns.
     pub on_cpu_ns: u64,
     /// What the last poll saw.
     pub seen: SeenDoing,
@@ -124,7 +124,7 @@ impl Account {
         self.switches = [begin.switches; 2];
     }
 
-    /// Its time begins anew, and so does what is seen of it.
+    /// Its time begins anew: waits and the stack from before are dropped.
     pub fn rebase(&mut self, begin: &AccountBegin) {
         self.begin(begin);
         self.waits = WaitStrata::default();
@@ -132,13 +132,13 @@ impl Account {
         self.seen.stack = None;
     }
 
-    /// Whether its counters can stand there: they do not run back, and no thread computes for years.
+    /// Whether these counters are plausible: they do not run back, and no thread computes for years.
     pub fn may_have_computed(&self, counters: SchedCounters) -> bool {
         let told = counters.on_cpu_ns.saturating_sub(self.audit[0].on_cpu_ns);
         counters.on_cpu_ns >= self.counters.last().on_cpu_ns && told <= MAX_NS
     }
 
-    /// Takes what changes slowly.
+    /// Takes the facts that change slowly.
     pub fn status(&mut self, status: &ThreadStatus) {
         if *self.name != *status.name {
             self.name = status.name.as_ref().to_owned();
@@ -148,7 +148,7 @@ impl Account {
         self.audit[1] = schedstat(status.counters);
     }
 
-    /// Its records have ended, for now or for good, with what `course` has counted.
+    /// Takes the figures of `course`, whose records have ended, for now or for good.
     /// `tick_ns`: the kernel's timer tick.
     pub fn told_by(&mut self, course: &SwitchTimeline, tick_ns: u64) {
         let (voluntary, involuntary) = self.records.switches.unwrap_or_default();
@@ -171,12 +171,12 @@ impl Account {
         self.course.is_some() && self.unrecorded_ns == 0
     }
 
-    /// Off the CPU by its own will since then, by its records, if it is.
+    /// Time of the voluntary switch since which it is off the CPU, by its records; `None`: it is not.
     pub fn off_since(&self) -> Option<u64> {
         self.course.as_ref().and_then(SwitchTimeline::off_since)
     }
 
-    /// What is known of it was shown: what is shown next begins here.
+    /// Its figures have been shown in a snapshot: the next one begins here.
     pub fn shown(&mut self) {
         self.ticks[0] = self.ticks[1];
         self.switches[0] = self.switches[1];
@@ -190,8 +190,8 @@ impl Account {
 }
 
 impl SeenDoing {
-    /// What the thread did, if it is blocked with a stack: the stack, and the stack pointer where that is its
-    /// innermost frame alone.
+    /// Block reason and stack of a blocked thread with a stack, and the stack pointer if that stack is only its
+    /// innermost frame.
     pub fn blocked(&self) -> Option<(wallscope_model::BlockReason, u32, Option<u64>)> {
         let (Doing::Blocked(reason), Some(stack)) = (self.doing, self.stack) else {
             return None;

@@ -1,4 +1,4 @@
-//! What was observed → the recording: threads, ledgers, slices, stacks, losses.
+//! Observations → the recording: threads, ledgers, slices, stacks, losses.
 
 use std::collections::BTreeMap;
 
@@ -31,20 +31,20 @@ use crate::{
     },
 };
 
-/// What putting a recording together gives beside it.
+/// Results of assembling a recording beside the recording itself.
 pub struct Assembled {
     /// Modules of code made at run time, with their processes.
     pub jit: Vec<(ModuleId, u32)>,
-    /// What was seen of connections, by sample.
+    /// Connections waited for, as they were seen, by sample.
     pub seen: Vec<WaitSeen>,
 }
 
-/// Whether more will be seen.
+/// Whether more observations follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// It will: this is a part.
+    /// They do: this is a part.
     SoFar,
-    /// It will not.
+    /// They do not.
     Whole,
 }
 
@@ -133,7 +133,7 @@ impl PollEstimator {
         let programs = programs.map(|p| (p.pid, p.exe.clone())).collect();
         let mut imputation = ReasonImputation::new(&self.accounts, programs);
         for (index, a) in (0u32..).zip(&mut self.accounts) {
-            // What a thread that queues or computes did since its counters last moved is known later.
+            // For a runnable thread the time since its counters last moved is known only once they move again.
             if a.course.is_none() && (extent == Extent::Whole || !a.alive) {
                 a.counters.settle(a.book.sliced(grid));
             }
@@ -192,16 +192,16 @@ impl PollEstimator {
         on_cpu
     }
 
-    /// Drops the oldest intervals of all threads until the rest becomes no more than `limit_bytes`.
+    /// Drops the oldest intervals of all threads until the rest fits into `limit_bytes`.
     pub fn keep_spans_within(&mut self, limit_bytes: u64) {
         let all = self.accounts.iter_mut();
         let mut spans: Vec<_> = all.filter_map(|a| a.book.spans.as_mut()).collect();
         spans::keep_within(&mut spans, limit_bytes);
     }
 
-    /// Processes, with the CPU time that no thread was seen with. `on_cpu`: the seen part of each, ns.
+    /// Processes, each with its CPU time outside of the seen threads. `on_cpu`: CPU time of its seen threads, ns.
     fn processes(&self, recording: &mut Recording, on_cpu: &BTreeMap<u32, u64>) {
-        // A poller that is told of each birth sees all children.
+        // With a record of each birth the poller sees all children.
         let unseen = match self.switches.kind {
             SwitchRecords::None => unseen_children(&self.processes, on_cpu),
             _ => BTreeMap::new(),
@@ -232,7 +232,8 @@ impl PollEstimator {
     }
 }
 
-/// The ledger of a thread that existed for `wall_ns`, of which the host took `stolen` ns; `ticks` divide its computing.
+/// The ledger of a thread that existed for `wall_ns`, of which the host took `stolen` ns. `ticks` divide its on-CPU
+/// time.
 fn ledger(
     t: &Account,
     totals: &Totals,
@@ -255,7 +256,7 @@ fn ledger(
         }
         None => before,
     };
-    // Of a part of its time only.
+    // Its switches were recorded for a part of its time only.
     let rationed = t.unrecorded_ns > 0 || (t.course.is_none() && before.is_some());
     let (voluntary, involuntary) = recorded.filter(|_| !rationed).unwrap_or(told);
     let mut ledger = Ledger {
@@ -284,8 +285,8 @@ fn ledger(
     ledger
 }
 
-/// `before`, `open`: waiting for a CPU from before the beginning, which the counter has, and at the end, which it
-/// has not yet, ns.
+/// Figures of the second witness. `before`: run-queue latency from before the beginning, which the counter includes,
+/// ns. `open`: run-queue latency at the end, which it does not include yet, ns.
 fn audit(
     [first, last]: [SchedStat; 2],
     (voluntary, involuntary): (u64, u64),
@@ -293,7 +294,7 @@ fn audit(
     (before, open): (u64, u64),
 ) -> Audit {
     Audit {
-        // With what that counter leaves out by design, by the kernel's own count of it.
+        // The counter leaves out stolen time by design. It is added by the kernel's own count of it.
         on_cpu_ns: last.on_cpu_ns.saturating_sub(first.on_cpu_ns) + stolen,
         run_delay_ns: (last.run_delay_ns)
             .saturating_sub(first.run_delay_ns)
@@ -304,13 +305,13 @@ fn audit(
     }
 }
 
-/// Ticks that hit it in user mode and in the kernel.
+/// Timer ticks in a thread, in user mode and in the kernel.
 fn ticks(t: &Account) -> (u64, u64) {
     let [(user0, kernel0), (user1, kernel1)] = t.ticks;
     (user1.saturating_sub(user0), kernel1.saturating_sub(kernel0))
 }
 
-/// Ticks of each process that its threads' own ticks lack: they hit threads that ended before theirs were read.
+/// Ticks of each process beyond those of its threads: they are of threads that ended before their ticks were read.
 fn unseen_ticks(
     accounts: &[Account],
     processes: &BTreeMap<u32, ProcessClocks>,
@@ -333,8 +334,8 @@ fn unseen_ticks(
     processes.values().map(rest).collect()
 }
 
-/// Ticks that divide a thread's computing: its own, or where none hit it, those of its process that hit no other
-/// known thread.
+/// Ticks that divide a thread's on-CPU time: its own or, if it has none, those of its process that are of no known
+/// thread.
 fn own_or_unseen_ticks(t: &Account, unseen: &BTreeMap<u32, (u64, u64)>) -> (u64, u64) {
     match ticks(t) {
         (0, 0) => unseen.get(&t.pid).copied().unwrap_or_default(),
@@ -342,15 +343,15 @@ fn own_or_unseen_ticks(t: &Account, unseen: &BTreeMap<u32, (u64, u64)>) -> (u64,
     }
 }
 
-/// How much of what the counters leave out is the host's doing: no more than it took from the whole
-/// machine. Kernels that leave interrupts out as well count those apart.
+/// The stolen part of the time that the counters leave out: at most the time that the host took from the whole
+/// machine. Kernels with counters that leave out interrupts too count these separately.
 struct Stolen {
     machine_ns: u64,
     beyond_ns: u64,
 }
 
 impl Stolen {
-    /// Of a machine with these facts, and threads that were `beyond_ns` longer on a CPU than counted.
+    /// Stolen time of a machine with these facts, and threads that were `beyond_ns` longer on a CPU than counted.
     fn of(host: &[HostSample], beyond_ns: u64) -> Stolen {
         let steal = |s: &HostSample| s.facts.cpu_ns.map_or(0, |by| by[7]);
         let [first, last] = [host.first(), host.last()].map(|s| s.map_or(0, steal));
@@ -367,7 +368,7 @@ impl Stolen {
     }
 }
 
-/// On-CPU time but for what was stolen, by the ticks that hit user and kernel code.
+/// Divides on-CPU time, without the stolen part, by the ticks in user and in kernel code.
 fn divide(on_cpu: u64, stolen: u64, (user, kernel): (u64, u64)) -> OnCpu {
     let stolen = stolen.min(on_cpu);
     let own = on_cpu - stolen;

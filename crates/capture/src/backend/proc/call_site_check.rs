@@ -1,19 +1,18 @@
 //! Whether a return address is that of a call of the function that a program counter lies in.
 //!
-//! A wait of some microseconds is over before the memory of its thread is copied. What that shows then is
-//! mostly still the stack of the wait: the thread has just come back to its CPU, and a caller's frame stays
-//! as long as it has not returned. It is believed where the code in front of the innermost return address
-//! is a call that leads to where the thread was seen to wait, by its own target or by way of the table that
-//! the loader has filled. Calls by pointer are not followed.
+//! A wait of some microseconds is over before the memory of its thread is copied. The copy mostly still shows the
+//! stack of the wait: the thread has just come back to its CPU, and a caller's frame stays until the caller returns.
+//! The copy is believed if the code in front of the innermost return address is a call to the function in which the
+//! thread was seen to wait, directly or by the table that the loader has filled. Calls by pointer are not followed.
 
 use rustc_hash::FxHashMap;
 use wallscope_unwind::native::{FrameWord, Registers, StackStart, Unwound};
 
 use super::waiting::Pages;
 
-/// For how long after a wait what was copied may be taken for its stack, ns.
+/// Longest time after a wait at which a copy may be taken for its stack, ns.
 pub const SOON: u64 = 20_000;
-/// Bytes into a function at which it waits: of those that make system calls, which are short.
+/// Most bytes from the begin of a function to its wait: functions that make system calls are short.
 const INTO: u64 = 512;
 /// Words of a stack among which the return address is looked for.
 const WORDS: usize = 256;
@@ -27,7 +26,7 @@ pub struct CallSiteCheck {
 }
 
 impl CallSiteCheck {
-    /// Whether the second one of `frames`, which were unwound from `pages`, has called the first. `unwind`: unwinds
+    /// Whether the second of `frames`, which were unwound from `pages`, has called the first. `unwind`: unwinds
     /// without memory.
     pub fn proves(
         &mut self,
@@ -64,7 +63,7 @@ impl CallSiteCheck {
     }
 }
 
-/// Where the call in front of the return address `at` leads to; `None`: it is none, or by a register.
+/// Target of the call in front of the return address `at`; `None`: there is no call, or it is by a register.
 fn target(at: u64, read: impl Fn(u64, &mut [u8]) -> bool) -> Option<u64> {
     let word = |at| {
         let mut bytes = [0u8; 8];
@@ -104,7 +103,7 @@ fn target(at: u64, read: impl Fn(u64, &mut [u8]) -> bool) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// Code and tables at an address: what is not there cannot be read.
+    /// Memory with code and tables at some addresses; no other address can be read.
     fn memory(pieces: &[(u64, Vec<u8>)]) -> impl Fn(u64, &mut [u8]) -> bool + '_ {
         |at, to| {
             let found = pieces.iter().find_map(|(begin, bytes)| {
@@ -131,7 +130,7 @@ mod tests {
             code.resize(16, 0x90);
             code
         };
-        // Straight, with whatever byte before it.
+        // A direct call, after any byte.
         let straight = (0x1000, with_distance(&[0x90, 0xe8], 0x1006, 0x9000));
         assert_eq!(
             target(0x1006, memory(&[straight, function.clone()])),
@@ -141,7 +140,7 @@ mod tests {
         let table = (0x1000, with_distance(&[0xff, 0x15], 0x1006, 0x5000));
         let all = [table, slot.clone(), function.clone()];
         assert_eq!(target(0x1006, memory(&all)), Some(0x9000));
-        // By a stub, of all its forms.
+        // By a stub, in each of its forms.
         for (before, jump) in [
             (0, &[][..]),
             (4, &[0xf3, 0x0f, 0x1e, 0xfa][..]),
@@ -161,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_call_proves_nothing() {
+    fn code_without_a_call_proves_nothing() {
         // call *%rax, and bytes that are not there.
         let by_register = (0x1000, vec![0x90, 0x90, 0x90, 0x90, 0xff, 0xd0]);
         assert_eq!(target(0x1006, memory(&[by_register])), None);

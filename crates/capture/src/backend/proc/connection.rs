@@ -1,10 +1,10 @@
-//! One connection: the side that owes the next word, and the requests over it so far.
+//! One connection: the side that has to send next, and the requests so far.
 
 use wallscope_procfs::sockets::{Socket, Talk};
 
 use crate::event::SocketRecord;
 
-/// Messages without any answer after which a connection is no dialogue.
+/// Number of messages without any answer from which on a connection is no dialogue.
 const ONE_WAY: u32 = 8;
 /// Longest time, ms, for which an unanswered request counts as in flight, unless the thread waits
 /// for nothing else.
@@ -14,22 +14,22 @@ const BELIEVED_MS: u32 = 60_000;
 pub(super) struct Connection {
     /// Its addresses.
     pub socket: Socket,
-    /// What is known of it.
+    /// Its record so far.
     pub record: SocketRecord,
-    /// Whether a request is in flight; `None`: that cannot be told.
+    /// Whether a request is in flight; `None`: that is not known.
     pub pending: Option<bool>,
-    /// One is for longer than is believed of a process that may have forgotten it.
+    /// A request is in flight for longer than [`BELIEVED_MS`]: the process may have forgotten it.
     pub overdue: bool,
     /// Whether a request was overdue when the connection was first asked for.
     at_first: bool,
     /// Segments sent and received when it was first asked for, and last.
     segments: [(u32, u32); 2],
     asked_ns: u64,
-    /// Looks, and those that found a request in flight.
-    looks: [u32; 2],
+    /// Number of polls, and of polls that found a request in flight.
+    polls: [u32; 2],
 }
 
-/// Whether a request is in flight: the asked side owes the next word.
+/// Whether a request is in flight: the asked side has to send next.
 fn in_flight(inbound: bool, talk: &Talk, before: Option<(bool, (u32, u32))>) -> Option<bool> {
     let (ago_ms, segments, unacknowledged, unread) = match *talk {
         Talk::Unix {
@@ -60,11 +60,11 @@ fn in_flight(inbound: bool, talk: &Talk, before: Option<(bool, (u32, u32))>) -> 
     if asked != answered {
         return Some(asked < answered);
     }
-    // Both within a tick. What we sent is acknowledged after what we heard: sent later.
+    // Both within a tick. Data that was acknowledged after the last receive was sent later than that receive.
     if acknowledged < heard {
         return Some(!inbound);
     }
-    // What callers ask acknowledges all that they were answered before: an answer that is not acknowledged came later.
+    // A caller's request acknowledges all earlier answers: an answer that is not acknowledged was sent later.
     if inbound && unacknowledged {
         return Some(false);
     }
@@ -74,7 +74,7 @@ fn in_flight(inbound: bool, talk: &Talk, before: Option<(bool, (u32, u32))>) -> 
         segments.1.wrapping_sub(heard),
     );
     let more = if inbound { (more.1, more.0) } else { more };
-    // A message may have several segments, and an answer others: how many is told by all that there were.
+    // Messages and answers may differ in their numbers of segments. The ratio comes from all segments so far.
     let answered = f64::from(more.1) * f64::from(messages) / f64::from(answers);
     match f64::from(more.0) - answered {
         more if more >= HALF_A_MESSAGE => Some(true),
@@ -83,7 +83,7 @@ fn in_flight(inbound: bool, talk: &Talk, before: Option<(bool, (u32, u32))>) -> 
     }
 }
 
-/// How long ago was last asked on a connection, ms; 0 where that is not told.
+/// Time since the last request on a connection, ms; 0 if the kernel does not show it.
 fn asked_ms(inbound: bool, talk: &Talk) -> u32 {
     match talk {
         Talk::Tcp { ago_ms, .. } if inbound => ago_ms.1,
@@ -92,11 +92,11 @@ fn asked_ms(inbound: bool, talk: &Talk) -> u32 {
     }
 }
 
-/// Messages without an answer, from here on; below it is by chance of how many segments they had.
+/// From this number on, messages lack an answer. A smaller difference is by chance, from their numbers of segments.
 const HALF_A_MESSAGE: f64 = 0.5;
 
 impl Connection {
-    /// One that is looked at from `now` on.
+    /// A connection that is polled from `now` on.
     pub fn new(socket: &Socket, record: SocketRecord, now: u64) -> Connection {
         Connection {
             socket: socket.clone(),
@@ -106,13 +106,13 @@ impl Connection {
             at_first: false,
             segments: [(0, 0); 2],
             asked_ns: now,
-            looks: [0; 2],
+            polls: [0; 2],
         }
     }
 
-    /// Takes what it is now; what it is stands for the time since `asked_ns`.
+    /// Takes its present state, which stands for the time since `asked_ns`.
     pub fn take(&mut self, talk: &Talk, now: u64) {
-        let is_first = self.looks[0] == 0;
+        let is_first = self.polls[0] == 0;
         let inbound = self.record.inbound != 0;
         let segments = match talk {
             Talk::Tcp { segments, .. } => *segments,
@@ -136,11 +136,11 @@ impl Connection {
         }
         self.segments[1] = segments;
         self.asked_ns = now;
-        self.looks[0] += 1;
-        self.looks[1] += u32::from(pending);
+        self.polls[0] += 1;
+        self.polls[1] += u32::from(pending);
         self.record.requests = match talk {
             Talk::Tcp { .. } => self.requests(inbound, pending),
-            // As many as were seen to begin.
+            // The number of requests that were seen to begin.
             Talk::Unix { .. } => self.record.requests + u32::from(pending && started),
         };
         self.record.at_least = match talk {
@@ -149,10 +149,10 @@ impl Connection {
         };
     }
 
-    /// Whether requests are hardly longer than looks are apart: then as many begin as if each look found one by
+    /// Whether requests are hardly longer than the time between polls. Then as many begin as if each poll found one by
     /// chance (the runs of two kinds in a random order: Wald and Wolfowitz, 1940), and others were over in between.
     fn are_too_short(&self) -> bool {
-        let [all, pending] = self.looks.map(u64::from);
+        let [all, pending] = self.polls.map(u64::from);
         let by_chance = pending * (all - pending) / all.max(1);
         pending > 0 && u64::from(self.record.requests) * 2 > by_chance
     }
@@ -174,8 +174,8 @@ impl Connection {
         }
     }
 
-    /// Messages each way were as many, but for those that were open at the edges: of both counts the
-    /// smaller one, as a message may have several segments.
+    /// Number of requests. There were as many messages each way, except for those that were open at the beginning or at
+    /// the end. A message may have several segments, so the smaller count is taken.
     fn requests(&self, inbound: bool, pending: bool) -> u32 {
         let [first, last] = self.segments;
         let sent = last.0.wrapping_sub(first.0);
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_sent_to_last_owes_the_next_word() {
+    fn the_side_that_received_last_has_to_send_next() {
         // We asked 8 ms ago, and heard before that.
         assert_eq!(
             in_flight(false, &talk((8, 90, 90), (5, 4)), None),
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_long_ago_is_overdue() {
+    fn a_request_from_long_ago_is_overdue() {
         let mut c = connection();
         let old = BELIEVED_MS + 1;
         c.take(&talk((old, old + 9, 0), (5, 4)), 1);
@@ -320,12 +320,12 @@ mod tests {
             at_first: false,
             segments: [(0, 0); 2],
             asked_ns: 0,
-            looks: [0; 2],
+            polls: [0; 2],
         }
     }
 
     #[test]
-    fn requests_shorter_than_looks_are_apart_are_not_counted() {
+    fn requests_shorter_than_the_time_between_polls_are_not_counted() {
         let unix = |pending| Talk::Unix {
             unread: u32::from(pending),
             unread_there: 0,
@@ -333,11 +333,11 @@ mod tests {
         let asked = |pending: &dyn Fn(u64) -> bool| {
             let mut c = connection();
             c.record.inbound = 1;
-            (0..200).for_each(|look| c.take(&unix(pending(look)), look));
+            (0..200).for_each(|poll| c.take(&unix(pending(poll)), poll));
             (c.record.requests, c.record.at_least)
         };
-        assert_eq!(asked(&|look| look % 50 < 20), (4, 0));
-        let by_chance = |look: u64| (look * 2_654_435_761) >> 7 & 1 == 1;
+        assert_eq!(asked(&|poll| poll % 50 < 20), (4, 0));
+        let by_chance = |poll: u64| (poll * 2_654_435_761) >> 7 & 1 == 1;
         assert!(matches!(asked(&by_chance), (40.., 1)));
         assert_eq!(asked(&|_| false), (0, 0));
     }

@@ -1,18 +1,17 @@
 //! Connections of the watched processes by polling them: the peer, and whether a request is in flight.
 //!
-//! No event tells of a send or a receive here. For each TCP connection the kernel keeps when data last
-//! went either way (by its tick, some milliseconds) and how many segments did: the side that received
-//! last owes the next word. A unix socket keeps its queues only: what is unread there is in flight, and when
-//! nothing is, that is not known. Every round of looks asks for some of the connections, and what it
-//! finds stands for the time since it asked for that one before; requests are counted by segments, of
-//! which one direction mostly has one for each.
+//! There is no event for a send or a receive here. For each TCP connection the kernel keeps when data last went either
+//! way (by its tick, some milliseconds), and the number of segments. The side that received last has to send next. A
+//! unix socket shows its queues only: unread data is in flight, and without any the state is not known. Every round of
+//! polls reads some of the connections. The state that a poll finds stands for the time since the last poll of that
+//! connection. Requests are counted by segments: one direction mostly has one segment for each request.
 //!
-//! The thread of a request cannot be seen: a wait is taken to be for the connections that its call names (a
-//! descriptor, a poll list, an epoll set). One that names none but sockets that listen has nothing in flight. Any
-//! other wait that names none has nothing in flight if its process has nothing, and is not judged otherwise.
+//! The thread of a request cannot be seen. A wait is taken to be for the connections that its call names (a
+//! descriptor, a poll list, an epoll set). A wait that names only listening sockets has nothing in flight. Any other
+//! wait that names no connection has nothing in flight if its process has nothing in flight, and is not judged
+//! otherwise.
 //!
-//! Connections that come and go between two listings (a second; 10 ms or more where a wait names one that is new) are not
-//! seen.
+//! Connections that come and go between two listings (a second; 10 ms or more if a wait names a new one) are not seen.
 
 use std::{collections::HashSet, fs, io};
 
@@ -35,22 +34,22 @@ const LIST_SOON: u64 = 10_000_000;
 const LIST_SHARE: u64 = 100;
 /// Connections that are asked for in one round.
 const EACH_ROUND: usize = 8;
-/// For how long an epoll set is believed to be the same, ns, at least; reading sets takes a two-hundredth of the
-/// time at most.
+/// Least time for which an epoll set is believed to stay the same, ns. Reading sets takes at most a two-hundredth of
+/// the time.
 const SET_LASTS: u64 = 10_000_000;
 const SET_SHARE: u64 = 200;
 
-/// What a socket of a watched process was when sockets were listed last.
+/// Kind of a socket of a watched process at the last listing.
 enum Known {
     /// A connection, by its cookie.
     Connection(u64),
-    /// It waits for connections, and will never be one.
+    /// It listens, and will never be a connection.
     Listens,
     /// Not connected yet, or nothing that is.
     Other,
 }
 
-/// What polls of connections come to.
+/// Results of polling connections.
 pub struct PolledConnections {
     /// The connections, in the order of their cookies.
     pub all: Vec<SocketRecord>,
@@ -58,7 +57,7 @@ pub struct PolledConnections {
     pub others: Vec<(u64, (u32, String))>,
 }
 
-/// All of them.
+/// The connections of the watched processes.
 pub struct Connections {
     asker: Option<Asker>,
     /// By cookie.
@@ -72,7 +71,7 @@ pub struct Connections {
     arguments: [u8; syscalls::TABLE],
     /// Connections of the next rounds, in the order of cookies.
     turn: Vec<u64>,
-    /// When to list again: if a wait named what is not known, and anyway.
+    /// When to list again: `soon_ns` if a wait named an unknown connection, `due_ns` in any case.
     soon_ns: u64,
     due_ns: u64,
     /// A wait named a connection that is not known yet.
@@ -81,14 +80,14 @@ pub struct Connections {
     begun_ns: Option<u64>,
     /// The other end at the start, by cookie.
     others: FxHashMap<u64, (u32, String)>,
-    /// Connections that were asked for, all together.
+    /// Number of polls of connections so far.
     pub asked: u64,
-    /// Why there are none.
+    /// Why connections cannot be polled.
     pub problem: Option<String>,
 }
 
 impl Connections {
-    /// Those that `pids` have now.
+    /// Begins with the connections that `pids` have now.
     pub fn begin(pids: &[u32], now: u64) -> Connections {
         let mut all = Connections {
             asker: None,
@@ -111,7 +110,7 @@ impl Connections {
             all.asker = Some(asker);
             all.list(pids.iter().copied(), now)
         });
-        // What the first list took was no part of the recording.
+        // The time of the first listing is no part of the recording.
         all.soon_ns = now;
         match begun {
             Ok(listed) if !all.open.is_empty() => {
@@ -129,13 +128,13 @@ impl Connections {
         all
     }
 
-    /// Looks for connections that are new, if it is time to.
+    /// Lists sockets to find new connections, if it is time to.
     pub fn follow(&mut self, pids: impl Iterator<Item = u32>, now: u64) {
         let soon = self.wanted && now >= self.soon_ns;
         if self.problem.is_some() || (now < self.due_ns && !soon) {
             return;
         }
-        // Refused later on: what is known stays known.
+        // If a later listing is refused, known connections stay known.
         let _ = self.list(pids, now);
     }
 
@@ -144,7 +143,7 @@ impl Connections {
         let own: Vec<(u32, u32)> = pids.flat_map(of).collect();
         self.wanted = false;
         self.sets.clear();
-        // The kernel looks through all its tables for a list, however short it is.
+        // The kernel scans all its tables for a listing, however short that is.
         let known = |inode| !matches!(self.inodes.get(inode), None | Some(Known::Other));
         let nothing_new = own.iter().all(|(_, inode)| known(inode));
         let all = match nothing_new {
@@ -176,7 +175,7 @@ impl Connections {
                 continue;
             };
             if let Some(mut record) = peers::record(socket, pid, &listening, now) {
-                // By the looks from here on.
+                // These figures are counted by the polls from here on.
                 (record.since, record.requests) = (0, 0);
                 let mut connection = Connection::new(socket, record, now);
                 if let Some(talk) = self.asker.as_ref().and_then(|a| a.talk(socket)) {
@@ -194,7 +193,7 @@ impl Connections {
     }
 
     /// One round: polls the connections that are due.
-    pub fn look(&mut self, now: u64) {
+    pub fn poll(&mut self, now: u64) {
         let Some(asker) = &self.asker else { return };
         let round = EACH_ROUND.min(self.turn.len());
         let mut again = Vec::with_capacity(round);
@@ -216,7 +215,7 @@ impl Connections {
         self.turn.append(&mut again);
     }
 
-    /// What is known of the connections that a call of a thread of `pid` waits for.
+    /// State of the connections that a call of a thread of `pid` waits for.
     pub fn seen(&mut self, pid: u32, call: Option<Call>, now: u64) -> WaitSeen {
         let talks = self.talkers.contains(&pid);
         if self.asker.is_none() || self.problem.is_some() {
@@ -288,7 +287,7 @@ impl Connections {
         open.is_some_and(|c| c.record.inbound == 0)
     }
 
-    /// Inodes of the sockets that a call names, and whether it is for one alone.
+    /// Inodes of the sockets that a call names, and whether it is for one descriptor alone.
     fn named(&mut self, pid: u32, call: Call, now: u64) -> (Vec<u32>, bool) {
         let argument = self.arguments.get(call.number as usize).copied();
         match argument {
@@ -331,7 +330,7 @@ impl Connections {
         let open = self.open.values().map(|c| c.record);
         let mut all: Vec<SocketRecord> = self.gone.iter().copied().chain(open).collect();
         all.sort_by_key(|s| s.cookie);
-        // One that seemed to be gone and was listed again is one.
+        // A connection that seemed to be gone and was listed again is one connection.
         all.dedup_by(|again, s| {
             let is_same = again.cookie == s.cookie;
             if is_same {
@@ -348,7 +347,7 @@ impl Connections {
     }
 }
 
-/// Whether it has another end.
+/// Whether a socket has a peer.
 fn is_connected(socket: &Socket) -> bool {
     match &socket.ends {
         Ends::Tcp { peer, .. } => peer.port() != 0,
@@ -366,7 +365,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wait_for_a_connection_nobody_has_listed_is_not_known_to_be_owed_only() {
+    fn a_wait_for_an_unlisted_connection_is_not_known_to_be_owed_only() {
         use std::io::Write as _;
         use std::os::fd::AsRawFd as _;
         let own = std::process::id();

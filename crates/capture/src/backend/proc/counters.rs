@@ -1,20 +1,19 @@
 //! A thread's time by the scheduler's own counters, read now and then.
 //!
-//! Between two looks a thread computed for as long as `schedstat` says, waited for a CPU for as
-//! long as it says, and the rest of the time it was blocked: of the three only the last is a
-//! difference, and it is exact because the other two are.
+//! `schedstat` counts a thread's on-CPU time and run-queue latency between two polls. For the rest of the time the
+//! thread was blocked. Only that rest is a difference, and it is exact because the two counters are.
 //!
-//! The counters lag for a thread that is computing or queueing right now (to the next tick, and to
-//! its next turn). Time since the last look of such a thread is therefore held back until the
-//! counters have moved on. When its turn has come, the counter has all that it waited: what cannot
-//! have been since it was last known not to wait was before it was watched, and is left out.
+//! The counters lag for a thread that is runnable right now: to the next tick while it runs, to its next turn while it
+//! waits for a CPU. The time of such a thread since the last poll is therefore held back until the counters have moved
+//! on. Once it has its turn, the counter has its whole run-queue latency. The part that exceeds the time since it was
+//! last known not to wait lies before it was watched, and is left out.
 
 use wallscope_model::BlockReason;
 use wallscope_procfs::process::SchedStat;
 
 use super::{thread_ledger::SlicedLedger, time_kind::TimeKind};
 
-/// What a look saw the thread do.
+/// What a poll saw the thread do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Doing {
     /// On a CPU, or waiting for one.
@@ -23,15 +22,15 @@ pub enum Doing {
     Blocked(BlockReason),
 }
 
-/// See the top of this file.
+/// A thread's counters at its last poll, and the time that they do not explain yet.
 #[derive(Clone, Copy, Debug)]
 pub struct Counters {
     last: SchedStat,
-    /// The end of the stretch that is not yet given to a state, ns.
+    /// Length of the last stretch, which is not given to a state yet, ns.
     pending: u64,
-    /// For how much of that, at its end, the counters stood still, ns.
+    /// The part of that stretch, at its end, in which the counters did not move, ns.
     still: u64,
-    /// What the counters said beyond the clock, to be taken from blocked time to come, ns.
+    /// Time by which the counters exceed the clock, to be taken from later blocked time, ns.
     debt: u64,
 }
 
@@ -46,17 +45,17 @@ impl Counters {
         }
     }
 
-    /// The counters at the last look.
+    /// The counters at the last poll.
     pub fn last(&self) -> SchedStat {
         self.last
     }
 
-    /// Whether the thread has not run since the last look.
+    /// Whether the thread has not run since the last poll.
     pub fn unchanged(&self, books: SchedStat) -> bool {
         self.last == books
     }
 
-    /// For how long it has computed, and waited for a CPU, since the last look, ns.
+    /// On-CPU time and run-queue latency since the last poll, ns.
     pub fn since(&self, books: SchedStat) -> [u64; 2] {
         [
             books.on_cpu_ns.saturating_sub(self.last.on_cpu_ns),
@@ -64,8 +63,14 @@ impl Counters {
         ]
     }
 
-    /// One look at `now`: books the time since the last one.
-    pub fn look(&mut self, mut book: SlicedLedger<'_>, now: u64, books: SchedStat, doing: Doing) {
+    /// Takes a poll at `now`: gives the time since the last one to states.
+    pub fn book_poll(
+        &mut self,
+        mut book: SlicedLedger<'_>,
+        now: u64,
+        books: SchedStat,
+        doing: Doing,
+    ) {
         let begin = book.ledger.seen_ns;
         let dt = now.saturating_sub(begin);
         let unchanged = self.unchanged(books);
@@ -91,11 +96,11 @@ impl Counters {
         (self.last, book.ledger.seen_ns) = (books, now);
     }
 
-    /// Gives what was held back to a state: nothing more will be read.
+    /// Gives the time that was held back to a state: no poll follows.
     pub fn settle(&mut self, mut book: SlicedLedger<'_>) {
         let end = book.ledger.seen_ns;
         let pending = std::mem::take(&mut self.pending);
-        // Standing in line to the very end: its turn never came, so no counter tells.
+        // It waited for a CPU to the very end. Its turn never came, so no counter has that time.
         let queued = std::mem::take(&mut self.still).min(pending);
         let turned = end.saturating_sub(queued);
         let begin = end.saturating_sub(pending);
@@ -125,9 +130,9 @@ mod tests {
             Reader(ThreadLedger::new(start), Counters::new(books(0, 0, 1)))
         }
 
-        fn look(&mut self, now: u64, books: SchedStat, doing: Doing) {
+        fn poll(&mut self, now: u64, books: SchedStat, doing: Doing) {
             let book = self.0.sliced(GRID);
-            self.1.look(book, now * MS, books, doing);
+            self.1.book_poll(book, now * MS, books, doing);
         }
 
         fn finish(mut self) -> Totals {
@@ -152,47 +157,47 @@ mod tests {
     fn the_rest_is_blocked() {
         let mut r = Reader::new(0);
         let lock = Doing::Blocked(BlockReason::Lock);
-        r.look(10, books(2, 1, 3), lock);
-        r.look(90, books(2, 1, 3), lock);
+        r.poll(10, books(2, 1, 3), lock);
+        r.poll(90, books(2, 1, 3), lock);
         let t = r.finish();
         assert_eq!((t.on_cpu, t.woken), (2 * MS, MS));
         assert_eq!((sum(&t), t.slices.len()), (90 * MS, 2));
     }
 
     #[test]
-    fn a_thread_in_line_is_not_taken_for_blocked() {
+    fn a_queued_thread_is_not_taken_for_blocked() {
         let mut r = Reader::new(0);
-        for look in 1..=3 {
-            r.look(look * 10, books(0, 0, 1), Doing::Running);
+        for poll in 1..=3 {
+            r.poll(poll * 10, books(0, 0, 1), Doing::Running);
         }
-        // Its turn has come: the counter now says how long it stood there.
-        r.look(40, books(5, 35, 2), Doing::Running);
+        // Its turn has come: the counter now has its run-queue latency.
+        r.poll(40, books(5, 35, 2), Doing::Running);
         let t = r.finish();
         assert_eq!((t.on_cpu, t.woken, sum(&t)), (5 * MS, 35 * MS, 40 * MS));
     }
 
     #[test]
-    fn in_line_since_before_the_beginning_counts_from_there_on() {
+    fn run_queue_latency_from_before_the_beginning_is_left_out() {
         let mut r = Reader::new(0);
-        r.look(10, books(0, 0, 1), Doing::Running);
-        r.look(20, books(5, 900, 2), Doing::Running);
-        r.look(30, books(15, 900, 2), Doing::Running);
+        r.poll(10, books(0, 0, 1), Doing::Running);
+        r.poll(20, books(5, 900, 2), Doing::Running);
+        r.poll(30, books(15, 900, 2), Doing::Running);
         let t = r.finish();
         assert_eq!((t.on_cpu, t.woken, sum(&t)), (15 * MS, 15 * MS, 30 * MS));
     }
 
     #[test]
-    fn in_line_to_the_end_is_runnable() {
+    fn a_thread_queued_to_the_end_is_runnable() {
         let mut r = Reader::new(0);
-        for look in 1..=3 {
-            r.look(look * 10, books(10, 0, 1), Doing::Running);
+        for poll in 1..=3 {
+            r.poll(poll * 10, books(10, 0, 1), Doing::Running);
         }
         let t = r.finish();
         assert_eq!((t.on_cpu, t.woken, sum(&t)), (10 * MS, 20 * MS, 30 * MS));
-        // Since within a stretch in which it ran: of that, it is not known.
+        // It began to wait within a stretch in which it ran. When in that stretch is not known.
         let mut r = Reader::new(0);
-        for look in 1..=3 {
-            r.look(look * 10, books(6, 0, 1), Doing::Running);
+        for poll in 1..=3 {
+            r.poll(poll * 10, books(6, 0, 1), Doing::Running);
         }
         let t = r.finish();
         assert_eq!((t.on_cpu, t.woken, sum(&t)), (6 * MS, 20 * MS, 30 * MS));
@@ -201,8 +206,8 @@ mod tests {
     #[test]
     fn counters_ahead_of_the_clock_are_paid_back() {
         let mut r = Reader::new(0);
-        r.look(10, books(12, 0, 1), Doing::Running);
-        r.look(20, books(12, 0, 2), Doing::Blocked(BlockReason::Pipe));
+        r.poll(10, books(12, 0, 1), Doing::Running);
+        r.poll(20, books(12, 0, 2), Doing::Blocked(BlockReason::Pipe));
         let t = r.finish();
         assert_eq!((t.on_cpu, sum(&t)), (12 * MS, 20 * MS));
     }
@@ -210,18 +215,18 @@ mod tests {
     #[test]
     fn slices_add_up_to_the_totals() {
         let mut r = Reader::new(3 * MS);
-        for look in 1..40u64 {
-            let reason = if look % 3 == 0 {
+        for poll in 1..40u64 {
+            let reason = if poll % 3 == 0 {
                 BlockReason::Disk
             } else {
                 BlockReason::Timer
             };
-            let seen = if look % 4 == 0 {
+            let seen = if poll % 4 == 0 {
                 Doing::Running
             } else {
                 Doing::Blocked(reason)
             };
-            r.look(3 + look * 7, books(look * 2, look, look), seen);
+            r.poll(3 + poll * 7, books(poll * 2, poll, poll), seen);
         }
         let t = r.finish();
         let on: u64 = t.slices.iter().map(|s| s.on_cpu_ns).sum();

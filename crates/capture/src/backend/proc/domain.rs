@@ -10,41 +10,41 @@ use super::{
 };
 use crate::backend::perf::{EventSampler, ThreadEvents};
 
-/// What stopping running threads came to.
+/// Results of stopping running threads.
 pub struct Stops {
     /// Stops that gave a stack.
     pub count: u64,
-    /// For how long threads stood still, summed, ns.
+    /// Time for which threads stood still, summed, ns.
     pub ns: u64,
     /// Why they could not be stopped.
     pub refused: Option<String>,
 }
 
-/// What the words are made from.
+/// Facts from which the words are made.
 pub struct Facts<'a> {
-    /// Why this backend.
+    /// Why this backend was chosen.
     pub reason: String,
     /// The target in words.
     pub target: String,
-    /// It is some processes, and others are found as descendants of these.
+    /// Whether the target is some processes, and others are found as their descendants.
     pub descends: bool,
-    /// Looks a second that were asked for.
+    /// Polls a second that were asked for.
     pub asked_hz: u32,
-    /// Looks a second that were made.
+    /// Polls a second that were made.
     pub hz: f64,
     /// Samples a second of a thread that ran all the time.
     pub sample_hz: f64,
-    /// Whether some process's waits could not be read.
+    /// Number of processes with waits that could not be read.
     pub unreadable: u64,
     /// CPUs online.
     pub cpus: u32,
-    /// Where stops of running threads were permitted.
+    /// Stops of running threads, if they were permitted.
     pub stops: Option<Stops>,
     /// Everything else that was counted.
-    pub looker: &'a ProcPoller,
+    pub poller: &'a ProcPoller,
     /// Whether single intervals were asked for.
     pub timeline_asked: bool,
-    /// What happened on the way.
+    /// Notes on events during the recording.
     pub notes: Vec<String>,
     /// Runtimes of managed code that were met.
     pub runtimes: Vec<String>,
@@ -65,7 +65,7 @@ pub fn describe(f: &Facts<'_>) -> DescribedDomain {
     let domain = Domain {
         unit: wallscope_model::Unit::Nanoseconds,
         tool: concat!("wallscope ", env!("CARGO_PKG_VERSION")).into(),
-        backend: f.looker.name().into(),
+        backend: f.poller.name().into(),
         backend_reason: f.reason.clone(),
         privilege: if uid.is_root() {
             "root".into()
@@ -80,7 +80,7 @@ pub fn describe(f: &Facts<'_>) -> DescribedDomain {
         cpus: f.cpus,
         target: f.target.clone(),
         events: events(f),
-        columns: columns(f.looker.clock.is_some()),
+        columns: columns(f.poller.clock.is_some()),
         limits: limits(f),
         notes,
     };
@@ -97,14 +97,14 @@ fn limit(what: String, remedy: &str) -> Limit {
     }
 }
 
-/// Notes, and the place among them of that on the intervals that are kept.
+/// Notes, and the place among them of the note on intervals.
 fn notes(f: &Facts<'_>) -> (Vec<String>, u32) {
-    let clock = f.looker.clock.as_ref();
+    let clock = f.poller.clock.as_ref();
     let mut notes = f.notes.clone();
     notes.extend(on_polls(f));
     if clock.is_some() {
         notes.push("totals are those of the switch records; the kernel's counters are the second witness, but for the time from wake-up to CPU, which only they tell".into());
-        notes.push(format!("switches in are recorded after the kernel's work for them: each is dated back by the mean that its thread's counters tell, 20 µs at most; over all threads it is {:.1} µs", f.looker.intake.estimator.switches.lag.ns() as f64 / 1e3));
+        notes.push(format!("switches in are recorded after the kernel's work for them: each is dated back by the mean that its thread's counters tell, 20 µs at most; over all threads it is {:.1} µs", f.poller.intake.estimator.switches.lag.ns() as f64 / 1e3));
         notes.push(queueing(clock.is_some_and(ThreadEvents::tells_leaving)).into());
         notes.push("throttled time stands as preempted or woken".into());
         notes.push("samples of a thread come at even distances of its own computing: what it repeats exactly as often is always met in the same place; another rate (-F) tells".into());
@@ -113,7 +113,7 @@ fn notes(f: &Facts<'_>) -> (Vec<String>, u32) {
         notes.push("the residue is zero by construction, and the kernel's books are no second witness here: the totals are taken from them".into());
         notes.push("runnable time is not divided: all of it stands as woken".into());
     }
-    let glimpsed = f.looker.tally.glimpsed + f.looker.intake.estimator.switches.glimpsed;
+    let glimpsed = f.poller.tally.glimpsed + f.poller.intake.estimator.switches.glimpsed;
     if glimpsed > 0 {
         notes.push(format!(
             "{} waits ended while they were looked at, after their call was known and before their stack was: they have the reason that the call tells, and the callers with which the same thread was seen at the same place of the same stack, or none (truncated:lost)",
@@ -141,7 +141,7 @@ fn notes(f: &Facts<'_>) -> (Vec<String>, u32) {
         });
     }
     notes.push("where the kernel moves sleepers to another CPU before it takes them off the queue (Linux 6.12 and later), its counter of waiting for a CPU has the rest of such sleeps in it, and so has runnable time here".into());
-    let connections = f.looker.connections.as_ref();
+    let connections = f.poller.connections.as_ref();
     match connections.and_then(|c| c.problem.as_ref()) {
         None => notes.push(format!(
             "requests in flight are those that {} looks at connections found: whom data was last sent to, by the kernel's tick; their number is that of segments, and their time that of the looks between which they were open",
@@ -149,10 +149,10 @@ fn notes(f: &Facts<'_>) -> (Vec<String>, u32) {
         )),
         Some(why) => notes.push(format!("connections are not known: {why}")),
     }
-    if f.looker.orphans.is_some() {
+    if f.poller.orphans.is_some() {
         notes.push("processes that lost their parent were children of wallscope's until the end, so that it found them".into());
     }
-    if f.looker.records.affinity.went {
+    if f.poller.records.affinity.went {
         notes.push("frames that had to be read at once were read on the CPU of most of these threads: they stood still meanwhile, which is in their preempted time".into());
     }
     (notes, timeline_note)
@@ -160,8 +160,8 @@ fn notes(f: &Facts<'_>) -> (Vec<String>, u32) {
 
 /// Notes on the polls themselves.
 fn on_polls(f: &Facts<'_>) -> Vec<String> {
-    let tally = &f.looker.tally;
-    let clock = f.looker.clock.as_ref();
+    let tally = &f.poller.tally;
+    let clock = f.poller.clock.as_ref();
     let mut notes = Vec::new();
     notes.push(format!(
         "looks: {} a second asked, {:.1} made; {} left out at threads that had not run; {} rounds began late{}",
@@ -181,18 +181,18 @@ fn on_polls(f: &Facts<'_>) -> Vec<String> {
     notes
 }
 
-/// What the instrument could not see, with the remedy.
+/// Limits of what could be seen, each with its remedy.
 fn limits(f: &Facts<'_>) -> Vec<Limit> {
     let interval_ms = f.interval_ms();
-    let kernel_threads = f.looker.watch.kernel_threads;
-    let clock = f.looker.clock.as_ref();
+    let kernel_threads = f.poller.watch.kernel_threads;
+    let clock = f.poller.clock.as_ref();
     let mut limits = on_lives(f);
     limits.push(limit(
         "which code sends requests: peers have no sender stacks; which thread a request belongs to: a wait is taken to be for the connections that its call names; requests over unix sockets beyond what is unread; connections that come and go between two lists of them (a second; ten milliseconds or more where waits name new ones)".into(),
         "the ebpf backend",
     ));
-    limits.extend(f.looker.hits.iter().flat_map(EventSampler::limits));
-    if let Some(what) = rationed(f.looker) {
+    limits.extend(f.poller.hits.iter().flat_map(EventSampler::limits));
+    if let Some(what) = rationed(f.poller) {
         limits.push(limit(what, "the ebpf backend"));
     }
     limits.extend([
@@ -211,7 +211,7 @@ fn limits(f: &Facts<'_>) -> Vec<Limit> {
         read,
         read_after_ns,
         ..
-    } = f.looker.tally;
+    } = f.poller.tally;
     if let Some(after_ns) = read_after_ns.checked_div(read) {
         limits.push(limit(
             format!(
@@ -221,9 +221,9 @@ fn limits(f: &Facts<'_>) -> Vec<Limit> {
             "the ebpf backend",
         ));
     }
-    if f.looker.rings.unknown > 0 {
+    if f.poller.rings.unknown > 0 {
         limits.push(limit(
-            format!("what requests {} looks at waits in io_uring_enter were for (the ring could not be read, or its last requests do not tell): their reason is poll", f.looker.rings.unknown),
+            format!("what requests {} looks at waits in io_uring_enter were for (the ring could not be read, or its last requests do not tell): their reason is poll", f.poller.rings.unknown),
             "the ebpf backend",
         ));
     }
@@ -244,7 +244,7 @@ fn limits(f: &Facts<'_>) -> Vec<Limit> {
 
 /// Limits on threads that live briefly.
 fn on_lives(f: &Facts<'_>) -> Vec<Limit> {
-    let clock = f.looker.clock.as_ref();
+    let clock = f.poller.clock.as_ref();
     let interval_ms = f.interval_ms();
     let listing_ms = interval_ms.max(100.0);
     let mut limits = match clock {
@@ -277,7 +277,7 @@ fn on_lives(f: &Facts<'_>) -> Vec<Limit> {
             "the ebpf backend",
         )],
     };
-    if clock.is_none() && f.descends && f.looker.orphans.is_none() {
+    if clock.is_none() && f.descends && f.poller.orphans.is_none() {
         limits.push(limit(
             "processes whose parents had ended by the time they were searched for, as of daemons"
                 .into(),
@@ -289,7 +289,7 @@ fn on_lives(f: &Facts<'_>) -> Vec<Limit> {
 
 /// Limits on running threads.
 fn on_running(f: &Facts<'_>) -> Vec<Limit> {
-    let clock = f.looker.clock.as_ref();
+    let clock = f.poller.clock.as_ref();
     let mut limits = Vec::new();
     let better = "the perf backend (perf_event_paranoid 2), or the ebpf backend: run as root, or with CAP_BPF and CAP_PERFMON (wallscope doctor)";
     let stops = f.stops.as_ref().is_some_and(|s| s.refused.is_none());
@@ -333,7 +333,7 @@ fn on_running(f: &Facts<'_>) -> Vec<Limit> {
 
 /// Events, and how often they come.
 fn events(f: &Facts<'_>) -> Vec<EventSource> {
-    let clock = f.looker.clock.as_ref();
+    let clock = f.poller.clock.as_ref();
     let on_cpu = clock.map(|c| EventSource {
         what: "on-CPU stacks".into(),
         event: format!(
@@ -388,12 +388,12 @@ fn events(f: &Facts<'_>) -> Vec<EventSource> {
         ),
     });
     events.extend(put_off);
-    let hits = f.looker.hits.iter();
+    let hits = f.poller.hits.iter();
     events.extend(hits.flat_map(EventSampler::describe));
     events
 }
 
-/// What each state's time is taken from. `recorded`: switches are.
+/// Source of each state's time. `recorded`: switches are recorded.
 fn columns(recorded: bool) -> Vec<Column> {
     let column = |state, exact, how: &str| Column {
         state,
@@ -440,7 +440,7 @@ fn columns(recorded: bool) -> Vec<Column> {
     ]
 }
 
-/// Note on the stacks that run-queue latency is attributed to. `told`: threads are sampled when preempted.
+/// Note on the stacks that run-queue latency is attributed to. `told`: whether threads are sampled when preempted.
 fn queueing(told: bool) -> &'static str {
     match told {
         true => {

@@ -1,4 +1,4 @@
-//! The end of a log of a killed recorder: threads go on to it as they were seen last.
+//! The end of a killed recorder's log: each thread goes on to it as it was last seen.
 //!
 //! A thread that slept at its last poll sleeps on: it is polled again soon after it has run. One that ran may
 //! have done anything since, which is unknown time. Threads with recorded switches stay as their last record
@@ -9,7 +9,7 @@ use wallscope_observe::ThreadPoll;
 use super::{account::observed, counters::Doing, estimator::PollEstimator, time_kind::TimeKind};
 
 impl PollEstimator {
-    /// The recorder ended at `end_ns` and told nothing more, unless it had told the end before.
+    /// Ends all threads at `end_ns`, when the recorder was killed. A recording with a logged end stays as it is.
     pub fn ends_early(&mut self, end_ns: u64) {
         if self.facts.end_ns.is_some() {
             return;

@@ -1,10 +1,10 @@
 //! The estimator of counters: observations of polls → threads, ledgers, samples.
 //!
-//! It decides how much time goes where, and never looks at the machine: no clock, no file, no process.
+//! It decides how much time goes where, and never reads the machine: no clock, no file, no process.
 //! So the observations of a log in their order give the recording that was made live
 //! (`session/replay.rs`). Names come as answers (`session/naming.rs`).
 //!
-//! Where switches are recorded (`backend/perf`), `backend/perf/estimate.rs` books them in these accounts.
+//! If switches are recorded (`backend/perf`), `backend/perf/estimate.rs` adds them to these accounts.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -19,7 +19,7 @@ use zerocopy::FromBytes;
 use super::{
     account::{Account, schedstat},
     counters::Doing,
-    samples::{Look, Meant, Polled, Samples, Weight},
+    samples::{Meant, PollSample, Polled, Samples, Weight},
     spans::Spans,
     stop_judgement,
     time_kind::{ANY, TimeKind},
@@ -32,21 +32,21 @@ use crate::{
     slices,
 };
 
-/// Between two times at which single intervals are kept within their bound, ns.
+/// Time between two checks of the memory of single intervals, ns.
 const BOUND_SPANS: u64 = 1_000_000_000;
-/// Most rows of threads and stacks by slice before two slices become one, however long: some 100 MB.
+/// Most rows of threads and stacks by slice, some 100 MB. Beyond it two slices become one, however long.
 const MAX_ROWS: u64 = 4_000_000;
-/// Most stacks in a row that a log may lack as they were too large for it.
+/// Most successive stacks that a log may lack because they were too large for it.
 const MAX_GAP: u32 = 1024;
 
 /// Limit for the single intervals of all threads.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TimelineLimit {
-    /// Memory for them, bytes, where they are wanted.
+    /// Memory for them, bytes; `None`: they were not asked for.
     pub bytes: Option<u64>,
     /// They are kept.
     pub is_kept: bool,
-    /// When they were kept within `bytes` last.
+    /// Time of the last check against `bytes`, ns.
     bounded_ns: u64,
 }
 
@@ -59,7 +59,7 @@ struct RowLimit {
     max: u64,
 }
 
-/// See the top of this file.
+/// Estimator of a recording by polls: accounts of threads, and samples.
 pub struct PollEstimator {
     /// Time slices.
     pub grid: Slices,
@@ -75,7 +75,7 @@ pub struct PollEstimator {
     pub(in crate::backend) timeline: TimelineLimit,
     /// Frames of interpreters are kept beside those of their programs.
     pub(super) interpreter_frames: bool,
-    /// What the collector says once measuring is over.
+    /// Facts that the collector states once measuring is over.
     pub(super) facts: Facts,
     /// Clocks of processes by pid, as they were last.
     pub(super) processes: BTreeMap<u32, ProcessClocks>,
@@ -87,7 +87,7 @@ pub struct PollEstimator {
     pub(super) others: FxHashMap<u64, (u32, String)>,
     /// Pauses of runtimes.
     pub(super) pauses: PauseGroups,
-    /// Observations that could not be: a disagreement of the two sides, never expected.
+    /// Number of impossible observations: collector and estimator disagree, which is never expected.
     pub(super) malformed: u64,
     /// Rows by slice.
     rows: RowLimit,
@@ -101,7 +101,7 @@ impl TimelineLimit {
 }
 
 impl PollEstimator {
-    /// Nothing has come in yet.
+    /// An estimator without observations.
     pub fn new(begin: &Begin) -> PollEstimator {
         PollEstimator {
             grid: Slices {
@@ -216,7 +216,7 @@ impl PollEstimator {
         })
     }
 
-    /// Takes a record as the kernel programs write them: a pause, which their runtime told.
+    /// Takes a record in the format of the kernel programs: a pause that its runtime reported.
     fn event(&mut self, bytes: &[u8]) -> Option<()> {
         let pause = PauseEvent::read_from_prefix(bytes).ok()?.0;
         (pause.head.kind == kind::PAUSE).then(|| self.pauses.take(&pause))
@@ -268,7 +268,7 @@ impl PollEstimator {
         self.events.coarsen();
     }
 
-    /// Makes slices wider where rows have become too many: a log may claim more than there can be.
+    /// Makes slices wider if there are too many rows: a log may claim more rows than are possible.
     fn bound_rows(&mut self) {
         let books = self.accounts.iter().map(|a| a.book.rows());
         let rows = books.sum::<usize>() + self.samples.rows() + self.events.rows();
@@ -285,13 +285,13 @@ impl PollEstimator {
         while passed / self.grid.width_ns.max(1) > MAX_ROWS / 4 {
             self.coarsen();
         }
-        // Three kinds of time, what was seen, and a stack.
+        // Three kinds of time, a seen block reason, and a stack.
         self.rows.present += 5 * (passed / self.grid.width_ns.max(1) + 1);
     }
 
     fn stack(&mut self, s: &PolledStack) -> Option<()> {
         let known = self.samples.distinct() as u32;
-        // What was too large for the log: its time has a stack without frames.
+        // Stacks that were too large for the log: their time has a stack without frames.
         for number in known..known + s.number.checked_sub(known).filter(|n| *n <= MAX_GAP)? {
             self.samples.push(Polled {
                 scope: AddressScope {
@@ -317,7 +317,7 @@ impl PollEstimator {
         Some(())
     }
 
-    /// What a poll saw stands for the time since the one before.
+    /// Takes a poll: what it saw stands for the time since the poll before.
     pub(super) fn polled(&mut self, p: &ThreadPoll) -> Option<()> {
         let distinct = self.samples.distinct();
         let account = self.accounts.get_mut(p.thread as usize)?;
@@ -347,9 +347,9 @@ impl PollEstimator {
         let present = account.seen;
         let doing = present.doing;
         let book = account.book.sliced(grid);
-        account.counters.look(book, p.time, counters, doing);
-        // Whether it ran is known, but not when. Where looks were left out because it slept, it slept for half
-        // of their time on average; for the rest it did what it does now.
+        account.counters.book_poll(book, p.time, counters, doing);
+        // Whether it ran is known, but not when. If polls were left out because it slept, it slept for half of
+        // their time on average. For the rest it did what it does now.
         let left_out = u128::from(p.left_out);
         let unseen = match same {
             true => (u128::from(p.time - begin) * left_out / (left_out + 1) / 2) as u64,
@@ -364,12 +364,12 @@ impl PollEstimator {
         Some(())
     }
 
-    /// What was seen of a thread stands for `begin..end`.
+    /// Adds the time `begin..end` to the wait in which the thread was seen, if it was blocked.
     fn stands_for(&mut self, thread: u32, seen: SeenDoing, begin: u64, end: u64) {
         let Some((reason, stack, innermost)) = seen.blocked() else {
             return;
         };
-        let look = Look {
+        let poll = PollSample {
             thread,
             stack,
             state: State::Blocked,
@@ -384,20 +384,20 @@ impl PollEstimator {
             },
             seen: seen.seen,
         };
-        self.add(&look);
+        self.add(&poll);
     }
 
     /// Adds a stretch of a thread's time with the stack that it was seen with.
-    fn add(&mut self, look: &Look) {
-        if let Some(reason) = look.reason {
-            let book = &mut self.accounts[look.thread as usize].book;
+    fn add(&mut self, poll: &PollSample) {
+        if let Some(reason) = poll.reason {
+            let book = &mut self.accounts[poll.thread as usize].book;
             let kind = TimeKind::Seen(reason, ANY);
-            (book.sliced(self.grid)).add(look.begin, look.end, kind, look.ns);
+            (book.sliced(self.grid)).add(poll.begin, poll.end, kind, poll.ns);
         }
-        self.samples.add(self.grid, look);
+        self.samples.add(self.grid, poll);
     }
 
-    /// The stretch of a poll goes to what the counters say that the thread did then.
+    /// Attributes the stretch of a poll to the thread's activity at that poll, as the counters show it.
     fn stopped(&mut self, stop: &StoppedThread) -> Option<()> {
         let poll = &stop.poll;
         let account = self.accounts.get(poll.thread as usize)?;
@@ -409,7 +409,7 @@ impl PollEstimator {
             return None;
         }
         self.make_room(poll.begin, poll.end);
-        self.add(&Look {
+        self.add(&PollSample {
             thread: poll.thread,
             stack: judged.stack,
             state: judged.state,
@@ -424,8 +424,9 @@ impl PollEstimator {
         Some(())
     }
 
-    /// A thread is gone. If it slept when it was seen last, which may be a while ago, it did so until its end.
-    /// When that was is not known: in the middle of that time, as for births; now, if it ended with the target.
+    /// Takes the end of a thread. If it slept at its last poll, which may be a while ago, it slept until its end. The
+    /// time of the end is not known. It is taken to be in the middle of the time since that poll, as for births, or now
+    /// if the thread ended with the target.
     fn ended(&mut self, e: &EndedThread) -> Option<()> {
         let account = self.accounts.get_mut(e.thread as usize)?;
         account.alive = false;
@@ -443,7 +444,9 @@ impl PollEstimator {
         self.make_room(begin, end);
         let account = &mut self.accounts[e.thread as usize];
         let book = account.book.sliced(self.grid);
-        account.counters.look(book, end, counters, before.doing);
+        account
+            .counters
+            .book_poll(book, end, counters, before.doing);
         self.stands_for(e.thread, before, begin, end);
         Some(())
     }

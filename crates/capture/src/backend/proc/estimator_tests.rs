@@ -106,7 +106,7 @@ fn a_sleeper_that_is_gone_ended_in_the_middle_or_with_the_target() {
 }
 
 #[test]
-fn what_cannot_be_is_counted_and_does_no_harm() {
+fn impossible_observations_are_counted_and_do_no_harm() {
     let mut e = estimator();
     e.observe(&Observation::ThreadPoll(poll(
         20,
@@ -175,7 +175,7 @@ fn a_log_cannot_claim_more_rows_than_there_is_memory_for() {
 }
 
 #[test]
-fn the_estimator_never_looks_at_the_machine() {
+fn the_estimator_never_reads_the_machine() {
     let files = [
         include_str!("account.rs"),
         include_str!("assemble.rs"),

@@ -1,4 +1,4 @@
-//! What the poller tells the estimator beside its polls: threads as they come, and facts.
+//! Observations that the poller makes beside its polls: threads as they come, and facts.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use wallscope_procfs::process::SchedStat;
 use super::{account::observed, poller::ProcPoller};
 use crate::session::{process_news::observe_processes, tasks};
 
-/// Whether records that are later than a reading of counters are booked.
+/// Whether records that are later than a reading of counters count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaterRecords {
-    /// They are.
+    /// They count.
     Booked,
-    /// They are not: the reading is the last of these records.
+    /// They do not: the reading is the last of these records.
     LeftOut,
 }
 
@@ -28,8 +28,8 @@ impl ProcPoller {
         }
     }
 
-    /// Takes a process in. `since`: it was not there at that time; `None`: it was there before the start.
-    /// Whether it is new to us.
+    /// Adds a process. `since`: it did not exist at that time; `None`: it existed before the start.
+    /// Returns whether it is new to us.
     pub fn process(&mut self, pid: u32, since: Option<u64>, now: u64) -> bool {
         let is_new = self.watch.process(pid, since, now);
         self.open_accounts();
@@ -43,8 +43,8 @@ impl ProcPoller {
         found
     }
 
-    /// The switches of a thread are recorded from `time` on, when it was in this state and its counters stood at
-    /// `books`.
+    /// Observes that the switches of a thread are recorded from `time` on. At that time it was in `state`, and its
+    /// counters stood at `books`.
     pub fn begin_records(&mut self, index: usize, time: u64, books: SchedStat, state: FirstState) {
         let records = &mut self.watch.threads[index].records;
         (records.open, records.silenced) = (true, false);
@@ -59,14 +59,14 @@ impl ProcPoller {
             }));
     }
 
-    /// They are not any more.
+    /// Observes that the switches of a thread are no longer recorded.
     pub fn end_records(&mut self, index: usize, cause: RecordsEndCause) {
         self.watch.threads[index].records.open = false;
         let thread = index as u32;
         (self.intake).observe(&Observation::RecordsEnd(RecordsEnd { thread, cause }));
     }
 
-    /// The counters of a thread with recorded switches stand at `books` at `time`.
+    /// Observes that the counters of a thread with recorded switches stood at `books` at `time`.
     pub fn tell_counters(
         &mut self,
         index: usize,
@@ -83,13 +83,13 @@ impl ProcPoller {
             }));
     }
 
-    /// Observes what changes slowly of threads and processes, as far as it has changed since the last time.
+    /// Observes the slowly changing facts of threads and processes, if they have changed since the last time.
     pub fn tell_facts(&mut self) {
         self.tell_figures();
         self.tell_news();
     }
 
-    /// Observes what has been counted of threads and processes, as far as it has changed since the last time.
+    /// Observes the counters of threads and processes that have changed since the last time.
     pub fn tell_figures(&mut self) {
         for index in 0..self.watch.threads.len() {
             self.tell_status(index);
@@ -107,7 +107,7 @@ impl ProcPoller {
         }
     }
 
-    /// Observes connections, as far as they have changed since the last time.
+    /// Observes the connections that have changed since the last time.
     pub fn tell_connections(&mut self) {
         let Some(connections) = &self.connections else {
             return;
@@ -140,7 +140,7 @@ impl ProcPoller {
             }));
     }
 
-    /// What was told was shown: what is shown next begins here.
+    /// The facts so far have been shown in a snapshot: the next one begins here.
     pub fn shown(&mut self) {
         for p in self.watch.processes.values_mut() {
             p.shown();
@@ -168,7 +168,7 @@ impl ProcPoller {
         let of_tasks = tasks.into_iter();
         all.extend(of_tasks.map(|(cause, count)| (Counter::Tasks, cause, count)));
         all.extend(self.own_losses().into_iter().map(of_collector));
-        // Several of one cause are one, in the place of the first.
+        // Losses of one cause are added up, in the place of the first.
         let mut places = BTreeMap::new();
         let mut sums: Vec<(Counter, (String, u64))> = Vec::new();
         for (by, cause, count) in all.into_iter().filter(|(.., count)| *count > 0) {

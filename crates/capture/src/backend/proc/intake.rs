@@ -7,11 +7,11 @@ use wallscope_observe::{LogWriter, Observation, PolledStack, StackMemory};
 use super::{estimator::PollEstimator, samples::Polled};
 use crate::session::observation_sink::ObservationSink;
 
-/// The estimator, and the log of what it is told.
+/// The estimator, and the log of its observations.
 pub struct Intake {
-    /// What is made of the observations.
+    /// Turns the observations into a recording.
     pub estimator: PollEstimator,
-    /// Where they are kept, too.
+    /// Keeps the observations, too.
     pub log: Option<LogWriter>,
 }
 

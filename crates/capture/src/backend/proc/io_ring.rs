@@ -1,4 +1,4 @@
-//! What a thread waits for at a ring of io_uring, read from the memory that the program shares with the kernel.
+//! Block reasons of waits at rings of io_uring, read from the memory that the program shares with the kernel.
 //!
 //! `io_uring_enter` names a ring and no request. The ring's queue of completions tells afterwards which request ended
 //! the wait: the first one that was completed since ([`RingWait::ended_by`]). A completion has nothing but the
@@ -45,14 +45,14 @@ const COMPLETION: u64 = 16;
 const MAX_READ: u32 = 64;
 /// Rings are looked up anew beyond this number.
 const MAX_KNOWN: usize = 1 << 12;
-/// Descriptors that are polled are looked at again after so long, ns.
+/// Polled descriptors are read again after this time, ns.
 const AGAIN: u64 = 1_000_000_000;
-/// A ring that was not found is looked for again after so long, ns, at least: waits of other threads name rings.
+/// Least time after which a ring that was not found is searched again, ns: waits of other threads name rings.
 const AGAIN_SOON: u64 = 20_000_000;
-/// Each of these takes at most this part of the time.
-const LOOK_SHARE: u64 = 200;
+/// Each of these readings takes at most one part in this many of the time.
+const READ_SHARE: u64 = 200;
 
-/// Offsets in a ring's memory, as the kernel tells them.
+/// Offsets in a ring's memory, as the kernel shows them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Layout {
     submitted: u64,
@@ -63,7 +63,7 @@ struct Layout {
 }
 
 impl Layout {
-    /// Of this kernel; `None`: no ring can be made.
+    /// The layout of this kernel; `None`: no ring can be made.
     fn of_kernel() -> Option<Layout> {
         static LAYOUT: OnceLock<Option<Layout>> = OnceLock::new();
         *LAYOUT.get_or_init(|| {
@@ -87,7 +87,7 @@ impl Layout {
     }
 }
 
-/// Where a ring lies in its process.
+/// Addresses of a ring in its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place {
     queues: u64,
@@ -125,14 +125,14 @@ type PollCall = (u32, u32, u64, u64);
 
 /// The rings of processes.
 pub struct Rings {
-    /// What the argument of each system call is.
+    /// Kind of the argument of each system call.
     arguments: [u8; syscalls::TABLE],
     /// The ring that a call polls, believed until that time, ns.
     polled: FxHashMap<PollCall, (u64, Option<PolledRing>)>,
-    /// By process and number of the ring's file, without a number: the one ring that is named by no descriptor.
+    /// Rings by process and number of their file; without a number: the one ring that no descriptor names.
     /// `None`: there was none; believed until that time, ns.
     known: FxHashMap<(u32, Option<u64>), (u64, Option<Place>)>,
-    /// Waits of which the request is not known.
+    /// Number of waits without a known request.
     pub unknown: u64,
 }
 
@@ -148,7 +148,8 @@ impl Default for Rings {
 }
 
 impl Rings {
-    /// What process `pid` waits for in `call` at `now`, and the wait, if it is one at a ring.
+    /// Block reason of a thread of process `pid` in `call` at `now`, and the wait; `None`: it is at no ring, or that is
+    /// not known.
     pub fn wait(&mut self, pid: u32, call: Call, now: u64) -> Option<(BlockReason, RingWait)> {
         if call.number != ENTER {
             return self.wait_in_poll(pid, call, now);
@@ -158,7 +159,7 @@ impl Rings {
         told
     }
 
-    /// While others are polled beside the ring, the wait is for events.
+    /// A wait in a call that polls a ring. If other descriptors are polled beside the ring, the wait is for events.
     fn wait_in_poll(&mut self, pid: u32, call: Call, now: u64) -> Option<(BlockReason, RingWait)> {
         let PolledRing { fd, alone } = self.polled_ring(pid, call, now)?;
         let (reason, wait) = self.at_file(pid, Some(inode_of(pid, fd)?), now)?;
@@ -182,7 +183,7 @@ impl Rings {
         if self.polled.len() >= MAX_KNOWN {
             self.polled.clear();
         }
-        let until = now + AGAIN.max(took * LOOK_SHARE);
+        let until = now + AGAIN.max(took * READ_SHARE);
         self.polled.insert(key, (until, ring));
         ring
     }
@@ -197,7 +198,7 @@ impl Rings {
         self.at_file(pid, inode, now)
     }
 
-    /// As [`wait`](Self::wait), at the ring with the file of that number.
+    /// Block reason and wait at the ring with the file of that number, as for [`wait`](Self::wait).
     fn at_file(
         &mut self,
         pid: u32,
@@ -236,7 +237,7 @@ impl Rings {
             self.known.clear();
         }
         let took = clock::now().saturating_sub(began);
-        let until = now + AGAIN_SOON.max(took * LOOK_SHARE);
+        let until = now + AGAIN_SOON.max(took * READ_SHARE);
         self.known.insert((pid, inode), (until, place));
         place
     }
@@ -262,7 +263,7 @@ fn open_files(pid: u32) -> Vec<u64> {
     all.flatten().filter_map(number).collect()
 }
 
-/// Where the only ring of a process lies of those that `is_wanted` accepts by the number of their file.
+/// Addresses of the only ring of a process that `is_wanted` accepts by the number of its file.
 fn find(pid: u32, is_wanted: impl Fn(u64) -> bool) -> Option<Place> {
     let maps = maps::read(pid).ok()?;
     let rings = |m: &&maps::Mapping| m.path == RING && is_wanted(m.inode);
@@ -340,7 +341,7 @@ impl Ring {
 
 impl Request {
     fn parse(entry: &[u8]) -> Option<Request> {
-        // One that was never written, or says nothing.
+        // Operation 0: the entry was never written, or does nothing.
         (entry[0] != 0).then_some(Request {
             operation: entry[0],
             flags: entry[1],
@@ -349,7 +350,8 @@ impl Request {
         })
     }
 
-    /// What a thread waits for that waits for it (include/uapi/linux/io_uring.h); a linked time limit tells nothing.
+    /// Block reason of a thread that waits for this request (include/uapi/linux/io_uring.h). A linked time limit has
+    /// none.
     fn reason(self, kind: impl Fn(u64) -> Option<Kind>) -> Option<BlockReason> {
         let kind = || match u64::try_from(self.fd) {
             Ok(fd) if self.flags & FIXED_FILE == 0 => kind(fd),
@@ -386,7 +388,7 @@ impl Request {
 }
 
 impl RingWait {
-    /// What the request was for that ended the wait, once it is over.
+    /// Block reason by the request that ended the wait, once it is over.
     pub fn ended_by(&self) -> Option<BlockReason> {
         let ring = Ring::read(self.pid, self.place)?;
         let since = ring.completed.wrapping_sub(self.completed);

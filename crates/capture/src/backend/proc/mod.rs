@@ -6,18 +6,18 @@
 //! target_tracker.rs   processes and threads under watch, as they come and go; tracked_process.rs, thread.rs:
 //!                     one of them; subreaper.rs: children after their parent's end
 //! poller.rs           the poller's state; poll_round.rs: its rounds; pace.rs: how often
-//! wait_probe.rs       one poll of one thread; wait_observation.rs: what it learns of a wait
+//! wait_probe.rs       one poll of one thread; wait_observation.rs: its result for a wait
 //! waiting.rs          reason and stack of a waiting thread, read without stopping it;
 //!                     call_site_check.rs: whether a stack that was copied too late is that of the wait
 //! stop.rs             short stops of running threads, where they are permitted; stop_sampling.rs: their
-//!                     stacks; pending_stop.rs: polls that lack theirs; last_ran.rs: when a thread ran
+//!                     stacks; pending_stop.rs: polls without a stack yet; last_ran.rs: when a thread left its CPU
 //! io_ring.rs          waits for a ring of io_uring; polled.rs: the descriptors that a thread polls
 //! connections.rs      peers of connections, and requests in flight; connection.rs: one connection
 //! sched_slice.rs      scheduling of the poller itself
-//! facts.rs            threads as they come, clocks of processes, losses, as observations
+//! facts.rs            observations of new threads, clocks of processes, and losses
 //! domain.rs           the measurement domain in words; refusal.rs: what cannot be measured
 //! intake.rs           observations -> the log, the estimator
-//! ------------------- above: the collector. Below: the estimator, which never looks at the machine
+//! ------------------- above: the collector. Below: the estimator, which never reads the machine
 //! estimator.rs        observations -> threads, samples; account.rs: one thread
 //! counters.rs         a thread's time by the scheduler's counters
 //! thread_ledger.rs    a thread's time by slice; time_kind.rs: its kinds; spans.rs: single intervals
@@ -26,17 +26,17 @@
 //!                     waits that no poll met
 //! unseen_children.rs  CPU time of children that no poll met
 //! early_end.rs        threads at the end of a log of a killed recorder
-//! assemble.rs         all of it -> the recording
+//! assemble.rs         results of the estimator -> the recording
 //! ```
 //!
-//! Every round each thread's `schedstat` is read. One that has not run since the last round still
-//! does what it did, which costs no further reading; after a while it is looked at every eighth
-//! round only. One that ran and now waits is asked for its system call and its stack.
+//! Each round reads the `schedstat` of every thread. A thread that has not run since the last round still does what it
+//! did, which needs no further reading. After a while it is polled in every eighth round only. If a thread ran and now
+//! waits, its system call and its stack are read.
 //!
-//! With perf events ([`super::perf`]) the totals come from recorded switches, running threads are
-//! sampled too, and preemption is told apart. Without them it does not see the stacks of running
-//! threads, which would have to be stopped for that, nor kernel stacks, nor wakers; threads that
-//! live less than a listing are seen as CPU time of their process.
+//! With perf events ([`super::perf`]) the totals come from recorded switches. Running threads are sampled too, and
+//! preemption is told apart from other run-queue latency. Without them this backend does not see the stacks of running
+//! threads, which would have to be stopped for that, nor kernel stacks, nor wakers. Threads that live shorter than the
+//! time between two listings are seen as CPU time of their process.
 
 pub(crate) mod account;
 mod assemble;
@@ -82,9 +82,9 @@ pub(crate) use recorder::record;
 /// Whether to use perf events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PerfEvents {
-    /// They are what was asked for.
+    /// The user asked for them: without them nothing is recorded.
     Must,
-    /// Where they are allowed.
+    /// Used where they are allowed.
     May,
     /// Only `/proc`.
     Not,

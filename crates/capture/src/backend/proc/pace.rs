@@ -1,13 +1,13 @@
-//! Keeps our own CPU time below the limit by looking, and sampling, less often.
+//! Keeps our own CPU time below the limit by polling, and sampling, less often.
 //!
-//! Some of it cannot be slowed down: records of switches, new processes and what they run, the host's facts. What that
-//! costs is taken off the limit, of which looks and samples may always have half. Each of the two is slowed by what
-//! it costs itself: many threads that wait now and then make looks dear, which is no reason to sample computing ones
-//! less often, and processes that come and go are none to look less often at all. To wake up is a part of what
-//! each of them costs, on virtual machines the largest.
+//! Some work cannot be slowed down: records of switches, new processes and their programs, the host's facts. Its cost
+//! is taken off the limit, but polls and samples may always have half of the limit. Each of the two is slowed by its
+//! own cost. Many threads that wait now and then make polls costly, which is no reason to sample running threads less
+//! often. Processes that come and go are no reason to poll less often at all. Wake-ups are a part of the cost of each,
+//! on virtual machines the largest part.
 //!
-//! Rounds of looks stay so close to each other that nothing is noticed too late. Where they would have
-//! to be further apart, each looks at a part of the threads only.
+//! Rounds of polls stay so close to each other that nothing is noticed too late. If they would have to be further
+//! apart, each round polls a part of the threads only.
 
 use std::time::Duration;
 
@@ -16,19 +16,19 @@ use crate::{
     period_jitter::{self, PeriodJitter},
 };
 
-/// How often the cost is looked at, ns.
+/// Time between two checks of the cost, ns.
 const EVERY: u64 = 200_000_000;
-/// Longest time between two rounds of looks.
+/// Longest time between two rounds of polls.
 const LONGEST: Duration = Duration::from_millis(500);
-/// Longest time between two looks at one thread, and between two samples of one that runs.
+/// Longest time between two polls of one thread, and between two samples of a running thread.
 const SELDOM: Duration = Duration::from_secs(32);
 
-/// Looks, and samples, may always have so much of what both may cost.
+/// Share of the budget of polls and samples that each of the two may always have.
 const LEAST: f64 = 0.2;
-/// By what one waking moves the median of what they cost.
+/// Factor by which one wake-up moves the median of their cost.
 const MOVED: f64 = 1.05;
 
-/// What may be done more or less often, and takes time by how often it is done.
+/// Work with an adjustable rate, and a cost in proportion to it.
 struct Rate {
     asked: Duration,
     period: Duration,
@@ -45,14 +45,14 @@ impl Rate {
         }
     }
 
-    /// It took a `share` of one CPU and may have `budget`.
+    /// Adapts the period: the work took a `share` of one CPU and may take `budget`.
     fn adapt(&mut self, share: f64, budget: f64) {
         self.share = (self.share + share.max(0.0)) / 2.0;
         let ratio = self.share / budget.max(1e-6);
         let factor = if ratio > 1.0 {
             ratio.clamp(1.1, 4.0)
         } else if ratio < 0.7 {
-            // Back to where it would just be allowed, but not at once.
+            // Back to the rate that the budget just allows, but not at once.
             (ratio / 0.85).max(0.5)
         } else {
             return;
@@ -60,7 +60,7 @@ impl Rate {
         let before = self.period.as_secs_f64();
         self.period =
             Duration::from_secs_f64(before * factor).clamp(self.asked.min(SELDOM), SELDOM);
-        // What it took at the old distance says what it will take at the new one: it is not held against it twice.
+        // The cost at the old period predicts the cost at the new one, and must not count twice.
         self.share *= before / self.period.as_secs_f64();
     }
 }
@@ -70,26 +70,25 @@ impl Rate {
 pub struct Used {
     /// In all.
     pub cpu_ns: u64,
-    /// For looks.
-    pub looks_ns: u64,
+    /// For polls.
+    pub polls_ns: u64,
     /// For samples, but for those that are left out.
     pub samples_ns: u64,
-    /// What samples stand for: time that threads computed.
+    /// On-CPU time of threads that samples stand for.
     pub sampled_ns: u64,
-    /// Threads there are.
+    /// Number of threads.
     pub threads: usize,
 }
 
-/// What waking up once costs as a rule, CPU time: the median, which moves by a part of itself with each. A
-/// virtual machine's pauses fall into its wakings, cost many times as much, and do not become fewer in step
-/// with them.
+/// Typical CPU time of one wake-up: the median, which moves by a part of itself with each. Pauses of a virtual
+/// machine fall into wake-ups and cost many times as much. They do not become fewer in proportion to the wake-ups.
 #[derive(Default)]
 pub struct Waking {
     median_ns: f64,
 }
 
 impl Waking {
-    /// What it is to be counted as, ns, if it took `ns` this time.
+    /// Cost that a wake-up of `ns` counts as, ns.
     pub fn of(&mut self, ns: u64) -> u64 {
         if self.median_ns < 1.0 {
             self.median_ns = ns as f64;
@@ -106,15 +105,15 @@ impl Waking {
 /// The rates in force.
 pub struct Pace {
     limit: f64,
-    looks: Rate,
+    polls: Rate,
     samples: Rate,
     last_ns: u64,
     last: Used,
-    /// Looks that a thread that ran all the time would have had by now.
-    looked: f64,
-    /// Samples that it would have had.
+    /// Number of polls so far of a thread that runs all the time.
+    polled: f64,
+    /// Number of samples of such a thread until the last check.
     sampled: f64,
-    uneven: PeriodJitter,
+    jitter: PeriodJitter,
 }
 
 impl Pace {
@@ -124,22 +123,22 @@ impl Pace {
         let asked = Duration::from_secs(1) / hz.max(1);
         Pace {
             limit: percent / 100.0,
-            looks: Rate::new(asked),
+            polls: Rate::new(asked),
             samples: Rate::new(asked),
             last_ns: now,
             last: Used {
                 cpu_ns,
                 ..Used::default()
             },
-            looked: 0.0,
+            polled: 0.0,
             sampled: 0.0,
-            uneven: PeriodJitter::seeded(clock::now()),
+            jitter: PeriodJitter::seeded(clock::now()),
         }
     }
 
-    /// Nominal time between two looks at one thread, ns.
+    /// Nominal time between two polls of one thread, ns.
     pub fn period_ns(&self) -> u64 {
-        self.looks.period.as_nanos() as u64
+        self.polls.period.as_nanos() as u64
     }
 
     /// Time between two samples of a thread that runs, ns.
@@ -147,24 +146,24 @@ impl Pace {
         self.samples.period.as_nanos() as u64
     }
 
-    /// Each round looks at one of so many threads.
+    /// Each round polls one in this many threads.
     pub fn stride(&self) -> usize {
-        let longest = LONGEST.max(self.looks.asked).as_nanos();
-        self.looks.period.as_nanos().div_ceil(longest) as usize
+        let longest = LONGEST.max(self.polls.asked).as_nanos();
+        self.polls.period.as_nanos().div_ceil(longest) as usize
     }
 
     /// Time to the next round, ns: its period, give or take a quarter, so that nothing periodic is
     /// favoured.
     pub fn next_ns(&mut self) -> u64 {
-        self.looked += 1.0 / self.stride() as f64;
+        self.polled += 1.0 / self.stride() as f64;
         let period = self.period_ns() / self.stride() as u64;
-        self.uneven.of(period, period_jitter::POLL_JITTER_DIVISOR)
+        self.jitter.of(period, period_jitter::POLL_JITTER_DIVISOR)
     }
 
-    /// The mean rate so far, Hz, of looks at a thread that moves all the time, in a window of
+    /// The mean rate so far, Hz, of polls of a thread that runs all the time, in a window of
     /// `window_ns`.
-    pub fn look_hz(&self, window_ns: u64) -> f64 {
-        self.looked * 1e9 / window_ns.max(1) as f64
+    pub fn poll_hz(&self, window_ns: u64) -> f64 {
+        self.polled * 1e9 / window_ns.max(1) as f64
     }
 
     /// The mean rate of samples so far, Hz, in a window of `window_ns` until `now`.
@@ -174,35 +173,35 @@ impl Pace {
         all * 1e9 / window_ns.max(1) as f64
     }
 
-    /// Looks at what was `used` up to `now`. Whether the period of samples has changed.
+    /// Adapts the rates to the CPU time `used` up to `now`. Returns whether the period of samples has changed.
     pub fn check(&mut self, now: u64, used: Used) -> bool {
         let time = now.saturating_sub(self.last_ns);
         if time < EVERY {
             return false;
         }
         let of_time = |new: u64, old: u64| new.saturating_sub(old) as f64 / time as f64;
-        let looks = of_time(used.looks_ns, self.last.looks_ns);
+        let polls = of_time(used.polls_ns, self.last.polls_ns);
         let samples = of_time(used.samples_ns, self.last.samples_ns);
-        let fixed = of_time(used.cpu_ns, self.last.cpu_ns) - looks - samples;
+        let fixed = of_time(used.cpu_ns, self.last.cpu_ns) - polls - samples;
         let last = std::mem::replace(&mut self.last, used);
         self.last_ns = now;
         self.sampled += time as f64 / 1e9 / self.samples.period.as_secs_f64();
         let budget = (self.limit - fixed.max(0.0)).max(self.limit / 2.0);
         let before = self.samples.period;
         let part = part_of_samples(of_time(used.sampled_ns, last.sampled_ns), used.threads);
-        // What one of them leaves of its part is the other's.
-        let (by_looks, by_samples) = (self.looks.share, self.samples.share);
-        self.looks
-            .adapt(looks, (budget - by_samples).max(budget * (1.0 - part)));
+        // Polls may use what samples leave of their part, and samples what polls leave.
+        let (by_polls, by_samples) = (self.polls.share, self.samples.share);
+        self.polls
+            .adapt(polls, (budget - by_samples).max(budget * (1.0 - part)));
         self.samples
-            .adapt(samples, (budget - by_looks).max(budget * part));
+            .adapt(samples, (budget - by_polls).max(budget * part));
         self.samples.period != before
     }
 }
 
-/// What part of what both may cost is for samples, where on average `computing` of so many `threads` were on a
-/// CPU: that makes the error of both together smallest, if one of each costs the same. A sample is of one
-/// thread that computes, a look of all that do not.
+/// Part of the budget of polls and samples that is for samples, if on average `computing` of `threads` were on a CPU.
+/// It makes the error of both together smallest if a sample costs as much as a round of polls. A sample is of one
+/// thread that computes, a round of all threads that do not.
 fn part_of_samples(computing: f64, threads: usize) -> f64 {
     let waiting = (threads as f64 - computing).max(0.0);
     let part = computing / (computing + waiting.sqrt()).max(f64::MIN_POSITIVE);
@@ -215,24 +214,24 @@ mod tests {
 
     const S: u64 = 1_000_000_000;
 
-    fn used(looks_ns: u64, fixed_ns: u64, samples_ns: u64) -> Used {
+    fn used(polls_ns: u64, fixed_ns: u64, samples_ns: u64) -> Used {
         Used {
-            cpu_ns: looks_ns + fixed_ns + samples_ns,
-            looks_ns,
+            cpu_ns: polls_ns + fixed_ns + samples_ns,
+            polls_ns,
             samples_ns,
             ..Used::default()
         }
     }
 
     #[test]
-    fn it_slows_down_when_dear_and_recovers() {
+    fn it_slows_down_when_costly_and_recovers() {
         let mut p = Pace::new(100, 1.0, 0, 0);
         assert!(!p.check(S, used(S / 25, 0, 0))); // 4 %, half of it believed
         assert_eq!(p.period_ns(), 20_000_000);
-        let mut looks = S / 25;
+        let mut polls = S / 25;
         for second in 2..20 {
-            looks += S / 1000;
-            p.check(second * S, used(looks, 0, 0));
+            polls += S / 1000;
+            p.check(second * S, used(polls, 0, 0));
         }
         assert_eq!(p.period_ns(), 10_000_000, "never faster than asked");
         let mean = p.sample_hz(20 * S, 20 * S);
@@ -251,7 +250,7 @@ mod tests {
     #[test]
     fn each_is_slowed_by_what_it_costs_itself() {
         let mut p = Pace::new(100, 1.0, 0, 0);
-        // Looks take 4 % of a CPU, samples 0.2 %.
+        // Polls take 4 % of a CPU, samples 0.2 %.
         assert!(!p.check(S, used(S / 25, 0, S / 500)));
         assert!(p.period_ns() > 15_000_000);
         assert_eq!(p.sample_ns(), 10_000_000);
@@ -262,12 +261,12 @@ mod tests {
     }
 
     #[test]
-    fn who_computes_is_sampled_and_who_waits_looked_at() {
+    fn running_threads_are_sampled_and_waiting_ones_polled() {
         assert_eq!(part_of_samples(1.0, 1), 1.0 - LEAST);
         assert_eq!(part_of_samples(0.0, 1), LEAST);
         assert_eq!(part_of_samples(0.0, 0), LEAST);
         assert_eq!(part_of_samples(2.0, 6), 0.5);
-        // Both cost 0.2 ms each: a thread that computes all the time is sampled oftener than looked at.
+        // Both cost 0.2 ms each: a thread that computes all the time is sampled more often than polled.
         let mut p = Pace::new(100, 1.0, 0, 0);
         let mut all = Used {
             threads: 1,
@@ -275,14 +274,14 @@ mod tests {
         };
         for tenth in 1..200 {
             let each = |period: u64| S / 10 * 200_000 / period;
-            all.looks_ns += each(p.period_ns());
+            all.polls_ns += each(p.period_ns());
             all.samples_ns += each(p.sample_ns());
             all.sampled_ns += S / 10;
-            all.cpu_ns = all.looks_ns + all.samples_ns;
+            all.cpu_ns = all.polls_ns + all.samples_ns;
             p.check(tenth * S / 10, all);
         }
-        let (looks, samples) = (S / p.period_ns(), S / p.sample_ns());
-        assert!((8..=14).contains(&looks), "{looks}");
+        let (polls, samples) = (S / p.period_ns(), S / p.sample_ns());
+        assert!((8..=14).contains(&polls), "{polls}");
         assert!((33..=48).contains(&samples), "{samples}");
     }
 
@@ -292,7 +291,7 @@ mod tests {
         for _ in 0..100 {
             waking.of(50_000);
         }
-        // A pause of the machine, and something dearer that stays so.
+        // A pause of the machine, and then a cost that stays higher.
         assert!((90_000..110_000).contains(&waking.of(1_000_000)));
         for _ in 0..100 {
             waking.of(200_000);

@@ -2,14 +2,15 @@
 
 use wallscope_observe::RunnablePoll;
 
-/// See the top of this file. The thread has been asked to stop, or the next poll tells what it did.
+/// A poll of a runnable thread without its stack. The thread has been asked to stop, or its next poll shows what it
+/// did.
 #[derive(Clone, Copy, Debug)]
 pub struct PendingStopSample {
     /// The poll.
     pub poll: RunnablePoll,
     /// Its run-queue latency since the poll before, ns.
     pub queued: u64,
-    /// Whether it had waited for other things since then.
+    /// Whether it was also blocked since then.
     pub waits: bool,
 }
 

@@ -19,21 +19,22 @@ use crate::{
     target::{Target, cgroup_members},
 };
 
-/// Looks left out at most at a thread that sleeps.
+/// Most polls in a row that are left out at a thread that sleeps.
 const MOST_SKIPPED: u32 = 7;
-/// Mappings of one process after the other are read again where nothing tells of their changes. The
-/// pause after each reading is so many times its length.
+/// If nothing reports changes of mappings, those of one process after the other are read again. The pause
+/// after each reading is this many times its length.
 const REVIEW_TIMES: u64 = 5000;
-/// Rounds that are so far apart, ns, and so many times as far as they should be, are no matter of being late.
+/// Rounds that are more than this far apart, ns, and more than this many periods, are not late rounds: we were
+/// stopped, or the machine was.
 const AWAY: (u64, u64) = (1_000_000_000, 8);
 /// A poller that wakes this long after a round was due had to wait for a CPU, ns.
 pub const LATE: u64 = 100_000;
-/// A thread that waits for less than 1/`HARDLY` of its time is not looked for at places of short waits.
+/// A thread that is blocked for less than 1/`HARDLY` of its time is not looked for at its known wait sites.
 const HARDLY: u64 = 16;
-/// Late looks are of use where there was none for so many periods.
+/// A late poll of a thread is used if there was none for this many periods.
 const RARELY: u64 = 16;
 
-/// Whether a round of looks comes when it was due.
+/// Whether a round of polls comes when it was due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TickLateness {
     /// It does.
@@ -50,7 +51,7 @@ pub enum TickLateness {
 pub enum PolledThreads {
     /// One of every so many, but none that sleep for long.
     OneOf(usize),
-    /// Everybody, also threads that sleep, and the scheduler's counters of all.
+    /// All threads, also those that sleep, and the scheduler's counters of all.
     All,
 }
 
@@ -59,16 +60,16 @@ pub enum PolledThreads {
 pub struct Round {
     /// When it was due, ns on the recording's clock.
     pub due_ns: u64,
-    /// Whether it comes then.
+    /// Whether it comes in time.
     pub lateness: TickLateness,
-    /// Nominal distance of two polls of a thread, ns.
+    /// Nominal time between two polls of a thread, ns.
     pub period_ns: u64,
     /// Threads that it polls.
     pub threads: PolledThreads,
 }
 
 impl Round {
-    /// A poll of everybody, in time.
+    /// A round in time that polls all threads.
     pub fn of_all(due_ns: u64, period_ns: u64) -> Round {
         Round {
             due_ns,
@@ -78,12 +79,12 @@ impl Round {
         }
     }
 
-    /// Whether it polls everybody.
+    /// Whether it polls all threads.
     fn is_of_all(&self) -> bool {
         self.threads == PolledThreads::All
     }
 
-    /// One of how many threads it polls.
+    /// It polls one in this many threads.
     fn stride(&self) -> usize {
         match self.threads {
             PolledThreads::OneOf(stride) => stride,
@@ -120,13 +121,13 @@ impl ProcPoller {
         self.rounds.spacing_ns = if self.rounds.last_ns == 0 {
             period
         } else {
-            // A moving mean of how far apart rounds really are, never below what was asked.
+            // Moving mean of the real time between rounds, never below the period that was asked for.
             (self.rounds.spacing_ns * 7 / 8 + since / 8).max(period)
         };
         self.rounds.last_ns = now;
         if let Some(connections) = &mut self.connections {
             connections.follow(self.watch.living.iter().copied(), now);
-            connections.look(now);
+            connections.poll(now);
         }
         let thread_names = &mut self.processes.managed_mut().thread_names;
         thread_names.births(self.watch.threads.iter().map(|t| t.pid));
@@ -149,9 +150,9 @@ impl ProcPoller {
                 return true;
             }
             let there = if t.records.open {
-                self.look_between_switches(*index, round)
+                self.poll_between_switches(*index, round)
             } else {
-                self.look(*index, round)
+                self.poll_counters(*index, round)
             };
             if !there {
                 gone.push(*index);
@@ -167,15 +168,15 @@ impl ProcPoller {
         });
         awake.append(&mut self.watch.awake);
         self.watch.awake = awake;
-        // Their stacks have been copied: that can wait, what threads do now cannot.
+        // Stacks of halted threads have been copied and can wait. The present activity of threads cannot.
         self.take_stacks(halted);
         for index in gone {
             self.ended(index);
         }
     }
 
-    /// Has the counters of some threads read at their next look though no record of them may have come: of all, one
-    /// after the other, in seconds. `passed`: since the last round, ns.
+    /// Has the counters of some threads read at their next poll, even if no record of them has come. All threads have
+    /// their turn within seconds. `passed`: time since the last round, ns.
     fn review(&mut self, passed: u64) {
         for place in self.rounds.turn.next(self.watch.live.len(), passed) {
             let index = self.watch.live[place];
@@ -184,7 +185,7 @@ impl ProcPoller {
         }
     }
 
-    /// What the target, process `pid`, did until now was waiting at our gate, and none of its own time.
+    /// Drops the time of the target, process `pid`, until now: it waited for its release.
     pub fn rebase(&mut self, pid: u32) {
         let now = clock::now();
         let released = Mark::Released { pid, time: now };
@@ -207,7 +208,7 @@ impl ProcPoller {
         }
     }
 
-    /// The last look at everybody. `since`: when threads were listed last.
+    /// Makes the last poll of all threads. `since`: when threads were listed last.
     pub fn finish(&mut self, since: u64, period: u64) {
         let halted = self.have_halted();
         self.take_stacks(halted);
@@ -217,7 +218,7 @@ impl ProcPoller {
         for index in self.watch.live.clone() {
             let t = &mut self.watch.threads[index];
             if !t.records.open {
-                if t.alive && !self.look(index, &last) {
+                if t.alive && !self.poll_counters(index, &last) {
                     self.ended(index);
                 }
                 continue;
@@ -229,9 +230,9 @@ impl ProcPoller {
         self.last_drain(since, clock::now());
     }
 
-    /// A poll of a thread with recorded switches. Only its wait is of interest, and not even that if the
-    /// thread was seen in the wait before. False: the thread is gone.
-    fn look_between_switches(&mut self, index: usize, round: &Round) -> bool {
+    /// Polls a thread with recorded switches. Only its wait is of interest, and not even that if an earlier poll
+    /// saw the thread in that wait. False: the thread is gone.
+    fn poll_between_switches(&mut self, index: usize, round: &Round) -> bool {
         let Some(course) = &self.intake.estimator.accounts[index].course else {
             return true;
         };
@@ -256,7 +257,7 @@ impl ProcPoller {
         let wait = &self.intake.estimator.accounts[index].wait;
         let known = off.is_some_and(|begin| wait.is_probed(begin));
         let at = clock::now();
-        // By its records it computes, and has for long: it hardly began to wait just now.
+        // By its records it has been on a CPU for long, so it has hardly begun to wait just now.
         let computes = on.is_some_and(|begin| at.saturating_sub(begin) > self.rounds.spacing_ns);
         if known {
             self.tally.skipped += 1;
@@ -281,7 +282,7 @@ impl ProcPoller {
         true
     }
 
-    /// A poll at `at`, late by so much, met a thread with recorded switches in a wait.
+    /// Observes that a poll at `at`, late by `late_ns`, met a thread with recorded switches in a wait.
     fn tell_probe(&mut self, index: usize, at: u64, late_ns: u64) {
         let probe = &self.watch.threads[index].probe;
         // Without a glimpse it was not seen in this wait.
@@ -308,8 +309,8 @@ impl ProcPoller {
         }));
     }
 
-    /// The records of a thread have stopped although it runs: from here on it is as if there had never been
-    /// any. False: the thread is gone.
+    /// Ends the records of a thread: they have stopped although it runs. From here on it is polled by its counters.
+    /// False: the thread is gone.
     fn goes_deaf(&mut self, index: usize) -> bool {
         self.tally.deaf += 1;
         let t = &mut self.watch.threads[index];
@@ -326,11 +327,11 @@ impl ProcPoller {
         true
     }
 
-    /// One look at a thread by its counters; false: it is gone. A late round leaves it to the next one, if enough
-    /// rounds were in time so far, and whatever it does: leaving out only threads that have moved would favour
-    /// sleepers. For the same reason it is not asked whether we were put off our CPU on the way, which
-    /// happens when some thread's wait ends.
-    fn look(&mut self, index: usize, round: &Round) -> bool {
+    /// Polls a thread by its counters; false: it is gone. A late round leaves the thread to the next round if enough
+    /// rounds were in time so far, whatever the thread does: leaving out only threads that have moved would favour
+    /// sleepers. For that reason we do not check either whether we were preempted on the way, which happens when some
+    /// thread's wait ends.
+    fn poll_counters(&mut self, index: usize, round: &Round) -> bool {
         let (late, all) = (round.is_late(), round.is_of_all());
         let t = &mut self.watch.threads[index];
         if t.duty.skip > 0 && !all {
@@ -358,8 +359,8 @@ impl ProcPoller {
         t.duty.in_time += u32::from(!late && !sleeps);
         if sleeps {
             t.duty.quiet = t.duty.quiet.saturating_add(1);
-            // Looked at less often the longer it sleeps, so that what is not seen is little beside what is: the
-            // time it has not run for is its own witness.
+            // It is polled less often the longer it sleeps, so that the unseen time is short beside the seen time. Its
+            // counters show that it has not run.
             let slept = t.duty.slept.saturating_add(1);
             t.duty.skip = left_out_after(slept, index);
             t.duty.slept = slept.saturating_add(t.duty.skip);
@@ -399,18 +400,18 @@ impl ProcPoller {
                     end,
                 },
                 queued,
-                // A thread that hardly waits for anything else has hardly just been woken.
+                // A thread that is hardly ever blocked has hardly just been woken.
                 waits: computed + queued < now.saturating_sub(since) / HARDLY * (HARDLY - 1),
             });
         }
         true
     }
 
-    /// A poll did not find a thread any more.
+    /// Observes the end of a thread that a poll no longer found.
     fn gone(&mut self, index: usize) {
         let now = clock::now();
         let t = &mut self.watch.threads[index];
-        // While its parent has not asked for its end, its name can be read.
+        // Its name can be read until its parent has waited for it.
         t.catch_up(now);
         self.intake.observe(&Observation::EndedThread(EndedThread {
             thread: index as u32,
@@ -420,7 +421,7 @@ impl ProcPoller {
         }));
     }
 
-    /// Takes in what is new.
+    /// Finds new threads and processes, and polls them once.
     pub fn follow(&mut self, target: &Target, since: u64, now: u64) {
         let known = self.watch.threads.len();
         let mut changed = self.watch.follow(since, now);
@@ -446,14 +447,14 @@ impl ProcPoller {
             }
         }
         self.join(known);
-        self.look_at_new(known, now);
+        self.poll_new(known, now);
         if self.clock.is_none() {
             self.review_mappings(now);
         }
     }
 
-    /// Reads the mappings of one process after the other again: a library that takes the place of another is
-    /// told by nothing else.
+    /// Reads the mappings of one process after the other again: nothing else shows that a library has taken the place
+    /// of another.
     fn review_mappings(&mut self, now: u64) {
         let (last, due) = self.rounds.reviewed;
         if now < due {
@@ -469,26 +470,26 @@ impl ProcPoller {
         }
     }
 
-    /// A first look at threads from number `first` on: the next may come too late for them.
-    fn look_at_new(&mut self, first: usize, now: u64) {
+    /// Polls threads from number `first` on for the first time: the next round may come too late for them.
+    fn poll_new(&mut self, first: usize, now: u64) {
         self.rounds.due_ns = now;
-        let first_look = Round::of_all(now, self.rounds.spacing_ns);
+        let first_poll = Round::of_all(now, self.rounds.spacing_ns);
         for index in first..self.watch.threads.len() {
             let t = &self.watch.threads[index];
-            if t.alive && !t.records.open && !self.look(index, &first_look) {
+            if t.alive && !t.records.open && !self.poll_counters(index, &first_poll) {
                 self.ended(index);
             }
         }
     }
 }
 
-/// Looks to leave out at thread number `index`, which has not run for `slept` rounds.
+/// Number of polls to leave out at thread number `index`, which has not run for `slept` rounds.
 fn left_out_after(slept: u32, index: usize) -> u32 {
     let quarter = slept / 4;
     if quarter < MOST_SKIPPED {
         quarter
     } else if quarter == MOST_SKIPPED {
-        // Not all of them in the same rounds.
+        // Sleeping threads are not all polled in the same rounds.
         MOST_SKIPPED - index as u32 % 4
     } else {
         MOST_SKIPPED
@@ -500,18 +501,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_seen_of_a_sleep_is_little_beside_what_is() {
+    fn the_unseen_part_of_a_sleep_is_little_beside_the_seen() {
         for index in 0..9 {
-            let (mut slept, mut looks, mut most) = (0, 0, 0);
+            let (mut slept, mut polls, mut most) = (0, 0, 0);
             while slept < 1000 {
                 slept += 1;
                 let left_out = left_out_after(slept, index);
                 assert!(left_out * 4 <= slept);
-                (slept, looks, most) = (slept + left_out, looks + 1, most.max(left_out));
+                (slept, polls, most) = (slept + left_out, polls + 1, most.max(left_out));
             }
             // And a thread that sleeps for long costs little.
             assert_eq!(most, MOST_SKIPPED);
-            assert!(looks < 1000 / 7, "{looks}");
+            assert!(polls < 1000 / 7, "{polls}");
         }
     }
 }

@@ -5,14 +5,14 @@ use wallscope_procfs::kernel_file;
 use super::waiting::{Call, read_memory};
 use crate::syscalls::Argument;
 
-/// Most descriptors of a set or a list that are looked at.
+/// Most descriptors of a set or a list that are read.
 const MOST: usize = 256;
 
 /// Descriptors in the list that `call`, a poll of process `pid`, names.
 pub fn list(pid: u32, call: Call) -> Vec<u32> {
     let [first, second, ..] = call.arguments;
     let most = (second as usize).min(MOST);
-    // struct pollfd: descriptor, events, what came of it. A negative descriptor is passed over.
+    // struct pollfd: descriptor, events, returned events. A negative descriptor is ignored by poll(2).
     let rows = read_memory(pid, first, most * 8);
     let fds = rows.chunks_exact(8).map(|row| {
         let fd = [row[0], row[1], row[2], row[3]];
@@ -27,7 +27,7 @@ pub fn set(pid: u32, fd: u32) -> Vec<u32> {
     members(&text).take(MOST).collect()
 }
 
-/// All that `call` of process `pid` polls. `arguments`: what each system call's are.
+/// All descriptors that `call` of process `pid` polls. `arguments`: kind of the arguments of each system call.
 pub fn all(arguments: &[u8], pid: u32, call: Call) -> Vec<u32> {
     match arguments.get(call.number as usize).copied() {
         Some(a) if a == Argument::PollList as u8 => list(pid, call),

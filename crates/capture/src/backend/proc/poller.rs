@@ -15,23 +15,23 @@ use crate::{
     syscalls,
 };
 
-/// Between two readings of a process's mappings so many times what the last took, ns, but no more than this.
+/// Longest time that has to pass between two readings of a process's mappings, ns.
 pub const REMAP: u64 = 100_000_000;
-/// So many times.
+/// Time between two readings of a process's mappings, as a multiple of the duration of the last one.
 pub const REMAP_TIMES: u64 = 50;
 
-/// Things that happened on the way, counted.
+/// Counts of events during the recording.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     /// Stacks that changed while they were read.
     pub raced: u64,
-    /// Waits of which the reason and the innermost frame alone were seen, for that.
+    /// Waits of which only the reason and the innermost frame were seen, because their stacks changed.
     pub glimpsed: u64,
-    /// Looks left out at threads that slept.
+    /// Polls left out at threads that slept.
     pub skipped: u64,
     /// Samples of threads that were gone before they could be listed.
     pub strangers: u64,
-    /// Samples of running threads that came.
+    /// Samples of running threads that were read.
     pub came: u64,
     /// Those of them that were not left out.
     pub counted: u64,
@@ -43,7 +43,7 @@ pub struct Tally {
     pub deaf: u64,
     /// Running threads with Python frames that were read.
     pub read: u64,
-    /// How long after their samples that was, summed, ns.
+    /// Time from their samples to those readings, summed, ns.
     pub read_after_ns: u64,
     /// Running threads with Python frames that could not be read, or not in time.
     pub unread: u64,
@@ -67,7 +67,7 @@ pub struct PendingStacks {
     pub stopper: Option<Stopper>,
     /// Threads that were asked to stop.
     pub asked: FxHashMap<u32, PendingStopSample>,
-    /// Threads that stood behind us when they were polled: the next poll tells.
+    /// Threads that waited for our CPU when they were polled: the next poll shows what they did.
     pub behind_us: FxHashMap<u32, PendingStopSample>,
 }
 
@@ -115,9 +115,9 @@ pub struct Rounds {
 pub struct ProcPoller {
     pub watch: TargetTracker,
     pub processes: Processes<MemoryTables>,
-    /// The estimator, and the log of what it is told.
+    /// The estimator, and the log of its observations.
     pub intake: Intake,
-    /// Facts that it has been told.
+    /// Facts that it has observed.
     pub told: Told,
     pub reader: StackReader,
     pub table: [u8; syscalls::TABLE],
@@ -126,7 +126,7 @@ pub struct ProcPoller {
     pub records: RecordIntake,
     pub pending: PendingStacks,
     pub connections: Option<Connections>,
-    /// Where the target is a command, those of its processes that have lost their parents.
+    /// If the target is a command: those of its processes that have lost their parents.
     pub orphans: Option<Subreaper>,
     pub tally: Tally,
     /// Rings of io_uring at which threads wait.
@@ -135,7 +135,7 @@ pub struct ProcPoller {
 }
 
 impl ProcPoller {
-    /// Nobody is looked at yet; up to `room` threads' files may be kept open.
+    /// A poller without threads. The files of up to `room` threads may be kept open.
     pub fn new(
         processes: Processes<MemoryTables>,
         room: usize,
@@ -166,13 +166,13 @@ impl ProcPoller {
         }
     }
 
-    /// The contract's name of what is used.
+    /// Name of the backend in use.
     pub fn name(&self) -> &'static str {
         if self.clock.is_some() { "perf" } else { "proc" }
     }
 
-    /// Whether no stack of process `pid` is the command's yet. Where switches are recorded, a record tells of its exec:
-    /// samples that are read before it may be older.
+    /// Whether no stack of process `pid` is the command's yet. If switches are recorded, only a record shows its exec:
+    /// samples that are read before that record may be older.
     pub fn is_before_exec(&mut self, pid: u32) -> bool {
         if self.clock.is_none() {
             self.watch.look_for_exec(pid);

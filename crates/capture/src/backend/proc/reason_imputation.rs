@@ -25,7 +25,7 @@ struct Seen(BTreeMap<u8, Weights>);
 pub struct ReasonImputation {
     programs: FxHashMap<u32, Arc<str>>,
     seen: FxHashMap<Like, Seen>,
-    /// Half of the time, ns.
+    /// Half of the longest life of a thread, ns.
     most_ns: u64,
     /// Threads that got their reasons here, and how long these were blocked, ns.
     imputed: (usize, u64),
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(of(BlockReason::Lock), 1_500_000);
         assert_eq!(of(BlockReason::Timer), 500_000);
         assert_eq!(of(BlockReason::Disk), 0);
-        // Where lengths are not recorded, all that was seen.
+        // If lengths are not recorded, all seen reasons count.
         let any = seen.weigh(&WaitStrata::default());
         assert_eq!(any[BlockReason::Disk as usize], 500);
     }

@@ -23,7 +23,7 @@ use crate::{
     ahead::Ahead,
     clock, open_files,
     session::{
-        self, Captured, Live, Look, Observer, Options, Progress, ResolvedTarget, Stop,
+        self, Captured, Live, Observer, Options, Progress, ResolvedTarget, Snapshot, Stop,
         collected_names::HostWhenAsked,
         cost::{CostMeter, thread_cpu_ns},
         events::{Event, Events},
@@ -44,21 +44,21 @@ mod switches;
 
 use logged::LoggedFacts;
 
-/// Between two searches for new threads and processes, ns.
+/// Time between two searches for new threads and processes, ns.
 const FOLLOW: u64 = 100_000_000;
-/// Where there are births, so many times what a search takes.
+/// After births a search may follow sooner: after this many times the duration of the last one.
 const SOONER: u64 = 300;
-/// Between two searches where births are recorded, ns.
+/// Time between two searches if births are recorded, ns.
 const REVIEW: u64 = 1_000_000_000;
-/// Descriptors that are left to what is not a thread's.
+/// Descriptors that are left free for other files than those of threads.
 const RESERVED: usize = 128;
 /// Files that are kept open for a thread.
 const FILES_EACH: usize = 5;
 
-/// Measures `options.target` by polls of `/proc`. `reason`: why by this backend.
+/// Measures `options.target` by polls of `/proc`. `reason`: why this backend was chosen.
 ///
 /// # Errors
-/// No such target, or not even its books can be read; nothing was recorded then.
+/// There is no such target, or not even its scheduler counters can be read. Nothing was recorded then.
 pub(crate) fn record(
     options: &Options,
     reason: String,
@@ -88,7 +88,7 @@ pub(crate) fn record(
 /// A recording under way.
 struct PollRecorder<'o> {
     options: &'o Options,
-    /// Why by this backend.
+    /// Why this backend was chosen.
     reason: String,
     chosen: ResolvedTarget,
     /// The command, if the target is one.
@@ -97,27 +97,27 @@ struct PollRecorder<'o> {
     events: Events,
     host: HostLog,
     start_ns: u64,
-    /// Facts that a log has got on the way.
+    /// Facts that a log has got so far.
     logged: LoggedFacts,
-    /// What happened on the way.
+    /// Notes on events during the recording.
     notes: Vec<String>,
 }
 
-/// Where polls stand. Times are ns on the recording's clock.
+/// Progress of the polls. Times are ns on the recording's clock.
 struct Course {
     meter: CostMeter,
     pace: Pace,
     waking: Waking,
     run_delay: RunDelayMeter,
-    /// When the last look was taken, or the start.
-    looked: u64,
+    /// When the last snapshot was taken; before the first one, the start.
+    last_snapshot_ns: u64,
     /// When threads were searched last.
     followed: u64,
     /// When the next round is due; 0: that is not set yet.
     due: u64,
     /// CPU time of rounds so far, ns.
     polls_cpu_ns: u64,
-    /// What the last search took, ns.
+    /// Duration of the last search, ns.
     searching_ns: u64,
 }
 
@@ -136,7 +136,7 @@ impl<'o> PollRecorder<'o> {
         let mut processes = Processes::over(Files::over(MemoryTables::new())?);
         processes
             .managed_mut()
-            .look_at_tasks(options.method.max_overhead);
+            .poll_tasks(options.method.max_overhead);
         if let (Target::Command(argv), Some(held)) = (&options.target, &held) {
             processes.prepare_command(held.pid(), &argv[0]);
         }
@@ -144,7 +144,7 @@ impl<'o> PollRecorder<'o> {
             processes.found(*pid);
         }
         let host = HostLog::open(&chosen.pids, &options.target);
-        // From here on signals end the recording and not this process: before there is a log.
+        // From here on signals end the recording and not this process. That has to be so before there is a log.
         let events = Events::new(&chosen.watch, options.method.duration)?;
         let start_ns = clock::now();
         let begin = Begin {
@@ -179,7 +179,7 @@ impl<'o> PollRecorder<'o> {
         })
     }
 
-    /// Polls everybody once, and says that measuring is live.
+    /// Polls all threads once, and reports that the recording is live.
     fn go_live(&mut self, observer: &mut dyn Observer) {
         let (options, poller) = (self.options, &mut self.poller);
         sched_slice::request_short_slice();
@@ -194,7 +194,7 @@ impl<'o> PollRecorder<'o> {
             poller.connections = Some(Connections::begin(&pids, clock::now()));
         }
         self.host.take_all();
-        // Everybody is read once before it counts: that opens their files and fills the tables.
+        // All threads are read once before it counts: that opens their files and fills the tables.
         let period_ns = 1_000_000_000 / u64::from(options.method.hz);
         poller.round(&Round::of_all(clock::now(), period_ns));
         observer.live(&Live {
@@ -208,10 +208,10 @@ impl<'o> PollRecorder<'o> {
         });
     }
 
-    /// Lets a command begin, and everything that costs.
+    /// Releases a command, and starts the meter of our own cost and everything that costs.
     ///
     /// # Errors
-    /// The command cannot be let go, or a clock cannot be set.
+    /// The command cannot be released, or a timer cannot be set.
     fn begin(&mut self) -> Result<Course, Error> {
         let options = self.options;
         let meter = CostMeter::start();
@@ -222,15 +222,15 @@ impl<'o> PollRecorder<'o> {
             0,
         );
         if let Some(held) = &mut self.held {
-            // It stood at our gate until now, which is none of its own time.
+            // It waited for its release until now, which is none of its own time.
             self.poller.rebase(held.pid());
             held.release()?;
         }
         if let Some(hits) = &mut self.poller.hits {
             hits.begin();
         }
-        if let Some(every) = options.looks {
-            self.events.view_every(every)?;
+        if let Some(every) = options.snapshot_every {
+            self.events.snapshot_every(every)?;
         }
         let now = clock::now();
         Ok(Course {
@@ -238,7 +238,7 @@ impl<'o> PollRecorder<'o> {
             pace,
             waking: Waking::default(),
             run_delay: RunDelayMeter::of_own_thread(),
-            looked: self.start_ns,
+            last_snapshot_ns: self.start_ns,
             followed: now,
             due: 0,
             polls_cpu_ns: 0,
@@ -246,7 +246,7 @@ impl<'o> PollRecorder<'o> {
         })
     }
 
-    /// Polls until something ends it.
+    /// Polls until an event ends the recording.
     fn follow(&mut self, course: &mut Course, observer: &mut dyn Observer) -> Stop {
         loop {
             let cpu = thread_cpu_ns();
@@ -265,14 +265,14 @@ impl<'o> PollRecorder<'o> {
             }
             match event {
                 Event::News | Event::Clock => {}
-                Event::Look => {
+                Event::Snapshot => {
                     let stretch = SnapshotWindow {
                         start: self.start_ns,
-                        last: course.looked,
+                        last: course.last_snapshot_ns,
                         now: clock::now(),
                     };
-                    course.looked = stretch.now;
-                    observer.look(look(&mut self.poller, stretch, course.followed));
+                    course.last_snapshot_ns = stretch.now;
+                    observer.snapshot(take_snapshot(&mut self.poller, stretch, course.followed));
                 }
                 Event::Tick => self.tick(course, comes, observer),
                 Event::Duration => return Stop::Duration,
@@ -282,8 +282,8 @@ impl<'o> PollRecorder<'o> {
         }
     }
 
-    /// Waits for what comes next, and takes in what events have written. `cpu`: our CPU time as the waiting
-    /// began. Returns the event, and whether a round would be late.
+    /// Waits for the next event, and reads the records of perf events. `cpu`: our CPU time when the wait began.
+    /// Returns the event, and whether a round would be late.
     fn wait(&mut self, course: &mut Course, cpu: u64) -> (Event, TickLateness) {
         let poller = &mut self.poller;
         let due = course.due;
@@ -299,9 +299,10 @@ impl<'o> PollRecorder<'o> {
         };
         let (waits, stood) = (clock::now(), course.run_delay.ns());
         let event = self.events.wait_for(longest);
-        // Waking up is a part of what it was for; emptying the rings in time is for neither.
+        // A wake-up is charged to the work that it was for: polls or samples. One that only empties the rings in time
+        // is charged to neither.
         let price = course.waking.of(thread_cpu_ns() - cpu);
-        // Late for want of a CPU, or by what we did, as when samples came just then; or the machine woke us late.
+        // We are late if we waited for a CPU or were busy, for example with samples, or if the machine woke us late.
         let comes = if clock::now() <= due + LATE {
             TickLateness::InTime
         } else if waits > due
@@ -312,13 +313,13 @@ impl<'o> PollRecorder<'o> {
             TickLateness::WokenLate
         };
         let (came, counted) = (poller.tally.came, poller.tally.counted);
-        if matches!(event, Event::News | Event::Tick | Event::Look) {
+        if matches!(event, Event::News | Event::Tick | Event::Snapshot) {
             poller.drain(course.followed, clock::now());
         }
         match event {
             Event::Tick => course.polls_cpu_ns += price,
             Event::News if longest.is_none() => {
-                // For those that count.
+                // Charged in proportion to the samples that were not left out.
                 let (came, counted) = (poller.tally.came - came, poller.tally.counted - counted);
                 poller.records.cost_ns += (price * counted).checked_div(came).unwrap_or(price);
             }
@@ -327,7 +328,7 @@ impl<'o> PollRecorder<'o> {
         (event, comes)
     }
 
-    /// One round, and what is due beside it.
+    /// Makes one round, and what else is due.
     fn tick(&mut self, course: &mut Course, comes: TickLateness, observer: &mut dyn Observer) {
         let poller = &mut self.poller;
         let now = clock::now();
@@ -358,7 +359,7 @@ impl<'o> PollRecorder<'o> {
         }
         let used = Used {
             cpu_ns: course.meter.own_ns(),
-            looks_ns: course.polls_cpu_ns + poller.pending.stopper.as_ref().map_or(0, |s| s.cpu_ns),
+            polls_ns: course.polls_cpu_ns + poller.pending.stopper.as_ref().map_or(0, |s| s.cpu_ns),
             samples_ns: poller.records.cost_ns,
             sampled_ns: poller.records.sampled_ns,
             threads: poller.watch.live.len(),
@@ -373,10 +374,10 @@ impl<'o> PollRecorder<'o> {
         }
     }
 
-    /// Searches for threads and processes that are new, if it is time to.
+    /// Searches for new threads and processes, if it is time to.
     fn search(&mut self, course: &mut Course, now: u64, observer: &mut dyn Observer) {
         let poller = &mut self.poller;
-        // A thread without further records tells of no new threads either.
+        // A thread without further records does not show new threads either.
         let told = poller.clock.is_some() && poller.tally.deaf == 0;
         let every = if told && !poller.records.relist {
             REVIEW
@@ -400,7 +401,7 @@ impl<'o> PollRecorder<'o> {
         });
     }
 
-    /// The last poll of everybody.
+    /// Makes the last poll of all threads.
     fn take_last(&mut self, course: &Course, stop: Stop) {
         let poller = &mut self.poller;
         poller.records.affinity.leave();
@@ -409,10 +410,10 @@ impl<'o> PollRecorder<'o> {
     }
 }
 
-/// What was seen since the last look.
-fn look(poller: &mut ProcPoller, stretch: SnapshotWindow, followed: u64) -> Look {
+/// Takes a snapshot: what was seen since the last one.
+fn take_snapshot(poller: &mut ProcPoller, stretch: SnapshotWindow, followed: u64) -> Snapshot {
     let now = stretch.now;
-    // Everybody's counters, also of those that are looked at rarely.
+    // Reads the counters of all threads, also of those that are polled rarely.
     poller.round(&Round::of_all(now, poller.rounds.spacing_ns.max(1)));
     poller.book_open(followed, stretch.last);
     for t in &mut poller.watch.threads {
@@ -432,7 +433,7 @@ fn look(poller: &mut ProcPoller, stretch: SnapshotWindow, followed: u64) -> Look
     recording.ledger_slices = Default::default();
     recording.slices = Slices::default();
     snapshot::without_absent(&mut recording);
-    Look {
+    Snapshot {
         elapsed: stretch.elapsed(),
         sources: poller
             .processes

@@ -1,4 +1,4 @@
-//! What cannot be measured is refused before anything is recorded, with what would help.
+//! Refuses what cannot be measured before anything is recorded, and names the remedy.
 
 use std::io;
 use wallscope_procfs::kernel_file;
@@ -13,7 +13,7 @@ use crate::{
 pub fn of_events(e: &io::Error) -> Error {
     let standing = Standing::now();
     let (why, remedy) = match attempts::perf_clock() {
-        // One's own are allowed.
+        // Perf events of own processes are allowed.
         Ok(()) if matches!(e.raw_os_error(), Some(libc::EACCES | libc::EPERM)) => (
             format!(
                 "{e}, though own ones are allowed: the target is another user's, or has rights that you have not"
@@ -51,7 +51,7 @@ pub fn of_stacks_at(events: &[EventSpec], reason: &str) -> Result<(), Error> {
     })
 }
 
-/// Process ids mean something else in `/proc` than here: the named process would not be the measured one.
+/// Refuses a `/proc` with other process ids than ours: the named process would not be the measured one.
 pub fn of_foreign_proc() -> Result<(), Error> {
     host_capabilities::proc_is_ours().map_err(|e| Error::NotPermitted {
         what: "what is read of processes (/proc)".into(),
@@ -60,7 +60,7 @@ pub fn of_foreign_proc() -> Result<(), Error> {
     })
 }
 
-/// The books of the target's first process cannot be read.
+/// The scheduler counters of the target's first process cannot be read.
 pub fn of_books(pid: u32) -> Error {
     let file = format!("/proc/{pid}/task/{pid}/schedstat");
     let (why, remedy) = match kernel_file::read_to_string(&file) {

@@ -1,12 +1,12 @@
 //! Stacks seen by polls, and the time that they stand for.
 //!
 //! If switches are recorded, a polled wait stands for all waits of its thread that were about as
-//! long ([`crate::backend::perf::waits`]). A poll that is late for want of a CPU runs just when some thread
+//! long ([`crate::backend::perf::wait_strata`]). A poll that is late for want of a CPU runs just when some thread
 //! has blocked. It would favour some waits, and is used only if there are too few other polls of waits of
 //! that length.
 //!
 //! A runnable thread shows no stack. A woken thread is still where it blocked, a preempted thread where it
-//! computed: their run-queue latency is attributed to those stacks ([`woken`]). Many a thread is preempted
+//! computed: their run-queue latency is attributed to those stacks ([`wakeup_latency`]). Many a thread is preempted
 //! where it wakes another thread, and hardly ever elsewhere. So a sample of on-CPU time that ended in a
 //! preemption stands for the latency after it, weighted by how likely it was to be sampled. The more such
 //! samples there are, the less latency is attributed to where the thread computes in general.
@@ -34,7 +34,7 @@ use crate::{
 };
 use caller_inference::infer_callers;
 use wakeup_latency::{RelativeLatency, WakeupLatency, divide_woken};
-pub use weight::{Known, Look, Meant, Sums, Weight};
+pub use weight::{Known, Meant, PollSample, Sums, Weight};
 
 /// A stack as a poll saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,12 +47,12 @@ pub struct Polled {
     pub managed: Box<[u64]>,
     /// How it ended.
     pub end: StackEnd,
-    /// Name of the thing that the thread waits for there.
+    /// Name of the resource that the thread waits for there.
     pub resource: Option<Arc<str>>,
 }
 
-/// What tells stacks apart: the address scope where it matters, words of both kinds of frames, the end, and
-/// what the thread waits for.
+/// Identity of a stack: the address scope where it matters, words of both kinds of frames, the end, and the
+/// resource that the thread waits for.
 type StackKey = (
     Option<AddressScope>,
     Box<[u64]>,
@@ -106,13 +106,13 @@ pub struct Samples {
     stacks: Vec<Polled>,
     ids: FxHashMap<StackKey, u32>,
     sums: Sums,
-    /// Where the whole stacks of waits begin: thread, stack -> stack pointer.
+    /// Stack pointers of whole stacks of waits: thread, stack -> stack pointer.
     begin: FxHashMap<(u32, u32), u64>,
     /// The keys of each thread, once nothing more is added.
     keys: FxHashMap<u32, Vec<Key>>,
     /// What polls saw of runnable threads after wake-ups.
     pub wakeup_latency: WakeupLatency,
-    /// What that says, then.
+    /// Its relative latencies, once nothing more is added.
     lengths: RelativeLatency,
 }
 
@@ -148,7 +148,7 @@ impl Samples {
         self.begin.insert((thread as u32, stack), sp);
     }
 
-    /// What tells a stack's native frames from others.
+    /// Hash of a stack's native frames.
     pub fn told_apart(&self, stack: u32) -> u64 {
         told_apart(self.stacks[stack as usize].frames.iter().copied())
     }
@@ -158,14 +158,14 @@ impl Samples {
         &self.stacks[stack as usize]
     }
 
-    /// How many there are.
+    /// Number of stacks.
     pub fn distinct(&self) -> usize {
         self.stacks.len()
     }
 
     /// Adds one poll.
-    pub fn add(&mut self, grid: Slices, look: &Look) {
-        self.sums.add(grid, look);
+    pub fn add(&mut self, grid: Slices, poll: &PollSample) {
+        self.sums.add(grid, poll);
     }
 
     /// Discards all polls so far.
@@ -179,18 +179,18 @@ impl Samples {
         self.sums.coarsen();
     }
 
-    /// Sorts by thread what was seen: from here on threads are settled one by one.
+    /// Groups the samples by thread: from here on threads are settled one by one.
     pub fn by_thread(&mut self) {
         self.lengths = self.wakeup_latency.relative();
         for key in self.sums.by_key.keys() {
             self.keys.entry(key.0).or_default().push(*key);
         }
-        // What is divided among them, and in which order fractions are summed, is not to be chance.
+        // The division of time among the keys, and the order in which fractions are summed, must not depend on chance.
         self.keys.values_mut().for_each(|own| own.sort_unstable());
     }
 
-    /// Gives a thread's computing a part that could not be sampled: for each `of` of its sampled
-    /// time another `share`, spread over time as the sampled part is.
+    /// Adds the part of a thread's on-CPU time that could not be sampled: another `share` for each `of` of its sampled
+    /// time, spread over time like the sampled part.
     pub fn unsampled_part(&mut self, thread: u32, stack: u32, share: u64, of: u64) {
         let mut all = Sum::default();
         let own = self.keys.entry(thread).or_default();
@@ -230,7 +230,7 @@ impl Samples {
             _ => (u128::from(known.preempted) * u128::from(n) / u128::from(n + AS_MUCH)) as u64,
         };
         let with_late = |class: u8| in_time.get(&class).is_none_or(|n| *n < ENOUGH);
-        // What was sampled of each class.
+        // Sampled time of each class, ns.
         let mut seen: BTreeMap<u8, u64> = BTreeMap::new();
         for key in &own {
             match key.5 {
@@ -300,8 +300,8 @@ impl Samples {
         self.samples_of(sums, stacks, names)
     }
 
-    /// The samples of `sums`, with their stacks in `stacks`, and what was seen of connections in each. Looks at
-    /// incomplete stacks are counted there.
+    /// The samples of `sums`, with their stacks in `stacks`, and the connections that each waits for, as seen. `stacks`
+    /// counts the polls with truncated stacks.
     pub fn samples_of(
         &self,
         sums: Sums,
@@ -395,9 +395,9 @@ mod tests {
         count: 0,
     };
 
-    fn look(stack: u32, state: State, weight: Weight, begin: u64, ns: u64) -> Look {
+    fn poll(stack: u32, state: State, weight: Weight, begin: u64, ns: u64) -> PollSample {
         let blocked = state == State::Blocked;
-        Look {
+        PollSample {
             thread: 0,
             stack,
             state,
@@ -448,14 +448,14 @@ mod tests {
     #[test]
     fn waits_of_a_length_share_their_time() {
         let mut s = Samples::default();
-        s.add(GRID, &look(1, State::Blocked, LONG, 0, 1_400_000));
+        s.add(GRID, &poll(1, State::Blocked, LONG, 0, 1_400_000));
         for _ in 0..30 {
-            s.add(GRID, &look(2, State::Blocked, SHORT, 0, 10));
+            s.add(GRID, &poll(2, State::Blocked, SHORT, 0, 10));
         }
         for _ in 0..10 {
-            s.add(GRID, &look(1, State::Blocked, SHORT, 0, 10));
-            // Late looks favour what has just begun.
-            s.add(GRID, &look(3, State::Blocked, LATE, 0, 10));
+            s.add(GRID, &poll(1, State::Blocked, SHORT, 0, 10));
+            // Late polls favour waits that have just begun.
+            s.add(GRID, &poll(3, State::Blocked, LATE, 0, 10));
         }
         let known = Known {
             waits: &waits(100, 1_400_000),
@@ -470,9 +470,9 @@ mod tests {
     }
 
     #[test]
-    fn late_looks_are_better_than_none() {
+    fn late_polls_are_better_than_none() {
         let mut s = Samples::default();
-        s.add(GRID, &look(3, State::Blocked, LATE, 0, 10));
+        s.add(GRID, &poll(3, State::Blocked, LATE, 0, 10));
         let known = Known {
             waits: &waits(100, 1_400_000),
             woken: 0,
@@ -484,14 +484,14 @@ mod tests {
     }
 
     #[test]
-    fn queueing_goes_to_where_the_thread_stands() {
+    fn run_queue_latency_goes_to_where_the_thread_is() {
         let mut s = Samples::default();
         let woken = |class| Weight::Wakeup { class };
-        s.add(GRID, &look(1, State::Runnable, woken(14), 0, 30));
-        s.add(GRID, &look(2, State::Runnable, woken(14), 150, 10));
-        s.add(GRID, &look(3, State::Runnable, woken(20), 150, 5));
-        s.add(GRID, &look(4, State::OnCpu, Weight::Own, 0, 60));
-        s.add(GRID, &look(5, State::OnCpu, Weight::Own, 100, 40));
+        s.add(GRID, &poll(1, State::Runnable, woken(14), 0, 30));
+        s.add(GRID, &poll(2, State::Runnable, woken(14), 150, 10));
+        s.add(GRID, &poll(3, State::Runnable, woken(20), 150, 5));
+        s.add(GRID, &poll(4, State::OnCpu, Weight::Own, 0, 60));
+        s.add(GRID, &poll(5, State::OnCpu, Weight::Own, 100, 40));
         // Ten short waits ended, and one long one.
         let known = Known {
             waits: &waits(100, 1_400_000),
@@ -506,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn being_put_off_goes_to_where_that_happens() {
+    fn preemption_goes_to_where_it_happens() {
         let known = Known {
             waits: &WaitStrata::default(),
             woken: 0,
@@ -514,10 +514,10 @@ mod tests {
         };
         for seen in [0, 4, 12] {
             let mut s = Samples::default();
-            // It computes in one place, and is put off in another.
-            s.add(GRID, &look(1, State::OnCpu, Weight::Own, 0, 1000));
+            // It computes in one place, and is preempted in another.
+            s.add(GRID, &poll(1, State::OnCpu, Weight::Own, 0, 1000));
             for _ in 0..seen {
-                s.add(GRID, &look(2, State::Runnable, Weight::PutOff, 0, 7));
+                s.add(GRID, &poll(2, State::Runnable, Weight::PutOff, 0, 7));
             }
             s.by_thread();
             s.settle(0, known);

@@ -43,12 +43,12 @@ pub fn request_short_slice() {
 pub struct RunDelayMeter(Option<File>);
 
 impl RunDelayMeter {
-    /// Of the calling thread.
+    /// The meter of the calling thread.
     pub fn of_own_thread() -> RunDelayMeter {
         RunDelayMeter(kernel_file::open("/proc/thread-self/schedstat").ok())
     }
 
-    /// Since its birth, ns; `None`: the kernel does not tell.
+    /// Latency since the thread's birth, ns; `None`: the kernel does not show it.
     pub fn ns(&self) -> Option<u64> {
         let mut line = [0; 96];
         let length = self.0.as_ref()?.read_at(&mut line, 0).ok()?;
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn standing_in_line_is_told_from_sleeping() {
+    fn run_queue_latency_is_told_from_sleep() {
         // Two threads share one CPU: the one that does not run is queued.
         let busy = std::thread::spawn(|| {
             on_first_cpu();

@@ -1,8 +1,8 @@
-//! Single intervals as switch records tell them, where a timeline is kept, within a memory bound.
+//! Single intervals of the switch records, for a timeline, within a memory bound.
 //!
-//! They are what the records say, before they are dated back and before waiting for a CPU is taken
-//! out of them: no record tells when a thread was woken, so a blocked interval reaches to the switch
-//! that ends it. What it waited for is known where a look fell into it.
+//! They are the intervals of the records, before these are dated back and before run-queue latency is taken out of
+//! them. No record shows when a thread was woken, so a blocked interval reaches to the switch that ends it. Its block
+//! reason is known if a poll fell into it.
 
 use wallscope_model::{BlockReason, ContextId, Interval, Lane, Part, State, Timeline};
 
@@ -25,7 +25,8 @@ pub struct Spans {
 }
 
 impl Spans {
-    /// The thread was in `kind` from `begin` to `end`, or what it was in goes on to `end`.
+    /// Adds an interval of `kind` from `begin` to `end`, or extends the last interval if it is of that kind and ends at
+    /// `begin`.
     pub fn note(&mut self, begin: u64, end: u64, kind: TimeKind) {
         if let TimeKind::Seen(reason, _) = kind {
             let seen = self.all.iter_mut().rev().take(4);
@@ -83,7 +84,7 @@ impl Spans {
     }
 }
 
-/// Drops the oldest intervals of all threads until the rest becomes no more than `limit_bytes`. `all`: those of each
+/// Drops the oldest intervals of all threads until the rest fits into `limit_bytes`. `all`: the intervals of each
 /// thread.
 pub fn keep_within(all: &mut [&mut Spans], limit_bytes: u64) {
     let most = (limit_bytes / size_of::<Interval>() as u64) as usize;
@@ -93,7 +94,7 @@ pub fn keep_within(all: &mut [&mut Spans], limit_bytes: u64) {
         let (Some(begin), Some(end)) = (begin, end) else {
             return;
         };
-        // At least the first one goes each time.
+        // At least the first interval is dropped each time.
         let time = begin + end.saturating_sub(begin) / 8;
         all.iter_mut().for_each(|s| s.drop_before(time));
     }

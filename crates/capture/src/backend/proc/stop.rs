@@ -1,17 +1,15 @@
-//! Short stops of running threads, where they were permitted: the only way to a running thread's
-//! stack without perf events.
+//! Short stops of running threads, if they are permitted: the only way to a running thread's stack without perf
+//! events.
 //!
-//! A thread that runs is interrupted, its registers and what lies on its stack are copied, and it is
-//! let go: detached, so that nothing it does later concerns us. One that waits is not touched,
-//! because an interrupted wait may end with EINTR; between seeing it run and interrupting it lie a
-//! few microseconds. One that does not come to a halt at once, because it has no CPU or is in the
-//! kernel, is halted when it comes to run user code again, gives its stack then, which is that of the
-//! moment at which it was told to halt, and is let go.
+//! A running thread is interrupted, its registers and its stack are copied, and it is released: detached, so that
+//! nothing it does later concerns us. A waiting thread is not touched, because an interrupted wait may end with
+//! EINTR. A few microseconds pass between the check that a thread runs and its interruption. A thread that has no CPU
+//! or is in the kernel does not halt at once. It halts when it is about to run user code again. Its stack is then
+//! still that of the interruption, is copied, and the thread is released.
 //!
-//! All this is done by threads of their own, one for each thread that is to halt: it sleeps until that
-//! has come about, which takes no CPU from anybody and lets it go at once. The kernel lets go whatever a
-//! thread traces when that thread ends, however it ends: nothing stays stopped, even if this program is
-//! killed.
+//! Worker threads do all this, one for each thread that is to halt. A worker sleeps until its thread has halted, which
+//! takes no CPU from other threads, and then releases it at once. When a tracer ends, however it ends, the kernel
+//! releases all threads that it traces: nothing stays stopped, even if this program is killed.
 
 use std::{
     io, mem,
@@ -37,15 +35,15 @@ use crate::{
     },
 };
 
-/// For so long, ns, a halt is waited for without sleeping: one that runs user code comes sooner.
+/// Time for which a worker waits for a halt without sleeping, ns: a thread in user code halts sooner.
 const AT_ONCE: u64 = 30_000;
 /// Most threads that are to halt at a time.
 const MOST: usize = 64;
-/// Bytes of stack that are copied while it stands: more would need it to stand longer. Code of VMs and
+/// Bytes of stack that are copied while a thread stands still: more would take longer. Code of VMs and
 /// the functions in C below it need as much.
 const STACK: usize = 32 * 1024;
 
-/// A running thread as it was.
+/// A running thread as it was when it halted.
 pub struct Halted {
     /// Its user registers.
     pub registers: Registers,
@@ -53,32 +51,32 @@ pub struct Halted {
     pub call: Option<usize>,
     /// Its stack from the stack pointer on.
     pub stack: Vec<u8>,
-    /// What lies below that, as [`Running`](crate::backend::perf::Running) has it.
+    /// Memory below the stack pointer, as in [`Running`](crate::backend::perf::Running).
     pub below: Vec<u8>,
     /// Python's frames, if it has any.
     pub managed: Option<ManagedStack>,
     /// When it halted, ns on the recording's clock.
     pub at: u64,
-    /// The scheduler's books of it then.
+    /// Its scheduler counters then.
     pub books: SchedStat,
-    /// When it left its CPU for that, where that is of use.
+    /// When it left its CPU for that, if that is of use.
     pub left: Option<CpuDeparture>,
 }
 
-/// A thread that ran or wanted to, and waits again.
+/// A thread that was runnable, and is blocked again.
 #[derive(Clone, Copy, Debug)]
 pub struct Asleep {
-    /// When it was found to, ns on the recording's clock.
+    /// When it was found blocked, ns on the recording's clock.
     pub at: u64,
-    /// The scheduler's books of it then.
+    /// Its scheduler counters then.
     pub books: SchedStat,
 }
 
-/// What has come of a thread that was to halt.
+/// Result for a thread that was to halt.
 pub enum Found {
-    /// It did.
+    /// It halted.
     Halted(Box<Halted>),
-    /// It was not touched.
+    /// It was blocked, and was not touched.
     Asleep(Asleep),
 }
 
@@ -125,7 +123,7 @@ impl Asked {
         last_ran::parse(text?.ok()?)
     }
 
-    /// The scheduler's books of it now.
+    /// Its scheduler counters now.
     fn books(&mut self) -> Option<SchedStat> {
         let path = || path(self.pid, self.tid, "schedstat");
         let mut buffer = [0u8; 96];
@@ -141,21 +139,21 @@ impl Asked {
     }
 }
 
-/// What a worker says when it is done.
+/// Result of a worker.
 struct Reply {
     worker: usize,
     tid: u32,
-    /// Nothing where the thread is gone; an error where it may not be traced.
+    /// `None`: the thread is gone; an error: it may not be traced.
     outcome: io::Result<Option<Found>>,
-    /// For how long the thread stood still, ns.
+    /// Time for which the thread stood still, ns.
     stopped_ns: u64,
-    /// What that took the worker, CPU time, ns.
+    /// CPU time that the stop took the worker, ns.
     cpu_ns: u64,
 }
 
 /// The threads that stop others.
 pub struct Stopper {
-    /// How to ask each of them.
+    /// Channel to each worker.
     workers: Vec<Sender<Asked>>,
     idle: Vec<usize>,
     tell: Sender<Reply>,
@@ -171,7 +169,7 @@ pub struct Stopper {
 }
 
 impl Stopper {
-    /// Has nobody yet.
+    /// A stopper without workers.
     pub fn new() -> Stopper {
         let (tell, answer) = channel();
         Stopper {
@@ -186,7 +184,7 @@ impl Stopper {
         }
     }
 
-    /// Asks for the stack of a thread that runs or wants to. Whether it will be answered.
+    /// Asks for the stack of a runnable thread. Returns whether there will be an answer.
     pub fn ask(&mut self, asked: Asked) -> bool {
         if self.refused.is_some() {
             return false;
@@ -195,7 +193,7 @@ impl Stopper {
         worker.is_some_and(|worker| self.workers[worker].send(asked).is_ok())
     }
 
-    /// What has come of threads that were asked for; nothing, where one is gone.
+    /// Results for threads that were asked for; `None`: the thread is gone.
     pub fn take(&mut self) -> Vec<(u32, Option<Found>)> {
         let mut all = Vec::new();
         while let Ok(reply) = self.answer.try_recv() {
@@ -235,8 +233,8 @@ impl Stopper {
     }
 }
 
-/// Stops the threads that it is asked to stop, until the sender is gone. A thread that has not stopped by then is let
-/// go when it stops, or with this process.
+/// Stops the threads that it is asked to stop, until the sender is gone. A thread that has not stopped by then is
+/// released when it stops, or with this process.
 fn work(worker: usize, asked: &Receiver<Asked>, tell: &Sender<Reply>) {
     let mut walk = Walk::default();
     let books = kernel_file::open("/proc/thread-self/schedstat").ok();
@@ -264,7 +262,7 @@ fn work(worker: usize, asked: &Receiver<Asked>, tell: &Sender<Reply>) {
     }
 }
 
-/// Halts a thread that runs, and lets it go. `queued_ns`: how long we have waited for a CPU so far.
+/// Halts a running thread, and releases it. `queued_ns`: our run-queue latency so far, ns.
 fn halt(
     asked: &mut Asked,
     walk: &mut Walk,
@@ -281,7 +279,7 @@ fn halt(
         Err(e) if e.raw_os_error() == Some(libc::ESRCH) => return Ok(None),
         other => other?,
     }
-    // Refused where it is ending: its last word is still to be taken.
+    // Refused if the thread is ending: its end is still to be reported.
     let _ = trace(libc::PTRACE_INTERRUPT, tid, 0);
     let mut halt = Halt::NotYet;
     while matches!(halt, Halt::NotYet) && now() < since + AT_ONCE {
@@ -291,7 +289,7 @@ fn halt(
     while matches!(halt, Halt::NotYet) {
         let before = queued_ns();
         halt = halt_of(pid, tid, 0);
-        // It halted, and so woke us, as long ago as we have waited for a CPU since.
+        // Its halt woke us, so it halted as long ago as we have waited for a CPU since.
         at = now().saturating_sub(queued_ns().saturating_sub(before));
         since = at;
     }
@@ -307,8 +305,7 @@ fn halt(
     Ok(halted.map(|halted| Found::Halted(Box::new(halted))))
 }
 
-/// What a thread that stands still since `at` has in its registers, on its stack, and in the
-/// scheduler's books.
+/// Copies the registers, the stack and the scheduler counters of a thread that stands still since `at`.
 fn copy(asked: &mut Asked, at: u64) -> Option<Halted> {
     let tid = asked.tid;
     let (registers, call) = registers(tid)?;
@@ -339,13 +336,13 @@ enum Halt {
     NotYet,
     /// It has ended.
     Gone,
-    /// It does, and this signal is to be handed on when it is let go.
+    /// It does, and this signal is to be delivered when it is released.
     At(i32),
 }
 
-/// Waits for it, unless `flags` say not to.
+/// Waits for the halt or the end of a traced thread, unless `flags` say not to.
 fn halt_of(pid: u32, tid: u32, flags: i32) -> Halt {
-    // One call for both: of a traced thread the kernel tells a halt even when asked for ends only.
+    // One call for both: the kernel reports a halt of a traced thread even if asked for ends only.
     match wait(tid, libc::WSTOPPED | libc::WEXITED | libc::WNOWAIT | flags) {
         Ok(None) => Halt::NotYet,
         Ok(Some((libc::CLD_TRAPPED | libc::CLD_STOPPED, status))) => {
@@ -356,7 +353,7 @@ fn halt_of(pid: u32, tid: u32, flags: i32) -> Halt {
             }
         }
         Ok(Some(_)) => {
-            // A traced thread that has ended stays for its tracer to wait for. A child of our own
+            // A traced thread that has ended stays until its tracer has waited for it. A child of our own
             // that is no thread is left to the code that started it.
             let stat = wallscope_procfs::process::stat(pid);
             if tid != pid || !stat.is_ok_and(|s| s.parent == std::process::id()) {
@@ -369,7 +366,7 @@ fn halt_of(pid: u32, tid: u32, flags: i32) -> Halt {
     }
 }
 
-/// How a traced thread has changed in one of the ways of `which` (`CLD_…`), and its status.
+/// Change of a traced thread (`CLD_…`) of those that `which` asks for, and its status.
 fn wait(tid: u32, which: i32) -> io::Result<Option<(i32, i32)>> {
     // SAFETY: all zeroes is a valid siginfo_t, and the call writes no more than that.
     let (result, info, pid, status) = unsafe {
@@ -386,7 +383,7 @@ fn wait(tid: u32, which: i32) -> io::Result<Option<(i32, i32)>> {
 }
 
 fn let_go(tid: u32, signal: i32) {
-    // Refused only if the thread was killed meanwhile: a stopped thread can be let go.
+    // Refused only if the thread was killed meanwhile: a stopped thread can be released.
     let _ = trace(libc::PTRACE_DETACH, tid, signal as usize);
 }
 
@@ -490,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_or_is_gone_is_let_be() {
+    fn waiting_and_ended_threads_are_not_touched() {
         let mut stopper = Stopper::new();
         let mut child = Command::new("sleep").arg("100").spawn().expect("sleep");
         let pid = child.id();

@@ -14,20 +14,20 @@ const TOGETHER: u64 = 50_000;
 /// poll.
 pub const BECAUSE_OF_US: u64 = 500_000;
 
-/// A thread that was blocked for less before it began to wait for a CPU was not blocked, ns. The two clocks that tell
-/// agree to the microsecond (95 of 95 threads that made way for us, 2 virtual CPUs, Linux 6.18).
+/// Shortest block before a wait for a CPU that counts as one, ns. Its two clocks agree to the microsecond (95 of 95
+/// threads that made way for us, 2 virtual CPUs, Linux 6.18).
 const MIN_FAULT: u64 = 2_000;
 
-/// What the stretch of a poll was spent on.
+/// Stack and state that the stretch of a poll is attributed to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
     /// The stack, as an index of the samples' stacks.
     pub stack: u32,
     /// State.
     pub state: State,
-    /// For blocked time.
+    /// Block reason, for blocked time.
     pub reason: Option<BlockReason>,
-    /// For other time.
+    /// Part of the state, for other time.
     pub part: Option<Part>,
 }
 
@@ -43,7 +43,7 @@ pub fn judge(s: &StoppedThread) -> Option<Stretch> {
                 State::Runnable => Some(Part::Woken),
                 _ => None,
             };
-            // A runnable thread was there at the poll, and has run on since.
+            // A runnable thread was still at the wait that it was woken from at the poll, and has run on since.
             let from = poll.woken_from.filter(|_| state == State::Runnable);
             Some(Stretch {
                 stack: from.unwrap_or(stack),
@@ -86,7 +86,7 @@ fn since(then: SchedCounters, now: SchedCounters) -> [u64; 2] {
     ]
 }
 
-/// Since when the thread had waited for a CPU at the poll, if it had.
+/// Time since which the thread had waited for a CPU at the poll; `None`: it had not.
 fn queued_since(s: &StoppedThread) -> Option<u64> {
     let polled = s.poll.time;
     let [computed, waited] = since(s.poll.counters, s.counters);
@@ -99,8 +99,8 @@ fn queued_since(s: &StoppedThread) -> Option<u64> {
     (since < polled).then_some(since)
 }
 
-/// Whether only we keep a thread from its CPU. It has waited for a CPU `since` then, and for `reason`
-/// before. The kernel's counter may include the end of a sleep (Linux 6.12 and later): then the latency
+/// Whether only we keep a thread from its CPU. It has waited for a CPU since time `since`, and was blocked for
+/// `reason` before. The kernel's counter may include the end of a sleep (Linux 6.12 and later): then the latency
 /// seems longer.
 fn woken_with_us(poll: &RunnablePoll, since: u64, reason: BlockReason) -> bool {
     let slept = poll.behind && reason == BlockReason::Timer;
@@ -108,7 +108,7 @@ fn woken_with_us(poll: &RunnablePoll, since: u64, reason: BlockReason) -> bool {
     since_due && (since < poll.due.saturating_add(TOGETHER) || poll.behind)
 }
 
-/// What a thread did that waits again; `None`: it computed, and where is not known.
+/// State at the poll of a thread that is blocked again; `None`: it computed at an unknown place.
 fn did_until(s: &StoppedThread) -> Option<State> {
     let [computed, waited] = since(s.poll.counters, s.counters);
     // It began to wait some time between the two readings.
@@ -128,15 +128,15 @@ pub fn between(earlier: CpuDeparture, later: CpuDeparture) -> Option<u64> {
         .flatten()
 }
 
-/// How long a thread that waits for its CPU at the poll was blocked before that, ns: it had left its CPU so much
-/// earlier than it began to wait.
+/// Time for which a thread that waits for a CPU at the poll was blocked before that, ns: from its departure from the
+/// CPU to the begin of its wait for one.
 fn blocked_before(s: &StoppedThread, left: Option<CpuDeparture>) -> Option<u64> {
     let passed = between(s.poll.left?, left?)?;
     let [computed, waited] = since(s.poll.counters, s.counters);
     Some(passed.saturating_sub(computed.saturating_add(waited)))
 }
 
-/// What a thread did that has halted; `None`: it has not.
+/// State at the poll of a thread that has halted; `None`: it has not halted.
 pub fn did(s: &StoppedThread) -> Option<(State, Option<BlockReason>)> {
     let FoundThread::Halted {
         in_call,
@@ -156,7 +156,7 @@ pub fn did(s: &StoppedThread) -> Option<(State, Option<BlockReason>)> {
         (Some(since), _) if since < s.poll.due || (in_call && !s.poll.behind) => {
             (State::Runnable, None)
         }
-        // The page came between the moment for which the poll was set and the poll.
+        // The page came between the time at which the poll was due and the poll.
         (Some(_), StopPlace::Fault)
             if blocked_before(s, left).is_some_and(|ns| ns >= MIN_FAULT) =>
         {
@@ -173,7 +173,7 @@ mod tests {
 
     const LOCK: Option<BlockReason> = Some(BlockReason::Lock);
 
-    /// What a thread did at a look, that was made 90 µs after it was due, if it halts 40 µs later, having
+    /// State of a thread at a poll that was made 90 µs after it was due, if it halts 40 µs later, having
     /// computed and waited for so many µs since.
     fn did_halted(
         timeslices: u64,
@@ -184,7 +184,7 @@ mod tests {
         did_where(false, timeslices, computed, waited, waits)
     }
 
-    /// What a thread did at such a poll if it waited `behind` us for our CPU.
+    /// State of a thread at such a poll if it waited `behind` us for our CPU.
     fn did_where(
         behind: bool,
         timeslices: u64,
@@ -241,7 +241,7 @@ mod tests {
         }
     }
 
-    /// A thread that waits again at 50.250 ms, having computed and waited for so many µs since the look.
+    /// A thread that waits again at 50.250 ms, having computed and waited for so many µs since the poll.
     fn did_again(timeslices: u64, computed: u64, waited: u64) -> Option<State> {
         let told = (timeslices, computed, waited);
         let mut s = stopped(false, told, StopPlace::Computing);
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_again_was_only_woken() {
+    fn a_thread_that_waits_again_was_only_woken() {
         // By the timer that woke us, and a little before.
         for waited in [50, 190, 230] {
             assert_eq!(did_again(1, 10, waited), Some(State::Blocked));
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn the_books_tell_who_waited_for_a_cpu() {
+    fn the_counters_tell_whether_a_thread_waited_for_a_cpu() {
         for waits in [None, LOCK] {
             assert_eq!(
                 did_halted(1, 20, 300, waits),
@@ -280,7 +280,7 @@ mod tests {
                 "long before"
             );
         }
-        // It had a CPU all the time; its counter lagged, and it made way for us; it was looked at first.
+        // It had a CPU all the time; its counter lagged, and it made way for us; it was polled first.
         for (timeslices, computed, waited) in [(0, 2000, 0), (1, 2000, 30), (1, 10, 5)] {
             assert_eq!(did_halted(timeslices, computed, waited, None), State::OnCpu);
             assert_eq!(
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_woken_with_us_waits_on_and_who_is_put_off_by_us_computes() {
+    fn a_thread_woken_with_us_is_blocked_and_one_preempted_by_us_runs() {
         assert_eq!(did_halted(1, 10, 100, LOCK), State::Blocked, "20 µs after");
         assert_eq!(did_halted(1, 10, 50, LOCK), State::Runnable, "70 µs after");
         assert_eq!(did_halted(1, 10, 100, None), State::OnCpu);

@@ -32,7 +32,7 @@ use crate::{
 };
 
 impl ProcPoller {
-    /// Has a running thread stopped for a moment to see its stack, if that was permitted.
+    /// Has a running thread stopped briefly for its stack, if that was permitted.
     pub fn halt(&mut self, mut owed: PendingStopSample) {
         let index = owed.index();
         let t = &mut self.watch.threads[index];
@@ -97,7 +97,7 @@ impl ProcPoller {
             .collect()
     }
 
-    /// Takes their stacks.
+    /// Takes the stacks of those threads.
     pub fn take_stacks(&mut self, found: Vec<(PendingStopSample, Found)>) {
         for (owed, found) in found {
             match found {
@@ -107,8 +107,8 @@ impl ProcPoller {
         }
     }
 
-    /// Tells the `books` of the next poll, at `now`, of a thread that was woken at its last poll and waited
-    /// behind us.
+    /// Observes the counters `books` of a thread at its present poll, at `now`, if it had been woken at its last poll
+    /// and waited behind us.
     pub fn was_woken(&mut self, index: usize, now: u64, books: SchedStat) {
         let t = &self.watch.threads[index];
         let Some(owed) = self.pending.behind_us.remove(&t.tid) else {
@@ -130,7 +130,7 @@ impl ProcPoller {
         }
     }
 
-    /// Observes what has come of a poll that found a thread runnable. Returns the observation.
+    /// Observes the result of a poll that found a thread runnable. Returns the observation.
     fn tell_stop(
         &mut self,
         owed: &PendingStopSample,

@@ -1,15 +1,15 @@
 //! The polled processes, their threads, and their children as they appear.
 //!
-//! Threads are found by listing, so one that lives between two listings is never seen; its CPU time
-//! still shows in its process's clock and is reported there. Only a thread that ran can have made
-//! another or a child, so only those are asked. Where births are recorded ([`crate::backend::perf`])
-//! threads come from there, with their exact beginning and end.
+//! Threads are found by listing, so a thread that lives between two listings is never seen. Its CPU time still
+//! shows in its process's clock and is reported there. Only a thread that ran can have made another thread or a
+//! child, so only such threads are asked. If births are recorded ([`crate::backend::perf`]), threads come from
+//! there, with their exact beginning and end.
 //!
 //! A child process that lives between two polls is never seen either. Its CPU time goes to the process that
 //! waited for it: the kernel's own sum of such times, less those of children that were seen.
 //!
-//! Ids are used again: a process is the one we know only while it started when ours did, and a
-//! thread's files are kept open, which fail for good when it is gone.
+//! Ids are used again. A process is the one we know only if it has the start time that we know. A thread's files
+//! are kept open: they fail for good when it is gone.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -34,17 +34,17 @@ const LIST_EACH: u64 = 500_000;
 /// Time, ns, for which a birth is news: until every sleeping thread that may have caused it was polled.
 const NEWS: u64 = 200_000_000;
 
-/// Everybody.
+/// The measured processes and threads.
 pub struct TargetTracker {
     /// By process id.
     pub processes: BTreeMap<u32, TrackedProcess>,
-    /// Those that have not ended.
+    /// Processes that have not ended.
     pub living: BTreeSet<u32>,
     /// All threads ever seen.
     pub threads: Vec<Thread>,
-    /// Those that are alive, as indices.
+    /// Indices of the threads that are alive.
     pub live: Vec<usize>,
-    /// Those of them that the next round looks at; the others rest.
+    /// Live threads that the next round polls.
     pub awake: Vec<usize>,
     /// Whether some of `live` have ended.
     has_dead: bool,
@@ -54,21 +54,21 @@ pub struct TargetTracker {
     /// Threads of the kernel that were asked for and are left out.
     pub kernel_threads: u64,
     newest_file: Option<File>,
-    /// The id that was given out last.
+    /// Id of the thread that was born last on the machine.
     newest: Option<u32>,
-    /// When that was seen to have changed last.
+    /// Time of the last change of `newest`, ns.
     born_ns: u64,
     /// The latest of `threads` that have no account yet.
     opened: Vec<PolledThread>,
-    /// Number of threads for which files may still be kept open.
-    room: usize,
-    /// The command that was let go and has not reached its exec: it is a copy of this program until then.
+    /// Number of further threads with `/proc` files that may stay open.
+    free_file_slots: usize,
+    /// The command that was released and has not reached its exec: it is a copy of this program until then.
     before_exec: Option<u32>,
 }
 
 impl TargetTracker {
-    /// Nobody yet; the files of at most `room` threads are kept open.
-    pub fn new(room: usize) -> TargetTracker {
+    /// A tracker without processes. The files of at most `free_file_slots` threads are kept open.
+    pub fn new(free_file_slots: usize) -> TargetTracker {
         TargetTracker {
             processes: BTreeMap::new(),
             living: BTreeSet::new(),
@@ -83,12 +83,12 @@ impl TargetTracker {
             newest: None,
             born_ns: 0,
             opened: Vec::new(),
-            room,
+            free_file_slots,
             before_exec: None,
         }
     }
 
-    /// The command `pid` was let go.
+    /// The command `pid` was released.
     pub fn released(&mut self, pid: u32) {
         self.before_exec = Some(pid);
     }
@@ -118,8 +118,8 @@ impl TargetTracker {
         std::mem::take(&mut self.opened)
     }
 
-    /// Takes a process in. `since`: it was not there at that time (ns on CLOCK_MONOTONIC); `None`:
-    /// it was there before the start. Whether it is new to us.
+    /// Adds a process. `since`: it did not exist at that time (ns on CLOCK_MONOTONIC); `None`: it existed before the
+    /// start. Returns whether it is new to us.
     pub fn process(&mut self, pid: u32, since: Option<u64>, now: u64) -> bool {
         let known = self.processes.get(&pid);
         if known.is_some_and(|p| !p.ended) {
@@ -163,7 +163,7 @@ impl TargetTracker {
         }
     }
 
-    /// Lists everybody's threads: those that are found were there at the start.
+    /// Lists the threads of all living processes. They existed at the start.
     pub fn list_all(&mut self, now: u64) {
         for pid in self.living.clone() {
             self.list(pid, None, now);
@@ -171,12 +171,12 @@ impl TargetTracker {
     }
 
     fn thread(&mut self, pid: u32, tid: u32, since: Option<u64>, now: u64) {
-        // A leader that has ended stands in the list as long as its threads live.
+        // A leader that has ended stays in the list as long as its threads live.
         let Some(stat) = thread_stat(pid, tid).filter(|s| !matches!(s.state, 'Z' | 'X')) else {
             return;
         };
         let mut thread = Thread::new(pid, tid, stat.comm, now);
-        if self.has_room() {
+        if self.may_keep_files() {
             thread.keep_files();
         }
         let Ok(books) = thread.schedstat() else {
@@ -188,7 +188,7 @@ impl TargetTracker {
                 thread.begins(now, books)
             }
             Some(since) => {
-                // Once more when it has run: it may give itself a name.
+                // It is read once more when it has run: it may give itself a name.
                 thread.refresh(0);
                 // What was there at the start has just been read, its children too.
                 thread.ran = true;
@@ -199,7 +199,7 @@ impl TargetTracker {
         self.insert(thread, begin);
     }
 
-    /// Takes a thread in that was told of, with its process if that is new. `begin`: of its time.
+    /// Adds a thread, and its process if that is new. `begin`: the start of its account.
     pub fn insert(&mut self, thread: Thread, begin: AccountBegin) -> usize {
         self.opened.push(PolledThread {
             pid: thread.pid,
@@ -216,7 +216,7 @@ impl TargetTracker {
         if let Some(p) = self.processes.get_mut(&pid) {
             p.alive += 1;
         }
-        self.room -= usize::from(thread.is_cached() && self.room > 0);
+        self.free_file_slots -= usize::from(thread.is_cached() && self.free_file_slots > 0);
         self.ids.insert((pid, tid), index);
         self.live.push(index);
         self.threads.push(thread);
@@ -224,12 +224,12 @@ impl TargetTracker {
         index
     }
 
-    /// Whether the files of one more thread may be kept open.
-    pub fn has_room(&self) -> bool {
-        self.room > 0
+    /// Whether the `/proc` files of one more thread may stay open.
+    pub fn may_keep_files(&self) -> bool {
+        self.free_file_slots > 0
     }
 
-    /// Whether somebody was born on this machine not long ago, as far as that is told.
+    /// Whether a task was created on this machine within [`NEWS`]. `false` if the kernel does not tell.
     pub fn has_births(&mut self, now: u64) -> bool {
         let newest = self.newest_file.as_ref().and_then(newest_id);
         if newest != self.newest {
@@ -282,7 +282,7 @@ impl TargetTracker {
                 p.reaped_read_ns = now;
                 p.count(pid);
             }
-            // A list of many threads is dear: without a sign that it has changed, less often.
+            // A listing of many threads is costly: without a sign of a change it is made less often.
             let due = p.listed_ns + LIST_EVERY + LIST_EACH * p.alive as u64;
             if links != p.links || (births && ran && now >= due) {
                 (p.links, p.listed_ns) = (links, now);
@@ -294,7 +294,7 @@ impl TargetTracker {
             // A target that started us is measured without us.
             if child != std::process::id() && self.process(child, Some(since), now) {
                 changed.push(child);
-                // Those that it has made already, and waits for, may be gone by the next search.
+                // Children that it has made already, and waits for, may be gone by the next search.
                 let new = self.threads[known..].iter();
                 children.extend(new.flat_map(|t| children_of(t.pid, t.tid)));
             }
@@ -302,14 +302,14 @@ impl TargetTracker {
         changed
     }
 
-    /// The next round looks at a thread, which may have rested.
+    /// Has the next round poll a thread, which may have rested.
     pub fn wake(&mut self, index: usize) {
         if !std::mem::replace(&mut self.threads[index].duty.awake, true) {
             self.awake.push(index);
         }
     }
 
-    /// The next round looks at all threads.
+    /// Has the next round poll all threads.
     pub fn wake_all(&mut self) {
         for number in 0..self.live.len() {
             self.wake(self.live[number]);
@@ -323,14 +323,14 @@ impl TargetTracker {
         }
     }
 
-    /// A thread is gone. Whether it was the last one of its process.
+    /// Takes the end of a thread. Returns whether it was the last one of its process.
     pub fn gone(&mut self, index: usize) -> bool {
         let t = &mut self.threads[index];
         if !std::mem::take(&mut t.alive) {
             return false;
         }
         self.has_dead = true;
-        self.room += usize::from(t.close());
+        self.free_file_slots += usize::from(t.close());
         let pid = t.pid;
         self.ids.remove(&(pid, t.tid));
         self.ended.insert((pid, t.tid), index);
@@ -343,7 +343,7 @@ impl TargetTracker {
         p.ended = p.alive == 0 && !(is_there && is_populated(pid));
         if p.ended {
             if is_there {
-                // Until its parent has asked for its end it tells what it came to.
+                // Its clock and its counts can be read until its parent has waited for it.
                 p.tick(pid);
                 p.count(pid);
             }
@@ -398,7 +398,7 @@ fn newest_file() -> Option<File> {
         .then(|| kernel_file::open("/proc/loadavg").ok())?
 }
 
-/// That id.
+/// Id of the thread that was born last.
 fn newest_id(file: &File) -> Option<u32> {
     let mut bytes = [0u8; 128];
     let n = rustix::io::retry_on_intr(|| rustix::io::pread(file, &mut bytes[..], 0)).ok()?;
@@ -406,7 +406,7 @@ fn newest_id(file: &File) -> Option<u32> {
     text.split_ascii_whitespace().next_back()?.parse().ok()
 }
 
-/// When a thread was born, as nearly as its start time (in ticks), its books, and its absence at
+/// Time of a thread's birth, as nearly as its start time (in ticks), its counters, and its absence at
 /// `since` tell.
 fn birth(start_ticks: u64, books: SchedStat, since: u64, now: u64) -> u64 {
     let clock = |id| {
@@ -439,7 +439,7 @@ mod tests {
         };
         let born = birth(0, books, now - 20_000_000, now);
         assert!((now - 20_000_000..=now - 4_000_000).contains(&born));
-        // Books that say more than there was time for do not lead out of it.
+        // Counters of more time than there was do not lead out of that range.
         let born = birth(u64::MAX >> 24, books, now - 1_000_000, now);
         assert!(born <= now);
     }
@@ -466,7 +466,7 @@ mod tests {
         };
         w.threads.iter_mut().for_each(|t| t.ran = true);
         let found = w.follow(2, 3);
-        // SAFETY: a child of a child of ours, which stays a zombie until its parent has asked.
+        // SAFETY: a child of a child of ours, which stays a zombie until its parent has waited for it.
         unsafe { libc::kill(last as i32, libc::SIGKILL) };
         top.wait().expect("it ends");
         assert!(

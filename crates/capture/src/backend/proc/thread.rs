@@ -16,13 +16,13 @@ use super::{
 };
 use crate::backend::perf::{KnownWaitSites, SwitchThrottle, SwitchTimeline};
 
-/// What user and kernel parts are counted in, ns.
+/// Unit in which the kernel counts user and kernel time, ns.
 const TICK: u64 = 10_000_000;
-/// They are read again when CPU time has grown by one part of so many: should the thread vanish, the rest is divided
-/// as that was.
+/// These times are read again when CPU time has grown by one part in this many. If the thread vanishes, the rest is
+/// divided like the time until then.
 const GROWN: u64 = 16;
-/// How long after it was last read a name is read again, ns: as long as the thread had been known by then, as
-/// names are mostly given soon after birth, but within these bounds.
+/// Bounds of the time after which a name is read again, ns. The time is the thread's age at the last reading, because
+/// names are mostly given soon after birth.
 const RENAMED: [u64; 2] = [20_000_000, 10_000_000_000];
 
 /// What the last poll of a thread read.
@@ -30,7 +30,7 @@ const RENAMED: [u64; 2] = [20_000_000, 10_000_000_000];
 pub struct Probe {
     /// What the last poll saw.
     pub doing: Doing,
-    /// The reason it was blocked for last.
+    /// Its last block reason.
     pub reason: BlockReason,
     /// The stack it was seen with last, as an index of the samples' stacks.
     pub stack: Option<u32>,
@@ -38,15 +38,15 @@ pub struct Probe {
     pub begin: Option<StackBegin>,
     /// The connections that it was seen to wait for last.
     pub seen: WaitSeen,
-    /// What is known of that wait if it was over before its stack was copied, at the time below.
+    /// That wait as far as it is known, if it was over before its stack was copied, at `copied_ns`.
     pub glimpse: Option<PartialObservation>,
     /// The ring of io_uring at which it waited then.
     pub ring: Option<RingWait>,
-    /// When that was, ns.
+    /// When that stack was copied, ns.
     pub copied_ns: u64,
-    /// Whether that is its stack also if it had just moved by then.
+    /// Whether that is the stack of the wait even if the thread had just moved on by then.
     pub called: bool,
-    /// Until when the last poll knows it to have been where it was seen, ns.
+    /// Time until which the last poll knows it to have been where it was seen, ns.
     pub stood_ns: u64,
 }
 
@@ -91,13 +91,13 @@ pub struct PollDuty {
 pub struct Records {
     /// Index of the thread that it inherited perf events from; `None`: it has its own, or none.
     pub heir_of: Option<usize>,
-    /// Whether those sample it when it is put off its CPU.
+    /// Whether those events sample it when it is preempted.
     pub inherits_leaving: bool,
     /// Whether its switches are recorded now.
     pub open: bool,
     /// The kernel has taken its events away: no more records will come, though it goes on.
     pub silenced: bool,
-    /// Where its switches are too many for a record of each.
+    /// Throttle of its records, if its switches are too many for a record of each.
     pub ration: Option<SwitchThrottle>,
     /// On-CPU time since its last sample, where samples are thinned out, ns.
     pub credit_ns: u64,
@@ -105,8 +105,8 @@ pub struct Records {
     pub covered_ns: u64,
     /// The last sample of the present time on a CPU, as an index of the samples' stacks.
     pub sampled: Option<u32>,
-    /// The stack at which it is put off the CPU next, as an index of the samples' stacks, and for how many switches
-    /// that stands.
+    /// The stack of its next preemption, as an index of the samples' stacks, and the number of switches that it
+    /// stands for.
     pub leaves: Option<(u32, u64)>,
 }
 
@@ -124,13 +124,13 @@ pub struct Thread {
     pub duty: PollDuty,
     /// What perf events add.
     pub records: Records,
-    /// Where it was seen to wait, while its switches are recorded.
+    /// Sites at which it was seen to wait, while its switches are recorded.
     pub wait_sites: KnownWaitSites,
     /// Whether it ran since the last listing.
     pub ran: bool,
     /// Whether its records named new threads when it was followed last.
     pub tells_births: bool,
-    /// Whether it ran since what changes slowly was read.
+    /// Whether it ran since its slowly changing facts were read.
     stale: bool,
     /// When that was, ns on the recording's clock, and its CPU time then, ns; 0: it is new.
     refreshed: (u64, u64),
@@ -142,7 +142,7 @@ pub struct Thread {
     pub switches: (u64, u64),
     /// The scheduler's counters, as they were read last.
     pub books: SchedStat,
-    /// The part of their on-CPU time that is not its own, or was shown, ns.
+    /// The part of the counters' on-CPU time that is not its own, or was shown in a snapshot, ns.
     pub told_on_cpu_ns: u64,
     /// When its time began, ns on the recording's clock.
     since_ns: u64,
@@ -271,7 +271,7 @@ impl Thread {
         before == AfterReading::KeepOpen
     }
 
-    /// The scheduler's books now.
+    /// Its scheduler counters now.
     ///
     /// # Errors
     /// It is gone.
@@ -298,13 +298,13 @@ impl Thread {
         self.place(&mut [0u8; 256]).is_ok_and(|now| now == text)
     }
 
-    /// Where in the kernel it waits; empty where that cannot be read.
+    /// The kernel's function in which it waits; empty if that cannot be read.
     pub fn wchan<'a>(&mut self, buffer: &'a mut [u8; 96]) -> &'a str {
         let path = || path(self.pid, self.tid, "wchan");
         line(&mut self.files.wchan, self.after_reading, path, buffer).unwrap_or("")
     }
 
-    /// What its `stat` file says now.
+    /// Content of its `stat` file now.
     pub fn stat(&mut self) -> Option<process::Stat> {
         let mut buffer = [0u8; 1024];
         let path = || path(self.pid, self.tid, "stat");
@@ -312,8 +312,8 @@ impl Thread {
         process::Stat::parse(&String::from_utf8_lossy(bytes))
     }
 
-    /// Whether it waits for the CPU that we are on: many such do because we are, and only for so long. Polls
-    /// would see all of them, and of others as many as their time tells.
+    /// Whether it waits for the CPU that we are on. Many threads wait for that CPU only because we run there, and only
+    /// while we do. Polls would see all of these, and others in proportion to their time.
     pub fn shares_our_cpu(&mut self) -> bool {
         (self.stat()).is_none_or(|s| s.cpu as usize == rustix::thread::sched_getcpu())
     }
@@ -323,7 +323,7 @@ impl Thread {
         self.stat().map_or('?', |s| s.state)
     }
 
-    /// When it left its CPU, if it is off it and the kernel tells.
+    /// When it left its CPU, if it is off it and the kernel shows that.
     pub fn last_ran(&mut self) -> Option<CpuDeparture> {
         let path = || path(self.pid, self.tid, "sched");
         let mut buffer = [0u8; 2048];
@@ -343,8 +343,8 @@ impl Thread {
         &self.files
     }
 
-    /// It was found to have run: reads what changes slowly, where it may have by `now`. Ticks only do
-    /// so with CPU time, and of new names the records tell.
+    /// Takes that it has run: reads its slowly changing facts, if they may have changed by `now`. Ticks change only
+    /// with CPU time, and records show new names.
     pub fn has_run(&mut self, now: u64) {
         self.stale = true;
         let (then, on_cpu_ns) = self.refreshed;
@@ -358,21 +358,21 @@ impl Thread {
         }
     }
 
-    /// It was found not to have run: reads what its last run may have changed, as there may be no other.
+    /// Takes that it has not run: reads what its last run may have changed, because there may be no other run.
     pub fn has_not_run(&mut self, now: u64) {
         if self.stale {
             self.has_run(now);
         }
     }
 
-    /// Reads what changes slowly, if it can have changed.
+    /// Reads its slowly changing facts, if they can have changed.
     pub fn catch_up(&mut self, now: u64) {
         if self.alive && (self.ran || self.stale) {
             self.refresh(now);
         }
     }
 
-    /// Reads what changes slowly: name, ticks, switches.
+    /// Reads its slowly changing facts: name, ticks, switches.
     pub fn refresh(&mut self, now: u64) {
         (self.stale, self.refreshed) = (false, (now, self.books.on_cpu_ns));
         let mut buffer = [0u8; 4096];
@@ -425,7 +425,7 @@ pub fn path(pid: u32, tid: u32, name: &str) -> String {
     format!("/proc/{pid}/task/{tid}/{name}")
 }
 
-/// What `stat` says of a thread.
+/// The `stat` file of a thread.
 pub fn thread_stat(pid: u32, tid: u32) -> Option<process::Stat> {
     let mut buffer = [0u8; 1024];
     let path = || path(pid, tid, "stat");

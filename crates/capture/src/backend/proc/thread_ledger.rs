@@ -1,11 +1,10 @@
-//! One thread's time by slice and kind: what [`super::counters`] or the switch records of perf
-//! events say, put together at the end.
+//! One thread's time by slice and kind, from [`super::counters`] or from the switch records of perf events, summed
+//! at the end.
 //!
-//! What a thread was blocked *for* is seen at looks only, so each slice's blocked time is divided
-//! among the reasons as they were seen. Where switches are recorded, time off the CPU is exact and
-//! the part of it that was spent waiting for the CPU, after the wake-up, is taken out of it; and what
-//! was seen of waits of one length stands for all of them, as with their stacks
-//! ([`crate::backend::perf::waits`]).
+//! Only polls see block reasons, so each slice's blocked time is divided among the reasons as they were seen. If
+//! switches are recorded, time off the CPU is exact, and run-queue latency after the wake-up is taken out of it. The
+//! reasons seen in waits of one length then stand for all waits of that length, as do their stacks
+//! ([`crate::backend::perf::wait_strata`]).
 
 use std::collections::BTreeMap;
 
@@ -25,7 +24,7 @@ struct Entry {
     ns: u64,
 }
 
-/// See the top of this file. Times are ns on the recording's clock.
+/// Time of one thread by slice and kind. Times are ns on the recording's clock.
 #[derive(Clone, Debug)]
 pub struct ThreadLedger {
     /// When the thread began to exist within the window.
@@ -46,15 +45,14 @@ pub struct SlicedLedger<'a> {
     pub grid: Slices,
 }
 
-/// What a book says at the end, ns.
+/// Sums of a ledger at the end, ns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// On-CPU time.
     pub on_cpu: u64,
-    /// Time waiting for a CPU since being woken or born, and where that is not known, all waiting
-    /// for a CPU.
+    /// Run-queue latency after wake-ups and the birth; if causes are not known, all run-queue latency.
     pub woken: u64,
-    /// Time waiting for a CPU since being put off it.
+    /// Run-queue latency after preemptions.
     pub preempted: u64,
     /// Blocked time by reason.
     pub blocked: [u64; BlockReason::COUNT],
@@ -108,7 +106,7 @@ impl ThreadLedger {
         }
     }
 
-    /// What it was seen blocked for: reason, class of the wait by length, weight.
+    /// Block reasons as they were seen: reason, class of the wait by length, weight.
     pub fn seen(&self) -> impl Iterator<Item = (BlockReason, u8, u64)> {
         self.entries.iter().filter_map(|e| match e.kind {
             TimeKind::Seen(reason, class) => Some((reason, class, e.ns)),
@@ -116,7 +114,7 @@ impl ThreadLedger {
         })
     }
 
-    /// Has its blocked time divided as that of similar threads.
+    /// Has its blocked time divided like that of similar threads.
     pub fn impute(&mut self, weights: &[u64; BlockReason::COUNT]) {
         let Some(slice) = self.entries.first().map(|e| e.slice) else {
             return;
@@ -126,7 +124,7 @@ impl ThreadLedger {
         }
     }
 
-    /// Closes the books. `waits`: the lengths of all waits, where they are recorded.
+    /// Sums up the ledger. `waits`: the lengths of all waits, if they are recorded.
     pub fn finish(mut self, waits: &WaitStrata) -> Totals {
         self.weigh(waits);
         self.entries.sort_by_key(|e| e.slice);
@@ -170,7 +168,7 @@ impl ThreadLedger {
         totals
     }
 
-    /// Gives the time of all waits of a class to what was seen of them.
+    /// Scales the reasons that were seen in waits of a class to the time of all waits of that class.
     fn weigh(&mut self, waits: &WaitStrata) {
         let mut seen: BTreeMap<u8, u64> = BTreeMap::new();
         for (_, class, ns) in self.seen().filter(|(_, class, _)| *class != ANY) {
@@ -200,8 +198,8 @@ impl SlicedLedger<'_> {
         }
     }
 
-    /// Moves up to `ns` of what was booked as `from` to `to`, the latest first, but nothing from
-    /// before the slice of time `since`. Returns how much it was.
+    /// Moves up to `ns` of the time of kind `from` to kind `to`, the latest first, but nothing from
+    /// before the slice of time `since`. Returns the time moved, ns.
     pub fn shift(&mut self, since: u64, from: TimeKind, to: TimeKind, ns: u64) -> u64 {
         let Slices {
             start_ns, width_ns, ..
@@ -266,16 +264,16 @@ mod tests {
         let t = b.finish(&WaitStrata::default());
         assert_eq!(t.blocked[BlockReason::Lock as usize], 60);
         assert_eq!(t.blocked[BlockReason::Pipe as usize], 20);
-        // Nothing was seen in the second slice: as in all of them.
+        // No reason was seen in the second slice: it is divided like all slices together.
         assert_eq!(t.slices[1].blocked[BlockReason::Lock as usize], 30);
     }
 
     #[test]
-    fn what_was_seen_of_a_length_stands_for_all_waits_of_it() {
+    fn polled_waits_of_a_length_stand_for_all_waits_of_it() {
         let mut b = ThreadLedger::new(0);
         b.sliced(GRID).add(0, 50, TimeKind::Off, 50);
         let (short, long) = (class(20_000), class(5_000_000));
-        // Of one in ten of the short ones a look told something, of the long ones of all.
+        // Polls saw the reason of one in ten short waits, and of all long waits.
         for (reason, class, ns) in [
             (BlockReason::Disk, short, 30),
             (BlockReason::Pipe, short, 10),

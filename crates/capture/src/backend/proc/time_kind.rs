@@ -1,23 +1,23 @@
-//! What the time of a thread was spent on.
+//! Kinds of a thread's time.
 
 use wallscope_model::BlockReason;
 
-/// What time was spent on.
+/// Kind of a stretch of a thread's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeKind {
     /// On a CPU.
     OnCpu,
     /// Waiting for a CPU since it was woken or born.
     Queued,
-    /// Put off the CPU while it would have gone on.
+    /// Preempted, and waiting for a CPU since.
     PutOff,
     /// Blocked.
     Blocked,
-    /// Neither on a CPU nor put off it: blocked, but for what is [`TimeKind::Woken`].
+    /// Neither on a CPU nor preempted: blocked, except for [`TimeKind::Woken`].
     Off,
     /// The part of [`TimeKind::Off`] that was spent waiting for a CPU.
     Woken,
-    /// Not known: records are missing and no counter tells.
+    /// Not known: records are missing, and no counter has that time.
     Unknown,
     /// Seen blocked for this reason, in a wait of a class by length: a weight, no time of its own.
     Seen(BlockReason, u8),

@@ -1,4 +1,4 @@
-//! One process that is looked at: its clocks, and what tells it from one that has its id later.
+//! One polled process: its clocks, and what distinguishes it from a later process with its id.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -13,13 +13,13 @@ pub struct TrackedProcess {
     pub clock: [u64; 2],
     /// CPU time of earlier processes with its id, ns.
     pub before: u64,
-    /// Whether what its threads wait in may be read.
+    /// Whether the `syscall` files of its threads may be read.
     pub readable: bool,
     /// When its mappings may be read again.
     pub mapped_until_ns: u64,
     /// Threads alive.
     pub alive: usize,
-    /// Whether there were some and they are gone.
+    /// Whether it had threads, and all of them have ended.
     pub ended: bool,
     /// When it started, ticks after boot; 0: not known.
     pub start_ticks: u64,
@@ -27,9 +27,9 @@ pub struct TrackedProcess {
     pub parent: u32,
     /// CPU time of children that it has waited for, and of theirs: at the beginning and now, ns.
     pub reaped: [u64; 2],
-    /// When that was read.
+    /// When `reaped` was read last, ns.
     pub reaped_read_ns: u64,
-    /// Ticks that hit its threads in user mode and in the kernel, those that have ended too: at the beginning
+    /// Timer ticks in its threads in user mode and in the kernel, ended threads included: at the beginning
     /// and now.
     pub ticks: [(u64, u64); 2],
     pub task: Option<File>,
@@ -51,10 +51,10 @@ pub fn process_clock(pid: u32) -> Option<u64> {
     ok.then_some(t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
 }
 
-/// What the kernel has counted of a process.
+/// Counters that the kernel keeps of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counts {
-    /// Ticks that hit its threads in user mode and in the kernel.
+    /// Timer ticks in its threads, in user mode and in the kernel.
     ticks: (u64, u64),
     /// CPU time of the children that it has waited for, and of those that these have waited for, ns.
     reaped_ns: u64,
@@ -67,7 +67,7 @@ impl Counts {
 
     fn parse(stat: &str) -> Option<Counts> {
         let (_, tail) = stat.rsplit_once(')')?;
-        // utime, stime, cutime and cstime, fields 14 to 17 of proc(5), of which the first here is field 3.
+        // utime, stime, cutime and cstime are fields 14 to 17 of proc(5). `tail` begins with field 3.
         let mut fields = tail.split_ascii_whitespace().skip(14 - 3);
         let mut next = || fields.next()?.parse::<u64>().ok();
         let ticks = (next()?, next()?);
@@ -76,11 +76,11 @@ impl Counts {
     }
 }
 
-/// How finely that is told, ns: all Linux programs are shown 100 ticks a second.
+/// Resolution of these times, ns: Linux shows 100 ticks a second to all programs.
 pub const TICK: u64 = 10_000_000;
 
 impl TrackedProcess {
-    /// A process that is there already: its time so far does not count. Its start, ticks after boot, and its
+    /// A process that exists already: its time so far does not count. Its start, ticks after boot, and its
     /// parent are known.
     pub fn found(pid: u32, (start_ticks, parent): (u64, u32)) -> TrackedProcess {
         let clock = process_clock(pid).unwrap_or(0);
@@ -129,7 +129,7 @@ impl TrackedProcess {
         self.before + self.clock[1].saturating_sub(self.clock[0])
     }
 
-    /// Whether it is the one that has this id now.
+    /// Whether the process that has this id now is still this one.
     pub fn is_still(&self, pid: u32) -> bool {
         self.start_ticks == 0
             || process::stat(pid).is_ok_and(|stat| stat.start_ticks == self.start_ticks)
@@ -141,7 +141,7 @@ impl TrackedProcess {
         std::mem::replace(&mut self.clock[1], clock) != clock
     }
 
-    /// Reads what its children came to, and its ticks.
+    /// Reads the CPU time of the children that it has waited for, and its ticks.
     pub fn count(&mut self, pid: u32) {
         if let Some(counts) = Counts::of(pid) {
             self.reaped[1] = counts.reaped_ns.max(self.reaped[1]);
@@ -149,7 +149,7 @@ impl TrackedProcess {
         }
     }
 
-    /// Its ticks are shown: what is shown next begins here.
+    /// Its ticks have been shown in a snapshot: the next one begins here.
     pub fn shown(&mut self) {
         self.ticks[0] = self.ticks[1];
     }
@@ -164,7 +164,7 @@ pub fn is_populated(pid: u32) -> bool {
         .any(|stat| !matches!(stat.state, 'Z' | 'X'))
 }
 
-/// What identifies the program that a process runs.
+/// Device and inode of the program that a process runs.
 pub fn exe(pid: u32) -> Option<(u64, u64)> {
     let m = fs::metadata(format!("/proc/{pid}/exe")).ok()?;
     Some((m.dev(), m.ino()))

@@ -43,7 +43,7 @@ struct Families<'a> {
 impl Families<'_> {
     /// CPU time of the children of `pid` that have ended, as far as it was seen, and of theirs, ns.
     fn seen_ns(&self, pid: u32, depth: u32) -> u64 {
-        // Ids that are used again could make a circle.
+        // Ids that are used again could make a cycle.
         const MAX_DEPTH: u32 = 32;
         let children = self.ended.get(&pid).filter(|_| depth < MAX_DEPTH);
         let whole = |child: &u32| {
@@ -78,10 +78,10 @@ mod tests {
     }
 
     #[test]
-    fn children_that_nobody_saw_are_counted_for_who_waited_for_them() {
+    fn unseen_children_count_for_the_process_that_waited_for_them() {
         let own = std::process::id();
         let mut tracker = TargetTracker::new(100);
-        // Other tests have children too: what is between the two readings is what counts.
+        // Other tests have children too, so only bounds are known: readings of all children around the tracker's own.
         let first = own_children();
         assert!(tracker.process(own, None, 1));
         let second = own_children();

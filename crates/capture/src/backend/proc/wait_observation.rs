@@ -1,14 +1,14 @@
-//! What a poll learns of a wait.
+//! Results of polling a wait.
 
 use wallscope_model::{BlockReason, WaitSeen};
 use wallscope_observe::StackBegin;
 
 use super::counters::Doing;
 
-/// What is known of a wait that ended while it was looked at.
+/// A wait that ended while it was polled, as far as it is known.
 #[derive(Clone, Copy, Debug)]
 pub struct PartialObservation {
-    /// What it was for, by its call.
+    /// Block reason by its call.
     pub reason: BlockReason,
     /// Stack pointer.
     pub sp: u64,
@@ -18,13 +18,13 @@ pub struct PartialObservation {
     pub until: u64,
 }
 
-/// Polls in time at a thread that are enough to do without those that came late.
+/// Number of polls in time at a thread from which on late polls are not used.
 pub const ENOUGH: u32 = 20;
 
 /// What a poll saw a thread do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeenDoing {
-    /// What it did.
+    /// Its activity.
     pub doing: Doing,
     /// Its stack, as an index of the samples' stacks.
     pub stack: Option<u32>,

@@ -46,7 +46,7 @@ struct BlockedThread<'a> {
     pc: u64,
 }
 
-/// The stack of a blocked thread, and for how long it is known to have been that.
+/// The stack of a blocked thread, and the time until which it is known to have been that.
 struct BlockedStack {
     /// Native frames.
     native: Read,
@@ -78,8 +78,8 @@ impl BlockedStack {
 }
 
 impl ProcPoller {
-    /// What a thread that has moved does now, and in `stood_ns` until when it is known to, if it has not been
-    /// on a CPU by then: that is for its switch records to say. `None`: it is gone.
+    /// Activity of a thread that has moved. `stood_ns` is set to the time until which the activity is known to last,
+    /// provided that the thread was not on a CPU by then, which its switch records show. `None`: the thread is gone.
     pub fn see(&mut self, index: usize, now: u64) -> Option<Doing> {
         let t = &mut self.watch.threads[index];
         let pid = t.pid;
@@ -194,8 +194,8 @@ impl ProcPoller {
         Some(reasons.by_place)
     }
 
-    /// Corrects the reasons of a wait for what the kernel cannot know: the purpose of a lock of a runtime, and that of a
-    /// poll of a ring.
+    /// Corrects the reasons of a wait for purposes that the kernel cannot know: that of a lock of a runtime, and that
+    /// of a poll of a ring.
     fn tell_purpose(&mut self, thread: &BlockedThread<'_>, reasons: &mut Reasons) {
         let Some(call) = thread.call else {
             return;
@@ -340,7 +340,7 @@ impl ProcPoller {
         }
     }
 
-    /// What a thread does that alternates between running and waiting faster than it can be read.
+    /// Activity of a thread that alternates between running and waiting faster than it can be read.
     fn alternates(&mut self, index: usize, glimpse: Option<PartialObservation>) -> Doing {
         let pid = self.watch.threads[index].pid;
         let t = &mut self.watch.threads[index];
@@ -357,8 +357,8 @@ impl ProcPoller {
         Doing::Blocked(g.reason)
     }
 
-    /// What a thread that is on a CPU's queue slept in until it was woken with us, on a CPU that had nothing else to
-    /// do: a thread that waits behind us there has not run since.
+    /// The wait of a runnable thread until it was woken together with us, on a CPU that had nothing else to do. A
+    /// thread that waits behind us there has not run since.
     fn slept_until_now(&mut self, index: usize) -> Option<Doing> {
         let t = &mut self.watch.threads[index];
         if t.wait_sites.is_empty() || !t.shares_our_cpu() {
@@ -372,7 +372,7 @@ impl ProcPoller {
         Some(Doing::Blocked(reason))
     }
 
-    /// The stack of a wait that ended before its stack was read: the innermost frame. Counted.
+    /// The stack of a wait that ended before its stack was read: the innermost frame alone. Counts the wait.
     pub fn innermost(&mut self, index: usize, g: PartialObservation) -> u32 {
         let t = &self.watch.threads[index];
         let mut pages = Pages::none(Standing {

@@ -1,12 +1,12 @@
-//! A waiting thread read from outside, without stopping it: what it waits for, and its stack.
+//! Reads a waiting thread from outside, without stopping it: its block reason, and its stack.
 //!
 //! `/proc/PID/task/TID/syscall` gives the system call, the stack pointer and the program counter of
 //! a thread that is not running, and its memory can be read while it stays so. The file is read
 //! again afterwards: a thread that moved on in between gives no stack rather than a wrong one.
 //!
-//! Only those two registers are known, and the call's arguments. Code that finds its frame by another
-//! one, before any function below has saved that one on the stack, ends the stack there; but where it keeps a
-//! frame pointer, its instructions tell how far the stack pointer is from that. Nothing is guessed.
+//! Only those two registers are known, and the call's arguments. The stack ends at code that finds its frame by another
+//! register, unless a function below has saved that register on the stack. If the code keeps a frame pointer, its
+//! instructions tell the distance of the stack pointer from it. Nothing is guessed.
 
 use std::{cell::RefCell, fs, os::unix::fs::MetadataExt};
 
@@ -29,7 +29,7 @@ pub struct Call {
     pub arguments: [u64; 5],
 }
 
-/// What the `syscall` file says.
+/// Content of the `syscall` file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Where {
     /// On a CPU, or waiting for one.
@@ -73,17 +73,17 @@ impl Where {
     }
 }
 
-/// What a thread waits for.
+/// Block reasons of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reasons {
-    /// By its call and where in the kernel it waits.
+    /// By its call and the kernel's function in which it waits.
     pub by_place: BlockReason,
     /// By its call alone.
     pub by_call: BlockReason,
 }
 
 impl Reasons {
-    /// What was taken for `from` is `to`.
+    /// Replaces `from` with `to` in both.
     pub fn replace(&mut self, from: BlockReason, to: BlockReason) {
         for reason in [&mut self.by_place, &mut self.by_call] {
             if *reason == from {
@@ -100,9 +100,9 @@ pub struct KernelWait<'a> {
     pub wchan: &'a str,
     /// The system call; `None`: it got there by an exception or signal.
     pub call: Option<Call>,
-    /// Reason of the thread's wait before, which an interrupted call goes back to.
+    /// Reason of the thread's previous wait, to which an interrupted call goes back.
     pub previous: BlockReason,
-    /// It is stopped by its state letter, which is read where neither call nor function tells.
+    /// It is stopped by its state letter, which is read only if neither call nor function tells.
     pub stopped: bool,
 }
 
@@ -124,9 +124,9 @@ pub fn is_unknown(wchan: &str) -> bool {
     matches!(wchan, "" | "0")
 }
 
-/// Reasons of a wait of a thread of process `pid`. Without a call, the kernel's function is all there is to tell.
+/// Reasons of a wait of a thread of process `pid`. Without a call, only the kernel's function tells a reason.
 pub fn reasons(table: &[u8; syscalls::TABLE], pid: u32, wait: KernelWait<'_>) -> Reasons {
-    // Asked once of each: that takes longer than all the rest.
+    // Each descriptor is asked for once: that takes longer than all the rest.
     let known: RefCell<Vec<(u64, Option<Kind>)>> = RefCell::default();
     let kind = |fd: u64| {
         if let Some((_, kind)) = known.borrow().iter().find(|(of, _)| *of == fd) {
@@ -144,7 +144,7 @@ pub fn reasons(table: &[u8; syscalls::TABLE], pid: u32, wait: KernelWait<'_>) ->
     Reasons { by_place, by_call }
 }
 
-/// What a descriptor is of.
+/// Kind of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A socket, but for one of this machine's own.
@@ -158,7 +158,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Of descriptor `fd` of process `pid`; `None`: it cannot be asked.
+    /// Kind of descriptor `fd` of process `pid`; `None`: it cannot be read.
     pub(super) fn of(pid: u32, fd: u64) -> Option<Kind> {
         // Descriptors are ints: the upper half of the register means nothing.
         let path = format!("/proc/{pid}/fd/{}", fd as u32);
@@ -297,7 +297,8 @@ fn reason_of_call(
         }
         syscalls::BY_SELECT => sleeps(first == 0 && fifth != 0),
         syscalls::BY_PLACE if wait.is_in(SPLICED_PIPE) => BlockReason::Pipe,
-        // From the first to the third; where the kernel does not say which, the slower is the network.
+        // Data goes from the first to the third. If the kernel does not show which end is waited for, it is taken to be
+        // the slower one: the network.
         syscalls::BY_PLACE => match [first, third].map(kind) {
             ends if ends.contains(&Some(Kind::Socket)) => BlockReason::Network,
             _ => BlockReason::Pipe,
@@ -311,7 +312,7 @@ fn reason_of_call(
     }
 }
 
-/// A thread, and where it stands.
+/// A thread, and its place in its code.
 #[derive(Clone, Copy, Debug)]
 pub struct Standing {
     /// Process.
@@ -329,11 +330,11 @@ pub struct Standing {
 /// Memory of a process, read once and kept for one stack.
 pub struct Pages {
     thread: Standing,
-    /// What follows the stack pointer.
+    /// Memory from the stack pointer on.
     first: Vec<u8>,
     /// Single pages beyond.
     more: Vec<(u64, Vec<u8>)>,
-    /// Most of those.
+    /// Most pages in `more`.
     most: usize,
 }
 
@@ -348,7 +349,8 @@ pub struct Read {
 }
 
 impl Pages {
-    /// Copies the memory at the stack pointer. Most stacks are whole in it, so unwinding may take its time. Memory is that of the thread: a leader that has ended before the others has none.
+    /// Copies the memory at the stack pointer. Most stacks are whole in it, so unwinding may take its time. The memory
+    /// is that of the thread, not of its process: a leader that has ended before the others has none.
     pub fn copy(thread: Standing) -> Pages {
         let Standing { tid, sp, .. } = thread;
         let end = (sp & !(PAGE - 1)).saturating_add(2 * PAGE);
@@ -360,7 +362,7 @@ impl Pages {
         }
     }
 
-    /// Nothing of a stack but where it stands: its memory has changed since.
+    /// No memory of the stack, only its registers: the memory has changed since.
     pub fn none(thread: Standing) -> Pages {
         Pages {
             thread,
@@ -370,7 +372,7 @@ impl Pages {
         }
     }
 
-    /// What follows the stack pointer, as a log holds it: of a waiting thread two registers are known.
+    /// Memory from the stack pointer on, as a log holds it. Two registers of a waiting thread are known.
     pub fn memory(&self, time: u64) -> StackMemory {
         let Standing {
             pid, tid, sp, pc, ..
@@ -440,7 +442,7 @@ impl Pages {
         done
     }
 
-    /// What is known from `address` on, without a gap.
+    /// Known memory from `address` on, without a gap.
     fn chunk(&mut self, address: u64) -> &[u8] {
         let offset = address.wrapping_sub(self.thread.sp) as usize;
         if offset < self.first.len() {
@@ -467,7 +469,7 @@ impl Pages {
 fn registers(pc: u64, sp: u64, call: Option<Call>) -> (Registers, u16) {
     const RAX: usize = 0;
     const RSP: usize = 7;
-    /// Of the arguments: rdi, rsi, rdx, r10, r8.
+    /// Registers of the arguments: rdi, rsi, rdx, r10, r8.
     const ARGUMENTS: [usize; 5] = [5, 4, 1, 10, 8];
     let mut registers = Registers {
         ip: pc,
@@ -480,7 +482,7 @@ fn registers(pc: u64, sp: u64, call: Option<Call>) -> (Registers, u16) {
     };
     set(RSP, sp);
     if let Some(call) = call {
-        // What the kernel has there until the call has its result: never zero, as in a new thread.
+        // The kernel's value there until the call has its result. It is never zero: a new thread has zero there.
         set(RAX, -i64::from(libc::ENOSYS) as u64);
         for (register, value) in ARGUMENTS.into_iter().zip(call.arguments) {
             set(register, value);
@@ -586,11 +588,11 @@ mod tests {
             BlockReason::Disk
         );
         assert_eq!(of("0", Some((100_000, 0)), None), BlockReason::Other);
-        // Files are opened from disks, and named pipes where nobody is at the other end.
+        // Opening a file waits for a disk, opening a named pipe for the other end.
         let open = Some((libc::SYS_openat, 3));
         assert_eq!(of("0", open, None), BlockReason::Disk);
         assert_eq!(of("wait_for_partner", open, None), BlockReason::Pipe);
-        // For time alone, for descriptors, and for a signal.
+        // Polls for time alone, for descriptors, and for a signal.
         let polls = |call: libc::c_long, arguments| {
             let call = Call {
                 number: call as u32,

@@ -1,9 +1,9 @@
 //! Ended threads beyond a stated number, folded into groups.
 //!
-//! A machine that starts a thousand processes a second would fill the memory with threads that nobody asks for
-//! one by one. So the [`KEPT_ENDED`] ended threads with the longest lives stand for themselves. Others are
-//! added up by their program, their name and the program of their parent. Sums are kept to the nanosecond; a
-//! group has the number of its threads, and no single one.
+//! A machine that starts a thousand processes a second would fill the memory with threads that are of no interest one
+//! by one. So only the [`KEPT_ENDED`] ended threads with the longest lives stand for themselves. Others are added up
+//! by their program, their name and the program of their parent. Sums are kept to the nanosecond; a group has the
+//! number of its threads, and no single one.
 //!
 //! Whatever comes later of a folded thread belongs to its group: [`Accounts::index`] says so.
 
@@ -181,7 +181,7 @@ impl Accounts {
         for (index, group) in folded {
             let mut rows = own.remove(index).unwrap_or_default();
             let thread = &self.threads[*index as usize];
-            // What looks have shown is not in slices any more.
+            // Slices no longer hold the time that snapshots have shown.
             if thread.shown.is_none() && !thread.told {
                 let whole = context(thread, &Ticks::default());
                 rows.sort_by_key(|row| row.slice);
@@ -250,7 +250,7 @@ impl Accounts {
         self.folding.follows_ancestors = true;
     }
 
-    /// Forgets the ended threads that a look has shown whole. To be called before the next look.
+    /// Forgets the ended threads that a snapshot has shown whole. Call it before the next snapshot.
     pub fn drop_told(&mut self) {
         // Late figures of a folded thread come within a window.
         for id in std::mem::take(&mut self.folding.settled) {
@@ -276,7 +276,7 @@ impl Accounts {
         self.drop_empty_groups();
     }
 
-    /// Forgets the groups to which no thread was added since the last look: names of programs may come and go
+    /// Forgets the groups to which no thread was added since the last snapshot: names of programs may come and go
     /// without end.
     fn drop_empty_groups(&mut self) {
         let threads = &self.threads;
@@ -304,8 +304,7 @@ impl Accounts {
         }
     }
 
-    /// Takes the places out that stand for nothing: from here on indices are those of the recording's
-    /// contexts.
+    /// Removes the vacant places: from here on indices are those of the contexts of the recording.
     pub fn compact(&mut self) {
         if self.folding.vacant.is_empty() {
             return;
@@ -354,7 +353,7 @@ impl Accounts {
         all
     }
 
-    /// What the domain says of groups, if there are any.
+    /// Limit that the domain states for groups, if there are any.
     pub fn folded_limit(&self) -> Option<Limit> {
         let (threads, groups) = (self.folding.folded, self.folding.groups.len());
         (threads > 0).then(|| Limit {

@@ -132,7 +132,7 @@ fn names_without_end_are_one_group() {
 }
 
 #[test]
-fn looks_show_each_nanosecond_once_and_what_they_have_shown_is_forgotten() {
+fn snapshots_show_each_nanosecond_once_and_what_they_have_shown_is_forgotten() {
     let mut a = Accounts::new(START, 100_000);
     let (mut all, mut forgotten, n) = (Ledger::default(), 0, 30_000u64);
     for id in 1..=n {
@@ -145,7 +145,7 @@ fn looks_show_each_nanosecond_once_and_what_they_have_shown_is_forgotten() {
         }
         if id % 10_000 == 0 {
             a.drop_told();
-            (a.look(time + 100).iter()).for_each(|(_, c)| all.add(&c.ledger));
+            (a.take_snapshot(time + 100).iter()).for_each(|(_, c)| all.add(&c.ledger));
         }
     }
     let third: u64 = (1..=n).map(|id| id % 1000 + 10).sum();
@@ -202,7 +202,7 @@ fn a_session_without_end_forgets_groups_and_their_threads() {
         let end = start + 10_000_000_000;
         a.tick(end);
         a.drop_told();
-        let parts = a.look(end);
+        let parts = a.take_snapshot(end);
         let on_cpu: u64 = parts.iter().map(|(_, c)| c.ledger.on_cpu.total()).sum();
         let expected: u64 = (id + 1 - N..=id).map(|id| id % 1000 + 10).sum();
         assert_eq!(on_cpu, expected);

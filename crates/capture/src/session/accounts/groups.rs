@@ -12,10 +12,10 @@ pub(super) const FIRST_NUMBER: u32 = 1 << 30;
 
 /// Age at which a process is expected to outlive its descendants, ns: its labels are theirs.
 const LONG_NS: u64 = 10_000_000_000;
-/// Most ancestors that are looked at.
+/// Most ancestors of a process that are followed.
 const MOST_ANCESTORS: usize = 16;
 
-/// What a thread's place among the threads stands for.
+/// Use of a place among the threads.
 pub(super) enum Role {
     /// The thread.
     Own,
@@ -101,7 +101,7 @@ impl Group {
     }
 }
 
-/// What the threads of a group have in common.
+/// Properties that the threads of a group have in common.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) struct GroupKey {
     pub(super) program: Arc<str>,
@@ -154,7 +154,7 @@ pub(super) struct Folding {
     pub(super) known: FxHashMap<u32, Known>,
     /// Ticks of threads that have no place any more.
     pub(super) ticks: Ticks,
-    /// Records of threads that were in groups at the last look.
+    /// Records of threads that were in groups at the last snapshot.
     pub(super) settled: Vec<u64>,
     /// Threads in groups.
     pub(super) folded: u64,

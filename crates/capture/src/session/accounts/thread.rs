@@ -72,13 +72,13 @@ pub(super) struct Thread {
     pub(super) held: u64,
     /// The last figures, if any came.
     pub(super) last: Option<Dump>,
-    /// What has been given to slices so far, and up to when.
+    /// Sums that have been given to slices so far, and their end time.
     pub(super) given: Sums,
     pub(super) given_until: u64,
     pub(super) done: bool,
-    /// What looks have shown so far, and up to when; `None`: nothing.
+    /// Ledger that snapshots have shown so far, and its end time; `None`: there was no snapshot.
     pub(super) shown: Option<Box<(Ledger, u64)>>,
-    /// It has ended, and a look has shown all of it.
+    /// Whether it has ended and a snapshot has shown all of it.
     pub(super) told: bool,
 }
 
@@ -88,7 +88,7 @@ pub(super) fn context(t: &Thread, ticks: &Ticks) -> Context {
         return group.ledger(ticks).of(t.pid, t.tid, t.name.clone());
     }
     let Some(d) = t.last else {
-        // Born and never heard of again: its figures were lost with the ring.
+        // No figures came after its birth: they were lost with the ring.
         return Context {
             pid: t.pid,
             tid: t.tid,
@@ -123,7 +123,7 @@ pub(super) fn context(t: &Thread, ticks: &Ticks) -> Context {
     };
     ledger.on_cpu = divide_on_cpu(&d, sums.on_cpu, ticks);
     ledger.audit = Audit {
-        // With what that counter leaves out by design, by the kernel's own count of it.
+        // The kernel counts the time that this counter leaves out by design; it is added here.
         on_cpu_ns: d.kernel_exec
             + d.acc.stolen
             + if d.flags & event::FLAG_IRQ_OUT != 0 {

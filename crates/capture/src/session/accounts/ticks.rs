@@ -10,7 +10,7 @@ pub(super) struct Ticks {
 }
 
 impl Ticks {
-    /// Of the last books of each thread.
+    /// Sums the ticks in the last figures of each thread.
     pub fn of<'a>(books: impl Iterator<Item = &'a Dump>) -> Ticks {
         let mut ticks = Ticks::default();
         books.for_each(|dump| ticks.add(dump));

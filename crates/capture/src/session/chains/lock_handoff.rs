@@ -79,10 +79,10 @@ impl LockHandoffs {
         last.map_or(0, |(time, _)| *time)
     }
 
-    /// Cuts `at`, a part of a wait for `resource`, at the times with a known holder. Each piece comes with
-    /// the holder at its end. If none is known there, the piece has the next holder known before `until`.
-    /// Time after all of these is the last piece, without a holder. The times of the pieces sum to that of
-    /// `at`, and only the last piece carries its count.
+    /// Divides `at`, a part of a wait for `resource`, at the times with a known holder. Each piece comes with the
+    /// holder at its end. If none is known there, the piece has the next holder known before `until`. Time after all
+    /// of these is the last piece, without a holder. The times of the pieces sum to that of `at`, and only the last
+    /// piece carries its count.
     pub fn pieces(
         &self,
         at: Follow,

@@ -2,8 +2,8 @@
 //!
 //! A file is kept open so that its code can be unwound and named when it is gone from the file system. A session in
 //! windows runs for weeks, and each deployment brings other files. So the least recently used file is closed beyond
-//! the limit, and a deleted file when no process maps it any more and its last window is cut: an open handle would
-//! keep its blocks on the disk.
+//! the limit. A deleted file is closed when no process maps it any more and its last window has ended: an open handle
+//! would keep its blocks on the disk.
 //!
 //! A closed file keeps its module, its build id and its unwind table. If its bytes are needed again it is opened by
 //! the last mapping seen of it. If that fails, or leads to another file, its functions stay without a name in this

@@ -1,4 +1,4 @@
-//! Bounds of what is kept of files.
+//! Bounds of the open files and unwind tables.
 
 /// Most bytes of unwind tables kept.
 const TABLE_LIMIT: u64 = 128 << 20;
@@ -9,7 +9,7 @@ const WINDOW_TABLE_LIMIT: u64 = 32 << 20;
 /// Most files that a session in windows keeps open: some hundred programs and libraries run at a time on a large host.
 const WINDOW_OPEN_LIMIT: usize = 512;
 
-/// Bounds of what is kept of files.
+/// Bounds of the open files and unwind tables.
 #[derive(Clone, Copy, Debug)]
 pub struct FileLimits {
     /// Most bytes of unwind tables.

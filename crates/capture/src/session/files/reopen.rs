@@ -69,7 +69,7 @@ impl<S: TableSink> Files<S> {
         self.entries[index as usize].handle.file.as_ref()
     }
 
-    /// Opens file `index` by its last mapping, if that is still the file it was; whether it is open now.
+    /// Opens file `index` by its last mapping, if that is still the same file. Returns whether it is open now.
     fn reopen(&mut self, index: u16) -> bool {
         let entry = &mut self.entries[index as usize];
         let part = &entry.handle.part;
@@ -113,7 +113,7 @@ impl<S: TableSink> Files<S> {
         self.handles.by_use.remove(&entry.handle.used);
     }
 
-    /// A window was cut: closes deleted files that it did not use and that no process maps; `mapped`: files that
+    /// A window ended: closes deleted files that it did not use and that no process maps; `mapped`: files that
     /// processes map.
     pub fn end_window(&mut self, mapped: &FxHashSet<u16>) {
         let unused = self.handles.by_use.range(..=self.handles.window);
@@ -128,7 +128,7 @@ impl<S: TableSink> Files<S> {
         let deleted: Vec<u16> = unmapped.filter(is_deleted).collect();
         deleted.into_iter().for_each(|index| self.close(index));
         self.handles.window = self.handles.clock;
-        // Code made at run time: what is mapped again is looked at again.
+        // Forgets mappings without a file (code made at run time): they are examined again if they are mapped again.
         self.known.retain(|_, index| index.is_some());
     }
 }

@@ -43,7 +43,7 @@ fn open(files: &Files<MemoryTables>) -> usize {
 
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
-    // A file without a living process is opened with the rights that everybody has.
+    // A file without a living process is opened with the rights of all users.
     let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     fs::set_permissions(folder.path(), everybody).unwrap();
     folder
@@ -106,7 +106,7 @@ fn deleted_files_that_no_process_maps_are_closed_after_the_window() {
     fs::remove_file(at(0)).unwrap();
     fs::remove_file(at(1)).unwrap();
     let mapped: FxHashSet<u16> = [1].into_iter().collect();
-    // The window that used them is cut first.
+    // The window that used them ends first.
     files.end_window(&mapped);
     assert_eq!(open(&files), 3);
     files.end_window(&mapped);

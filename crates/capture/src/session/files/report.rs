@@ -1,11 +1,11 @@
-//! What the files lack: notes and losses for the user.
+//! Notes and losses of files, for the user.
 
 use wallscope_unwind::native::{FallbackMethod, TableSink};
 
 use super::Files;
 
 impl<S: TableSink> Files<S> {
-    /// Why code of file `index` cannot be unwound, if there is a reason.
+    /// Reason why code of file `index` cannot be unwound, if there is one.
     pub fn problem(&self, index: u16) -> Option<&str> {
         let mut ids = self.by_unwinder.iter().filter(|(_, i)| **i == index);
         ids.find_map(|(id, _)| self.store.file_problem(*id))

@@ -1,4 +1,4 @@
-//! What names need of the files: their bytes, and their build ids.
+//! Inputs of the symboliser: the bytes of files, and their build ids.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use wallscope_unwind::native::TableSink;
 use super::{Entry, Files};
 
 impl<S: TableSink> Files<S> {
-    /// What a symboliser needs of `modules`: their files once more, while these stay open here.
+    /// Returns the files of `modules` for a symboliser. They are duplicated: these stay open here.
     pub fn sources_of(&mut self, modules: &[ModuleId]) -> Sources {
         let mut sources = Sources::default();
         for module in modules {
@@ -33,7 +33,7 @@ impl<S: TableSink> Files<S> {
         sources
     }
 
-    /// What a symboliser needs: the open files, by module.
+    /// Returns the open files for a symboliser, by module.
     pub fn into_sources(self) -> Sources {
         let mut sources = Sources::default();
         for (index, e) in self.entries.into_iter().enumerate() {

@@ -135,7 +135,7 @@ fn the_ring_is_bounded_and_the_oldest_go_first() {
         recorder.bytes(),
         chunks.iter().map(|c| c.bytes()).sum::<u64>()
     );
-    // Where the recorder's memory holds for the intervals too, the oldest are dropped and counted.
+    // If the limit of the recorder's memory holds for the intervals too, the oldest are dropped and counted.
     let mut small = recording(60 * SECOND);
     let mut snapshot = recorder.snapshot();
     snapshot.limits.bytes = 30_000;

@@ -1,4 +1,4 @@
-//! What a flight recorder keeps.
+//! Content and limits of a flight recorder.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,7 +66,7 @@ pub(super) struct Open {
     pub tid: u32,
     /// When the interval began, ns.
     pub since: u64,
-    /// When it was looked at, ns.
+    /// Time of the reading, at which the interval was still under way, ns.
     pub now: u64,
     /// Stretch on a CPU before it, ns.
     pub stretch: u64,

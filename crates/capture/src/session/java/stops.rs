@@ -14,7 +14,7 @@ pub(super) struct Stops {
     pub files: FxHashMap<u32, FoundRuntime>,
     /// Processes of which the kernel programs know the places.
     pub told: FxHashSet<u32>,
-    /// Places by process, where no kernel program looks.
+    /// Places by process, for backends without kernel programs.
     pub places: FxHashMap<u32, SafepointPlaces>,
     /// Files with a VM; the kernel programs know the operations of file number n by n.
     pub numbered: Vec<FoundRuntime>,

@@ -47,7 +47,7 @@ pub struct Interpreted {
 #[derive(Default)]
 pub struct Reader {
     walk: Walk,
-    /// By process and thread: its pointer, and where the interpreter keeps it.
+    /// Pointer of each thread, and where the interpreter keeps the thread, by process and thread.
     threads: FxHashMap<(u32, u32), (u64, u64)>,
     /// The interpreters' own lists of threads, by process.
     lists: FxHashMap<u32, List>,
@@ -56,7 +56,7 @@ pub struct Reader {
 /// An interpreter's list of threads as it was read last.
 #[derive(Default)]
 struct List {
-    /// By the ids by which they know themselves: as above.
+    /// Pointer and place of each thread, by the id that the thread has in its own PID namespace.
     threads: FxHashMap<u32, (u64, u64)>,
     /// When it may be read again, ns: the longer it is, the later.
     next_ns: u64,
@@ -93,8 +93,7 @@ impl Reader {
         stack
     }
 
-    /// The frames of `subject`, which runs on meanwhile; `None` where there are none, or none that hang
-    /// together.
+    /// The frames of `subject`, which runs on meanwhile; `None` where there are none, or no consistent ones.
     pub fn read_running(&mut self, subject: Interpreted) -> Option<ManagedStack> {
         (0..TRIES).find_map(|_| self.read(subject).filter(is_whole))
     }
@@ -175,7 +174,7 @@ impl Managed {
         self.spaces.contains_key(&pid)
     }
 
-    /// How to read Python's frames of thread `tid` of `pid`; `None` where it has none.
+    /// Access to the Python frames of thread `tid` of `pid`; `None` where it has none.
     pub fn subject(&self, reader_of: &mut Reader, pid: u32, tid: u32) -> Option<Interpreted> {
         let proc = self.spaces.get(&pid)?.proc;
         let (pointer, state) = match reader_of.threads.entry((pid, tid)) {
@@ -200,8 +199,8 @@ impl Managed {
         })
     }
 
-    /// The managed frames of thread `tid` of `pid`, which waits with the native stack `frames`;
-    /// `None` where there are none. It may run on meanwhile: the caller looks whether it did.
+    /// The managed frames of thread `tid` of `pid`, which waits with the native stack `frames`; `None` where there
+    /// are none. It may run on meanwhile; the caller checks that.
     pub fn read(
         &self,
         reader_of: &mut Reader,

@@ -1,4 +1,4 @@
-//! What is known of the code of processes.
+//! Queries about the code of processes.
 
 use wallscope_model::{Module, ModuleId};
 use wallscope_observe::UnwinderFile;
@@ -64,7 +64,7 @@ impl<S: TableSink> Processes<S> {
     /// Unwinds those of `copies` that are due, and takes them out.
     pub fn unwind_deferred(&mut self, copies: &mut Vec<CopiedStack>, due: Due) -> Vec<Deferred> {
         let managed = &mut self.managed;
-        // There may be thousands, of which each call here looks at all.
+        // There may be thousands of copies, and each call here examines all of them.
         if due != Due::All && !managed.walks_some() {
             return Vec::new();
         }
@@ -82,7 +82,7 @@ impl<S: TableSink> Processes<S> {
         }
     }
 
-    /// What process `pid` has mapped now.
+    /// Snapshot of the mappings of process `pid`.
     pub fn snapshot(&mut self, pid: u32) -> Option<MappingSnapshot> {
         self.spaces.get_mut(&pid).map(AddressSpace::snapshot)
     }
@@ -124,7 +124,7 @@ impl<S: TableSink> Processes<S> {
         self.files.reopen_all(closed);
     }
 
-    /// A window was cut: closes files and root directories that no later one needs.
+    /// A window ended: closes files and root directories that no later one needs.
     pub fn end_window(&mut self) {
         // A perf map of an ended process may be read in a later window.
         let ended = self.spaces.values_mut().filter(|space| space.ended);

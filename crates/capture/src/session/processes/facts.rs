@@ -9,20 +9,20 @@ use wallscope_unwind::native::TableSink;
 use super::{super::address_space::AddressSpace, Processes};
 
 impl<S: TableSink> Processes<S> {
-    /// What process `pid` has mapped.
+    /// The address space of process `pid`.
     pub fn space(&self, pid: u32) -> Option<&AddressSpace> {
         self.spaces.get(&pid)
     }
 
-    /// Returns what is known of the processes with news since the last call.
+    /// Takes the facts of each process that changed since the last call.
     pub fn take_facts(&mut self) -> Vec<Process> {
         let pids = std::mem::take(&mut self.untold).into_iter();
         pids.filter_map(|pid| Some(self.spaces.get(&pid)?.facts.clone()))
             .collect()
     }
 
-    /// Returns the programs of the processes that have become another one since the last call: the one that
-    /// each left, and the one that it runs.
+    /// Takes the program names of each process that called exec since the last call: the previous program, and the
+    /// present one.
     pub fn take_programs(&mut self) -> Vec<ProgramName> {
         let mut all = Vec::new();
         for pid in std::mem::take(&mut self.untold_programs) {
@@ -36,7 +36,7 @@ impl<S: TableSink> Processes<S> {
         all
     }
 
-    /// What is known of each process, as it was last.
+    /// The latest facts of each process, by process id.
     pub fn facts(&self) -> Vec<Process> {
         let mut all: Vec<Process> = self.spaces.values().map(|s| s.facts.clone()).collect();
         all.sort_by_key(|p| p.pid);
@@ -54,7 +54,7 @@ impl<S: TableSink> Processes<S> {
         }
     }
 
-    /// Which processes ran several programs, in words.
+    /// Note on the processes that ran several programs.
     pub fn several_programs(&self) -> Option<String> {
         const EXAMPLES: usize = 4;
         let several = self.former.iter().filter_map(|(pid, names)| {
@@ -88,7 +88,7 @@ impl<S: TableSink> Processes<S> {
         self.files.notes()
     }
 
-    /// Losses of this side, by cause.
+    /// Cumulative losses of the collector in user space: cause and count.
     pub fn losses(&self) -> Vec<(String, u64)> {
         let mut losses = self.files.losses();
         losses.extend(self.managed.losses());

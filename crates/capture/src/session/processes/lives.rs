@@ -86,7 +86,7 @@ impl<S: TableSink> Processes<S> {
         }
     }
 
-    /// What is not known of short processes, in words.
+    /// Note on the facts that are missing for short processes.
     pub fn never_read(&self) -> Option<String> {
         (self.programs.never_read > 0).then(|| {
             format!(

@@ -1,4 +1,4 @@
-//! The limit of all that measuring costs, kept: readings for the budget, and its steps carried out.
+//! Keeps the total cost of measuring within its limit: reads the counters for the budget, and carries out its steps.
 
 use std::rc::Rc;
 
@@ -69,7 +69,7 @@ impl Recorder<'_> {
         self.forget_requests();
     }
 
-    /// What was seen of connections is told, and nothing is said of requests from now on: some were not seen.
+    /// Reports the connections seen so far, and stops the tracking of requests: some of them were not seen.
     fn forget_requests(&mut self) {
         let time = now();
         let intake = Rc::clone(&self.intake);
@@ -92,7 +92,7 @@ impl Recorder<'_> {
         }));
     }
 
-    /// Adds to the domain what is and was given up.
+    /// Adds to the domain the steps that are and were given up.
     pub(super) fn describe_budget(&self, domain: &mut Domain) {
         if let Some(budget) = &self.cost.budget {
             budget.describe(domain, self.time.start_ns);

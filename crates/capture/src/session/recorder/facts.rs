@@ -25,8 +25,8 @@ impl Recorder<'_> {
         self.intake.borrow().log.is_some()
     }
 
-    /// Logs the books of the threads that were found: of those that do not move nothing is known before
-    /// the end.
+    /// Logs the figures of the threads that were found. Nothing else is known, before the end, of a thread that does
+    /// not switch.
     pub(super) fn log_first_books(&mut self) {
         let mut intake = self.intake.borrow_mut();
         let Some(log) = &mut intake.log else { return };
@@ -41,7 +41,7 @@ impl Recorder<'_> {
         }
     }
 
-    /// Logs what has become known since the last time slice, which ends at `time`.
+    /// Logs the facts that have become known since the last time slice, which ends at `time`.
     pub(super) fn log_news(&mut self, time: u64) {
         if !self.is_logged() {
             return;

@@ -37,12 +37,12 @@ pub(super) struct Setup<'o> {
     pub cpus: usize,
     pub timer: Timer,
     pub taps: Vec<SampledEvent>,
-    /// Reasons can be told from kernel functions.
+    /// Whether block reasons can be recognised from kernel functions.
     pub kernel_named: bool,
 }
 
 impl Setup<'_> {
-    /// Loads the kernel programs; with them, which addresses of the kernel serve interrupts.
+    /// Loads the kernel programs. Also returns the addresses of the kernel that serve interrupts.
     ///
     /// # Errors
     /// The kernel refuses them.
@@ -59,7 +59,7 @@ impl Setup<'_> {
         };
         // The kernel takes long to check the programs; meanwhile its names can be read.
         let kernel_code = std::thread::spawn(|| {
-            // What cannot be read tells nothing, which the domain says.
+            // Symbols that cannot be read show no reasons; the domain states that.
             let symbols = kallsyms::read().unwrap_or_default();
             (Places::parse(&symbols), Interrupts::parse(&symbols))
         });
@@ -88,7 +88,7 @@ impl Setup<'_> {
         let mut processes = Processes::new(programs, self.options.file_limits())?;
         if !self.options.windows {
             // The sums of tasks are known at the end of a session only, and grow until then.
-            (processes.managed_mut()).look_at_tasks(self.options.method.max_overhead);
+            (processes.managed_mut()).poll_tasks(self.options.method.max_overhead);
         }
         if !self.options.stacks {
             processes.keep_facts_only();
@@ -101,7 +101,7 @@ impl Setup<'_> {
         }
         programs.set_managed(processes.managed().processes(), processes.vms());
         let java = &mut processes.managed_mut().java;
-        java.look_at_threads();
+        java.read_threads();
         programs.add_java_threads(&java.take_threads());
         Ok(processes)
     }
@@ -122,7 +122,7 @@ impl Setup<'_> {
         Ok(())
     }
 
-    /// What a log begins with; measuring starts now. `interrupts`: addresses of the kernel that serve them.
+    /// First observation of a log; measuring starts now. `interrupts`: addresses of the kernel that serve them.
     pub fn begin(&self, slice_ns: u64, interrupts: Vec<InterruptCode>) -> Begin {
         Begin {
             start_ns: now(),

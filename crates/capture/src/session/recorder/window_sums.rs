@@ -1,4 +1,4 @@
-//! Sums that grow over the whole session; a window has what was added since the last one.
+//! Sums that grow over the whole session. A window has their growth since the previous window.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub(super) struct WindowSums {
 }
 
 impl WindowSums {
-    /// Gives `window` what was added since the last one.
+    /// Gives `window` the growth since the previous one.
     pub fn take(&mut self, collector: &Collector, window: &mut Recording) {
         let Collector {
             programs,

@@ -1,4 +1,5 @@
-//! Locks that processes share: each has a hash of its own for one, and only what it lies in tells that they are the same.
+//! Locks that processes share. Each process has its own hash for a lock, and only the place of the lock shows that
+//! they are one.
 
 use std::{fs, path::PathBuf};
 
@@ -9,19 +10,19 @@ use crate::{
     syscalls,
 };
 
-/// A lock by what is the same for all processes, each of which has a hash of its own for it.
+/// Identity of a lock that is equal in all processes that share it. Each process has its own hash for the lock.
 #[derive(PartialEq, Eq, Hash)]
 pub enum Shared {
     /// In a file or in memory that is mapped shared: device, inode, offset.
     Memory((u32, u32), u64, u64),
-    /// Of a file: device, inode, system call.
+    /// Lock on a file: device, inode, system call.
     File(u32, u64, u32),
     /// System V semaphores: their number, and in which namespace of such numbers.
     Semaphores(u64, Option<PathBuf>),
 }
 
 impl Shared {
-    /// What `e` is, if it is a lock that processes may share; `maps`: what is mapped in its process.
+    /// Identity of the lock of `e`, if processes may share it; `maps`: the mappings of its process.
     pub fn of(e: &ResourceEvent, maps: Option<&Vec<Mapping>>) -> Option<Shared> {
         match e.what {
             what::LOCK if syscalls::is_futex(e.call.into()) => {

@@ -1,4 +1,4 @@
-//! What was observed of tasks → the recording.
+//! From the observations of tasks to the recording.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -14,10 +14,10 @@ use super::super::{
     naming::CodeNames,
 };
 
-/// What tells one time of a group from another.
+/// Key of a time within a group.
 type Place = (State, Arc<str>, Arc<str>, Option<StackId>, Option<LabelsId>);
 
-/// Puts what was observed into the recording that is being made.
+/// Puts the observations into the recording that is being made.
 pub fn assemble(
     recording: &mut Recording,
     stacks: &mut Stacks,

@@ -1,15 +1,15 @@
-//! Tasks that runtimes schedule themselves (goroutines, asyncio's tasks, virtual threads): looked at now and then by a
-//! thread of its own, without stopping anybody.
+//! Tasks that runtimes schedule themselves: goroutines, asyncio tasks, virtual threads. A thread of its own polls
+//! them without stopping any process.
 //!
-//! A look reads the runtime's list of tasks, what each does, and the stacks of those that do not
-//! run. It stands for the time from half-way since the look before to half-way to the next. Looks
-//! come at random distances, so that nothing that repeats can hide between them, and so far apart
-//! that they stay within their share of what measuring may cost.
+//! A poll reads the runtime's list of tasks, the state of each task, and the stacks of those that do not run. It
+//! stands for the time from half-way since the previous poll to half-way to the next. Polls come at random intervals,
+//! so that no periodic activity can hide between them. The intervals are long enough to keep the polls within their
+//! share of the overhead.
 //!
 //! ```text
-//! watch.rs     one process: its looks, and what they sum to
-//! observe.rs   what was seen, with reasons and stacks
-//! assemble.rs  that → the recording
+//! watch.rs     one process: its polls, and their sums
+//! observe.rs   polls → observations, with reasons and stacks
+//! assemble.rs  observations → the recording
 //! ```
 
 pub mod assemble;
@@ -25,7 +25,7 @@ use std::{
 use watch::Watch;
 pub use watch::{Eye, Seen, Subject, TargetMemory};
 
-/// Of what measuring may cost, percent of a CPU, the part for looks, with waking up for them.
+/// Share of the overhead limit (percent of a CPU) that polls may take, wake-ups included.
 const SHARE: f64 = 0.25;
 
 enum Word {
@@ -34,7 +34,7 @@ enum Word {
     End,
 }
 
-/// The thread that looks.
+/// The thread that polls tasks.
 pub struct Tasks {
     to: Sender<Word>,
     thread: Option<JoinHandle<Vec<Seen>>>,
@@ -62,7 +62,7 @@ impl Tasks {
         }
     }
 
-    /// Looks at this process from now on.
+    /// Polls this process from now on.
     pub fn begin(&self, subject: Subject) {
         let _ = self.to.send(Word::Begin(Box::new(subject)));
     }
@@ -72,7 +72,7 @@ impl Tasks {
         let _ = self.to.send(Word::Gone(pid));
     }
 
-    /// Ends the thread; what it saw.
+    /// Ends the thread and returns what it saw.
     pub fn finish(&mut self) -> Vec<Seen> {
         let _ = self.to.send(Word::End);
         let thread = self.thread.take();
@@ -98,7 +98,7 @@ fn run(from: &Receiver<Word>, limit: f64) -> Vec<Seen> {
                 let served = watched.iter().filter(|w| w.is_served()).count().max(1);
                 let now = Instant::now();
                 for watch in watched.iter_mut().filter(|w| w.next <= now) {
-                    spent = watch.look(limit * SHARE / served as f64, spent);
+                    spent = watch.poll(limit * SHARE / served as f64, spent);
                 }
             }
             Ok(Word::End) | Err(RecvTimeoutError::Disconnected) => break,

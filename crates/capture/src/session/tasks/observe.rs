@@ -1,4 +1,4 @@
-//! What was seen of tasks → observations: reasons by the runtime's words, stacks in the unwinder's.
+//! From polls of tasks to observations: reasons from the words of the runtime, stacks in those of the unwinder.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,7 +13,7 @@ use wallscope_unwind::{
 use super::super::{estimator::TaskFacts, java::Meaning, managed::Word, processes::Processes};
 use super::{Eye, Seen, watch::Group};
 
-/// What is to be told of `seen`, in a window of `window` ns; with it, what was lost.
+/// Returns the facts and the losses of `seen`, in a window of `window` ns.
 pub fn observe<S: TableSink>(
     seen: Vec<Seen>,
     window: u64,
@@ -38,7 +38,7 @@ pub fn observe<S: TableSink>(
             seen.pauses_missed,
         ));
         facts.pauses.append(&mut seen.pauses);
-        if seen.looks == 0 {
+        if seen.polls == 0 {
             let cause = match seen.gone {
                 true => "the process ended before there were any to be seen",
                 false => "their list was not found",
@@ -48,17 +48,17 @@ pub fn observe<S: TableSink>(
             }
             continue;
         }
-        let looks = kinds.entry(kind).or_default();
-        looks.broken += seen.broken;
-        looks.number += seen.looks;
-        looks.span_ns += window;
-        looks.spent += seen.spent;
+        let polls = kinds.entry(kind).or_default();
+        polls.broken += seen.broken;
+        polls.number += seen.polls;
+        polls.span_ns += window;
+        polls.spent += seen.spent;
         groups(&mut facts, seen, kind, processes);
     }
-    for (kind, looks) in kinds {
+    for (kind, polls) in kinds {
         let cause = format!("{kind} stack that could not be followed");
-        losses.push((cause, looks.broken));
-        facts.words.push(words(kind, &looks));
+        losses.push((cause, polls.broken));
+        facts.words.push(words(kind, &polls));
     }
     (facts, losses)
 }
@@ -75,11 +75,11 @@ struct KindPolls {
     spent: Duration,
 }
 
-/// How tasks of a kind were observed.
-fn words(kind: &str, looks: &KindPolls) -> TaskWords {
-    let number = looks.number;
-    let every = looks.span_ns as f64 / number as f64 / 1e6;
-    let cost = 100.0 * looks.spent.as_secs_f64() / (looks.span_ns.max(1) as f64 / 1e9);
+/// Words on the observation of tasks of a kind.
+fn words(kind: &str, polls: &KindPolls) -> TaskWords {
+    let number = polls.number;
+    let every = polls.span_ns as f64 / number as f64 / 1e6;
+    let cost = 100.0 * polls.spent.as_secs_f64() / (polls.span_ns.max(1) as f64 / 1e9);
     // A share of one task's time is the worst case: 1.96 × √(¼ / n) of it.
     let points = 98.0 / (number as f64).sqrt();
     TaskWords {
@@ -103,7 +103,7 @@ fn groups<S: TableSink>(to: &mut TaskFacts, seen: Seen, kind: &str, processes: &
         return;
     };
     let pid = seen.subject.pid;
-    // Of each stack that was seen: its frames, and what is waited for in it, by what word.
+    // Names the frames of each stack, and the thing that its task waits for.
     let namer = match (facts, seen.eye) {
         (Facts::Go(facts), _) => Namer::Go(facts),
         (_, Eye::Go(_)) => return,
@@ -122,7 +122,7 @@ fn groups<S: TableSink>(to: &mut TaskFacts, seen: Seen, kind: &str, processes: &
             kind: kind.into(),
             name: name.into(),
             seen: members.len() as u64,
-            polls: seen.looks,
+            polls: seen.polls,
         };
         let mut out = Vec::with_capacity(times.len());
         for ((doing, stack, labels), (count, ns)) in times {
@@ -164,13 +164,13 @@ fn groups<S: TableSink>(to: &mut TaskFacts, seen: Seen, kind: &str, processes: &
 /// Names what a runtime's words mean.
 enum Namer<'f> {
     Go(&'f go::Facts),
-    /// What is waited for, by number.
+    /// Words for the things that tasks wait for, by number.
     Python(Vec<String>),
     Java(Vec<String>),
 }
 
 impl Namer<'_> {
-    /// What is waited for in a stack of the runtime's words, and its own word for it.
+    /// Returns the block reason of a task with a stack of the runtime's words, and the runtime's word for it.
     fn reason<S: TableSink>(
         &self,
         number: u32,

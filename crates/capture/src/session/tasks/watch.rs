@@ -74,30 +74,30 @@ impl Eye {
     }
 }
 
-/// What a task was seen doing: status, stack, labels.
+/// Activity of a task in a poll: status, stack, labels.
 type Did = (TaskStatus, Option<u32>, u32);
 
 /// Everything seen of one process.
 pub struct Seen {
     pub subject: Subject,
     pub eye: Eye,
-    pub looks: u64,
+    pub polls: u64,
     /// Stacks of tasks, each once, in the runtime's words.
     pub stacks: Vec<Vec<u64>>,
     /// Sets of labels; the first one is empty.
     pub labels: Vec<Vec<Label>>,
-    /// What tasks did, how often and for how long, by the function that they began with.
+    /// Activities of tasks with their number and time, by the function that the tasks began with.
     pub groups: BTreeMap<u64, Group>,
     pub broken: u64,
     /// Whether there was no list of tasks where there should be one.
     pub lost: bool,
     /// The process was gone at the end.
     pub gone: bool,
-    /// Pauses of the runtime's collector, by its own books.
+    /// Pauses of the runtime's collector, from its own records.
     pub pauses: Vec<PauseEvent>,
-    /// Pauses that these do not tell.
+    /// Number of pauses that `pauses` lacks.
     pub pauses_missed: u64,
-    /// CPU time of all looks but the first, with waking up for them.
+    /// CPU time of all polls but the first, wake-ups included.
     pub spent: Duration,
 }
 
@@ -134,7 +134,7 @@ pub struct Watch {
     seen: Seen,
     /// Time of the next poll.
     pub next: Instant,
-    /// Time of the last poll, and what it saw.
+    /// Time of the last poll, and its result.
     last: Option<(u64, Vec<(u64, Did)>)>,
     /// Time of the poll before the last one, or of the start.
     before: u64,
@@ -160,7 +160,7 @@ impl Watch {
             seen: Seen {
                 subject,
                 eye,
-                looks: 0,
+                polls: 0,
                 stacks: Vec::new(),
                 labels: vec![Vec::new()],
                 groups: BTreeMap::new(),
@@ -189,20 +189,20 @@ impl Watch {
 
     /// Whether its program has had tasks.
     pub fn is_served(&self) -> bool {
-        self.seen.looks > 0
+        self.seen.polls > 0
     }
 
     /// Polls, and sets the next poll so that polls take `limit` percent of a CPU. `before`: the thread's CPU
     /// time when it went to sleep, since a wake-up costs as much as a short poll. Returns the thread's CPU
     /// time now.
-    pub fn look(&mut self, limit: f64, before: Duration) -> Duration {
+    pub fn poll(&mut self, limit: f64, before: Duration) -> Duration {
         self.read_collections();
-        let there = self.look_now();
+        let there = self.poll_now();
         self.seen.eye.reader().release();
         let spent = own_cpu();
         let mean = if there {
             // The first poll, which finds everything, says nothing about the others.
-            if self.seen.looks > 1 {
+            if self.seen.polls > 1 {
                 self.spent.0 += spent.saturating_sub(before);
                 self.spent.1 += 1;
             }
@@ -255,7 +255,7 @@ impl Watch {
     }
 
     /// Whether there were tasks to poll.
-    fn look_now(&mut self) -> bool {
+    fn poll_now(&mut self) -> bool {
         let mut memory = TargetMemory(self.seen.subject.pid);
         let found = Arc::clone(&self.seen.subject.found);
         let Ok(facts) = &*found else { return false };
@@ -275,7 +275,7 @@ impl Watch {
         };
         let time = now();
         self.account(self.last.as_ref().map_or(time, |(t, _)| t + (time - t) / 2));
-        self.seen.looks += 1;
+        self.seen.polls += 1;
         let mut list = Vec::with_capacity(all.len());
         for task in all {
             let labels = self.labels(facts, &mut memory, &task);
@@ -343,7 +343,7 @@ impl Watch {
         }
     }
 
-    /// Ends the polling and returns what was seen.
+    /// Ends the polling and returns its results.
     pub fn finish(mut self) -> Seen {
         self.account(now());
         self.read_collections();

@@ -20,11 +20,11 @@ pub const WORKERS: usize = 4;
 /// Computing for one page, and for reading its request.
 const RENDER: Duration = Duration::from_millis(6);
 const PARSE: Duration = Duration::from_millis(1);
-/// How long a segment takes to reach the disk, and how long until the next one is due.
+/// Time that a segment takes to reach the disk, and time until the next one is due.
 const SEGMENT: Duration = Duration::from_millis(38);
 const BETWEEN_SEGMENTS: Duration = Duration::from_millis(8);
 
-/// What went into the requests so far.
+/// Time spent on the requests so far.
 #[derive(Clone, Copy, Default)]
 struct Account {
     requests: u32,
@@ -171,7 +171,7 @@ fn write_segment(segment: &mut File, entries: &HashMap<u64, u64>) -> Outcome<()>
         .collect();
     segment.write_all(&bytes)?;
     segment.sync_data()?;
-    // The disk that this stands for is slow on every machine.
+    // The simulated disk is slow on every machine.
     thread::sleep(until.saturating_duration_since(Instant::now()));
     Ok(())
 }
@@ -230,7 +230,7 @@ impl Service {
         Ok(Service { shared })
     }
 
-    /// What the requests' time went into, as measured by the service itself.
+    /// Time spent on the requests, as measured by the service itself.
     pub fn summary(&self) -> Summary {
         Summary(*locked(&self.shared.account))
     }

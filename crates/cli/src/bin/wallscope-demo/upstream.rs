@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::outcome::Outcome;
 
-/// What an answer takes.
+/// Time that an answer takes.
 const THINKING: Duration = Duration::from_millis(14);
 
 fn answer(stream: TcpStream) -> Outcome<()> {

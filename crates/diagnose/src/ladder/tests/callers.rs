@@ -17,7 +17,7 @@ fn a_process_fed_by_an_unmeasured_one_has_no_bottleneck_of_its_own() {
     let v = climb(&rec).verdict;
     assert_eq!((v.rule, v.bottleneck), ("input", false), "{}", v.cause);
     assert!(v.outside && v.more.iter().any(|m| m.contains("feeder")));
-    // Data that it writes and nobody takes is not brought.
+    // Data that it writes and no reader takes is not brought.
     let name = |rec: &mut Recording, kind, name: &str| {
         let libc = rec.stacks[0].frames[0].0 as usize;
         rec.frames[libc].kind = kind;
@@ -58,7 +58,7 @@ fn a_process_that_only_owes_answers_and_polls_does_not_wait_for_answers() {
     };
     label(&mut rec, "in flight");
     assert_eq!(climb(&rec).verdict.rule, "upstream");
-    // Subscribers that are told nothing: nothing is wrong.
+    // Subscribers that get no news: nothing is wrong.
     rec.domain.backend = "ebpf".into();
     label(&mut rec, "owed");
     assert!(!climb(&rec).verdict.bottleneck);
@@ -72,7 +72,7 @@ fn a_process_that_only_owes_answers_and_polls_does_not_wait_for_answers() {
     let v = climb(&rec).verdict;
     assert_eq!((v.rule, v.outside), ("held", false), "{}", v.cause);
     assert_eq!(v.reason, Some("poll"));
-    // Where its tasks sleep, that is told.
+    // If its tasks sleep, the verdict says so.
     let wait = |reason: &str, tenths| TaskTime {
         state: State::Blocked,
         reason: reason.into(),
@@ -314,7 +314,7 @@ fn a_process_of_which_nothing_moves_while_callers_get_no_answer_hangs() {
     assert_eq!((v.rule, v.bottleneck), ("hung", true), "{}", v.cause);
     assert!(v.function.is_some());
     assert!(v.more.iter().any(|m| m.contains("13.0 s")), "{:?}", v.more);
-    // A thread that reads there may wait for work, so only the waiter is told.
+    // A thread that reads there may wait for work, so the verdict names only the waiter.
     rename(&mut rec, 0, FrameKind::Kernel, "pipe_read");
     let v = climb(&rec).verdict;
     assert_eq!((v.rule, v.bottleneck), ("idle", false), "{}", v.cause);

@@ -37,7 +37,7 @@ fn each_case_is_told_by_its_rule_and_names_the_programs_own_function() {
             "waiting",
             Some("program::f0"),
         ),
-        // Computes now and then, and somebody ticks beside it.
+        // A thread that computes now and then, beside one that ticks.
         (
             vec![(0, 0, 0, Timer, 100), (20, 0, 0, Lock, 0)],
             "healthy",

@@ -586,7 +586,7 @@ fn without_wakers_a_consumer_is_starved_while_all_others_rest() {
     };
     let v = with((1, Timer), None);
     assert!(!v.bottleneck, "{}", v.cause);
-    // One of them works, or waits for somebody, or the process is asked for something: it may be for that.
+    // One of them works, or waits for others, or the process is asked for something: the wait may be for that.
     let caller = Peer {
         pid: 1,
         requests: 20,

@@ -12,7 +12,7 @@ const MAX_LINES: usize = 5;
 
 fn lines(parts: &VerdictParts) -> usize {
     let evidence = usize::from(!parts.evidence.is_empty());
-    // A blind spot shares a line with the evidence where a root is known; the next step is always told.
+    // A blind spot shares a line with the evidence where a root is known; the next step is always there.
     let root = usize::from(parts.root.is_some() || parts.not_seen.is_some());
     2 + usize::from(!parts.impact.is_empty()) + root + evidence
 }

@@ -26,7 +26,7 @@ pub(super) fn is_mangled(name: &[u8]) -> bool {
     name == MAIN.as_bytes() || name.strip_prefix(b"_D").is_some_and(begins)
 }
 
-/// Returns the declaration that the symbol `name` stands for.
+/// Returns the declaration with the mangled name `name`.
 pub(super) fn demangle(name: &str) -> Option<String> {
     if name == MAIN {
         return Some("D main".to_owned());
@@ -231,7 +231,7 @@ impl<'a> Parser<'a> {
         if length >= 5 && (name.starts_with(b"__T") || name.starts_with(b"__U")) {
             return self.template(out, Some(length));
         }
-        // A parent that only makes declarations of one name in one function differ.
+        // This parent only distinguishes declarations of one name in one function.
         let digits = name.strip_prefix(b"__S");
         if digits.is_some_and(|d| !d.is_empty() && d.iter().all(u8::is_ascii_digit)) {
             self.at += length;
@@ -273,7 +273,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `__T` Name Arguments `Z`, which takes `length` bytes if that is known.
+    /// `__T` Name Arguments `Z`, which takes `length` bytes if the length is known.
     fn template(&mut self, out: &mut String, length: Option<usize>) -> Option<()> {
         let start = self.at;
         self.budget.enter()?;

@@ -7,7 +7,7 @@ use super::{Modifiers, Parser, is_convention};
 pub(super) struct FunctionParts {
     convention: &'static str,
     attributes: String,
-    /// With their parentheses.
+    /// The parameters with their parentheses.
     pub(super) parameters: String,
 }
 
@@ -230,7 +230,7 @@ impl Parser<'_> {
                 b'j' => "return ",
                 b'l' => "scope ",
                 b'm' => "@live ",
-                // These begin the first parameter.
+                // These letters begin the first parameter.
                 b'g' | b'h' | b'k' | b'n' => return Some(()),
                 _ => return None,
             };

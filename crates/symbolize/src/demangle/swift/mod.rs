@@ -1,9 +1,9 @@
 //! Demangles Swift names (4.0 and later) by the project's published grammar, in the notation of
 //! `swift-demangle`.
 //!
-//! The language's own demangler is C++. Names come from files of other people and we may run as
-//! root, so that we parse them in Rust, within a budget. Names in which any operator is unknown
-//! have no demangled form: macro expansions, derivatives of functions and names of Swift 3 are.
+//! The language's own demangler is C++. Names come from untrusted files and we may run as root, so we
+//! parse them in Rust, within a budget. A name with an unknown operator has no demangled form: macro
+//! expansions, derivatives of functions and names of Swift 3 are such names.
 
 mod entities;
 mod generics;
@@ -48,7 +48,7 @@ pub(super) fn is_mangled(name: &[u8]) -> bool {
     (is_main || PREFIXES.iter().any(begins)) && name.iter().all(is_symbol)
 }
 
-/// Returns the declaration that the symbol `name` stands for.
+/// Returns the declaration with the mangled name `name`.
 pub(super) fn demangle(name: &str) -> Option<String> {
     demangle_at(name, Nesting::Outer)
 }

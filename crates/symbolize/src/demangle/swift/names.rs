@@ -164,7 +164,7 @@ impl<'a> Parser<'a> {
         self.make_type(kind, "", vec![module, name])
     }
 
-    /// Letters stand for the characters of an operator.
+    /// The name of an operator, with its characters encoded as letters.
     pub(super) fn operator_name(&mut self) -> Option<Id> {
         const CHARACTERS: &[u8; 26] = b"& @/= >    <*!|+?%-~   ^ .";
         let identifier = self.pop(Kind::Identifier)?;

@@ -7,7 +7,7 @@ use Operand::{
 use super::parser::Parser;
 use super::tree::{Id, Kind};
 
-/// What an operator takes from the stack.
+/// An operand that an operator takes from the stack.
 #[derive(Clone, Copy)]
 enum Operand {
     Type,
@@ -26,7 +26,7 @@ enum Operand {
     Signature,
 }
 
-/// Letters, operands from the top of the stack down, and text. `{0}` stands for the first operand.
+/// Letters, operands from the top of the stack down, and text, with `{0}` for the first operand.
 type Operation = (&'static str, &'static [Operand], &'static str);
 
 #[rustfmt::skip]

@@ -69,7 +69,7 @@ impl<'a> Parser<'a> {
         while let Some(attribute) = self.pop_if(Kind::is_attribute) {
             attributes.push(attribute);
         }
-        // What is left is the declaration; more than one are no name of a compiler.
+        // The rest of the stack is the declaration. No compiler writes a name with more than one.
         if self.stack.len() > 1 || (self.stack.is_empty() && attributes.is_empty()) {
             return None;
         }

@@ -147,7 +147,7 @@ impl Printer<'_> {
         }
     }
 
-    /// Text in which `{0}` to `{9}` stand for children.
+    /// Text with `{0}` to `{9}` for children.
     fn phrase(&mut self, id: Id) -> Option<()> {
         let tree = self.tree;
         let mut rest = &*tree.get(id).text;

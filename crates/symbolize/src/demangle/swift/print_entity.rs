@@ -14,7 +14,7 @@ enum TypeStyle {
     Function,
 }
 
-/// Whether what is written is the context of something else.
+/// Whether the written declaration is the context of another one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Alone,

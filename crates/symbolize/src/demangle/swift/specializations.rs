@@ -146,7 +146,7 @@ impl Parser<'_> {
         text
     }
 
-    /// Constants passed for one argument. `{i}` stands for an identifier, `{t}` for a type.
+    /// Constants passed for one argument. `{i}` is an identifier, `{t}` a type.
     fn constants(&mut self) -> Option<Vec<Id>> {
         let mut constants = Vec::new();
         loop {

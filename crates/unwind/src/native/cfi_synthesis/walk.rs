@@ -229,7 +229,7 @@ impl<'s, 'd> CodeWalker<'s, 'd> {
             let Some(via) = noreturn_votes else {
                 return (found, cut);
             };
-            // Of the calls on the path, prefer one behind which a function may begin.
+            // Prefer a call on the path behind which a function may begin.
             let way = std::iter::successors(Some(via), |call| {
                 found.nodes.get(call).map(|n| n.via).filter(|v| *v != 0)
             });

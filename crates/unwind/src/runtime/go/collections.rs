@@ -1,6 +1,6 @@
-//! Collections of garbage of a Go process, by the runtime's own books.
+//! Garbage collections of a Go process, by the runtime's own counters.
 //!
-//! `runtime.memstats` has the number of collections, and of the last 256 their ends and the time for which they
+//! `runtime.memstats` has the number of collections. For the last 256 it has their ends and the time for which they
 //! stopped the world. The instructions of `runtime.gcMarkTermination` refer to these words. A candidate counts if
 //! the words agree with each other:
 //!
@@ -20,21 +20,21 @@ use crate::runtime::tasks::Memory;
 
 pub use wallscope_model::GO_COLLECTION as COLLECTION;
 
-/// Kind of all collections: the program runs but for two stops.
+/// Kind of all collections: the program runs except during two stops.
 pub const COLLECTION_KIND: &str = "concurrent";
-/// Cause of a collection that the program asked for.
+/// Cause of a collection that the program requested.
 pub const FORCED: &str = "runtime.GC()";
 
 /// Collections that the runtime keeps.
 const RING: usize = 256;
 /// Bytes of the words above.
 const BOOKS_BYTES: usize = 8 * NUMBER_WORD + 8;
-/// Places in the books, words.
+/// Offsets in these counters, words.
 const TOTAL_WORD: usize = 1;
 const STOPS_WORD: usize = 2;
 const ENDS_WORD: usize = STOPS_WORD + RING;
 const NUMBER_WORD: usize = ENDS_WORD + RING;
-/// Words of the books that instructions refer to: the last end, the total, the first stop.
+/// Words of the counters that instructions refer to: the last end, the total, the first stop.
 const REFERRED_WORDS: u64 = 3;
 
 /// A collection that has ended.
@@ -44,14 +44,15 @@ pub struct Collection {
     pub end_unix_ns: u64,
     /// Time for which it stopped the world, ns: two stops.
     pub stopped_ns: u64,
-    /// Whether the program asked for it (`runtime.GC`). Of several at a time, it is known only if all or none are.
+    /// Whether the program requested it (`runtime.GC`). If several are read at once, this is known only if all or
+    /// none were requested.
     pub forced: bool,
 }
 
 /// Reader of the collections of one process.
 pub struct Collections {
     bias: u64,
-    /// Address of the books.
+    /// Address of the counters.
     books: Option<u64>,
     /// Number of collections, and of forced ones, at the last read.
     known: Option<(u32, u32)>,
@@ -77,7 +78,7 @@ impl Collections {
             None => self.find(facts, memory),
         };
         let Some(books) = books else {
-            // Books that do not tell a collection yet cannot be told from other words.
+            // Before the first collection the counters cannot be told from other words.
             self.known.get_or_insert((0, 0));
             return Vec::new();
         };
@@ -105,7 +106,7 @@ impl Collections {
             .collect();
         all.sort_unstable();
         all.dedup();
-        // Most candidates are told by their number of collections.
+        // The number of collections rules most candidates out.
         let number = 8 * NUMBER_WORD as u64;
         let wanted: Vec<_> = all.iter().map(|at| (at.wrapping_add(number), 8)).collect();
         let mut numbers = vec![0u8; 8 * all.len()];

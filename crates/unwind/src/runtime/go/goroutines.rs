@@ -43,7 +43,7 @@ pub struct Goroutines {
     /// Load bias of its addresses.
     bias: u64,
     offsets: Option<GoroutineOffsets>,
-    /// By return address: bytes to the caller's stack pointer; `None` inside: no caller.
+    /// Bytes to the caller's stack pointer by return address; `None` inside: no caller.
     known: FxHashMap<u64, Option<Option<u64>>>,
     broken: u64,
 }
@@ -252,7 +252,7 @@ impl SnapshotReader<'_, '_> {
     fn caller_distance(&mut self, pc: u64) -> Option<Option<u64>> {
         let table = &self.table;
         *self.own.known.entry(pc).or_insert_with(|| {
-            // A goroutine that has not run yet stands at its function's first instruction.
+            // A goroutine that has not run yet is at its function's first instruction.
             let inside = table.at(pc).filter(|f| f.entry == pc);
             let function = inside.or_else(|| table.at(pc.wrapping_sub(1)))?;
             if function.is_top() || function.name() == b"runtime.goexit" {

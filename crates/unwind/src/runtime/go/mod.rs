@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! mod.rs          facts about a Go program: function table, candidate addresses of the goroutine
-//!                 list and of the collector's books, names of wait reasons
+//!                 list and of the collector's counters, names of wait reasons
 //! goroutines.rs   snapshot of all goroutines of a process
 //! labels.rs       labels that the program gave a goroutine (`runtime/pprof`)
-//! collections.rs  collections of garbage, by the runtime's own books
+//! collections.rs  garbage collections, by the runtime's own counters
 //! ```
 //!
 //! Go code is native code: its frames on threads are unwound and named as such. Waiting goroutines
@@ -34,7 +34,7 @@ pub struct Facts {
     code: Vec<(u64, u64, u64)>,
     /// Candidate addresses of the list of goroutines.
     lists: Vec<u64>,
-    /// Candidate addresses of the collector's books.
+    /// Candidate addresses of the collector's counters.
     books: Vec<u64>,
     /// Entry of the first goroutine's start function.
     main: u64,

@@ -58,7 +58,7 @@ impl Compiled {
             };
             let index = (method as usize).checked_sub(1);
             if let Some(method) = index.and_then(|i| self.metadata.get(i)) {
-                // Bytecode index -1 stands for the method's entry.
+                // Bytecode index -1 is the method's entry.
                 chain.push((*method, bci.checked_sub(1)));
             }
             at = sender as usize;

@@ -124,7 +124,7 @@ pub fn items(words: &[u64]) -> (Option<u32>, Vec<Item>) {
                         }
                     }
                     Some((abi::WORD_SCRIPT_CODE, code)) => ScriptPosition::Code(code),
-                    // The rest was cut off.
+                    // The rest was truncated.
                     _ => ScriptPosition::Code(0),
                 };
                 items.push(Item::Script {
@@ -134,7 +134,7 @@ pub fn items(words: &[u64]) -> (Option<u32>, Vec<Item>) {
                 });
             }
             (kind, _) if kind < abi::WORD_BYTECODE => items.push(Item::Native(FrameWord(*word))),
-            // The rest of a pair that was cut off.
+            // The rest of a truncated pair.
             _ => {}
         }
     }

@@ -20,7 +20,7 @@ pub struct SafepointPlaces {
     pub heap_lock: u64,
     /// Address of the pointer to the operation that is executed.
     pub current: u64,
-    /// Address of the pointer to the operation that was asked for.
+    /// Address of the pointer to the requested operation.
     pub next: u64,
     /// Difference of addresses to virtual addresses of the file.
     pub bias: u64,

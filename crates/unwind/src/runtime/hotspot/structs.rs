@@ -230,7 +230,7 @@ pub(super) struct PcDescriptor {
 pub(super) struct CodeHeap {
     pub(super) memory: u64,
     pub(super) segmap: u64,
-    /// Of the size of a segment, log2.
+    /// The log2 of the size of a segment.
     pub(super) shift: u64,
     /// In an address space: its bounds.
     pub(super) low: u64,

@@ -69,7 +69,7 @@ pub struct Vm {
     /// Names of the places that collectors stop threads at, and the difference of addresses to the file's.
     pub(super) safepoints: Option<(Arc<Symbols>, u64)>,
     methods: HashMap<u64, (u64, Arc<Method>)>,
-    /// By compile id: several where loops of a method are numbered separately.
+    /// Methods by compile id: several if loops of a method are numbered separately.
     pub(super) compiled: HashMap<u32, Vec<Compiled>>,
 }
 

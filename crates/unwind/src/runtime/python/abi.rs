@@ -6,7 +6,7 @@ pub const MAX_FRAMES: usize = 1024;
 /// Bit of a frame's first word: the outermost function of an eval-loop call.
 pub const WORD_ENTRY: u64 = 1 << 48;
 /// Maximum bytes that the walk reads at once.
-pub(crate) const BYTES: u32 = 256;
+pub(crate) const MAX_READ_BYTES: u32 = 256;
 
 /// Values of `enum py_kind`.
 pub(crate) const KIND_OBJECTS: u8 = 1;
@@ -47,8 +47,8 @@ impl End {
         })
     }
 
-    /// The loss that this end means for the stack, for display; `None` if nothing is missing.
-    pub fn loss(self) -> Option<&'static str> {
+    /// The cause of loss to tell for this end; `None` if the stack is complete, or there is no interpreter.
+    pub fn loss_cause(self) -> Option<&'static str> {
         match self {
             End::Root | End::NotReady => None,
             End::MaxFrames => Some("stack of Python, PHP or Ruby cut: more than 1024 frames"),
@@ -179,7 +179,7 @@ pub(crate) struct Work {
     want: u64,
     need: u32,
     stage: u32,
-    buf: [u64; BYTES as usize / 8],
+    buf: [u64; MAX_READ_BYTES as usize / 8],
     pub out: RawStack,
 }
 

@@ -219,7 +219,7 @@ pub(crate) fn of_offsets(words: &[u64; WORDS], minor: u32) -> Result<Layout, Str
     };
     let small = |at: usize, what: &str| -> Result<u16, String> {
         match words[at] {
-            n if n + 8 <= u64::from(abi::BYTES) => Ok(n as u16),
+            n if n + 8 <= u64::from(abi::MAX_READ_BYTES) => Ok(n as u16),
             n => Err(format!(
                 "offset of {what} is {n}: not a layout that is known"
             )),
@@ -252,7 +252,7 @@ pub(crate) fn of_offsets(words: &[u64; WORDS], minor: u32) -> Result<Layout, Str
         kind: abi::KIND_SHIM,
         ..Proc::default()
     };
-    if walk.interp_next.abs_diff(walk.interp_threads) + 8 > abi::BYTES {
+    if walk.interp_next.abs_diff(walk.interp_threads) + 8 > abi::MAX_READ_BYTES {
         return Err("the interpreter's state is laid out in a way that is not known".into());
     }
     Ok(Layout {
@@ -379,8 +379,11 @@ pub(crate) mod tests {
                 w.code_line,
                 w.code_name,
             ];
-            assert!(all.iter().all(|at| u32::from(*at) + 8 <= abi::BYTES));
-            assert!(w.interp_next.abs_diff(w.interp_threads) + 8 <= abi::BYTES);
+            assert!(
+                all.iter()
+                    .all(|at| u32::from(*at) + 8 <= abi::MAX_READ_BYTES)
+            );
+            assert!(w.interp_next.abs_diff(w.interp_threads) + 8 <= abi::MAX_READ_BYTES);
         }
         assert!(of_version(7).is_none() && of_version(13).is_none());
     }

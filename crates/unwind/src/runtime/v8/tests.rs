@@ -233,9 +233,9 @@ fn a_number_where_bytecode_would_be_is_believed_only_of_the_interpreter() {
         let scopes = isolate.scopes(&facts, frame(function, place, address), &mut read);
         scopes.expect("readable")[0].line
     };
-    // In the file, where only the interpreter is.
+    // Code in the file, which contains only the interpreter.
     assert_eq!(line(shared, unsure, None), 3);
-    // In no file, and without such a copy: machine code, of which nothing else is known.
+    // Code in no file and without such a copy is machine code, of which nothing else is known.
     assert_eq!(line(shared, unsure, Some(0x7000)), 2);
     assert_eq!(line(copied, unsure, Some(0x7000)), 3);
     assert_eq!(line(copied, ScriptPosition::Code(0), Some(0x7000)), 2);

@@ -2,14 +2,14 @@
 
 use std::os::fd::OwnedFd;
 
-/// A descriptor, and what it had counted when the recording began.
+/// A descriptor, and its count when the recording began.
 pub struct Counter {
     pub fd: OwnedFd,
     pub base: u64,
 }
 
 impl Counter {
-    /// What it has counted so far.
+    /// The count of the descriptor so far.
     pub fn value(&self) -> u64 {
         let mut word = [0u8; 8];
         match rustix::io::read(&self.fd, &mut word) {
@@ -18,7 +18,7 @@ impl Counter {
         }
     }
 
-    /// Hits since its base.
+    /// Occurrences since the recording began.
     pub fn hits(&self) -> u64 {
         self.value().saturating_sub(self.base)
     }

@@ -1,9 +1,9 @@
 //! How often an event happened to each of the threads that share a counter.
 //!
-//! A descriptor counts the hits of its thread and of all threads that inherited it. The kernel reports
-//! the hits of an heir when the heir ends (some kernels from Linux 5.13 on do not). The rest belongs to
-//! the threads that live or were never reported. A single such thread gets all of it; several share it in
-//! proportion to their samples. A sample stands for the hits between it and the one before on its own event.
+//! A descriptor counts the occurrences in its thread and in all threads that inherited it. The kernel reports the
+//! count of an heir when the heir ends (some kernels from Linux 5.13 on do not). The rest belongs to the threads
+//! that live or were never reported. A single such thread gets all of it; several share it in proportion to their
+//! samples. A sample stands for the occurrences since the sample before on its own event.
 
 use std::collections::BTreeMap;
 
@@ -11,18 +11,18 @@ use wallscope_model::{ContextId, EventHits, Part, Slices, State, WaitSeen};
 use wallscope_observe::{CountedEvent, EventStack};
 
 use crate::{
-    backend::proc::samples::{Look, Samples, Sums, Weight},
+    backend::proc::samples::{PollSample, Samples, Sums, Weight},
     session::{build::Stacks, naming::CodeNames},
 };
 
 /// An event at which stacks were taken.
 struct CountedStacks {
     event: CountedEvent,
-    /// Hits of the counters that were opened for a thread, by thread.
+    /// Counts of the counters that were opened for a thread, by thread.
     counters: BTreeMap<u32, u64>,
-    /// Hits that the samples stand for, by thread.
+    /// Occurrences that the samples stand for, by thread.
     sampled: BTreeMap<u32, u64>,
-    /// Hits of ended threads, by the kernel, by thread.
+    /// Counts of ended threads as the kernel reported them, by thread.
     told: BTreeMap<u32, u64>,
     sums: Sums,
 }
@@ -54,7 +54,7 @@ impl EventFamilies {
         *sampled = sampled.saturating_add(s.hits);
         event.sums.add(
             grid,
-            &Look {
+            &PollSample {
                 thread: s.thread,
                 stack: s.stack,
                 state: State::OnCpu,
@@ -73,7 +73,7 @@ impl EventFamilies {
         Some(())
     }
 
-    /// The kernel told the hits of a thread that ended. `None`: there is no such event.
+    /// The kernel reported the count of a thread that ended. `None`: there is no such event.
     pub fn told(&mut self, event: u32, thread: u32, hits: u64) -> Option<()> {
         let event = self.events.get_mut(event as usize)?;
         let told = event.told.entry(thread).or_default();
@@ -81,7 +81,7 @@ impl EventFamilies {
         Some(())
     }
 
-    /// The counters that were opened for a thread have so many hits. `None`: there is no such event.
+    /// The counters that were opened for a thread stand at `hits`. `None`: there is no such event.
     pub fn counted(&mut self, event: u32, thread: u32, hits: u64) -> Option<()> {
         let event = self.events.get_mut(event as usize)?;
         event.counters.insert(thread, hits);
@@ -128,7 +128,7 @@ impl EventFamilies {
 }
 
 impl CountedStacks {
-    /// Hits by thread. `families`: the threads that share the counters of each.
+    /// Occurrences by thread. `families`: the threads that share the counters of each.
     fn divided(&self, families: &BTreeMap<u32, Vec<u32>>) -> Vec<(ContextId, u64)> {
         let mut hits: Vec<(ContextId, u64)> = Vec::new();
         for (thread, counted) in &self.counters {
@@ -149,9 +149,9 @@ impl CountedStacks {
 
 /// The known figures of one thread that shares a counter.
 enum Member {
-    /// Its hits, by the kernel.
+    /// Its count as the kernel reported it.
     Told(u64),
-    /// The hits that its samples stand for.
+    /// The occurrences that its samples stand for.
     Sampled(u64),
 }
 

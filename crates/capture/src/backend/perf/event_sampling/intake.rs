@@ -1,4 +1,4 @@
-//! What events by name write into their rings -> observations of stacks and counts.
+//! Records of events by name -> observations of stacks and counts.
 
 use wallscope_observe::{CounterHeir, EventHits, EventStack, HitsOfEnded, Observation};
 
@@ -40,7 +40,7 @@ impl ProcPoller {
         }));
     }
 
-    /// Takes what a thread that ended had counted.
+    /// Takes the count of a thread that ended.
     pub fn counted(&mut self, counted: &EventCount, time: u64) {
         let Some(index) = self.watch.find_ended(counted.pid, counted.tid) else {
             return;

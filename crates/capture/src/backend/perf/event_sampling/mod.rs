@@ -1,18 +1,18 @@
 //! Stacks at events by name (`record -e`) without kernel programs.
 //!
-//! Each event is opened for each watched thread and CPU, inherited by what the thread makes later. It
-//! writes a sample of user registers and stack to a ring of its own CPU every so many hits: as many as
-//! the user asks for, or so many that all threads together give about as many stacks a second as one
-//! busy CPU gives by the clock. That gap is adapted by what is counted. (The kernel could adapt it by
-//! itself, but where hits come in bursts it then prefers those after a pause.) What was inherited keeps
-//! the gap of its birth; where that is far too small, the event is switched off, and it is said. Threads
-//! that have inherited the same exchange their events whenever one follows the other on a CPU, so the
-//! gap is that of the event that a sample names, whichever thread runs.
+//! Each event is opened for each watched thread and CPU. Threads that such a thread makes later inherit it. After a
+//! number of occurrences, the *gap*, it writes a sample of user registers and stack to the ring of its own CPU. The
+//! user may set the gap. Otherwise the gap follows the counts, so that all threads together give about as many
+//! stacks a second as one busy CPU gives by the clock. (The kernel could adapt it by itself, but in bursts it then
+//! prefers the occurrences after a pause.) An inherited event keeps the gap of its birth. If that gap is far too
+//! small, the event is switched off, and a note says so. Threads that have inherited the same event exchange it
+//! whenever one follows the other on a CPU. So the gap is that of the event that a sample names, whichever thread
+//! runs.
 //!
-//! How often an event happened is not taken from samples but counted by the kernel ([`division`]).
+//! The number of occurrences is not taken from samples: the kernel counts it ([`division`]).
 //!
-//! A user that may not measure the kernel gets events of user mode; events that happen in the kernel only
-//! are refused to them, because they would look as if nothing had happened.
+//! A user that may not measure the kernel gets events of user mode only. Events that happen in the kernel only are
+//! refused: they would seem never to happen.
 
 mod counter;
 mod division;
@@ -47,21 +47,21 @@ use counter::Counter;
 const DATA_PAGES: usize = 32;
 const FEWEST_PAGES: usize = 8;
 
-/// Hits a stack before any was counted: prime.
+/// Occurrences per stack before any was counted; a prime number.
 const FIRST_GAP: u64 = 101;
-/// Least time between two looks at the gaps, ns.
-const ADAPT: u64 = 100_000_000;
-/// So many times as many stacks as wanted are far too many.
-const FLOOD: u64 = 50;
-/// In so many looks in a row it is given up.
-const FLOODED: u32 = 3;
+/// Least time between two changes of the gaps, ns.
+const ADAPT_EVERY_NS: u64 = 100_000_000;
+/// Ratio of stacks to wanted stacks from which on an event floods.
+const FLOOD_RATIO: u64 = 50;
+/// Checks in a row with a flood after which an event is switched off.
+const FLOODED_CHECKS: u32 = 3;
 
-/// Hits a stack, for a time.
+/// Occurrences per stack from some time on.
 #[derive(Clone, Copy, Default)]
 struct Gap {
     /// Since when, ns.
     since_ns: u64,
-    /// No event with a lower number of the kernel's was inherited with it.
+    /// Lowest id, by the kernel, of an event that inherits this gap.
     first: u64,
     hits: u64,
 }
@@ -69,14 +69,14 @@ struct Gap {
 /// One event.
 struct Event {
     spec: EventSpec,
-    /// By index of the thread that they were opened for.
+    /// Its counters, by index of the thread that they were opened for.
     counters: FxHashMap<usize, Vec<Counter>>,
-    /// The last one is that of the present.
+    /// The last one is in force.
     gaps: Vec<Gap>,
-    /// Hits and stacks when the gap was looked at last, and stacks since then.
+    /// Occurrences and stacks at the last check of the gap, and stacks since then.
     counted: u64,
     stacks: u64,
-    /// Looks in a row that found far too many stacks.
+    /// Checks in a row that found a flood of stacks.
     flooded: u32,
 }
 
@@ -85,8 +85,8 @@ impl Event {
         self.gaps.last().map_or(FIRST_GAP, |gap| gap.hits)
     }
 
-    /// Of what has the number `stream`: what was opened has the gap of that time, what was inherited
-    /// that of its birth.
+    /// The gap of the event with the kernel's id `stream`. An opened event has the gap in force at `time`, an inherited
+    /// one that of its birth.
     fn gap_of(&self, stream: u64, opened: bool, time: u64) -> u64 {
         let before = self.gaps.partition_point(|gap| {
             if opened {
@@ -112,7 +112,7 @@ impl Event {
 pub struct EventSampling<'a> {
     /// The events.
     pub events: &'a [EventSpec],
-    /// Hits a stack, where the user asks for that.
+    /// Occurrences per stack, if the user sets that.
     pub gap: Option<u64>,
     /// Stacks a second otherwise.
     pub hz: u32,
@@ -128,9 +128,9 @@ pub struct EventSampler {
     rings: Vec<(u32, Ring)>,
     /// The kernel's numbers of what was opened -> the event.
     ids: FxHashMap<u64, usize>,
-    /// What happened before does not count, ns.
+    /// Begin of the recording: earlier occurrences do not count, ns.
     begun_ns: u64,
-    /// The user wants so many hits a stack.
+    /// The user sets the gap.
     is_fixed: bool,
     /// Stacks a second otherwise.
     hz: u64,
@@ -178,7 +178,7 @@ impl EventSampler {
                 let e = io::Error::from_raw_os_error(libc::EACCES);
                 return Err(refused(spec, &e));
             }
-            // Of our own thread, to see whether there is such an event.
+            // A try on our own thread shows whether there is such an event.
             let first = cpus.first().copied().unwrap_or(0);
             let gap = gap.unwrap_or(FIRST_GAP);
             hits.event(spec, gap, 0, first)
@@ -213,7 +213,7 @@ impl EventSampler {
 
     fn event(&self, spec: &EventSpec, gap: u64, tid: u32, cpu: u32) -> io::Result<OwnedFd> {
         let mut a = b::perf_event_attr {
-            // Both the number of what was opened and of what was inherited of it.
+            // The kernel's number of an opened event, and that of an inherited one.
             sample_type: (b::PERF_SAMPLE_TID
                 | b::PERF_SAMPLE_TIME
                 | b::PERF_SAMPLE_ID
@@ -225,14 +225,14 @@ impl EventSampler {
         a.set_use_clockid(1);
         a.set_exclude_hv(1);
         a.set_inherit(1);
-        // Each heir's own count is told when it ends.
+        // The kernel reports each heir's own count when the heir ends.
         a.set_inherit_stat(1);
         a.set_sample_id_all(1);
         if !self.with_kernel {
             a.set_exclude_kernel(1);
         }
         ask_for_stack(&mut a, STACK);
-        // Without the period in the sample, for which software events would tell of each hit.
+        // The sample has no period: with one, software events would write a record for each occurrence.
         a.__bindgen_anon_1.sample_period = gap;
         open(&mut a, tid as i32, cpu)
     }
@@ -270,15 +270,15 @@ impl EventSampler {
         }
     }
 
-    /// Closes the events that were opened for a thread.
-    pub fn leave(&mut self, index: usize) {
+    /// Closes the events that were opened for the thread with this index, which inherits the same events.
+    pub fn close_thread(&mut self, index: usize) {
         for event in &mut self.events {
             let closed = event.counters.remove(&index);
             self.room += closed.map_or(0, |counters| counters.len());
         }
     }
 
-    /// What happened so far was before the recording.
+    /// Begins the recording: earlier occurrences do not count.
     pub fn begin(&mut self) {
         self.begun_ns = clock::now();
         self.adapted_ns = self.begun_ns;
@@ -290,7 +290,7 @@ impl EventSampler {
     /// Adapts the gaps to what was counted up to `now`, so that about `hz` stacks a second come.
     pub fn adapt(&mut self, hz: u64, now: u64) {
         let time = now.saturating_sub(self.adapted_ns);
-        if self.is_fixed || time < ADAPT {
+        if self.is_fixed || time < ADAPT_EVERY_NS {
             return;
         }
         (self.hz, self.adapted_ns) = (hz.max(1), now);
@@ -303,14 +303,14 @@ impl EventSampler {
             let wanted = gap_for(hits.saturating_sub(event.counted) / most);
             let stacks = std::mem::take(&mut event.stacks);
             event.counted = hits;
-            event.flooded = if stacks > most * FLOOD {
+            event.flooded = if stacks > most * FLOOD_RATIO {
                 event.flooded + 1
             } else {
                 0
             };
-            if event.flooded == FLOODED {
+            if event.flooded == FLOODED_CHECKS {
                 for fd in event.descriptors() {
-                    // SAFETY: no argument. It reaches what was inherited, too.
+                    // SAFETY: no argument. The call reaches inherited events, too.
                     unsafe { perf::ioctls::DISABLE(fd.as_raw_fd(), 0) };
                 }
             }
@@ -340,7 +340,7 @@ impl EventSampler {
         })
     }
 
-    /// What was counted so far: event, thread that the counters were opened for, hits.
+    /// Counts so far: event, thread that the counters were opened for, occurrences.
     pub fn counted(&self) -> Vec<(usize, usize, u64)> {
         let of_event = |(number, event): (usize, &Event)| {
             let counters = event.counters.iter();
@@ -355,7 +355,7 @@ impl EventSampler {
         all
     }
 
-    /// Takes what the rings hold, in no order.
+    /// Takes all records of the rings, in no order.
     pub fn take(&mut self) -> Vec<(u64, Record)> {
         let EventSampler {
             rings, ids, lost, ..
@@ -383,7 +383,7 @@ impl EventSampler {
     }
 }
 
-/// A gap of about `hits`, which no short pattern of hits divides.
+/// A gap of about `hits`, which no short pattern of occurrences divides.
 fn gap_for(hits: u64) -> u64 {
     let shares = |n: &u64| [2u64, 3, 5, 7].iter().any(|p| n.is_multiple_of(*p));
     (hits.max(1)..).find(|n| !shares(n)).unwrap_or(1)

@@ -1,4 +1,4 @@
-//! What events by name write into their rings.
+//! Records that events by name write into their rings.
 
 use perf_event_open_sys::bindings as b;
 use rustc_hash::FxHashMap;
@@ -8,7 +8,7 @@ use crate::backend::perf::{
     record::{self, EventCount, EventSample},
 };
 
-/// Reads one record: its time and what it says. `ids`: numbers of what was opened -> the event.
+/// Reads one record: its time and its content. `ids`: the kernel's number of an opened event -> the event.
 pub fn parse(
     kind: u32,
     misc: u16,

@@ -1,8 +1,8 @@
-//! What is told of stacks at events.
+//! Descriptions of stacks at events, and of their limits.
 
 use wallscope_model::{EventSource, Limit};
 
-use super::{Event, EventSampler, FLOODED};
+use super::{Event, EventSampler, FLOODED_CHECKS};
 use crate::counter::Source;
 
 impl EventSampler {
@@ -39,7 +39,7 @@ impl EventSampler {
         self.events.iter().map(describe).collect()
     }
 
-    /// What it could not see.
+    /// Limits of what it could see.
     pub fn limits(&self) -> Vec<Limit> {
         let limit = |what: String, remedy: &str| Limit {
             what,
@@ -55,7 +55,7 @@ impl EventSampler {
                 "sudo sysctl kernel.perf_event_paranoid=1, or the ebpf backend",
             ));
         }
-        for event in self.events.iter().filter(|e| e.flooded >= FLOODED) {
+        for event in self.events.iter().filter(|e| e.flooded >= FLOODED_CHECKS) {
             limits.push(limit(
                 format!("{} after a while: stacks came far too often from threads that had inherited a small gap, and were switched off", event.spec.name),
                 "--event-period N, or the ebpf backend",

@@ -127,8 +127,8 @@ fn ages_makers_and_cpus_are_met_evenly() {
     let mut newborns = known(400_000);
     let (mut seen, mut truth) = ([0.0; 2], [0.0; 2]);
     let (mut tid, mut random) = (100, PeriodJitter::seeded(3));
-    for look in 1..=2000u64 {
-        let opens = look * 10 * MS;
+    for poll in 1..=2000u64 {
+        let opens = poll * 10 * MS;
         newborns.made(7, opens);
         newborns.made(8, opens);
         let plan = newborns
@@ -215,8 +215,8 @@ fn later_births_and_later_expiries_do_not_count() {
 #[test]
 fn windows_are_closed_in_time() {
     let mut newborns = known(400_000);
-    for look in 1..100 {
-        let now = look * 10 * MS;
+    for poll in 1..100 {
+        let now = poll * 10 * MS;
         if let Some(plan) = newborns.next(now, PERIOD, RINGS) {
             newborns.open(plan, event(), None);
         }
@@ -233,8 +233,8 @@ fn windows_fill_a_ring_no_faster_than_it_is_read() {
     for life in [50_000, 400_000, 6 * MS] {
         let mut newborns = known(life);
         assert_eq!(newborns.fills_in(HALF), Duration::MAX, "none is open");
-        for look in 1..=1000u64 {
-            let opens = look * 10 * MS;
+        for poll in 1..=1000u64 {
+            let opens = poll * 10 * MS;
             newborns.made(7, opens);
             (0..MIN_LIVES).for_each(|_| newborns.ended(9, life, PERIOD));
             let plan = (newborns.next(opens, PERIOD, RINGS)).expect("short lives are known");

@@ -1,14 +1,13 @@
 //! A thread's time by its switches.
 //!
-//! Each record ends an interval and begins another: on a CPU, put off it, or off it by its own will.
-//! All three are exact and owe nothing to the scheduler's counters. The counters are read beside
-//! them now and then and serve for three things: they tell how much of the time off the CPU was
-//! spent waiting for it after the wake-up, of which there is no record; they tell, by counting how
-//! often the thread was put on a CPU, whether records are missing; and where some are, they replace
-//! what the records say of that stretch, which is reported as repaired.
+//! Each record ends an interval and begins another: on a CPU, preempted, or off the CPU after a voluntary switch.
+//! All three are exact and do not depend on the scheduler's counters. The counters are read beside them now and
+//! then. They serve for three things. They tell the run-queue latency after a wake-up, of which there is no record.
+//! They count how often the thread was put on a CPU, which shows whether records are missing. If records are
+//! missing, the counters replace the records of that stretch, which is reported as repaired.
 //!
-//! A thread that was there before its events were opened is in a state that only its first record
-//! tells, or the first look at the counters.
+//! The state of a thread that was there before its events were opened is not known before its first record, or the
+//! first reading of the counters.
 
 use wallscope_observe::{FirstState, SwitchStep};
 use wallscope_procfs::process::SchedStat;
@@ -33,12 +32,12 @@ enum At {
 #[derive(Clone, Copy, Debug, Default)]
 struct Stretch {
     on_cpu: u64,
-    /// Waiting for a CPU, as the records know it.
+    /// Waiting for a CPU, by the records.
     waiting: u64,
     off: u64,
-    /// Times it was put on a CPU, having been off it by its own will.
+    /// Times it was put on a CPU after a voluntary switch.
     ins: u64,
-    /// The same, having waited for it as the records know.
+    /// Times it was put on a CPU after a wait for a CPU that the records know.
     ins_waited: u64,
 }
 
@@ -59,7 +58,7 @@ struct CounterReadings {
 struct CounterGap {
     /// Times on a CPU that the counter has and the records have not.
     missing: i64,
-    /// Waiting that the counter has and the books have not, ns.
+    /// Waiting that the counter has and the ledger has not, ns.
     owed: i64,
     /// Records are known to be missing.
     lossy: bool,
@@ -72,9 +71,9 @@ struct CounterGap {
 /// What is counted beside a thread's time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SwitchCounts {
-    /// Times it left the CPU by its own will.
+    /// Voluntary switches.
     pub voluntary: u64,
-    /// Times it was put off the CPU.
+    /// Preemptions.
     pub involuntary: u64,
     /// Time that was taken from the counters, ns.
     pub repaired_ns: u64,
@@ -99,9 +98,9 @@ pub struct SwitchTimeline {
     /// Totals are the counters'.
     by_counters: bool,
     moved: bool,
-    /// Counts that were not told yet.
+    /// Counts that were not reported yet.
     pub untold: SwitchCounts,
-    /// How often of late it left the CPU by its own will, and was put off it.
+    /// Recent voluntary switches, and preemptions.
     lately: [u32; 2],
     /// Time on a CPU by its records, ns.
     pub computed_ns: u64,
@@ -109,11 +108,11 @@ pub struct SwitchTimeline {
     before_turn: Option<u64>,
 }
 
-/// After so many checks in which a thread ran and nothing was recorded of it, its records have stopped.
+/// Checks in a row in which a thread ran and nothing was recorded of it, after which its records have stopped.
 const DEAF: u32 = 3;
-/// Put off its CPU less often than once in so many switches, a thread is hardly ever.
+/// A thread that is preempted less often than once in so many switches is hardly ever preempted.
 const MANY: u32 = 16;
-/// Switches by its own will that are enough to say so.
+/// Voluntary switches that are enough to judge that.
 const KNOWN: u32 = 256;
 
 impl SwitchTimeline {
@@ -164,12 +163,13 @@ impl SwitchTimeline {
         SwitchTimeline { at, ..self }
     }
 
-    /// Since when it is off the CPU by its own will, if it is.
+    /// Time since which it is off the CPU after a voluntary switch, if it is.
     pub fn off_since(&self) -> Option<u64> {
         (self.at == At::Off).then_some(self.begun)
     }
 
-    /// The same, where nothing is to be done until the next record comes: the counters have been read and compared.
+    /// Time since which it is off the CPU after a voluntary switch, if nothing is to be done until its next record:
+    /// the counters have been read and compared.
     pub fn rests_since(&self) -> Option<u64> {
         let settled = !self.moved && self.counters.next.is_none() && !self.is_deaf();
         self.off_since().filter(|_| settled)
@@ -180,12 +180,13 @@ impl SwitchTimeline {
         (self.at == At::OnCpu).then_some(self.begun)
     }
 
-    /// Whether it was put off its CPU.
+    /// Whether it is preempted.
     pub fn is_put_off(&self) -> bool {
         self.at == At::PutOff
     }
 
-    /// For how long it has stood in line by now, ns: the scheduler's counter tells when its turn has come.
+    /// Time for which it has waited for a CPU by now, ns: the scheduler's counter has it only when the wait is
+    /// over.
     pub fn in_line_ns(&self) -> u64 {
         match self.at {
             At::PutOff | At::Queued => self.booked.saturating_sub(self.begun),
@@ -193,13 +194,13 @@ impl SwitchTimeline {
         }
     }
 
-    /// Whether it was put off its CPU in more than one of [`MANY`] switches of late.
+    /// Whether more than one in [`MANY`] of its recent switches was a preemption.
     pub fn is_put_off_often(&self) -> bool {
         let [left, put_off] = self.lately;
         put_off * MANY > left
     }
 
-    /// Whether it has switched often enough for that to be its way.
+    /// Whether it has switched often enough to judge that.
     pub fn is_known(&self) -> bool {
         self.lately[0] >= KNOWN
     }
@@ -212,7 +213,7 @@ impl SwitchTimeline {
         }
     }
 
-    /// What was counted is told: the counts begin anew.
+    /// The counts have been reported, and begin anew.
     pub fn told(&mut self) {
         self.untold = SwitchCounts::default();
     }
@@ -259,7 +260,7 @@ impl SwitchTimeline {
             self.gap.ran_when_joined &= self.at == At::OnCpu;
         }
         let next = match (step, self.at) {
-            // Records of two events of the same thread: said already.
+            // The thread has two events, and the record of the other one has said this already.
             (SwitchStep::In, At::OnCpu) | (SwitchStep::Out { .. }, At::Off | At::PutOff) => {
                 return None;
             }
@@ -290,7 +291,7 @@ impl SwitchTimeline {
             self.date_back(book, self.lag.or(lag));
         }
         if step == SwitchStep::End && self.gap.lossy {
-            // No counter can be asked any more.
+            // The counters cannot be read any more.
             let s = self.stretch;
             for (kind, ns) in [(TimeKind::OnCpu, s.on_cpu), (TimeKind::Off, s.off)] {
                 book.shift(self.counters.checked_ns, kind, TimeKind::Unknown, ns);
@@ -395,7 +396,7 @@ mod tests {
             (36, SwitchStep::In),
             (60, OUT),
         ];
-        // Of the first 10 ns off the CPU it waited 4 for it.
+        // It waited for the CPU in 4 of the first 10 ns off the CPU.
         let t = run(&mut c, &steps, 100, books(51, 17, 9));
         assert_eq!((t.on_cpu, t.preempted, t.woken), (44, 6, 4));
         assert_eq!(
@@ -509,7 +510,7 @@ mod tests {
         c.mistrust();
         read(&mut c, 40, 10, 2);
         assert_eq!((c.off_since(), c.rests_since()), (Some(20), Some(20)));
-        // This one ran: whether it does still is not known.
+        // This thread ran; whether it still does is not known.
         c.mistrust();
         read(&mut c, 50, 14, 3);
         assert_eq!((c.off_since(), c.on_since()), (None, None));
@@ -560,9 +561,9 @@ mod tests {
     fn records_that_stop_are_noticed() {
         let mut c = SwitchTimeline::joined(0, books(0, 0, 1));
         let mut book = ThreadLedger::new(0);
-        for look in 1..=3 {
+        for poll in 1..=3 {
             assert!(!c.is_deaf());
-            c.read(look * 100, books(look * 10, 0, 1 + look * 5));
+            c.read(poll * 100, books(poll * 10, 0, 1 + poll * 5));
             c.settle(
                 &mut book.sliced(GRID),
                 &mut SwitchRecordLatency::default(),
@@ -725,7 +726,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_after_a_loss_is_unknown_back_to_the_last_look() {
+    fn an_end_after_a_loss_is_unknown_back_to_the_last_reading() {
         let mut c = SwitchTimeline::joined(0, SchedStat::default()).in_state(FirstState::Born);
         let mut book = ThreadLedger::new(0);
         c.step(

@@ -44,9 +44,8 @@ impl SwitchTimeline {
         reading.filter(|at| *at <= until)
     }
 
-    /// Time on a CPU by the records that the scheduler's counter leaves out: what the host of a virtual
-    /// machine took, and on some kernels interrupts. `tick`: for how long the counter of a running
-    /// thread may stand still, which is not that.
+    /// Time on a CPU by the records that the scheduler's counter leaves out: steal, and on some kernels interrupts.
+    /// `tick`: time for which the counter of a running thread may stand still, which does not count.
     pub fn beyond_ns(&self, tick: u64) -> u64 {
         let late = match self.at {
             At::Unknown | At::OnCpu => tick,
@@ -69,7 +68,8 @@ impl SwitchTimeline {
         s.waiting = s.waiting.saturating_sub(waiting);
     }
 
-    /// Gives the thread what its counter has beyond all its records: those of switches in were later than their mean.
+    /// Gives the thread the time that its counter has beyond all its records: its switches in were recorded later
+    /// than their mean.
     fn make_up(&mut self, book: &mut SlicedLedger<'_>) {
         let Ok(short) = u64::try_from(-self.untold.beyond) else {
             return;
@@ -94,7 +94,7 @@ impl SwitchTimeline {
             .timeslices
             .saturating_sub(self.counters.last.timeslices);
         if self.at == At::Unknown {
-            // No record has come: it did one thing all the time.
+            // No record has come: its state was the same all the time.
             let all = now.saturating_sub(self.booked);
             self.at = if ran.saturating_mul(2) > all {
                 At::OnCpu
@@ -157,8 +157,8 @@ impl SwitchTimeline {
             (self.gap.missing, self.gap.lossy) = (0, false);
             // A thread that waited and has not had a CPU since has lost nothing.
             if self.at != At::Off || (ran, turns, ins) != (0, 0, 0) {
-                // Which state it is in is for the next record to tell. A reading soon after could not: the counter of
-                // a thread that runs stands still for a tick.
+                // The next record tells its state. A reading soon after could not: the counter of a thread that
+                // runs stands still for a tick.
                 (self.at, self.begun) = (At::Unknown, now);
             }
         }

@@ -19,7 +19,7 @@ use crate::{
 };
 
 impl PollRecorder<'_> {
-    /// Takes in what is known only now, and has the recording put together.
+    /// Takes in the facts that are known only now, and assembles the recording.
     pub(super) fn end(mut self, course: Course, stop: Stop) -> Captured {
         let end_ns = clock::now();
         let own_cpu_ns = course.meter.own_ns();
@@ -28,7 +28,7 @@ impl PollRecorder<'_> {
         for t in &mut poller.watch.threads {
             t.catch_up(end_ns);
         }
-        // A thread that is still to stop is let go as soon as it does.
+        // A thread that has not stopped yet is released as soon as it does.
         let stops = self.stops();
         self.poller.pending.stopper = None;
         self.host.finish();
@@ -115,12 +115,12 @@ impl PollRecorder<'_> {
             target: options.target.describe(),
             descends: matches!(options.target, Target::Pids(_) | Target::Command(_)),
             asked_hz: options.method.hz,
-            hz: pace.look_hz(window_ns),
+            hz: pace.poll_hz(window_ns),
             sample_hz: pace.sample_hz(now, window_ns),
             unreadable: processes.filter(|p| !p.readable).count() as u64,
             cpus: std::thread::available_parallelism().map_or(0, |n| n.get() as u32),
             stops,
-            looker: poller,
+            poller,
             notes,
             runtimes: poller.processes.managed().describe(),
         })
@@ -144,7 +144,7 @@ struct Named {
     log: Option<LogWriter>,
 }
 
-/// Has the recording put together. A log keeps the answers about names.
+/// Assembles the recording. A log keeps the answers about names.
 fn named(poller: ProcPoller) -> Named {
     let ProcPoller {
         intake, processes, ..

@@ -1,4 +1,4 @@
-//! Facts that a log needs as they come, so that a recording can be made of it wherever it ends.
+//! Facts that are logged as they come, so that a recording can be made of a log that ends anywhere.
 
 use wallscope_model::Cost;
 use wallscope_observe::{Mark, Observation};
@@ -18,7 +18,7 @@ use crate::session::{
 
 /// Least time between two readings of cumulative figures, ns. A recovery states their age.
 const FIGURES_EVERY: u64 = 1_000_000_000;
-/// Reading them takes one part in so many of the time at most.
+/// Reading them takes at most one part in this many of the time.
 const FIGURES_SHARE: u64 = 1000;
 
 impl PollRecorder<'_> {
@@ -48,7 +48,7 @@ impl PollRecorder<'_> {
         }
     }
 
-    /// Logs names of code made at run time and of interpreters, of stacks that are new.
+    /// Logs the names in new stacks of code made at run time and of interpreted code.
     fn log_names(&mut self) {
         let ProcPoller {
             processes, intake, ..

@@ -1,4 +1,4 @@
-//! What a log has got of facts that come late.
+//! Facts that a recorder logs as they come, and how far it has got.
 
 use crate::session::early_names::EarlyNames;
 

@@ -17,7 +17,7 @@ impl PollRecorder<'_> {
     /// Has switches recorded by perf events, where these are allowed.
     ///
     /// # Errors
-    /// They are not, and must be; or what was asked for cannot be had with them.
+    /// They are required and not allowed, or they cannot do what was asked for.
     pub(super) fn record_switches(
         &mut self,
         perf: PerfEvents,
@@ -64,14 +64,14 @@ fn open_clock(
     descriptors: usize,
 ) -> std::io::Result<Vec<u32>> {
     let cpus = cpus::online()?;
-    // What an ordinary user may lock has to do for stacks at events too.
+    // The memory that an ordinary user may lock has to suffice for stacks at events too.
     let pages = if options.events.is_empty() {
         DATA_PAGES
     } else {
         DATA_PAGES / 2
     };
     let mut clock = ThreadEvents::open(&cpus, options.method.hz, descriptors, pages)?;
-    // The first one decides whether there is any use in it.
+    // The first thread shows whether perf events are allowed at all.
     for t in &poller.watch.threads {
         match clock.join(t.tid, 1.0) {
             Ok(()) => {
@@ -94,8 +94,8 @@ fn open_clock(
 /// Opens perf events of every watched thread.
 fn join_all(poller: &mut ProcPoller) {
     poller.join(0);
-    // Threads that were born meanwhile by one that had its events already are told of by records;
-    // the others are found by listing, until there are none.
+    // Records show a thread that was born meanwhile if its parent had its events already. Listing finds the others,
+    // until there are none.
     for _ in 0..16 {
         let now = clock::now();
         poller.drain(now, now);

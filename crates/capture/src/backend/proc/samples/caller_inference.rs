@@ -54,7 +54,7 @@ pub(super) fn infer_callers(
             let to = (key.0, *stack, key.2, key.3, key.4, of.into(), key.6);
             let mut part = sum.times(*ns, all);
             if given {
-                // Its looks count once.
+                // Its polls count once.
                 part.count = 0;
                 part.slices.iter_mut().for_each(|v| v.count = 0);
             }

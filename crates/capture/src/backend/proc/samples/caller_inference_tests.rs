@@ -3,7 +3,7 @@
 use wallscope_model::{BlockReason, Slices, StackEnd, State, WaitSeen};
 use wallscope_unwind::native::FrameWord;
 
-use super::{Known, Look, Meant, Polled, Samples, Weight};
+use super::{Known, Meant, PollSample, Polled, Samples, Weight};
 use crate::{backend::perf::wait_strata::WaitStrata, session::address_scope::AddressScope};
 
 const GRID: Slices = Slices {
@@ -12,8 +12,8 @@ const GRID: Slices = Slices {
     count: 0,
 };
 
-fn look(stack: u32, reason: BlockReason, weight: Weight, ns: u64) -> Look {
-    Look {
+fn poll(stack: u32, reason: BlockReason, weight: Weight, ns: u64) -> PollSample {
+    PollSample {
         thread: 0,
         stack,
         state: State::Blocked,
@@ -46,10 +46,10 @@ fn callers_are_those_of_the_same_place_and_depth() {
     let (short, long) = (14, 22);
     let wait = |class| Meant::Wait { class, late: false };
     let at = |sp, of| Weight::Innermost { sp, of };
-    s.add(GRID, &look(one, BlockReason::Disk, wait(short).into(), 100));
+    s.add(GRID, &poll(one, BlockReason::Disk, wait(short).into(), 100));
     s.add(
         GRID,
-        &look(other, BlockReason::Disk, wait(long).into(), 100),
+        &poll(other, BlockReason::Disk, wait(long).into(), 100),
     );
     for (sp, reason, ns) in [
         (0x100, BlockReason::Disk, 300),
@@ -59,7 +59,7 @@ fn callers_are_those_of_the_same_place_and_depth() {
         (0x300, BlockReason::Disk, 5),
         (0x100, BlockReason::Pipe, 6),
     ] {
-        s.add(GRID, &look(alone, reason, at(sp, wait(short)), ns));
+        s.add(GRID, &poll(alone, reason, at(sp, wait(short)), ns));
     }
     s.by_thread();
     let mut waits = WaitStrata::default();
@@ -85,7 +85,7 @@ fn callers_are_those_of_the_same_place_and_depth() {
 }
 
 #[test]
-fn looks_at_counters_find_callers_too() {
+fn polls_of_counters_find_callers_too() {
     let mut s = Samples::default();
     let scope = AddressScope { pid: 1, code: 0 };
     let mut stack =
@@ -97,8 +97,8 @@ fn looks_at_counters_find_callers_too() {
         sp: 0x100,
         of: Meant::Own,
     };
-    s.add(GRID, &look(whole, BlockReason::Disk, Weight::Own, 10));
-    s.add(GRID, &look(alone, BlockReason::Disk, lost, 30));
+    s.add(GRID, &poll(whole, BlockReason::Disk, Weight::Own, 10));
+    s.add(GRID, &poll(alone, BlockReason::Disk, lost, 30));
     s.by_thread();
     let known = Known {
         waits: &WaitStrata::default(),
@@ -114,7 +114,7 @@ fn looks_at_counters_find_callers_too() {
 fn a_poll_counts_for_one_stack_whatever_maps_held_before() {
     let settled = |before: u32| {
         let mut s = Samples::default();
-        (0..before).for_each(|n| s.add(GRID, &look(n, BlockReason::Timer, Weight::Own, 1)));
+        (0..before).for_each(|n| s.add(GRID, &poll(n, BlockReason::Timer, Weight::Own, 1)));
         s.forget();
         let scope = AddressScope { pid: 1, code: 0 };
         for n in 1..=20u64 {
@@ -126,13 +126,13 @@ fn a_poll_counts_for_one_stack_whatever_maps_held_before() {
             let alone = stack(&[n], StackEnd::Lost);
             for stack in whole {
                 s.stands_at(0, stack, n);
-                s.add(GRID, &look(stack, BlockReason::Disk, Weight::Own, 10));
+                s.add(GRID, &poll(stack, BlockReason::Disk, Weight::Own, 10));
             }
             let lost = Weight::Innermost {
                 sp: n,
                 of: Meant::Own,
             };
-            s.add(GRID, &look(alone, BlockReason::Disk, lost, 30));
+            s.add(GRID, &poll(alone, BlockReason::Disk, lost, 30));
         }
         s.by_thread();
         let known = Known {

@@ -11,14 +11,14 @@ use rustc_hash::FxHashMap;
 
 use super::weight::{AS_MUCH, ENOUGH, Key, Known, Sum, Weight};
 
-/// What was seen of wake-ups from one stack.
+/// Wake-ups from one stack, as polls saw them.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
-    /// How many there were, by the waits that were seen.
+    /// Number of wake-ups, from the waits that were seen.
     wakeups: f64,
     /// Polls after them that saw the thread runnable.
-    looks: u64,
-    /// The time that these stand for, ns.
+    polls: u64,
+    /// Time that those polls stand for, ns.
     ns: u64,
 }
 
@@ -26,7 +26,7 @@ impl Seen {
     fn and(self, more: Seen) -> Seen {
         Seen {
             wakeups: self.wakeups + more.wakeups,
-            looks: self.looks + more.looks,
+            polls: self.polls + more.polls,
             ns: self.ns.saturating_add(more.ns),
         }
     }
@@ -40,7 +40,7 @@ pub struct SeenWakeups {
     unplaced: u64,
 }
 
-/// What was seen of wake-ups, for all stacks.
+/// Wake-ups from all stacks, as polls saw them.
 #[derive(Clone, Debug, Default)]
 pub struct WakeupLatency {
     /// By polls in time.
@@ -66,7 +66,7 @@ impl SeenWakeups {
             return;
         };
         let seen = self.by_stack.entry(stack).or_default();
-        seen.looks += 1;
+        seen.polls += 1;
         seen.ns = seen.ns.saturating_add(ns);
     }
 }
@@ -77,7 +77,7 @@ impl WakeupLatency {
     pub fn relative(&self) -> RelativeLatency {
         let mut seen = self.in_time.by_stack.clone();
         let mut unplaced = self.in_time.unplaced;
-        if seen.values().map(|s| s.looks).sum::<u64>() < ENOUGH {
+        if seen.values().map(|s| s.polls).sum::<u64>() < ENOUGH {
             // Late polls favour the thread that is woken just then, but are better than none.
             unplaced += self.late.unplaced;
             for (stack, late) in &self.late.by_stack {
@@ -86,16 +86,16 @@ impl WakeupLatency {
             }
         }
         let all = seen.values().copied().fold(Seen::default(), Seen::and);
-        if all.looks == 0 || all.wakeups <= 0.0 {
+        if all.polls == 0 || all.wakeups <= 0.0 {
             return RelativeLatency::default();
         }
-        let (mean, look) = (
+        let (mean, poll) = (
             all.ns as f64 / all.wakeups,
-            all.ns as f64 / all.looks as f64,
+            all.ns as f64 / all.polls as f64,
         );
-        let more = AS_MUCH as f64 * look;
+        let more = AS_MUCH as f64 * poll;
         // Polls without a known wait site may belong to any.
-        let placed = all.looks as f64 / (all.looks + unplaced) as f64;
+        let placed = all.polls as f64 / (all.polls + unplaced) as f64;
         let length = |s: &Seen| (s.ns as f64 + more) / (s.wakeups * mean + more);
         let lengths = seen
             .iter()
@@ -148,20 +148,20 @@ pub(super) fn divide_woken(
 mod tests {
     use super::*;
 
-    /// A lock and a timer, each with 1000 wake-ups, and so many looks after those from the lock.
-    fn lock_and_timer(looks: u64) -> SeenWakeups {
+    /// A lock and a timer, each with 1000 wake-ups, and so many polls after those from the lock.
+    fn lock_and_timer(polls: u64) -> SeenWakeups {
         let mut seen = SeenWakeups::default();
         for _ in 0..100 {
             seen.woke(1, 10.0);
             seen.woke(2, 10.0);
         }
-        (0..looks).for_each(|_| seen.queued(Some(1), 1000));
+        (0..polls).for_each(|_| seen.queued(Some(1), 1000));
         seen
     }
 
-    fn in_time(looks: u64) -> WakeupLatency {
+    fn in_time(polls: u64) -> WakeupLatency {
         WakeupLatency {
-            in_time: lock_and_timer(looks),
+            in_time: lock_and_timer(polls),
             ..WakeupLatency::default()
         }
     }
@@ -170,11 +170,11 @@ mod tests {
     fn lengths_are_what_was_seen_as_far_as_that_goes() {
         let ratio = |q: &WakeupLatency| q.relative().of(1) / q.relative().of(2);
         assert!((ratio(&in_time(0)) - 1.0).abs() < 1e-9);
-        let [few, many] = [4, 400].map(|looks| ratio(&in_time(looks)));
+        let [few, many] = [4, 400].map(|polls| ratio(&in_time(polls)));
         assert!((1.5..5.0).contains(&few), "{few}");
         assert!(many > 90.0, "{many}");
         assert!((in_time(9).relative().of(3) - 1.0).abs() < 1e-9);
-        // Looks that may have been anywhere say that it is not known.
+        // Polls without a known wait site make the ratio less certain: it comes nearer to 1.
         let mut unplaced = in_time(400);
         (0..1200).for_each(|_| unplaced.in_time.queued(None, 1000));
         let told = ratio(&unplaced);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn late_looks_count_where_there_are_no_others() {
+    fn late_polls_count_where_there_are_no_others() {
         let mut q = WakeupLatency {
             late: lock_and_timer(400),
             ..WakeupLatency::default()

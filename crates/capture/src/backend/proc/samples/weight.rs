@@ -1,11 +1,11 @@
-//! What the time of a poll stands for, and what polls add up to.
+//! What the time of a poll stands for, and the sums of polls.
 
 use rustc_hash::FxHashMap;
 use wallscope_model::{BlockReason, Part, SliceValue, Slices, State, WaitSeen};
 
 use crate::{backend::perf::wait_strata::WaitStrata, slices::spread};
 
-/// Thread, stack, state, reason, part, how the time was come by, and what was seen of connections.
+/// Thread, stack, state, reason, part, weight, and the connections that it waits for.
 pub(super) type Key = (
     u32,
     u32,
@@ -25,21 +25,21 @@ pub enum Weight {
     Wait {
         /// By length.
         class: u8,
-        /// The look came late.
+        /// The poll came late.
         late: bool,
     },
-    /// Run-queue latency after preemptions; the poll itself is of time on the CPU that ended so.
+    /// Run-queue latency after preemptions. The sample itself is of on-CPU time that ended in a preemption.
     PutOff,
     /// Run-queue latency of the thread after wake-ups from waits of its class.
     Wakeup {
         /// By length.
         class: u8,
     },
-    /// Of a wait that was over before its callers were read.
+    /// A wait that was over before its callers were read.
     Innermost {
         /// Its stack pointer: a later wait at this place with the same stack pointer has the same callers.
         sp: u64,
-        /// How the time was come by.
+        /// What the time of that wait stands for.
         of: Meant,
     },
 }
@@ -47,12 +47,12 @@ pub enum Weight {
 /// Fewest polls in time that are enough for a thread's waits of a class.
 pub(super) const ENOUGH: u64 = 20;
 
-/// Number of samples of on-CPU time that ended in a preemption: so many tell as much about the places of
-/// preemptions as all on-CPU samples do. So many polls of runnable threads tell as much as the numbers of
-/// wake-ups.
+/// Number of samples that tell as much as the estimate without them. This many samples that ended in a preemption
+/// tell as much about the places of preemptions as all on-CPU samples do. This many polls of runnable threads tell
+/// as much as the numbers of wake-ups.
 pub(super) const AS_MUCH: u64 = 4;
 
-/// What one stack in one state adds up to.
+/// Sum of the polls with one stack in one state.
 #[derive(Default)]
 pub(super) struct Sum {
     /// Polls.
@@ -100,16 +100,16 @@ impl Sum {
 }
 
 /// One poll of one thread.
-pub struct Look {
+pub struct PollSample {
     /// Index of the thread.
     pub thread: u32,
     /// Index of the stack.
     pub stack: u32,
-    /// What it did.
+    /// State of the thread.
     pub state: State,
-    /// For blocked time.
+    /// Block reason, for blocked time.
     pub reason: Option<BlockReason>,
-    /// For other time.
+    /// Part of the state, for other time.
     pub part: Option<Part>,
     /// Begin of the stretch that the poll stands for, ns on the recording's clock.
     pub begin: u64,
@@ -123,7 +123,7 @@ pub struct Look {
     pub seen: WaitSeen,
 }
 
-/// What polls add up to, by thread, stack and state.
+/// Sums of polls by thread, stack and state.
 #[derive(Default)]
 pub struct Sums {
     /// The sums.
@@ -132,14 +132,14 @@ pub struct Sums {
 
 impl Sums {
     /// Adds one poll.
-    pub fn add(&mut self, grid: Slices, l: &Look) {
+    pub fn add(&mut self, grid: Slices, p: &PollSample) {
         let key = (
-            l.thread, l.stack, l.state, l.reason, l.part, l.weight, l.seen,
+            p.thread, p.stack, p.state, p.reason, p.part, p.weight, p.seen,
         );
         let sum = self.by_key.entry(key).or_default();
         sum.count += 1;
-        sum.ns += l.ns;
-        for (slice, ns) in spread(grid, l.begin, l.end, l.ns) {
+        sum.ns += p.ns;
+        for (slice, ns) in spread(grid, p.begin, p.end, p.ns) {
             match sum.slices.last_mut() {
                 Some(v) if v.slice == slice => v.ns += ns,
                 _ => sum.slices.push(SliceValue {
@@ -191,14 +191,14 @@ pub struct Known<'a> {
 pub enum Meant {
     /// Its own.
     Own,
-    /// That of a class.
+    /// The thread's waits of a class.
     Wait {
         /// By length.
         class: u8,
-        /// The look came late.
+        /// The poll came late.
         late: bool,
     },
-    /// Waiting for a CPU since.
+    /// Run-queue latency after wake-ups from waits of a class.
     Wakeup {
         /// By length.
         class: u8,
@@ -206,7 +206,7 @@ pub enum Meant {
 }
 
 impl Meant {
-    /// By length of the wait; 0: not known.
+    /// Class of the wait by length; 0: not known.
     pub(super) fn class(self) -> u8 {
         match self {
             Meant::Own => 0,

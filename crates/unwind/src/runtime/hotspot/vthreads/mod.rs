@@ -83,7 +83,7 @@ pub struct VirtualThreads {
     /// The VM is too old for virtual threads.
     none: bool,
     codes: CodeCache,
-    /// By thread id.
+    /// Facts about threads by thread id.
     own: FxHashMap<u64, ThreadFacts>,
     /// Names of the start classes of threads, and of the methods that these call.
     starts: FxHashMap<u64, String>,
