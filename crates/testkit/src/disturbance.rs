@@ -121,7 +121,7 @@ impl Meter {
 const TICKS_OF_ROUNDING: f64 = 3.0;
 
 /// How much other programs disturbed an attempt.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, serde::Deserialize, PartialEq, serde::Serialize)]
 pub struct Disturbance {
     /// Fraction of the CPUs' time that the host took, 0..=1.
     pub stolen: f64,

@@ -3,7 +3,7 @@
 use std::{path::Path, process::ExitCode};
 
 use xtask::prove_diff::{self, Length};
-use xtask::verify::{Extent, Page};
+use xtask::verify::{Earlier, Extent, Page};
 use xtask::{
     Outcome, bench, dist, fixtures, kernels, same_code, same_output, soak, tidy, verify, web,
 };
@@ -28,9 +28,9 @@ usage: cargo xtask TASK
                        what it costs to follow waits, tasks and garbage collection, on a busy PostgreSQL
   bench --agent [--quick]
                        what the agent costs on an idle host, at 5,000 and at 50,000 switches a second
-  verify [--quick] [--no-write] [--without NAME]
+  verify [--quick] [--no-write] [--continue] [--without NAME]
                        every promised number at full length; writes docs/verification.md, which
-                       says what was left out
+                       says what was left out. --continue: makes what an interrupted run of this binary lacks
   verify --dist [--suite NAME] [--system DIR] [--deb FILE] [--boot VMLINUZ]
                        the Debian package in a fresh Debian (bookworm unless told; debootstrap, root):
                        installed, used and purged; with --boot, systemd starts, reloads and restarts the agent
@@ -143,7 +143,7 @@ fn run(arguments: &[&str]) -> Outcome<bool> {
 }
 
 fn known(flag: &&str) -> bool {
-    ["--quick", "--no-write"].contains(flag)
+    ["--quick", "--no-write", "--continue"].contains(flag)
 }
 
 fn verify_with(flags: &[&str], without: Option<&str>) -> Outcome<bool> {
@@ -155,7 +155,11 @@ fn verify_with(flags: &[&str], without: Option<&str>) -> Outcome<bool> {
         true => Page::Written,
         false => Page::Printed,
     };
-    verify::run(extent, page, without)
+    let earlier = match flags.contains(&"--continue") {
+        true => Earlier::Taken,
+        false => Earlier::Dropped,
+    };
+    verify::run(extent, page, earlier, without)
 }
 
 fn main() -> ExitCode {

@@ -8,6 +8,8 @@ pub mod stacks;
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// Largest difference between a figure and the truth.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tolerance<'a> {
@@ -21,7 +23,7 @@ pub fn within(limit: f64, unit: &str) -> Tolerance<'_> {
 }
 
 /// One comparison.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Row {
     /// The comparison; in parentheses, its subject in this run: a thread, a version, a cause.
     pub what: String,
@@ -38,7 +40,7 @@ pub struct Row {
 }
 
 /// A share that sampling estimates, in percent and percentage points.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Estimate {
     /// The program's own share.
     pub truth: f64,
@@ -85,7 +87,7 @@ impl Row {
 }
 
 /// The rows of one experiment.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Scorecard {
     /// The comparisons, in the order they were made.
     pub rows: Vec<Row>,

@@ -2,11 +2,13 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use wallscope_testkit::report::Report;
 use wallscope_testkit::{Error, Program};
 
 /// A workload under several tools.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Comparison {
     /// The workload's name.
     pub workload: &'static str,
@@ -17,7 +19,7 @@ pub struct Comparison {
 }
 
 /// Result of a workload under one tool.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Standing {
     /// The tool.
     pub peer: String,

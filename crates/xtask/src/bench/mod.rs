@@ -28,10 +28,13 @@ pub use figure::Figure;
 
 use wallscope_testkit::Tool;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Outcome, machine, release_tool};
 
 /// Everything measured.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(bound(deserialize = "'de: 'static"))]
 pub struct Measured {
     /// Workloads under several tools.
     pub comparisons: Vec<Comparison>,

@@ -4,13 +4,17 @@
 //! `promise` is the table of what is promised and how it is judged, `bias` adds the mean signed error of each
 //! tier, `page` writes `docs/verification.md`. Nothing is repeated until it passes. An experiment is made once
 //! more, whatever came out, if a disturbance was measured (`wallscope_testkit::disturbance`); the second time
-//! alone counts, and the page gives both figures.
+//! alone counts, and the page gives both figures. `parts` keeps each part as it is made, so that a run that was
+//! interrupted can be continued.
 //!
 //! It does not cover real programs, which need to be installed and set up.
 
 mod bias;
 mod page;
+mod parts;
 pub mod promise;
+
+pub use parts::Earlier;
 
 use std::fs;
 use std::time::Instant;
@@ -21,6 +25,7 @@ use wallscope_testkit::{Error, Tool, known};
 
 use crate::bench::{self, Effort};
 use crate::{Outcome, machine, release_tool, root};
+use parts::Parts;
 use promise::{Experiment, PROMISES};
 
 /// Makes an experiment, and once more if other programs disturbed it.
@@ -110,18 +115,47 @@ pub fn only(name: &str, extent: Extent) -> Outcome<bool> {
     Ok(card.passed())
 }
 
-/// The task, `without` one experiment of that name: what needs it counts as not measured. Returns
-/// whether every promise held.
+/// The experiments of a verification, in their order. Timing is left out: the benchmark measures it, against peers and
+/// over more rounds.
+fn experiments(
+    parts: &mut Parts,
+    (tool, length): (&Tool, Length),
+    without: Option<&str>,
+) -> Outcome<Vec<Experiment>> {
+    let mut all = Vec::new();
+    for check in checks::ALL.iter().filter(|c| c.kind != Kind::Timing) {
+        let experiment = if without == Some(check.name) {
+            Experiment::left_out(check)
+        } else if let Some(made) = parts.experiment(check) {
+            made
+        } else {
+            let begun = Instant::now();
+            let made = make(check, tool, length);
+            parts.keep_experiment(&made, begun.elapsed())?;
+            made
+        };
+        println!("{}", page::experiment_line(&experiment));
+        all.push(experiment);
+    }
+    all.push(bias::experiment(&all));
+    Ok(all)
+}
+
+/// The task, `without` one experiment of that name: what needs it counts as not measured. Parts of an interrupted run
+/// of this binary are made anew, or taken. Returns whether every promise held.
 ///
 /// # Errors
 /// When it cannot measure here at all, or there is no experiment of that name.
-pub fn run(extent: Extent, page: Page, without: Option<&str>) -> Outcome<bool> {
+pub fn run(extent: Extent, page: Page, earlier: Earlier, without: Option<&str>) -> Outcome<bool> {
     let without = without.map(named).transpose()?.map(|check| check.name);
     let (length, effort) = (extent.length(), extent.effort());
     let tool = release_tool()?;
-    let (begun, meter) = (Instant::now(), Meter::start());
+    let meter = Meter::start();
+    let date = machine::date();
+    let path = root().join("target/verify/parts.jsonl");
+    let mut parts = Parts::open(&path, earlier, (tool.path(), length.seconds, &date))?;
     let header = page::Header {
-        date: machine::date(),
+        date: parts.dates(),
         machine: machine::describe(),
         load: machine::load(),
     };
@@ -130,29 +164,23 @@ pub fn run(extent: Extent, page: Page, without: Option<&str>) -> Outcome<bool> {
         header.date, header.machine, header.load
     );
 
-    let measured = bench::measure(&tool, effort)?;
-    let mut experiments = Vec::new();
-    // What costs is measured by the benchmark above, against peers and over more rounds.
-    for check in checks::ALL
-        .iter()
-        .filter(|check| check.kind != Kind::Timing)
-    {
-        let experiment = if without == Some(check.name) {
-            Experiment::left_out(check)
-        } else {
-            make(check, &tool, length)
-        };
-        println!("{}", page::experiment_line(&experiment));
-        experiments.push(experiment);
-    }
-    experiments.push(bias::experiment(&experiments));
+    let measured = match parts.benchmark() {
+        Some(measured) => measured,
+        None => {
+            let begun = Instant::now();
+            let measured = bench::measure(&tool, effort)?;
+            parts.keep_benchmark(&measured, begun.elapsed())?;
+            measured
+        }
+    };
+    let experiments = experiments(&mut parts, (&tool, length), without)?;
     let judged: Vec<promise::Judged> = PROMISES
         .iter()
         .map(|promise| promise.judge(&experiments, &measured))
         .collect();
     let text = page::write(
         &header,
-        (begun.elapsed(), meter.read()),
+        (parts.took, meter.read()),
         &page::Results {
             length,
             judged: &judged,
