@@ -141,8 +141,8 @@ impl Words {
                 figures: "ticks of user and kernel code, numbers of switches, CPU clocks of processes, \
                           connections and losses",
                 lacks: "tasks of runtimes, the processes at the other ends of connections that began after the \
-                        recording, and the last look at each thread: one that was seen blocked counts as blocked \
-                        from there on, and the time of one that ran is unknown",
+                        recording, and the last poll of each thread: a thread that was blocked at its last poll counts \
+                        as blocked from then on, and the time of a thread that ran is unknown",
             },
             _ => Words {
                 figures: "histograms of lengths, sums of locks, connections, counts of events and the collector's \

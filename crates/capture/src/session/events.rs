@@ -245,7 +245,7 @@ impl Events {
     pub fn snapshot_every(&self, every: Duration) -> Result<(), Error> {
         let every = timespec(every.as_nanos() as u64);
         set(&self.snapshot, every, every, false)
-            .map_err(|e| Error::io("cannot set the clock of looks", e))
+            .map_err(|e| Error::io("cannot set the clock of snapshots", e))
     }
 
     /// Asks for a snapshot at each multiple of `every` of the wall clock.

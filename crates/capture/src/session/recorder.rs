@@ -311,7 +311,7 @@ impl<'o> Recorder<'o> {
         } else {
             Visit::Dump
         };
-        self.visit(order, "a look could not be taken");
+        self.visit(order, "a snapshot could not be taken");
         let _ = self.ring.consume();
         let stretch = SnapshotWindow {
             start: self.time.start_ns,

@@ -65,7 +65,7 @@ impl Page<'_> {
         }
         if rows.iter().any(|r| r.peer.requests_at_least) {
             self.faint(
-                "  ≥, ≤: seen by looks at the connection, which are further apart than its requests are long",
+                "  ≥, ≤: seen by polls of the connection, which are further apart than its requests are long",
                 2,
             );
         }

@@ -128,7 +128,7 @@ fn notes(f: &Facts<'_>) -> (Vec<String>, u32) {
     }
     let timeline_note = notes.len() as u32;
     if f.timeline_asked && clock.is_some() {
-        notes.push("intervals of the timeline are those of the switch records, not dated back: a blocked one reaches to the switch that ends it, the wait for a CPU after the wake-up in it, and has a reason where a look fell into it".into());
+        notes.push("intervals of the timeline are those of the switch records, not dated back: a blocked interval reaches to the switch that ends it, so it contains the wait for a CPU after the wake-up; it has a reason where a poll fell into it".into());
     }
     if let Some(stops) = &f.stops {
         notes.push(match (&stops.refused, clock) {
@@ -144,7 +144,7 @@ fn notes(f: &Facts<'_>) -> (Vec<String>, u32) {
     let connections = f.poller.connections.as_ref();
     match connections.and_then(|c| c.problem.as_ref()) {
         None => notes.push(format!(
-            "requests in flight are those that {} looks at connections found: whom data was last sent to, by the kernel's tick; their number is that of segments, and their time that of the looks between which they were open",
+            "requests in flight are those that {} polls of connections found: the direction of the last data, by the kernel's tick; their number is that of segments, and their time that between the polls that found them open",
             connections.map_or(0, |c| c.asked)
         )),
         Some(why) => notes.push(format!("connections are not known: {why}")),
@@ -164,7 +164,7 @@ fn on_polls(f: &Facts<'_>) -> Vec<String> {
     let clock = f.poller.clock.as_ref();
     let mut notes = Vec::new();
     notes.push(format!(
-        "looks: {} a second asked, {:.1} made; {} left out at threads that had not run; {} rounds began late{}",
+        "polls: {} a second requested, {:.1} made; {} left out at threads that had not run; {} rounds began late{}",
         f.asked_hz,
         f.hz,
         tally.skipped,
@@ -173,7 +173,7 @@ fn on_polls(f: &Facts<'_>) -> Vec<String> {
     ));
     if tally.away_ns > 0 {
         notes.push(format!(
-            "for {:.1} s no look was made, though some were due: wallscope was stopped, or the machine was; reasons and stacks of that time are those of other times",
+            "for {:.1} s no poll was made, though some were due: wallscope was stopped, or the machine was; reasons and stacks of that time are those of other times",
             tally.away_ns as f64 / 1e9
         ));
     }
@@ -223,7 +223,7 @@ fn limits(f: &Facts<'_>) -> Vec<Limit> {
     }
     if f.poller.rings.unknown > 0 {
         limits.push(limit(
-            format!("what requests {} looks at waits in io_uring_enter were for (the ring could not be read, or its last requests do not tell): their reason is poll", f.poller.rings.unknown),
+            format!("the requests behind waits in io_uring_enter, at {} polls (the ring could not be read, or its last requests do not tell): their reason is poll", f.poller.rings.unknown),
             "the ebpf backend",
         ));
     }
@@ -265,7 +265,7 @@ fn on_lives(f: &Facts<'_>) -> Vec<Limit> {
             ),
             limit(
                 format!(
-                    "when a thread ends, to within {interval_ms:.0} ms (up to eight times that, asleep): one that slept counts as ended in the middle of that time, another one at the last look"
+                    "when a thread ends, to within {interval_ms:.0} ms (up to eight times that, asleep): a thread that slept counts as ended in the middle of that time, another one at the last poll"
                 ),
                 "the ebpf or perf backend",
             ),
@@ -423,9 +423,9 @@ fn columns(recorded: bool) -> Vec<Column> {
             State::Blocked,
             false,
             if recorded {
-                "the sum is from switch to switch, less the counter's waiting for a CPU; reasons are divided by what the looks saw"
+                "the sum is from switch to switch, less the counter's waiting for a CPU; reasons are divided by what the polls saw"
             } else {
-                "the sum is what the two counters leave of wall time; reasons are divided by what the looks saw"
+                "the sum is what the two counters leave of wall time; reasons are divided by what the polls saw"
             },
         ),
         column(

@@ -85,8 +85,8 @@ impl ReasonImputation {
         let (threads, ns) = self.imputed;
         (ns > 0).then(|| {
             format!(
-                "no look fell into the waits of {threads} threads, {:.2} s in all: what they were blocked for is estimated \
-                 from threads of the same program and name that were looked at",
+                "no poll fell into the waits of {threads} threads, {:.2} s in all: their block reasons are estimated from \
+                 polled threads of the same program and name",
                 ns as f64 / 1e9
             )
         })

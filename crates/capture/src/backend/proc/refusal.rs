@@ -45,8 +45,8 @@ pub fn of_stacks_at(events: &[EventSpec], reason: &str) -> Result<(), Error> {
     Err(Error::NoEvent {
         name: names.join(","),
         why: format!(
-            "the proc backend ({reason}) only looks now and then, which the ebpf and perf backends \
-             do not; see wallscope doctor"
+            "the proc backend ({reason}) only polls threads; the ebpf and perf backends take stacks at \
+             events, see wallscope doctor"
         ),
     })
 }

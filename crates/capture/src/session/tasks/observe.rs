@@ -84,14 +84,14 @@ fn words(kind: &str, polls: &KindPolls) -> TaskWords {
     let points = 98.0 / (number as f64).sqrt();
     TaskWords {
         note: format!(
-            "{kind}s: sampled by {number} looks at the runtime's own list, one each {every:.0} ms on \
-             average, nobody stopped; a share of one task's time is known to ±{points:.1} points or \
-             better (95 %), of several tasks' better; the looks cost {cost:.2} % of one CPU"
+            "{kind}s: sampled by {number} polls of the runtime's own list, one each {every:.0} ms on \
+             average; no thread was stopped. A share of one task's time is known to ±{points:.1} points or \
+             better (95 %), of several tasks' better; the polls cost {cost:.2} % of one CPU"
         ),
         limit: Limit {
             what: format!(
-                "what {kind}s do between two looks; where those are that run (their threads' stacks \
-                 say so)"
+                "what {kind}s do between two polls; the functions of tasks that run (the stacks of their \
+                 threads have them)"
             ),
             remedy: String::new(),
         },
