@@ -107,7 +107,8 @@ fn weaknesses(experiments: &[Experiment]) -> String {
 const METHOD: &str = "\
 ## Method
 
-One run; nothing is repeated until it passes. A row holds or it does not.
+Nothing is repeated until it passes. A row holds or it does not. If a run was interrupted and continued with the same
+binary, the date names each part.
 
 - **Exact rows** (ledgers, counts, whole stacks) are held to the promise itself.
 - **Estimated rows** (shares of functions) are held to the promise plus 5.03 standard errors, shown as

@@ -10,7 +10,6 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use wallscope_testkit::Scorecard;
 use wallscope_testkit::checks::Check;
 use wallscope_testkit::disturbance::Disturbance;
@@ -18,6 +17,7 @@ use wallscope_testkit::disturbance::Disturbance;
 use super::promise::Experiment;
 use crate::Outcome;
 use crate::bench::Measured;
+use crate::dist::sums::sha256;
 
 /// One line of the file.
 #[derive(Deserialize, Serialize)]
@@ -76,10 +76,9 @@ impl Parts {
         earlier: Earlier,
         (binary, seconds, date): (&Path, f64, &str),
     ) -> Outcome<Parts> {
-        let digest = Sha256::digest(fs::read(binary)?);
         let run = Run {
             date: date.into(),
-            binary: digest.iter().map(|byte| format!("{byte:02x}")).collect(),
+            binary: sha256(&fs::read(binary)?),
             seconds,
         };
         // The names of figures are borrowed from it.

@@ -148,7 +148,7 @@ impl Account {
         self.audit[1] = schedstat(status.counters);
     }
 
-    /// Takes the figures of `course`, whose records have ended, for now or for good.
+    /// Takes the figures of `course`. Its records have ended, for now or for good.
     /// `tick_ns`: the kernel's timer tick.
     pub fn told_by(&mut self, course: &SwitchTimeline, tick_ns: u64) {
         let (voluntary, involuntary) = self.records.switches.unwrap_or_default();
