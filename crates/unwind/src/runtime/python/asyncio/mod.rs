@@ -87,7 +87,7 @@ struct LearntFacts {
     /// Offset of the coroutine in a C task.
     coroutine: Option<u64>,
     /// Functions of stacks, by address of the code object and its checksum.
-    codes: FxHashMap<(u64, u32), Option<Arc<Code>>>,
+    codes: FxHashMap<(u64, u32), Arc<Code>>,
     /// Address and value of the name pointer, and the checksum, by code object.
     checks: FxHashMap<u64, ((u64, u64), u32)>,
     /// Names of the tasks' start functions.
@@ -129,8 +129,7 @@ impl Tasks {
     /// Takes the functions of the tasks' stacks, by address of the code object and checksum (see
     /// `bpf/python_abi.h`).
     pub fn take_codes(&mut self) -> impl Iterator<Item = ((u64, u32), Arc<Code>)> {
-        let all = std::mem::take(&mut self.known.codes).into_iter();
-        all.filter_map(|(key, code)| Some((key, code?)))
+        std::mem::take(&mut self.known.codes).into_iter()
     }
 }
 

@@ -201,16 +201,17 @@ impl SnapshotRun<'_> {
         Some(words)
     }
 
-    /// The function with the code object at `address`, as first read. `check`: its checksum.
+    /// The function with the code object at `address`, as first read. `check`: its checksum. A reading that fails is
+    /// not kept: the next one may succeed.
     fn code(&mut self, address: u64, check: u32) -> Option<Arc<Code>> {
         if let Some(known) = self.known.codes.get(&(address, check)) {
-            return known.clone();
+            return Some(Arc::clone(known));
         }
         let read = |at, to: &mut [u8]| self.objects.read(at, to);
         let code = (self.facts).read_code(self.bias, address, check, read);
-        let code = code.ok().map(Arc::new);
-        self.known.codes.insert((address, check), code.clone());
-        code
+        let code = Arc::new(code.ok()?);
+        self.known.codes.insert((address, check), Arc::clone(&code));
+        Some(code)
     }
 
     /// Learns the name of a task's start function.
