@@ -64,7 +64,7 @@ pub(crate) struct Children {
 
 /// Maximum generations in the search for an ancestor. Process ids are reused, so parents may form a cycle; this limit
 /// ends it.
-const MAX_GENERATIONS: usize = 8;
+const MAX_GENERATIONS: usize = 16;
 
 impl Children {
     /// Reads the parents of a recording's processes.

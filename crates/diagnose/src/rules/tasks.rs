@@ -116,7 +116,7 @@ fn task_verdict(e: &Evidence<'_>, tasks: &Tasks<'_>, place: Place<'_>, share: f6
         tasks.polls
     );
     verdict.parts.evidence.push(format!(
-        "{} snapshots of all {kind}s; {} of these waits are in {function}",
+        "{} polls of all {kind}s; {} of these waits are in {function}",
         tasks.polls,
         words::share(ns as f64 / waited.max(1) as f64)
     ));
