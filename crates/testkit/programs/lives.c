@@ -284,3 +284,48 @@ void program_execs(void) {
     wait_for_end(true);
     workers_settle();
 }
+
+// ---- starts ----
+//
+// Processes in a row, by vfork and exec. Each computes a little and ends: --start-child FD UNITS.
+
+NAMED void starts_compute(u64 units) { SPIN(units); }
+NAMED void starts_wait(int pid, int *status) { waitpid(pid, status, 0); KEEP_FRAME(); }
+
+int starts_child(int argc, char **argv) {
+    CHECK(argc == 4, "--start-child is for this program's own use");
+    truth_table_adopt(atoi(argv[2]));
+    struct function_truth *compute = function_truth_find("starts_compute");
+    u64 units = strtoull(argv[3], NULL, 10);
+    MEASURE(compute, starts_compute(units));
+    return 0;
+}
+
+static void starts_run(struct worker *self) {
+    u64 units = (u64)option_long("compute-us", 1000) * units_per_us();
+    char fd[16], text[32];
+    snprintf(fd, sizeof fd, "%d", truth_table_fd());
+    snprintf(text, sizeof text, "%llu", (unsigned long long)units);
+    char *arguments[] = {"wallscope-truth", "--start-child", fd, text, NULL};
+    struct function_truth *wait = function_truth_new("starts_wait", "child");
+    while (!stopping()) {
+        int status = 0, pid = vfork();
+        if (!pid) {
+            execv("/proc/self/exe", arguments);
+            _exit(127);
+        }
+        CHECK(pid > 0, "vfork failed");
+        MEASURE(wait, starts_wait(pid, &status));
+        CHECK(status == 0, "a child ended with status %d", status);
+        self->truth->operations++;
+    }
+}
+
+void program_starts(void) {
+    long parallel = option_long("parallel", 2);
+    function_truth_shared("starts_compute", "");
+    for (long i = 0; i < parallel; i++) worker_start("starts", starts_run, NULL);
+    ready_and_wait(NULL, 0);
+    wait_for_end(false);
+    workers_settle();
+}

@@ -53,6 +53,7 @@ static const struct program PROGRAMS[] = {
     {"veil", "", "a process that other users may not look into from half-way on", program_veil},
     {"parked", "threads wake-ms", "very many threads that do nothing, or wake now and then", program_parked},
     {"execs", "rounds", "fork and exec chains, exec by a non-leader, vfork", program_execs},
+    {"starts", "parallel compute-us", "processes that live some milliseconds, one after the other", program_starts},
     {"queue", "gap-us service-us", "a single-threaded server under Poisson load", program_queue},
     {"whatif", "prepare-us compact-us", "workers around a lock, and a function that may be faster",
      program_whatif},
@@ -139,6 +140,7 @@ static void list(FILE *to) {
 
 int main(int argc, char **argv) {
     if (argc > 1 && !strcmp(argv[1], "--exec-child")) return execs_child(argc, argv);
+    if (argc > 1 && !strcmp(argv[1], "--start-child")) return starts_child(argc, argv);
     if (argc < 2 || !strcmp(argv[1], "--help")) {
         list(argc < 2 ? stderr : stdout);
         return argc < 2 ? 2 : 0;

@@ -210,6 +210,12 @@ struct function_truth *function_truth_shared(const char *name, const char *reaso
     return function_new(name, reason, 0);
 }
 
+struct function_truth *function_truth_find(const char *name) {
+    for (int i = 0; i < table->functions; i++)
+        if (!strcmp(table->function[i].name, name)) return &table->function[i];
+    fail("no function is called %s", name);
+}
+
 // Reading the three clocks takes about this long; longer, and the thread was put off its CPU (or
 // interrupted) between them, which belongs neither to one side of the mark nor to the other.
 #define MARK_LIMIT_NS 20000

@@ -125,6 +125,7 @@ void wait_until_blocked(int pid, int tid);
 void thread_truth_end(struct thread_truth *row, const struct mark *since);
 struct function_truth *function_truth_new(const char *name, const char *reason);
 struct function_truth *function_truth_shared(const char *name, const char *reason);
+struct function_truth *function_truth_find(const char *name); // of whichever process
 struct mark mark_now(void);
 void mark_add(struct function_truth *function, const struct mark *since);
 void extra_truth_set(const char *name, double value);
@@ -202,6 +203,7 @@ void program_rename(void);
 void program_veil(void);
 void program_parked(void);
 void program_execs(void);
+void program_starts(void);
 void program_userfault(void);
 void program_uring(void);
 void program_odd(void);
@@ -216,6 +218,7 @@ void program_calls(void);
 void program_jit(void);
 void program_trouble(void);
 int execs_child(int argc, char **argv);
+int starts_child(int argc, char **argv);
 
 #ifdef __cplusplus
 }

@@ -74,6 +74,7 @@ experiments! {
     short "short";
     span "span";
     execs "execs";
+    starts "starts";
     rename "rename";
     parked "parked";
     cgroup "cgroup";

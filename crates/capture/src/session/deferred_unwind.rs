@@ -3,8 +3,8 @@
 //!
 //! Their registers and up to 28 KiB of stack were copied as they were. Once measuring is over, the same steps
 //! unwind them in user space, with the mappings at the time of the copy. Copies from processes with a Java VM
-//! are unwound earlier: what the VM keeps about its code disappears with it. Copies are rationed, so that no
-//! program can fill our memory.
+//! are unwound earlier: what the VM keeps about its code disappears with it. So are the oldest copies where very many
+//! wait. Copies are rationed, so that no program can fill our memory.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -17,7 +17,7 @@ use wallscope_unwind::native::{
 
 use super::{
     copied_stack::CopiedStack,
-    files::Files,
+    files::{Files, LateTables},
     managed::Managed,
     mappings::{Mapped, MappingSnapshot},
     unwound::{Unwinding, UserStack},
@@ -29,6 +29,10 @@ pub const MOST: usize = 2000;
 /// Most copies that a session in windows keeps at a time (some 2 MB). It unwinds those of processes with a VM
 /// alone, as tables for the others would double the memory of unwinding.
 pub const MOST_IN_WINDOW: usize = 256;
+/// Copies that wait before the oldest of them are unwound: beside the programs of a script they are few.
+const MANY: usize = MOST / 4;
+/// Copies that are unwound in one turn then. Each takes some 0.1 ms.
+const IN_ONE_TURN: usize = 8;
 /// Copies that the kernel programs may send until the session allows more.
 pub const RATION: u64 = 256;
 
@@ -49,16 +53,31 @@ pub struct Deferred {
     pub stack: Option<UserStack>,
 }
 
+/// The oldest of `copies`, taken out if there are many.
+pub fn take_oldest(copies: &mut Vec<CopiedStack>) -> Vec<CopiedStack> {
+    match copies.len() {
+        ..MANY => Vec::new(),
+        _ => copies.drain(..IN_ONE_TURN).collect(),
+    }
+}
+
+/// Where the code of copied stacks is found.
+pub struct Code<'a, S> {
+    /// The files.
+    pub files: &'a mut Files<S>,
+    /// Managed code.
+    pub managed: &'a mut Managed,
+    /// Work that cannot wait until tables are built.
+    pub meanwhile: &'a mut dyn FnMut(),
+}
+
 /// Unwinds copied stacks by tables of its own.
 pub struct DeferredUnwinder {
-    store: TableStore<MemoryTables>,
+    tables: LateTables,
     unwinder: Unwinder,
     /// Each mapping snapshot is a process of its own to this store. The snapshots are kept, so that no two have one
     /// address.
     processes: FxHashMap<*const BTreeMap<u64, Mapped>, Process>,
-    /// Files that stacks led through, by the store's ids: no others get tables. A program may have mapped hundreds,
-    /// and run ten.
-    wanted: FxHashSet<u16>,
 }
 
 /// A mapping snapshot in the store.
@@ -73,10 +92,12 @@ impl DeferredUnwinder {
     /// Nothing known yet; `None`: there is no memory for it.
     pub fn new() -> Option<DeferredUnwinder> {
         Some(DeferredUnwinder {
-            store: TableStore::new(MemoryTables::new(), u64::MAX).ok()?,
+            tables: LateTables {
+                store: TableStore::new(MemoryTables::new(), u64::MAX).ok()?,
+                wanted: FxHashSet::default(),
+            },
             unwinder: Unwinder::new(),
             processes: FxHashMap::default(),
-            wanted: FxHashSet::default(),
         })
     }
 
@@ -86,9 +107,14 @@ impl DeferredUnwinder {
         &mut self,
         copy: &CopiedStack,
         mappings: &MappingSnapshot,
-        files: &mut Files<S>,
-        managed: &Managed,
+        code: &mut Code<'_, S>,
     ) -> (Unwound, bool) {
+        let Code {
+            files,
+            managed,
+            meanwhile,
+        } = code;
+        let tables = &mut self.tables;
         let next = self.processes.len() as u32 + 1;
         let process = self.processes.entry(Arc::as_ptr(mappings));
         let process = process.or_insert_with(|| Process {
@@ -97,12 +123,12 @@ impl DeferredUnwinder {
             _kept: Arc::clone(mappings),
         });
         if process.id == next {
-            files.install_late(&mut self.store, next, mappings, &self.wanted);
-            process.wanted = self.wanted.len();
+            files.install_late(tables, next, mappings, meanwhile);
+            process.wanted = tables.wanted.len();
         }
         if let Some(vm) = managed.walked(copy.pid()) {
             // This store lies in memory and does not refuse.
-            let _ = self.store.set_hotspot(process.id, &vm);
+            let _ = tables.store.set_hotspot(process.id, &vm);
         }
         loop {
             let mut beyond = false;
@@ -120,18 +146,27 @@ impl DeferredUnwinder {
                     copy.read_code(address, to, |to| read_memory(copy.pid(), address, to))
                 },
             };
-            let stack = self.unwinder.unwind_copy(self.store.sink(), start, memory);
+            let stack = self
+                .unwinder
+                .unwind_copy(tables.store.sink(), start, memory);
             let last = stack.frames.last().map(|frame| frame.file());
             let lacks = last.filter(|f| stack.end == End::NotLoaded && (1..FILES).contains(f));
             let Some(file) = lacks else {
                 return (stack, beyond);
             };
             // Wanted before by another snapshot, it is here now, or cannot be had.
-            if !self.wanted.insert(file) && process.wanted == self.wanted.len() {
+            if !tables.wanted.insert(file) && process.wanted == tables.wanted.len() {
                 return (stack, beyond);
             }
-            files.install_late(&mut self.store, process.id, mappings, &self.wanted);
-            process.wanted = self.wanted.len();
+            files.install_late(tables, process.id, mappings, meanwhile);
+            process.wanted = tables.wanted.len();
+        }
+    }
+
+    /// Forgets the mappings of all processes: copies of most of them come no more.
+    pub fn forget(&mut self) {
+        for (_, process) in self.processes.drain() {
+            self.tables.store.forget_process(process.id);
         }
     }
 
@@ -139,8 +174,7 @@ impl DeferredUnwinder {
     pub fn unwind<S: TableSink>(
         &mut self,
         copies: &[CopiedStack],
-        files: &mut Files<S>,
-        managed: &mut Managed,
+        mut code: Code<'_, S>,
     ) -> Vec<Deferred> {
         let mut unwound = Vec::with_capacity(copies.len());
         for copy in copies {
@@ -151,11 +185,11 @@ impl DeferredUnwinder {
                 });
                 continue;
             };
-            let (stack, beyond) = self.unwind_one(copy, mappings, files, managed);
+            let (stack, beyond) = self.unwind_one(copy, mappings, &mut code);
             // This keeps it apart from the hashes of the kernel programs, in which equal words mean other files.
             let hash = stack.hash ^ 0x6c61_7465_6c61_7465;
             let frames: Box<[u64]> = stack.frames.iter().map(|w| w.0).collect();
-            managed.name_walked(&frames, copy.pid());
+            code.managed.name_walked(&frames, copy.pid());
             let end = match stack.end {
                 End::Unreadable if beyond => StackEnd::WindowEnd,
                 end => end.into(),

@@ -104,10 +104,76 @@ impl EventMerger {
         ring: Option<&RingBuffer<'_>>,
         intake: &RefCell<EventDispatcher>,
     ) {
+        self.take_events(collector, ring, intake);
         let Collector {
             programs,
             sideband,
             processes,
+        } = collector;
+        if programs.have_outdated() {
+            processes.read_outdated();
+        }
+        let (steps, most_copies) = (&mut self.steps, self.most_copies);
+        let mut drained = Instant::now();
+        let mut drain = || {
+            if let Some(ring) = ring.filter(|_| drained.elapsed() > LONGEST) {
+                let changes = sideband.drain().into_iter();
+                steps.extend(changes.map(|(time, change)| (time, Step::Change(change))));
+                let _ = ring.consume();
+                drained = Instant::now();
+                let intake = intake.borrow();
+                if intake.raws.len() + intake.unseen.copied.len() < most_copies {
+                    programs.allow_raw(deferred_unwind::RATION);
+                }
+            }
+        };
+        for (pid, threads) in &self.ended {
+            processes.ending(*pid, *threads);
+        }
+        let unnamed = || intake.borrow_mut().settle_resource(processes.managed());
+        while unnamed() {
+            drain();
+        }
+        processes.settle(&mut drain);
+        let oldest = deferred_unwind::take_oldest(&mut intake.borrow_mut().raws);
+        if !oldest.is_empty() {
+            let unwound = processes.unwind_oldest(&oldest, &mut drain);
+            intake.borrow_mut().deferred(unwound);
+        }
+        let mut intake = intake.borrow_mut();
+        if let Some(new) = name(processes, &mut intake) {
+            self.known = if new { 0 } else { self.known + 1 };
+            let every = NAMED_SOON * 2u32.saturating_pow(self.known);
+            programs.set_managed_every(every.min(NAMED_LATE));
+        }
+        let thread_names = &mut processes.managed_mut().thread_names;
+        thread_names.read_due();
+        for named in thread_names.take_news() {
+            intake.observe(Observation::ThreadName(named));
+        }
+        follow_java(programs, processes, &mut intake);
+        programs.set_managed(processes.managed().processes(), processes.vms());
+        let deferred = processes.unwind_deferred(&mut intake.raws, Due::CannotWait);
+        intake.deferred(deferred);
+        if intake.raws.len() < most_copies {
+            programs.allow_raw(deferred_unwind::RATION);
+        }
+        for (pid, threads) in self.ended.drain() {
+            (0..threads).for_each(|_| processes.thread_gone(pid));
+        }
+    }
+
+    /// Takes events until none are left, a few turns at most.
+    fn take_events(
+        &mut self,
+        collector: &mut Collector,
+        ring: Option<&RingBuffer<'_>>,
+        intake: &RefCell<EventDispatcher>,
+    ) {
+        let Collector {
+            sideband,
+            processes,
+            ..
         } = collector;
         for _ in 0..TURNS {
             let upto = ring.map_or(u64::MAX, |_| now());
@@ -129,49 +195,6 @@ impl EventMerger {
             if self.steps.is_empty() {
                 break;
             }
-        }
-        if programs.have_outdated() {
-            processes.read_outdated();
-        }
-        let (steps, most_copies) = (&mut self.steps, self.most_copies);
-        let mut drained = Instant::now();
-        let mut drain = || {
-            if let Some(ring) = ring.filter(|_| drained.elapsed() > LONGEST) {
-                let changes = sideband.drain().into_iter();
-                steps.extend(changes.map(|(time, change)| (time, Step::Change(change))));
-                let _ = ring.consume();
-                drained = Instant::now();
-                let intake = intake.borrow();
-                if intake.raws.len() + intake.unseen.copied.len() < most_copies {
-                    programs.allow_raw(deferred_unwind::RATION);
-                }
-            }
-        };
-        let unnamed = || intake.borrow_mut().settle_resource(processes.managed());
-        while unnamed() {
-            drain();
-        }
-        processes.settle(&mut drain);
-        let mut intake = intake.borrow_mut();
-        if let Some(new) = name(processes, &mut intake) {
-            self.known = if new { 0 } else { self.known + 1 };
-            let every = NAMED_SOON * 2u32.saturating_pow(self.known);
-            programs.set_managed_every(every.min(NAMED_LATE));
-        }
-        let thread_names = &mut processes.managed_mut().thread_names;
-        thread_names.read_due();
-        for named in thread_names.take_news() {
-            intake.observe(Observation::ThreadName(named));
-        }
-        follow_java(programs, processes, &mut intake);
-        programs.set_managed(processes.managed().processes(), processes.vms());
-        let deferred = processes.unwind_deferred(&mut intake.raws, Due::CannotWait);
-        intake.deferred(deferred);
-        if intake.raws.len() < most_copies {
-            programs.allow_raw(deferred_unwind::RATION);
-        }
-        for (pid, threads) in self.ended.drain() {
-            (0..threads).for_each(|_| processes.thread_gone(pid));
         }
     }
 

@@ -115,6 +115,15 @@ fn identity(m: &Mapping) -> (u64, u64, String) {
     (m.device, m.inode, path.to_owned())
 }
 
+/// Tables of an unwinder in user space.
+pub struct LateTables {
+    /// The tables.
+    pub store: TableStore<MemoryTables>,
+    /// Files that stacks led through, by the store's ids: no others get tables. A program may have mapped hundreds,
+    /// and run ten.
+    pub wanted: FxHashSet<u16>,
+}
+
 impl<S: TableSink> Files<S> {
     /// No file yet; tables go to `sink`.
     ///
@@ -322,20 +331,21 @@ impl<S: TableSink> Files<S> {
         }
     }
 
-    /// Installs a process's mappings for unwinding after the recording. Only the files `wanted` get tables,
-    /// by their ids in `store`.
+    /// Installs a process's mappings for unwinding in user space. Only files that are wanted get tables.
+    /// `meanwhile`: work that cannot wait until these are built.
     pub fn install_late(
         &mut self,
-        store: &mut TableStore<MemoryTables>,
+        late: &mut LateTables,
         process: u32,
         mappings: &BTreeMap<u64, Mapped>,
-        wanted: &FxHashSet<u16>,
+        meanwhile: &mut dyn FnMut(),
     ) {
+        let LateTables { store, wanted } = late;
         let is_wanted = |key: &FileKey| store.file_id(key).is_some_and(|id| wanted.contains(&id));
         let lacking = self.lacking(mappings, |key| is_wanted(key) && store.lacks(key));
         self.reopen_all(lacking);
         let specs = specs(&self.entries, mappings, is_wanted);
-        store.build(specs.iter().map(|spec| &spec.source), &mut || ());
+        store.build(specs.iter().map(|spec| &spec.source), meanwhile);
         if let Ok(given) = store.set_process(process, &specs) {
             learn(&mut self.by_late, given, mappings);
         }

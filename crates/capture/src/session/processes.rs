@@ -22,11 +22,11 @@ use super::{
     address_space::{AddressSpace, facts},
     command,
     deferred_unwind::DeferredUnwinder,
-    fact_ration::FactRation,
     files::{FileLimits, Files},
     jit::{self, Jit},
     jit_hints::JitRuntime,
     managed::Managed,
+    ration::{LOOK_UPS, Ration, TurnPace},
 };
 use crate::{
     Error,
@@ -100,15 +100,18 @@ pub struct Processes<S = KernelTables> {
     /// process: time of the next reading, ns, and readings so far.
     replaced: FxHashMap<u32, (u64, usize)>,
     programs: ProgramLookups,
+    /// Pauses between turns while programs start fast.
+    pace: TurnPace,
     /// No stacks are read, so mappings are not needed.
     facts_only: bool,
 }
 
 /// Look-ups of the programs of processes, rationed by their cost.
-#[derive(Default)]
 struct ProgramLookups {
     /// Programs that may be looked up now.
-    ration: FactRation,
+    ration: Ration,
+    /// Processes of which that is due.
+    due: Vec<u32>,
     /// Processes with a program that has not been looked up.
     unread: BTreeSet<u32>,
     /// Processes that ended before their program was looked up.
@@ -144,7 +147,13 @@ impl<S: TableSink> Processes<S> {
             lost_mappings: 0,
             again: Again::default(),
             replaced: FxHashMap::default(),
-            programs: ProgramLookups::default(),
+            programs: ProgramLookups {
+                ration: LOOK_UPS,
+                due: Vec::new(),
+                unread: BTreeSet::new(),
+                never_read: 0,
+            },
+            pace: TurnPace::default(),
             facts_only: false,
         }
     }
@@ -332,37 +341,24 @@ impl<S: TableSink> Processes<S> {
 
     /// Hands changed mappings to the kernel side. `meanwhile`: work that cannot wait until that is done.
     pub fn settle(&mut self, meanwhile: &mut dyn FnMut()) {
+        self.read_due();
         self.read_again();
         self.read_replaced();
         for pid in std::mem::take(&mut self.changed) {
-            if let Some(space) = self.spaces.get(&pid) {
+            let Some(space) = self.spaces.get(&pid) else {
+                continue;
+            };
+            if !space.ended {
                 self.files.install(pid, &space.mappings, meanwhile);
-                if space.mappings.values().any(|m| m.file.is_none()) {
-                    let files = space.mappings.values().filter_map(|m| m.file);
-                    let paths = files.map(|index| self.files.path(index));
-                    let maker = JitRuntime::among(paths);
-                    self.jit.runs(pid, space.root.as_ref(), maker);
-                }
-                // One of each kind: programs embed runtimes of other languages.
-                let mut kinds = Vec::new();
-                for (start, m) in &space.mappings {
-                    let Some(index) = m.file else { continue };
-                    if !kinds.is_empty() && !is_embedded(self.files.path(index)) {
-                        continue;
-                    }
-                    // A copy lies elsewhere than the file's data.
-                    if space.moved_from(*start).is_some() {
-                        continue;
-                    }
-                    if let Some(found) = self.files.runtime(index)
-                        && let kind = (*found).as_ref().ok().map(std::mem::discriminant)
-                        && !kinds.contains(&kind)
-                        && let Some((bias, id)) = self.files.placed(index, *start, m.offset)
-                    {
-                        self.managed.mapped(pid, &found, bias, id);
-                        kinds.push(kind);
-                    }
-                }
+            }
+            if space.mappings.values().any(|m| m.file.is_none()) {
+                let files = space.mappings.values().filter_map(|m| m.file);
+                let paths = files.map(|index| self.files.path(index));
+                let maker = JitRuntime::among(paths);
+                self.jit.runs(pid, space.root.as_ref(), maker);
+            }
+            if !space.ended {
+                self.find_runtimes(pid);
             }
         }
         let java = &mut self.managed.java;
@@ -373,6 +369,32 @@ impl<S: TableSink> Processes<S> {
         let scripts = &mut self.managed.scripts;
         for (pid, vm) in scripts.take_news() {
             scripts.unheard += u64::from(!self.files.set_hotspot(pid, &vm));
+        }
+    }
+
+    /// Finds the runtimes in the mappings of a process, one of each kind: programs embed runtimes of other languages.
+    fn find_runtimes(&mut self, pid: u32) {
+        let Some(space) = self.spaces.get(&pid) else {
+            return;
+        };
+        let mut kinds = Vec::new();
+        for (start, m) in &space.mappings {
+            let Some(index) = m.file else { continue };
+            if !kinds.is_empty() && !is_embedded(self.files.path(index)) {
+                continue;
+            }
+            // A copy lies elsewhere than the file's data.
+            if space.moved_from(*start).is_some() {
+                continue;
+            }
+            if let Some(found) = self.files.runtime(index)
+                && let kind = (*found).as_ref().ok().map(std::mem::discriminant)
+                && !kinds.contains(&kind)
+                && let Some((bias, id)) = self.files.placed(index, *start, m.offset)
+            {
+                self.managed.mapped(pid, &found, bias, id);
+                kinds.push(kind);
+            }
         }
     }
 

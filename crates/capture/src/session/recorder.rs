@@ -244,6 +244,9 @@ impl<'o> Recorder<'o> {
         let _ahead = Ahead::of_others();
         let mut dates = false;
         loop {
+            if let Some(pause) = self.collector.processes.pause() {
+                std::thread::sleep(pause);
+            }
             let event = self.events.wait();
             self.take_in();
             if let Some(log) = &mut self.intake.borrow_mut().log {

@@ -134,6 +134,39 @@ pub(super) fn execs(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     Ok(card)
 }
 
+/// Processes that start faster than the recorder follows each at once, with more stacks than it keeps copies.
+pub(super) fn starts(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+    let seconds = format!("{}", length.seconds.max(6.0));
+    let run = tool.measure("starts", &["--seconds", &seconds], &Options::at(997))?;
+    let mut card = closes(&run.report, &Limits::default());
+    let started: u64 = run.truth.threads.iter().map(|t| t.operations).sum();
+    let per_second = started as f64 / length.seconds.max(6.0);
+    card.at_least("processes a second", per_second, 250.0, "");
+    let own = run
+        .truth
+        .functions
+        .iter()
+        .filter(|f| f.name == "starts_compute");
+    let truth = own.map(|f| f.on_cpu_ns).sum::<u64>() as f64;
+    let measured = time_with(&run.stacks, "starts_compute", Some("on_cpu"));
+    card.near(
+        "on-cpu starts_compute, of its own time",
+        100.0,
+        100.0 * measured / truth,
+        within(10.0, "%"),
+    );
+    let own = || run.stacks.iter().filter(|l| l.contains("starts_compute"));
+    let whole = own().filter(|l| l.truncated.is_none()).map(|l| l.ns);
+    let all = own().map(|l| l.ns).sum::<u64>() as f64;
+    card.at_least(
+        "stacks of starts_compute that reach the root",
+        100.0 * whole.sum::<u64>() as f64 / all,
+        99.0,
+        "%",
+    );
+    Ok(card)
+}
+
 pub(super) fn rename(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let seconds = length.text();
     let run = tool.measure("rename", &["--seconds", &seconds], &Options::at(499))?;

@@ -110,6 +110,7 @@ checks! {
     Truth "short" lives::short: "threads that live a millisecond";
     Truth "span" lives::span: "blocks across the window's edges; a killed child";
     Truth "execs" lives::execs: "fork and exec chains, exec by a non-leader, vfork";
+    Truth "starts" lives::starts: "hundreds of processes a second that live some milliseconds";
     Truth "rename" lives::rename: "a thread that changes its name";
     Truth "parked" lives::parked: "ten thousand idle threads, and what each costs";
     Truth "cgroup" lives::cgroup: "a cgroup as the target, and nothing beside it";

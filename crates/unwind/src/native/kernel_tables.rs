@@ -6,6 +6,7 @@ use crate::native::sink::{Capacity, SinkError, TableSink};
 use crate::runtime::hotspot::abi as hotspot;
 use libbpf_rs::libbpf_sys;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
+use rustc_hash::FxHashSet;
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -40,6 +41,8 @@ pub struct KernelTables {
     maps: UnwindMaps,
     rules: Window<Rule>,
     mappings: Window<Mapping>,
+    /// Processes with a VM in `hotspots`.
+    with_vm: FxHashSet<u32>,
 }
 
 impl KernelTables {
@@ -51,6 +54,7 @@ impl KernelTables {
         Ok(KernelTables {
             rules: Window::new(&maps.rules).map_err(refused("mapping the rules"))?,
             mappings: Window::new(&maps.mappings).map_err(refused("mapping the mappings"))?,
+            with_vm: FxHashSet::default(),
             maps,
         })
     }
@@ -135,12 +139,15 @@ impl TableSink for KernelTables {
     }
 
     fn remove_proc(&mut self, tgid: u32) {
-        // The kernel programs may have removed it at exit.
+        // The kernel programs may have removed it at an exec.
         let _ = self.maps.procs.delete(&tgid.to_ne_bytes());
-        let _ = self.maps.hotspots.delete(&tgid.to_ne_bytes());
+        if self.with_vm.remove(&tgid) {
+            let _ = self.maps.hotspots.delete(&tgid.to_ne_bytes());
+        }
     }
 
     fn put_hotspot(&mut self, tgid: u32, vm: &hotspot::Proc) -> Result<(), SinkError> {
+        self.with_vm.insert(tgid);
         self.maps
             .hotspots
             .update(&tgid.to_ne_bytes(), vm.as_bytes(), MapFlags::ANY)

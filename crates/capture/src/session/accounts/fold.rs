@@ -21,7 +21,7 @@ use crate::event::FLAG_KERNEL_THREAD;
 /// (measured, 300 process starts a second on 2 CPUs): 6 MiB.
 pub const KEPT_ENDED: usize = 4096;
 /// Further ended threads that are kept until they are folded in one go: each pass visits all samples.
-const FOLDED_AT_ONCE: usize = 1024;
+const FOLDED_AT_ONCE: usize = 2048;
 /// Most groups. Threads of further names are one group: a target may give each thread a name of its own.
 const MOST_GROUPS: usize = 1024;
 /// Name of that group, and of its program.

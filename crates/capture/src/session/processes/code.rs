@@ -9,7 +9,7 @@ use super::{
         address_scope::AddressScope,
         address_space::AddressSpace,
         copied_stack::CopiedStack,
-        deferred_unwind::{Deferred, DeferredUnwinder, Due},
+        deferred_unwind::{Code, Deferred, DeferredUnwinder, Due},
         files::Files,
         mappings::MappingSnapshot,
         unwound::Unwinding,
@@ -73,11 +73,40 @@ impl<S: TableSink> Processes<S> {
         if copies.is_empty() {
             return Vec::new();
         }
+        self.unwind_copies(&copies, &mut || ())
+    }
+
+    /// Unwinds the oldest copies, which were taken because there are many. `meanwhile`: work that cannot wait until
+    /// tables are built.
+    pub fn unwind_oldest(
+        &mut self,
+        copies: &[CopiedStack],
+        meanwhile: &mut dyn FnMut(),
+    ) -> Vec<Deferred> {
+        let unwound = self.unwind_copies(copies, meanwhile);
+        if let Some(late) = &mut self.late {
+            late.forget();
+        }
+        unwound
+    }
+
+    fn unwind_copies(
+        &mut self,
+        copies: &[CopiedStack],
+        meanwhile: &mut dyn FnMut(),
+    ) -> Vec<Deferred> {
         if self.late.is_none() {
             self.late = DeferredUnwinder::new();
         }
         match &mut self.late {
-            Some(late) => late.unwind(&copies, &mut self.files, managed),
+            Some(late) => late.unwind(
+                copies,
+                Code {
+                    files: &mut self.files,
+                    managed: &mut self.managed,
+                    meanwhile,
+                },
+            ),
             None => Vec::new(),
         }
     }

@@ -1,6 +1,6 @@
 //! Births, programs and ends of processes.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use wallscope_model::Process;
 use wallscope_procfs::target_file::TargetRoot;
@@ -37,8 +37,9 @@ impl<S: TableSink> Processes<S> {
                 space.root = None;
                 self.changed.insert(e.pid);
                 self.programs.unread.insert(e.pid);
+                self.pace.started(e.time);
                 if self.programs.ration.take(e.time) {
-                    self.read_program(e.pid);
+                    self.programs.due.push(e.pid);
                 }
             }
             how::BORN if self.spaces.get(&e.pid).is_none_or(|s| s.threads == 0) => {
@@ -79,10 +80,32 @@ impl<S: TableSink> Processes<S> {
         self.untold.insert(pid);
     }
 
+    /// Looks up the programs that are due, of processes that still run.
+    pub(super) fn read_due(&mut self) {
+        for pid in std::mem::take(&mut self.programs.due) {
+            if self.spaces.get(&pid).is_some_and(|space| !space.ended) {
+                self.read_program(pid);
+            }
+        }
+    }
+
     /// Looks up the programs that started faster than the ration allows and still run.
     pub fn read_late(&mut self) {
         for pid in self.programs.unread.clone() {
             self.read_program(pid);
+        }
+    }
+
+    /// The pause that is due before the next turn, if there is one: programs start too fast.
+    pub fn pause(&mut self) -> Option<Duration> {
+        self.pace.pause()
+    }
+
+    /// `threads` threads of a process have ended, and are gone soon. Without a living thread the process needs no
+    /// tables any more.
+    pub fn ending(&mut self, pid: u32, threads: u32) {
+        if let Some(space) = self.spaces.get_mut(&pid) {
+            space.ended |= space.threads <= threads;
         }
     }
 
