@@ -24,14 +24,14 @@ use super::{
 };
 use crate::{event::Resolve, target::read_memory};
 
-/// Most copies of one recording (some 10 MB).
+/// Most copies that a recording keeps at a time (some 10 MB).
 pub const MOST: usize = 2000;
 /// Most copies that a session in windows keeps at a time (some 2 MB). It unwinds those of processes with a VM
 /// alone, as tables for the others would double the memory of unwinding.
 pub const MOST_IN_WINDOW: usize = 256;
 /// Copies that wait before the oldest of them are unwound: beside the programs of a script they are few.
 const MANY: usize = MOST / 4;
-/// Copies that are unwound in one turn then. Each takes some 0.1 ms.
+/// Copies that are unwound in one turn then: other events wait meanwhile.
 const IN_ONE_TURN: usize = 8;
 /// Copies that the kernel programs may send until the session allows more.
 pub const RATION: u64 = 256;

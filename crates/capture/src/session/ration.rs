@@ -48,7 +48,7 @@ pub const LOOK_UPS: Ration = Ration::new(100, 500);
 const FOLLOWED: Ration = Ration::new(200, 1000);
 
 /// Pause between two turns of a recorder while programs start faster than [`FOLLOWED`]. A process that ends in it
-/// never gets tables in the kernel: its stacks are copied, up to the limit of copies.
+/// never gets tables in the kernel: its stacks are copied. A session in windows makes no pauses.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Pauses of a recorder, from the starts of programs.

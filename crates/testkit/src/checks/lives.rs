@@ -134,7 +134,8 @@ pub(super) fn execs(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     Ok(card)
 }
 
-/// Processes that start faster than the recorder follows each at once, with more stacks than it keeps copies.
+/// Processes that start faster than the recorder follows each at once, with more copied stacks than may wait for the
+/// end.
 pub(super) fn starts(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let seconds = format!("{}", length.seconds.max(6.0));
     let run = tool.measure("starts", &["--seconds", &seconds], &Options::at(997))?;
