@@ -1,5 +1,6 @@
 //! Deep and odd stacks: whole, and true.
 
+use crate::folded::Line;
 use crate::score::ledger::{Limits, agrees};
 use crate::score::{share, stacks};
 use crate::tool::Options;
@@ -12,6 +13,22 @@ use super::{Length, idle, java, python, shares};
 const WHOLE_ALONE: f64 = 97.0;
 /// The thread with stacks deeper than any walk has to follow.
 const ABYSS: &str = "odd-abyss";
+/// Functions that switch stacks or frames. A few of their instructions have no rule, by design (module
+/// `stack_switch` of the unwinder). An interrupt meets them so rarely that one wait of some milliseconds there is
+/// 0.1 % of all waits for a CPU in 10 s; so each case alone is held to a limit for them.
+const SWITCHES: &[&str] = &[
+    "swapcontext",
+    "_Unwind_RaiseException",
+    "_Unwind_Resume",
+    "_Unwind_Resume_or_Rethrow",
+    "_Unwind_ForcedUnwind",
+];
+
+/// Whether the stack cannot be followed for such an instruction.
+fn is_in_switch(line: &Line) -> bool {
+    line.truncated.as_deref() == Some("bad_rule")
+        && (line.user_names().first()).is_some_and(|outermost| SWITCHES.contains(outermost))
+}
 
 pub(super) fn odd(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let seconds = length.text();
@@ -21,8 +38,12 @@ pub(super) fn odd(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
         .extend(share::sums(&run.report, &run.stacks, &run.truth).rows);
     // Twice as deep as that need not be followed, but must be said to be.
     let bounded = |name: &str| name != ABYSS;
+    let outside: Vec<Line> = (run.stacks.iter())
+        .filter(|line| !is_in_switch(line))
+        .cloned()
+        .collect();
     card.rows
-        .extend(stacks::whole(&run.stacks, bounded, WHOLE).rows);
+        .extend(stacks::whole(&outside, bounded, WHOLE).rows);
     let abyss = run.stacks.iter().filter(|line| {
         line.thread == ABYSS
             && (line.contains("odd_abyss_spin") || line.contains("odd_abyss_block"))
@@ -76,4 +97,27 @@ pub(super) fn by_interrupt(tool: &Tool, length: Length) -> Result<Scorecard, Err
         }
     }
     Ok(card)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::folded::parse;
+
+    #[test]
+    fn only_functions_that_switch_stacks_may_lack_a_rule() {
+        let judged = |folded: &str| is_in_switch(&parse(folded).unwrap()[0]);
+        assert!(judged(
+            "odd-fiber;[truncated:bad_rule];swapcontext;on_cpu 5"
+        ));
+        assert!(judged(
+            "odd-throw;[truncated:bad_rule];_Unwind_Resume;libgcc_s.so.1+0x14770;runnable 5"
+        ));
+        assert!(!judged(
+            "odd-fiber;[truncated:bad_rule];odd_fiber_body;swapcontext;on_cpu 5"
+        ));
+        assert!(!judged(
+            "odd-fiber;[truncated:unreadable];swapcontext;on_cpu 5"
+        ));
+    }
 }
