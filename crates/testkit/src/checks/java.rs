@@ -18,6 +18,13 @@ const WHOLE_ON_CPU: f64 = 99.0;
 const WAYS: [&str; 2] = ["-Xcomp", "-XX:+UseTransparentHugePages"];
 
 pub(super) fn java(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+    let mut card = by_ebpf(tool, length)?;
+    card.rows.extend(ways(tool)?.rows);
+    Ok(card)
+}
+
+/// Methods and stacks of each VM as it starts by default.
+pub(super) fn by_ebpf(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let mut card = Scorecard::default();
     let (options, seconds) = length.managed();
     let seconds = seconds.to_string();
@@ -31,7 +38,6 @@ pub(super) fn java(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
             card.rows.push(row);
         }
     }
-    card.rows.extend(ways(tool)?.rows);
     Ok(card)
 }
 

@@ -17,11 +17,12 @@ const TIERS: &[(&str, &[&str])] = &[
 /// Threads of Node.js's pools: their name and number.
 const POOLS: [(&str, u32); 2] = [("libuv-worker", 3), ("V8Worker", 2)];
 
-pub(super) fn thread_names(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
+/// Length of a recording, s: names need no samples.
+const SECONDS: &str = "2";
+
+pub(super) fn thread_names(tool: &Tool, _: Length) -> Result<Scorecard, Error> {
     let mut card = Scorecard::default();
-    let (_, seconds) = length.managed();
-    let seconds = seconds.to_string();
-    let flags = ["--seconds", seconds.as_str()];
+    let flags = ["--seconds", SECONDS];
     for interpreter in interpreters()? {
         for (tier, more) in tiers(interpreter.minor() == 12) {
             let program = interpreter.start_names(&flags)?;

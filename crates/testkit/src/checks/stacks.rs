@@ -87,7 +87,7 @@ pub(super) fn by_interrupt(tool: &Tool, length: Length) -> Result<Scorecard, Err
         ("odd", odd),
         ("upstream", idle::upstream),
         ("python", python::ends_by_ebpf),
-        ("java", java::java),
+        ("java", java::by_ebpf),
     ] {
         match run(&tool, length) {
             Ok(rows) => card.extend(name, rows),

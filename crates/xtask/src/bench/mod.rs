@@ -43,6 +43,12 @@ pub struct Measured {
 }
 
 impl Measured {
+    /// Adds those of another part.
+    pub fn extend(&mut self, part: Measured) {
+        self.comparisons.extend(part.comparisons);
+        self.figures.extend(part.figures);
+    }
+
     /// An own figure by its key; NaN if it was not taken.
     pub fn figure(&self, key: &str) -> f64 {
         let found = self.figures.iter().find(|figure| figure.key == key);
@@ -56,20 +62,27 @@ impl Measured {
     }
 }
 
-/// Takes all figures, and prints each as it comes.
+/// The parts that the benchmark is taken in, in their order: truth programs, then groups of own figures.
+pub const PARTS: [&str; 8] = [
+    "pingpong", "fixed", "python", "java", "go", "node", "own", "probes",
+];
+
+/// Takes the figures of one of [`PARTS`], and prints each.
 ///
 /// # Errors
-/// When wallscope or a truth program cannot run here. A peer that cannot is left out, and named.
-pub fn measure(tool: &Tool, effort: Effort) -> Outcome<Measured> {
+/// When wallscope or a truth program cannot run here. A peer or a language that cannot is left out, and named.
+pub fn measure(tool: &Tool, effort: Effort, part: &str) -> Outcome<Measured> {
     let mut measured = Measured::default();
-    for comparison in compare::all(tool, effort, None)? {
-        println!("{comparison}");
-        measured.comparisons.push(comparison);
+    match part {
+        "own" => measured.figures = own::all(tool, effort)?,
+        "probes" => measured.figures = probes::all(tool, effort)?,
+        program => measured.comparisons = compare::all(tool, effort, Some(program))?,
     }
-    let figures = own::all(tool, effort)?;
-    for figure in figures.into_iter().chain(probes::all(tool, effort)?) {
+    for comparison in &measured.comparisons {
+        println!("{comparison}");
+    }
+    for figure in &measured.figures {
         println!("{figure}");
-        measured.figures.push(figure);
     }
     Ok(measured)
 }
@@ -129,7 +142,9 @@ pub fn run(effort: Effort, what: What<'_>) -> Outcome<bool> {
         return real::all(&tool, effort.seconds, effort.rounds);
     }
     if what == What::Usual {
-        measure(&tool, effort)?;
+        for part in PARTS {
+            measure(&tool, effort, part)?;
+        }
     }
     for figure in exchange::all(&tool, effort.files)? {
         println!("{figure}");

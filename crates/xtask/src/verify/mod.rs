@@ -23,7 +23,7 @@ use wallscope_testkit::checks::{self, Check, Kind, Length};
 use wallscope_testkit::disturbance::{Disturbance, Meter};
 use wallscope_testkit::{Error, Tool, known};
 
-use crate::bench::{self, Effort};
+use crate::bench::{self, Effort, Measured};
 use crate::{Outcome, machine, release_tool, root};
 use parts::Parts;
 use promise::{Experiment, PROMISES};
@@ -92,7 +92,7 @@ impl Extent {
 /// Use of the page that a verification makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Page {
-    /// It replaces `docs/verification.md`.
+    /// It replaces `docs/verification.md`; its parts, `docs/verification.jsonl`.
     Written,
     /// It is only printed.
     Printed,
@@ -113,6 +113,23 @@ pub fn only(name: &str, extent: Extent) -> Outcome<bool> {
         println!("disturbance: {disturbance}");
     }
     Ok(card.passed())
+}
+
+/// The benchmark of a verification.
+fn benchmark(parts: &mut Parts, tool: &Tool, effort: Effort) -> Outcome<Measured> {
+    let mut all = Measured::default();
+    for part in bench::PARTS {
+        all.extend(match parts.benchmark(part) {
+            Some(measured) => measured,
+            None => {
+                let begun = Instant::now();
+                let measured = bench::measure(tool, effort, part)?;
+                parts.keep_benchmark(part, &measured, begun.elapsed())?;
+                measured
+            }
+        });
+    }
+    Ok(all)
 }
 
 /// The experiments of a verification, in their order. Timing is left out: the benchmark measures it, against peers and
@@ -151,28 +168,24 @@ pub fn run(extent: Extent, page: Page, earlier: Earlier, without: Option<&str>) 
     let (length, effort) = (extent.length(), extent.effort());
     let tool = release_tool()?;
     let meter = Meter::start();
-    let date = machine::date();
-    let path = root().join("target/verify/parts.jsonl");
-    let mut parts = Parts::open(&path, earlier, (tool.path(), length.seconds, &date))?;
-    let header = page::Header {
-        date: parts.dates(),
+    let mut header = page::Header {
+        date: machine::date(),
         machine: machine::describe(),
         load: machine::load(),
     };
+    let path = root().join(match page {
+        Page::Written => "docs/verification.jsonl",
+        Page::Printed => "target/verify/parts.jsonl",
+    });
+    let mut parts = Parts::open(&path, earlier, (tool.path(), length.seconds, &header))?;
+    header.date = parts.dates();
+    header.machine = parts.machines();
     println!(
         "{}, {}, load {:.2}\n",
         header.date, header.machine, header.load
     );
 
-    let measured = match parts.benchmark() {
-        Some(measured) => measured,
-        None => {
-            let begun = Instant::now();
-            let measured = bench::measure(&tool, effort)?;
-            parts.keep_benchmark(&measured, begun.elapsed())?;
-            measured
-        }
-    };
+    let measured = benchmark(&mut parts, &tool, effort)?;
     let experiments = experiments(&mut parts, (&tool, length), without)?;
     let judged: Vec<promise::Judged> = PROMISES
         .iter()

@@ -108,7 +108,8 @@ const METHOD: &str = "\
 ## Method
 
 Nothing is repeated until it passes. A row holds or it does not. If a run was interrupted and continued with the same
-binary, the date names each part.
+binary, the date names each part, and the machines are named in their order. All rows as data:
+[verification.jsonl](verification.jsonl).
 
 - **Exact rows** (ledgers, counts, whole stacks) are held to the promise itself.
 - **Estimated rows** (shares of functions) are held to the promise plus 5.03 standard errors, shown as

@@ -1,7 +1,7 @@
 //! Parts of a verification, kept as they are made: `verify --continue` takes those of a run that was interrupted.
 //!
-//! A file of JSON lines. The first line of each run has its date, the measured binary by its SHA-256, and the length.
-//! Parts of another binary or length are not taken.
+//! A file of JSON lines. The first line of each run has its date and machine, the measured binary by its SHA-256, and
+//! the length. Parts of another binary or length are not taken.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -14,6 +14,7 @@ use wallscope_testkit::Scorecard;
 use wallscope_testkit::checks::Check;
 use wallscope_testkit::disturbance::Disturbance;
 
+use super::page::Header;
 use super::promise::Experiment;
 use crate::Outcome;
 use crate::bench::Measured;
@@ -24,7 +25,7 @@ use crate::dist::sums::sha256;
 #[serde(bound(deserialize = "'de: 'static"))]
 enum Line {
     Run(Run),
-    Benchmark(Measured, Duration),
+    Benchmark(String, Measured, Duration),
     Experiment(Made, Duration),
 }
 
@@ -33,6 +34,8 @@ enum Line {
 struct Run {
     /// UTC.
     date: String,
+    /// In words.
+    machine: String,
     /// SHA-256 of the measured binary, hexadecimal.
     binary: String,
     /// Seconds of a recording.
@@ -60,24 +63,26 @@ pub enum Earlier {
 pub struct Parts {
     file: File,
     runs: Vec<Run>,
-    benchmark: Option<Measured>,
+    benchmarks: BTreeMap<String, Measured>,
     experiments: BTreeMap<String, Made>,
     /// Time that all parts took.
     pub took: Duration,
 }
 
 impl Parts {
-    /// Opens the file of parts at `path`, for `binary` and recordings of `seconds`.
+    /// Opens the file of parts at `path`, for `binary` and recordings of `seconds`. The header tells when and where
+    /// this run began.
     ///
     /// # Errors
     /// The binary cannot be read, or the file cannot be written.
     pub fn open(
         path: &Path,
         earlier: Earlier,
-        (binary, seconds, date): (&Path, f64, &str),
+        (binary, seconds, header): (&Path, f64, &Header),
     ) -> Outcome<Parts> {
         let run = Run {
-            date: date.into(),
+            date: header.date.clone(),
+            machine: header.machine.clone(),
             binary: sha256(&fs::read(binary)?),
             seconds,
         };
@@ -95,15 +100,15 @@ impl Parts {
                 .truncate(!taken)
                 .open(path)?,
             runs: Vec::new(),
-            benchmark: None,
+            benchmarks: BTreeMap::new(),
             experiments: BTreeMap::new(),
             took: Duration::ZERO,
         };
         for line in lines.into_iter().filter(|_| taken) {
             match line {
                 Line::Run(run) => parts.runs.push(run),
-                Line::Benchmark(measured, took) => {
-                    parts.benchmark = Some(measured);
+                Line::Benchmark(part, measured, took) => {
+                    parts.benchmarks.insert(part, measured);
                     parts.took += took;
                 }
                 Line::Experiment(made, took) => {
@@ -123,9 +128,16 @@ impl Parts {
         dates.join(", continued ")
     }
 
-    /// Takes the benchmark of an earlier run.
-    pub fn benchmark(&mut self) -> Option<Measured> {
-        self.benchmark.take()
+    /// The machines that the runs were made on, each once.
+    pub fn machines(&self) -> String {
+        let mut machines: Vec<&str> = self.runs.iter().map(|run| &*run.machine).collect();
+        machines.dedup();
+        machines.join("; then ")
+    }
+
+    /// Takes a part of the benchmark of an earlier run.
+    pub fn benchmark(&mut self, part: &str) -> Option<Measured> {
+        self.benchmarks.remove(part)
     }
 
     /// Takes an experiment of an earlier run.
@@ -139,13 +151,18 @@ impl Parts {
         })
     }
 
-    /// Keeps the benchmark, which took so long.
+    /// Keeps a part of the benchmark, which took so long.
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn keep_benchmark(&mut self, measured: &Measured, took: Duration) -> Outcome<()> {
+    pub fn keep_benchmark(
+        &mut self,
+        part: &str,
+        measured: &Measured,
+        took: Duration,
+    ) -> Outcome<()> {
         self.took += took;
-        self.keep(&Line::Benchmark(measured.clone(), took))
+        self.keep(&Line::Benchmark(part.into(), measured.clone(), took))
     }
 
     /// Keeps an experiment, which took so long.
@@ -180,12 +197,19 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (path, binary) = (folder.path().join("parts"), folder.path().join("binary"));
         fs::write(&binary, "one").unwrap();
-        let open = |earlier, date| Parts::open(&path, earlier, (&binary, 10.0, date)).unwrap();
+        let open = |earlier, date: &str| {
+            let header = Header {
+                date: date.into(),
+                machine: "a machine".into(),
+                load: 0.0,
+            };
+            Parts::open(&path, earlier, (&binary, 10.0, &header)).unwrap()
+        };
         let check = &checks::ALL[0];
         let mut card = Scorecard::default();
         card.at_most("cost", 0.5, 1.0, "%");
         let mut first = open(Earlier::Taken, "Monday");
-        assert!(first.benchmark().is_none());
+        assert!(first.benchmark("own").is_none());
         let measured = Measured {
             comparisons: Vec::new(),
             figures: vec![Figure {
@@ -196,7 +220,7 @@ mod tests {
             }],
         };
         let minute = Duration::from_secs(60);
-        first.keep_benchmark(&measured, minute).unwrap();
+        first.keep_benchmark("own", &measured, minute).unwrap();
         let experiment = Experiment {
             name: check.name,
             about: check.about,
@@ -207,25 +231,18 @@ mod tests {
 
         let mut second = open(Earlier::Taken, "Tuesday");
         assert_eq!(second.dates(), "Monday, continued Tuesday");
+        assert_eq!(second.machines(), "a machine");
         assert_eq!(second.took, 2 * minute);
-        assert_eq!(second.benchmark().unwrap().figure("start"), 0.97);
+        assert!(second.benchmark("probes").is_none());
+        assert_eq!(second.benchmark("own").unwrap().figure("start"), 0.97);
         assert_eq!(second.experiment(check).unwrap().outcome, Ok(card));
         assert!(second.experiment(&checks::ALL[1]).is_none());
 
         fs::write(&binary, "another").unwrap();
-        assert!(open(Earlier::Taken, "Wednesday").benchmark().is_none());
-    }
+        assert!(open(Earlier::Taken, "Wednesday").benchmark("own").is_none());
 
-    #[test]
-    fn a_new_run_drops_the_parts() {
-        let folder = tempfile::tempdir().unwrap();
-        let (path, binary) = (folder.path().join("parts"), folder.path().join("binary"));
-        fs::write(&binary, "one").unwrap();
-        let open = |earlier| Parts::open(&path, earlier, (&binary, 10.0, "Monday")).unwrap();
-        let mut first = open(Earlier::Dropped);
-        first
-            .keep_benchmark(&Measured::default(), Duration::ZERO)
-            .unwrap();
-        assert!(open(Earlier::Dropped).benchmark().is_none());
+        let mut fourth = open(Earlier::Taken, "Thursday");
+        fourth.keep_benchmark("own", &measured, minute).unwrap();
+        assert!(open(Earlier::Dropped, "Friday").benchmark("own").is_none());
     }
 }
