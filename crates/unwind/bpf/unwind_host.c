@@ -90,6 +90,7 @@ static inline u64 *uw_table_word(uw_table table, u32 index)
 #define hs_advance hs_host_advance
 #define js_put js_host_put
 #define js_check_frame js_host_check_frame
+#define js_makes_frame js_host_makes_frame
 #define js_check_entry js_host_check_entry
 int uw_host_lookup(struct uw_work *w);
 int uw_host_leave_go_stack(struct uw_work *w);
@@ -97,6 +98,7 @@ int uw_host_advance(struct uw_work *w);
 int hs_host_advance(struct uw_work *w);
 int js_host_put(struct uw_work *w);
 int js_host_check_frame(struct uw_work *w);
+int js_host_makes_frame(u64 code, u64 more, u32 from);
 int js_host_check_entry(struct uw_work *w);
 /* A copy of a stack has nothing below the stack pointer. */
 #define JS_NOTHING_BELOW

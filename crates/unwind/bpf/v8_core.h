@@ -83,6 +83,19 @@ uw_inline u32 js_has_left(struct uw_work *w, u64 code)
 	return 1;
 }
 
+/* Whether push %rbp; mov %rsp, %rbp begins in the eight bytes of `code`, at byte `from` or later; `more` follows
+ * them. Both encodings. A function of its own: the verifier goes through it once, not once a word. */
+__attribute__((noinline)) int js_makes_frame(u64 code, u64 more, u32 from)
+{
+	for (u32 byte = 0; byte < 8; byte++) {
+		u32 four = byte ? code >> 8 * byte | more << (64 - 8 * byte) : code;
+
+		if (byte >= from && (four == 0xe5894855 || four == 0xec8b4855))
+			return 1;
+	}
+	return 0;
+}
+
 /* Decides whether the interrupted function has its frame. Follows uw_check_prologue, which knows
  * single instructions. */
 __attribute__((noinline)) int js_check_frame(struct uw_work *w)
@@ -90,7 +103,7 @@ __attribute__((noinline)) int js_check_frame(struct uw_work *w)
 	if (!w)
 		return UW_DONE;
 	u64 at = w->regs.ip & ~7ull, code, more = 0;
-	u32 shift = (w->regs.ip & 7) * 8;
+	u32 shift = (w->regs.ip & 7) * 8, from;
 
 	w->frame.js_fp = 0;
 	if (uw_word(w, at, &code))
@@ -101,17 +114,15 @@ __attribute__((noinline)) int js_check_frame(struct uw_work *w)
 		return UW_MORE;
 	if (w->search.rule != UW_RULE_FP || w->regs.ip - w->regs.value[JS_RCX] >= JS_ENTRY_BYTES)
 		return UW_MORE;
-	/* push %rbp; mov %rsp, %rbp in both encodings, further on */
+	from = (w->regs.ip & 7) + 1;
 	for (u32 k = 0; k < JS_ENTRY_BYTES / 8; k++) {
 		if (uw_word(w, at + 8, &more))
 			return UW_NEED;
-		for (u32 byte = 0; byte < 8; byte++) {
-			u32 four = byte ? code >> 8 * byte | more << (64 - 8 * byte) : code;
-			if (at + byte > w->regs.ip && (four == 0xe5894855 || four == 0xec8b4855)) {
-				w->search.rule = UW_RULE_FP_ENTRY;
-				return UW_MORE;
-			}
+		if (js_makes_frame(code, more, from)) {
+			w->search.rule = UW_RULE_FP_ENTRY;
+			return UW_MORE;
 		}
+		from = 0;
 		code = more;
 		at += 8;
 	}

@@ -70,7 +70,7 @@ static __always_inline void gil_thread(struct ws_thread *t, struct task_struct *
 }
 
 /* Sends the last changes of the lock of process `tgid`. */
-static __noinline int gil_send(struct ws_gil *g, u32 tgid, u64 now)
+__noinline int gil_send(struct ws_gil *g, u32 tgid, u64 now)
 {
 	struct ws_holds *e;
 	u32 zero = 0;
@@ -92,7 +92,7 @@ static __noinline int gil_send(struct ws_gil *g, u32 tgid, u64 now)
 }
 
 /* The lock of process `tgid` has changed hands; this is reported at `now`. */
-static __noinline int gil_changes(struct ws_gil *g, u32 tgid, struct ws_hold *hold, u64 now)
+__noinline int gil_changes(struct ws_gil *g, u32 tgid, struct ws_hold *hold, u64 now)
 {
 	if (!g || !hold)
 		return 0;

@@ -44,7 +44,7 @@ static __always_inline bool pause_ends(struct ws_vm *vm, u32 stop, u64 *begin, u
 }
 
 /* A thread of process `tgid` that waited for its VM since `begin` is woken. */
-static __noinline int ws_pause_over(u32 tgid, u32 stop, u64 begin, u64 now)
+__noinline int ws_pause_over(u32 tgid, u32 stop, u64 begin, u64 now)
 {
 	struct ws_vm *vm = bpf_map_lookup_elem(&vms, &tgid);
 	struct task_struct *waker = bpf_get_current_task_btf();

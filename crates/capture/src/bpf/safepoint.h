@@ -94,7 +94,7 @@ static __always_inline u64 operation_of(struct ws_vm *vm, u32 stop)
  * the VM that it waits at, with WS_COLLECTS if a collector stops or stalls it.
  */
 #define WS_COLLECTS 0x100
-static __noinline u32 ws_stopped(u32 tgid, u64 futex, u32 tag)
+__noinline u32 ws_stopped(u32 tgid, u64 futex, u32 tag)
 {
 	struct ws_vm *vm = bpf_map_lookup_elem(&vms, &tgid);
 	struct ws_operation_facts *facts;

@@ -114,9 +114,10 @@ static __always_inline void thread_exec(struct ws_thread *t, struct task_struct 
 static __always_inline void fill_dump(struct ws_dump *d, struct ws_thread *t, struct task_struct *p,
 				      u64 now)
 {
-	u64 came, exec, woken = waits_since(t, p);
-	u8 asking = t->at.state == WS_BLOCKED ? was_in_flight(t, woken ?: now) : t->wait.asking;
+	u64 came, exec, woken;
+	u8 asking;
 
+	/* Copies come first: the verifier goes through them once for each path that leads to them. */
 	d->head.size = sizeof(*d);
 	d->id = t->id;
 	d->now = now;
@@ -125,13 +126,13 @@ static __always_inline void fill_dump(struct ws_dump *d, struct ws_thread *t, st
 	d->pid = t->pid;
 	d->tid = t->tid;
 	d->state = t->at.state;
-	d->detail = t->at.state == WS_BLOCKED ? told_since(p, t->at.detail) : t->at.detail;
-	d->flags = t->at.flags | (cfg_irq_in_clock ? WS_F_IRQ_OUT : 0) | (asking ? WS_F_ASKING : 0);
+	d->detail = t->at.detail;
 	d->block_reason = t->at.block_reason;
 	d->cpu = t->at.cpu;
 	d->stretch = t->turn.stretch;
 	d->block = t->at.state == WS_RUNNABLE ? t->at.block_len : 0;
 	__builtin_memcpy(&d->acc, &t->acc, sizeof(d->acc));
+	woken = waits_since(t, p);
 	exec = t->at.state == WS_DEAD ? t->at.kernel.exec : exec_at(p, now);
 	d->kernel_exec = exec - t->birth.exec;
 	d->kernel_run_delay = delay_at(p, now) - t->birth.delay;
@@ -139,6 +140,10 @@ static __always_inline void fill_dump(struct ws_dump *d, struct ws_thread *t, st
 	d->utime = p->utime - t->birth.utime;
 	d->stime = p->stime - t->birth.stime;
 	bpf_probe_read_kernel(d->comm, sizeof(d->comm), p->comm);
+	if (t->at.state == WS_BLOCKED)
+		d->detail = told_since(p, t->at.detail);
+	asking = t->at.state == WS_BLOCKED ? was_in_flight(t, woken ?: now) : t->wait.asking;
+	d->flags = t->at.flags | (cfg_irq_in_clock ? WS_F_IRQ_OUT : 0) | (asking ? WS_F_ASKING : 0);
 	if (t->at.state == WS_ON_CPU) {
 		u64 length = elapsed(t, now);
 		u64 out = left_out(t, p, length - clamp(exec - t->at.kernel.exec, length), t->at.cpu);
