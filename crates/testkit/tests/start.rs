@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 use libbpf_rs::query::ProgInfoIter;
 use wallscope_testkit::{Error, with_tool_alone};
 
-/// Maximum instructions that the kernel's verifier goes through: 413,000 on Linux 6.18, and other kernels prune a
-/// little less. Each took it 2 to 3 µs (2 virtual CPUs), and most of the start is its time. A function that it enters
+/// Maximum instructions that the kernel's verifier goes through: 413,000 on Linux 6.18, and room for other
+/// kernels. Each took it 2 to 3 µs (2 virtual CPUs), and most of the start is its time. A function that it enters
 /// again for each path multiplies them unseen.
 const MOST_VERIFIED: u64 = 500_000;
 

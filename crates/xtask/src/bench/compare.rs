@@ -112,14 +112,13 @@ fn switching(tool: &Tool, effort: Effort) -> Steady {
     }
 }
 
-/// All workloads, or `only` the one of that name.
-pub(super) fn all(tool: &Tool, effort: Effort, only: Option<&str>) -> Outcome<Vec<Comparison>> {
+/// The workload of that name; none if it cannot run here, which is printed.
+pub(super) fn named(tool: &Tool, effort: Effort, name: &str) -> Outcome<Vec<Comparison>> {
     let mut comparisons = Vec::new();
     let workloads = std::iter::once(Ok(switching(tool, effort))).chain(computing(tool, effort));
-    let asked = |workload: &Result<Steady, String>| match (workload, only) {
-        (_, None) => true,
-        (Ok(workload), Some(only)) => workload.name == only,
-        (Err(why), Some(only)) => why.starts_with(only),
+    let asked = |workload: &Result<Steady, String>| match workload {
+        Ok(workload) => workload.name == name,
+        Err(why) => why.starts_with(name),
     };
     for workload in workloads.filter(asked) {
         match workload {

@@ -76,7 +76,7 @@ pub fn measure(tool: &Tool, effort: Effort, part: &str) -> Outcome<Measured> {
     match part {
         "own" => measured.figures = own::all(tool, effort)?,
         "probes" => measured.figures = probes::all(tool, effort)?,
-        program => measured.comparisons = compare::all(tool, effort, Some(program))?,
+        program => measured.comparisons = compare::named(tool, effort, program)?,
     }
     for comparison in &measured.comparisons {
         println!("{comparison}");
@@ -118,7 +118,7 @@ pub fn run(effort: Effort, what: What<'_>) -> Outcome<bool> {
         machine::load()
     );
     if let What::Only(name) = what {
-        let found = compare::all(&tool, effort, Some(name))?;
+        let found = compare::named(&tool, effort, name)?;
         found.iter().for_each(|comparison| println!("{comparison}"));
         return match found.is_empty() {
             true => Err(format!("no workload {name} could be compared here").into()),

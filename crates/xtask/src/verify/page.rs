@@ -111,7 +111,8 @@ Nothing is repeated until it passes. A row holds or it does not. If a run was in
 binary, the date names each part, and the machines are named in their order. All rows as data:
 [verification.jsonl](verification.jsonl).
 
-- **Exact rows** (ledgers, counts, whole stacks) are held to the promise itself.
+- **Exact rows** (ledgers, counts, whole stacks) are held to the promise itself. The row over all cases of `odd` leaves
+  out stacks inside the few instructions that switch stacks, which have no rule; each case alone counts them.
 - **Estimated rows** (shares of functions) are held to the promise plus 5.03 standard errors, shown as
   `± promise + chance`. The standard error follows from the recording's own number of samples in each state and
   the program's number of calls (`crates/testkit/src/score/chance.rs`). Such a limit is exceeded by chance once in
