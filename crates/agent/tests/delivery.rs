@@ -206,7 +206,7 @@ fn a_refused_window_does_not_block_the_others() {
 }
 
 /// A receiver that is away for so long that windows are dropped hears of each of them when it is back: a dropped
-/// window takes along what it told of those before it, and that is not forgotten.
+/// window takes along its report of those before it, and that report is not forgotten.
 #[test]
 fn a_receiver_that_was_away_hears_of_each_dropped_window() {
     const WINDOWS: u64 = 30;

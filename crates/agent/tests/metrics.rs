@@ -105,7 +105,7 @@ fn a_service_that_is_gone_has_no_fraction() {
     w.contexts.retain(|c| c.pid != 200);
     w.context_labels.truncate(w.contexts.len());
     w.context_labels.iter_mut().for_each(|l| *l = None);
-    w.shapes.clear();
+    w.histograms.clear();
     totals.add(&w);
     assert_eq!(totals.services["payments"].on_cpu_fraction, None);
     // After an hour it has no series at all.

@@ -98,8 +98,8 @@ fn an_hour_of_windows_sums_to_the_nanosecond() {
     assert_eq!(lost, (0..360).map(|i| i % 3).sum::<u64>());
     assert!(rec.contexts.iter().all(|c| c.ledger.residue_ns() == 0));
     // Intervals of a thread are one histogram.
-    let counted: f64 = rec.shapes.iter().map(|r| r.shape.count()).sum();
-    assert_eq!((rec.shapes.len(), counted), (366, 360.0 * 65.0));
+    let counted: f64 = rec.histograms.iter().map(|r| r.histogram.count()).sum();
+    assert_eq!((rec.histograms.len(), counted), (366, 360.0 * 65.0));
 }
 
 #[test]

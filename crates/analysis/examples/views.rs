@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             );
         }
     }
-    // A selection is a recording: its ledgers hold only what was selected.
+    // A selection is a recording: its ledgers hold only the selected time.
     let selection = Selection {
         states: vec![State::Blocked],
         ..Selection::default()

@@ -22,7 +22,7 @@ type Key = (Arc<str>, Arc<str>);
 
 /// A function that both profiles have.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Row {
+pub struct InflationRow {
     /// Its name.
     pub name: Arc<str>,
     /// Calls, exact.
@@ -37,7 +37,7 @@ pub struct Row {
     pub interval: Interval,
 }
 
-impl Row {
+impl InflationRow {
     /// Ratio of its instrumented share to its share without instrumentation, lowest and highest; infinite where it
     /// was never sampled.
     pub fn inflation(&self) -> (f64, f64) {
@@ -101,7 +101,7 @@ fn innermost<'k>(
 }
 
 /// The functions of both, most instrumented time first.
-pub fn rows(instrumented: &Recording, sampled: &Recording, view: View) -> Vec<Row> {
+pub fn rows(instrumented: &Recording, sampled: &Recording, view: View) -> Vec<InflationRow> {
     let (theirs, ours) = (keys(instrumented), keys(sampled));
     let of = |keys: &[Vec<Key>]| -> FxHashSet<Key> { keys.iter().flatten().cloned().collect() };
     let known: FxHashSet<Key> = of(&theirs).intersection(&of(&ours)).cloned().collect();
@@ -155,12 +155,12 @@ pub fn rows(instrumented: &Recording, sampled: &Recording, view: View) -> Vec<Ro
     let all_sampled: f64 = whole.iter().sum();
     let none = vec![0.0; blocks];
     let met: FxHashSet<&Key> = own.keys().chain(parts.keys()).copied().collect();
-    let mut rows: Vec<Row> = met
+    let mut rows: Vec<InflationRow> = met
         .into_iter()
         .map(|key| {
             let (ns, calls) = own.get(key).copied().unwrap_or_default();
             let part = parts.get(key).unwrap_or(&none);
-            Row {
+            InflationRow {
                 name: key.0.clone(),
                 calls,
                 own: ns,

@@ -181,7 +181,7 @@ impl<'a> Record<'a> {
 
 /// A line of code, from an address on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place<'a> {
+pub struct LineEntry<'a> {
     /// The first address.
     pub address: u64,
     /// The line.
@@ -199,9 +199,9 @@ pub struct Lines<'a> {
 }
 
 impl<'a> Iterator for Lines<'a> {
-    type Item = Place<'a>;
+    type Item = LineEntry<'a>;
 
-    fn next(&mut self) -> Option<Place<'a>> {
+    fn next(&mut self) -> Option<LineEntry<'a>> {
         self.left = self.left.checked_sub(1)?;
         let (address, line) = (word(self.bytes, 0)?, half(self.bytes, 8)?);
         let name = self.bytes.get(16..)?;
@@ -211,7 +211,7 @@ impl<'a> Iterator for Lines<'a> {
         if name[..end] != [0xff] {
             self.file = &name[..end];
         }
-        Some(Place {
+        Some(LineEntry {
             address,
             line,
             file: self.file,

@@ -112,7 +112,7 @@ fn install_handler() {
         PAGE_SIZE.store(rustix::param::page_size(), Ordering::SeqCst);
         let mut old = MaybeUninit::<libc::sigaction>::zeroed();
         // SAFETY: both structures are valid, zeroed first as the C interface expects, and the
-        // handler has the signature that SA_SIGINFO asks for and calls only what is allowed there.
+        // handler has the signature that SA_SIGINFO asks for and calls only functions that are allowed there.
         // Should the call fail, `old` stays zeroed, which is the default action.
         unsafe {
             let mut action = MaybeUninit::<libc::sigaction>::zeroed().assume_init();

@@ -44,7 +44,7 @@ pub mod kind {
     /// A native stack and the managed frames that belong to it.
     pub const JOIN: u32 = 0x10008;
     /// Histogram of a thread's interval lengths.
-    pub const SHAPE: u32 = 0x10020;
+    pub const HISTOGRAM: u32 = 0x10020;
     /// The resource that a thread waited for.
     pub const RESOURCE: u32 = 0x10009;
     /// End of a wait, with its waker.
@@ -286,8 +286,8 @@ pub struct Resolve {
     pub futex: u64,
 }
 
-/// `enum ws_what`.
-pub mod what {
+/// `enum ws_resource_kind`.
+pub mod resource_kind {
     /// A lock.
     pub const LOCK: u32 = 1;
     /// A file, by its path.
@@ -323,10 +323,10 @@ pub struct ResourceEvent {
     pub head: Head,
     /// Hash that samples refer to.
     pub hash: u64,
-    /// A futex's address, an inode number; see [`what`].
+    /// A futex's address, an inode number; see [`resource_kind`].
     pub address: u64,
-    /// One of [`what`].
-    pub what: u32,
+    /// One of [`resource_kind`].
+    pub kind: u32,
     /// The process in which the address or number is valid; 0: all.
     pub pid: u32,
     /// Number of the system call, all ones: a page fault.
@@ -588,10 +588,10 @@ pub struct ManagedHead {
     pub pad0: u32,
 }
 
-/// `struct ws_shape_event` without its buckets, which follow: index and count, 32 bits each.
+/// `struct ws_histogram_event` without its buckets, which follow: index and count, 32 bits each.
 #[derive(Clone, Copy, Debug, FromBytes, Immutable, KnownLayout)]
 #[repr(C)]
-pub struct ShapeHead {
+pub struct HistogramHead {
     /// Kind and size.
     pub head: Head,
     /// Id of the record.
@@ -654,7 +654,7 @@ impl PauseEvent {
     }
 }
 
-/// `struct ws_socket`: a stream socket and what is in flight on it.
+/// `struct ws_socket`: a stream socket and its requests in flight.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct SocketRecord {
@@ -746,8 +746,8 @@ pub struct Answer {
     pub ns: u64,
 }
 
-/// `WS_SHAPE_COARSE_BUCKETS`: buckets of each of a thread's three states.
-pub const SHAPE_BUCKETS: u32 = 132;
+/// `WS_COARSE_BUCKETS`: buckets of each of a thread's three states.
+pub const COARSE_BUCKETS: u32 = 132;
 
 /// Causes of loss in kernel code, in the order of `enum ws_loss`, in words.
 pub const LOSSES: [&str; 35] = [
@@ -807,11 +807,11 @@ const _: () = {
     assert!(size_of::<RawHead>() == 240);
     assert!(size_of::<Join>() == 32);
     assert!(size_of::<ManagedHead>() == 32);
-    assert!(size_of::<ShapeHead>() == 64);
+    assert!(size_of::<HistogramHead>() == 64);
     assert!(size_of::<SocketRecord>() == 168);
     assert!(size_of::<OpenRequests>() == 24);
     assert!(size_of::<Answer>() == 32);
-    assert!(SHAPE_BUCKETS as usize * 8 == wallscope_model::histogram::BUCKETS);
+    assert!(COARSE_BUCKETS as usize * 8 == wallscope_model::histogram::BUCKETS);
 };
 
 /// A C string field as text.

@@ -1,7 +1,7 @@
 //! Privileges and kernel features of this host, found by trying them.
 //!
-//! Versions and sysctls say what *should* be allowed; containers, seccomp filters and security
-//! modules decide what is. So each thing is tried once, in the smallest form that the kernel judges
+//! Versions and sysctls say which acts *should* be allowed; containers, seccomp filters and security
+//! modules decide which are. So each thing is tried once, in the smallest form that the kernel judges
 //! the same way: load an empty program, open and close an event, read a process forked for
 //! the purpose. Two such processes are used, a child of ours and a process that does not descend from us,
 //! because Yama treats them differently.
@@ -14,16 +14,16 @@ use std::io;
 pub(crate) mod attempts;
 mod checks;
 mod finding;
+mod perf_restrictions;
 mod settings;
-mod standing;
 mod subject;
 mod uprobes;
 
 use attempts::{bpf_at_scheduler, first_pid_namespace, perf_system, readable};
 pub use checks::{PROC_REMEDY, probe};
 pub use finding::{Finding, Tier};
+pub(crate) use perf_restrictions::PerfRestrictions;
 pub use settings::{Setting, proc_is_ours, settings};
-pub(crate) use standing::Standing;
 
 /// Meaning of a refusal, and the attempt.
 type Try = (&'static str, fn() -> io::Result<()>);

@@ -25,7 +25,6 @@ pub mod survey;
 pub mod target;
 pub mod uprobes;
 
-mod ahead;
 mod clock;
 mod cpus;
 mod error;
@@ -33,6 +32,7 @@ mod event;
 mod open_files;
 mod period_jitter;
 mod places;
+mod priority;
 mod slices;
 mod syscalls;
 

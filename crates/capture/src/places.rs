@@ -14,7 +14,7 @@ use wallscope_observe::InterruptCode;
 /// Entries of the kernel programs' table (`WS_PLACES`).
 pub const TABLE: usize = 4096;
 /// Longest plausible function, bytes: kernel symbols have no sizes.
-const LONGEST: u64 = 256 << 10;
+const MAX_FUNCTION_BYTES: u64 = 256 << 10;
 
 /// Names of functions. A name that ends in `*` is a prefix. The first row that matches counts.
 const BY_REASON: &[(BlockReason, &[&str])] = &[
@@ -281,7 +281,7 @@ fn matches(pattern: &str, name: &str) -> bool {
 
 /// A range of kernel code, and its block reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct KernelPlace {
     /// First address.
     pub start: u64,
     /// Bytes.
@@ -294,7 +294,7 @@ pub struct Place {
 #[derive(Clone, Debug, Default)]
 pub struct Places {
     /// Ranges by address; neighbours with the same reason are joined.
-    pub ranges: Vec<Place>,
+    pub ranges: Vec<KernelPlace>,
     /// The function that reads a timerfd, 0 where not known.
     pub timerfd_read: u64,
 }
@@ -324,7 +324,7 @@ impl Places {
                 continue;
             };
             let end = code.get(i + 1).map_or(start + 4096, |next| next.0);
-            if end - start > LONGEST {
+            if end - start > MAX_FUNCTION_BYTES {
                 continue;
             }
             let size = (end - start) as u32;
@@ -334,7 +334,7 @@ impl Places {
                 {
                     last.size += size;
                 }
-                _ => places.ranges.push(Place {
+                _ => places.ranges.push(KernelPlace {
                     start: *start,
                     size,
                     reason,
@@ -431,7 +431,7 @@ impl Interrupts {
             ranges: code
                 .iter()
                 .zip(ends)
-                .filter_map(|(c, end)| Some((c.0, end.min(c.0 + LONGEST), c.1?)))
+                .filter_map(|(c, end)| Some((c.0, end.min(c.0 + MAX_FUNCTION_BYTES), c.1?)))
                 .collect(),
         }
     }
@@ -498,7 +498,8 @@ pub fn names(wanted: &[u64]) -> Vec<Option<String>> {
         .map(|pc| {
             let i = code.partition_point(|c| c.0 <= *pc).checked_sub(1)?;
             let (start, name) = code[i];
-            (pc - start < LONGEST).then(|| name.split('.').next().unwrap_or(name).to_owned())
+            (pc - start < MAX_FUNCTION_BYTES)
+                .then(|| name.split('.').next().unwrap_or(name).to_owned())
         })
         .collect()
 }
@@ -524,7 +525,7 @@ mod tests {
                     ffffffff81000180 T schedule\nffffffff81000200 t timerfd_read_iter\n\
                     ffffffff81000300 T do_wait\nffffffff81000340 T other\n";
         let places = Places::parse(text);
-        let place = |start, size, reason| Place {
+        let place = |start, size, reason| KernelPlace {
             start,
             size,
             reason,

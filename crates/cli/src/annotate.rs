@@ -25,11 +25,11 @@ use crate::failure::Failure;
 /// Lines and instructions shown before and after one that has time.
 const AROUND: usize = 3;
 /// Share of the function's time from which on a line or instruction is shown with those around it.
-const LEAST: f64 = 0.005;
+const MIN_SHARE: f64 = 0.005;
 /// Longest source shown and longest function disassembled, bytes.
-const LONGEST: u64 = 16 << 20;
+const MAX_BYTES: u64 = 16 << 20;
 /// Most functions of one name, in different files or modules, that are shown.
-const MOST: usize = 4;
+const MAX_FUNCTIONS: usize = 4;
 
 /// The one function that matches `name`. Tried in this order: the full name, the name without arguments,
 /// the end of a path, any part of the name.
@@ -84,19 +84,19 @@ pub fn text(
         );
         return Ok(out);
     }
-    for a in all.iter().take(MOST) {
+    for a in all.iter().take(MAX_FUNCTIONS) {
         head(&mut out, analysis.recording, a, &shown);
         let files = Files::of(analysis.recording, a, owner);
         source(&mut out, a, &files);
         instructions(&mut out, analysis.recording, a, &files);
         out.push('\n');
     }
-    if all.len() > MOST {
-        let rest: u64 = all[MOST..].iter().map(|a| a.spent.total_ns).sum();
+    if all.len() > MAX_FUNCTIONS {
+        let rest: u64 = all[MAX_FUNCTIONS..].iter().map(|a| a.spent.total_ns).sum();
         let _ = writeln!(
             out,
             "and {} more of this name in other files, {} together",
-            all.len() - MOST,
+            all.len() - MAX_FUNCTIONS,
             units::ns(rest)
         );
     }
@@ -220,7 +220,7 @@ fn source(out: &mut String, a: &Annotation, files: &Files) {
     let lines: Vec<&str> = text.lines().collect();
     let hot: Vec<usize> = known
         .iter()
-        .filter(|(_, s)| s.total_ns as f64 >= LEAST * whole as f64)
+        .filter(|(_, s)| s.total_ns as f64 >= MIN_SHARE * whole as f64)
         .map(|(line, _)| *line as usize)
         .collect();
     let past = known.iter().any(|(line, _)| *line as usize > lines.len());
@@ -253,11 +253,11 @@ fn read(file: &str, files: &Files) -> Result<String, String> {
         .open(file, Purpose::Source)
         .map_err(|e| format!("{file}: {e}"))?;
     let length = data.metadata().map_err(|e| e.to_string())?.len();
-    if length > LONGEST {
+    if length > MAX_BYTES {
         return Err(format!("{file} is {} long", units::bytes(length)));
     }
     let mut bytes = Vec::new();
-    std::io::Read::read_to_end(&mut std::io::Read::take(data, LONGEST), &mut bytes)
+    std::io::Read::read_to_end(&mut std::io::Read::take(data, MAX_BYTES), &mut bytes)
         .map_err(|e| format!("{file}: {e}"))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
@@ -349,7 +349,7 @@ fn codes<'d>(elf: &Elf<'_>, bytes: &'d [u8], sampled: &[(u64, Spent)]) -> Vec<Co
     let mut spans: Vec<(u64, u64, &[u8])> = tables
         .into_iter()
         .flat_map(|t| elf.symbols(t))
-        .filter(|s| s.function && s.size > 0 && s.size < LONGEST)
+        .filter(|s| s.function && s.size > 0 && s.size < MAX_BYTES)
         .map(|s| (s.address, s.size, s.name))
         .collect();
     spans.sort_unstable();
@@ -408,7 +408,7 @@ impl Listing<'_, '_> {
             all.push((instruction, spent));
         }
         let hot: Vec<usize> = (0..all.len())
-            .filter(|i| all[*i].1.total_ns as f64 >= (LEAST * whole as f64).max(1.0))
+            .filter(|i| all[*i].1.total_ns as f64 >= (MIN_SHARE * whole as f64).max(1.0))
             .collect();
         let shown: Vec<usize> = (0..all.len())
             .filter(|i| all[*i].1.total_ns > 0 || near(&hot, *i))

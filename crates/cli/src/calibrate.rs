@@ -12,10 +12,10 @@ use wallscope_model::Context;
 use wallscope_render::calibrate;
 
 use crate::failure::Failure;
-use crate::live::{BRIEFLY, Found, Source};
 use crate::output;
 use crate::report::style;
 use crate::select::SelectArgs;
+use crate::source::{BRIEFLY, OpenedRecording, Source};
 
 /// The CPU-only picture beside the wall picture of the same window: how much of the time a CPU
 /// profile shows, and the part that no CPU optimisation can touch
@@ -45,7 +45,7 @@ pub struct Args {
 /// Runs the verb.
 pub fn run(args: Args) -> Result<(), Failure> {
     let mut service_pid = None;
-    let Found { recording, .. } = if args.source.is_empty() {
+    let OpenedRecording { recording, .. } = if args.source.is_empty() {
         let service = Service::start(args.source.length(BRIEFLY))?;
         let pid = service.child.id();
         service_pid = Some(pid);

@@ -7,7 +7,7 @@ use wallscope_capture::uprobes::spec::{self, Spec};
 use wallscope_render::calls::CallsDisplay;
 
 use crate::failure::Failure;
-use crate::latency::{Asked, measure};
+use crate::latency::{ProbeArgs, measure};
 use crate::target_args::TargetArgs;
 
 /// Count calls of functions, exactly
@@ -35,7 +35,7 @@ pub struct Args {
     #[arg(short, long, value_name = "TIME", value_parser = parse_duration)]
     duration: Option<Duration>,
 
-    /// The most of one CPU that probes may cost, in percent; what would cost more is refused
+    /// The most of one CPU that probes may cost, in percent; probes that would cost more are refused
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = parse_overhead)]
     max_overhead: f64,
 
@@ -46,7 +46,7 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: Args) -> Result<(), Failure> {
-    measure(Asked {
+    measure(ProbeArgs {
         verb: "count",
         functions: args.functions,
         target: args.target,

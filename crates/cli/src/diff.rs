@@ -16,7 +16,7 @@ use crate::report::{IdleArg, style};
 use crate::select::SelectArgs;
 use crate::{input, output};
 
-/// Compare recordings, and tell what really changed from what is noise
+/// Compare recordings, and tell real changes from noise
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -30,7 +30,7 @@ Examples:
   wallscope diff a.pb.gz -- b.pb.gz --resolve 1        how much longer to record for 1 %
 
 Options go before BASE or after NEW. One run a side can only judge by blocks of time within it: record
-several runs of each side, in turn. How differences are judged: docs/accuracy.md.
+several runs of each side, in turn. DiffArgs differences are judged: docs/accuracy.md.
 Exit code 10: a --fail-if fired.")]
 pub struct Args {
     /// Recordings before the change
@@ -45,12 +45,12 @@ pub struct Args {
     )]
     new: Vec<String>,
     #[command(flatten)]
-    how: How,
+    how: DiffArgs,
 }
 
 /// The options, which may also follow NEW.
 #[derive(clap::Args, Clone, Debug)]
-pub struct How {
+pub struct DiffArgs {
     /// How to write it
     #[arg(long, value_enum, default_value_t = Form::Text)]
     format: Form,
@@ -76,15 +76,15 @@ pub struct How {
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = positive)]
     new_requests: Vec<f64>,
     /// The unit that a stack's time is given to
-    #[arg(long, value_enum, default_value_t = By::Program)]
-    by: By,
+    #[arg(long, value_enum, default_value_t = FunctionRole::Program)]
+    by: FunctionRole,
     /// At most this share of reported functions may be chance, in percent
     #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = percent)]
     fdr: f64,
     /// List so many functions that did not change
     #[arg(long, value_name = "N", default_value_t = 8)]
     noise: usize,
-    /// Say what it takes to find a change of this many percent of the base's time
+    /// Say how many recordings it takes to find a change of this many percent of the base's time
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     resolve: Option<f64>,
     /// Exit with 10 where this grew (or shrank) beyond noise: WHAT[@FUNCTION]:+AMOUNT
@@ -135,7 +135,7 @@ enum Per {
 
 /// `--by`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum By {
+enum FunctionRole {
     /// The innermost function of the program; kernel and libraries of the language count for it
     Program,
     /// The innermost function, whatever it is
@@ -171,7 +171,7 @@ struct After {
     #[arg(required = true, value_name = "NEW")]
     new: Vec<PathBuf>,
     #[command(flatten)]
-    how: How,
+    how: DiffArgs,
 }
 
 /// Runs the verb.
@@ -251,7 +251,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
 
 /// The NEW files, and the options. Everything behind `--` is NEW to the command line; a word there that begins as an
 /// option is one.
-fn new_and_how(new: Vec<String>, how: How) -> (Vec<PathBuf>, How) {
+fn new_and_how(new: Vec<String>, how: DiffArgs) -> (Vec<PathBuf>, DiffArgs) {
     let follows = |a: &String| a.starts_with('-') && a != "-";
     if new.iter().any(follows) {
         let after = <After as clap::Parser>::try_parse_from(&new).unwrap_or_else(|e| e.exit());
@@ -303,7 +303,7 @@ fn named(files: &[PathBuf]) -> String {
     }
 }
 
-fn options(how: &How, base: usize, new: usize) -> Result<Options, Failure> {
+fn options(how: &DiffArgs, base: usize, new: usize) -> Result<Options, Failure> {
     let fits = |given: &[f64], files: usize| given.len() == 1 || given.len() == files;
     let counts_given = !how.base_requests.is_empty() || !how.new_requests.is_empty();
     if how.per == Per::Request {
@@ -335,9 +335,9 @@ fn options(how: &How, base: usize, new: usize) -> Result<Options, Failure> {
             Per::Raw => Normal::Raw,
         },
         metric: match how.by {
-            By::Program => Metric::Program,
-            By::Own => Metric::Own,
-            By::Total => Metric::Total,
+            FunctionRole::Program => Metric::Program,
+            FunctionRole::Own => Metric::Own,
+            FunctionRole::Total => Metric::Total,
         },
         base_requests: how.base_requests.clone(),
         new_requests: how.new_requests.clone(),

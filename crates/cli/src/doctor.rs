@@ -14,7 +14,7 @@ use wallscope_capture::{
 use crate::failure::Failure;
 use recipes::Recipe;
 
-/// Show what this host allows, what is lost without it, and how to allow it
+/// Show the rights that this host gives, the losses without them, and how to give them
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Each thing is tried, not guessed from versions. Nothing on the host is changed.

@@ -29,13 +29,13 @@ pub struct Args {
     format: String,
     /// Which time: the view's stacks (not for formats that hold all of them) [default: wall]
     #[arg(long, value_parser = views())]
-    view: Option<Which>,
+    view: Option<ExportedView>,
     /// Where to write; without it, standard output
     #[arg(short, long, value_name = "OUT")]
     output: Option<PathBuf>,
     /// Frames to add: thread at the root, state and reason at the leaf (folded only)
     #[arg(long, value_enum, value_delimiter = ',', value_name = "LABEL,…")]
-    with: Vec<With>,
+    with: Vec<FrameLabel>,
     #[command(flatten)]
     select: SelectArgs,
 }
@@ -55,7 +55,7 @@ Values are nanoseconds, scaled so that a view's stacks sum to the ledger. Idle t
 
 /// A label that may become a frame.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum With {
+enum FrameLabel {
     Thread,
     State,
     Reason,
@@ -78,7 +78,7 @@ fn after_help() -> String {
 
 /// A view that can be exported.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Which {
+enum ExportedView {
     View(View),
     /// Blocked stacks with their wakers'.
     OffWake,
@@ -92,16 +92,16 @@ const OFF_WAKE: &str = "off-wake";
 const BLAME: &str = "blame";
 const TASKS: &str = "tasks";
 
-fn views() -> impl TypedValueParser<Value = Which> {
+fn views() -> impl TypedValueParser<Value = ExportedView> {
     let names = View::ALL
         .iter()
         .map(|v| v.name())
         .chain([OFF_WAKE, BLAME, TASKS]);
     PossibleValuesParser::new(names).map(|name| match (View::from_name(&name), &*name) {
-        (Some(view), _) => Which::View(view),
-        (None, BLAME) => Which::Blame,
-        (None, TASKS) => Which::Tasks,
-        _ => Which::OffWake,
+        (Some(view), _) => ExportedView::View(view),
+        (None, BLAME) => ExportedView::Blame,
+        (None, TASKS) => ExportedView::Tasks,
+        _ => ExportedView::OffWake,
     })
 }
 
@@ -116,9 +116,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
         ));
     }
     let folded_only = match args.view {
-        Some(Which::OffWake) => Some(OFF_WAKE),
-        Some(Which::Blame) => Some(BLAME),
-        Some(Which::Tasks) => Some(TASKS),
+        Some(ExportedView::OffWake) => Some(OFF_WAKE),
+        Some(ExportedView::Blame) => Some(BLAME),
+        Some(ExportedView::Tasks) => Some(TASKS),
         _ => None,
     };
     if let Some(view) = folded_only.filter(|_| format.name() != "folded") {
@@ -182,7 +182,7 @@ fn write(
     out: &mut dyn Write,
 ) -> std::io::Result<()> {
     let view = match args.view {
-        Some(Which::View(view)) => view,
+        Some(ExportedView::View(view)) => view,
         _ => View::Wall,
     };
     let found = wallscope_diagnose::finding(recording);
@@ -193,18 +193,20 @@ fn write(
             view,
             folded: folded::Options {
                 view,
-                with_thread: args.with.contains(&With::Thread),
-                with_state: args.with.contains(&With::State),
-                with_reason: args.with.contains(&With::Reason),
+                with_thread: args.with.contains(&FrameLabel::Thread),
+                with_state: args.with.contains(&FrameLabel::State),
+                with_reason: args.with.contains(&FrameLabel::Reason),
             },
         },
         headline: report::headline(recording),
         verdict: Some(&verdict),
     };
     match args.view {
-        Some(Which::OffWake) => return off_wake::write(recording, &options.format.folded, out),
-        Some(Which::Blame) => return blame::write(recording, &options.format.folded, out),
-        Some(Which::Tasks) => return tasks::write(recording, &options.format.folded, out),
+        Some(ExportedView::OffWake) => {
+            return off_wake::write(recording, &options.format.folded, out);
+        }
+        Some(ExportedView::Blame) => return blame::write(recording, &options.format.folded, out),
+        Some(ExportedView::Tasks) => return tasks::write(recording, &options.format.folded, out),
         _ => {}
     }
     for lost in format.write(recording, &options, out)? {

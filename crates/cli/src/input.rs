@@ -10,14 +10,14 @@ use wallscope_model::Recording;
 use wallscope_procfs::target_file::Rights;
 
 use crate::failure::Failure;
-use crate::imported::{self, CopiedStacks};
+use crate::import_postprocess::{self, CopiedStacks};
 use crate::windows::{Choice, Directory};
 
 /// How files are to be read; part of every verb that takes FILE.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct Reading {
-    /// Which of the file's values to read: an event of record -e, or what another tool's file calls
-    /// it (for folded stacks: what the numbers are)
+    /// Which of the file's values to read: an event of record -e, or the name that another tool's file gives
+    /// it (for folded stacks: the kind of the numbers)
     #[arg(long, value_name = "NAME")]
     value: Option<String>,
     #[command(flatten)]
@@ -52,7 +52,7 @@ pub fn recording(path: &Path, reading: &Reading) -> Result<Recording, Failure> {
     reading.windows.services(recording)
 }
 
-/// Says why the content of a file cannot be used, and what to do.
+/// Says why the content of a file cannot be used, and the remedy.
 fn unusable(name: &str, e: &ReadError) -> Failure {
     let next = match e {
         ReadError::Empty => {
@@ -140,7 +140,7 @@ fn file_recording(path: &Path, reading: &Reading) -> Result<Recording, Failure> 
         eprintln!("wallscope: warning: {name}: {warning}");
     }
     if let Some(unnamed) = unnamed {
-        imported::name(&mut recording, unnamed, owner);
+        import_postprocess::name(&mut recording, unnamed, owner);
     }
     Ok(recording)
 }

@@ -18,7 +18,7 @@ use crate::report::style;
 use crate::slow::{self, Slow};
 use crate::target_args::TargetArgs;
 
-/// Time single calls of functions: quantiles, and what short and long calls spend their time on
+/// Time single calls of functions: quantiles, and how short and long calls spend their time
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -45,7 +45,7 @@ pub struct Args {
     #[arg(short, long, value_name = "TIME", value_parser = parse_duration)]
     duration: Option<Duration>,
 
-    /// The most of one CPU that probes may cost, in percent; what would cost more is refused
+    /// The most of one CPU that probes may cost, in percent; probes that would cost more are refused
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0, value_parser = parse_overhead)]
     max_overhead: f64,
 
@@ -57,7 +57,7 @@ pub struct Args {
     #[arg(long)]
     heat_map: bool,
 
-    /// Sample stacks too, and show what the calls beyond this quantile do that typical ones do not
+    /// Sample stacks too, and show how the calls beyond this quantile differ from typical ones
     #[arg(long, value_name = "QUANTILE", value_parser = slow::quantile)]
     slow: Option<f64>,
 
@@ -77,7 +77,7 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: Args) -> Result<(), Failure> {
-    measure(Asked {
+    measure(ProbeArgs {
         verb: "latency",
         functions: args.functions,
         target: args.target,
@@ -95,7 +95,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
 }
 
 /// The arguments that `count` and `latency` share.
-pub struct Asked {
+pub struct ProbeArgs {
     /// The verb, for messages.
     pub verb: &'static str,
     /// Functions to probe.
@@ -119,7 +119,7 @@ pub struct Asked {
 }
 
 /// Measures and prints.
-pub fn measure(asked: Asked) -> Result<(), Failure> {
+pub fn measure(asked: ProbeArgs) -> Result<(), Failure> {
     let target = asked.target.target().ok_or_else(|| {
         Failure::usage(format!(
             "{} needs a target: -p PID, --cgroup PATH, -a, or -- CMD ARGS…",
@@ -190,7 +190,7 @@ fn failed(error: wallscope_capture::Error) -> Failure {
 }
 
 /// Most functions with a printed cost of their own.
-const MOST_ANNOUNCED: usize = 8;
+const MAX_ANNOUNCED: usize = 8;
 
 /// Reports plan and progress of a measurement on standard error.
 pub struct Teller {
@@ -222,14 +222,14 @@ impl Teller {
 
 impl Watcher for Teller {
     fn announced(&mut self, facts: &Announced) {
-        for (name, _, how, cost) in facts.functions.iter().take(MOST_ANNOUNCED) {
+        for (name, _, how, cost) in facts.functions.iter().take(MAX_ANNOUNCED) {
             let cost = match cost {
                 0 => String::new(),
                 ns => format!("up to {:.1} µs a call: ", *ns as f64 / 1e3),
             };
             eprintln!("wallscope: {name}: {cost}{how}");
         }
-        let more = facts.functions.len().saturating_sub(MOST_ANNOUNCED);
+        let more = facts.functions.len().saturating_sub(MAX_ANNOUNCED);
         if more > 0 {
             eprintln!("wallscope: and {more} further functions");
         }

@@ -5,11 +5,11 @@ use wallscope_render::waits;
 
 use crate::failure::Failure;
 use crate::{
-    live::{BRIEFLY, Found, Source},
     output,
+    source::{BRIEFLY, OpenedRecording, Source},
 };
 
-/// Which locks were waited for, where, and what their holders did meanwhile
+/// Which locks were waited for, where, and how their holders spent the time
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -30,7 +30,7 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: Args) -> Result<(), Failure> {
-    let Found { recording, .. } = args.source.recording("locks", BRIEFLY)?;
+    let OpenedRecording { recording, .. } = args.source.recording("locks", BRIEFLY)?;
     let analysis = Analysis::new(&recording, Idle::Show);
     let text = if args.json {
         waits::locks_json(&analysis)

@@ -1,7 +1,7 @@
 //! wallscope: the command line. Arguments in, exit code out; the only crate that prints or exits.
 //!
 //! One file a verb, one row each in [`Verb`]. Errors reach the user once, as `wallscope: …` with
-//! the cause, the value at fault and what to do next ([`failure`]).
+//! the cause, the value at fault and the next step ([`failure`]).
 
 #![cfg_attr(not(test), warn(clippy::disallowed_methods))]
 
@@ -18,23 +18,23 @@ mod doctor;
 mod events;
 mod export;
 mod failure;
-mod imported;
+mod import_postprocess;
 mod input;
 mod ladder;
 mod latency;
-mod live;
 mod locks;
 mod man;
 mod output;
+mod probe_steps;
 mod queues;
 mod record;
 mod recover;
 mod replay;
 mod report;
-mod rungs;
 mod select;
 mod slow;
 mod snap;
+mod source;
 mod spool;
 mod stat;
 mod target_args;

@@ -10,7 +10,7 @@ use roff::{Roff, roman};
 use crate::failure::Failure;
 use crate::output::{self, Output, Readers};
 
-/// Write manual pages, made of what --help says
+/// Write manual pages, made of the texts of --help
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -10,7 +10,7 @@ use wallscope_model::Recording;
 use wallscope_render::queues::{Findings, Scaling, json, text};
 
 use crate::failure::Failure;
-use crate::live::{BRIEFLY, Found, Live};
+use crate::source::{BRIEFLY, Live, OpenedRecording};
 use crate::{annotate, input, output};
 
 /// How long work waits for locks, threads, CPUs and disks, and how the waits grow with more load;
@@ -80,7 +80,7 @@ fn point(text: &str) -> Result<Point, String> {
 pub fn run(args: Args) -> Result<(), Failure> {
     let mut recordings: Vec<(PathBuf, Recording)> = Vec::new();
     if let Some(target) = args.live.target() {
-        let Found {
+        let OpenedRecording {
             recording, path, ..
         } = args.live.measured(target, BRIEFLY)?;
         recordings.push((path, recording));

@@ -29,7 +29,7 @@ pub struct Args {
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
 
-    /// Do not follow the waits (`xtask bench --blame` measures what following them costs)
+    /// Do not follow the waits (`xtask bench --blame` measures the cost of following them)
     #[arg(long, hide = true)]
     without_blame: bool,
 }

@@ -7,12 +7,12 @@ use wallscope_render::waits;
 use crate::annotate;
 use crate::failure::Failure;
 use crate::{
-    live::{BRIEFLY, Found, Source},
     output,
+    source::{BRIEFLY, OpenedRecording, Source},
 };
 
-/// Follow the waits of a thread or a function to their root: the thread that ended each wait, and what it
-/// did meanwhile, hop by hop
+/// Follow the waits of a thread or a function to their root: the thread that ended each wait, and its own
+/// waits meanwhile, hop by hop
 #[derive(clap::Args)]
 #[command(
     group = clap::ArgGroup::new("subject").required(true),
@@ -48,7 +48,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
             args.least
         )));
     }
-    let Found { recording, .. } = args.source.recording("why", BRIEFLY)?;
+    let OpenedRecording { recording, .. } = args.source.recording("why", BRIEFLY)?;
     let analysis = Analysis::new(&recording, Idle::Show);
     let subject = match (args.thread, args.function) {
         (Some(name), _) => Subject::Thread(thread(&recording, name)?),
@@ -66,7 +66,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
 }
 
 /// The most threads that are named.
-const MOST: usize = 8;
+const MAX_THREADS: usize = 8;
 
 /// `name`, if a thread is called so.
 fn thread(recording: &Recording, name: String) -> Result<String, Failure> {
@@ -76,8 +76,12 @@ fn thread(recording: &Recording, name: String) -> Result<String, Failure> {
     let mut names: Vec<&str> = (recording.contexts.iter()).map(|c| &*c.name).collect();
     names.sort_unstable();
     names.dedup();
-    let more = if names.len() > MOST { ", …" } else { "" };
-    names.truncate(MOST);
+    let more = if names.len() > MAX_THREADS {
+        ", …"
+    } else {
+        ""
+    };
+    names.truncate(MAX_THREADS);
     Err(Failure::usage(format!(
         "no thread of this recording is called '{name}'; its threads are: {}{more}",
         names.join(", ").replace('\n', " ")

@@ -48,7 +48,7 @@ fn report(address: &str, trusted: Option<&Path>) -> Output {
         .args(["report", "--json", address])
         .env_remove("SSL_CERT_DIR")
         .stdin(Stdio::null());
-    // One that names none: what the machine trusts is not the test's to depend on.
+    // One that names none: a test must not depend on the machine's certificates.
     command.env("SSL_CERT_FILE", trusted.unwrap_or(Path::new("/dev/null")));
     for proxy in ["http_proxy", "https_proxy", "all_proxy"] {
         command.env_remove(proxy).env_remove(proxy.to_uppercase());

@@ -1,4 +1,4 @@
-//! The demonstration service: it serves, it ends by itself, and what it says about itself is the
+//! The demonstration service: it serves, it ends by itself, and its report about itself is the
 //! point it is there to make.
 
 use std::process::Command;

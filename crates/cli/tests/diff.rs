@@ -187,7 +187,7 @@ fn requests_are_those_served_while_recording() {
             connections: 1,
             ..Peer::default()
         };
-        // What it asks others, and what it asks itself, are no requests of others.
+        // Its requests to others, and to itself, are no requests of others.
         rec.peers = vec![
             peer(false, 0, requests - 10),
             peer(false, 77, 10),

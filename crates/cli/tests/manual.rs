@@ -1,4 +1,4 @@
-//! Manual pages and completions are made of what `--help` says, all of it.
+//! Manual pages and completions are made of the whole text of `--help`.
 
 use std::process::{Command, Output};
 

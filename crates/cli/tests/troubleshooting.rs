@@ -1,4 +1,4 @@
-//! `docs/troubleshooting.md` is searched for what the program prints: each of its headings must still
+//! `docs/troubleshooting.md` is searched for the program's messages: each of its headings must still
 //! be printed by something.
 
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ fn root() -> &'static Path {
     own.ancestors().nth(2).expect("the repository")
 }
 
-/// Sources of what runs: Rust without tests beside it, and the page.
+/// Sources of the program: Rust without tests beside it, and the page.
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).expect("a folder of sources") {
         let path = entry.expect("an entry").path();

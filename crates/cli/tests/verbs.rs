@@ -493,7 +493,7 @@ fn idle_time_is_hidden_where_one_looks_and_nowhere_else() {
         assert!(out.status.success(), "{args:?}: {err}");
         String::from_utf8(out.stdout).unwrap()
     };
-    // The page: shown in what is exported, else as asked.
+    // The page: shown in exports, else as asked.
     let page = |idle: &str| said(&["view", path, "-o", "-", "--idle", idle]);
     assert_eq!(page("hide"), said(&["view", path, "-o", "-"]));
     assert_ne!(page("hide"), page("show"));

@@ -36,9 +36,9 @@ impl RequestReply {
     /// Reads the waits for something to do of a recording.
     pub fn new(recording: &Recording, chains: &WakeChains) -> RequestReply {
         let mut counts: HashMap<StackId, f64> = HashMap::new();
-        for row in &recording.shapes {
+        for row in &recording.histograms {
             if let Some(stack) = row.stack.filter(|_| row.state == State::Blocked) {
-                *counts.entry(stack).or_default() += row.shape.count();
+                *counts.entry(stack).or_default() += row.histogram.count();
             }
         }
         let mut brought: HashMap<Pair, HashSet<StackId>> = HashMap::new();

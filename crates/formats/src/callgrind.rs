@@ -17,10 +17,10 @@ use rustc_hash::FxHashMap;
 use wallscope_model::{FrameKind, Limit, Recording, Unit};
 
 use super::call_graph::{CallGraph, Node};
+use super::export_model::{FunctionInfo, Rows, WrittenRow, left_out};
 use super::import::{About, Import, number};
 use super::pprof::columns;
 use super::source::{Source, lines, pieces};
-use super::written::{FunctionInfo, Row, Rows, left_out};
 use super::{Options, Read, ReadError, WriteOptions};
 
 /// Creator of files that we write. They never mark levels of recursion.
@@ -397,7 +397,7 @@ impl Costs {
         costs
     }
 
-    fn add(&mut self, r: &Row<'_>) {
+    fn add(&mut self, r: &WrittenRow<'_>) {
         self.total += r.value;
         let Some(leaf) = r.path.last() else { return };
         *self.own.entry((leaf.function, leaf.line)).or_default() += r.value;

@@ -6,21 +6,21 @@ use std::collections::BTreeMap;
 use wallscope_model::{ContextId, Interval, Recording, State};
 
 /// Maximum intervals that are written; the shortest are left out.
-const MOST: usize = 2_000_000;
+const MAX_INTERVALS: usize = 2_000_000;
 
 /// State, reason and idleness of an interval, ordered.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct What {
+pub(super) struct IntervalKind {
     state: State,
     reason: Option<&'static str>,
     request: bool,
     idle: bool,
 }
 
-impl What {
+impl IntervalKind {
     /// The state, reason and idleness of `interval`.
-    pub fn of(i: &Interval) -> What {
-        What {
+    pub fn of(i: &Interval) -> IntervalKind {
+        IntervalKind {
             state: i.state,
             reason: i.reason_name(),
             request: i.request,
@@ -62,10 +62,10 @@ impl<'r> Intervals<'r> {
         let timeline = recording.timeline.as_ref().filter(|t| !t.is_empty())?;
         let mut shortest = 0;
         let mut left_out = 0;
-        if timeline.len() > MOST {
+        if timeline.len() > MAX_INTERVALS {
             let all = timeline.lanes.iter().flat_map(|l| &l.intervals);
             let mut lengths: Vec<u64> = all.map(|i| i.ns).collect();
-            let at = lengths.len() - MOST;
+            let at = lengths.len() - MAX_INTERVALS;
             shortest = *lengths.select_nth_unstable(at).1;
             left_out = lengths.iter().filter(|ns| **ns < shortest).count();
         }
@@ -87,10 +87,11 @@ impl<'r> Intervals<'r> {
     }
 
     /// A number from 0 for each state, reason and idleness of the intervals.
-    pub fn kinds(&self) -> BTreeMap<What, u64> {
+    pub fn kinds(&self) -> BTreeMap<IntervalKind, u64> {
         let timeline = self.recording.timeline.iter();
         let all = timeline.flat_map(|t| &t.lanes).flat_map(|l| &l.intervals);
-        let mut kinds: BTreeMap<What, u64> = all.map(|i| (What::of(i), 0)).collect();
+        let mut kinds: BTreeMap<IntervalKind, u64> =
+            all.map(|i| (IntervalKind::of(i), 0)).collect();
         for (n, kind) in (0..).zip(kinds.values_mut()) {
             *kind = n;
         }

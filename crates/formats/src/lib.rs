@@ -11,6 +11,7 @@
 mod call_graph;
 mod callgrind;
 mod error;
+mod export_model;
 mod firefox;
 pub mod folded;
 mod format;
@@ -36,7 +37,6 @@ mod table;
 mod trace_event;
 mod v8;
 mod wire;
-mod written;
 
 use std::io;
 

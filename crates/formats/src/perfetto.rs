@@ -10,9 +10,9 @@ use rustc_hash::FxHashMap;
 use wallscope_model::{ContextId, Recording, Sample, State};
 
 use super::WriteOptions;
-use super::intervals::{Intervals, What};
+use super::export_model::{RowThread, Rows, WrittenRow, left_out};
+use super::intervals::{IntervalKind, Intervals};
 use super::wire::Writer;
-use super::written::{Row, RowThread, Rows, left_out};
 
 /// The one sequence of packets that interned names belong to.
 const SEQUENCE: u64 = 1;
@@ -106,7 +106,7 @@ pub(super) fn write(
         for c in 0..rec.contexts.len() {
             let track = 2 * c as u64 + 2;
             for i in intervals.of_context(ContextId(c as u32)) {
-                let kind = kinds.get(&What::of(i)).copied().unwrap_or(0);
+                let kind = kinds.get(&IntervalKind::of(i)).copied().unwrap_or(0);
                 out.slice(track, kind + 1, i.start_ns, i.end_ns())?;
             }
         }
@@ -230,7 +230,7 @@ impl Samples<'_, '_> {
 }
 
 /// The part of a sample's packet that does not depend on its time.
-fn packet_of(thread: &RowThread<'_>, r: &Row<'_>, sample: &Sample) -> Writer {
+fn packet_of(thread: &RowThread<'_>, r: &WrittenRow<'_>, sample: &Sample) -> Writer {
     let mut s = Writer::default();
     if let Some(cpu) = sample.cpu {
         s.number(1, u64::from(cpu));

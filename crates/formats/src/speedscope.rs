@@ -17,9 +17,9 @@ use wallscope_model::printable::escape_json;
 use serde::{Deserialize, Serialize};
 use wallscope_model::{ContextId, FrameId, FrameKind, Limit, Recording, StackEnd, State, Unit};
 
-use super::import::{About, Amount, Called, Decimal, Import, Kind, Scale};
+use super::export_model::{Rows, left_out};
+use super::import::{About, Amount, Called, Decimal, Import, Scale, TimeKind};
 use super::source::Source;
-use super::written::{Rows, left_out};
 use super::{Options, Read, ReadError, UNTOLD, WriteOptions, json};
 
 /// Maximum by which a time may be before the preceding time, because writers round, ns.
@@ -310,7 +310,7 @@ impl Reader<'_> {
         let frames: Vec<FrameId> = self.stack.iter().rev().copied().collect();
         let stack = self.to.stack(&frames, StackEnd::Root)?;
         let time = self.unit.is_time().then_some(from);
-        let kind = Kind::of(State::Unknown);
+        let kind = TimeKind::of(State::Unknown);
         let counts = [UNTOLD, "samples"].contains(&self.unit.name());
         let count = if counts {
             (value / self.scale.factor()).max(1)

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use wallscope_model::{ContextId, Part, StackId, State};
 
 use super::ReadError;
-use super::import::{Amount, Import, Kind};
+use super::import::{Amount, Import, TimeKind};
 
 /// A thread that left its CPU.
 struct Out {
@@ -67,11 +67,11 @@ impl Switches {
             return Ok(());
         };
         let kind = match out.left {
-            Left::Preempted => Kind {
+            Left::Preempted => TimeKind {
                 part: Some(Part::Preempted),
-                ..Kind::of(State::Runnable)
+                ..TimeKind::of(State::Runnable)
             },
-            Left::Blocked => Kind::of(State::Blocked),
+            Left::Blocked => TimeKind::of(State::Blocked),
         };
         to.sample(
             out.context,

@@ -1,4 +1,4 @@
-//! Files of other tools: what is read of them agrees with what their tools say, and what they do
+//! Files of other tools: the values read agree with those of their tools, and things that they do
 //! not say stays unknown.
 
 #[path = "exchange/agreement.rs"]

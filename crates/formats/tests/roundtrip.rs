@@ -1,4 +1,4 @@
-//! Every recording is read back equal to what was written, and other tools read it right.
+//! Every recording is read back equal, and other tools read it right.
 
 use std::io::{Read as _, Write as _};
 use std::process::{Command, Stdio};

@@ -45,7 +45,7 @@ pub struct Estimate {
 }
 
 /// Minimum blocks: with fewer, the variance between them is too uncertain.
-const FEWEST_BLOCKS: f64 = 4.0;
+const MIN_BLOCKS: f64 = 4.0;
 
 /// With too few blocks, the assumed variance in multiples of that of independent samples, and the
 /// number of blocks behind this assumption. The 95 % range is 1.2 to 4.2 times.
@@ -62,7 +62,7 @@ pub fn estimate(x: &[f64], n: &[f64], floor: f64) -> Estimate {
     }
     let value = x.iter().sum::<f64>() / whole;
     let blocks = whole * whole / n.iter().map(|n| n * n).sum::<f64>();
-    if blocks < FEWEST_BLOCKS {
+    if blocks < MIN_BLOCKS {
         let variance = floor * ASSUMED_DESIGN_EFFECT;
         return Estimate {
             value,

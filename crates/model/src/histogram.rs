@@ -4,7 +4,7 @@
 //! A [`Histogram`] is log-linear, as Tene's HdrHistogram. An octave of lengths is divided
 //! into equal parts, so that the relative error of a length is bounded: 1.6 % with [`FINE`] parts
 //! and 11 % with [`COARSE`] ones. The kernel programs count by the same division
-//! (`capture/src/bpf/shape.h`).
+//! (`capture/src/bpf/histogram.h`).
 
 use crate::{BlockReason, ContextId, Part, StackId, State};
 
@@ -150,7 +150,7 @@ pub struct HistogramRow {
     /// For runnable time: the part; `None`: all.
     pub part: Option<Part>,
     /// The intervals. One that crosses the window's edge counts with its part inside.
-    pub shape: Histogram,
+    pub histogram: Histogram,
 }
 
 #[cfg(test)]
@@ -178,25 +178,25 @@ mod tests {
     #[test]
     fn quantiles_are_within_their_error() {
         for bits in [FINE, COARSE] {
-            let mut shape = Histogram::new(bits);
+            let mut histogram = Histogram::new(bits);
             // 1 µs … 10 ms, evenly.
             for us in 1..=10_000u64 {
-                shape.add(us * 1000, 1.0);
+                histogram.add(us * 1000, 1.0);
             }
             for q in [0.1, 0.5, 0.9, 0.99] {
                 let truth = q * 1e7;
-                let off = (shape.quantile(q).unwrap() as f64 / truth - 1.0).abs();
+                let off = (histogram.quantile(q).unwrap() as f64 / truth - 1.0).abs();
                 let most = if bits == FINE { 0.016 } else { 0.112 };
                 assert!(off <= most, "{bits} bits, {q}: {off}");
             }
-            assert_eq!(shape.max_ns, 10_000_000);
-            assert_eq!(shape.count(), 10_000.0);
+            assert_eq!(histogram.max_ns, 10_000_000);
+            assert_eq!(histogram.count(), 10_000.0);
         }
         assert_eq!(Histogram::new(FINE).quantile(0.5), None);
     }
 
     #[test]
-    fn shapes_of_different_grain_add() {
+    fn histograms_of_different_grain_add() {
         let mut fine = Histogram::new(FINE);
         fine.add(2_000_000, 50.0);
         let mut coarse = Histogram::new(COARSE);

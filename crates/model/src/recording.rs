@@ -115,7 +115,7 @@ pub struct Recording {
     /// Pauses in which runtimes stopped their threads, by process, operation and cause.
     pub pauses: Vec<crate::PauseGroup>,
     /// Histograms of the lengths of the intervals that the ledgers sum up.
-    pub shapes: Vec<HistogramRow>,
+    pub histograms: Vec<HistogramRow>,
     /// The single intervals, if they were kept.
     pub timeline: Option<crate::Timeline>,
     /// Stacks taken at events, if they were requested.

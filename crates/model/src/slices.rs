@@ -72,7 +72,7 @@ impl LedgerSlice {
 
 /// The position of a row's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Row {
+struct SliceRow {
     context: u32,
     slice: u32,
     /// Index of its first number.
@@ -84,7 +84,7 @@ struct Row {
 /// The rows of a recording. Rows without time are not stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LedgerSlices {
-    rows: Vec<Row>,
+    rows: Vec<SliceRow>,
     ns: Vec<u64>,
 }
 
@@ -103,7 +103,7 @@ impl LedgerSlices {
             }
         }
         if places != 0 {
-            self.rows.push(Row {
+            self.rows.push(SliceRow {
                 context: row.context,
                 slice: row.slice,
                 first,
@@ -173,7 +173,7 @@ impl LedgerSlices {
         out
     }
 
-    fn whole(&self, row: &Row) -> LedgerSlice {
+    fn whole(&self, row: &SliceRow) -> LedgerSlice {
         let mut out = LedgerSlice {
             context: row.context,
             slice: row.slice,

@@ -22,7 +22,7 @@ pub struct TaskGroup {
     /// Number of different tasks seen.
     pub seen: u64,
     /// Number of snapshots of the process.
-    pub looks: u64,
+    pub polls: u64,
     /// Their time by state and reason; it sums to their wall time, as far as it was seen.
     pub times: Vec<TaskTime>,
 }

@@ -1,4 +1,4 @@
-//! Writes a log, loses its end as a killed recorder would, and reads what is left:
+//! Writes a log, loses its end as a killed recorder would, and reads the rest:
 //! `cargo run -p wallscope-observe --example log`
 
 use std::error::Error;

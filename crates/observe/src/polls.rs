@@ -65,7 +65,7 @@ pub enum StackBegin {
 
 /// State of a thread at a poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Saw {
+pub struct PolledState {
     /// Reason of its wait; `None`: it was runnable.
     pub blocked: Option<BlockReason>,
     /// Number of its stack, where one was read.
@@ -88,7 +88,7 @@ pub struct ThreadPoll {
     /// Polls left out since the last one, as the thread slept.
     pub left_out: u32,
     /// The observed state; `None`: the thread has not run since the last poll, and sleeps on.
-    pub saw: Option<Saw>,
+    pub saw: Option<PolledState>,
 }
 
 /// A thread was stopped for a moment after a poll that found it runnable.
@@ -246,7 +246,7 @@ fields! {
     AccountBegin { time, counters, ticks, switches }
     PolledThread { pid, tid, name, begin }
     Rebased { thread, begin }
-    Saw { blocked, stack, begin, seen }
+    PolledState { blocked, stack, begin, seen }
     ThreadPoll { thread, time, counters, left_out, saw }
     StoppedThread { poll, time, counters, found }
     RunnablePoll { thread, due, time, counters, left, woken_from, behind, begin, end }

@@ -1,4 +1,4 @@
-//! Logs as files: what was appended is read again, up to the end or to the first damage.
+//! Logs as files: entries are read again, up to the end or to the first damage.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, sync::Arc};
 

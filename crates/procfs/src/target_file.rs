@@ -13,7 +13,7 @@
 //!   no access. The type, owner and size are read from it, and it is then opened for reading by its
 //!   number. A file that is exchanged meanwhile changes nothing, and a device or FIFO is never opened.
 //!
-//! This module does not decide which files are of use, and does not follow what a file says.
+//! This module does not decide which files are of use, and does not follow paths in files.
 
 use std::fs::{File, Metadata};
 use std::io;

@@ -10,7 +10,7 @@ use wallscope_analysis::view::{Calibration, CalibrationRow};
 use wallscope_model::units::{count, ns, share, share_of};
 
 /// Rows of the table; the others become one.
-const MOST_ROWS: usize = 10;
+const MAX_ROWS: usize = 10;
 /// Share of on-CPU time from which on a CPU profile is the right first picture.
 const CPU_FIRST: f64 = 0.5;
 
@@ -128,9 +128,9 @@ fn table(page: &mut String, c: &Calibration, style: &Style) {
     let wall = c.wall_ns();
     let on_cpu = c.state_ns(State::OnCpu);
     // The top functions of either picture, in the order of wall time.
-    let mut shown: Vec<&CalibrationRow> = c.rows.iter().take(MOST_ROWS - 3).collect();
+    let mut shown: Vec<&CalibrationRow> = c.rows.iter().take(MAX_ROWS - 3).collect();
     for row in c.by_cpu() {
-        if shown.len() < MOST_ROWS && !shown.contains(&row) {
+        if shown.len() < MAX_ROWS && !shown.contains(&row) {
             shown.push(row);
         }
     }

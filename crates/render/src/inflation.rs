@@ -1,16 +1,16 @@
-//! The table of what instrumentation inflates, for people; its rows are
+//! The table of functions that instrumentation inflates, for people; its rows are
 //! [`wallscope_analysis::inflation`]'s.
 
-use wallscope_analysis::inflation::{Row, rows};
+use wallscope_analysis::inflation::{InflationRow, rows};
 use wallscope_model::units::{count, share, value};
 use wallscope_model::{Recording, View};
 
 use crate::text::layout::{clean, pad};
 
 /// Functions below this share on both sides are left out of the table, and counted.
-const LEAST: f64 = 0.001;
+const MIN_SHARE: f64 = 0.001;
 /// The most rows of the table.
-const MOST: usize = 30;
+const MAX_ROWS: usize = 30;
 
 fn times(v: f64) -> String {
     match v {
@@ -52,9 +52,9 @@ pub fn text(instrumented: &Recording, sampled: &Recording, view: View) -> String
         "\n{:>12} {:>9} {:>8} {:>16} {:>12}  function\n",
         "calls", "own", "share", "sampled", "inflated"
     ));
-    let (shown, rest): (Vec<&Row>, Vec<&Row>) =
-        (rows.iter()).partition(|r| r.instrumented >= LEAST || r.sampled >= LEAST);
-    for r in shown.iter().take(MOST) {
+    let (shown, rest): (Vec<&InflationRow>, Vec<&InflationRow>) =
+        (rows.iter()).partition(|r| r.instrumented >= MIN_SHARE || r.sampled >= MIN_SHARE);
+    for r in shown.iter().take(MAX_ROWS) {
         let (low, high) = r.inflation();
         let inflated = match r.differs() {
             true => format!("{}–{} ×", times(low), times(high)),
@@ -72,7 +72,7 @@ pub fn text(instrumented: &Recording, sampled: &Recording, view: View) -> String
             clean(&r.name)
         ));
     }
-    let more = rest.len() + shown.len().saturating_sub(MOST);
+    let more = rest.len() + shown.len().saturating_sub(MAX_ROWS);
     if more > 0 {
         out.push_str(&format!("and {} more\n", count(more as u64)));
     }

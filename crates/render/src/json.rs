@@ -13,17 +13,17 @@ use wallscope_model::{BlockReason, Ledger, Recording, State, UnknownCause, View}
 
 use crate::text::Headline;
 use schema::{
-    Column, Cost, Domain, Function, FunctionView, Kernel, Loss, Peer, PeerStack, Process,
-    Quantiles, Reason, Report, Scaling, ShapeOf, Stack, Task, TaskWait, Thread, Times, Total,
+    Column, Cost, Domain, Function, FunctionView, HistogramOf, Kernel, Loss, Peer, PeerStack,
+    Process, Quantiles, Reason, Report, Scaling, Stack, Task, TaskWait, ThreadEntry, Times, Total,
     Window,
 };
 use wallscope_analysis::view::{
-    Analysis, FunctionRow, PeerRow, ShapeLine, StackRow, TaskRow, Value, ledger_rows, process_rows,
-    reason_rows, shape_lines, thread_shapes, total_row,
+    Analysis, FunctionRow, HistogramLine, PeerRow, StackRow, TaskRow, Value, histogram_lines,
+    ledger_rows, process_rows, reason_rows, thread_histograms, total_row,
 };
 
 /// The most stacks listed.
-const MOST_STACKS: usize = 50;
+const MAX_STACKS: usize = 50;
 
 /// The report as JSON, with a line break at its end.
 pub fn render(analysis: &Analysis, headline: &Headline) -> String {
@@ -52,10 +52,13 @@ pub fn render(analysis: &Analysis, headline: &Headline) -> String {
                 ns: r.ns,
             })
             .collect(),
-        shapes: shape_lines(rec).into_iter().filter_map(shape_of).collect(),
+        shapes: histogram_lines(rec)
+            .into_iter()
+            .filter_map(histogram_of)
+            .collect(),
         timeline: timeline::timeline(rec),
         stacks: analysis
-            .stacks(View::Wall, MOST_STACKS)
+            .stacks(View::Wall, MAX_STACKS)
             .into_iter()
             .map(stack)
             .collect(),
@@ -88,11 +91,11 @@ pub fn render(analysis: &Analysis, headline: &Headline) -> String {
     text(&report)
 }
 
-fn threads(rec: &Recording) -> Vec<Thread> {
-    let own = thread_shapes(rec);
+fn threads(rec: &Recording) -> Vec<ThreadEntry> {
+    let own = thread_histograms(rec);
     ledger_rows(rec)
         .into_iter()
-        .map(|r| Thread {
+        .map(|r| ThreadEntry {
             pid: r.pid,
             tid: r.tid.unwrap_or(0),
             times: times(&r.ledger),
@@ -143,26 +146,26 @@ pub fn text(value: &impl serde::Serialize) -> String {
     out
 }
 
-fn quantiles(shape: &Histogram) -> Option<Quantiles> {
+fn quantiles(histogram: &Histogram) -> Option<Quantiles> {
     Some(Quantiles {
-        count: shape.count().round() as u64,
-        p50_ns: shape.quantile(0.5)?,
-        p90_ns: shape.quantile(0.9)?,
-        p99_ns: shape.quantile(0.99)?,
-        max_ns: shape.max_ns,
+        count: histogram.count().round() as u64,
+        p50_ns: histogram.quantile(0.5)?,
+        p90_ns: histogram.quantile(0.9)?,
+        p99_ns: histogram.quantile(0.99)?,
+        max_ns: histogram.max_ns,
     })
 }
 
-fn shape_of(line: ShapeLine) -> Option<ShapeOf> {
+fn histogram_of(line: HistogramLine) -> Option<HistogramOf> {
     let bucket = |(bucket, count): &(u16, f64)| {
-        let (low, high) = line.shape.bounds(*bucket);
+        let (low, high) = line.histogram.bounds(*bucket);
         (low, high, count.round() as u64)
     };
-    Some(ShapeOf {
+    Some(HistogramOf {
         state: line.state.name(),
         reason: line.reason,
-        quantiles: quantiles(&line.shape)?,
-        histogram: line.shape.counts.iter().map(bucket).collect(),
+        quantiles: quantiles(&line.histogram)?,
+        histogram: line.histogram.counts.iter().map(bucket).collect(),
     })
 }
 
@@ -180,7 +183,7 @@ fn peer(row: PeerRow) -> Peer {
         requests_at_least: p.requests_at_least,
         in_flight_ns: p.in_flight_ns,
         share_of_request_time: row.share,
-        stacks: (row.stacks.into_iter().take(MOST_STACKS))
+        stacks: (row.stacks.into_iter().take(MAX_STACKS))
             .map(|(frames, requests, ns)| PeerStack {
                 frames: frames.iter().map(|f| f.function.name.to_string()).collect(),
                 requests,
@@ -196,7 +199,7 @@ fn task(row: TaskRow) -> Task {
         pid: row.pid,
         name: row.name.to_string(),
         seen: row.seen,
-        looks: row.looks,
+        looks: row.polls,
         wall_ns: row.wall_ns,
         on_cpu_ns: row.on_cpu_ns,
         runnable_ns: row.runnable_ns,
@@ -205,7 +208,7 @@ fn task(row: TaskRow) -> Task {
         blocked: (row.blocked.iter())
             .map(|(reason, ns)| (reason.to_string(), *ns))
             .collect(),
-        waits: (row.waits.into_iter().take(MOST_STACKS))
+        waits: (row.waits.into_iter().take(MAX_STACKS))
             .map(|w| TaskWait {
                 state: w.state.name(),
                 reason: w.reason.to_string(),
@@ -233,7 +236,7 @@ fn stack(row: StackRow) -> Stack {
             .iter()
             .map(|f| f.function.name.to_string())
             .collect(),
-        intervals: row.shape.as_ref().and_then(quantiles),
+        intervals: row.histogram.as_ref().and_then(quantiles),
     }
 }
 

@@ -7,14 +7,14 @@ use wallscope_model::{State, View};
 
 use crate::text::{Headline, interval, label};
 use wallscope_analysis::view::{
-    Analysis, FunctionRow, LedgerRow, audit_lines, cost_lines, ledger_rows, process_rows,
-    reason_rows, shape_lines, total_row,
+    Analysis, FunctionRow, LedgerRow, audit_lines, cost_lines, histogram_lines, ledger_rows,
+    process_rows, reason_rows, total_row,
 };
 use wallscope_model::domain_text::{domain_lines, loss_lines, scaling_lines};
 use wallscope_model::units::{count, requests, share_of, value};
 
-const MOST_ROWS: usize = 15;
-const MOST_STACKS: usize = 5;
+const MAX_ROWS: usize = 15;
+const MAX_STACKS: usize = 5;
 
 /// The report as Markdown.
 pub fn render(analysis: &Analysis, headline: &Headline) -> String {
@@ -108,13 +108,13 @@ impl Page<'_> {
         self.line(&format!(
             "| {what} | {id} | wall | on-CPU | runnable | blocked | unseen |\n|---|---:|---:|---:|---:|---:|---:|"
         ));
-        for r in rows.iter().take(MOST_ROWS) {
+        for r in rows.iter().take(MAX_ROWS) {
             self.ledger_row(&r.name, &id_of(r).to_string(), r);
         }
-        if rows.len() > MOST_ROWS {
+        if rows.len() > MAX_ROWS {
             let mut rest = LedgerRow::default();
-            rows[MOST_ROWS..].iter().for_each(|r| rest.merge(r));
-            self.ledger_row(&format!("{} more", rows.len() - MOST_ROWS), "", &rest);
+            rows[MAX_ROWS..].iter().for_each(|r| rest.merge(r));
+            self.ledger_row(&format!("{} more", rows.len() - MAX_ROWS), "", &rest);
         }
     }
 
@@ -156,7 +156,7 @@ impl Page<'_> {
         };
         let mut order: Vec<_> = functions.iter().filter(|r| value(r).ns > 0).collect();
         order.sort_by_key(|r| std::cmp::Reverse(value(r).ns));
-        for row in order.iter().take(MOST_ROWS) {
+        for row in order.iter().take(MAX_ROWS) {
             self.line(&format!(
                 "| {} | {} | {} | `{}` | {} |",
                 share_of(value(row).ns, whole),
@@ -166,8 +166,8 @@ impl Page<'_> {
                 escape(&row.function.module)
             ));
         }
-        if order.len() > MOST_ROWS {
-            let more = order.len() - MOST_ROWS;
+        if order.len() > MAX_ROWS {
+            let more = order.len() - MAX_ROWS;
             self.line(&format!("\n{more} more functions are not shown."));
         }
     }
@@ -182,7 +182,7 @@ impl Page<'_> {
         self.line(
             "| process | | with | requests | in flight | of its request time |\n|---|---|---|---:|---:|---:|",
         );
-        for r in peers.iter().take(MOST_ROWS) {
+        for r in peers.iter().take(MAX_ROWS) {
             self.line(&format!(
                 "| {} ({}) | {} | {} | {} | {} | {} |",
                 escape(&r.process),
@@ -198,7 +198,7 @@ impl Page<'_> {
 
     /// Lengths of single intervals, if they were counted.
     fn lengths(&mut self) {
-        let lines = shape_lines(self.analysis.recording);
+        let lines = histogram_lines(self.analysis.recording);
         if lines.is_empty() {
             return;
         }
@@ -206,17 +206,17 @@ impl Page<'_> {
         self.line("| | times | half ≤ | 99 % ≤ | longest |\n|---|---:|---:|---:|---:|");
         for l in &lines {
             let quantile = |q| {
-                let length = l.shape.quantile(q);
+                let length = l.histogram.quantile(q);
                 length.map_or("–".to_string(), |ns| self.value(ns))
             };
             self.line(&format!(
                 "| {} {} | {} | {} | {} | {} |",
                 label(l.state),
                 l.reason.unwrap_or_default(),
-                count(l.shape.count().round() as u64),
+                count(l.histogram.count().round() as u64),
                 quantile(0.5),
                 quantile(0.99),
-                self.value(l.shape.max_ns)
+                self.value(l.histogram.max_ns)
             ));
         }
     }
@@ -225,7 +225,7 @@ impl Page<'_> {
     fn stacks(&mut self) {
         self.line("\n## Hottest stacks, wall\n");
         let whole = self.analysis.total(View::Wall).shown_ns();
-        for s in self.analysis.stacks(View::Wall, MOST_STACKS) {
+        for s in self.analysis.stacks(View::Wall, MAX_STACKS) {
             let reason = s.reason.map(|r| format!(" ({r})")).unwrap_or_default();
             self.line(&format!(
                 "{} ({}) {}{reason}, {} {}\n\n```",

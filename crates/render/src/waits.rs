@@ -5,15 +5,17 @@ use std::fmt::Write as _;
 use serde::Serialize;
 
 use wallscope_analysis::blame::NotFollowed;
-use wallscope_analysis::view::{Analysis, BlameRow, Holder, LockRow, Share, Subject, Why, WhyNode};
+use wallscope_analysis::view::{
+    Analysis, BlameRow, Holder, LockRow, Share, Subject, WhyNode, WhyTree,
+};
 use wallscope_model::BlockReason;
 use wallscope_model::printable::printable;
 use wallscope_model::units;
 
 /// Lines of one kind that the terminal shows.
-const MOST: usize = 4;
+const MAX_LINES: usize = 4;
 /// Locks that the terminal shows.
-const MOST_LOCKS: usize = 12;
+const MAX_LOCKS: usize = 12;
 
 /// The table of locks, for the terminal.
 pub fn locks_text(analysis: &Analysis<'_>) -> String {
@@ -36,11 +38,11 @@ pub fn locks_text(analysis: &Analysis<'_>) -> String {
             _ => "locks, conditions and ends of threads",
         }
     );
-    for row in rows.iter().take(MOST_LOCKS) {
+    for row in rows.iter().take(MAX_LOCKS) {
         lock(&mut out, row, all);
     }
-    if rows.len() > MOST_LOCKS {
-        let rest = &rows[MOST_LOCKS..];
+    if rows.len() > MAX_LOCKS {
+        let rest = &rows[MAX_LOCKS..];
         let _ = writeln!(
             out,
             "and {} more, {}{} together; --json has all",
@@ -88,7 +90,7 @@ fn lock(out: &mut String, row: &LockRow, all: u64) {
         let _ = writeln!(out, "  {threads}; sampled, not counted");
     }
     let part = |out: &mut String, indent: &str, label: &str, shares: &[Share], whole: u64| {
-        for (i, s) in shares.iter().take(MOST).enumerate() {
+        for (i, s) in shares.iter().take(MAX_LINES).enumerate() {
             let label = if i == 0 { label } else { "" };
             let _ = writeln!(
                 out,
@@ -102,7 +104,7 @@ fn lock(out: &mut String, row: &LockRow, all: u64) {
     part(out, "  ", "waits in", &row.waits, sampled);
     let kind = &row.through[..row.through.len().min(1)];
     part(out, "  ", "through", kind, sampled);
-    for h in row.holders.iter().take(MOST) {
+    for h in row.holders.iter().take(MAX_LINES) {
         let label = how(h);
         let place = if h.place.is_empty() {
             String::new()
@@ -384,7 +386,7 @@ pub fn why_json(analysis: &Analysis<'_>, subject: &Subject) -> String {
             parts: n.parts.into_iter().map(node).collect(),
         }
     }
-    let Why {
+    let WhyTree {
         tree,
         ends,
         cut_ns,

@@ -1,5 +1,5 @@
-//! Comparisons of recordings made by resampling time blocks of a long one: what is the same is
-//! called the same, what became dearer is found, and intervals hold the truth.
+//! Comparisons of recordings made by resampling time blocks of a long one: equal functions are
+//! called the same, dearer ones are found, and intervals hold the truth.
 //!
 //! The fixture is a real recording: 66 s of the truth program `cover` (twenty functions with 9.75 %
 //! down to 0.25 % of one busy thread), at 99 Hz by the eBPF backend.
@@ -60,8 +60,8 @@ fn long() -> Recording {
 }
 
 /// A recording of `count` slices drawn from `from` with replacement. With `dearer`, each sample of
-/// another function is with probability 1 − 1/1.05 one of that function instead: what its callers
-/// would see if it took 5 % of all time more for the same work.
+/// another function is with probability 1 − 1/1.05 one of that function instead: its callers
+/// would see this if it took 5 % of all time more for the same work.
 fn resampled(from: &Recording, count: u32, dearer: Option<&str>, r: &mut Random) -> Recording {
     let slices = from.slices.count - 5;
     let drawn: Vec<u32> = (0..count).map(|_| 2 + r.below(slices)).collect();
@@ -224,7 +224,7 @@ fn intervals_hold_the_truth() {
     let from = long();
     let mut r = Random(13);
     let (mut held, mut cases) = (0, 0);
-    // The truth: the whole recording's shares, and what 5 % more of one do to them.
+    // The truth: the whole recording's shares, and the effect of 5 % more of one.
     let shares = |rec: &Recording| -> Vec<(String, f64)> {
         let c = judge(
             std::slice::from_ref(rec),
@@ -262,7 +262,7 @@ fn intervals_hold_the_truth() {
             .map(|_| resampled(&from, 10, Some(&dearer), &mut r))
             .collect();
         let c = judge(&base, &new, Normal::Second);
-        // On-CPU time is counted: what is sampled is how it is divided.
+        // On-CPU time is counted: only its division is sampled.
         let (b, n) = (on_cpu(&c, |d| d.base), on_cpu(&c, |d| d.new));
         for (name, share) in &truth {
             let Some(f) = c.functions.iter().find(|f| *f.function.name == **name) else {
@@ -412,15 +412,15 @@ fn a_wait_is_one_sample_however_long() {
     assert!(waits_more(&new), "thousands of samples");
     for rec in &mut new {
         let waits = rec.samples.last().expect("it waits").clone();
-        let mut shape = Histogram::new(FINE);
-        shape.add(waits.ns, 1.0);
-        rec.shapes.push(HistogramRow {
+        let mut histogram = Histogram::new(FINE);
+        histogram.add(waits.ns, 1.0);
+        rec.histograms.push(HistogramRow {
             context: Some(waits.context),
             stack: Some(waits.stack),
             state: waits.state,
             reason: waits.reason,
             part: None,
-            shape,
+            histogram,
         });
     }
     assert!(!waits_more(&new), "of five waits");
@@ -465,7 +465,7 @@ fn functions_on_the_same_stacks_are_one_test() {
     let deep: [Vec<Recording>; 2] = [&base, &new].map(|side| side.iter().map(called).collect());
     let deep = judged(&deep[0], &deep[1]);
     assert_eq!(deep.2, plain.2 + 20);
-    // All of them are on every stack, which nothing was before, or they are one with what was.
+    // All of them are on every stack, which nothing was before, or they are one with an earlier one.
     let tests = |q: Option<f64>| q.expect("it is judged");
     assert!(tests(deep.0) <= 1.2 * tests(plain.0), "{deep:?} {plain:?}");
 }
@@ -490,7 +490,7 @@ fn stacks_of_both_sides_keep_their_sums() {
     }
     let total = c.total();
     for (sum, want) in sums.iter().zip([total.base, total.new]) {
-        // Rounding, and what no sample stands for, which the whole counts too.
+        // Rounding, and time that no sample stands for, which the whole counts too.
         assert!((sum / want - 1.0).abs() < 0.01, "{sum} {want}");
     }
     let mut page = Vec::new();

@@ -13,7 +13,7 @@ fn read(bytes: &[u8], value: Option<&str>) -> Recording {
 }
 
 /// A program that `gprof` says spends 50 ms in `leaf` under `mid_a` and 20 ms under `mid_b`, beside
-/// sampled profiles of it: what is a caller's, what is inflated, what is noise.
+/// sampled profiles of it: time of callers, inflated time, noise.
 #[test]
 fn instrumented_shares_stand_beside_sampled_ones() {
     let gprof = read(include_bytes!("fixtures/gprof.txt"), None);

@@ -1,5 +1,5 @@
-//! What is selected is exactly what is named, keeps its time to the nanosecond, and adds up with
-//! what was not.
+//! A selection has exactly the named things, keeps their time to the nanosecond, and adds up with
+//! the rest.
 
 use std::collections::BTreeMap;
 
@@ -325,18 +325,18 @@ fn lengths_and_senders_of_requests_stay_with_their_threads_and_stacks() {
     };
     // One length for each thread and stack, told by its number.
     let row = |context, stack, ns| {
-        let mut shape = Histogram::new(5);
-        shape.add(ns, 1.0);
+        let mut histogram = Histogram::new(5);
+        histogram.add(ns, 1.0);
         HistogramRow {
             context,
             stack,
             state: State::Blocked,
             reason: None,
             part: None,
-            shape,
+            histogram,
         }
     };
-    rec.shapes = (0..rec.contexts.len() as u32)
+    rec.histograms = (0..rec.contexts.len() as u32)
         .map(|i| row(Some(ContextId(i)), None, 1_000 + u64::from(i)))
         .chain([row(None, None, 500)])
         .collect();
@@ -362,8 +362,8 @@ fn lengths_and_senders_of_requests_stay_with_their_threads_and_stacks() {
         ..Selection::default()
     };
     let out = select(&rec, &thread);
-    let lengths: Vec<_> = (out.shapes.iter())
-        .map(|r| (r.context, r.shape.max_ns))
+    let lengths: Vec<_> = (out.histograms.iter())
+        .map(|r| (r.context, r.histogram.max_ns))
         .collect();
     let own = 1_000 + u64::from(named(&rec, "worker-2").0);
     assert_eq!(
@@ -384,17 +384,17 @@ fn lengths_and_senders_of_requests_stay_with_their_threads_and_stacks() {
         ..Selection::default()
     };
     assert_eq!(
-        select(&rec, &state(State::Blocked)).shapes.len(),
-        rec.shapes.len()
+        select(&rec, &state(State::Blocked)).histograms.len(),
+        rec.histograms.len()
     );
-    assert_eq!(select(&rec, &state(State::OnCpu)).shapes, []);
+    assert_eq!(select(&rec, &state(State::OnCpu)).histograms, []);
     // Of a part of the time neither is known.
     let time = Selection {
         time: Some(0..1_000_000_000),
         ..Selection::default()
     };
     let out = select(&rec, &time);
-    assert!(out.shapes.is_empty() && out.peers.is_empty());
+    assert!(out.histograms.is_empty() && out.peers.is_empty());
 }
 
 #[test]

@@ -57,10 +57,10 @@ fn pauses_that_are_known_by_process_alone_have_no_share_of_a_thread() {
 
 #[test]
 fn queues_that_lack_the_same_are_told_once() {
-    use wallscope_analysis::queues::{Absent, Kind, Queues};
+    use wallscope_analysis::queues::{Absent, QueueKind, Queues};
     use wallscope_render::queues::{Findings, text};
     let absent = |name: &str, reason: &str| Absent {
-        kind: Kind::Pool,
+        kind: QueueKind::Pool,
         name: name.into(),
         reason: reason.into(),
     };
@@ -89,10 +89,10 @@ fn queues_that_lack_the_same_are_told_once() {
 #[test]
 fn a_note_of_several_queues_is_printed_once_and_far_limits_are_counted() {
     use wallscope_analysis::queueing::Estimate;
-    use wallscope_analysis::queues::{Kind, Queue, Queues, System};
+    use wallscope_analysis::queues::{Queue, QueueKind, Queues, System};
     use wallscope_render::queues::{Findings, text};
     let queue = |name: &str, headroom: f64, notes: &[&str]| Queue {
-        kind: Kind::Lock,
+        kind: QueueKind::Lock,
         name: name.into(),
         system: System::Open,
         because: format!("{name} has callers"),

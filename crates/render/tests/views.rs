@@ -1,4 +1,4 @@
-//! Views sum to the ledger, count what they say they count, and are laid out within their width.
+//! Views sum to the ledger, count as they say, and are laid out within their width.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Recordings that no program ever was, for what must hold of all.
+//! Recordings that no program ever was, for properties that hold of all.
 
 use wallscope_model::histogram::{Histogram, HistogramRow};
 use wallscope_model::*;
@@ -44,7 +44,7 @@ pub fn random(seed: u64) -> Recording {
     rec.host = d.list(3, host::sample);
     rec.peers = d.list(3, |d| peer(d, &rec));
     rec.pauses = (0..d.n(3)).map(|i| pauses(d, i)).collect();
-    rec.shapes = d.list(4, |d| shape(d, &rec));
+    rec.histograms = d.list(4, |d| histogram(d, &rec));
     rec.timeline = (d.n(3) > 0).then(|| timeline(d, &rec));
     rec.losses = d.list(3, |d| Loss {
         cause: d.text(),
@@ -330,10 +330,10 @@ fn pauses(d: &mut Draw, group: u64) -> PauseGroup {
     pauses
 }
 
-fn shape(d: &mut Draw, rec: &Recording) -> HistogramRow {
-    let mut shape = Histogram::new(d.small(6));
+fn histogram(d: &mut Draw, rec: &Recording) -> HistogramRow {
+    let mut histogram = Histogram::new(d.small(6));
     for _ in 0..d.n(6) {
-        shape.add(d.big(), d.n(1000) as f64 + 0.125);
+        histogram.add(d.big(), d.n(1000) as f64 + 0.125);
     }
     HistogramRow {
         context: d.maybe(|d| d.context(rec)),
@@ -341,7 +341,7 @@ fn shape(d: &mut Draw, rec: &Recording) -> HistogramRow {
         state: d.pick(State::ALL),
         reason: d.reason(),
         part: d.part(),
-        shape,
+        histogram,
     }
 }
 

@@ -196,13 +196,13 @@ impl Builder {
         let [on_cpu, blocked] = stacked;
         self.sample(context, State::OnCpu, "compute", on_cpu);
         self.sample(context, State::Blocked, "wait_for_reply", blocked);
-        self.rec.shapes.push(HistogramRow {
+        self.rec.histograms.push(HistogramRow {
             context: Some(context),
             stack: None,
             state: State::Runnable,
             reason: None,
             part: None,
-            shape: run_queue,
+            histogram: run_queue,
         });
         self.rec.contexts.push(Context {
             pid,

@@ -58,7 +58,7 @@ pub fn of(tool: &Tool, recording: &Path) -> Result<Value, Error> {
     Ok(Value::Object(books))
 }
 
-/// Removes what is zero or empty.
+/// Removes values that are zero or empty.
 fn shorten(value: &mut Value) {
     match value {
         Value::Object(fields) => {

@@ -216,8 +216,8 @@ fn probe_one_cpu() -> Probe {
     }
 }
 
-/// Waits until the machine is calm, for as long as this process has patience for it in all. Returns what it
-/// found, for the report.
+/// Waits until the machine is calm, for as long as this process has patience for it in all. Returns the disturbance
+/// that it found, for the report.
 pub fn wait_for_calm() -> String {
     static WAITED_MS: AtomicU64 = AtomicU64::new(0);
     let begun = Instant::now();

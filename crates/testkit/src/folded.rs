@@ -7,7 +7,7 @@ pub const NOT_SAMPLED: &str = "[not sampled]";
 
 /// What kind of frame a suffix tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FrameSuffix {
     /// User code of its own.
     User,
     /// `_[k]`
@@ -24,7 +24,7 @@ pub struct Frame {
     /// Name without its suffix.
     pub name: String,
     /// What the suffix says.
-    pub kind: Kind,
+    pub kind: FrameSuffix,
 }
 
 /// One stack and its time.
@@ -55,7 +55,7 @@ impl Line {
 
     /// Names of its user frames that have an address of their own, root first.
     pub fn user_names(&self) -> Vec<&str> {
-        let own = |frame: &&Frame| matches!(frame.kind, Kind::User | Kind::Jit);
+        let own = |frame: &&Frame| matches!(frame.kind, FrameSuffix::User | FrameSuffix::Jit);
         let frames = self.frames.iter().filter(own);
         frames.map(|frame| frame.name.as_str()).collect()
     }
@@ -63,9 +63,9 @@ impl Line {
 
 fn parse_frame(text: &str) -> Frame {
     let suffixes = [
-        ("_[k]", Kind::Kernel),
-        ("_[i]", Kind::Inlined),
-        ("_[j]", Kind::Jit),
+        ("_[k]", FrameSuffix::Kernel),
+        ("_[i]", FrameSuffix::Inlined),
+        ("_[j]", FrameSuffix::Jit),
     ];
     for (suffix, kind) in suffixes {
         if let Some(name) = text.strip_suffix(suffix) {
@@ -77,7 +77,7 @@ fn parse_frame(text: &str) -> Frame {
     }
     Frame {
         name: text.to_string(),
-        kind: Kind::User,
+        kind: FrameSuffix::User,
     }
 }
 
@@ -134,7 +134,7 @@ mod tests {
         let lines = parse(text).unwrap();
         assert_eq!(lines[0].thread, "pool 1");
         assert_eq!(lines[0].user_names(), ["_start", "main", "work"]);
-        assert_eq!(lines[0].frames[4].kind, Kind::Kernel);
+        assert_eq!(lines[0].frames[4].kind, FrameSuffix::Kernel);
         assert_eq!((lines[0].state.as_str(), lines[0].ns), ("blocked", 120));
         assert_eq!(lines[0].truncated, None);
         assert_eq!(lines[1].truncated.as_deref(), Some("window_end"));

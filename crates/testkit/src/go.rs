@@ -77,7 +77,7 @@ pub fn installed() -> Result<Vec<Go>, Error> {
     }
 }
 
-/// Lets a Go that is not the one in use find what lies beside it, and take no other.
+/// Lets a Go that is not the one in use find the files beside it, and take no other.
 fn in_its_folder(command: &mut Command, path: &Path) {
     if path != Path::new(IN_USE) {
         command.env_remove("GOROOT");

@@ -1,5 +1,5 @@
 //! The Java truth program, and the virtual machines of this machine that can run it: those with a compiler
-//! from its source, others as what one of these compiled for them.
+//! from its source, others as class files that one of these compiled.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

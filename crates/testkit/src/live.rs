@@ -1,4 +1,4 @@
-//! Live tests: what happens to an attempt that fails, and to a test that cannot run.
+//! Live tests: treatment of an attempt that fails, and of a test that cannot run.
 //!
 //! A test that fails has failed. Only if other programs measurably disturbed it (`disturbance`) it is made
 //! once more; then the second attempt alone counts, in all of its rows, and the report gives the figures of

@@ -22,7 +22,7 @@ pub struct Node {
 }
 
 /// All of them, one of each version: the one in use first, then those of the usual managers of versions,
-/// and what `WALLSCOPE_NODES` names (paths, with `:` between them).
+/// and those that `WALLSCOPE_NODES` names (paths, with `:` between them).
 ///
 /// # Errors
 /// [`Error::CannotRunHere`] where there is none.

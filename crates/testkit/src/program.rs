@@ -67,7 +67,7 @@ impl Program {
     /// it stays after its truth until [`Program::finish`] lets it go.
     ///
     /// # Errors
-    /// [`Error::CannotRunHere`] where the program says so; otherwise what it said, or that it did
+    /// [`Error::CannotRunHere`] where the program says so; otherwise its message, or that it did
     /// not get ready within 60 s.
     pub fn start(name: &str, flags: &[&str]) -> Result<Program, Error> {
         let mut command = Command::new(path());

@@ -8,7 +8,7 @@ use crate::{Error, Program};
 
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/python/truth.py");
 
-/// The program with tasks that know what they await.
+/// The program with tasks that know the thing that they await.
 const TASKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/python/tasks.py");
 
 /// The program with threads that Python names.
@@ -26,7 +26,7 @@ pub struct Interpreter {
     pub version: String,
 }
 
-/// All of them, one path each: the system's, the one in use, those that pyenv has installed, and what
+/// All of them, one path each: the system's, the one in use, those that pyenv has installed, and those that
 /// `WALLSCOPE_PYTHONS` names (paths, with `:` between them).
 ///
 /// # Errors
@@ -85,7 +85,7 @@ impl Interpreter {
         minor.and_then(|n| n.parse().ok()).unwrap_or_default()
     }
 
-    /// Starts the program with tasks that know what they await, up to its READY.
+    /// Starts the program with tasks that know the thing that they await, up to its READY.
     ///
     /// # Errors
     /// As [`Program::start_command`].

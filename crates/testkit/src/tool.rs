@@ -105,7 +105,7 @@ impl Tool {
     /// folders beside the running test.
     ///
     /// # Errors
-    /// [`Error::CannotRunHere`] without root, BTF, or the binary, with what to do about it.
+    /// [`Error::CannotRunHere`] without root, BTF, or the binary, with the remedy.
     pub fn find() -> Result<Tool, Error> {
         if !rustix::process::geteuid().is_root() {
             return Err(Error::CannotRunHere("needs root".into()));
@@ -408,7 +408,7 @@ impl Recorded {
         }
     }
 
-    /// Has the spool made into the recording; returns what was said on standard error.
+    /// Has the spool made into the recording; returns the text of standard error.
     ///
     /// # Errors
     /// It cannot be.
@@ -450,7 +450,7 @@ impl Recorded {
     /// `report --json`.
     ///
     /// # Errors
-    /// When it fails or is not what the contract has.
+    /// When it fails or differs from the contract.
     pub fn report(&self) -> Result<report::Report, Error> {
         let text = self.ask(&["report", "--json"])?;
         let report: report::Report = serde_json::from_str(&text)
@@ -473,7 +473,7 @@ impl Recorded {
     /// `export --format folded --view VIEW --with thread,state`.
     ///
     /// # Errors
-    /// When it fails or is not what the contract has.
+    /// When it fails or differs from the contract.
     pub fn folded(&self, view: &str) -> Result<Vec<folded::Line>, Error> {
         self.folded_where(view, &[])
     }
@@ -481,7 +481,7 @@ impl Recorded {
     /// [`Recorded::folded`] with further arguments.
     ///
     /// # Errors
-    /// When it fails or is not what the contract has.
+    /// When it fails or differs from the contract.
     pub fn folded_where(&self, view: &str, more: &[&str]) -> Result<Vec<folded::Line>, Error> {
         let arguments = [
             "export",

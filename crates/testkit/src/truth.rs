@@ -92,7 +92,7 @@ pub struct FunctionTruth {
 }
 
 impl FunctionTruth {
-    /// Time blocked in it: what is left of wall time.
+    /// Time blocked in it: the rest of wall time.
     pub fn blocked_ns(&self) -> u64 {
         self.wall_ns
             .saturating_sub(self.on_cpu_ns + self.run_delay_ns)

@@ -178,7 +178,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Ends it by SIGTERM; what it said.
+    /// Ends it by SIGTERM; returns its output.
     fn end(mut self) -> Result<String, Error> {
         self.signal(Signal::TERM)?;
         self.told("STOPPING=1")?;

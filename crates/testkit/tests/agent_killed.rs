@@ -19,7 +19,7 @@ use wallscope_testkit::{Error, Tool, receiver::Receiver, with_tool, wrong};
 /// Kills of a run, unless `WALLSCOPE_KILLS` says otherwise.
 const KILLS: u64 = 4;
 /// Longest life of an agent, from its start on or from the time at which it records: some windows.
-const LONGEST_LIFE_MS: u64 = 4_000;
+const MAX_LIFE_MS: u64 = 4_000;
 /// Length of a window.
 const LENGTH_MS: i64 = 1_000;
 /// Time from the end of a window until it is on the disk, beside load. It waits for names 250 ms at most.
@@ -110,13 +110,13 @@ fn day_ms(text: &str) -> Option<i64> {
 }
 
 /// Folders of the agent, and its receiver.
-struct Place {
+struct AgentFolders {
     folder: tempfile::TempDir,
     receiver: Receiver,
 }
 
-impl Place {
-    fn new() -> Result<Place, Error> {
+impl AgentFolders {
+    fn new() -> Result<AgentFolders, Error> {
         let folder = tempfile::tempdir().map_err(system)?;
         let received = folder.path().join("received");
         fs::create_dir(&received).map_err(system)?;
@@ -129,7 +129,7 @@ impl Place {
             receiver.url(),
         );
         fs::write(folder.path().join("agent.toml"), config).map_err(system)?;
-        Ok(Place { folder, receiver })
+        Ok(AgentFolders { folder, receiver })
     }
 
     /// All windows on the disk, oldest first.
@@ -168,7 +168,7 @@ impl Drop for Agent {
 }
 
 impl Agent {
-    fn start(tool: &Tool, place: &Place) -> Result<Agent, Error> {
+    fn start(tool: &Tool, place: &AgentFolders) -> Result<Agent, Error> {
         let mut child = Command::new(tool.path())
             .args(["agent", "--config"])
             .arg(place.folder.path().join("agent.toml"))
@@ -278,7 +278,7 @@ fn judge_keys(windows: &[Window]) -> Result<(), Error> {
 }
 
 /// The receiver has the windows of the store, and no others.
-fn judge_delivery(windows: &[Window], place: &Place) -> Result<(), Error> {
+fn judge_delivery(windows: &[Window], place: &AgentFolders) -> Result<(), Error> {
     let kept = place.receiver.windows().map_err(system)?;
     for window in windows {
         let own = fs::read(&window.path).map_err(system)?;
@@ -319,7 +319,7 @@ fn judge_gaps(tool: &Tool, windows: &[Window], store: &Path) -> Result<usize, Er
 fn kill_at_random_moments_loses_the_open_window_alone() {
     let kills = std::env::var("WALLSCOPE_KILLS").map_or(KILLS, |n| n.parse().unwrap());
     with_tool("an agent that is killed", |tool| {
-        let place = Place::new()?;
+        let place = AgentFolders::new()?;
         let mut random = Random(11);
         let (mut windows, mut lost) = (Vec::new(), Vec::new());
         for life in 0..kills {
@@ -328,7 +328,7 @@ fn kill_at_random_moments_loses_the_open_window_alone() {
             if life % 2 == 0 {
                 agent.wait_until_ready()?;
             }
-            std::thread::sleep(Duration::from_millis(random.below(LONGEST_LIFE_MS)));
+            std::thread::sleep(Duration::from_millis(random.below(MAX_LIFE_MS)));
             let life = agent.end(Signal::KILL)?;
             let after = place.windows();
             lost.push(judge_life(&life, &windows, &after)?);

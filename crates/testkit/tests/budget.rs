@@ -1,4 +1,4 @@
-//! `record --max-total-overhead`: what is given up stands in the domain, and the ledger closes all the same.
+//! `record --max-total-overhead`: steps that were given up stand in the domain, and the ledger closes all the same.
 
 use wallscope_testkit::score::ledger::{Limits, closes};
 use wallscope_testkit::tool::Options;
@@ -53,7 +53,7 @@ fn a_ping_pong_under_a_low_budget_is_given_up_step_by_step() {
             }
             last = at;
         }
-        // What the kernel counts is what the programs have, to a tick at each end.
+        // The kernel's counts are those of the programs, to a tick at each end.
         let counted: u64 = run.truth.threads.iter().map(|t| t.on_cpu_ns).sum();
         let known = |tid: u32| run.truth.threads.iter().any(|t| t.tid == tid);
         let booked = run.report.threads.iter().filter(|t| known(t.tid));

@@ -1,5 +1,5 @@
 //! Targets that end, or begin another program, while they are measured, and measurements that are
-//! stopped: what was measured is kept and printed, and what is missing therefore is said.
+//! stopped: measured time is kept and printed, and missing time is stated.
 
 use std::fs;
 use std::io::Write as _;
@@ -28,7 +28,7 @@ impl Victim {
             _program: program,
             pid,
         };
-        // It runs the function, and not what comes before.
+        // It runs the function, and no code before it.
         victim.computes(Duration::from_millis(20))?;
         Ok(victim)
     }

@@ -1,7 +1,7 @@
 //! The experiments that do not depend on how fast the machine is, run short with the real binary, one at a
-//! time. `wallscope_testkit::live` says when one is made again, and what happens where it cannot run.
+//! time. `wallscope_testkit::live` says when one is made again, and the outcome where it cannot run.
 
-use wallscope_testkit::checks::{self, Kind, Length};
+use wallscope_testkit::checks::{self, Influence, Length};
 use wallscope_testkit::{Tool, known, live};
 
 fn experiment(name: &str) {
@@ -28,7 +28,7 @@ macro_rules! experiments {
             let tested = [$($name),*];
             let left: Vec<_> = checks::ALL
                 .iter()
-                .filter(|check| check.kind == Kind::Truth && !tested.contains(&check.name))
+                .filter(|check| check.kind == Influence::Truth && !tested.contains(&check.name))
                 .map(|check| check.name)
                 .collect();
             assert!(left.is_empty(), "not tested: {left:?}");

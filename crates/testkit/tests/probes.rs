@@ -1,4 +1,4 @@
-//! How what is to be probed may be named, and probes that cannot be placed, and why: the exit code and the words.
+//! Names of functions to probe, and probes that cannot be placed, and why: the exit code and the words.
 
 use std::process::{Command, Output};
 
@@ -180,7 +180,7 @@ fn what_is_called_too_often_is_refused_with_the_figure() {
     drop(program);
 }
 
-/// Ends a shell and what it runs.
+/// Ends a shell and its children.
 struct Shell(std::process::Child);
 
 impl Drop for Shell {

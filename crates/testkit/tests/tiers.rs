@@ -1,5 +1,5 @@
-//! The truth programs without eBPF: in the place of many, with what hosts refuse them. Each run prints
-//! its tier and result; what this machine cannot offer is named as skipped.
+//! The truth programs without eBPF: in the place of many users, with the refusals of their hosts. Each run prints
+//! its tier and result; things that this machine cannot offer are named as skipped.
 
 #[path = "tiers/bad_days.rs"]
 mod bad_days;

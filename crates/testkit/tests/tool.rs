@@ -13,7 +13,7 @@ const REPORT: &str = r#"{"schema":"wallscope.report/1","domain":{"backend":"perf
 "processes":[],"functions":[{"name":"f","module":"m","views":{"wall":{"self_ns":8,"total_ns":8,"low_ns":7,"high_ns":9}}}],
 "reasons":[],"losses":[{"cause":"c","count":1}],"cost":{"bpf_ns":1,"own_cpu_ns":1,"rss_bytes":1,"kernel_bytes":1,"target_stopped_ns":0}}"#;
 
-/// A shell script in the tool's place; `record` is what its record verb does.
+/// A shell script in the tool's place; `record` is the body of its record verb.
 fn stand_in(folder: &Path, record: &str) -> Tool {
     let path = folder.join("wallscope");
     // A runner in the background ignores SIGINT, its children inherit that, and no shell can undo it.

@@ -38,7 +38,7 @@ fn a_lock_convoy_is_beyond_any_cpu_work() {
         let run = tool.measure("convoy", &["--seconds", "2"], &Options::at(199))?;
         let c = run.recorded.json(&["calibrate"])?;
         let ns = |key: &str| c[key].as_u64().unwrap_or(0);
-        // Both from the same ledgers, but for what was judged idle.
+        // Both from the same ledgers, but for idle time.
         let parts = ns("on_cpu_ns") + ns("runnable_ns") + ns("blocked_ns") + ns("unknown_ns");
         let functions = c["functions"].as_array().cloned().unwrap_or_default();
         let sum: u64 = functions.iter().filter_map(|f| f["wall_ns"].as_u64()).sum();
@@ -98,7 +98,7 @@ fn the_bundled_service_teaches_its_lesson() {
         if waiting < 2 * of("render_page", "on_cpu_ns") {
             return Err(wrong(format!("its waits are not seen: {c:#}")));
         }
-        // Of a crowded machine's queue nothing is said: what it waits for is its own.
+        // Of a crowded machine's queue nothing is said: it waits for its own.
         let ns = |key: &str| c[key].as_u64().unwrap_or(0);
         let untouchable = ns("untouchable_ns");
         if ns("blocked_ns") < 2 * ns("on_cpu_ns")
@@ -251,7 +251,7 @@ fn a_function_is_annotated_line_by_line() {
             Ok(String::from_utf8_lossy(&output.stdout).into_owned())
         };
         let text = of("share_fifty")?;
-        // Sums of the column of its own time, of what has a number of a line and of instructions.
+        // Sums of the column of its own time, of rows with a number of a line and of instructions.
         let (lines, code) = text
             .split_once("instructions of share_fifty")
             .ok_or_else(|| wrong(format!("no instructions: {text}")))?;

@@ -58,7 +58,7 @@ uw_inline u32 js_has_left(struct uw_work *w, u64 code)
 
 	if (count > JS_MAX_ARGUMENTS)
 		count = 0;
-	/* ret n; ret, behind what is below */
+	/* ret n; ret, behind the bytes below */
 	if ((u8)code == 0xc2) {
 		w->frame.js_fp = sp - 8;
 	} else if ((u8)code == 0xc3) {

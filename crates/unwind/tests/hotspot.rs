@@ -166,14 +166,14 @@ impl Machine {
 /// The result of a walk: compiled methods by id, interpreted ones as (method, bcp), others by
 /// address.
 #[derive(Debug, PartialEq)]
-enum Seen {
+enum WalkedFrame {
     Id(u32, u64),
     Method(u64, u64),
     Other(u64),
 }
-use Seen::{Id, Method, Other};
+use WalkedFrame::{Id, Method, Other};
 
-fn seen(stack: &Unwound) -> Vec<Seen> {
+fn seen(stack: &Unwound) -> Vec<WalkedFrame> {
     let words: Vec<u64> = stack.frames.iter().map(|w| w.0).collect();
     let (pid, items) = items(&words);
     assert_eq!(pid, Some(PID));
@@ -292,7 +292,7 @@ fn the_stub_before_a_method_keeps_a_word_above_its_frame_pointer() {
 
 /// Unwinds a compiled method interrupted where its code is `bytes`, `at` bytes after its start. On
 /// the stack, `words` precede its return address into another method.
-fn interrupted(bytes: &[u8], at: u64, into: u64, words: u64) -> Vec<Seen> {
+fn interrupted(bytes: &[u8], at: u64, into: u64, words: u64) -> Vec<WalkedFrame> {
     let mut m = Machine::new();
     let inner = m.blob("nmethod", 4, 4, 1);
     let outer = m.blob("nmethod", 4, 3, 2);
@@ -336,7 +336,7 @@ fn code_that_makes_or_undoes_its_frame_tells_where_it_is() {
     for into in [0, 5] {
         assert_eq!(interrupted(&guard, 0x08, into, 3), both, "{into}");
     }
-    // A caller outside the VM's code contradicts what the prologue suggests.
+    // A caller outside the VM's code contradicts the prologue.
     assert_eq!(interrupted(&[0x90], 0x0c, 0, 3), both);
     // pop %rbp; cmp 0x348(%r15), %rsp; ja …; ret
     let end = [

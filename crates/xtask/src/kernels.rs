@@ -4,7 +4,7 @@
 //! `cargo xtask kernels VMLINUZ…` packs this binary, `wallscope` and the truth programs with the
 //! libraries they need into an initial file system, and starts `qemu-system-x86_64` with it; inside,
 //! this binary is the first process. The emulator is some twenty times slower than the machine, and its
-//! clocks run unevenly: what it tells is whether the programs load and the ledgers close, and shares
+//! clocks run unevenly: it tells whether the programs load and the ledgers close, and shares
 //! only roughly. KVM is not used, as within a virtual machine it may hang. The image needs a serial
 //! console and BTF built in; no module is loaded. Of Debian's kernels:
 //!
@@ -29,7 +29,7 @@ use crate::{Outcome, installed, release_tool};
 
 /// The emulator.
 pub const EMULATOR: &str = "qemu-system-x86_64";
-/// What is asked of a kernel unless something else is named: what needs no disk, no quota, no other
+/// The experiments of a kernel unless others are named: those that need no disk, no quota, no other
 /// program.
 const USUAL: &[&str] = &[
     "mix", "shares", "convoy", "rpc", "chain", "hands", "crowd", "micro", "migrate", "lengths",
@@ -63,7 +63,7 @@ pub fn run(arguments: &[&str]) -> Outcome<bool> {
     Ok(good)
 }
 
-/// Boots one kernel and repeats what is said inside. Whether all of `names` passed.
+/// Boots one kernel and repeats the output from inside. Whether all of `names` passed.
 fn boot(emulator: &Path, image: &Path, disk: &Path, names: &[&str]) -> Outcome<bool> {
     // On a busy machine the emulated timer may be late for the check that it works.
     let words = format!(
@@ -152,7 +152,7 @@ fn libraries_of(path: &Path) -> Outcome<Vec<PathBuf>> {
     Ok(words.map(PathBuf::from).collect())
 }
 
-/// The first process inside: mounts what is needed, makes the experiments, tells, and powers off.
+/// The first process inside: mounts file systems, makes the experiments, reports, and powers off.
 ///
 /// # Errors
 /// What keeps it from even beginning.
@@ -173,7 +173,7 @@ pub fn inside(names: &[&str]) -> Outcome<bool> {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
     println!("Linux {}", release.trim());
     let tool = Tool::at("/wallscope");
-    // Beside the experiments: what the tool itself thinks of this kernel.
+    // Beside the experiments: the tool's own judgement of this kernel.
     let told = tool.run(&["doctor"])?;
     println!("{}", String::from_utf8_lossy(&told.stdout));
     let tried = tool.run(&["record", "-d", "1", "-a", "-o", "/tmp/all.pb.gz"])?;

@@ -68,9 +68,9 @@ nothing.
 
 fn run(arguments: &[&str]) -> Outcome<bool> {
     match arguments {
-        ["bench", "--only", name] => bench::run(bench::Effort::FULL, bench::What::Only(name)),
+        ["bench", "--only", name] => bench::run(bench::Effort::FULL, bench::Selection::Only(name)),
         ["bench", "--only", name, "--quick"] => {
-            bench::run(bench::Effort::QUICK, bench::What::Only(name))
+            bench::run(bench::Effort::QUICK, bench::Selection::Only(name))
         }
         ["bench", "--overhead", rest @ ..] => {
             let (effort, rest) = match rest {
@@ -78,15 +78,19 @@ fn run(arguments: &[&str]) -> Outcome<bool> {
                 _ => (bench::Effort::FULL, rest),
             };
             match rest {
-                [] => bench::run(effort, bench::What::Overhead(None)),
-                [load] => bench::run(effort, bench::What::Overhead(Some(load))),
+                [] => bench::run(effort, bench::Selection::Overhead(None)),
+                [load] => bench::run(effort, bench::Selection::Overhead(Some(load))),
                 _ => Err("bench --overhead takes one load at most".into()),
             }
         }
-        ["bench", "--blame"] => bench::run(bench::Effort::FULL, bench::What::Blame),
-        ["bench", "--blame", "--quick"] => bench::run(bench::Effort::QUICK, bench::What::Blame),
-        ["bench", "--agent"] => bench::run(bench::Effort::FULL, bench::What::Agent),
-        ["bench", "--agent", "--quick"] => bench::run(bench::Effort::QUICK, bench::What::Agent),
+        ["bench", "--blame"] => bench::run(bench::Effort::FULL, bench::Selection::Blame),
+        ["bench", "--blame", "--quick"] => {
+            bench::run(bench::Effort::QUICK, bench::Selection::Blame)
+        }
+        ["bench", "--agent"] => bench::run(bench::Effort::FULL, bench::Selection::Agent),
+        ["bench", "--agent", "--quick"] => {
+            bench::run(bench::Effort::QUICK, bench::Selection::Agent)
+        }
         ["bench", flags @ ..]
             if flags
                 .iter()
@@ -97,9 +101,9 @@ fn run(arguments: &[&str]) -> Outcome<bool> {
                 false => bench::Effort::FULL,
             };
             let what = match (flags.contains(&"--files"), flags.contains(&"--real")) {
-                (true, _) => bench::What::Files,
-                (_, true) => bench::What::Real,
-                _ => bench::What::Usual,
+                (true, _) => bench::Selection::Files,
+                (_, true) => bench::Selection::Real,
+                _ => bench::Selection::Usual,
             };
             bench::run(effort, what)
         }

@@ -2,7 +2,7 @@
 //!
 //! Threads of this program start processes, some with a name of their own each, make cgroups with a process in
 //! each, and keep some hundred processes alive that live for seconds. The agent's own figures are read twice a
-//! second. The highest heap of the last tenth may exceed that of the second tenth by [`MOST_GROWTH`]. The flight
+//! second. The highest heap of the last tenth may exceed that of the second tenth by [`MAX_GROWTH`]. The flight
 //! recorder keeps 10 s, so that it is full before the second tenth.
 
 use std::fs;
@@ -16,7 +16,7 @@ use crate::agent_process::Agent;
 use crate::{Outcome, release_tool};
 
 /// Most growth of the heap, bytes.
-const MOST_GROWTH: u64 = 1 << 20;
+const MAX_GROWTH: u64 = 1 << 20;
 /// Time before the parts: the agent forgets stacks that six windows of 10 s did not use, and its caches fill meanwhile.
 const WARM_UP: Duration = Duration::from_secs(120);
 /// Parts of the run that are compared.
@@ -119,9 +119,9 @@ pub fn run(minutes: u64) -> Outcome<bool> {
     println!(
         "highest heap of the last tenth minus that of the second: {} KiB, at most {}",
         (last as i64 - second as i64) / 1024,
-        MOST_GROWTH / 1024
+        MAX_GROWTH / 1024
     );
-    Ok(last <= second + MOST_GROWTH)
+    Ok(last <= second + MAX_GROWTH)
 }
 
 /// Reads the agent's figures; the highest of each part of `length`.

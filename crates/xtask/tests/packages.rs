@@ -1,4 +1,4 @@
-//! Crates that are published have what a stranger needs, and take nothing from outside their folder.
+//! Published crates have the files that a stranger needs, and take nothing from outside their folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! The rules of `tidy` find what they are for, in small made-up sources, and nothing else.
+//! The rules of `tidy` find their faults, in small made-up sources, and nothing else.
 
 use xtask::tidy::ratchet::{Excess, List, faults, parse, shrunk};
 use xtask::tidy::sizes::{Sizes, measure};
@@ -61,7 +61,7 @@ fn module_lines_reexports_and_tests_are_no_edges() {
     );
     let lib = "mod a; mod b; pub use a::One; pub use b::Two; fn g(_: i32) {}";
     assert!(in_cycles(&[(LIB, lib), a, b]).is_empty());
-    // A root that uses what its module defines, and the other way round.
+    // A root that uses a name of its module, and the other way round.
     let lib = "mod a; pub struct Two; fn g(_: a::One) {}";
     assert_eq!(in_cycles(&[(LIB, lib), a]), [A, LIB]);
 }

@@ -1,4 +1,4 @@
-//! `same-output` finds what differs between two binaries, here two scripts that stand for them.
+//! `same-output` finds differences between two binaries, here two scripts that stand for them.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

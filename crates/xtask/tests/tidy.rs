@@ -1,4 +1,4 @@
-//! The repository is in order, and what is not would be found.
+//! The repository is in order, and faults would be found.
 
 use xtask::tidy::{faults, floors, sources, texts};
 

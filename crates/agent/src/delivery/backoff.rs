@@ -5,9 +5,9 @@ use std::time::Duration;
 /// Shortest distance.
 const FIRST: Duration = Duration::from_secs(1);
 /// Longest distance; a receiver that is back is found within it.
-const LONGEST: Duration = Duration::from_secs(60);
+const MAX_DISTANCE: Duration = Duration::from_secs(60);
 /// Longest distance that a receiver may ask for.
-const LONGEST_ASKED: Duration = Duration::from_secs(300);
+const MAX_ASKED: Duration = Duration::from_secs(300);
 
 /// Doubles with each failure, up to a minute. The distance is random between its half and its whole, so
 /// that the agents of a fleet do not return together.
@@ -30,9 +30,9 @@ impl Backoff {
     pub fn failed(&mut self, asked: Option<Duration>) -> Duration {
         let doubled = FIRST.saturating_mul(1 << self.failures.min(10));
         self.failures = self.failures.saturating_add(1);
-        let longest = doubled.min(LONGEST);
+        let longest = doubled.min(MAX_DISTANCE);
         let chosen = longest.mul_f64(0.5 + self.random.f64() / 2.0);
-        chosen.max(asked.unwrap_or_default().min(LONGEST_ASKED))
+        chosen.max(asked.unwrap_or_default().min(MAX_ASKED))
     }
 
     /// An attempt succeeded.

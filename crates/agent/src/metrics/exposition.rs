@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use super::family::{Family, Kind, Lengths, Value, printable};
+use super::family::{Family, Lengths, MetricKind, Value, printable};
 use super::protobuf;
 
 /// A form of metrics.
@@ -91,9 +91,9 @@ impl Exposition {
 
     fn family(self, f: &Family, out: &mut String) {
         let kind = match f.kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+            MetricKind::Histogram => "histogram",
         };
         let total = f.ending();
         // OpenMetrics names the family of a counter without `_total`.
@@ -188,7 +188,7 @@ mod tests {
     use super::super::family::Sample;
     use super::*;
 
-    fn family(kind: Kind) -> Family {
+    fn family(kind: MetricKind) -> Family {
         Family {
             name: "a_seconds",
             kind,
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn both_forms() {
-        let f = [family(Kind::Counter)];
+        let f = [family(MetricKind::Counter)];
         let line = "a_seconds_total{service=\"a\\\"b\\\\c\\nd\u{fffd}\",x=\"y\"} 1.000000001\n";
         assert_eq!(
             Exposition::Prometheus.text(&f),

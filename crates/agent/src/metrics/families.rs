@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use wallscope_model::histogram::Histogram;
 use wallscope_model::{BlockReason, UnknownCause};
 
-use super::family::{Family, Kind, Lengths, Sample, Value};
+use super::family::{Family, Lengths, MetricKind, Sample, Value};
 use super::totals::{ServiceTotals, Totals};
 
 /// Upper bounds of classic buckets, ns: around a scheduler's slice, where run-queue latency matters.
@@ -331,14 +331,19 @@ fn target_families(agent: &AgentFigures) -> Vec<Family> {
 type Labelled = (Vec<(&'static str, String)>, Value);
 
 fn counter(name: &'static str, help: &'static str, samples: Vec<Labelled>) -> Family {
-    family(name, help, Kind::Counter, samples)
+    family(name, help, MetricKind::Counter, samples)
 }
 
 fn gauge(name: &'static str, help: &'static str, samples: Vec<Labelled>) -> Family {
-    family(name, help, Kind::Gauge, samples)
+    family(name, help, MetricKind::Gauge, samples)
 }
 
-fn family(name: &'static str, help: &'static str, kind: Kind, samples: Vec<Labelled>) -> Family {
+fn family(
+    name: &'static str,
+    help: &'static str,
+    kind: MetricKind,
+    samples: Vec<Labelled>,
+) -> Family {
     let sample = |(labels, value)| Sample { labels, value };
     Family {
         name,
@@ -377,7 +382,7 @@ fn histogram<'a>(
     };
     Family {
         name,
-        kind: Kind::Histogram,
+        kind: MetricKind::Histogram,
         help,
         samples: rows.map(sample).collect(),
     }

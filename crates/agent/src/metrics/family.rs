@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 /// Kind of a metric family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     /// Only grows; its samples end in `_total`.
     Counter,
     /// Goes up and down.
@@ -56,7 +56,7 @@ pub struct Family {
     /// Its name, without `_total`.
     pub name: &'static str,
     /// Its kind.
-    pub kind: Kind,
+    pub kind: MetricKind,
     /// Its help.
     pub help: &'static str,
     /// Its samples.
@@ -67,8 +67,8 @@ impl Family {
     /// Suffix of the family's name in the names of its series.
     pub(super) fn ending(&self) -> &'static str {
         match self.kind {
-            Kind::Counter => "_total",
-            Kind::Gauge | Kind::Histogram => "",
+            MetricKind::Counter => "_total",
+            MetricKind::Gauge | MetricKind::Histogram => "",
         }
     }
 }

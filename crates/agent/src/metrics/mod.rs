@@ -12,6 +12,6 @@ mod totals;
 
 pub use exposition::Exposition;
 pub use families::{AgentFigures, TargetFigures, families};
-pub use family::{Family, Kind, Lengths, Sample, Value};
+pub use family::{Family, Lengths, MetricKind, Sample, Value};
 pub(crate) use totals::on_cpu_fraction;
 pub use totals::{ServiceTotals, Totals};

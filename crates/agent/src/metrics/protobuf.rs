@@ -5,7 +5,7 @@
 
 use prost::Message as _;
 
-use super::family::{Family, Kind, Lengths, Sample, Value, printable};
+use super::family::{Family, Lengths, MetricKind, Sample, Value, printable};
 
 /// Lengths in seconds of this and less count as zero: client libraries' default, far below a nanosecond.
 const ZERO: f64 = 2.938_735_877_055_719e-39; // 2^-128
@@ -106,9 +106,9 @@ pub(super) fn bytes(families: &[Family]) -> Vec<u8> {
 
 fn message(family: &Family) -> MetricFamily {
     let kind = match family.kind {
-        Kind::Counter => MetricType::Counter,
-        Kind::Gauge => MetricType::Gauge,
-        Kind::Histogram => MetricType::Histogram,
+        MetricKind::Counter => MetricType::Counter,
+        MetricKind::Gauge => MetricType::Gauge,
+        MetricKind::Histogram => MetricType::Histogram,
     };
     MetricFamily {
         name: format!("{}{}", family.name, family.ending()),

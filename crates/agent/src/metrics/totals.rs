@@ -121,17 +121,17 @@ impl Totals {
 
     /// Adds histograms: a service's from the rows of its threads.
     fn lengths(&mut self, window: &Recording, names: &[&str]) {
-        for row in &window.shapes {
+        for row in &window.histograms {
             if row.state != State::Runnable || row.stack.is_some() {
                 continue;
             }
             match row.context {
                 // Rows of all threads are by part.
-                None => self.run_queue.merge(&row.shape),
+                None => self.run_queue.merge(&row.histogram),
                 Some(c) if row.part.is_none() => {
                     let name = names.get(c.0 as usize).copied().unwrap_or(OTHER);
                     let service = self.services.entry(name.to_string()).or_default();
-                    service.run_queue.merge(&row.shape);
+                    service.run_queue.merge(&row.histogram);
                 }
                 Some(_) => {}
             }

@@ -36,13 +36,13 @@ struct Known {
 }
 
 /// Most ancestors of a process that are searched for labels.
-const MOST_ANCESTORS: usize = 16;
+const MAX_ANCESTORS: usize = 16;
 
 /// The labels of a process. A process that ended before it was read has the labels of its nearest ancestor that was
 /// read: they share a cgroup and an environment as a rule.
 fn inherited<'a>(own: &'a Known, all: &'a HashMap<u32, Known>) -> &'a Labelled {
     let mut at = own;
-    for _ in 0..MOST_ANCESTORS {
+    for _ in 0..MAX_ANCESTORS {
         if !at.is_gone {
             return &at.labelled;
         }

@@ -11,7 +11,7 @@ const ID: usize = 64;
 
 /// Meaning of a cgroup path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct CgroupMeaning {
     /// Container runtime: `docker`, `containerd`, `crio`, `podman`, `lxc`, `nspawn`.
     pub runtime: Option<&'static str>,
     /// Container id, shortened; the name for `lxc` and `nspawn`.
@@ -22,7 +22,7 @@ pub struct Place {
     pub unit: Option<String>,
 }
 
-impl Place {
+impl CgroupMeaning {
     /// The service that the unit stands for: `postgresql` for `postgresql@15-main.service`. Units that
     /// hold a login session's programs are none.
     pub fn service(&self) -> Option<String> {
@@ -51,8 +51,8 @@ pub fn path_of(proc_pid_cgroup: &str) -> String {
 }
 
 /// The meaning of a cgroup path.
-pub fn place(path: &str) -> Place {
-    let mut place = Place::default();
+pub fn place(path: &str) -> CgroupMeaning {
+    let mut place = CgroupMeaning::default();
     let mut parent = "";
     for part in path.split('/').filter(|p| !p.is_empty()) {
         read_part(&mut place, parent, part);
@@ -61,13 +61,13 @@ pub fn place(path: &str) -> Place {
     place
 }
 
-fn read_part(place: &mut Place, parent: &str, part: &str) {
+fn read_part(place: &mut CgroupMeaning, parent: &str, part: &str) {
     let (head, tail) = part.split_once(':').unwrap_or((part, ""));
     if let Some(uid) = pod_uid(head) {
         // A pod within a container (kind): the inner one counts.
-        *place = Place {
+        *place = CgroupMeaning {
             pod: Some(uid),
-            ..Place::default()
+            ..CgroupMeaning::default()
         };
         if tail.is_empty() {
             return;

@@ -31,7 +31,7 @@ mod tests;
 
 pub use apply::{Labeller, apply};
 pub use cardinality::{Cardinality, IDLE_WINDOWS, OTHER};
-pub use cgroup::{Place, path_of, place};
+pub use cgroup::{CgroupMeaning, path_of, place};
 pub use facts::Facts;
 pub use labels::{KERNEL, Labels, SERVICE};
 pub use pods::{Pod, Pods, PodsError};

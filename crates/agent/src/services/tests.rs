@@ -468,7 +468,7 @@ fn what_was_gone_too_soon_has_the_labels_of_its_ancestor() {
             ..context.clone()
         })
         .collect();
-    (window.samples, window.shapes) = (Vec::new(), Vec::new());
+    (window.samples, window.histograms) = (Vec::new(), Vec::new());
     window.ledger_slices = Default::default();
     let mut labeller = Labeller::new(Config::default().services, Keep::All);
     let mut read = |p: &Process| match p.pid {

@@ -119,7 +119,7 @@ fn ledger(window: &Recording, service: Option<&str>) -> Option<Ledger> {
 /// Run-queue latency of a service's threads, or of all threads.
 fn run_queue(window: &Recording, service: Option<&str>) -> Option<Histogram> {
     let is_runnable = |row: &&HistogramRow| row.stack.is_none() && row.state == State::Runnable;
-    let rows = || window.shapes.iter().filter(is_runnable);
+    let rows = || window.histograms.iter().filter(is_runnable);
     // Rows of all threads are counted, by part; those of single threads may be estimates.
     let is_counted = service.is_none() && rows().any(|row| row.context.is_none());
     let mut sum: Option<Histogram> = None;
@@ -132,8 +132,8 @@ fn run_queue(window: &Recording, service: Option<&str>) -> Option<Histogram> {
             continue;
         }
         match &mut sum {
-            Some(sum) => sum.merge(&row.shape),
-            None => sum = Some(row.shape.clone()),
+            Some(sum) => sum.merge(&row.histogram),
+            None => sum = Some(row.histogram.clone()),
         }
     }
     sum

@@ -14,12 +14,12 @@ use wallscope_synthetic::chains::{Plan, STEP_NS};
 use super::{Blame, NotFollowed, RootActor, timeline};
 
 /// Time of each waiter's waits by computing root, ns.
-type Found = BTreeMap<(u32, u32), u64>;
+type RootTimes = BTreeMap<(u32, u32), u64>;
 
 /// By sampled waits and their hops.
-fn sampled(recording: &Recording) -> Found {
+fn sampled(recording: &Recording) -> RootTimes {
     let blame = Blame::new(recording, &scale(recording));
-    let mut found = Found::new();
+    let mut found = RootTimes::new();
     for part in &blame.parts {
         let root = blame.root(part);
         let RootActor::Context(thread) = root.actor else {
@@ -33,8 +33,8 @@ fn sampled(recording: &Recording) -> Found {
 }
 
 /// By every interval.
-fn exact(recording: &Recording) -> Found {
-    let mut found = Found::new();
+fn exact(recording: &Recording) -> RootTimes {
+    let mut found = RootTimes::new();
     for row in timeline::blame(recording) {
         assert_eq!((row.root.state, row.root.open), (State::OnCpu, None));
         let key = (row.waiter.context.0, row.root.context.0);

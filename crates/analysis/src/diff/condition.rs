@@ -18,7 +18,7 @@ use super::units::relative;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Condition {
     text: String,
-    what: What,
+    what: Quantity,
     function: Option<String>,
     limit: Limit,
     /// Whether the limit is to growth, and not to shrinkage.
@@ -26,7 +26,7 @@ pub struct Condition {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum What {
+enum Quantity {
     View(View),
     Reason(&'static str),
 }
@@ -89,12 +89,12 @@ impl std::str::FromStr for Condition {
             block.or_else(|| Part::from_name(what).map(Part::name))
         };
         let what = match View::from_name(what) {
-            Some(view) => What::View(view),
-            None => What::Reason(reason().ok_or(format!(
+            Some(view) => Quantity::View(view),
+            None => Quantity::Reason(reason().ok_or(format!(
                 "'{what}' is no view (wall, on-cpu, off-cpu, runq) and no reason (lock, disk, …)"
             ))?),
         };
-        if matches!(what, What::Reason(_)) && function.is_some() {
+        if matches!(what, Quantity::Reason(_)) && function.is_some() {
             return Err("a function's time is told by view: use off-cpu@FUNCTION".to_string());
         }
         let grows = match amount.chars().next() {
@@ -211,7 +211,7 @@ impl Condition {
                         .iter()
                         .find(|r| r.function.name.contains(&**function))
                 })?;
-            let What::View(view) = self.what else {
+            let Quantity::View(view) = self.what else {
                 return None;
             };
             return match state_of(view) {
@@ -223,11 +223,11 @@ impl Condition {
             };
         }
         let found = c.whole.iter().find(|r| match self.what {
-            What::View(View::Wall) => r.state.is_none() && c.options.view == View::Wall,
-            What::View(view) => {
+            Quantity::View(View::Wall) => r.state.is_none() && c.options.view == View::Wall,
+            Quantity::View(view) => {
                 r.state == state_of(view) && r.state.is_some() && r.reason.is_none()
             }
-            What::Reason(reason) => r.reason == Some(reason),
+            Quantity::Reason(reason) => r.reason == Some(reason),
         });
         found.map(|r| r.difference)
     }

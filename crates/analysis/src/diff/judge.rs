@@ -13,7 +13,7 @@ use super::options::Options;
 /// Functions with fewer samples than this on both sides together (waits: with fewer waits) cannot be judged, whatever
 /// the difference; leaving them out costs nothing and spares the others (Bourgon et al., PNAS 107, 2010: the
 /// criterion does not depend on the difference).
-const FEWEST_SAMPLES: f64 = 8.0;
+const MIN_SAMPLES: f64 = 8.0;
 
 /// With fewer samples than this in a run, the error of independent samples is mostly the addition for chance (one
 /// success, one failure). The spread between runs then says nothing about their usual spread.
@@ -29,7 +29,7 @@ struct Measured {
 impl Measured {
     /// The states in which there are enough samples to judge the function.
     fn tests(&self) -> Vec<usize> {
-        let enough = |s: &usize| self.samples[*s] >= FEWEST_SAMPLES;
+        let enough = |s: &usize| self.samples[*s] >= MIN_SAMPLES;
         (0..self.states.len()).filter(enough).collect()
     }
 }
@@ -244,11 +244,11 @@ fn most_changed_first(rows: &mut [FunctionRow]) {
     });
 }
 
-type Why = FxHashMap<&'static str, f64>;
+type ReasonChanges = FxHashMap<&'static str, f64>;
 
 /// By function, how much each reason's time changed, in the comparison's unit.
-fn reasons_by_function(sides: &Sides) -> FxHashMap<u32, Why> {
-    let mut all: FxHashMap<u32, Why> = FxHashMap::default();
+fn reasons_by_function(sides: &Sides) -> FxHashMap<u32, ReasonChanges> {
+    let mut all: FxHashMap<u32, ReasonChanges> = FxHashMap::default();
     for (side, sign) in [(&sides.0, -1.0), (&sides.1, 1.0)] {
         for run in side {
             for ((function, reason), ns) in &run.why {
@@ -261,7 +261,7 @@ fn reasons_by_function(sides: &Sides) -> FxHashMap<u32, Why> {
 }
 
 /// The reason that changed most in the direction of `delta`.
-fn most_changed(why: &Why, delta: f64) -> Option<&'static str> {
+fn most_changed(why: &ReasonChanges, delta: f64) -> Option<&'static str> {
     let waits = |reason: &str| wallscope_model::BlockReason::from_name(reason).is_some();
     let most = (why.iter())
         .filter(|(reason, _)| waits(reason))

@@ -235,13 +235,13 @@ impl Run {
 
     /// Counts the waits of each function by the histograms of its stacks.
     fn count_waits(&mut self, rec: &Recording, functions: &StackFunctions<'_>) {
-        for row in &rec.shapes {
+        for row in &rec.histograms {
             let state = STATES.iter().position(|known| *known == row.state);
             let (Some(stack), Some(state)) = (row.stack, state) else {
                 continue;
             };
             for f in functions.known(stack.0 as usize) {
-                *self.waits.entry((*f, state)).or_default() += row.shape.count();
+                *self.waits.entry((*f, state)).or_default() += row.histogram.count();
             }
         }
     }

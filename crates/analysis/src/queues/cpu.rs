@@ -11,7 +11,7 @@ use crate::queueing::{Discipline, Moments};
 
 use super::blocks::{self, MIN_JOBS, Visit};
 use super::known::Known;
-use super::queue::{Absent, Kind, Queue, Queues, System};
+use super::queue::{Absent, Queue, QueueKind, Queues, System};
 use super::seconds::{seconds, window};
 
 /// More customers than this behave like arrivals from outside.
@@ -29,7 +29,7 @@ pub(super) fn queues(rec: &Recording, found: &mut Queues) {
 
 fn absent(reason: &str) -> Absent {
     Absent {
-        kind: Kind::Cpu,
+        kind: QueueKind::Cpu,
         name: "".into(),
         reason: reason.to_owned(),
     }
@@ -55,7 +55,7 @@ fn queue(rec: &Recording) -> Result<Queue, Absent> {
     }
     let (system, because) = system(rec);
     let known = Known {
-        kind: Kind::Cpu,
+        kind: QueueKind::Cpu,
         name: name(rec, servers).into(),
         system,
         because,
@@ -152,7 +152,7 @@ fn turns(rec: &Recording) -> Option<&Histogram> {
     let all = |r: &&wallscope_model::histogram::HistogramRow| {
         r.state == State::OnCpu && r.context.is_none() && r.stack.is_none() && r.part.is_none()
     };
-    (rec.shapes.iter().find(all)).map(|row| &row.shape)
+    (rec.histograms.iter().find(all)).map(|row| &row.histogram)
 }
 
 fn has_turns(rec: &Recording) -> bool {
@@ -172,7 +172,7 @@ fn variation(lengths: &Histogram) -> f64 {
     (n * squares / (sum * sum) - 1.0).max(0.0)
 }
 
-/// CPUs that the targets may use, and what bounds them.
+/// CPUs that the targets may use, and their bound.
 fn servers(rec: &Recording) -> (u32, Vec<String>) {
     let cpus = allowed(rec).map_or(rec.domain.cpus.max(1), |cpus| cpus.len() as u32);
     let facts = rec.host.first().and_then(|h| h.facts.cgroup.as_ref());

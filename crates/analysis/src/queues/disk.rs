@@ -8,7 +8,7 @@ use wallscope_model::{DiskFacts, Recording};
 use crate::queueing::{Discipline, Moments};
 
 use super::known::Known;
-use super::queue::{Absent, Kind, Queue, Queues, System};
+use super::queue::{Absent, Queue, QueueKind, Queues, System};
 use super::seconds::seconds;
 
 /// Devices with less busy time than this are no queue.
@@ -30,7 +30,7 @@ pub(super) fn queues(rec: &Recording, found: &mut Queues) {
 fn queue(disk: &DiskFacts, blocks: Vec<Moments>) -> Result<Queue, Absent> {
     if blocks.len() < MIN_READINGS {
         return Err(Absent {
-            kind: Kind::Disk,
+            kind: QueueKind::Disk,
             name: disk.name.as_str().into(),
             reason: format!(
                 "its counters were read {} times: record {MIN_READINGS} s or longer",
@@ -39,7 +39,7 @@ fn queue(disk: &DiskFacts, blocks: Vec<Moments>) -> Result<Queue, Absent> {
         });
     }
     let known = Known {
-        kind: Kind::Disk,
+        kind: QueueKind::Disk,
         name: disk.name.as_str().into(),
         system: System::Open,
         because: "requests of all processes; no record says which thread waits for which of them".into(),

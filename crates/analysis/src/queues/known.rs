@@ -5,11 +5,11 @@ use std::sync::Arc;
 use crate::queueing::predict::{Open, Prediction};
 use crate::queueing::{Discipline, Estimate, Moments, bootstrap};
 
-use super::queue::{Kind, Queue, System};
+use super::queue::{Queue, QueueKind, System};
 
 /// Figures of a queue before anything is computed.
 pub(super) struct Known {
-    pub(super) kind: Kind,
+    pub(super) kind: QueueKind,
     pub(super) name: Arc<str>,
     pub(super) system: System,
     pub(super) because: String,

@@ -18,7 +18,7 @@ use crate::view::{Analysis, LockRow};
 use super::blocks;
 use super::cpu::MAX_CLOSED;
 use super::known::Known;
-use super::queue::{Absent, Kind, Queue, Queues, System};
+use super::queue::{Absent, Queue, QueueKind, Queues, System};
 use super::seconds::{seconds, window};
 
 /// Locks that are shown, most waited for first.
@@ -48,14 +48,14 @@ pub(super) fn queues(analysis: &Analysis<'_>, found: &mut Queues) {
         } else {
             found.absent.push(absent(
                 row,
-                Kind::Pool,
+                QueueKind::Pool,
                 "a condition variable: the recording does not tell how many units it hands out",
             ));
         }
     }
 }
 
-fn absent(row: &LockRow, kind: Kind, reason: &str) -> Absent {
+fn absent(row: &LockRow, kind: QueueKind, reason: &str) -> Absent {
     Absent {
         kind,
         name: row.name.clone(),
@@ -80,7 +80,7 @@ fn waits_by_lock(analysis: &Analysis<'_>) -> BTreeMap<Arc<str>, Vec<Waited>> {
 }
 
 fn queue(rec: &Recording, row: &LockRow, waited: &[Waited]) -> Result<Queue, Absent> {
-    let refuse = |reason: &str| Err(absent(row, Kind::Lock, reason));
+    let refuse = |reason: &str| Err(absent(row, QueueKind::Lock, reason));
     if !row.exact || waited.is_empty() {
         return refuse(
             "its waits were sampled, not counted (a tier without eBPF, a kernel lock, or a word of each thread)",
@@ -128,7 +128,7 @@ fn queue(rec: &Recording, row: &LockRow, waited: &[Waited]) -> Result<Queue, Abs
         );
     }
     let known = Known {
-        kind: Kind::Lock,
+        kind: QueueKind::Lock,
         name: row.name.clone(),
         system: System::Closed(customers as f64),
         because: format!("{customers} threads share it; load is their number"),

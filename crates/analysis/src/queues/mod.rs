@@ -1,7 +1,7 @@
 //! The queues of a recording: contended locks, servers, pools, CPUs and disks, with arrivals, service,
 //! waits, and the waits under more load.
 //!
-//! One file a kind reads the recording: [`lock`], [`server`], [`cpu`], [`disk`]. Each says what it could
+//! One file a kind reads the recording: [`lock`], [`server`], [`cpu`], [`disk`]. Each names the values that it could
 //! not determine. [`what_if`] asks how long the threads' work takes if one function is faster,
 //! [`scaling`] how throughput grows over several recordings.
 //!
@@ -22,7 +22,7 @@ mod workers;
 
 use crate::view::Analysis;
 
-pub use queue::{Absent, Kind, Queue, Queues, System};
+pub use queue::{Absent, Queue, QueueKind, Queues, System};
 
 /// Finds the queues of a recording.
 pub fn queues(analysis: &Analysis<'_>) -> Queues {

@@ -7,7 +7,7 @@ use crate::queueing::predict::Prediction;
 
 /// Kind of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum QueueKind {
     /// A lock.
     Lock,
     /// Threads that share their work, or units that threads take and give back.
@@ -20,15 +20,15 @@ pub enum Kind {
     Disk,
 }
 
-impl Kind {
+impl QueueKind {
     /// The name in files.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Lock => "lock",
-            Kind::Pool => "pool",
-            Kind::Server => "server",
-            Kind::Cpu => "cpu",
-            Kind::Disk => "disk",
+            QueueKind::Lock => "lock",
+            QueueKind::Pool => "pool",
+            QueueKind::Server => "server",
+            QueueKind::Cpu => "cpu",
+            QueueKind::Disk => "disk",
         }
     }
 }
@@ -46,7 +46,7 @@ pub enum System {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Queue {
     /// Its kind.
-    pub kind: Kind,
+    pub kind: QueueKind,
     /// Its name.
     pub name: Arc<str>,
     /// Open or closed.
@@ -79,7 +79,7 @@ pub struct Queue {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Absent {
     /// Its kind.
-    pub kind: Kind,
+    pub kind: QueueKind,
     /// Its name; empty for all of the kind.
     pub name: Arc<str>,
     /// What is missing, and how to record it.

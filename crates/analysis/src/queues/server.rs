@@ -16,7 +16,7 @@ use crate::queueing::{Discipline, Moments};
 use super::blocks::{self, MIN_JOBS, Visit};
 use super::cpu::MAX_CLOSED;
 use super::known::Known;
-use super::queue::{Absent, Kind, Queue, Queues, System};
+use super::queue::{Absent, Queue, QueueKind, Queues, System};
 use super::seconds::seconds;
 use super::workers::{Scope, Workers, process_name};
 
@@ -53,7 +53,7 @@ struct Requests {
 }
 
 /// Share of the requests from which the recorded askers represent all askers.
-const MOST_ASKERS: f64 = 0.5;
+const MAX_ASKERS: f64 = 0.5;
 
 /// Serving threads of one name, in one process or in workers of one program.
 struct Group {
@@ -109,10 +109,10 @@ fn groups(rec: &Recording) -> Vec<Group> {
 }
 
 impl Group {
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> QueueKind {
         match self.threads.len() {
-            1 => Kind::Server,
-            _ => Kind::Pool,
+            1 => QueueKind::Server,
+            _ => QueueKind::Pool,
         }
     }
 
@@ -136,7 +136,7 @@ impl Group {
         let in_flight = seconds(asks().map(|p| p.in_flight_ns).sum());
         (count > 0).then(|| Requests {
             count: count as f64,
-            response: (seen as f64 >= MOST_ASKERS * count as f64).then(|| in_flight / seen as f64),
+            response: (seen as f64 >= MAX_ASKERS * count as f64).then(|| in_flight / seen as f64),
             connections: asked().map(|p| f64::from(p.connections)).sum(),
             at_least: asked().any(|p| p.requests_at_least),
         })

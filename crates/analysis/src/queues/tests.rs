@@ -7,7 +7,7 @@ use wallscope_model::{
 };
 
 use super::what_if::{Question, what_if};
-use super::{Kind, Queue, Queues, System, queues};
+use super::{Queue, QueueKind, Queues, System, queues};
 use crate::queueing::random::Random;
 use crate::view::{Analysis, Idle};
 
@@ -332,7 +332,7 @@ fn what_no_sample_has_cannot_be_faster() {
 fn lock(rec: &Recording) -> Queue {
     let analysis = Analysis::new(rec, Idle::Show);
     let found: Queues = queues(&analysis);
-    let own = found.rows.iter().find(|q| q.kind == Kind::Lock);
+    let own = found.rows.iter().find(|q| q.kind == QueueKind::Lock);
     own.unwrap_or_else(|| panic!("{found:?}")).clone()
 }
 
@@ -365,6 +365,10 @@ fn without_time_slices_a_lock_is_not_described() {
     let mut rec = program(4).recording(false);
     rec.slices = Slices::default();
     let found = queues(&Analysis::new(&rec, Idle::Show));
-    let absent = found.absent.iter().find(|a| a.kind == Kind::Lock).unwrap();
+    let absent = found
+        .absent
+        .iter()
+        .find(|a| a.kind == QueueKind::Lock)
+        .unwrap();
     assert!(absent.reason.contains("time slices"), "{absent:?}");
 }

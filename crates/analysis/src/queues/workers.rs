@@ -1,6 +1,6 @@
 //! Processes that serve together: workers that one program has forked, distinguished by their titles.
 //!
-//! Programs with forked workers write into their command line what each worker serves, as `setproctitle(3)` does:
+//! Programs with forked workers write each worker's task into its command line, as `setproctitle(3)` does:
 //! `postgres: checkpointer`, `nginx: worker process`, `php-fpm: pool www`. Workers with one parent, one executable
 //! and one role are one pool. Without a title they are one if their parent runs the same executable: then they
 //! were forked, not started. A role holds no name of a user, a database or a host, so that clients do not

@@ -14,7 +14,7 @@ use super::stacks::Stacks;
 
 /// A part of an old sample's time in a new one.
 #[derive(Clone, Copy)]
-pub(super) struct Went {
+pub(super) struct MovedTime {
     /// The new sample's index.
     pub to: u32,
     /// How much of its time, ns.
@@ -30,7 +30,7 @@ struct Copied {
 }
 
 /// Key of a hop: two hops with one key are joined.
-type Like = (
+type HopKey = (
     (bool, u32),
     Role,
     ActorId,
@@ -41,16 +41,16 @@ type Like = (
 );
 
 /// The hops below the selected samples; `went`: by old sample.
-pub(super) fn hops(rec: &Recording, went: &[Vec<Went>], stacks: &mut Stacks<'_>) -> Vec<Hop> {
+pub(super) fn hops(rec: &Recording, went: &[Vec<MovedTime>], stacks: &mut Stacks<'_>) -> Vec<Hop> {
     let mut out: Vec<Hop> = Vec::new();
-    let mut places: FxHashMap<Like, u32> = FxHashMap::default();
+    let mut places: FxHashMap<HopKey, u32> = FxHashMap::default();
     // By old hop: its copies.
     let mut copies: Vec<Vec<Copied>> = Vec::with_capacity(rec.hops.len());
     for hop in &rec.hops {
         let below: Vec<Copied> = match hop.above {
             Above::Sample(old) => {
                 let of = rec.samples[old as usize].ns;
-                let copied = |w: &Went| Copied {
+                let copied = |w: &MovedTime| Copied {
                     place: Above::Sample(w.to),
                     part: w.ns,
                     of,

@@ -44,7 +44,7 @@ pub(super) fn compact(rec: &mut Recording, wanted: &[bool]) {
         s.context = ContextId(contexts[&s.context.0]);
     }
 
-    for row in &mut rec.shapes {
+    for row in &mut rec.histograms {
         row.context = row.context.map(|c| ContextId(contexts[&c.0]));
     }
     rec.peers.retain(|p| pids.contains(&p.pid));

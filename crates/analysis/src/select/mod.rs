@@ -1,5 +1,5 @@
 //! A part of a recording, as a recording: filters by thread, process, state, reason, label, time and
-//! stack, and changes of what stacks show. Every verb applies the selection first, so a filter means the
+//! stack, and changes of the shown stacks. Every verb applies the selection first, so a filter means the
 //! same in all of them.
 //!
 //! **Exactness.** Whole threads, states and reasons are taken from the ledger and stay exact. Stacks and labels are
@@ -31,7 +31,7 @@ use wallscope_model::histogram::HistogramRow;
 use wallscope_model::scale::{self, NOT_SAMPLED};
 use wallscope_model::{BlockReason, LockWait, Part, Peer, PeerStack, Recording};
 
-use samples::Wants;
+use samples::Wanted;
 use stacks::Stacks;
 
 pub use selection::Selection;
@@ -102,7 +102,7 @@ impl Selection {
         }
         let mut stacks = Stacks::new(self, &rec);
         unmet.extend(stacks.unmet());
-        let wants = Wants {
+        let wants = Wanted {
             contexts: &wanted,
             label_sets: &labelled,
             slices: slices.as_ref(),
@@ -118,7 +118,7 @@ impl Selection {
             .filter(keeps_unsampled)
             .collect();
 
-        let lengths = self.shapes(&rec, &wanted, &mut stacks);
+        let lengths = self.histograms(&rec, &wanted, &mut stacks);
         let senders = senders(&rec, &wanted, &mut stacks);
         let hops = match self.time {
             Some(_) => Vec::new(),
@@ -211,7 +211,7 @@ impl Selection {
     }
 
     /// Histograms of the selected intervals, as far as they were counted for the selection alone.
-    fn shapes(
+    fn histograms(
         &self,
         rec: &Recording,
         wanted: &[bool],
@@ -229,7 +229,7 @@ impl Selection {
             let reason = row.reason.map(BlockReason::name);
             self.wants_state(row.state, reason.or(row.part.map(Part::name)))
         };
-        let rows = rec.shapes.iter().filter(of_wanted).filter(in_state);
+        let rows = rec.histograms.iter().filter(of_wanted).filter(in_state);
         rows.filter_map(|row| {
             let stack = match row.stack {
                 Some(stack) => Some(stacks.changed(rec, stack)?),
@@ -270,11 +270,11 @@ impl Selection {
 
 /// Replaces the histograms. A note says so where some are lost.
 fn put_lengths(out: &mut Recording, lengths: Vec<HistogramRow>) {
-    if lengths.len() < out.shapes.len() {
+    if lengths.len() < out.histograms.len() {
         let note = "lengths of intervals are kept of whole threads, states and reasons only";
         out.domain.notes.push(note.into());
     }
-    out.shapes = lengths;
+    out.histograms = lengths;
 }
 
 /// Where each peer's requests were sent, by threads and stacks that are left.

@@ -6,12 +6,12 @@ use rustc_hash::FxHashMap;
 use wallscope_model::scale::Scaled;
 use wallscope_model::{ContextId, Recording, Sample, SliceValue, StackId};
 
-use super::chains::Went;
+use super::chains::MovedTime;
 use super::selection::Selection;
 use super::stacks::Stacks;
 
 /// Wanted contexts and sets of labels by index, and the wanted slices.
-pub(super) struct Wants<'a> {
+pub(super) struct Wanted<'a> {
     pub(super) contexts: &'a [bool],
     /// The last entry is for samples without labels.
     pub(super) label_sets: &'a [bool],
@@ -25,10 +25,10 @@ impl Selection {
         &self,
         rec: &Recording,
         scaled: &Scaled,
-        wants: &Wants<'_>,
+        wants: &Wanted<'_>,
         stacks: &mut Stacks<'_>,
-    ) -> (Vec<Sample>, Vec<Vec<Went>>) {
-        let mut went: Vec<Vec<Went>> = vec![Vec::new(); rec.samples.len()];
+    ) -> (Vec<Sample>, Vec<Vec<MovedTime>>) {
+        let mut went: Vec<Vec<MovedTime>> = vec![Vec::new(); rec.samples.len()];
         let slices = wants.slices;
         let mut out: Vec<Sample> = Vec::new();
         let mut places: FxHashMap<(ContextId, StackId, u64), Vec<u32>> = FxHashMap::default();
@@ -61,7 +61,7 @@ impl Selection {
             let whole: u64 = parts.iter().map(|p| p.ns).sum();
             let mut upto = 0;
             for p in parts {
-                // A sample's count goes with its time, and in the end sums to what it was.
+                // A sample's count goes with its time, and the parts sum to the old count.
                 let share = |n: u64, ns: u64| {
                     (u128::from(n) * u128::from(ns) / u128::from(whole.max(1))) as u64
                 };
@@ -93,7 +93,7 @@ impl Selection {
                         new
                     }
                 };
-                went[first.sample as usize].push(Went { to, ns: p.ns });
+                went[first.sample as usize].push(MovedTime { to, ns: p.ns });
             }
         }
         (out, went)

@@ -3,7 +3,7 @@
 //!
 //! A function here is the innermost of the program's own on a stack ([`Analysis::place`]). Waiting
 //! therefore counts for the function that waits, and not for the kernel's scheduler. Idle time is kept
-//! apart, as the analysis says. Blocked time is split by what the thread at the other end did. Faster
+//! apart, as the analysis says. Blocked time is split by the state of the thread at the other end. Faster
 //! code shortens the blocked time in which that thread computed or was runnable. It does not shorten the
 //! rest.
 

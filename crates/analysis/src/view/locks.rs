@@ -56,7 +56,7 @@ pub struct LockRow {
     pub exact: bool,
     /// Wait sites, most first.
     pub waits: Vec<Share>,
-    /// The functions that were called there to wait, which tell what kind of lock it is, most first.
+    /// The functions that were called there to wait, which tell the kind of lock, most first.
     pub through: Vec<Share>,
     /// Threads and functions that held it or ended the waits, most first.
     pub holders: Vec<Holder>,

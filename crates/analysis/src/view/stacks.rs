@@ -6,7 +6,7 @@ use std::sync::Arc;
 use wallscope_model::histogram::Histogram;
 use wallscope_model::{ContextId, Stack, StackEnd, StackId, State, View};
 
-use super::shapes::stack_shapes;
+use super::histograms::stack_histograms;
 use super::{Analysis, FunctionName};
 
 /// A frame of a stack, ready to be shown.
@@ -42,7 +42,7 @@ pub struct StackRow {
     /// Its end.
     pub end: StackEnd,
     /// Lengths of the single intervals, estimated from the samples, if they are known.
-    pub shape: Option<Histogram>,
+    pub histogram: Option<Histogram>,
 }
 
 #[derive(Default)]
@@ -79,7 +79,7 @@ impl Analysis<'_> {
         let mut order: Vec<_> = sums.into_iter().collect();
         order.sort_by(|(ka, a), (kb, b)| b.ns.cmp(&a.ns).then_with(|| ka.cmp(kb)));
         order.truncate(most);
-        let mut shapes = stack_shapes(rec);
+        let mut histograms = stack_histograms(rec);
         order
             .into_iter()
             .map(|((id, state, reason), sum)| {
@@ -99,7 +99,7 @@ impl Analysis<'_> {
                     thread: thread.unwrap_or_else(|| Arc::from("")),
                     frames: self.frames(stack),
                     end: stack.end,
-                    shape: shapes.remove(&(stack, state, reason)),
+                    histogram: histograms.remove(&(stack, state, reason)),
                 }
             })
             .collect()

@@ -19,7 +19,7 @@ pub struct TaskRow {
     /// Number of different ones that were seen.
     pub seen: u64,
     /// Number of snapshots of the process.
-    pub looks: u64,
+    pub polls: u64,
     /// Their time, ns.
     pub wall_ns: u64,
     /// On a thread, ns.
@@ -169,7 +169,7 @@ impl Analysis<'_> {
             kind: g.kind.clone(),
             name: g.name.clone(),
             seen: g.seen,
-            looks: g.looks,
+            polls: g.polls,
             wall_ns: g.wall_ns(),
             on_cpu_ns: g.state_ns(State::OnCpu),
             runnable_ns: g.state_ns(State::Runnable),

@@ -32,7 +32,7 @@ pub struct WhyNode {
 
 /// The answer: a tree, and its ends added up.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Why {
+pub struct WhyTree {
     /// The tree; its time is the asked time.
     pub tree: WhyNode,
     /// Ends of the chains, most time first; they sum to the asked time.
@@ -43,10 +43,10 @@ pub struct Why {
     pub samples: u64,
 }
 
-impl Why {
+impl WhyTree {
     /// Joins lines shorter than `least` that differ only in the name of the resource. A program that reads a thousand
     /// files waits for the disk, and not long for any one file.
-    pub fn gathered(mut self, least: u64) -> Why {
+    pub fn gathered(mut self, least: u64) -> WhyTree {
         self.tree.parts = gathered(self.tree.parts, least);
         let ends = self.ends.into_iter().map(|(what, ns)| WhyNode {
             what,
@@ -161,7 +161,7 @@ impl Analysis<'_> {
     }
 
     /// Follows the time of `subject` to the ends of its chains of waits.
-    pub fn why(&self, subject: &Subject) -> Why {
+    pub fn why(&self, subject: &Subject) -> WhyTree {
         let rec = self.recording;
         let waits = self.waits();
         let mut root = Building::default();
@@ -211,7 +211,7 @@ impl Analysis<'_> {
         };
         let mut ends: Vec<(Line, u64)> = ends.into_iter().filter(|(_, ns)| *ns > 0).collect();
         ends.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-        Why {
+        WhyTree {
             tree: root.finish(title.into()),
             ends,
             cut_ns: cut,
@@ -283,7 +283,7 @@ mod tests {
             parts: vec![read("/big", 100), read("/b", 55), read("/a", 45)],
         };
         let ends = tree.parts.iter().map(|p| (p.what.clone(), p.ns)).collect();
-        let why = Why {
+        let why = WhyTree {
             tree,
             ends,
             cut_ns: 0,

@@ -9,9 +9,9 @@ const FLAG_TOP: u8 = 1;
 const FLAG_WRITES_SP: u8 = 2;
 
 /// Maximum inlined calls at one instruction; compilers stop long before.
-const MOST_INLINED: usize = 64;
+const MAX_INLINED: usize = 64;
 /// Maximum stretches of one function that are searched for an address.
-const MOST_STRETCHES: usize = 1 << 16;
+const MAX_STRETCHES: usize = 1 << 16;
 /// Index of the table of inlined calls by instruction, and of the calls themselves.
 const PCDATA_INLINE: u32 = 2;
 const FUNCDATA_INLINE: u32 = 3;
@@ -73,7 +73,7 @@ impl<'d> Pclntab<'d> {
 
 /// One function at one place in the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place<'d> {
+pub struct SourceFunction<'d> {
     /// Name, with its package: `net/http.(*conn).serve`.
     pub name: &'d [u8],
     /// Source file, empty where unknown.
@@ -150,7 +150,7 @@ impl<'d> GoFunction<'_, 'd> {
 
     fn value_at(&self, offset: Option<u32>, address: u64) -> Option<i32> {
         self.values(offset)
-            .take(MOST_STRETCHES)
+            .take(MAX_STRETCHES)
             .find(|s| s.end > address)
             .map(|s| s.value)
     }
@@ -219,15 +219,15 @@ impl<'d> GoFunction<'_, 'd> {
     }
 
     /// The functions at `address`, innermost (inlined) first; the last one is this one.
-    pub fn places(&self, address: u64) -> Vec<Place<'d>> {
+    pub fn places(&self, address: u64) -> Vec<SourceFunction<'d>> {
         let mut places = Vec::new();
         let mut at = address;
         let calls = self.inlined();
-        while places.len() < MOST_INLINED && !calls.is_empty() {
+        while places.len() < MAX_INLINED && !calls.is_empty() {
             let Some((name, start_line, parent)) = self.inlined_at(calls, at) else {
                 break;
             };
-            places.push(Place {
+            places.push(SourceFunction {
                 name,
                 file: self.file_at(at).unwrap_or_default(),
                 line: self.line_at(at),
@@ -235,7 +235,7 @@ impl<'d> GoFunction<'_, 'd> {
             });
             at = parent;
         }
-        places.push(Place {
+        places.push(SourceFunction {
             name: self.name(),
             file: self.file_at(at).unwrap_or_default(),
             line: self.line_at(at),

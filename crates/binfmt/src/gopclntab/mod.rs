@@ -15,7 +15,7 @@ mod relocations;
 
 use go_file::{text_at, u32_at, u64_at};
 
-pub use function::{GoFunction, Place, Stretch, Values};
+pub use function::{GoFunction, SourceFunction, Stretch, Values};
 pub use go_file::GoFile;
 pub use relocations::Relocations;
 

@@ -1,4 +1,4 @@
-//! Ways to measure, by what the host allows. Each has a folder; `perf` runs within the poller of `proc`.
+//! Ways to measure, by the rights that the host gives. Each has a folder; `perf` runs within the poller of `proc`.
 
 pub mod ebpf;
 pub(crate) mod perf;

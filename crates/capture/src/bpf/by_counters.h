@@ -11,7 +11,7 @@
  */
 #pragma once
 
-/* The state in which a thread is found; what led to it was not seen. */
+/* The state in which a thread is found; the events before were not seen. */
 static __always_inline void found_in(struct ws_thread *t, struct task_struct *p)
 {
 	t->at.block_len = t->wakeup.time = t->wakeup.moved_asleep = t->wait.asking = 0;

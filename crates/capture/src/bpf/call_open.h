@@ -58,7 +58,7 @@ struct {
 } open_pairs SEC(".maps");
 
 /*
- * A probe was met; whether it was cold: what ran in between has taken its code and data out of the caches
+ * A probe was met; whether it was cold: code that ran in between has displaced its code and data in the caches
  * if the thread has been off the CPU since it last met one of this kind. `t` may be missing.
  */
 static __always_inline bool note_met(struct task_struct *p, struct ws_thread *t, u64 cookie)

@@ -43,7 +43,7 @@ struct ws_jump {
 /* Lengths of calls: octaves of equal parts. */
 #define WS_PARTS_FINE 64  /* of an octave, for quantiles: within 0.8 % */
 #define WS_PARTS_COARSE 8 /* for the ledgers of calls by length */
-#define WS_OCTAVES 38     /* the first holds what is below 64 ns, the last ends at 73 minutes */
+#define WS_OCTAVES 38     /* the first holds lengths below 64 ns, the last ends at 73 minutes */
 
 struct ws_fine {
 	u64 count[WS_PARTS_FINE];
@@ -82,7 +82,7 @@ struct ws_met {
 struct ws_slow {
 	struct ws_head head;
 	u64 begin, end;
-	u64 wall; /* without what the probes cost */
+	u64 wall; /* without the cost of the probes */
 	u64 books[WS_BOOKS];
 	u32 function, pid, tid, pad0;
 	char comm[16];

@@ -247,7 +247,7 @@ struct thread_struct {
 struct task_struct {
 	unsigned int __state;
 	int exit_state;
-	unsigned int on_cpu; /* without a sign, as it is a byte from Linux 7.3 on: libbpf loads what there is */
+	unsigned int on_cpu; /* without a sign, as it is a byte from Linux 7.3 on: libbpf loads the bytes that exist */
 	unsigned int flags;
 	pid_t pid;
 	pid_t tgid;

@@ -19,7 +19,7 @@
 #include "raw.h"
 #include "scratch.h"
 
-/* One per thread: what the kernel needs to call back in it. Keyed by the record's id. */
+/* One per thread: the kernel's data to call back in it. Keyed by the record's id. */
 struct ws_later {
 	struct bpf_task_work work;
 };
@@ -112,14 +112,14 @@ struct {
 	__uint(type, BPF_MAP_TYPE_PERF_EVENT_ARRAY);
 	__type(key, u32);
 	__type(value, u32);
-} bells SEC(".maps");
+} irq_works SEC(".maps");
 
 /* Asks for an interrupt of this CPU; not 0 where there will be none. */
-static __always_inline long ring_bell(void *ctx)
+static __always_inline long queue_irq_work(void *ctx)
 {
 	u32 nothing = 0;
 
-	return bpf_perf_event_output(ctx, &bells, BPF_F_CURRENT_CPU, &nothing, sizeof(nothing));
+	return bpf_perf_event_output(ctx, &irq_works, BPF_F_CURRENT_CPU, &nothing, sizeof(nothing));
 }
 
 /*
@@ -137,7 +137,7 @@ static __always_inline void defer(void *ctx, struct ws_thread *t, struct task_st
 		/* If interrupts are on, the irq_work comes at once. */
 		t->samples.deferred = 1;
 		barrier();
-		if (ring_bell(ctx)) {
+		if (queue_irq_work(ctx)) {
 			t->samples.deferred = 0;
 			lost(WS_L_TASK_WORK);
 		}
@@ -190,7 +190,7 @@ static __always_inline void read_before_exit(struct ws_thread *t, struct task_st
 
 /* The interrupt that was asked for, in the thread that is to read its stack. */
 SEC("tp_btf/irq_work_entry")
-int BPF_PROG(ws_bell, int vector)
+int BPF_PROG(ws_irq_work, int vector)
 {
 	struct task_struct *p = bpf_get_current_task_btf();
 	struct ws_thread *t = bpf_task_storage_get(&threads, p, 0, 0);

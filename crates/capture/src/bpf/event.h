@@ -51,7 +51,7 @@ enum ws_reason {
 	WS_BY_PLACE = 38,
 };
 
-/* Which argument of a system call names what it waits for. */
+/* Which argument of a system call names the thing waited for. */
 enum ws_argument {
 	WS_NO_ARGUMENT,
 	WS_FIRST_IS_FD,
@@ -77,7 +77,7 @@ struct ws_account {
 };
 
 /*
- * The first word of a record tells what it is. A user stack is sent as the unwinder left it
+ * The first word of a record tells its kind. A user stack is sent as the unwinder left it
  * (struct uw_stack), so its first word is its number of frames, at most UW_MAX_FRAMES.
  */
 enum ws_kind {
@@ -93,9 +93,9 @@ enum ws_kind {
 	WS_EV_WAKE,             /* struct ws_wake */
 	WS_EV_OWNER,            /* struct ws_owner: the owner of a Java monitor */
 	WS_EV_HOLDS,            /* struct ws_holds: the holders of an interpreter's lock */
-	WS_EV_WORDS,            /* struct ws_words: what lay around a lock */
+	WS_EV_WORDS,            /* struct ws_words: memory around a lock */
 	WS_EV_PAUSE,            /* struct ws_pause: a runtime stopped its threads */
-	WS_EV_SHAPE = 0x10020,  /* struct ws_shape_event: how long a thread's intervals were */
+	WS_EV_HISTOGRAM = 0x10020,  /* struct ws_histogram_event: how long a thread's intervals were */
 	WS_EV_SOCKET,           /* struct ws_socket_event: a connection is gone */
 	WS_EV_ANSWER,           /* struct ws_answer: a request is over; its sender was sampled */
 };
@@ -174,7 +174,7 @@ struct ws_resolve {
 	u64 id;
 	u64 ticket;
 	u64 ustack;
-	u64 futex; /* read ahead: what the thread waits for with a time limit, 0: nothing, or it is not known */
+	u64 futex; /* read ahead: the futex of a wait with a time limit, 0: none, or it is not known */
 };
 
 /*
@@ -204,9 +204,9 @@ struct ws_join {
 	u64 managed;
 };
 
-/* Occupied buckets of a thread's own histograms (shape.h); the index has the state in it. */
-#define WS_SHAPE_MOST 396
-struct ws_shape_event {
+/* Occupied buckets of a thread's own histograms (histogram.h); the index has the state in it. */
+#define WS_MAX_BUCKETS_SENT 396
+struct ws_histogram_event {
 	struct ws_head head;
 	u64 id;
 	u64 max[3];
@@ -214,11 +214,11 @@ struct ws_shape_event {
 	u32 n, block_reason;
 	struct {
 		u32 index, count;
-	} bucket[WS_SHAPE_MOST];
+	} bucket[WS_MAX_BUCKETS_SENT];
 };
 
 /* What a thread waited for, as far as its system call and the kernel's own tables tell. */
-enum ws_what {
+enum ws_resource_kind {
 	WS_W_NONE,
 	WS_W_LOCK,      /* address: of the futex, or the id of the semaphores */
 	WS_W_FILE,      /* address: inode number; names: its path */
@@ -239,12 +239,12 @@ struct ws_resource {
 	struct ws_head head;
 	u64 hash; /* of the words from `address` up to `names` */
 	u64 address;
-	u32 what, pid; /* pid 0: the same in all processes */
+	u32 kind, pid; /* pid 0: the same in all processes */
 	u32 call;      /* number of the system call, -1: a page fault */
 	s32 fd;
 	u32 device, peer_pid;
 	u16 family, local_port, peer_port /* network order */;
-	u16 asks; /* UDP, bound to nothing but by its first datagram: what comes back is an answer */
+	u16 asks; /* UDP, bound to nothing but by its first datagram: the datagram that comes back is an answer */
 	u8 local[16], peer[16];
 	u32 names, pad1;
 	u64 name[WS_NAMES][WS_NAME / 8]; /* the file's own, then its folders up to the root */
@@ -323,7 +323,7 @@ struct ws_pause {
 	u8 causes[2][WS_CAUSE]; /* of the present collection and of the last one */
 };
 
-/* A stream socket and what is in flight on it (sockets.h). */
+/* A stream socket and its requests in flight (sockets.h). */
 #define WS_PATH 64
 struct ws_socket {
 	u64 cookie;
@@ -408,8 +408,8 @@ enum ws_loss {
 	WS_L_HOLE_WAKE,     /* wake-up not seen (repaired) */
 	WS_L_CARRIED,       /* sleeper moved while queued: the kernel's queue figure is not its own */
 	WS_L_MANAGED,       /* no managed frame could be read of a stack that has some */
-	WS_L_NO_SHAPE,      /* no room for a thread's histogram */
-	WS_L_RING_SHAPE,    /* ring full: a thread's histogram */
+	WS_L_NO_HISTOGRAM,      /* no room for a thread's histogram */
+	WS_L_RING_HISTOGRAM,    /* ring full: a thread's histogram */
 	WS_L_RING_WAKE,     /* ring full: the waker of a wait, or the owner of a lock */
 	WS_L_LOCKS_FULL,    /* table of lock waits full */
 	WS_L_SOCKETS,       /* no room for a connection */
@@ -418,7 +418,7 @@ enum ws_loss {
 	WS_L_MONITOR,       /* the Java monitor that was waited for could not be read */
 	WS_L_GIL,           /* the holder of an interpreter's lock could not be read */
 	WS_L_HITS_FULL,     /* table of event counts full */
-	WS_L_LIMITED,       /* what lies around a lock could not be read */
+	WS_L_LIMITED,       /* memory around a lock could not be read */
 	WS_L_LATE_IN,       /* switch-in not seen: dated from the kernel's record */
 	WS_L_LATE_WAKE,     /* wake-up not seen: dated from the kernel's record */
 	WS_L_RING_PAUSE,    /* ring full: a pause of a VM */
@@ -436,7 +436,7 @@ _Static_assert(sizeof(struct ws_socket) == 168, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_answer) == 32, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_resolve) == 40, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_join) == 32, "mirrored in event.rs");
-_Static_assert(__builtin_offsetof(struct ws_shape_event, bucket) == 64, "mirrored in event.rs");
+_Static_assert(__builtin_offsetof(struct ws_histogram_event, bucket) == 64, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_resource) == 736, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_wake) == 344, "mirrored in event.rs");
 _Static_assert(sizeof(struct ws_owner) == 40, "mirrored in event.rs");

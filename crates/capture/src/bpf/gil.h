@@ -184,7 +184,7 @@ static __always_inline void gil_comes(struct ws_thread *t, u64 now)
 	g->free = 0;
 }
 
-/* At `now` a wait for the lock, which will be charged to a stack, is over: sends what changed meanwhile. */
+/* At `now` a wait for the lock, which will be charged to a stack, is over: sends the changes meanwhile. */
 static __always_inline void gil_tell(struct ws_thread *t, u64 now)
 {
 	u32 tgid = t->pid;

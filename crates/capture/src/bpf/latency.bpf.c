@@ -45,7 +45,7 @@ static __always_inline void tell_turn(struct ws_thread *t, u64 time, u64 block,
 {
 }
 
-static __always_inline void shape_turn(struct ws_thread *t, struct task_struct *p, u64 waited,
+static __always_inline void count_turn(struct ws_thread *t, struct task_struct *p, u64 waited,
 				       u32 part)
 {
 }

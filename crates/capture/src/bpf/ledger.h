@@ -4,7 +4,7 @@
  *
  * Double entry. The kernel counts on-CPU time (se.sum_exec_runtime) and run-queue time (sched_info.run_delay) by
  * itself, and keeps when a task was queued and when it got its CPU. If the events that we saw do not fit together,
- * one was hidden from us: some kernels show programs nothing of what happens in chosen tasks (a switch from such a
+ * one was hidden from us: some kernels hide events in chosen tasks from programs (a switch from such a
  * task, or a wake-up by it). The time of a single hidden event is taken from the kernel, see unseen_arrival(). If
  * that cannot be, or if a stretch on the CPU is longer than the kernel's own figure by more than interrupts, steal
  * and the difference of the two clocks explain, the kernel's figures divide the stretch. Every such nanosecond is
@@ -213,7 +213,7 @@ static __always_inline void waits_for(struct ws_thread *t, u32 reason)
 }
 
 /*
- * An index of one of the sums, tested before. Older verifiers (6.1) lose what a test told about a value
+ * An index of one of the sums, tested before. Older verifiers (6.1) lose the result of a test of a value
  * that had to leave its register, so the bound stands where they see it.
  */
 #define SUM_OF(array, index)                                                                   \
@@ -356,7 +356,7 @@ static __always_inline void book_unseen_switch_in(struct ws_thread *t, struct ta
 	else
 		waited = length - ran;
 	tell_turn(t, t->at.since + length - ran, block, (struct ws_queued){ waited, part });
-	shape_turn(t, p, waited, part);
+	count_turn(t, p, waited, part);
 	t->turn.stretch = ran;
 	t->acc.on_cpu += ran;
 	book_runnable(t, part, queued);

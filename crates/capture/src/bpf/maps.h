@@ -33,7 +33,7 @@ enum { WS_ALL, WS_NO_REQUESTS, WS_NO_STACKS, WS_FEW_REASONS, WS_NO_HOOKS };
 /* A thread that waits again so soon switches very often, ns: ten thousand times a second. */
 #define WS_OFTEN 100000
 u64 set_turn_min = 0;     /* ns that one interval of a turn must have for the turn to be reported */
-u32 set_iter = 0;         /* what the iterator does: enum below */
+u32 set_iter = 0;         /* order to the iterator: enum below */
 enum { ITER_BEGIN, ITER_DUMP, ITER_END, ITER_ALL };
 
 /* Stacks that may still be sent as they are; user space refills it. */
@@ -88,7 +88,7 @@ struct ws_wakeup {
 	u64 time;         /* when its waker had a hook, 0: not in this wait */
 	u32 waker;        /* record of the thread that ended its last wait, 0: not measured */
 	u8 moved_asleep;  /* to another CPU: the kernel's queue figure runs on */
-	u8 by_interrupt;  /* what woke it last; known for a timeline only */
+	u8 by_interrupt;  /* an interrupt woke it last; known for a timeline only */
 	u8 part;          /* of runnable time, that its wake-up began */
 	u8 phases;       /* `set_phases` when its credit was drawn */
 };
@@ -102,7 +102,7 @@ struct ws_pending_samples {
 
 /* Facts by which a wait is judged. The hooks of messages and the switch-out write them. */
 struct ws_wait {
-	u64 at;           /* where it waits or waited last for what comes (epoll.h), 0: not known */
+	u64 at;           /* epoll set or socket of its last wait (epoll.h), 0: not known */
 	s32 polled;       /* the one descriptor that it polls, -1: several or none */
 	u8 stop;          /* place of its VM that it waits at (safepoint.h) */
 	u8 asking;        /* WS_ASKING, WS_AWAITS: at the begin of the open wait, or for half of the last one or more */
@@ -128,7 +128,7 @@ struct ws_waited {
 	struct {
 		u64 address, call;      /* 0: none */
 		struct ws_lock_sum sum; /* its waits for it that are not yet in the map */
-		u8 limited;             /* with a time limit, and what lay around it is kept (timed_lock.h) */
+		u8 limited;             /* with a time limit, and memory around it is kept (timed_lock.h) */
 	} lock;
 	struct {
 		u64 address, owner; /* of the Java monitor that it waits to enter, 0: none; word of its owner */

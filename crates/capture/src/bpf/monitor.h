@@ -12,8 +12,8 @@ struct ws_java_thread {
 	u64 pending; /* address of the pointer to the monitor it is about to enter */
 	u64 owner;   /* offset of the owner in a monitor */
 	u64 object;  /* address of the pointer to its java.lang.Thread, 0: not known */
-	u64 base;    /* what short pointers to objects count from */
-	u32 blocker; /* in its java.lang.Thread: what it is parked for */
+	u64 base;    /* base of short pointers to objects */
+	u32 blocker; /* in its java.lang.Thread: the object that it is parked for */
 	u32 class;   /* in any object: its class, short */
 	u32 shift;   /* of short pointers */
 	u16 below;   /* bits below the class, in its four bytes */
@@ -35,7 +35,7 @@ struct {
 /* Number of entries: with 0 no thread pays for a lookup. User space sets it. */
 u32 java_known;
 
-/* The class of what a thread is parked for, 0: it is not parked, or that is not known. */
+/* The class of the object that a thread is parked for, 0: it is not parked, or that is not known. */
 static __always_inline u64 parked_for(struct ws_java_thread *java)
 {
 	u32 bytes = java->whole ? 8 : 4, class = 0;

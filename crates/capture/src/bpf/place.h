@@ -2,7 +2,7 @@
 /*
  * The reason of a wait, by the kernel functions on the stack of the thread.
  *
- * The system call alone is wrong where a thread sleeps on the way to what it asked for: a read that
+ * The system call alone is wrong where a thread sleeps on the way to its request: a read that
  * runs into a page fault, a fault that has to free memory first, any call that meets a lock of the
  * kernel. Such sleeps are nearly all uninterruptible, so that only they, and calls of which the
  * number tells nothing, pay for a walk of the kernel stack.

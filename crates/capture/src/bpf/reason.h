@@ -45,7 +45,7 @@ static __always_inline u64 limited_futex(struct task_struct *task)
 	return regs->r10 ? regs->di : 0;
 }
 
-/* Block reason by what is known now: user space has read the stack of a long sleep meanwhile, and added its futex. */
+/* Block reason by the facts known now: user space has read the stack of a long sleep meanwhile, and added its futex. */
 static __always_inline u32 told_since(struct task_struct *task, u32 reason)
 {
 	if (reason != WS_LOCK || !sleeps_known || (task->flags & PF_IN_KERNEL_ONLY))

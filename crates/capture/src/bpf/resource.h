@@ -4,7 +4,7 @@
  *
  * It is looked up only when time is charged to a stack. The thread is still in its system call then, so its
  * arguments are as they were. The object behind a descriptor is read from the kernel itself: a descriptor that is
- * closed and used again is no trap. A resource is sent once and then referred to by a hash of what identifies it.
+ * closed and used again is no trap. A resource is sent once and then referred to by a hash of its identity.
  */
 #pragma once
 
@@ -43,11 +43,11 @@ static __always_inline void identify_socket(struct ws_resource *r, struct sock *
 {
 	r->family = BPF_CORE_READ(sk, __sk_common.skc_family);
 	if (r->family == AF_UNIX) {
-		r->what = WS_W_UNIX;
+		r->kind = WS_W_UNIX;
 		r->peer_pid = BPF_CORE_READ(sk, sk_peer_pid, numbers[0].nr);
 		return;
 	}
-	r->what = WS_W_SOCKET;
+	r->kind = WS_W_SOCKET;
 	r->local_port = BPF_CORE_READ(sk, __sk_common.skc_num);
 	r->peer_port = BPF_CORE_READ(sk, __sk_common.skc_dport);
 	if (r->family == AF_INET6) {
@@ -73,7 +73,7 @@ static __always_inline struct dentry *identify_file(struct ws_resource *r, struc
 	if (BPF_CORE_READ(inode, i_sb, s_magic) == PIDFS_MAGIC) {
 		struct pid *process = BPF_CORE_READ(inode, i_private);
 
-		r->what = WS_W_PROCESS;
+		r->kind = WS_W_PROCESS;
 		r->address = BPF_CORE_READ(process, numbers[0].nr);
 		r->fd = r->pid = 0;
 		return NULL;
@@ -86,14 +86,14 @@ static __always_inline struct dentry *identify_file(struct ws_resource *r, struc
 			identify_socket(r, sk);
 		return NULL;
 	case S_IFIFO:
-		r->what = WS_W_PIPE;
+		r->kind = WS_W_PIPE;
 		break;
 	case 0:
-		r->what = WS_W_ANONYMOUS;
+		r->kind = WS_W_ANONYMOUS;
 		r->address = r->pid; /* all of them share one inode */
 		break;
 	default:
-		r->what = WS_W_FILE;
+		r->kind = WS_W_FILE;
 		r->fd = 0; /* the path says more */
 	}
 	return BPF_CORE_READ(file, f_path.dentry);
@@ -117,7 +117,7 @@ enum { WAIT_FOR_PROCESS = 1 /* P_PID */, WAIT_FOR_DESCRIPTOR = 3 /* P_PIDFD */ }
 /* The page that a thread waits for. */
 static __always_inline struct dentry *identify_page(struct ws_resource *r, struct ws_thread *t)
 {
-	r->what = WS_W_FAULT;
+	r->kind = WS_W_FAULT;
 	r->call = -1;
 	/* Entered in this very stay off the CPU: out, wake-up and in count two each. */
 	if (!t->waited.fault.file || t->seq - t->waited.fault.seq > 6)
@@ -135,7 +135,7 @@ static __always_inline void identify_path(struct ws_resource *r, struct ws_threa
 
 	if (!kept || kept->begin != t->turn.block_begin)
 		return;
-	r->what = WS_W_PATH;
+	r->kind = WS_W_PATH;
 	__builtin_memcpy(r->name[0], kept->path, WS_NAME);
 	r->names = 1;
 	for (int i = 0; i < WS_NAME / 8; i++)
@@ -161,10 +161,10 @@ static __always_inline struct dentry *identify(struct ws_resource *r, struct ws_
 		return NULL;
 	key = call;
 	entry = bpf_map_lookup_elem(&syscall_reason, &key);
-	r->what = WS_W_CALL;
+	r->kind = WS_W_CALL;
 	switch (entry ? entry->argument : WS_NO_ARGUMENT) {
 	case WS_FIRST_IS_LOCK:
-		r->what = t->waited.monitor.address ? WS_W_MONITOR : WS_W_LOCK;
+		r->kind = t->waited.monitor.address ? WS_W_MONITOR : WS_W_LOCK;
 		r->address = t->waited.monitor.address ? t->waited.monitor.address :
 			     reason == WS_GIL ? py_own_lock(p->tgid, regs->di) : regs->di;
 		return NULL;
@@ -179,13 +179,13 @@ static __always_inline struct dentry *identify(struct ws_resource *r, struct ws_
 		break;
 	case WS_FIRST_IS_PROCESS:
 		if ((s32)regs->di > 0) {
-			r->what = WS_W_OWN_CHILD;
+			r->kind = WS_W_OWN_CHILD;
 			r->address = (u32)regs->di;
 		}
 		return NULL;
 	case WS_SECOND_IS_PROCESS:
 		if ((u32)regs->di == WAIT_FOR_PROCESS) {
-			r->what = WS_W_OWN_CHILD;
+			r->kind = WS_W_OWN_CHILD;
 			r->address = (u32)regs->si;
 			return NULL;
 		}
@@ -212,7 +212,7 @@ static __always_inline struct dentry *identify(struct ws_resource *r, struct ws_
 		return NULL;
 	named = identify_file(r, file);
 	/* A pair made before a fork: the kernel names the process that made it as the peer of both ends. */
-	if (r->what == WS_W_UNIX && r->peer_pid == t->pid)
+	if (r->kind == WS_W_UNIX && r->peer_pid == t->pid)
 		r->peer_pid = 0;
 	return named;
 }
@@ -232,7 +232,7 @@ static __always_inline u64 waited_for(struct ws_thread *t, struct task_struct *p
 		return 0;
 	__builtin_memset(r, 0, sizeof(*r));
 	d = identify(r, t, p, reason);
-	if (!r->what)
+	if (!r->kind)
 		return 0;
 	word = (u64 *)&r->address;
 	for (int i = 0; i < WS_IDENTITY / 8; i++)

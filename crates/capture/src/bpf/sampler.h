@@ -29,7 +29,7 @@ extern void *bpf_cast_to_kern_ctx(void *obj) __weak __ksym;
 #define OFFSET_DUE bpf_core_field_offset(struct perf_event, hw.hrtimer.node.expires)
 #define OFFSET_PERIOD bpf_core_field_offset(struct perf_event, hw.sample_period)
 
-#define WS_SOON 50000	 /* ns from a wake-up to the switch-in, at most: what is due by then is looked up */
+#define WS_SOON 50000	 /* ns from a wake-up to the switch-in, at most: a sample that is due by then is looked up */
 #define WS_LATE 1000000	 /* ns: a sample that comes later than this after it was due proves nothing */
 
 /*

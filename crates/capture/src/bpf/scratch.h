@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
  * Room to read a stack in, for all but the timer: for sleepable code, which may be preempted and migrate,
- * and for what is rare.
+ * and for rare data.
  */
 #pragma once
 #include "user_unwind.h"

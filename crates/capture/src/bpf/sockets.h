@@ -6,8 +6,8 @@
  *
  * The tracepoints sock_send_length and sock_recv_length (6.3) report messages, in the thread that sends or
  * receives. An open request belongs to that thread. At a switch-out this tells whether the thread has a
- * request in flight. User space puts connections that exist at the start into the map, with what the kernel
- * knows of them; their open requests belong to the process.
+ * request in flight. User space puts connections that exist at the start into the map, with the facts that the kernel
+ * has of them; their open requests belong to the process.
  *
  * If one thread takes requests and others answer them (a reactor with a pool of workers), the requests
  * belong to the process, because the first thread is free for the next one. They count for a thread that

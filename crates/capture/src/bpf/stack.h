@@ -31,7 +31,7 @@ struct ws_iter_scratch {
 	struct ws_kstack k;
 	struct ws_unwind u;
 	struct py_work python;
-	struct ws_shape_event s;
+	struct ws_histogram_event s;
 };
 
 struct {
@@ -39,7 +39,7 @@ struct {
 	__uint(max_entries, 1);
 	__type(key, u32);
 	__type(value, struct ws_iter_scratch);
-} visits SEC(".maps");
+} iter_scratch SEC(".maps");
 
 /* Flags of a sample for the present or the last wait of a thread: requests on its connections. */
 static __always_inline u32 wait_flags(struct ws_thread *t, u8 asking)

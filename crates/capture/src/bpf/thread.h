@@ -58,7 +58,7 @@ static __always_inline void thread_born(struct task_struct *p, u32 how)
 	t->stacks.ahead = 1; /* of no block: between changes `seq` is even */
 	stack_record_made(t);
 	if (!cfg_ledger_only)
-		shape_made(p);
+		histogram_made(p);
 	now = bpf_ktime_get_ns();
 	t->birth.time = t->at.since = now;
 	if (how == WS_BORN) {
@@ -185,7 +185,7 @@ static __always_inline void thread_gone(struct ws_thread *t, struct task_struct 
 		vm_forget(t->pid);
 	if (!cfg_ledger_only) {
 		tell_turn(t, t->at.since, 0, (struct ws_queued){});
-		shape_gone(t, p);
+		histogram_gone(t, p);
 		forget_in_flight(t);
 	}
 	d = bpf_ringbuf_reserve(&events, sizeof(*d), 0);
@@ -221,10 +221,10 @@ static long copy_books(u32 i, struct ws_copy *c)
 }
 
 /* Copies a thread's ledger to the reader of the iterator, whole or not at all. */
-static __always_inline void visit(struct seq_file *seq, struct ws_thread *t, struct task_struct *p)
+static __always_inline void report_task(struct seq_file *seq, struct ws_thread *t, struct task_struct *p)
 {
 	u32 key = 0;
-	struct ws_iter_scratch *v = bpf_map_lookup_elem(&visits, &key);
+	struct ws_iter_scratch *v = bpf_map_lookup_elem(&iter_scratch, &key);
 	struct ws_copy c = { .t = t, .p = p };
 
 	if (!v || t->at.state == WS_DEAD)
@@ -249,7 +249,7 @@ static __always_inline void visit(struct seq_file *seq, struct ws_thread *t, str
 
 		if (cfg_ledger_only)
 			return;
-		size = shape_pack(&v->s, t, bpf_task_storage_get(&own_shapes, p, 0, 0),
+		size = pack_histogram(&v->s, t, bpf_task_storage_get(&own_histograms, p, 0, 0),
 				  t->at.state == WS_RUNNABLE ? t->at.block_len : v->d.block);
 
 		if (!size)

@@ -7,7 +7,7 @@
  * this, and the ring is next to nothing.
  *
  * One record a turn, not one an interval: the parts of a turn are known when the thread gets the CPU again, and
- * were kept for the histograms (shape.h) anyway.
+ * were kept for the histograms (histogram.h) anyway.
  *
  * A flight recorder raises `set_turn_min` where turns are many: user space then sums up the others.
  */
@@ -26,7 +26,7 @@ static __always_inline u64 turn_flags(void)
 }
 
 /*
- * Reports the turn that ends with a switch-in at `time`, or with the thread. Called before shape_turn(), which
+ * Reports the turn that ends with a switch-in at `time`, or with the thread. Called before count_turn(), which
  * forgets the stretch.
  */
 static __always_inline void tell_turn(struct ws_thread *t, u64 time, u64 block,

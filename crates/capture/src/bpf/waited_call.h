@@ -87,7 +87,7 @@ static __always_inline u8 reason_by_fd(struct task_struct *p, u64 fd, u8 otherwi
 }
 
 /*
- * The number of the system call that a thread is in, if its arguments mean what they do in 64-bit programs;
+ * The number of the system call that a thread is in, if its arguments have their meaning in 64-bit programs;
  * WS_SYSCALLS if it is in none. Calls of 32-bit programs have numbers of their own: only the kernel's stack tells
  * the reason of their waits.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: (MIT OR GPL-2.0-only) */
 /*
- * The waker of a wait, and what the waker did meanwhile.
+ * The waker of a wait, and the waker's activities meanwhile.
  *
  * At a wake-up the waker is the current task. The sleeper's record tells whether its wait will be charged
  * to a stack. If so, the waker's stack is taken too, by the same periods and so with the same weight. The

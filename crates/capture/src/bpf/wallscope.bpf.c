@@ -26,7 +26,7 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 #include "unwind.h"
 #include "python.h"
 #include "reason.h"
-#include "shape.h"
+#include "histogram.h"
 #include "timeline.h"
 #include "ledger.h"
 #include "gil.h"
@@ -59,7 +59,7 @@ static __always_inline void arrived(struct ws_thread *in, struct task_struct *p,
 	if (cfg_ledger_only)
 		return;
 	tell_turn(in, in->at.since, in->at.block_len, queued);
-	shape_turn(in, p, queued.length, queued.part);
+	count_turn(in, p, queued.length, queued.part);
 	if (in->at.block_len && in->at.block_reason == WS_GIL)
 		gil_comes(in, now);
 	if (unlikely(in->wait.stop == WS_EXECUTES))
@@ -469,6 +469,6 @@ int ws_tasks(struct bpf_iter__task *ctx)
 	if (t && unlikely(set_given_up == WS_NO_HOOKS))
 		book_by_counters(t, p, bpf_ktime_get_ns());
 	if (t)
-		visit(ctx->meta->seq, t, p);
+		report_task(ctx->meta->seq, t, p);
 	return 0;
 }

@@ -44,7 +44,7 @@ pub enum Scope {
 const RESERVED: u64 = 256;
 
 /// One event, opened as often as it takes.
-struct Row {
+struct OpenedEvent {
     spec: EventSpec,
     fds: Vec<OwnedFd>,
     user_only: bool,
@@ -53,7 +53,7 @@ struct Row {
 
 /// Open counters.
 pub struct Counters {
-    rows: Vec<Row>,
+    rows: Vec<OpenedEvent>,
 }
 
 /// Value of a counter.
@@ -79,7 +79,7 @@ pub struct Reading {
     pub source: Source,
     /// Whether values are nanoseconds.
     pub is_time: bool,
-    /// Only what happened in user mode.
+    /// Only events in user mode.
     pub user_only: bool,
     /// Its value.
     pub count: Count,
@@ -97,7 +97,7 @@ impl Counters {
         let each = tasks.len().max(cpus.len()) as u64;
         let limit = open_files::raise_limit().saturating_sub(RESERVED);
         let mut left = limit;
-        let mut rows: Vec<Row> = Vec::with_capacity(events.len());
+        let mut rows: Vec<OpenedEvent> = Vec::with_capacity(events.len());
         for spec in events {
             // The events that it takes turns with.
             let leader = rows
@@ -107,7 +107,7 @@ impl Counters {
             let group: Vec<i32> = leader
                 .map(|r| r.fds.iter().map(|fd| fd.as_raw_fd()).collect())
                 .unwrap_or_default();
-            let mut row = Row {
+            let mut row = OpenedEvent {
                 spec: spec.clone(),
                 fds: Vec::new(),
                 user_only: false,
@@ -157,11 +157,11 @@ impl Counters {
 
     /// Reads the counts so far.
     pub fn read(&self) -> Vec<Reading> {
-        self.rows.iter().map(Row::read).collect()
+        self.rows.iter().map(OpenedEvent::read).collect()
     }
 }
 
-impl Row {
+impl OpenedEvent {
     fn open_all(
         &mut self,
         on: impl Iterator<Item = (i32, i32)>,
@@ -175,7 +175,7 @@ impl Row {
             } else {
                 group.get(i).copied().unwrap_or(-1)
             };
-            let open = |row: &Row| row.open_one((pid, cpu, with), flags, on_exec);
+            let open = |row: &OpenedEvent| row.open_one((pid, cpu, with), flags, on_exec);
             let opened = match open(self) {
                 Err(e) if !self.user_only && self.fds.is_empty() && is_refusal(&e) => {
                     self.user_only = true;

@@ -57,8 +57,8 @@ pub fn bpf_at_scheduler() -> io::Result<()> {
 }
 
 pub(super) fn bpf(command: i32, attributes: &[u64; 16]) -> io::Result<OwnedFd> {
-    // SAFETY: the attributes are longer than these commands read, zero beyond what is set, and
-    // what they point at outlives the call.
+    // SAFETY: the attributes are longer than these commands read, zero beyond the set fields, and
+    // the memory that they point at outlives the call.
     let fd = unsafe {
         libc::syscall(
             libc::SYS_bpf,

@@ -8,8 +8,8 @@ use super::{
         perf_clock_with_kernel, perf_cycles, perf_switches, perf_system, readable, tracepoints,
     },
     finding::{Finding, Tier},
+    perf_restrictions::PerfRestrictions,
     settings::{self, proc_is_ours},
-    standing::Standing,
     subject::Subject,
     uprobes::uprobes,
 };
@@ -90,7 +90,9 @@ impl Host {
         match (remedy, &self.own_events) {
             (Remedy::Always(words), _) => words,
             (Remedy::OwnEvents, Ok(())) => PERF_REMEDY,
-            (Remedy::OwnEvents | Remedy::AfterOwnEvents(_), Err(e)) => Standing::now().remedy(e),
+            (Remedy::OwnEvents | Remedy::AfterOwnEvents(_), Err(e)) => {
+                PerfRestrictions::now().remedy(e)
+            }
             (Remedy::Privilege(words) | Remedy::AfterOwnEvents(words), _) => {
                 match self.first_user_namespace {
                     true => words,

@@ -145,7 +145,7 @@ impl Subject {
     /// Attaches to it as a tracer, without stopping it.
     pub fn ptrace(&self) -> io::Result<()> {
         let none = std::ptr::null_mut::<libc::c_void>();
-        // SAFETY: no memory is passed. A tracer's end releases what it traces, and the process is
+        // SAFETY: no memory is passed. A tracer's end releases its tracees, and the process is
         // killed soon after.
         match unsafe { libc::ptrace(libc::PTRACE_SEIZE, self.pid, none, none) } {
             0 => Ok(()),

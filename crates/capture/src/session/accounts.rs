@@ -22,7 +22,7 @@ use crate::event::{self, Dump, ThreadEvent, how, state};
 pub use groups::{Folded, number};
 use groups::{Folding, Role};
 pub use settle::settled;
-use thread::{Sums, Thread, context};
+use thread::{Sums, ThreadAccount, context};
 
 /// The open interval of a blocked thread.
 #[derive(Clone, Copy, Debug)]
@@ -42,11 +42,11 @@ pub struct StillBlocked {
 }
 
 /// Up to this many processes, reading each is cheaper than reading all of the machine's.
-const FEW: usize = 4;
+const FEW_PROCESSES: usize = 4;
 
 /// All threads of the recording, by the order in which they were met.
 pub struct Accounts {
-    threads: Vec<Thread>,
+    threads: Vec<ThreadAccount>,
     /// Indices of the threads that have not ended.
     live: Vec<u32>,
     most_alive: usize,
@@ -129,7 +129,7 @@ impl Accounts {
         for index in &self.live {
             let pid = self.threads[*index as usize].pid;
             if !pids.contains(&pid) {
-                if pids.len() == FEW {
+                if pids.len() == FEW_PROCESSES {
                     return None;
                 }
                 pids.push(pid);
@@ -259,7 +259,7 @@ impl Accounts {
     fn meet(&mut self, id: u64, pid: u32, tid: u32, birth: u64) -> u32 {
         *self.by_id.entry(id).or_insert_with(|| {
             self.folding.met(pid, birth);
-            let thread = Thread {
+            let thread = ThreadAccount {
                 id,
                 role: Role::Own,
                 pid,

@@ -66,7 +66,7 @@ fn a_report_that_ends_with_a_slice_does_not_touch_the_next() {
     a.dump(&figures(1, 1200).on_cpu(200));
     a.last_dump(&figures(1, 1201).on_cpu(201));
     let (_, grid, rows) = a.finish(1200);
-    // The window has two slices; what comes after it is in the last.
+    // The window has two slices; later time is in the last.
     assert_eq!(grid.count, 2);
     assert_eq!(on_cpu_by_slice(&rows), [(0, 100), (1, 101)]);
 }

@@ -1,4 +1,4 @@
-//! A process and what it has mapped.
+//! A process and its mappings.
 
 use std::{collections::BTreeMap, fs, sync::Arc};
 
@@ -126,7 +126,7 @@ impl AddressSpace {
         Arc::clone(taken)
     }
 
-    /// Takes `start..end` out of what is mapped there.
+    /// Takes `start..end` out of the mappings there.
     fn unmap(&mut self, start: u64, end: u64) {
         self.snapshot = None;
         let from = self

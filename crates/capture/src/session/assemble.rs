@@ -32,7 +32,7 @@ pub struct Assembled {
     pub moments: Vec<Moment>,
 }
 
-/// Whether snapshots have shown what came before the last of them, and taken it out of the estimator.
+/// Whether snapshots have shown the time before the last of them, and taken it out of the estimator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Snapshots {
     /// There were none.
@@ -193,9 +193,9 @@ impl Estimator {
 
     /// Adds histograms of interval lengths, and the timeline if single intervals were kept.
     fn intervals(&mut self, recording: &mut Recording, stacks: &mut Stacks) {
-        let shapes = std::mem::take(&mut self.shapes);
-        recording.shapes = shapes.finish(&self.accounts);
-        recording.shapes.append(&mut stacks.lengths);
+        let histograms = std::mem::take(&mut self.histograms);
+        recording.histograms = histograms.finish(&self.accounts);
+        recording.histograms.append(&mut stacks.lengths);
         let mut losses = self.facts.losses.iter();
         let lost = losses.find(|l| l.cause == event::RING_TURN);
         let lost = lost.map_or(0, |l| l.count);
@@ -239,7 +239,7 @@ impl Estimator {
         }
     }
 
-    /// The domain: the collector's words, and what only the estimator knows.
+    /// The domain: the collector's words, and facts that only the estimator knows.
     fn describe(&mut self, recording: &mut Recording, unnamed: Vec<Limit>) {
         let described = std::mem::take(&mut self.facts.domain);
         recording.domain = described.domain;

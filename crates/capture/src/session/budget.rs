@@ -1,7 +1,7 @@
 //! Limit of the total cost of measuring (`--max-total-overhead`), and the steps that keep it.
 //!
 //! [`Budget::check`] is a function from the clock and two counters to the next step. It reads nothing from the
-//! machine. [`GivenUp`] lists what a recording gives up, in the order in which it goes.
+//! machine. [`GivenUp`] lists the parts that a recording gives up, in their order.
 //!
 //! A step down needs one stretch of [`STRETCH`] above the limit. A step up needs [`CALM`] in which the cost would
 //! have stayed below [`ROOM`] of the limit with that step taken back. Its additional cost is estimated from the step
@@ -17,7 +17,7 @@ const STRETCH: u64 = 900_000_000;
 /// Time with room in the budget until a step is taken back, ns.
 const CALM: u64 = 10_000_000_000;
 /// Longest such time, after steps up that did not hold, ns.
-const LONGEST_CALM: u64 = 320_000_000_000;
+const MAX_CALM: u64 = 320_000_000_000;
 /// A step up that is taken back within so many of these times did not hold.
 const HELD: u64 = 3;
 /// Part of the limit that a step up may fill by its estimated cost. The rest is the hysteresis.
@@ -95,7 +95,7 @@ impl Budget {
         self.given_up
     }
 
-    /// Judges the stretch since the last one. Returns what is to be given up from now on, if that changes.
+    /// Judges the stretch since the last one. Returns the parts to give up from now on, if they change.
     pub fn check(&mut self, now: Reading) -> Option<GivenUp> {
         let ns = now.time.saturating_sub(self.last.time);
         if ns < STRETCH {
@@ -147,7 +147,7 @@ impl Budget {
             return;
         };
         self.calm = match now - went_up < HELD * self.calm {
-            true => (2 * self.calm).min(LONGEST_CALM),
+            true => (2 * self.calm).min(MAX_CALM),
             false => CALM,
         };
     }
@@ -162,7 +162,7 @@ impl Budget {
         given_up
     }
 
-    /// Adds to the domain what was given up, and the columns that are not exact for it.
+    /// Adds to the domain the parts that were given up, and the columns that are not exact for it.
     pub fn describe(&self, domain: &mut Domain, start: u64) {
         domain.limits.extend(self.limits(start));
         let most = self.most();

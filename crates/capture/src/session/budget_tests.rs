@@ -2,7 +2,7 @@ use super::*;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// A machine on a simulated clock: what each part of measuring costs at its switches.
+/// A machine on a simulated clock: the cost of each part of measuring at its switches.
 struct Machine {
     now: Reading,
     /// Switches a second.

@@ -210,7 +210,7 @@ impl Stacks {
                 state,
                 reason,
                 part,
-                shape: sum.lengths,
+                histogram: sum.lengths,
             });
         }
         let task = self.task(key.user, observed);

@@ -1,7 +1,7 @@
-//! Chains of waits: the waker of each charged wait, what the waker did in it, and so on.
+//! Chains of waits: the waker of each charged wait, the waker's activities in it, and so on.
 //!
 //! The kernel programs send the waker of each charged wait, and the waker's last changes of state. The wait
-//! is divided among what the waker did meanwhile. If the waker was itself blocked in a charged wait, that
+//! is divided among the waker's activities meanwhile. If the waker was itself blocked in a charged wait, that
 //! part is divided again. A part carries its share of the sample's weight. So the parts of a wait sum to it,
 //! and no time is counted twice.
 //!
@@ -17,8 +17,8 @@
 //! owner when it began.
 //!
 //! A wait is followed some ticks after its end, when the stacks of its chain have been read. So nothing has
-//! to be kept for longer. A chain ends at an interrupt, a thread that is not measured, a cycle, [`MOST_HOPS`]
-//! or a wait too short to have been charged. It also ends where a wait was forgotten ([`MOST_KEPT`]).
+//! to be kept for longer. A chain ends at an interrupt, a thread that is not measured, a cycle, [`MAX_HOPS`]
+//! or a wait too short to have been charged. It also ends where a wait was forgotten ([`MAX_KEPT`]).
 
 use std::{cell::Cell, collections::VecDeque, rc::Rc};
 
@@ -46,13 +46,13 @@ mod wake;
 use lock_handoff::{HolderEvidence, LockHandoffs};
 
 /// Wakers that are followed from one wait.
-pub const MOST_HOPS: usize = 8;
+pub const MAX_HOPS: usize = 8;
 /// Waits and on-CPU samples that are remembered.
-const MOST_KEPT: usize = 200_000;
+const MAX_KEPT: usize = 200_000;
 /// The number for a session in windows: some 3 MiB.
 const KEPT_IN_WINDOWS: usize = 20_000;
 /// Waits that are kept until activity of the lock's owner after the wait is known.
-const MOST_POSTPONED: usize = 20_000;
+const MAX_POSTPONED: usize = 20_000;
 /// Number of new roots and parts at which equal ones are merged.
 const FOLD_PARTS: usize = 8192;
 /// Delay from the end of a wait to following it, ns: the stacks of its chain are known by then.
@@ -92,14 +92,14 @@ struct OnCpu {
 
 /// Activity of one thread, as far as it was sampled.
 #[derive(Default)]
-struct Past {
+struct SampledActivity {
     blocks: VecDeque<Block>,
     on_cpu: VecDeque<OnCpu>,
     /// Waits for a CPU: begin, end, weight, which part of runnable time.
     queued: VecDeque<(u64, u64, u64, u8)>,
 }
 
-impl Past {
+impl SampledActivity {
     fn len(&self) -> usize {
         self.blocks.len() + self.on_cpu.len() + self.queued.len()
     }
@@ -136,7 +136,7 @@ pub struct Chains {
     /// Ends of waits that have no sample yet, by sleeper and begin.
     wakes: FxHashMap<(u64, u64), Rc<Wake>>,
     tickets: FxHashMap<u64, Vec<Rc<Wake>>>,
-    past: FxHashMap<u64, Past>,
+    past: FxHashMap<u64, SampledActivity>,
     kept: Kept,
     pending: VecDeque<(u32, u64, Block)>,
     /// Waits for which no activity of the lock's owner after the wait is known yet.
@@ -164,7 +164,7 @@ impl Chains {
             interrupts,
             kept: Kept {
                 now: 0,
-                limit: MOST_KEPT,
+                limit: MAX_KEPT,
             },
             ..Chains::default()
         }
@@ -218,7 +218,7 @@ impl Chains {
     /// Notes that `owner` had the lock when the thread with record `id` began to wait at `begin`. `told` is
     /// the evidence; `None`: a runtime names the owner.
     pub fn owned(&mut self, id: u64, begin: u64, owner: ActorKey, told: Option<OwnerEvidence>) {
-        if self.owners.len() >= MOST_KEPT {
+        if self.owners.len() >= MAX_KEPT {
             self.owners.clear();
         }
         self.owners.insert((id, begin), (owner, told));
@@ -355,7 +355,7 @@ impl Chains {
             let Some((root, id, block)) = self.postponed.pop_front() else {
                 break;
             };
-            let room = self.postponed.len() < MOST_POSTPONED;
+            let room = self.postponed.len() < MAX_POSTPONED;
             if now != u64::MAX && room && self.owner_is_behind(&block, kernel) {
                 self.postponed.push_back((root, id, block));
             } else {
@@ -430,7 +430,7 @@ impl Chains {
         self.fold.left = self.roots.keys.len() + self.parts.len();
     }
 
-    /// Forgets the older half of what is known of each thread.
+    /// Forgets the older half of each thread's activities.
     fn forget(&mut self) {
         self.kept.now = 0;
         self.past.retain(|_, past| {
@@ -444,7 +444,8 @@ impl Chains {
         self.handed.forget();
     }
 
-    /// Returns what the interrupt served, if a wake-up with this kernel stack came from an interrupt.
+    /// Returns the device or timer that the interrupt served, if a wake-up with this kernel stack came from an
+    /// interrupt.
     fn interrupt(
         &mut self,
         hash: u64,

@@ -26,7 +26,7 @@ const LIBRARY_FOLDERS: &[&str] = &[
     "/usr/local/lib",
 ];
 /// Most files to prepare.
-const MOST: usize = 64;
+const MAX_FILES: usize = 64;
 
 /// Files that starting `command` will map, the command itself first.
 pub fn files_of(command: &OsStr) -> Vec<PathBuf> {
@@ -37,7 +37,7 @@ pub fn files_of(command: &OsStr) -> Vec<PathBuf> {
         let Ok(path) = path.canonicalize() else {
             continue;
         };
-        if found.len() >= MOST || !seen.insert(path.clone()) {
+        if found.len() >= MAX_FILES || !seen.insert(path.clone()) {
             continue;
         }
         let Ok(file) = open_named_by_user(&path).and_then(|f| MappedFile::map(&f)) else {

@@ -139,7 +139,7 @@ impl CopiedStack {
         self.bytes.len() > BYTES - PAGE as usize && address >= end
     }
 
-    /// Copies what there is from `address` on, up to a page that could not be read.
+    /// Copies memory from `address` on, up to a page that could not be read.
     pub fn read(&self, address: u64, to: &mut [u8]) -> usize {
         let start = self.head.start;
         let Some(from) = address

@@ -3,7 +3,7 @@
 //!
 //! Their registers and up to 28 KiB of stack were copied as they were. Once measuring is over, the same steps
 //! unwind them in user space, with the mappings at the time of the copy. Copies from processes with a Java VM
-//! are unwound earlier: what the VM keeps about its code disappears with it. So are the oldest copies where very many
+//! are unwound earlier: the VM's notes about its code disappear with it. So are the oldest copies where very many
 //! wait. Copies are rationed, so that no program can fill our memory.
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -25,12 +25,12 @@ use super::{
 use crate::{event::Resolve, target::read_memory};
 
 /// Most copies that a recording keeps at a time (some 10 MB).
-pub const MOST: usize = 2000;
+pub const MAX_COPIES: usize = 2000;
 /// Most copies that a session in windows keeps at a time (some 2 MB). It unwinds those of processes with a VM
 /// alone, as tables for the others would double the memory of unwinding.
-pub const MOST_IN_WINDOW: usize = 256;
+pub const MAX_COPIES_IN_WINDOW: usize = 256;
 /// Copies that wait before the oldest of them are unwound: beside the programs of a script they are few.
-const MANY: usize = MOST / 4;
+const UNWIND_FROM: usize = MAX_COPIES / 4;
 /// Copies that are unwound in one turn then: other events wait meanwhile.
 const IN_ONE_TURN: usize = 8;
 /// Copies that the kernel programs may send until the session allows more.
@@ -39,7 +39,7 @@ pub const RATION: u64 = 256;
 /// Choice of the copies that are to be unwound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// Copies from processes with a VM: what the VM knows of its code disappears with the process.
+    /// Copies from processes with a VM: the VM's notes about its code disappear with the process.
     CannotWait,
     /// All: measuring is over.
     All,
@@ -56,7 +56,7 @@ pub struct Deferred {
 /// The oldest of `copies`, taken out if there are many.
 pub fn take_oldest(copies: &mut Vec<CopiedStack>) -> Vec<CopiedStack> {
     match copies.len() {
-        ..MANY => Vec::new(),
+        ..UNWIND_FROM => Vec::new(),
         _ => copies.drain(..IN_ONE_TURN).collect(),
     }
 }

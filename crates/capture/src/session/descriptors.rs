@@ -21,10 +21,10 @@ use crate::{
 };
 
 /// Most peers that an epoll set's name lists.
-const MOST_PEERS: usize = 3;
+const MAX_PEERS: usize = 3;
 
-/// Names what a call of `pid` with these first two arguments waits for, in the kernel programs' form. It
-/// covers what one descriptor tells: files, locks on files, and the ends of processes. `reason` is the call's
+/// Names the thing that a call of `pid` with these first two arguments waits for, in the kernel programs' form. It
+/// covers the facts of one descriptor: files, locks on files, and the ends of processes. `reason` is the call's
 /// block reason.
 pub fn awaited(
     pid: u32,
@@ -138,7 +138,7 @@ pub fn peers_of_set(pid: u32, fd: i32) -> String {
             .and_then(|l| l.strip_suffix(']'))
         {
             inodes.insert(inode.to_owned());
-        } else if link.contains("pidfd") && processes.len() < MOST_PEERS {
+        } else if link.contains("pidfd") && processes.len() < MAX_PEERS {
             let process = tfd.parse().ok().and_then(|tfd| process_of(pid, tfd));
             processes.extend(process.map(end_of));
         }
@@ -151,8 +151,8 @@ pub fn peers_of_set(pid: u32, fd: i32) -> String {
         return processes;
     }
     let peers = peers_of(pid, &inodes);
-    let more = peers.len().saturating_sub(MOST_PEERS);
-    let listed: Vec<String> = peers.into_iter().take(MOST_PEERS).collect();
+    let more = peers.len().saturating_sub(MAX_PEERS);
+    let listed: Vec<String> = peers.into_iter().take(MAX_PEERS).collect();
     let peers = match (listed.is_empty(), more) {
         (true, _) => String::new(),
         (false, 0) => format!(": peer {}", listed.join(", ")),

@@ -1,4 +1,4 @@
-//! The domain of an eBPF recording in words: what was measured, how, and what it could not see.
+//! The domain of an eBPF recording in words: quantities, methods, limits.
 
 use wallscope_model::{Column, Domain, EventSource, Limit, State, Timeline};
 

@@ -45,11 +45,11 @@ pub struct EarlyNames {
     asked: FxHashSet<StackOf>,
     /// Stacks with frames that had no name, and how often they were asked about.
     nameless: Vec<(StackOf, u8)>,
-    told: RefCell<Told>,
+    told: RefCell<SentNames>,
 }
 
 #[derive(Default)]
-struct Told {
+struct SentNames {
     frames: FxHashSet<FrameKey>,
     managed: FxHashSet<ManagedKey>,
     /// Hashes of process and frames.
@@ -59,7 +59,7 @@ struct Told {
 /// Asks, and keeps the answers.
 struct Asker<'a> {
     names: &'a dyn CodeNames,
-    told: &'a RefCell<Told>,
+    told: &'a RefCell<SentNames>,
     answers: RefCell<Vec<Observation<'static>>>,
     /// A frame had no name.
     nameless: Cell<bool>,

@@ -20,12 +20,12 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 use super::{
     accounts::{Accounts, StillBlocked, number},
     chains::Chains,
+    histograms::Histograms,
     lock_owner::OwnerEvidence,
     pauses::PauseGroups,
     sample_key::{Moves, SampleKey, SampleSum, UserPart},
     samples::Samples,
     sent_once::{Forgotten, SentOnce},
-    shapes::Shapes,
     timeline::Turns,
     unwound::{ManagedStack, Unwinding, UserStack},
     wait_tree::{ActorKey, Node},
@@ -34,7 +34,7 @@ use crate::{
     event::{
         Answer, Dump, Head, HoldsEvent, Join, ManagedHead, PARKED, PauseEvent, Resolve,
         ResourceEvent, SAMPLE_NO_USER, SAMPLE_OPEN, SampleEvent, SocketRecord, ThreadEvent,
-        WakeEvent, how, kind, state, what,
+        WakeEvent, how, kind, resource_kind, state,
     },
     places::Interrupts,
     slices,
@@ -50,9 +50,9 @@ const FOLDED_ENDS: usize = 1024;
 const FIRST_FOLDED_END: u64 = 1 << 63;
 
 /// Most rows of threads by slice, some 50 MB. Beyond it slices are merged in pairs, however long they are.
-const MOST_ROWS: usize = 2_000_000;
+const MAX_ROWS: usize = 2_000_000;
 /// Most samples by slice: some 400 MB.
-const MOST_SAMPLE_ROWS: usize = 16_000_000;
+const MAX_SAMPLE_ROWS: usize = 16_000_000;
 
 /// Facts that the collector reports once measuring is over. They go into the recording unchanged.
 #[derive(Default)]
@@ -160,7 +160,7 @@ pub struct Estimator {
     /// User stacks with managed frames: (hash in `user`, hash in `managed`).
     pub joins: FxHashMap<u64, (u64, u64)>,
     /// Histograms of interval lengths.
-    pub shapes: Shapes,
+    pub histograms: Histograms,
     /// Pauses of runtimes.
     pub pauses: PauseGroups,
     /// The turns of a timeline, if there is one.
@@ -199,7 +199,7 @@ impl Estimator {
             user: FxHashMap::default(),
             managed: FxHashMap::default(),
             joins: FxHashMap::default(),
-            shapes: Shapes::default(),
+            histograms: Histograms::default(),
             pauses: PauseGroups::default(),
             turns: begin.timeline_bytes.map(Turns::new),
             malformed: 0,
@@ -208,7 +208,7 @@ impl Estimator {
                 ..Facts::default()
             },
             interpreter_frames: begin.interpreter_frames,
-            most_rows: [2 * MOST_ROWS, MOST_SAMPLE_ROWS],
+            most_rows: [2 * MAX_ROWS, MAX_SAMPLE_ROWS],
             follows_waits: true,
             sent_once: None,
             ends: FxHashMap::default(),
@@ -273,7 +273,7 @@ impl Estimator {
             Observation::Connected(connected) => self.samples.peers.connected(connected),
             Observation::OtherEnd(end) if end.before => self.samples.peers.other_end(end),
             Observation::Histogram(h) => {
-                self.malformed += u64::from(self.shapes.class(h).is_none());
+                self.malformed += u64::from(self.histograms.class(h).is_none());
             }
             other => self.facts.take(other),
         }
@@ -322,7 +322,7 @@ impl Estimator {
                 .chains
                 .holders
                 .take(&HoldsEvent::read_from_prefix(bytes).ok()?.0),
-            kind::SHAPE => self.shapes.own(bytes)?,
+            kind::HISTOGRAM => self.histograms.own(bytes)?,
             kind::SOCKET => {
                 let record = bytes.get(size_of::<Head>()..)?;
                 let record = SocketRecord::read_from_prefix(record).ok()?.0;
@@ -367,9 +367,9 @@ impl Estimator {
 
     fn resource(&mut self, e: &ResourceEvent) {
         self.sent(e.hash);
-        if e.what == what::MONITOR && e.address & PARKED != 0 {
+        if e.kind == resource_kind::MONITOR && e.address & PARKED != 0 {
             self.chains.is_a_kind(e.hash);
-        } else if matches!(e.what, what::PROCESS | what::OWN_CHILD) {
+        } else if matches!(e.kind, resource_kind::PROCESS | resource_kind::OWN_CHILD) {
             self.ends.insert(e.address as u32, e.hash);
         }
     }
@@ -433,7 +433,7 @@ impl Estimator {
     /// Closes slices up to `time`, and follows the waits that ended some time before.
     fn tick(&mut self, time: u64) {
         let wide = |grid: Slices| grid.width_ns >= time.saturating_sub(grid.start_ns);
-        while self.accounts.rows_at(time) > MOST_ROWS && !wide(self.accounts.grid()) {
+        while self.accounts.rows_at(time) > MAX_ROWS && !wide(self.accounts.grid()) {
             self.accounts.coarsen();
             self.samples.coarsen();
         }
@@ -442,16 +442,16 @@ impl Estimator {
             self.settle(time);
         }
         self.fold();
-        if slices::is_too_fine(&self.accounts.grid(), time) || self.accounts.rows() > MOST_ROWS {
+        if slices::is_too_fine(&self.accounts.grid(), time) || self.accounts.rows() > MAX_ROWS {
             self.accounts.coarsen();
             self.samples.coarsen();
         }
     }
 
-    /// Folds ended threads, where there are too many of them, and moves what is kept by their records.
+    /// Folds ended threads, where there are too many of them, and moves the data that is kept by their records.
     fn fold(&mut self) {
         let folded = self.accounts.fold();
-        self.shapes.fold(&folded);
+        self.histograms.fold(&folded);
         self.samples.forget(&folded.forgotten);
         self.chains.holders.forget(&folded.forgotten);
         for pid in &folded.forgotten {
@@ -583,7 +583,7 @@ impl Estimator {
         (roots, nodes)
     }
 
-    /// Ends a window: forgets what no sample has used for long.
+    /// Ends a window: forgets entries that no sample has used for long.
     pub fn end_window(&mut self) -> Forgotten {
         self.samples.peers.end_window();
         let Some(sent_once) = &mut self.sent_once else {

@@ -1,4 +1,4 @@
-//! Tests of what the estimator forgets, and of observations that it cannot take.
+//! Tests of entries that the estimator forgets, and of observations that it cannot take.
 
 use super::*;
 

@@ -27,10 +27,10 @@ use super::{
     sample_key::{SampleKey, SampleSum, UserPart},
 };
 use crate::{
-    backend::ebpf::{Visit, Visited},
+    backend::ebpf::{IterOrder, IterRecord},
     event::{
         Dump, LockSum, ManagedHead, OwnerEvent, Resolve, ResourceEvent, ThreadEvent, WordsEvent,
-        kind, state, what,
+        kind, resource_kind, state,
     },
     syscalls::is_futex,
 };
@@ -81,7 +81,7 @@ pub struct UnseenEvents {
 }
 
 impl EventDispatcher {
-    /// An empty intake, which also keeps what comes in `log`.
+    /// An empty intake, which also keeps the observations in `log`.
     pub fn new(begin: Begin, log: Option<LogWriter>) -> EventDispatcher {
         let mut intake = EventDispatcher {
             estimator: Estimator::new(&begin),
@@ -182,9 +182,9 @@ impl EventDispatcher {
             }
             kind::RESOURCE => {
                 let e = ResourceEvent::read_from_prefix(bytes).ok()?.0;
-                if e.what == what::LOCK && is_futex(e.call.into()) {
+                if e.kind == resource_kind::LOCK && is_futex(e.call.into()) {
                     self.futexes.insert(e.hash, (e.pid, e.address));
-                } else if e.what == what::MONITOR {
+                } else if e.kind == resource_kind::MONITOR {
                     self.monitors.insert(e.hash, (e.pid, e.address));
                 }
                 self.resources.take(e);
@@ -208,14 +208,14 @@ impl EventDispatcher {
         }
     }
 
-    /// Takes the figures that the task iterator reports of a thread on a visit.
-    pub fn visited(&mut self, v: &Visited<'_>, visit: Visit) {
+    /// Takes the figures that the task iterator reports of a thread.
+    pub fn take_iterated(&mut self, v: &IterRecord<'_>, order: IterOrder) {
         match v {
-            Visited::Books(d) if visit == Visit::End => {
+            IterRecord::Books(d) if order == IterOrder::End => {
                 self.observe(Observation::LastBooks(d.as_bytes()))
             }
-            Visited::Books(d) => self.observe(Observation::Books(d.as_bytes())),
-            Visited::Shape(bytes) => self.take(bytes),
+            IterRecord::Books(d) => self.observe(Observation::Books(d.as_bytes())),
+            IterRecord::Histogram(bytes) => self.take(bytes),
         }
     }
 
@@ -410,7 +410,7 @@ fn waits(sum: &LockSum, name: Arc<str>) -> LockWaits {
 }
 
 impl EventDispatcher {
-    /// Takes what was observed of tasks.
+    /// Takes observations of tasks.
     pub fn tasks(&mut self, facts: TaskFacts) {
         facts.tell(&mut |observation| self.observe(observation));
     }

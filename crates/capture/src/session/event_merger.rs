@@ -32,7 +32,7 @@ use crate::{
     event::ThreadEvent,
 };
 
-/// Most turns in a row: what is left after them waits for the next event.
+/// Most turns in a row: the rest waits for the next event.
 const TURNS: usize = 3;
 
 /// Delay until new stacks of managed code are named: while they run code that was not known before, and the
@@ -42,7 +42,7 @@ const NAMED_SOON: Duration = Duration::from_millis(10);
 const NAMED_LATE: Duration = Duration::from_millis(160);
 
 /// Longest time that events may wait for other work: their ring would overflow.
-const LONGEST: Duration = Duration::from_millis(5);
+const MAX_EVENT_WAIT: Duration = Duration::from_millis(5);
 
 /// An event. Events of one time are taken in this order.
 enum Step {
@@ -77,7 +77,7 @@ pub struct Collector {
 /// Events that were taken and wait for their turn.
 pub struct EventMerger {
     steps: Vec<(u64, Step)>,
-    /// Threads that ended, by process: what their stacks need is kept until the ends have been taken.
+    /// Threads that ended, by process: the data of their stacks is kept until the ends have been taken.
     ended: FxHashMap<u32, u32>,
     /// Times in a row that new stacks of managed code ran only known code.
     known: u32,
@@ -116,7 +116,7 @@ impl EventMerger {
         let (steps, most_copies) = (&mut self.steps, self.most_copies);
         let mut drained = Instant::now();
         let mut drain = || {
-            if let Some(ring) = ring.filter(|_| drained.elapsed() > LONGEST) {
+            if let Some(ring) = ring.filter(|_| drained.elapsed() > MAX_EVENT_WAIT) {
                 let changes = sideband.drain().into_iter();
                 steps.extend(changes.map(|(time, change)| (time, Step::Change(change))));
                 let _ = ring.consume();
@@ -198,7 +198,7 @@ impl EventMerger {
         }
     }
 
-    /// Takes what came in by the event ring.
+    /// Takes the records of the event ring.
     fn take(&mut self, intake: &mut EventDispatcher) {
         let threads = intake.unseen.threads.drain(..);
         self.steps

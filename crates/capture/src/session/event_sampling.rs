@@ -6,7 +6,7 @@ use wallscope_observe::{CountedEvent, Observation};
 use super::{Options, accounts::Accounts, estimator::Facts};
 use crate::{
     Error,
-    backend::ebpf::event_sampling::{MOST, SampledEvent},
+    backend::ebpf::event_sampling::{MAX_EVENTS, SampledEvent},
     counter::Source,
 };
 
@@ -15,10 +15,10 @@ use crate::{
 /// # Errors
 /// One cannot be had here, or there are too many.
 pub(super) fn open(options: &Options, cpus: &[u32]) -> Result<Vec<SampledEvent>, Error> {
-    if options.events.len() > MOST {
+    if options.events.len() > MAX_EVENTS {
         return Err(Error::NoEvent {
             name: format!("{} events", options.events.len()),
-            why: format!("a recording has room for {MOST}"),
+            why: format!("a recording has room for {MAX_EVENTS}"),
         });
     }
     let open = |spec| {

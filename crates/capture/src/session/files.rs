@@ -368,7 +368,7 @@ impl<S: TableSink> Files<S> {
         self.store.outdated().unwrap_or_default()
     }
 
-    /// Frees what the kernel side holds for a process that is gone.
+    /// Frees the kernel side's data of a process that is gone.
     pub fn forget(&mut self, pid: u32) {
         self.store.forget_process(pid);
     }

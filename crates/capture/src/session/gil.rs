@@ -40,7 +40,7 @@ pub struct Stretch {
 }
 
 impl Holders {
-    /// Takes what the kernel programs sent.
+    /// Takes a record of the kernel programs.
     pub fn take(&mut self, e: &HoldsEvent) {
         let lock = self.locks.entry(e.pid).or_default();
         if e.changes < lock.changes {

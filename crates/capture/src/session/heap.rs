@@ -3,8 +3,8 @@
 //! glibc writes each block's size before it, with a bit that says whether the block before is in
 //! use (`malloc_chunk` in malloc/malloc.c), so blocks can be followed one after the other. A C++
 //! object with virtual functions begins with the address of its class's table, and before that
-//! table stands what names the class (Itanium C++ ABI 2.5.2, 2.9.4). Both are read from the process
-//! without stopping it, and only what is consistent is believed: other allocators' blocks, and those
+//! table stands the name of the class (Itanium C++ ABI 2.5.2, 2.9.4). Both are read from the process
+//! without stopping it, and only consistent data is believed: other allocators' blocks, and those
 //! of other languages, have no such marks, and are not named.
 
 use std::ops::Range;
@@ -14,7 +14,7 @@ use wallscope_symbolize::demangle;
 /// Distance before an address within which a chain of blocks is searched for, bytes.
 const REACH: u64 = 64 * 1024;
 /// The longest name of a class that is read, bytes.
-const LONGEST_NAME: usize = 256;
+const MAX_NAME: usize = 256;
 /// Block before this one in use; mapped by itself; of an arena that is not the first.
 const IN_USE: u64 = 1;
 const MAPPED: u64 = 2;
@@ -59,7 +59,7 @@ pub fn block(
             bytes: &bytes,
             end: region.end,
         };
-        // Memory in use may hold what were marks of blocks before. A chain of blocks meets the true
+        // Memory in use may hold old marks of blocks. A chain of blocks meets the true
         // ones after at most one of those, so the first chain that reaches the address is right.
         let mut chunks = (from..address).step_by(16);
         chunks.find_map(|chunk| before.chain(chunk, address))
@@ -131,7 +131,7 @@ fn class(memory: Memory<'_>, start: u64, in_file: &dyn Fn(u64) -> bool) -> Optio
     // A `std::type_info` is itself an object with virtual functions.
     pointer(info)?;
     let at = pointer(info + 8)?;
-    let mut bytes = [0; LONGEST_NAME];
+    let mut bytes = [0; MAX_NAME];
     let readable = memory(at, &mut bytes);
     let end = bytes[..readable].iter().position(|b| *b == 0)?;
     let name = bytes[..end].strip_prefix(b"*").unwrap_or(&bytes[..end]);

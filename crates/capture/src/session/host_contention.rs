@@ -10,9 +10,9 @@ use wallscope_procfs::process::{self, Stat};
 /// With more processes than these, none is polled: it would take too long.
 const MAX_POLLED: usize = 4096;
 /// Most processes that are kept beside the targets.
-const MOST: usize = 8;
+const MAX_PROCESSES: usize = 8;
 /// Smallest share of the time between the polls for which a process counts as competition.
-const LEAST: f64 = 0.01;
+const MIN_SHARE: f64 = 0.01;
 /// Length of a tick of [`Stat`], ns.
 const NS_PER_TICK: u64 = 10_000_000;
 
@@ -42,7 +42,7 @@ impl HostContention {
             let before = self.before.get(&(s.pid, s.start_ticks)).copied();
             let ticks = (s.user_ticks + s.system_ticks).saturating_sub(before.unwrap_or(0));
             let ns = ticks * NS_PER_TICK;
-            let counts = ns as f64 >= LEAST * window as f64 || targets.contains(&s.pid);
+            let counts = ns as f64 >= MIN_SHARE * window as f64 || targets.contains(&s.pid);
             counts.then(|| Neighbour {
                 pid: s.pid,
                 name: s.comm.clone(),
@@ -60,7 +60,7 @@ impl HostContention {
         let mut others = 0;
         all.retain(|n| {
             others += usize::from(!targets.contains(&n.pid));
-            others <= MOST || targets.contains(&n.pid)
+            others <= MAX_PROCESSES || targets.contains(&n.pid)
         });
         weigh(&mut all, targets, process::session_group);
         all

@@ -79,12 +79,12 @@ impl Options {
     /// Most copied stacks that are kept to be unwound.
     pub(super) fn most_copies(&self) -> usize {
         match self.windows {
-            true => deferred_unwind::MOST_IN_WINDOW,
-            false => deferred_unwind::MOST,
+            true => deferred_unwind::MAX_COPIES_IN_WINDOW,
+            false => deferred_unwind::MAX_COPIES,
         }
     }
 
-    /// Bounds of what is kept of files.
+    /// Bounds of the data that is kept of files.
     pub(super) fn file_limits(&self) -> FileLimits {
         match self.windows {
             true => FileLimits::WINDOWS,
@@ -122,7 +122,7 @@ pub enum Log {
     Spool(Spool),
 }
 
-/// Returns the log if the user keeps it. A spool is flushed and dropped: it has named what it can, and nothing is
+/// Returns the log if the user keeps it. A spool is flushed and dropped: its names are complete, and nothing is
 /// measured from here on that could be lost.
 pub(crate) fn kept(log: Option<LogWriter>) -> Option<LogWriter> {
     let mut log = log?;
@@ -141,7 +141,7 @@ pub trait Observer {
     fn live(&mut self, facts: &Live);
     /// Some time has passed.
     fn progress(&mut self, progress: &Progress);
-    /// Hands over what was measured since the last snapshot (see [`Options::snapshot_every`]).
+    /// Hands over the time since the last snapshot (see [`Options::snapshot_every`]).
     fn snapshot(&mut self, snapshot: Snapshot) {
         let _ = snapshot;
     }
@@ -214,7 +214,7 @@ pub struct Captured {
     pub stop: Stop,
     /// End of the command, if the target is one.
     pub command_end: Option<CommandEnd>,
-    /// The log of observations: what the symboliser finds is still to be appended.
+    /// The log of observations: the symboliser's names are still to be appended.
     pub log: Option<LogWriter>,
     /// Holds back the signals that end a recording. Keep it until the recording is safe: a second Ctrl-C must lose
     /// nothing.

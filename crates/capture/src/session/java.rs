@@ -1,6 +1,6 @@
 //! Java: the VMs of processes, and the meaning of frames in their code.
 //!
-//! The unwinder emits what it saw of a frame: an address in compiled code and the number of the compilation, or a
+//! The unwinder emits the facts of a frame: an address in compiled code and the number of the compilation, or a
 //! method and the position in its bytecode. This module turns that into methods and lines. It reads them from the
 //! process as soon as a new stack comes in: the process may be gone later, and so may code and classes.
 
@@ -35,10 +35,11 @@ const LEFT_IN_HEAP: &str = "[left in the heap]";
 /// Attempts to read a frame before it is given up.
 const TRIES: u8 = 3;
 /// Most futexes of sleeping threads that are remembered; the kernel programs have room for as many.
-const MOST_SLEEPS: usize = 65536;
+const MAX_SLEEPS: usize = 65536;
 /// Interval between polls of a VM that is just starting, ns.
 const WAIT: u64 = 2_000_000;
-/// Time after which a VM's tables will never have what they still lack, ns: by then its file has been loaded.
+/// Time after which a VM's tables will never have the entries that they still lack, ns: by then its file has been
+/// loaded.
 const LOADED: u64 = 3_000_000_000;
 
 /// A VM that is not ready to be read.
@@ -179,7 +180,7 @@ impl Java {
     /// thread has its own.
     pub fn waited(&mut self, pid: u32, futex: u64, words: &[u64]) {
         let key = (pid, futex & !7);
-        if self.sleeps.len() < MOST_SLEEPS
+        if self.sleeps.len() < MAX_SLEEPS
             && !self.sleeps.contains(&key)
             && self.sleeps(pid, words.iter().copied())
         {
@@ -332,7 +333,7 @@ impl Java {
         self.vms.get(&pid).map(|(_, vm)| vm.proc)
     }
 
-    /// Reads what a VM's frames in a stack stand for. `pid` is the stack's process; `None`: the process that
+    /// Reads the functions of a VM's frames in a stack. `pid` is the stack's process; `None`: the process that
     /// the words name. Returns whether anything had to be read from the process.
     pub fn name(&mut self, words: impl IntoIterator<Item = u64>, pid: Option<u32>) -> bool {
         let words: Vec<u64> = words.into_iter().collect();
@@ -377,7 +378,7 @@ impl Java {
         new
     }
 
-    /// Takes over what another reader found frames of process `pid` to stand for.
+    /// Takes over the functions that another reader found for frames of process `pid`.
     pub fn adopt(&mut self, pid: u32, frames: impl IntoIterator<Item = (Item, FrameName)>) {
         for (item, told) in frames {
             let named = match told {
@@ -392,7 +393,7 @@ impl Java {
         }
     }
 
-    /// Returns what a frame of process `pid` stands for; `None`: it is not a VM's.
+    /// Returns the function of a frame of process `pid`; `None`: it is not a VM's.
     pub fn meaning(&self, pid: u32, item: Item) -> Option<Meaning<'_>> {
         match (self.names.get(&(pid, item)), item) {
             (Some(Named::Methods(scopes)), _) => Some(Meaning::Methods(scopes)),

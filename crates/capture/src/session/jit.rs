@@ -215,7 +215,7 @@ impl Jit {
         }
     }
 
-    /// Reads what has been written since the last call. Call it before samples are taken in, so that a change and the
+    /// Reads the entries since the last call. Call it before samples are taken in, so that a change and the
     /// samples that come with it are kept apart.
     pub fn follow(&mut self) {
         let time = now();
@@ -235,7 +235,7 @@ impl Jit {
         }
     }
 
-    /// Changes of what addresses mean since this was called last.
+    /// Changes of the code at addresses since this was called last.
     pub fn take_news(&mut self) -> Vec<CodeChanges> {
         let mut news = Vec::new();
         let pids: Vec<u32> = self.processes.keys().copied().collect();
@@ -281,7 +281,7 @@ impl Jit {
         all
     }
 
-    /// The version of what addresses of `pid` meant at `time`.
+    /// The version of the code at addresses of `pid` at `time`.
     pub fn version(&self, pid: u32, time: u64) -> u64 {
         version(&self.changes(pid, time, GENERATIONS), time)
     }
@@ -420,7 +420,7 @@ impl Process {
     fn at(&self, address: u64, version: u64) -> Option<SourcePosition> {
         let began = self.began(version);
         let mut own: Vec<&Source> = self.sources.iter().filter(|s| s.since == began).collect();
-        // A dump knows lines and times; what it lacks may be in the map.
+        // A dump knows lines and times; missing functions may be in the map.
         own.sort_by_key(|s| !s.dump);
         own.iter().find_map(|s| s.history.at(address, version))
     }

@@ -7,7 +7,7 @@ use wallscope_model::{BlockReason, Label, LabelValue, LabelsId};
 
 use crate::places;
 
-/// The key of the label that says what a thread waited for.
+/// The key of the label that names the thing waited for.
 pub const RESOURCE: &str = "resource";
 
 /// The key of the label that says which program it was, of processes that have run several.

@@ -21,14 +21,14 @@ use wallscope_observe::LockHolder;
 use wallscope_procfs::{kernel_file, maps, process};
 
 use crate::{
-    backend::proc::waiting::{Call, Where},
+    backend::proc::waiting::{Call, SyscallState},
     event::{WORDS_BEFORE, WordsEvent},
     syscalls::{self, FUTEX_LOCK_PI2, futex_operation},
     target::read_memory,
 };
 
 /// Most waits that are examined: each takes some 20 µs.
-const MOST: usize = 4096;
+const MAX_WAITS: usize = 4096;
 
 /// Bits of a futex's word: a thread waits; the id of the owner.
 const WAITERS: u32 = 0x8000_0000;
@@ -150,7 +150,7 @@ impl Reader {
         if !matches!(now, MUTEX_AWAITED | RWLOCK_AWAITED) && now & WAITERS == 0 {
             return None;
         }
-        if self.looked_into >= MOST {
+        if self.looked_into >= MAX_WAITS {
             return None;
         }
         self.looked_into += 1;
@@ -175,7 +175,7 @@ impl Reader {
             e.word.get(index).copied()
         };
         let candidates = owners(e.op, e.value, word);
-        if self.looked_into >= MOST || candidates.iter().all(Option::is_none) {
+        if self.looked_into >= MAX_WAITS || candidates.iter().all(Option::is_none) {
             return None;
         }
         self.looked_into += 1;
@@ -223,9 +223,9 @@ impl Reader {
 /// Returns the system call that a thread waits in.
 pub(super) fn call(pid: u32, tid: u32) -> Option<Call> {
     let text = kernel_file::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).ok()?;
-    match Where::parse(&text)? {
-        Where::Blocked { call, .. } => call,
-        Where::Running => None,
+    match SyscallState::parse(&text)? {
+        SyscallState::Blocked { call, .. } => call,
+        SyscallState::Running => None,
     }
 }
 
@@ -272,7 +272,7 @@ fn owners(
     }
 }
 
-/// Returns the process of thread `tid`, if it maps what `pid` shares at `address`.
+/// Returns the process of thread `tid`, if it maps the memory that `pid` shares at `address`.
 fn sharer(pid: u32, address: u64, tid: u32) -> Option<u32> {
     let all = maps::read(pid).ok()?;
     let inside = |m: &&maps::Mapping| (m.start..m.end).contains(&address);

@@ -1,4 +1,4 @@
-//! Managed code: which processes hold a runtime, and what their functions are called.
+//! Managed code: which processes hold a runtime, and the names of their functions.
 //!
 //! A runtime is found in the files that a process has mapped. From then on the kernel programs read
 //! managed frames with the native ones; here they get their names, from the process's memory, as
@@ -29,7 +29,7 @@ use super::{
     java::Java,
     resources::Locks,
     scripts::Scripts,
-    tasks::{self, Eye, Subject, Tasks},
+    tasks::{self, Subject, TaskSource, Tasks},
     thread_names::ThreadNames,
     unwound::ManagedStack,
 };
@@ -122,19 +122,19 @@ impl Managed {
     }
 
     /// Ends the polling of tasks and returns the results. Keeps the names of the functions in them.
-    pub fn finish_tasks(&mut self) -> Vec<tasks::Seen> {
+    pub fn finish_tasks(&mut self) -> Vec<tasks::PolledTasks> {
         let tasks = self.tasks.take();
         let mut all = tasks.map(|mut t| t.finish()).unwrap_or_default();
         for seen in &mut all {
             let pid = seen.subject.pid;
             match &mut seen.eye {
-                Eye::Python(tasks) => {
+                TaskSource::Python(tasks) => {
                     for ((code, check), function) in tasks.take_codes() {
                         self.codes.insert((pid, code, check), Named::Code(function));
                     }
                 }
-                Eye::Java(threads) => self.java.adopt(pid, threads.take_names()),
-                Eye::Go(_) => {}
+                TaskSource::Java(threads) => self.java.adopt(pid, threads.take_names()),
+                TaskSource::Go(_) => {}
             }
         }
         all

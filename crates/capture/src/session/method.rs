@@ -1,5 +1,5 @@
 //! How to record: the options that people choose. Each is declared here alone. With the feature `clap` each field
-//! is a flag of `wallscope record`, and what stands above it is the flag's help.
+//! is a flag of `wallscope record`, and the comment above it is the flag's help.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ pub struct Method {
     /// The most of one CPU that all of it may cost, the exact ledger too, in percent. Above it these are given
     /// up, in this order, and taken back when there is room: request tracking; stacks; block reasons of threads
     /// that switch very often; all scheduler hooks, which leaves the kernel's counters. The recording says
-    /// what and when. Default: no limit. By the ebpf backend only
+    /// which and when. Default: no limit. By the ebpf backend only
     #[cfg_attr(feature = "clap", arg(long, value_name = "PERCENT", value_parser = parse_overhead))]
     pub max_total_overhead: Option<f64>,
 

@@ -11,7 +11,7 @@
 //! estimator.rs       observations -> accounts.rs (threads, ledgers, slices), samples.rs, stacks
 //! naming.rs          questions of the estimator about names; collected_names.rs: answers of the
 //!                    living machine; answers.rs: those of a log
-//! told.rs            figures and facts that changed since they were observed last; process_news.rs:
+//! last_values.rs     figures and facts that changed since they were observed last; process_news.rs:
 //!                    processes; early_names.rs: names of code while it is there, for a log that may end early
 //! observation_sink.rs  the way of observations to the log and the estimator
 //! replay.rs          a log of observations -> the recording; recover.rs: one that ended early;
@@ -29,7 +29,7 @@
 //!                    lock_owner.rs, gil.rs: owners of locks; resources.rs: names of resources
 //! peers.rs           requests in flight on connections, and their peers
 //! event_sampling.rs  stacks at events by name
-//! timeline.rs        single intervals; shapes.rs: histograms of their lengths
+//! timeline.rs        single intervals; histograms.rs: histograms of their lengths
 //! flight/            single intervals of the last minutes, for a session in windows
 //! host_log.rs        facts about the host, each second; host_contention.rs: other programs
 //! cost.rs            overhead; pace.rs: rates that keep it below the limit
@@ -69,6 +69,7 @@ mod flight;
 pub(crate) mod found_runtime;
 mod gil;
 mod heap;
+mod histograms;
 mod hops;
 mod host_contention;
 pub(crate) mod host_log;
@@ -77,6 +78,7 @@ pub(crate) mod java;
 mod jit;
 pub(crate) mod jit_hints;
 pub(crate) mod labels;
+pub(crate) mod last_values;
 mod lock_owner;
 pub(crate) mod managed;
 pub(crate) mod mappings;
@@ -100,13 +102,11 @@ pub(crate) mod sample_key;
 mod samples;
 pub(crate) mod scripts;
 mod sent_once;
-mod shapes;
 pub(crate) mod snapshot;
 mod target_resolve;
 pub(crate) mod tasks;
 pub(crate) mod thread_names;
 mod timeline;
-pub(crate) mod told;
 pub(crate) mod unwound;
 mod wait_tree;
 mod window_slices;
@@ -114,7 +114,9 @@ mod window_slices;
 pub(crate) use domain::privilege;
 pub use events::{Control, Signals};
 pub use files::own_vdso;
-pub use flight::{FlightLimits, FlightMemory, FlightRecorder, FlightSnapshot, Flown, WrongFlight};
+pub use flight::{
+    FlightLimits, FlightMemory, FlightPart, FlightRecorder, FlightSnapshot, WrongFlight,
+};
 pub use interface::{Captured, Live, Log, Observer, Options, Progress, Snapshot, Stop};
 pub use method::{Method, parse_duration, parse_overhead};
 pub use record::record;

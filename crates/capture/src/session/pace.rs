@@ -1,6 +1,6 @@
 //! Keeps the cost of stacks below the limit by taking fewer of them.
 //!
-//! The ledger itself cannot be slowed down: its hooks run at every switch, and what they cost is
+//! The ledger itself cannot be slowed down: its hooks run at every switch, and their cost is
 //! only reported. The samplers can, each by itself: off-CPU stacks by a longer period, on-CPU
 //! stacks by a lower rate. Both keep their estimates unbiased, as each sample carries the period in
 //! force, and the change is said in the domain.

@@ -1,6 +1,6 @@
 //! Requests between processes: the kernel's map of connections as peers of the recording.
 //!
-//! At the start, existing connections are put into the map with what `sock_diag` knows of them (which side
+//! At the start, existing connections are put into the map with the facts that `sock_diag` has of them (which side
 //! sent last). At the end, connections in the map and those that have gone are summed by process and peer.
 //! The process at the other end is looked up on this machine: its socket has the same ends the other way
 //! round.
@@ -164,7 +164,7 @@ impl Peers {
         self.answered.clear();
     }
 
-    /// Returns what was seen of the connections of a thread of `pid` in the waits of `key`.
+    /// Returns the observations of the connections of a thread of `pid` in the waits of `key`.
     pub fn seen(&self, key: &SampleKey, pid: u32) -> WaitSeen {
         WaitSeen {
             in_flight: self.followed.then_some(key.in_flight),
@@ -199,7 +199,7 @@ impl Peers {
         let open = self.open.into_values();
         let mut all: Vec<SocketRecord> = self.gone.into_iter().chain(open).collect();
         end_with_processes(&mut all, accounts);
-        let mut found = Found::new(&all, &self.others, now, &|s| names.other_end(s));
+        let mut found = FoundPeers::new(&all, &self.others, now, &|s| names.other_end(s));
         let mut sums: Vec<_> = self.answered.into_iter().collect();
         sums.sort_unstable_by_key(|(key, (_, ns))| (std::cmp::Reverse(*ns), *key));
         for ((cookie, id, user), (requests, ns)) in sums {
@@ -246,16 +246,16 @@ fn end_with_processes(all: &mut [SocketRecord], accounts: &Accounts) {
 }
 
 /// A process, whether it asks, and its peer's address.
-type Place = (u32, bool, String);
+type PeerKey = (u32, bool, String);
 
 /// Connections added up by process and peer.
-pub(crate) struct Found {
-    peers: BTreeMap<Place, Peer>,
+pub(crate) struct FoundPeers {
+    peers: BTreeMap<PeerKey, Peer>,
     /// Place of each connection, by cookie.
-    places: FxHashMap<u64, Place>,
+    places: FxHashMap<u64, PeerKey>,
 }
 
-impl Found {
+impl FoundPeers {
     /// Adds up the connections in `all` that carried a request. `others`: the processes at the other ends at
     /// the start, by cookie; `other_end` looks up the rest. `now`: the time up to which open requests count.
     pub fn new(
@@ -263,8 +263,8 @@ impl Found {
         others: &FxHashMap<u64, (u32, String)>,
         now: u64,
         other_end: &dyn Fn(&SocketRecord) -> Option<(u32, String)>,
-    ) -> Found {
-        let mut found = Found {
+    ) -> FoundPeers {
+        let mut found = FoundPeers {
             peers: BTreeMap::new(),
             places: FxHashMap::default(),
         };
@@ -363,7 +363,7 @@ impl Accepted<'_> {
 pub(crate) struct Listening {
     ports: HashSet<u16>,
     paths: HashSet<String>,
-    /// Inodes of what was accepted at the paths.
+    /// Inodes of the connections accepted at the paths.
     accepted: HashSet<u32>,
 }
 

@@ -145,7 +145,7 @@ fn a_measured_process_that_accepted_is_known_after_its_end() {
     elsewhere.peer[0] = 10;
     all.push(elsewhere);
     let other_end = |all: &[SocketRecord], pid| {
-        let found = Found::new(all, &FxHashMap::default(), 0, &|_| None);
+        let found = FoundPeers::new(all, &FxHashMap::default(), 0, &|_| None);
         let process = wallscope_model::Process {
             pid: 20,
             name: "server".into(),

@@ -1,4 +1,4 @@
-//! Bounds for what a log says.
+//! Bounds for the content of a log.
 //!
 //! A log may be damaged or forged. The memory of the estimator grows with the time that it is told of, and its sums
 //! with the numbers. So times may not jump, and no figure of a thread may exceed the time that there was for it.
@@ -11,7 +11,7 @@ use zerocopy::FromBytes;
 
 use crate::event::{Dump, SampleEvent, SocketRecord, Turn, kind};
 
-/// Longest time from one moment of a log to what comes after it, ns: an hour, where ticks come each second.
+/// Longest time from one observation of a log to the next, ns: an hour, where ticks come each second.
 const MAX_GAP_NS: u64 = 3_600_000_000_000;
 /// Longest recording, ns: 104 days.
 const MAX_WINDOW_NS: u64 = 1 << 53;

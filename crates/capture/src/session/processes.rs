@@ -2,7 +2,7 @@
 //!
 //! A file is opened once, while some process has it mapped, and stays open to the end: for the
 //! unwind table now and for its names later, whatever becomes of the file or the process. Mappings
-//! come from `/proc/PID/maps` for what exists, and from the kernel's own records for what is made
+//! come from `/proc/PID/maps` for existing ones, and from the kernel's own records for those made
 //! later, so that a process which lives a few milliseconds is known too.
 
 mod code;
@@ -78,7 +78,7 @@ const AGAIN_SHARE: u64 = 20;
 /// All processes of the recording.
 pub struct Processes<S = KernelTables> {
     spaces: FxHashMap<u32, AddressSpace>,
-    /// Names of the programs that a process ran before its last one, in order; `None`: what held a
+    /// Names of the programs that a process ran before its last one, in order; `None`: the helper that held a
     /// command until it was let go.
     former: FxHashMap<u32, Vec<Option<Arc<str>>>>,
     /// A command that is held.
@@ -232,7 +232,7 @@ impl<S: TableSink> Processes<S> {
         }
     }
 
-    /// Builds tables of what a command will map before it is started: the program, its interpreter
+    /// Builds tables of the files that a command will map before it is started: the program, its interpreter
     /// and the libraries it names, as far as they can be found.
     pub fn prepare_command(&mut self, pid: u32, command: &OsStr) {
         self.held = Some(pid);
@@ -418,19 +418,19 @@ impl<S: TableSink> Processes<S> {
         &self.jit
     }
 
-    /// Code made at run time, to follow what its runtimes write.
+    /// Code made at run time, to follow the files that its runtimes write.
     pub fn jit_mut(&mut self) -> &mut Jit {
         &mut self.jit
     }
 
-    /// Returns what a symboliser needs. `jit`: modules of code made at run time, which have their names in
+    /// Returns the sources of a symboliser. `jit`: modules of code made at run time, which have their names in
     /// files that their processes wrote.
     pub fn into_sources(self, jit: &[(ModuleId, u32)]) -> Sources {
         let Processes { files, spaces, .. } = self;
         with_jit(files.into_sources(), &spaces, jit)
     }
 
-    /// Returns what a symboliser needs for `modules` alone, while measuring goes on.
+    /// Returns the sources of a symboliser for `modules` alone, while measuring goes on.
     pub fn sources_of(&mut self, modules: &[ModuleId], jit: &[(ModuleId, u32)]) -> Sources {
         self.find_closed(modules);
         with_jit(self.files.sources_of(modules), &self.spaces, jit)

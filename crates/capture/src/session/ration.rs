@@ -37,10 +37,10 @@ impl Ration {
 
 /// Programs that are looked up in `/proc` at once.
 ///
-/// A look-up takes some 50 µs (measured, Linux 6.18 in a virtual machine), which is most of what a short process
-/// costs. If programs start faster, those beyond the ration are looked up at the next time slice, if they live that
-/// long. For the others the kernel programs report name and parent, and the first mapping shows the executable.
-/// The ration saved up is enough for a shell script or a build.
+/// A look-up takes some 50 µs (measured, Linux 6.18 in a virtual machine), which is most of the work that a short
+/// process costs. If programs start faster, those beyond the ration are looked up at the next time slice, if they
+/// live that long. For the others the kernel programs report name and parent, and the first mapping shows the
+/// executable. The ration saved up is enough for a shell script or a build.
 pub const LOOK_UPS: Ration = Ration::new(100, 500);
 
 /// New programs that are followed at once. Each costs some 90 µs then, so that this ration is 2 % of one CPU

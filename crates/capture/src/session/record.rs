@@ -18,7 +18,7 @@ use crate::{
 /// Measures `options.target` and returns everything that was seen.
 ///
 /// # Errors
-/// No such target, no privilege, a kernel that lacks what is needed; nothing was recorded then.
+/// No such target, no privilege, a kernel that lacks a needed feature; nothing was recorded then.
 pub fn record(options: &Options, observer: &mut dyn Observer) -> Result<Captured, Error> {
     refuse_32_bit(&options.target)?;
     let kernel = || KernelFeatures::inspect()?.with_all_that_is_needed();

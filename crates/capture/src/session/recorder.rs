@@ -34,6 +34,7 @@ use super::{
     flight::FlightWriter,
     host_log::HostLog,
     interface, jit,
+    last_values::LastValues,
     naming::Names,
     pace::Pace,
     process_news::observe_processes,
@@ -41,14 +42,14 @@ use super::{
     snapshot::{self, SnapshotWindow},
     target_resolve::{ResolvedTarget, ended_early, resolve_target},
     tasks,
-    told::Told,
 };
 use crate::{
     Error,
-    ahead::Ahead,
-    backend::ebpf::{KernelFeatures, Visit, sideband::Sideband, timer::Timer},
+    backend::ebpf::{IterOrder, KernelFeatures, sideband::Sideband, timer::Timer},
     clock::{now, unix_at},
-    cpus, slices,
+    cpus,
+    priority::NiceGuard,
+    slices,
     target::{Held, Target},
 };
 
@@ -109,7 +110,7 @@ struct Recorder<'o> {
     host: HostLog,
     cost: CostControl,
     upkeep: EventMerger,
-    told: Told,
+    last_values: LastValues,
     early_names: EarlyNames,
     time: RecordingTime,
     /// Sums of the kernel programs at the last window.
@@ -194,7 +195,7 @@ impl<'o> Recorder<'o> {
                 budget: None,
             },
             upkeep: EventMerger::new(options.most_copies()),
-            told: Told::default(),
+            last_values: LastValues::default(),
             early_names: EarlyNames::default(),
             time: RecordingTime {
                 start_ns,
@@ -210,7 +211,9 @@ impl<'o> Recorder<'o> {
     fn go_live(&mut self, observer: &mut dyn Observer) -> Result<(), Error> {
         // The sleep causes a switch, from which the programs learn the clock of the scheduler.
         std::thread::sleep(Duration::from_micros(50));
-        self.collector.programs.visit(Visit::Begin, None, |_| {})?;
+        self.collector
+            .programs
+            .iterate_tasks(IterOrder::Begin, None, |_| {})?;
         let consumed = self.ring.consume();
         consumed.map_err(Error::bpf("cannot read the event ring"))?;
         if self.intake.borrow().estimator.accounts.len() == 0
@@ -238,10 +241,10 @@ impl<'o> Recorder<'o> {
         Ok(())
     }
 
-    /// Takes in what comes until something ends it.
+    /// Takes in events until something ends it.
     fn follow(&mut self, observer: &mut dyn Observer) -> Stop {
         self.ask_for_snapshots();
-        let _ahead = Ahead::of_others();
+        let _ahead = NiceGuard::of_others();
         let mut dates = false;
         loop {
             let pause = self.collector.processes.pause();
@@ -295,15 +298,18 @@ impl<'o> Recorder<'o> {
     }
 
     /// Has the task iterator report the figures of threads. `failed`: words for the note about a failure.
-    fn visit(&mut self, order: Visit, failed: &str) {
+    fn iterate_tasks(&mut self, order: IterOrder, failed: &str) {
         let few = self.intake.borrow().estimator.accounts.few_processes();
-        // The last visit covers the whole machine, so that it misses no thread.
-        let few = few.filter(|_| order != Visit::End);
-        let visited = self.collector.programs.visit(order, few.as_deref(), |v| {
-            let mut intake = self.intake.borrow_mut();
-            intake.visited(&v, order);
-        });
-        if let Err(e) = visited {
+        // The last iteration covers the whole machine, so that it misses no thread.
+        let few = few.filter(|_| order != IterOrder::End);
+        let iterated = self
+            .collector
+            .programs
+            .iterate_tasks(order, few.as_deref(), |v| {
+                let mut intake = self.intake.borrow_mut();
+                intake.take_iterated(&v, order);
+            });
+        if let Err(e) = iterated {
             self.notes.push(format!("{failed}: {e}"));
         }
     }
@@ -312,11 +318,11 @@ impl<'o> Recorder<'o> {
     fn take_snapshot(&mut self, observer: &mut dyn Observer) {
         // Before the first snapshot, nothing is known of a thread that has not switched since the start.
         let order = if self.time.last_snapshot_ns == self.time.start_ns {
-            Visit::All
+            IterOrder::All
         } else {
-            Visit::Dump
+            IterOrder::Dump
         };
-        self.visit(order, "a snapshot could not be taken");
+        self.iterate_tasks(order, "a snapshot could not be taken");
         let _ = self.ring.consume();
         let stretch = SnapshotWindow {
             start: self.time.start_ns,
@@ -392,7 +398,7 @@ impl<'o> Recorder<'o> {
 
     /// Closes a time slice.
     fn tick(&mut self, observer: &mut dyn Observer) {
-        self.visit(Visit::Dump, "a time slice could not be closed");
+        self.iterate_tasks(IterOrder::Dump, "a time slice could not be closed");
         let time = now();
         let elapsed = time - self.time.start_ns;
         self.vary(time);
@@ -437,8 +443,8 @@ impl<'o> Recorder<'o> {
 
     /// Charges the intervals that are still open, and reads the last names and owners of locks.
     fn take_last(&mut self) {
-        self.visit(
-            Visit::End,
+        self.iterate_tasks(
+            IterOrder::End,
             "the last figures of living threads could not be read",
         );
         // A dying thread is in no list any more, but its last switch is still to come.
@@ -472,7 +478,7 @@ impl<'o> Recorder<'o> {
             mut upkeep,
             ..
         } = self;
-        self.told
+        self.last_values
             .figures(&self.collector.programs, &mut *intake.borrow_mut());
         let rss_bytes = cost::peak_rss_bytes();
         drop(ring);
@@ -498,13 +504,13 @@ impl<'o> Recorder<'o> {
             processes,
             ..
         } = &mut self.collector;
-        self.told.kernel_losses(programs, &mut intake);
+        self.last_values.kernel_losses(programs, &mut intake);
         finish_stacks(processes, &mut intake);
         let (tasks, lost) = tasks::observe::observe(tasks, end_ns - self.time.start_ns, processes);
-        self.told.losses(Counter::Tasks, lost, &mut intake);
+        self.last_values.losses(Counter::Tasks, lost, &mut intake);
         intake.tasks(tasks);
         let waits = intake.lock_waits(programs.lock_waits(), processes.managed());
-        self.told.lock_waits(waits, &mut intake);
+        self.last_values.lock_waits(waits, &mut intake);
         self.notes.extend(intake.log_failed());
         let entry_ns = programs.entry_ns();
         let mut domain = (self.setup).domain(&self.cost.pace, entry_ns, &self.notes, processes);
@@ -513,7 +519,8 @@ impl<'o> Recorder<'o> {
         }
         intake.observe(Observation::Domain(domain));
         let losses = processes.losses();
-        self.told.losses(Counter::Collector, losses, &mut intake);
+        self.last_values
+            .losses(Counter::Collector, losses, &mut intake);
         observe_processes(processes, &mut intake);
         let EventDispatcher { estimator, log, .. } = intake;
         let (log, assembled) = named(

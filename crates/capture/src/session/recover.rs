@@ -1,7 +1,7 @@
 //! A log that ended early → the recording up to its last time slice.
 //!
 //! A recorder that is killed leaves a spool without an end. Facts that can change are observed whenever they have
-//! changed (`told.rs`, `early_names.rs`), so the observations up to the last closed slice are a recording. The books
+//! changed (`last_values.rs`, `early_names.rs`), so the observations up to the last closed slice are a recording. The books
 //! of all threads are those of that moment, and threads without news have stayed as they were. Later observations are
 //! passed over: they cover some threads only.
 //!

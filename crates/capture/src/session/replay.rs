@@ -243,7 +243,7 @@ pub fn replay<R: BufRead>(log: &mut LogReader<R>) -> Result<Replayed, ReplayErro
     }
 }
 
-/// Rebuilds the recording of a log without following its waits, which tells what following them costs. Only logs
+/// Rebuilds the recording of a log without following its waits, which tells the cost of following them. Only logs
 /// of the eBPF tier have waits to follow.
 ///
 /// # Errors
@@ -259,7 +259,7 @@ pub fn replay_without_blame<R: BufRead>(log: &mut LogReader<R>) -> Result<Replay
     }
 }
 
-/// Losses of a log: observations that were left out of it, and what else it `lacks`.
+/// Losses of a log: observations that were left out of it, and other gaps (`lacks`).
 pub(super) fn losses(left_out: LeftOut, lacks: &[(&str, u64)]) -> Vec<Loss> {
     let bound = [
         (

@@ -25,7 +25,7 @@ use super::{
     heap::{self, Block},
 };
 use crate::{
-    event::{PARKED, ResourceEvent, text, what},
+    event::{PARKED, ResourceEvent, resource_kind, text},
     syscalls,
     target::read_memory,
 };
@@ -116,7 +116,7 @@ impl Resources {
             return false;
         };
         let name = self.name(&e, locks);
-        if e.what == what::ANONYMOUS && name.contains("eventpoll") {
+        if e.kind == resource_kind::ANONYMOUS && name.contains("eventpoll") {
             self.told_lengths.insert(e.hash, name.len());
             self.sets.push((e.hash, e));
         }
@@ -159,34 +159,34 @@ impl Resources {
         } else {
             String::new()
         };
-        match e.what {
-            what::LOCK => {
+        match e.kind {
+            resource_kind::LOCK => {
                 let lock = self.lock(e.pid, e.address, u64::from(e.call), locks);
                 lock.to_string()
             }
-            what::MONITOR => self.monitor(e.pid, e.address, locks).to_string(),
-            what::FILE => {
+            resource_kind::MONITOR => self.monitor(e.pid, e.address, locks).to_string(),
+            resource_kind::FILE => {
                 let name = format!("{call} {}", self.path(e));
                 if syscalls::locks_file(e.call) {
                     (self.file_locks).insert((e.address, e.call), name.as_str().into());
                 }
                 name
             }
-            what::PATH => format!("{call} {}", text(&e.name[0])),
-            what::FAULT if e.names == 0 => "page of a file or of memory".into(),
-            what::FAULT => format!("page of {}", self.path(e)),
-            what::SOCKET => format!("{}{fd}", socket(e)),
-            what::UNIX if e.peer_pid == 0 => format!("unix socket{fd}"),
-            what::UNIX => {
+            resource_kind::PATH => format!("{call} {}", text(&e.name[0])),
+            resource_kind::FAULT if e.names == 0 => "page of a file or of memory".into(),
+            resource_kind::FAULT => format!("page of {}", self.path(e)),
+            resource_kind::SOCKET => format!("{}{fd}", socket(e)),
+            resource_kind::UNIX if e.peer_pid == 0 => format!("unix socket{fd}"),
+            resource_kind::UNIX => {
                 let peer = process::comm(e.peer_pid, e.peer_pid).unwrap_or_default();
                 format!("unix socket of {peer} ({}){fd}", e.peer_pid)
             }
-            what::PROCESS => self.end_of(e.address as u32),
-            what::OWN_CHILD => match outer_pid(e.pid, e.address as u32) {
+            resource_kind::PROCESS => self.end_of(e.address as u32),
+            resource_kind::OWN_CHILD => match outer_pid(e.pid, e.address as u32) {
                 Some(pid) => self.end_of(pid),
                 None => format!("{call} of process {} of its own namespace", e.address),
             },
-            what::PIPE => {
+            resource_kind::PIPE => {
                 let name = text(&e.name[0]);
                 if name.is_empty() || name.starts_with('/') {
                     format!("pipe:[{}]{fd}", e.address)
@@ -194,7 +194,7 @@ impl Resources {
                     format!("fifo {}{fd}", self.path(e))
                 }
             }
-            what::ANONYMOUS => {
+            resource_kind::ANONYMOUS => {
                 let name = text(&e.name[0]);
                 let peers = if name.contains("eventpoll") {
                     peers_of_set(e.pid, e.fd)

@@ -46,7 +46,7 @@ fn a_lock_on_a_file_has_one_name_in_its_waits_and_in_their_sums() {
     all.take(ResourceEvent {
         hash: 5,
         address: 77,
-        what: what::FILE,
+        kind: resource_kind::FILE,
         pid: 1,
         call,
         names: 1,

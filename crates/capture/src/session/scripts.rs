@@ -45,7 +45,7 @@ pub struct Scripts {
     versions: BTreeMap<String, u64>,
     /// Whether the code of functions is unknown for one of them.
     hidden: bool,
-    /// Whether one of them does not say what its middle compiler inlined.
+    /// Whether one of them does not report the functions that its middle compiler inlined.
     maglev: bool,
     /// Processes that the unwinder could not be told of.
     pub unheard: u64,

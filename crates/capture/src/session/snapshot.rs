@@ -1,8 +1,8 @@
 //! Snapshots of a running session. Each is a recording of the time since the previous snapshot.
 //!
-//! Snapshots serve live views and intervals. The session forgets what a snapshot has shown, so that it may run for
-//! hours: its own recording at the end holds only the time since the last snapshot. Only windows have chains of
-//! waits. Snapshots have no facts about the host, and their frames have no names yet.
+//! Snapshots serve live views and intervals. The session forgets the time that a snapshot has shown, so that it may
+//! run for hours: its own recording at the end holds only the time since the last snapshot. Only windows have chains
+//! of waits. Snapshots have no facts about the host, and their frames have no names yet.
 //!
 //! A thread that stays blocked is charged to a stack only when it wakes. A snapshot charges it before that if the
 //! task iterator has read its stack meanwhile.
@@ -108,7 +108,7 @@ pub(super) fn take(
         sample.context = ContextId(*place);
         recording.samples.push(sample);
     }
-    recording.shapes = run_queue(waits);
+    recording.histograms = run_queue(waits);
     if estimator.follows_waits {
         let (roots, nodes) = estimator.take_chains();
         let followed = Followed {
@@ -179,13 +179,13 @@ fn take_threads(
 /// Histograms of run-queue latency by thread, estimated from samples: the kernel programs keep the exact ones until a
 /// thread ends.
 fn run_queue(waits: BTreeMap<u32, Histogram>) -> Vec<HistogramRow> {
-    let row = |(context, shape)| HistogramRow {
+    let row = |(context, histogram)| HistogramRow {
         context: Some(ContextId(context)),
         stack: None,
         state: State::Runnable,
         reason: None,
         part: None,
-        shape,
+        histogram,
     };
     waits.into_iter().map(row).collect()
 }

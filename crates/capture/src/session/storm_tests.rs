@@ -92,7 +92,7 @@ impl Machine {
         let hash = number(&[&pid.to_string()]).into();
         (wait.resource, wait.detail) = (hash, wallscope_model::BlockReason::Child as u8);
         let mut r = ResourceEvent::new_zeroed();
-        (r.hash, r.address, r.what) = (hash, pid.into(), what::PROCESS);
+        (r.hash, r.address, r.kind) = (hash, pid.into(), resource_kind::PROCESS);
         r.head = head(kind::RESOURCE);
         let bytes = resource_bytes(&r);
         self.event(&bytes);
@@ -138,7 +138,7 @@ fn resource_bytes(r: &ResourceEvent) -> Vec<u8> {
     bytes[..8].copy_from_slice(r.head.as_bytes());
     bytes[8..16].copy_from_slice(&r.hash.to_ne_bytes());
     bytes[16..24].copy_from_slice(&r.address.to_ne_bytes());
-    bytes[24..28].copy_from_slice(&r.what.to_ne_bytes());
+    bytes[24..28].copy_from_slice(&r.kind.to_ne_bytes());
     bytes
 }
 

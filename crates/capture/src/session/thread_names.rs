@@ -22,7 +22,7 @@ use crate::clock::now;
 /// runs, which may have to wait for the interpreter's lock.
 const AFTER_BIRTH: [u64; 3] = [5_000_000, 50_000_000, 500_000_000];
 /// Longest time that events wait for names, ns: their ring would overflow.
-const LONGEST: u64 = 5_000_000;
+const MAX_EVENT_WAIT_NS: u64 = 5_000_000;
 /// Most processes that are read for names.
 const MAX_PROCESSES: usize = 4096;
 /// Sizes of memory that may be a thread's stack, bytes, and most such ranges of a process.
@@ -111,7 +111,7 @@ impl ThreadNames {
         due.sort_unstable();
         for (_, pid) in due {
             self.read(pid);
-            if now() - time > LONGEST {
+            if now() - time > MAX_EVENT_WAIT_NS {
                 break;
             }
         }

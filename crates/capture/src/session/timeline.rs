@@ -122,7 +122,7 @@ impl Turns {
 }
 
 /// Appends intervals one after the other to the lane of a thread.
-struct Pen<'a> {
+struct LaneWriter<'a> {
     lane: &'a mut Vec<Interval>,
     /// When the thread existed.
     life: &'a Range<u64>,
@@ -130,7 +130,7 @@ struct Pen<'a> {
     at: u64,
 }
 
-impl Pen<'_> {
+impl LaneWriter<'_> {
     /// Appends `ns`, as far as the thread existed then and no interval is there yet.
     fn put(&mut self, ns: u64, template: Interval) {
         let known = self.lane.last().map_or(self.life.start, Interval::end_ns);
@@ -158,7 +158,7 @@ const ON_CPU: Interval = Interval {
     idle: false,
 };
 
-/// A template: [`Pen::put`] sets its start and length.
+/// A template: [`LaneWriter::put`] sets its start and length.
 fn blocked_interval(reason: u8, waker: Option<ContextId>, request: bool) -> Interval {
     Interval {
         state: State::Blocked,
@@ -182,7 +182,7 @@ fn runnable_interval(part: u8) -> Interval {
 pub fn put_turn(lane: &mut Vec<Interval>, life: &Range<u64>, t: &Turn, waker: Option<ContextId>) {
     let all = t.stretch.saturating_add(t.block).saturating_add(t.waited);
     let at = t.time.saturating_sub(all);
-    let mut pen = Pen { lane, life, at };
+    let mut pen = LaneWriter { lane, life, at };
     pen.put(t.stretch, ON_CPU);
     pen.put(t.block, blocked_interval(t.reason, waker, t.asking != 0));
     pen.put(t.waited, runnable_interval(t.part));
@@ -192,7 +192,7 @@ pub fn put_turn(lane: &mut Vec<Interval>, life: &Range<u64>, t: &Turn, waker: Op
 pub fn put_open(lane: &mut Vec<Interval>, life: &Range<u64>, d: &Dump) {
     let over = d.stretch.saturating_add(d.block);
     let at = d.since.saturating_sub(over);
-    let mut pen = Pen { lane, life, at };
+    let mut pen = LaneWriter { lane, life, at };
     pen.put(d.stretch, ON_CPU);
     let asking = d.flags & FLAG_ASKING != 0;
     pen.put(d.block, blocked_interval(d.block_reason, None, asking));
@@ -224,7 +224,7 @@ mod tests {
     fn turns_become_intervals_within_the_life_of_the_thread() {
         use State::{Blocked, OnCpu, Runnable};
         let (mut lane, c) = (Vec::new(), 100..1000);
-        // It was there before: what lies before its start is not its own.
+        // It was there before: time before its start is not its own.
         put_turn(&mut lane, &c, &turn(200, 60, 50, 10), None);
         put_turn(&mut lane, &c, &turn(300, 40, 0, 60), None);
         // Nothing is known of 300 … 400.

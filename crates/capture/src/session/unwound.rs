@@ -18,7 +18,7 @@ pub struct UserStack {
     pub end: StackEnd,
     /// Way in which it was unwound.
     pub unwinding: Unwinding,
-    /// Frames, innermost first (see `uw_stack` in `unwind_abi.h`), with what was seen of a
+    /// Frames, innermost first (see `uw_stack` in `unwind_abi.h`), with the facts of a
     /// VM's (see `hotspot_abi.h`).
     pub frames: Box<[u64]>,
 }

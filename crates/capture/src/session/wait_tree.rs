@@ -8,7 +8,7 @@ use wallscope_model::{Role, StackEnd};
 use super::sample_key::{Moves, UserPart};
 
 /// Most parts that are told apart; the time of further ones stays with their parent.
-const MOST_NODES: usize = 400_000;
+const MAX_NODES: usize = 400_000;
 
 /// Thread or interrupt that a part is charged to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -146,7 +146,7 @@ impl WaitTree {
         let key = (at.root, at.above, part);
         let id = match self.ids.get(&key) {
             Some(id) => *id,
-            None if self.nodes.len() >= MOST_NODES => {
+            None if self.nodes.len() >= MAX_NODES => {
                 self.crowded += 1;
                 return None;
             }

@@ -69,7 +69,7 @@ fn computing_is_divided_by_the_stacks_that_were_sampled() {
 #[test]
 fn parts_beyond_the_bound_stay_with_their_parent_and_are_counted() {
     let mut tree = WaitTree::default();
-    for actor in 0..MOST_NODES as u64 {
+    for actor in 0..MAX_NODES as u64 {
         assert!(tree.add(&AT, on_cpu(actor, 0), 1, 0).is_some());
     }
     assert_eq!(

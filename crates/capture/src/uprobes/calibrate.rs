@@ -135,14 +135,14 @@ fn remoteness(apart: f64) -> f64 {
 
 /// Measured cost of one kind of probe, ns.
 #[derive(Clone, Copy)]
-struct Found {
+struct ProbeCost {
     in_a_row: u64,
     cold: [u64; 2],
 }
 
-impl Found {
-    fn without(self, other: Found) -> Found {
-        Found {
+impl ProbeCost {
+    fn without(self, other: ProbeCost) -> ProbeCost {
+        ProbeCost {
             in_a_row: self.in_a_row.saturating_sub(other.in_a_row),
             cold: [0, 1].map(|i| self.cold[i].saturating_sub(other.cold[i])),
         }
@@ -169,17 +169,18 @@ pub fn measure(programs: &mut Programs, handler: Handler) -> Result<Costs, Error
         cookie: Cookie::new(slot, site),
     };
 
-    let run = |programs: &mut Programs, sites: &[PlannedSite], which: u8| -> Result<Found, Error> {
-        let child = Child::start()?;
-        programs.add_targets(&[child.pid])?;
-        let kept = programs.attached();
-        let outcome = programs
-            .attach(&modules, sites, Some(child.pid))
-            .and_then(|()| child.find(which));
-        programs.detach_to(kept);
-        outcome
-    };
-    let keep = |costs: &mut Costs, kind: Site, found: Found| {
+    let run =
+        |programs: &mut Programs, sites: &[PlannedSite], which: u8| -> Result<ProbeCost, Error> {
+            let child = Child::start()?;
+            programs.add_targets(&[child.pid])?;
+            let kept = programs.attached();
+            let outcome = programs
+                .attach(&modules, sites, Some(child.pid))
+                .and_then(|()| child.find(which));
+            programs.detach_to(kept);
+            outcome
+        };
+    let keep = |costs: &mut Costs, kind: Site, found: ProbeCost| {
         costs.in_a_row[kind as usize] = found.in_a_row;
         for (row, cold) in costs.cold.iter_mut().zip(found.cold) {
             row[kind as usize] = cold;
@@ -267,8 +268,8 @@ impl Child {
     }
 
     /// Measures the cost of calls with the probes that are in place.
-    fn find(&self, which: u8) -> Result<Found, Error> {
-        Ok(Found {
+    fn find(&self, which: u8) -> Result<ProbeCost, Error> {
+        Ok(ProbeCost {
             in_a_row: self.median(which)?,
             cold: [
                 self.batch(which | ONE_BY_ONE[0])?,

@@ -20,7 +20,7 @@ use iced_x86::{
 };
 
 /// Instructions from the entry among which a cheap one is searched.
-const MOST_AHEAD: usize = 24;
+const MAX_AHEAD: usize = 24;
 
 /// A stretch of code: its virtual address and its bytes.
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +65,7 @@ pub struct Indirect {
 
 /// Kind of a way out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leave {
+pub enum ExitKind {
     /// `ret`.
     Return,
     /// A jump to another function.
@@ -90,7 +90,7 @@ pub struct Exit {
     /// Virtual address of the instruction.
     pub at: u64,
     /// Its kind.
-    pub leave: Leave,
+    pub leave: ExitKind,
 }
 
 /// Places for probes in a function's code.
@@ -135,7 +135,7 @@ pub fn read(stretches: &[Stretch<'_>], prologue: Prologue) -> Option<Body> {
             }
             let from = (i.ip() - stretch.start) as usize;
             let bytes = &stretch.bytes[from..from + i.len()];
-            if stretch.start == main.start && ahead.len() <= MOST_AHEAD {
+            if stretch.start == main.start && ahead.len() <= MAX_AHEAD {
                 ahead.push((i, is_emulated(bytes)));
             }
             let to = i.near_branch_target();
@@ -146,7 +146,7 @@ pub fn read(stretches: &[Stretch<'_>], prologue: Prologue) -> Option<Body> {
                 }
                 FlowControl::UnconditionalBranch => exits.push(Exit {
                     at: i.ip(),
-                    leave: Leave::Jump { to },
+                    leave: ExitKind::Jump { to },
                 }),
                 FlowControl::ConditionalBranch if inside(to) => {
                     targets.insert(to);
@@ -154,7 +154,7 @@ pub fn read(stretches: &[Stretch<'_>], prologue: Prologue) -> Option<Body> {
                 FlowControl::ConditionalBranch => {
                     exits.extend(condition(bytes).map(|condition| Exit {
                         at: i.ip(),
-                        leave: Leave::Branch { to, condition },
+                        leave: ExitKind::Branch { to, condition },
                     }));
                 }
                 // Marked by the compiler as a jump by a table of its own.
@@ -222,14 +222,14 @@ fn condition(bytes: &[u8]) -> Option<u8> {
 fn returns(i: &Instruction) -> Option<Exit> {
     matches!(i.code(), Code::Retnq | Code::Retnq_imm16).then_some(Exit {
         at: i.ip(),
-        leave: Leave::Return,
+        leave: ExitKind::Return,
     })
 }
 
-fn table(i: &Instruction) -> Option<Leave> {
+fn table(i: &Instruction) -> Option<ExitKind> {
     let none = 255;
     if i.op0_kind() == OpKind::Register {
-        return Some(Leave::Indirect(Indirect {
+        return Some(ExitKind::Indirect(Indirect {
             base: slot(i.op0_register())?,
             index: none,
             scale: 0,
@@ -248,7 +248,7 @@ fn table(i: &Instruction) -> Option<Leave> {
         ),
         base => (slot(base)?, i.memory_displacement64() as i64),
     };
-    Some(Leave::Indirect(Indirect {
+    Some(ExitKind::Indirect(Indirect {
         base,
         index: match i.memory_index() {
             Register::None => none,

@@ -21,7 +21,7 @@ fn endbr64_is_left_behind() {
         }
     );
     assert_eq!(b.exits.len(), 1);
-    assert_eq!(b.exits[0].leave, Leave::Return);
+    assert_eq!(b.exits[0].leave, ExitKind::Return);
     assert!(b.whole);
 }
 
@@ -41,7 +41,7 @@ fn a_cheap_instruction_is_looked_for() {
         }
     );
     assert_eq!((b.first.at, b.first.stepped), (0x1000, true));
-    assert_eq!(b.exits[0].leave, Leave::Return);
+    assert_eq!(b.exits[0].leave, ExitKind::Return);
 }
 
 #[test]
@@ -79,25 +79,25 @@ fn ways_out_are_found() {
     assert_eq!(
         leaves,
         [
-            Leave::Branch {
+            ExitKind::Branch {
                 to: 0x1108,
                 condition: 4
             },
-            Leave::Indirect(Indirect {
+            ExitKind::Indirect(Indirect {
                 base: 10,
                 index: 255,
                 scale: 0,
                 memory: false,
                 displacement: 0
             }),
-            Leave::Indirect(Indirect {
+            ExitKind::Indirect(Indirect {
                 base: 255,
                 index: 11,
                 scale: 8,
                 memory: true,
                 displacement: 0x10
             }),
-            Leave::Jump { to: 0x1219 },
+            ExitKind::Jump { to: 0x1219 },
         ]
     );
 }

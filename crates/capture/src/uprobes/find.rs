@@ -28,7 +28,7 @@ const INLINED_LIMIT: Duration = Duration::from_secs(10);
 
 /// A function that was found.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct FoundFunction {
     /// Index of its module.
     pub module: usize,
     /// For people.
@@ -71,7 +71,7 @@ pub fn functions_named(
     modules: &[Module],
     among: Option<&str>,
     asked: &str,
-) -> Result<Vec<Found>, Error> {
+) -> Result<Vec<FoundFunction>, Error> {
     if let Some(module) = among
         && !modules.iter().any(|m| m.is_called(module))
     {
@@ -93,10 +93,10 @@ pub fn functions_named(
             ),
         });
     }
-    let found: Vec<Found> = fitting
+    let found: Vec<FoundFunction> = fitting
         .into_iter()
         .filter(|(_, c)| !c.resolver)
-        .map(|((module, address), c)| Found {
+        .map(|((module, address), c)| FoundFunction {
             module,
             parts: cold
                 .iter()
@@ -118,10 +118,10 @@ pub fn functions_named(
 /// By module and address.
 type Fitting = BTreeMap<(usize, u64), Candidate>;
 /// Parts put elsewhere: module, function, address and size.
-type Cold = Vec<(usize, Vec<u8>, u64, u64)>;
+type ColdParts = Vec<(usize, Vec<u8>, u64, u64)>;
 
 /// All symbols that match.
-fn fitting(modules: &[Module], among: Option<&str>, asked: &str) -> (Fitting, Cold) {
+fn fitting(modules: &[Module], among: Option<&str>, asked: &str) -> (Fitting, ColdParts) {
     let pattern = is_pattern(asked);
     let mut fitting = Fitting::new();
     let mut cold = Vec::new();
@@ -161,7 +161,11 @@ fn fitting(modules: &[Module], among: Option<&str>, asked: &str) -> (Fitting, Co
 ///
 /// # Errors
 /// The file has no code there.
-pub fn unnamed(modules: &[Module], asked: &str, offset: u64) -> Option<Result<Vec<Found>, Error>> {
+pub fn unnamed(
+    modules: &[Module],
+    asked: &str,
+    offset: u64,
+) -> Option<Result<Vec<FoundFunction>, Error>> {
     let is_file = modules.iter().any(|m| m.is_called(asked));
     (is_file && fitting(modules, None, asked).0.is_empty()).then(|| place(modules, asked, offset))
 }
@@ -170,7 +174,7 @@ pub fn unnamed(modules: &[Module], asked: &str, offset: u64) -> Option<Result<Ve
 ///
 /// # Errors
 /// No such module, or no code there.
-pub fn place(modules: &[Module], asked: &str, offset: u64) -> Result<Vec<Found>, Error> {
+pub fn place(modules: &[Module], asked: &str, offset: u64) -> Result<Vec<FoundFunction>, Error> {
     let mut found = Vec::new();
     for (index, module) in chosen(modules, Some(asked)) {
         let Some(elf) = module.elf() else { continue };
@@ -186,7 +190,7 @@ pub fn place(modules: &[Module], asked: &str, offset: u64) -> Result<Vec<Found>,
         };
         let extent = functions::extent(file_of(&elf, module), at);
         let (address, size, name) = extent.unwrap_or((at, 0, None));
-        found.push(Found {
+        found.push(FoundFunction {
             module: index,
             name: match name {
                 Some(name) if at == address => name,
@@ -432,7 +436,7 @@ pub fn static_probes(
     among: Option<&str>,
     provider: &str,
     name: &str,
-) -> Result<Vec<(usize, Vec<usdt::Place>)>, Error> {
+) -> Result<Vec<(usize, Vec<usdt::ProbePlace>)>, Error> {
     let mut found = Vec::new();
     let mut others: Vec<String> = Vec::new();
     for (index, module) in chosen(modules, among) {

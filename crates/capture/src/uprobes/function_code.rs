@@ -6,29 +6,29 @@ use std::collections::BTreeSet;
 
 use super::{
     abi,
-    code::{self, Body, Exit, Leave, Prologue, Stretch},
-    find::{self, Found},
+    code::{self, Body, Exit, ExitKind, Prologue, Stretch},
+    find::{self, FoundFunction},
     modules::Module,
 };
 use crate::Error;
 
 /// Most tail-called functions that are followed.
-const MOST_FOLLOWED: usize = 12;
+const MAX_FOLLOWED: usize = 12;
 /// Most bytes of a function that are read.
-const MOST_BYTES: u64 = 4 << 20;
+const MAX_BYTES: u64 = 4 << 20;
 
 /// Offset of an address in the module's file.
 ///
 /// # Errors
 /// It is in no part of the file.
-pub(super) fn offset(module: &Module, address: u64, found: &Found) -> Result<u64, Error> {
+pub(super) fn offset(module: &Module, address: u64, found: &FoundFunction) -> Result<u64, Error> {
     module
         .elf()
         .and_then(|e| e.offset_of_vaddr(address))
         .ok_or_else(|| unreadable(module, found))
 }
 
-fn unreadable(module: &Module, found: &Found) -> Error {
+fn unreadable(module: &Module, found: &FoundFunction) -> Error {
     Error::NoFunction {
         asked: found.name.clone(),
         why: format!("its code cannot be read in {}", module.path),
@@ -45,7 +45,7 @@ pub(super) struct FunctionCode {
 fn bytes(module: &Module, address: u64, size: u64) -> Option<Stretch<'_>> {
     let from = module.elf()?.offset_of_vaddr(address)?;
     let from = usize::try_from(from).ok()?;
-    let to = from.checked_add(usize::try_from(size.min(MOST_BYTES)).ok()?)?;
+    let to = from.checked_add(usize::try_from(size.min(MAX_BYTES)).ok()?)?;
     Some(Stretch {
         start: address,
         bytes: module.bytes.get(from..to.min(module.bytes.len()))?,
@@ -56,7 +56,7 @@ fn bytes(module: &Module, address: u64, size: u64) -> Option<Stretch<'_>> {
 ///
 /// # Errors
 /// It cannot be read, or no instruction begins at the place in it.
-pub(super) fn read(module: &Module, found: &Found) -> Result<FunctionCode, Error> {
+pub(super) fn read(module: &Module, found: &FoundFunction) -> Result<FunctionCode, Error> {
     let fail = || unreadable(module, found);
     // Without a size a few instructions are enough to find the entry, but not the ways out.
     let sized = found.size > 0;
@@ -117,14 +117,19 @@ pub(super) struct Ways {
 
 /// The ways out of a function, where a tail call to a function of the same file is replaced by that
 /// function's own. Its indirect jumps are numbered from `first_jump` on.
-pub(super) fn ways_out(module: &Module, found: &Found, body: &Body, first_jump: usize) -> Ways {
+pub(super) fn ways_out(
+    module: &Module,
+    found: &FoundFunction,
+    body: &Body,
+    first_jump: usize,
+) -> Ways {
     let mut ways = Ways::default();
     let mut todo: Vec<(u64, u64, Body, bool)> =
         vec![(found.address, found.size, body.clone(), false)];
     while let Some((start, size, body, followed)) = todo.pop() {
         for exit in &body.exits {
             let to = match exit.leave {
-                Leave::Jump { to } | Leave::Branch { to, .. } => Some(to),
+                ExitKind::Jump { to } | ExitKind::Branch { to, .. } => Some(to),
                 _ => None,
             };
             let mut jump = 0;
@@ -133,13 +138,13 @@ pub(super) fn ways_out(module: &Module, found: &Found, body: &Body, first_jump: 
                     continue;
                 }
                 if let Some(next) =
-                    tail_called(module, to).filter(|_| ways.followed.len() < MOST_FOLLOWED)
+                    tail_called(module, to).filter(|_| ways.followed.len() < MAX_FOLLOWED)
                 {
                     ways.followed.insert(to);
                     todo.push(next);
                     continue;
                 }
-            } else if let Leave::Indirect(i) = exit.leave {
+            } else if let ExitKind::Indirect(i) = exit.leave {
                 jump = u16::try_from(first_jump + ways.jumps.len()).unwrap_or(u16::MAX);
                 ways.jumps.push(abi::Jump {
                     low: start.wrapping_sub(exit.at) as i64,

@@ -2,23 +2,23 @@
 
 use super::{
     abi::{Cookie, Site},
-    find::{self, Found},
+    find::{self, FoundFunction},
     modules::Module,
     options::Options,
-    plan::{Circumstances, Handler, Harm, Plan, Planned},
+    plan::{Circumstances, Handler, Plan, Planned, ProbeRefusal},
     spec::{EventSpec, Spec, is_pattern},
 };
 use crate::Error;
 
 /// Most functions of one measurement: counted, and timed (some 40 KB a CPU each).
-const MOST_COUNTED: usize = 4096;
-const MOST_TIMED: usize = 64;
+const MAX_COUNTED: usize = 4096;
+const MAX_TIMED: usize = 64;
 /// Most system calls and pairs of events among those that are timed (`WS_PAIRS`).
-const MOST_PAIRS: usize = 16;
+const MAX_PAIRS: usize = 16;
 
 /// Something found, before it is known how it can be probed.
 pub(super) enum Item {
-    Function(Found, bool),
+    Function(FoundFunction, bool),
     Syscall(String, u32),
     Event(EventSpec),
     Pair(EventSpec, EventSpec),
@@ -110,16 +110,16 @@ fn functions(
 
 fn refuse_too_many(options: &Options, items: &[Item]) -> Result<(), Error> {
     let pairs = items.iter().filter(|i| !matches!(i, Item::Function(..)));
-    if options.timed && pairs.count() > MOST_PAIRS {
+    if options.timed && pairs.count() > MAX_PAIRS {
         return Err(Error::Refused {
             what: "so many system calls and events".into(),
-            why: format!("at most {MOST_PAIRS} of them are timed at a time"),
+            why: format!("at most {MAX_PAIRS} of them are timed at a time"),
             instead: "`wallscope count` takes more".into(),
         });
     }
     let (most, verb) = match options.timed {
-        true => (MOST_TIMED, "timed"),
-        false => (MOST_COUNTED, "counted"),
+        true => (MAX_TIMED, "timed"),
+        false => (MAX_COUNTED, "counted"),
     };
     if items.len() > most {
         return Err(Error::Refused {
@@ -214,7 +214,7 @@ pub(super) fn plan(
     if let (true, Some(e)) = (plan.functions.is_empty(), refusal) {
         return Err(e);
     }
-    if options.timed && given.harm == Some(Harm::Exceptions) && !plan.sites.is_empty() {
+    if options.timed && given.harm == Some(ProbeRefusal::Exceptions) && !plan.sites.is_empty() {
         plan.catches(modules);
     }
     plan.pair_tail_calls();

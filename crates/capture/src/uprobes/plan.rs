@@ -13,8 +13,8 @@ use std::collections::BTreeSet;
 
 use super::{
     abi::{self, Cookie, Site},
-    code::{self, Body, Leave},
-    find::{self, Found},
+    code::{self, Body, ExitKind},
+    find::{self, FoundFunction},
     function_code::{self, FunctionCode, Way, Ways, offset, ways_out},
     modules::Module,
     usdt,
@@ -22,11 +22,11 @@ use super::{
 use crate::Error;
 
 /// Most ways out of one function, tail calls included.
-const MOST_EXITS: usize = 192;
+const MAX_EXITS: usize = 192;
 /// Most pairs of functions that tail-call each other; as large as the kernel programs' table.
-const MOST_TAIL_CALLS: usize = 4096;
+const MAX_TAIL_CALLS: usize = 4096;
 /// Most indirect jumps in all functions.
-pub const MOST_JUMPS: usize = 1 << 12;
+pub const MAX_JUMPS: usize = 1 << 12;
 
 /// Kernel program at a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -90,7 +90,7 @@ pub struct Plan {
 
 /// Why a return probe must not be placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Harm {
+pub enum ProbeRefusal {
     /// An unwinder is in the target.
     Exceptions,
     /// The target runs under a seccomp filter.
@@ -99,15 +99,17 @@ pub enum Harm {
     ShadowStack,
 }
 
-impl Harm {
+impl ProbeRefusal {
     fn words(self) -> &'static str {
         match self {
-            Harm::Exceptions => "a return probe would end the process when an exception passes it",
-            Harm::Seccomp => {
+            ProbeRefusal::Exceptions => {
+                "a return probe would end the process when an exception passes it"
+            }
+            ProbeRefusal::Seccomp => {
                 "the target runs under a seccomp filter, which may end it for the system call that comes \
                  back from a return probe"
             }
-            Harm::ShadowStack => {
+            ProbeRefusal::ShadowStack => {
                 "the target has a shadow stack, which may not agree with a return probe"
             }
         }
@@ -118,7 +120,7 @@ impl Harm {
 #[derive(Clone, Copy, Debug)]
 pub struct Circumstances {
     /// Harm that a return probe would do; `None`: no harm.
-    pub harm: Option<Harm>,
+    pub harm: Option<ProbeRefusal>,
 }
 
 impl Plan {
@@ -143,7 +145,7 @@ impl Plan {
     ///
     /// # Errors
     /// It cannot be probed.
-    pub fn count(&mut self, modules: &[Module], found: &Found) -> Result<(), Error> {
+    pub fn count(&mut self, modules: &[Module], found: &FoundFunction) -> Result<(), Error> {
         let module = &modules[found.module];
         let FunctionCode { body, place } = function_code::read(module, found)?;
         let entry = place.unwrap_or(body.entry);
@@ -153,7 +155,7 @@ impl Plan {
     fn add_count(
         &mut self,
         modules: &[Module],
-        found: &Found,
+        found: &FoundFunction,
         entry: code::Entry,
     ) -> Result<(), Error> {
         let module = &modules[found.module];
@@ -181,7 +183,7 @@ impl Plan {
     pub fn time(
         &mut self,
         modules: &[Module],
-        found: &Found,
+        found: &FoundFunction,
         given: Circumstances,
     ) -> Result<(), Error> {
         let module = &modules[found.module];
@@ -197,7 +199,7 @@ impl Plan {
             EndProbes::Return => (body.first, sites.kernel_return(body.first)?),
             EndProbes::WaysOut => (body.entry, sites.ways_out(&ways)?),
         };
-        if self.jumps.len() + ways.jumps.len() > MOST_JUMPS {
+        if self.jumps.len() + ways.jumps.len() > MAX_JUMPS {
             return Err(refused(
                 found,
                 "too many indirect jumps",
@@ -228,7 +230,7 @@ impl Plan {
             });
             self.tail_calls.extend(called.map(|(to, ..)| (*from, *to)));
         }
-        self.tail_calls.truncate(MOST_TAIL_CALLS);
+        self.tail_calls.truncate(MAX_TAIL_CALLS);
     }
 
     /// Adds the place where C++ exceptions are caught. Calls that an exception has left end there.
@@ -258,7 +260,7 @@ impl Plan {
     pub fn static_probe(
         &mut self,
         module: usize,
-        places: &[usdt::Place],
+        places: &[usdt::ProbePlace],
         cookie: Cookie,
         handler: Handler,
     ) {
@@ -288,7 +290,7 @@ fn entry_words(entry: code::Entry) -> &'static str {
     }
 }
 
-fn refused(found: &Found, why: &str, instead: &str) -> Error {
+fn refused(found: &FoundFunction, why: &str, instead: &str) -> Error {
     Error::Refused {
         what: found.name.clone(),
         why: why.into(),
@@ -297,7 +299,7 @@ fn refused(found: &Found, why: &str, instead: &str) -> Error {
 }
 
 /// Refuses calls that have no end which could be seen.
-fn refuse_without_ends(module: &Module, found: &Found) -> Result<(), Error> {
+fn refuse_without_ends(module: &Module, found: &FoundFunction) -> Result<(), Error> {
     if found.place.is_some() {
         return Err(refused(
             found,
@@ -329,7 +331,7 @@ enum EndProbes {
 /// # Errors
 /// A return probe would do harm, and there cannot be a probe at each way out.
 fn end_probes(
-    found: &Found,
+    found: &FoundFunction,
     body: &Body,
     ways: &Ways,
     given: Circumstances,
@@ -345,7 +347,7 @@ fn end_probes(
                 "use `wallscope count` for it",
             ));
         }
-        (true, 1..=MOST_EXITS) => return Ok(EndProbes::WaysOut),
+        (true, 1..=MAX_EXITS) => return Ok(EndProbes::WaysOut),
         (true, many) => format!("it has {many} ways out, too many for a probe at each"),
         (false, _) => {
             "its code cannot be read whole, so that its ways out are not known".to_owned()
@@ -370,7 +372,7 @@ struct Ends {
 /// Makes the probes of one timed function.
 struct SitesOf<'a> {
     module: &'a Module,
-    found: &'a Found,
+    found: &'a FoundFunction,
     function: u16,
 }
 
@@ -401,7 +403,7 @@ impl SitesOf<'_> {
 
     fn ways_out(&self, ways: &Ways) -> Result<Ends, Error> {
         let sites = ways.exits.iter().map(|way| self.way_out(way));
-        let is_return = |way: &&Way| matches!(way.exit.leave, Leave::Return);
+        let is_return = |way: &&Way| matches!(way.exit.leave, ExitKind::Return);
         let returns = ways.exits.iter().filter(is_return).count();
         let mut how = format!("ends at {returns} of its own returns");
         match ways.exits.len() - returns {
@@ -421,13 +423,13 @@ impl SitesOf<'_> {
 
     fn way_out(&self, way: &Way) -> Result<PlannedSite, Error> {
         let kind = match way.exit.leave {
-            Leave::Return => Site::Ret,
-            Leave::Jump { .. } => Site::Jump,
-            Leave::Branch { .. } => Site::Branch,
-            Leave::Indirect(_) => Site::Indirect,
+            ExitKind::Return => Site::Ret,
+            ExitKind::Jump { .. } => Site::Jump,
+            ExitKind::Branch { .. } => Site::Branch,
+            ExitKind::Indirect(_) => Site::Indirect,
         };
         let mut site = self.at(way.exit.at, Handler::Met, kind)?;
-        if let Leave::Branch { condition, .. } = way.exit.leave {
+        if let ExitKind::Branch { condition, .. } = way.exit.leave {
             site.cookie.condition = condition;
         }
         site.cookie.jump = way.jump;

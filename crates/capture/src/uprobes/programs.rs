@@ -16,7 +16,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::{
     abi,
     modules::Module,
-    plan::{Handler, MOST_JUMPS, Plan, PlannedSite},
+    plan::{Handler, MAX_JUMPS, Plan, PlannedSite},
 };
 use crate::{
     Error,
@@ -89,7 +89,7 @@ impl Programs {
             maps.coarse
                 .set_max_entries(timed * (abi::OCTAVES * abi::COARSE) as u32),
         )?;
-        sized(maps.jumps.set_max_entries(MOST_JUMPS as u32))?;
+        sized(maps.jumps.set_max_entries(MAX_JUMPS as u32))?;
         sized(maps.lock_waits.set_max_entries(LOCKS))?;
         sized(maps.sleeps.set_max_entries(1))?;
         for unused in [&mut maps.cgroups, &mut maps.seen] {

@@ -14,7 +14,7 @@ use super::{
     items::{Item, items, plan},
     modules::{self, Module},
     options::Options,
-    plan::{Circumstances, Handler, Harm, Plan, PlannedSite},
+    plan::{Circumstances, Handler, Plan, PlannedSite, ProbeRefusal},
     programs::{Programs, Settings},
     result::Facts,
     slowest::Slowest,
@@ -79,7 +79,7 @@ pub struct Measured {
     pub command_end: Option<CommandEnd>,
 }
 
-/// Counts or times what `options` asks for.
+/// Counts or times the functions of `options`.
 ///
 /// # Errors
 /// No function of that name, no privilege, or the probes would cost or harm more than is allowed. No probe stays
@@ -175,7 +175,7 @@ impl Request<'_> {
                 costs: &costs,
                 start_ns,
                 start_unix_ns,
-                unwinds: given.harm == Some(Harm::Exceptions),
+                unwinds: given.harm == Some(ProbeRefusal::Exceptions),
                 follows_forks: plan.sites.iter().all(|s| theirs.contains(&s.module)),
             },
             steps: Steps::new(start_ns, plan.functions.len()),
@@ -400,17 +400,19 @@ impl Live<'_> {
 }
 
 /// Harm that a return probe would do to the target; `None`: no harm.
-fn harm(modules: &[Module], pids: &[u32]) -> Option<Harm> {
+fn harm(modules: &[Module], pids: &[u32]) -> Option<ProbeRefusal> {
     if find::may_unwind(modules) {
-        return Some(Harm::Exceptions);
+        return Some(ProbeRefusal::Exceptions);
     }
     let status = |pid: &u32| kernel_file::read_to_string(format!("/proc/{pid}/status")).ok();
     for text in pids.iter().filter_map(status) {
         for line in text.lines() {
             match line.split_once(':') {
-                Some(("Seccomp", mode)) if mode.trim() == "2" => return Some(Harm::Seccomp),
+                Some(("Seccomp", mode)) if mode.trim() == "2" => {
+                    return Some(ProbeRefusal::Seccomp);
+                }
                 Some(("x86_Thread_features", all)) if all.contains("shstk") => {
-                    return Some(Harm::ShadowStack);
+                    return Some(ProbeRefusal::ShadowStack);
                 }
                 _ => {}
             }

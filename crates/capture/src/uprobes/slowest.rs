@@ -10,7 +10,7 @@ use super::{
 };
 
 /// Most calls that are kept, where each is wanted: some 100 MB.
-const MOST_KEPT: usize = 500_000;
+const MAX_KEPT: usize = 500_000;
 
 /// The longest calls, and where they are wanted, all.
 pub(super) struct Slowest {
@@ -35,7 +35,7 @@ impl Slowest {
             return;
         };
         let books = programs::books(&slow.books);
-        if let Some(all) = self.all.as_mut().filter(|all| all.len() < MOST_KEPT) {
+        if let Some(all) = self.all.as_mut().filter(|all| all.len() < MAX_KEPT) {
             all.push(Call {
                 function: slow.function as usize,
                 pid: slow.pid,
@@ -69,7 +69,7 @@ impl Slowest {
     /// Length from which on calls are reported, ns: longer than the shortest kept call, and not so short that
     /// every call is reported.
     pub(super) fn threshold(&mut self, programs: &Programs, functions: usize) -> u64 {
-        if self.all.as_ref().is_some_and(|all| all.len() < MOST_KEPT) {
+        if self.all.as_ref().is_some_and(|all| all.len() < MAX_KEPT) {
             return 0;
         }
         if self.most == 0 {

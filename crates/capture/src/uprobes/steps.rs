@@ -5,7 +5,7 @@ use wallscope_model::calls::{CallSlice, Lengths};
 use super::programs::Programs;
 
 /// Most stretches before two become one.
-const MOST: usize = 240;
+const MAX_STRETCHES: usize = 240;
 
 /// The state of one function's counts at the end of the last stretch.
 #[derive(Default)]
@@ -46,7 +46,10 @@ impl Steps {
             *last = Last { entered, lengths };
         }
         self.since = now;
-        let crowded = self.slices.first().is_some_and(|s| s.len() >= MOST);
+        let crowded = self
+            .slices
+            .first()
+            .is_some_and(|s| s.len() >= MAX_STRETCHES);
         if crowded {
             self.slices.iter_mut().for_each(halve);
         }

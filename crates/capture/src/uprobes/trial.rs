@@ -15,7 +15,7 @@ use crate::{Error, clock::now};
 const TRIAL_STEP: Duration = Duration::from_millis(4);
 const TRIAL_STEPS: u32 = 12;
 /// Calls a second that may be reported one by one until it is known which are long.
-const MOST_REPORTED: f64 = 10_000.0;
+const MAX_REPORTED: f64 = 10_000.0;
 
 /// Result of a trial.
 pub(super) struct Trial {
@@ -53,7 +53,7 @@ impl Trial {
 
     /// Whether calls are so few that they may be reported one by one until it is known which are long.
     pub(super) fn is_quiet(&self) -> bool {
-        self.rate < MOST_REPORTED
+        self.rate < MAX_REPORTED
     }
 
     /// Why the probes must not stay, if so.
@@ -64,7 +64,7 @@ impl Trial {
         (options.each && !self.is_quiet()).then(|| Error::Refused {
             what: "each call".into(),
             why: format!(
-                "{:.0} calls a second came in a short trial, and at most {MOST_REPORTED:.0} can \
+                "{:.0} calls a second came in a short trial, and at most {MAX_REPORTED:.0} can \
                  be followed one by one",
                 self.rate
             ),

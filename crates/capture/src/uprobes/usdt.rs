@@ -8,11 +8,11 @@ use wallscope_binfmt::elf::Elf;
 /// Kind of the notes.
 const STAPSDT: u32 = 3;
 /// Most probes that are read of a file.
-const MOST: usize = 1 << 16;
+const MAX_PROBES: usize = 1 << 16;
 
 /// Place of a probe, as offsets in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ProbePlace {
     /// The instruction.
     pub offset: u64,
     /// The semaphore, 0: none.
@@ -27,7 +27,7 @@ pub struct Probe {
     /// As `query__start`.
     pub name: String,
     /// Its place.
-    pub place: Place,
+    pub place: ProbePlace,
 }
 
 /// All static probes of a file; a name may come several times.
@@ -42,7 +42,7 @@ pub fn probes(elf: &Elf<'_>) -> Vec<Probe> {
             Some(Probe {
                 provider,
                 name,
-                place: Place {
+                place: ProbePlace {
                     offset: elf.offset_of_vaddr(at)?,
                     semaphore: match semaphore {
                         0 => 0,
@@ -59,7 +59,7 @@ pub fn probes(elf: &Elf<'_>) -> Vec<Probe> {
 fn parse(notes: &[u8], base: u64) -> Vec<(String, String, u64, u64)> {
     let mut found = Vec::new();
     let mut rest = notes;
-    while found.len() < MOST {
+    while found.len() < MAX_PROBES {
         let word = |at: usize| {
             let bytes = rest.get(at..at + 4)?;
             Some(u32::from_le_bytes(bytes.try_into().ok()?))

@@ -4,7 +4,7 @@ use wallscope_capture::survey::{Code, Managed, Survey};
 use wallscope_symbolize::names::Names;
 
 /// Files that are listed one by one; the rest are only counted.
-const MOST_FILES: usize = 12;
+const MAX_FILES: usize = 12;
 
 /// The survey for people.
 pub fn words(survey: &Survey) -> String {
@@ -23,15 +23,10 @@ pub fn words(survey: &Survey) -> String {
         out += "  -    no runtime of managed code that is read (Python, PHP, Ruby, Java, JavaScript, Go)\n";
     }
     out += &of_made(survey);
-    for code in files(survey).iter().take(MOST_FILES) {
+    for code in files(survey).iter().take(MAX_FILES) {
         out += &of_code(code);
     }
-    if let Some(more) = survey
-        .files
-        .len()
-        .checked_sub(MOST_FILES)
-        .filter(|n| *n > 0)
-    {
+    if let Some(more) = survey.files.len().checked_sub(MAX_FILES).filter(|n| *n > 0) {
         out += &format!("       {more} more files: --json has them\n");
     }
     out

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use wallscope_render::page::article::{Article, Section};
 
-use super::{MOST_CAUSES, Page, apart, percent, resolution, saturation, what};
-use crate::rungs::Climbed;
+use super::{MAX_CAUSES, Page, excluded_time, percent, resolution, saturation, what};
+use crate::probe_steps::Climbed;
 
 impl Page<'_> {
     /// Content of the page.
@@ -14,7 +14,7 @@ impl Page<'_> {
         if self.shows_causes() {
             sections.push(self.cause_section());
         }
-        sections.extend(self.apart_section());
+        sections.extend(self.excluded_section());
         sections.extend(self.probe_section());
         sections.push(Section {
             heading: "The rules, in the order they were tried".into(),
@@ -82,14 +82,14 @@ impl Page<'_> {
                 ("at", false),
                 ("because of (share of these waits)", false),
             ],
-            rows: self.cause_rows(MOST_CAUSES * 4),
+            rows: self.cause_rows(MAX_CAUSES * 4),
             ..Section::default()
         }
     }
 
     /// Time that is no part of the shares, if there is any.
-    fn apart_section(&self) -> Option<Section> {
-        let (heading, rows) = self.apart();
+    fn excluded_section(&self) -> Option<Section> {
+        let (heading, rows) = self.excluded_time();
         (!heading.is_empty()).then(|| Section {
             heading,
             columns: vec![
@@ -98,8 +98,8 @@ impl Page<'_> {
                 ("state", false),
                 ("where", false),
             ],
-            rows: (rows.iter().take(MOST_CAUSES * 4))
-                .map(|row| apart::cells(row).to_vec())
+            rows: (rows.iter().take(MAX_CAUSES * 4))
+                .map(|row| excluded_time::cells(row).to_vec())
                 .collect(),
             ..Section::default()
         })
@@ -181,7 +181,7 @@ impl Page<'_> {
         }
         if self.shows_causes() {
             out.push_str("\n| share | 95 % interval | state | at | because of (share of these waits) |\n|--:|---|---|---|---|\n");
-            for c in self.ladder.causes.iter().take(MOST_CAUSES) {
+            for c in self.ladder.causes.iter().take(MAX_CAUSES) {
                 let _ = writeln!(
                     out,
                     "| {} | {}–{} | {} | `{}` | {} |",
@@ -194,15 +194,15 @@ impl Page<'_> {
                 );
             }
         }
-        let (heading, rows) = self.apart();
+        let (heading, rows) = self.excluded_time();
         if !heading.is_empty() {
             let _ = writeln!(out, "\n{heading}");
         }
         if !rows.is_empty() {
             out.push_str("\n| time | why | state | where |\n|--:|---|---|---|\n");
         }
-        for row in rows.iter().take(MOST_CAUSES) {
-            let [time, why, what, place] = apart::cells(row);
+        for row in rows.iter().take(MAX_CAUSES) {
+            let [time, why, what, place] = excluded_time::cells(row);
             let place = escaped(&place);
             let _ = writeln!(out, "| {time} | {why} | {what} | `{place}` |");
         }

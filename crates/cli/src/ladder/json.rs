@@ -6,7 +6,7 @@ use wallscope_diagnose::ladder::{Cause, ExcludedTime, RootShare};
 use wallscope_model::{BlockReason, State};
 
 use super::Page;
-use crate::rungs::{Climbed, Ended};
+use crate::probe_steps::{Climbed, Ended};
 
 impl Page<'_> {
     /// Everything.

@@ -1,12 +1,12 @@
 //! `wallscope ladder`: from a slow process to a named cause.
 //!
 //! ```text
-//! mod.rs      the verb, and the content of every form of the page; apart.rs: time that shares leave out
+//! mod.rs      the verb, and the content of every form of the page; excluded_time.rs: time that shares leave out
 //! text.rs     for a terminal; article.rs: HTML and Markdown; json.rs: for scripts
 //! ```
 
-mod apart;
 mod article;
+mod excluded_time;
 mod json;
 mod text;
 
@@ -21,13 +21,13 @@ use wallscope_model::{Recording, State};
 use wallscope_render::page::article as page;
 
 use crate::failure::Failure;
-use crate::live::{Found, Source};
 use crate::output;
+use crate::probe_steps::{self, Climbed, Ended, TargetRun};
 use crate::report::IdleArg;
-use crate::rungs::{self, Climbed, Ended, TargetRun};
+use crate::source::{OpenedRecording, Source};
 use crate::verdict::{VerdictLines, percent};
 
-/// Find the cause: is the CPU the bottleneck, where did the time go, what to do next
+/// Find the cause: is the CPU the bottleneck, where did the time go, which step is next
 #[derive(clap::Args)]
 #[command(
     group = ArgGroup::new("form"),
@@ -74,7 +74,7 @@ pub struct Args {
 }
 
 /// Longest that a target is measured for the sake of resolution.
-const LONGEST: Duration = Duration::from_secs(600);
+const MAX_MEASURED: Duration = Duration::from_secs(600);
 
 /// `1%`, `0.5 %`, `0.01`.
 fn parse_share(text: &str) -> Result<f64, String> {
@@ -111,11 +111,11 @@ pub fn run(args: Args) -> Result<(), Failure> {
         // time for enough of them.
         Some(share) => {
             let samples = wallscope_model::stats::samples_for(share);
-            Duration::from_secs_f64(samples / SAMPLES_A_SECOND).clamp(SHORTEST, LONGEST)
+            Duration::from_secs_f64(samples / SAMPLES_A_SECOND).clamp(SHORTEST, MAX_MEASURED)
         }
         None => Duration::from_secs(30),
     };
-    let Found {
+    let OpenedRecording {
         recording,
         path,
         stop,
@@ -123,15 +123,17 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let ladder = Ladder::new(&recording);
     // The recording of a command is meant to end with the command.
     let command = matches!(target, Some(Target::Command(_)));
-    let why = stop.and_then(rungs::Why::of).filter(|why| match why {
-        rungs::Why::Target => !command,
-        // Without `--go` only a recording was asked for.
-        rungs::Why::User => args.go,
-    });
+    let why = stop
+        .and_then(probe_steps::EarlyEnd::of)
+        .filter(|why| match why {
+            probe_steps::EarlyEnd::Target => !command,
+            // Without `--go` only a recording was asked for.
+            probe_steps::EarlyEnd::User => args.go,
+        });
     let ended = why.map(|why| Ended::recorded(why, &recording, &ladder));
     let climbed = target
         .filter(|_| args.go && ended.is_none())
-        .map(|t| rungs::climb(&recording, &ladder, &t, args.max_overhead));
+        .map(|t| probe_steps::climb(&recording, &ladder, &t, args.max_overhead));
     if let Some(share) = args.resolve.filter(|share| ladder.resolves > *share) {
         eprintln!(
             "wallscope: shares below {} are noise in this recording, and {} was asked for: the \
@@ -168,7 +170,7 @@ const SAMPLES_A_SECOND: f64 = 99.0;
 const SHORTEST: Duration = Duration::from_secs(5);
 
 /// Causes that are printed; JSON has all of them.
-const MOST_CAUSES: usize = 8;
+const MAX_CAUSES: usize = 8;
 
 struct Page<'a> {
     recording: &'a Recording,
@@ -326,7 +328,7 @@ impl Page<'_> {
             true => TargetRun::Next,
             false => TargetRun::Recorded,
         };
-        rungs::commands(self.recording, self.ladder, run)
+        probe_steps::commands(self.recording, self.ladder, run)
     }
 
     fn next(&self) -> String {

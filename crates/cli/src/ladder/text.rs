@@ -6,7 +6,7 @@ use wallscope_model::printable::printable;
 use wallscope_render::text::table::{Column, number_column, table, text_column};
 use wallscope_render::text::wrap;
 
-use super::{MOST_CAUSES, Page, apart, percent, resolution, saturation};
+use super::{MAX_CAUSES, Page, excluded_time, percent, resolution, saturation};
 use crate::output;
 
 /// Cells of the names of a verdict's parts, and of the space behind them.
@@ -111,7 +111,7 @@ impl Page<'_> {
             resolution(self.ladder.resolves)
         ));
         let rows = match self.shows_causes() {
-            true => self.cause_rows(MOST_CAUSES),
+            true => self.cause_rows(MAX_CAUSES),
             false => Vec::new(),
         };
         let cut = |column: Column, most| match self.explain {
@@ -136,12 +136,12 @@ impl Page<'_> {
     }
 
     fn excluded_text(&self, paper: &mut Paper) {
-        let (heading, rows) = self.apart();
+        let (heading, rows) = self.excluded_time();
         if !heading.is_empty() {
             paper.heading(&heading);
         }
-        let shown: Vec<Vec<String>> = (rows.iter().take(MOST_CAUSES))
-            .map(|row| apart::cells(row).to_vec())
+        let shown: Vec<Vec<String>> = (rows.iter().take(MAX_CAUSES))
+            .map(|row| excluded_time::cells(row).to_vec())
             .collect();
         let columns = [
             number_column("time"),
@@ -152,7 +152,7 @@ impl Page<'_> {
         if !shown.is_empty() {
             paper.table(&columns, &shown);
         }
-        let rest = rows.len().saturating_sub(MOST_CAUSES);
+        let rest = rows.len().saturating_sub(MAX_CAUSES);
         if rest > 0 {
             paper.say(2, &format!("  {rest} more (--json has all)"));
         }

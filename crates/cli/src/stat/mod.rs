@@ -65,7 +65,7 @@ pub struct Args {
     #[arg(short, long, value_name = "TIMES", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
     repeat: u32,
-    /// Also print what each stretch of this length came to
+    /// Also print the totals of each stretch of this length
     #[arg(short = 'I', long, value_name = "TIME", value_parser = interval)]
     interval: Option<Duration>,
     /// As JSON (schema wallscope.stat/1); with -I, before it one object a line for each interval

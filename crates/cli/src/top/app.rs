@@ -7,7 +7,7 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use wallscope_analysis::view::Idle;
 use wallscope_model::{Recording, State};
 
-use super::rows::{self, LineOf, Row, Rows, StackLine};
+use super::rows::{self, LineOf, Rows, StackLine, TopRow};
 
 /// A snapshot with names.
 pub struct Frame {
@@ -30,7 +30,7 @@ pub struct Header {
 
 /// What lines are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum By {
+pub enum LineKind {
     /// Threads
     Threads,
     /// The program's own functions
@@ -78,7 +78,7 @@ impl Sort {
         Sort::ALL[(at + 1) % Sort::ALL.len()]
     }
 
-    fn value(self, row: &Row) -> u64 {
+    fn value(self, row: &TopRow) -> u64 {
         match self {
             Sort::Wall => row.wall_ns(),
             Sort::OnCpu => row.state_ns(State::OnCpu),
@@ -107,7 +107,7 @@ pub struct App {
     /// The part that does not change.
     pub header: Header,
     /// What lines are.
-    pub by: By,
+    pub by: LineKind,
     /// What comes first.
     pub sort: Sort,
     /// Treatment of idle time.
@@ -123,7 +123,7 @@ pub struct App {
     /// The snapshot that is shown.
     pub frame: Option<Arc<Frame>>,
     /// Its lines, sorted and filtered.
-    pub lines: Vec<Row>,
+    pub lines: Vec<TopRow>,
     /// Time and lines that were left out of them.
     pub rows: Rows,
     /// The stacks of the line that was entered.
@@ -146,7 +146,7 @@ pub struct Position {
 
 impl App {
     /// An app with nothing to show yet.
-    pub fn new(by: By, sort: Sort, idle: Idle, filter: String) -> App {
+    pub fn new(by: LineKind, sort: Sort, idle: Idle, filter: String) -> App {
         App {
             header: Header::default(),
             by,
@@ -181,16 +181,16 @@ impl App {
         };
         let recording = &frame.recording;
         self.rows = match self.by {
-            By::Threads => rows::threads(recording, self.idle),
-            By::Functions => rows::functions(recording, self.idle),
+            LineKind::Threads => rows::threads(recording, self.idle),
+            LineKind::Functions => rows::functions(recording, self.idle),
         };
         let wanted = self.filter.to_lowercase();
-        let mut lines: Vec<Row> = std::mem::take(&mut self.rows.rows)
+        let mut lines: Vec<TopRow> = std::mem::take(&mut self.rows.rows)
             .into_iter()
             .filter(|r| r.name.to_lowercase().contains(&wanted) || r.id == wanted)
             .collect();
         lines.sort_by(|a, b| {
-            let value = |r: &Row| (self.sort.value(r), r.wall_ns());
+            let value = |r: &TopRow| (self.sort.value(r), r.wall_ns());
             let by_value = match self.sort {
                 Sort::Name => std::cmp::Ordering::Equal,
                 _ => value(b).cmp(&value(a)),
@@ -224,7 +224,7 @@ impl App {
         self.position.follows = self.lines.get(self.position.selected).map(|r| r.of.clone());
     }
 
-    fn show_by(&mut self, by: By) {
+    fn show_by(&mut self, by: LineKind) {
         if self.by != by {
             (self.by, self.position) = (by, Position::default());
         }
@@ -289,8 +289,8 @@ impl App {
         match key.code {
             KeyCode::Char('q') => return false,
             KeyCode::Char('?' | 'h') => self.mode = Mode::Help,
-            KeyCode::Char('t') => self.show_by(By::Threads),
-            KeyCode::Char('f') => self.show_by(By::Functions),
+            KeyCode::Char('t') => self.show_by(LineKind::Threads),
+            KeyCode::Char('f') => self.show_by(LineKind::Functions),
             KeyCode::Char('s') => {
                 self.sort = self.sort.next();
                 self.renew();

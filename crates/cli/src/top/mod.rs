@@ -37,7 +37,7 @@ use crate::failure::Failure;
 use crate::output;
 use crate::report::IdleArg;
 use crate::target_args::TargetArgs;
-use app::{App, By, Frame, Header, Sort};
+use app::{App, Frame, Header, LineKind, Sort};
 
 /// Live view: where the wall time of each thread or function goes, in the terminal
 #[derive(clap::Args)]
@@ -58,8 +58,8 @@ pub struct Args {
     #[arg(short = 'I', long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     interval: Duration,
     /// What the lines are
-    #[arg(long, value_enum, default_value_t = By::Threads)]
-    by: By,
+    #[arg(long, value_enum, default_value_t = LineKind::Threads)]
+    by: LineKind,
     /// What comes first
     #[arg(long, value_enum, default_value_t = Sort::Wall)]
     sort: Sort,

@@ -17,7 +17,7 @@ pub enum LineOf {
 
 /// A line.
 #[derive(Clone, Debug)]
-pub struct Row {
+pub struct TopRow {
     /// The line's thread or function.
     pub of: LineOf,
     /// Its name.
@@ -30,7 +30,7 @@ pub struct Row {
     pub waits: String,
 }
 
-impl Row {
+impl TopRow {
     /// Time in all states, ns.
     pub fn wall_ns(&self) -> u64 {
         self.ns.iter().sum()
@@ -46,7 +46,7 @@ impl Row {
 #[derive(Clone, Debug, Default)]
 pub struct Rows {
     /// The lines, in no order.
-    pub rows: Vec<Row>,
+    pub rows: Vec<TopRow>,
     /// Idle time that is hidden, ns.
     pub hidden_ns: u64,
     /// Lines with idle time only, which are hidden.
@@ -121,7 +121,7 @@ pub fn threads(recording: &Recording, treat: Idle) -> Rows {
             out.hidden += usize::from(c.ledger.wall_ns > 0);
             continue;
         }
-        out.rows.push(Row {
+        out.rows.push(TopRow {
             of: LineOf::Thread(c.pid, c.tid),
             name: c.name.to_string(),
             id: c.tid.to_string(),
@@ -144,7 +144,7 @@ pub fn functions(recording: &Recording, treat: Idle) -> Rows {
     }
     let rows = c.rows.into_iter().map(|r| {
         let blocked = reasons.get(&r.function).copied().unwrap_or_default();
-        Row {
+        TopRow {
             waits: waits(&blocked, r.wall_ns()),
             of: LineOf::Function(r.function.clone()),
             name: r.function,

@@ -19,8 +19,8 @@ use wallscope_model::State;
 use wallscope_model::units;
 use wallscope_render::text::clean;
 
-use super::app::{App, By, Frame, Mode, Sort};
-use super::rows::Row;
+use super::app::{App, Frame, LineKind, Mode, Sort};
+use super::rows::TopRow;
 
 /// Longest wait for a key before the next check for a new snapshot.
 const PATIENCE: Duration = Duration::from_millis(150);
@@ -286,7 +286,7 @@ fn bar(ns: &[u64; State::COUNT], whole: u64, cells: usize) -> Vec<Span<'static>>
 }
 
 fn table(app: &App, width: usize, room: usize) -> Vec<Line<'static>> {
-    let by_thread = app.by == By::Threads;
+    let by_thread = app.by == LineKind::Threads;
     let name = match width {
         0..80 => 16,
         80..120 if by_thread => 16,
@@ -316,7 +316,7 @@ fn table(app: &App, width: usize, room: usize) -> Vec<Line<'static>> {
         mark(Sort::Blocked, "blocked"),
     );
     let mut out = vec![Line::styled(fit(&head, width), FAINT)];
-    let most = app.lines.iter().map(Row::wall_ns).max().unwrap_or(0);
+    let most = app.lines.iter().map(TopRow::wall_ns).max().unwrap_or(0);
     for (i, row) in app
         .lines
         .iter()

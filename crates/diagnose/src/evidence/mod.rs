@@ -469,10 +469,10 @@ impl<'a> Evidence<'a> {
     pub fn lengths(&self, cause: &Cause) -> Option<Histogram> {
         let samples = cause.samples.iter();
         let stacks: HashSet<_> = samples.map(|i| self.sample(*i).stack).collect();
-        let mut rows = (self.recording.shapes.iter())
+        let mut rows = (self.recording.histograms.iter())
             .filter(|r| r.state == cause.state && r.stack.is_some_and(|s| stacks.contains(&s)));
-        let mut lengths = rows.next()?.shape.clone();
-        rows.for_each(|r| lengths.merge(&r.shape));
+        let mut lengths = rows.next()?.histogram.clone();
+        rows.for_each(|r| lengths.merge(&r.histogram));
         (lengths.count() > 0.0).then_some(lengths)
     }
 

@@ -23,7 +23,7 @@ use crate::wait_direction::{
 use crate::wake_chain::{actor, is_timer, mostly_ended_by, thread_of};
 
 /// The program's own function with its file.
-type Place = (Arc<str>, Arc<str>);
+type OwnFunction = (Arc<str>, Arc<str>);
 
 /// Marks the waits of a recording that are for want of work.
 pub(crate) fn mark_starved(recording: &Recording, waits: &mut Waits) {
@@ -38,7 +38,7 @@ pub(crate) fn mark_starved(recording: &Recording, waits: &mut Waits) {
     }
     // A bringer may wait for want of work itself, as the second thread of a pipeline does.
     while !groups.is_empty() {
-        let bringers = Bringers::new(recording, waits);
+        let bringers = Suppliers::new(recording, waits);
         let is_starved = |samples: &mut Vec<u32>| {
             let whole = waits.time(samples) as f64;
             bringers.want_of_work(waits, samples) >= STARVED_PART * whole
@@ -63,7 +63,7 @@ fn threads_of(recording: &Recording, samples: &[u32]) -> HashSet<ContextId> {
     samples.map(|s| s.context).collect()
 }
 
-fn place(recording: &Recording, sample: &Sample) -> Place {
+fn place(recording: &Recording, sample: &Sample) -> OwnFunction {
     let site = code_site(recording, sample.stack);
     (site.function, site.module)
 }
@@ -81,7 +81,7 @@ fn mark_endless_queues(recording: &Recording, waits: &mut Waits) {
 /// Waits with known wakers that may be for want of work, by place and reason.
 fn consumers(recording: &Recording, waits: &Waits) -> Vec<Vec<u32>> {
     let children = Children::new(recording);
-    let mut groups: HashMap<(Place, BlockReason), Vec<u32>> = HashMap::new();
+    let mut groups: HashMap<(OwnFunction, BlockReason), Vec<u32>> = HashMap::new();
     for (i, s) in recording.samples.iter().enumerate() {
         let Some(reason) = s.reason.filter(|_| !s.idle && !waits.in_flight[i]) else {
             continue;
@@ -115,7 +115,7 @@ fn in_vain(recording: &Recording, sample: &Sample, hops: &[u32]) -> bool {
 }
 
 /// Threads that end the waits of others, and how they wait themselves.
-struct Bringers<'r> {
+struct Suppliers<'r> {
     recording: &'r Recording,
     /// Threads with the reasons for which their waits are idle, rest, or are for want of work.
     restful: HashSet<(ContextId, BlockReason)>,
@@ -126,12 +126,12 @@ struct Bringers<'r> {
     requests: RequestReply,
 }
 
-impl<'r> Bringers<'r> {
-    fn new(recording: &'r Recording, waits: &Waits) -> Bringers<'r> {
+impl<'r> Suppliers<'r> {
+    fn new(recording: &'r Recording, waits: &Waits) -> Suppliers<'r> {
         let rests = |i: usize| {
             recording.samples[i].idle || waits.rests(recording, i as u32) || waits.starved[i]
         };
-        Bringers {
+        Suppliers {
             recording,
             restful: mostly(recording, waits, rests),
             starved: mostly(recording, waits, |i| waits.starved[i]),
@@ -154,9 +154,9 @@ impl<'r> Bringers<'r> {
                         let one_of_them =
                             waiters.contains(thread) || self.is_asked(*thread, &waiters, samples);
                         let role = match (one_of_them, waiters.contains(thread)) {
-                            (false, _) => Bringer::Other,
-                            (true, true) => Bringer::Waiter,
-                            (true, false) => Bringer::Asked,
+                            (false, _) => SupplierRole::Other,
+                            (true, true) => SupplierRole::Waiter,
+                            (true, false) => SupplierRole::Asked,
                         };
                         self.rest_below(waits, *hop, *thread, role)
                     }
@@ -172,16 +172,16 @@ impl<'r> Bringers<'r> {
     ///
     /// The threads of a pool may take turns: one polls for all, and the others wait at a condition. The polling
     /// thread holds nothing that the others want.
-    fn rest_below(&self, waits: &Waits, hop: u32, thread: ContextId, role: Bringer) -> u64 {
+    fn rest_below(&self, waits: &Waits, hop: u32, thread: ContextId, role: SupplierRole) -> u64 {
         let below = waits.chains.of_hop(hop).iter();
         let below = below.map(|b| &self.recording.hops[*b as usize]);
         let rests = below.filter(|b| {
             let reason = b.reason.unwrap_or(BlockReason::Other);
             let counts = match role {
-                Bringer::Other => true,
-                Bringer::Waiter => reason == BlockReason::Poll,
+                SupplierRole::Other => true,
+                SupplierRole::Waiter => reason == BlockReason::Poll,
                 // Only an asked thread brings its waiters' work. Its rest counts if it waits for want of work itself.
-                Bringer::Asked => self.starved.contains(&(thread, reason)),
+                SupplierRole::Asked => self.starved.contains(&(thread, reason)),
             };
             b.role == Role::Blocked && counts && self.restful.contains(&(thread, reason))
         });
@@ -203,7 +203,7 @@ impl<'r> Bringers<'r> {
 
 /// A bringer as seen by the waiters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Bringer {
+enum SupplierRole {
     /// It waits at the same place itself.
     Waiter,
     /// The waiters ask it.
@@ -252,7 +252,7 @@ fn ended_by(
 
 /// Samples that `fits` accepts, by place.
 fn by_place(recording: &Recording, fits: impl Fn(usize, &Sample) -> bool) -> Vec<Vec<u32>> {
-    let mut groups: HashMap<Place, Vec<u32>> = HashMap::new();
+    let mut groups: HashMap<OwnFunction, Vec<u32>> = HashMap::new();
     for (i, s) in recording.samples.iter().enumerate() {
         if fits(i, s) {
             groups

@@ -98,7 +98,7 @@ impl<'a> Tasks<'a> {
         let mut tasks = Tasks {
             kind: &group.kind,
             began: &group.name,
-            polls: group.looks,
+            polls: group.polls,
             ..Tasks::default()
         };
         for time in &group.times {

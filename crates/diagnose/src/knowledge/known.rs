@@ -11,7 +11,7 @@ macro_rules! table {
                 pattern: $pattern,
                 meaning: $meaning,
                 origin: $origin,
-                seen: $crate::knowledge::known::Seen::$seen,
+                seen: $crate::knowledge::known::NameSource::$seen,
             }),*
         ];
     };
@@ -29,12 +29,12 @@ pub struct Known {
     /// The software that has the function, with its source file or version where that helps.
     pub origin: &'static str,
     /// How the authors know it.
-    pub seen: Seen,
+    pub seen: NameSource,
 }
 
 /// How a name came into a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub enum NameSource {
     /// A test or a live experiment of this repository shows it.
     Live,
     /// It was seen in a recording of a real service; the changelog names the service.
@@ -93,7 +93,7 @@ mod tests {
             pattern,
             meaning: "",
             origin: "",
-            seen: Seen::Source,
+            seen: NameSource::Source,
         };
         assert!(row("main").matches("main") && !row("main").matches("main2"));
         assert!(row("ha_*").matches("ha_commit") && !row("ha_*").matches("xha_commit"));

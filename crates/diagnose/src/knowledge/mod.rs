@@ -18,7 +18,7 @@ mod verbs;
 mod wait_targets;
 mod work;
 
-pub use known::{Known, Seen};
+pub use known::{Known, NameSource};
 pub(crate) use {
     clients::*, idle::*, kernel::*, known::*, libc::*, lookup::*, queues::*, verbs::*,
     wait_targets::*, work::*,

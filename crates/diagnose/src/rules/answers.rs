@@ -3,7 +3,7 @@
 use wallscope_model::{BlockReason, State};
 
 use super::details::{beside, length_words, saturated, unsent_requests, waker_words};
-use super::verdict::{Found, Spent, Verdict, WAIT, found, place, subject};
+use super::verdict::{Finding, Spent, Verdict, WAIT, found, place, subject};
 use super::wait_target::{TO_CONNECT, TO_READ, TO_RECEIVE, TO_TAKE, resolves, wait_target};
 use crate::evidence::tasks::{ANSWER, TaskWaits};
 use crate::evidence::{Cause, ENDED_BY_OTHERS, Evidence, Upstream, Wakers, largest};
@@ -46,7 +46,7 @@ fn results_of_upstream(e: &Evidence<'_>) -> u64 {
 }
 
 /// The process asks another one for work, and no caller asks it for anything: it has nothing to do.
-pub(super) fn fed(e: &Evidence<'_>) -> Found {
+pub(super) fn fed(e: &Evidence<'_>) -> Finding {
     use BlockReason::{Network, Pipe, Poll};
     let asks_for_work = |reason: BlockReason| {
         let by = largest(&e.causes, State::Blocked, Some(reason))?;
@@ -81,7 +81,7 @@ pub(super) fn fed(e: &Evidence<'_>) -> Found {
             verdict.resource = source.or(verdict.resource);
             verdict
         });
-    Found { looked_at, verdict }
+    Finding { looked_at, verdict }
 }
 
 /// A hint that the process may be waiting for work, not for answers. It is given if no caller asked the process for
@@ -137,7 +137,7 @@ fn is_short(peer: &Upstream) -> Option<bool> {
 }
 
 /// Answers of others are awaited, in the thread itself or through a future.
-pub(super) fn upstream(e: &Evidence<'_>) -> Found {
+pub(super) fn upstream(e: &Evidence<'_>) -> Finding {
     let (reason, ns) = awaited(e);
     let share = e.share(ns);
     let by = largest(&e.causes, State::Blocked, Some(reason));

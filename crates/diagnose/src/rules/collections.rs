@@ -5,13 +5,13 @@
 
 use wallscope_model::{BlockReason, PauseGroup, State};
 
-use super::verdict::{Found, Spent, Verdict, bound, found};
+use super::verdict::{Finding, Spent, Verdict, bound, found};
 use crate::evidence::{Evidence, WorkKind, largest};
 use crate::thresholds::{CAUSE_SHARE, ONE_THREAD_SHARE};
 use crate::words;
 
 /// A collector stops threads for much of the active time, or one thread for much of the window.
-pub(super) fn stopped(e: &Evidence<'_>) -> Found {
+pub(super) fn stopped(e: &Evidence<'_>) -> Finding {
     let ns = e.blocked(BlockReason::Gc);
     let share = share_of_own(e, ns);
     let of_one_thread = e.bottleneck.load(e.most_of_one_thread(BlockReason::Gc));

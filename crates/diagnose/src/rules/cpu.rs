@@ -7,7 +7,7 @@ use wallscope_model::{BlockReason, Context, State};
 use super::call_path::{common_function, main_system_call};
 use super::details::asked_and_answered;
 use super::kernel_work::{churn, mostly_starts};
-use super::verdict::{Found, Spent, Verdict, found, place};
+use super::verdict::{Finding, Spent, Verdict, found, place};
 use super::wait_target::wait_target;
 use crate::evidence::host_facts::{self, Room};
 use crate::evidence::{Cause, Evidence, Level, WorkKind, largest, tasks};
@@ -20,7 +20,7 @@ use crate::thresholds::{
 use crate::words;
 
 /// A CPU quota held threads back.
-pub(super) fn quota(e: &Evidence<'_>) -> Found {
+pub(super) fn quota(e: &Evidence<'_>) -> Finding {
     let l = &e.bottleneck.ledger;
     let binding = host_facts::throttled_periods(e.recording).unwrap_or(0.0) >= QUOTA_BINDING;
     // Without kernel programs, the cgroup's own counters show that a quota ran out, but not which thread it held
@@ -82,7 +82,7 @@ fn quota_words(e: &Evidence<'_>) -> String {
 }
 
 /// Ready threads wait for a CPU.
-pub(super) fn shortage(e: &Evidence<'_>) -> Found {
+pub(super) fn shortage(e: &Evidence<'_>) -> Finding {
     let b = &e.bottleneck;
     let ns = b.ledger.runnable.woken + b.ledger.runnable.preempted;
     let (share, computing) = (e.share(ns), b.on_cpu());
@@ -342,7 +342,7 @@ fn kernel_part(e: &Evidence<'_>) -> f64 {
 }
 
 /// Threads compute.
-pub(super) fn computing(e: &Evidence<'_>) -> Found {
+pub(super) fn computing(e: &Evidence<'_>) -> Finding {
     let b = &e.bottleneck;
     let ns = b.on_cpu_ns();
     // Waits that others end, by a wake-up or by an event.

@@ -3,7 +3,7 @@
 use wallscope_model::BlockReason;
 
 use super::details::{length_words, relax_commits};
-use super::verdict::{Found, SLEEP, Spent, Verdict, WAIT, found, place, subject, with_resource};
+use super::verdict::{Finding, SLEEP, Spent, Verdict, WAIT, found, place, subject, with_resource};
 use super::wait_target::wait_target;
 use super::waits::FOR_CHILDREN;
 use crate::delays::Delay;
@@ -18,7 +18,7 @@ use crate::words;
 pub(super) const NAME: &str = "event-loop";
 
 /// A call waits inside a step of an event loop while that loop has other work.
-pub(super) fn held_up(e: &Evidence<'_>) -> Found {
+pub(super) fn held_up(e: &Evidence<'_>) -> Finding {
     let held = e.causes.iter().find(|c| waits_in_a_step(e, c));
     let share = held.map_or(0.0, |c| c.share);
     let ready = ReadyTasks::new(e.recording);

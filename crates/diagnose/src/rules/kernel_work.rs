@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use wallscope_model::{BlockReason, Recording, Sample, State};
 
-use super::verdict::{Found, Spent, Verdict, found};
+use super::verdict::{Finding, Spent, Verdict, found};
 use crate::evidence::{Evidence, WorkKind};
 use crate::frames::{Side, passes};
 use crate::knowledge::STARTS_OTHERS;
@@ -40,7 +40,7 @@ fn mostly_in(prefix: &str, by: Option<&(String, u64)>) -> String {
 }
 
 /// The kernel frees memory for the process.
-pub(super) fn reclaim(e: &Evidence<'_>) -> Found {
+pub(super) fn reclaim(e: &Evidence<'_>) -> Finding {
     let ns = e.work.ns(WorkKind::Reclaim);
     let share = e.share(ns);
     found(
@@ -105,7 +105,7 @@ fn main_pair(recording: &Recording) -> Option<(&str, &str)> {
 }
 
 /// The process starts threads or processes all the time.
-pub(super) fn churn(e: &Evidence<'_>) -> Found {
+pub(super) fn churn(e: &Evidence<'_>) -> Finding {
     let b = &e.bottleneck;
     let births = b.births as f64 / (b.window_ns.max(1) as f64 / 1e9);
     let unseen = e.totals.unattributed_ns;
@@ -164,7 +164,7 @@ fn starting(e: &Evidence<'_>) -> f64 {
 }
 
 /// The kernel handles page faults.
-pub(super) fn faults(e: &Evidence<'_>) -> Found {
+pub(super) fn faults(e: &Evidence<'_>) -> Finding {
     let ns = e.work.ns(WorkKind::Fault);
     let share = e.share(ns);
     // Threads wait for pages that come from a disk: that wait, and not the handling, is the cause.
@@ -192,7 +192,7 @@ pub(super) fn faults(e: &Evidence<'_>) -> Found {
 }
 
 /// Threads spin or yield.
-pub(super) fn spinning(e: &Evidence<'_>) -> Found {
+pub(super) fn spinning(e: &Evidence<'_>) -> Finding {
     let ns = e.work.ns(WorkKind::Spin);
     let share = e.share(ns);
     found(

@@ -4,14 +4,14 @@ use wallscope_model::{BlockReason, State};
 
 use super::rest::does_nothing;
 use super::stalled::most_stalled;
-use super::verdict::{Found, Spent, Verdict, WAIT, found, resource_of, subject};
+use super::verdict::{Finding, Spent, Verdict, WAIT, found, resource_of, subject};
 use super::wait_target::wait_target;
 use crate::evidence::{Cause, Evidence};
 use crate::thresholds::{MIN_WINDOW_NS, UNSEEN_SHARE};
 use crate::words;
 
 /// No thread existed.
-pub(super) fn empty(e: &Evidence<'_>) -> Found {
+pub(super) fn empty(e: &Evidence<'_>) -> Finding {
     let threads = e.recording.contexts.len();
     found(
         format!("{threads} threads"),
@@ -22,7 +22,7 @@ pub(super) fn empty(e: &Evidence<'_>) -> Found {
 }
 
 /// Much of the time was not seen.
-pub(super) fn unseen(e: &Evidence<'_>) -> Found {
+pub(super) fn unseen(e: &Evidence<'_>) -> Finding {
     let share = e.share(e.bottleneck.ledger.unknown_ns());
     found(
         format!("not seen: {}", words::share(share)),
@@ -40,7 +40,7 @@ pub(super) fn unseen(e: &Evidence<'_>) -> Found {
 }
 
 /// Nothing moves while callers wait.
-pub(super) fn hung(e: &Evidence<'_>) -> Found {
+pub(super) fn hung(e: &Evidence<'_>) -> Finding {
     let open = e.requests.unanswered(e.bottleneck.window_ns);
     let hangs = does_nothing(e) && open && e.bottleneck.window_ns >= MIN_WINDOW_NS;
     let stalled = hangs.then(|| most_stalled(e)).flatten();
@@ -53,7 +53,7 @@ pub(super) fn hung(e: &Evidence<'_>) -> Found {
         },
         stalled.as_ref().map_or(0, |c| c.threads),
     );
-    Found {
+    Finding {
         looked_at,
         verdict: stalled.map(|by| hung_verdict(e, &by)),
     }
@@ -105,7 +105,7 @@ fn awaits_answers(e: &Evidence<'_>) -> Option<String> {
 
 /// Threads and processes come and go between two polls. Their waits are unknown, and the threads that live all the
 /// time may do nothing but start them.
-pub(super) fn brief(e: &Evidence<'_>) -> Found {
+pub(super) fn brief(e: &Evidence<'_>) -> Finding {
     let unseen = e.mostly_unseen();
     let times = format!(
         "{} computed by short-lived threads, {} by others",
@@ -130,7 +130,7 @@ pub(super) fn brief(e: &Evidence<'_>) -> Found {
 const MAX_CAUSES: usize = 3;
 
 /// No single cause explains the time.
-pub(super) fn spread(e: &Evidence<'_>) -> Found {
+pub(super) fn spread(e: &Evidence<'_>) -> Finding {
     let top: Vec<String> = (e.causes.iter().take(MAX_CAUSES))
         .map(|c| {
             let what = c.reason.unwrap_or(c.state.name());

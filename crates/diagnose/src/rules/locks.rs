@@ -4,7 +4,7 @@ use wallscope_model::BlockReason;
 
 use super::deadlock::{LockOwners, lock_owners};
 use super::details::{ask_for_holder, beside};
-use super::verdict::{Found, Spent, Verdict, found, place, resource_of};
+use super::verdict::{Finding, Spent, Verdict, found, place, resource_of};
 use super::waits::wait_verdict;
 use crate::evidence::{Cause, Evidence};
 use crate::lock_wait::own_lock;
@@ -12,7 +12,7 @@ use crate::thresholds::{MIN_WINDOW_NS, SERIAL_BY_WAITERS, SERIAL_SHARE, STUCK_SH
 use crate::words;
 
 /// Threads wait for a lock that they hold in turn themselves.
-pub(super) fn serial(e: &Evidence<'_>) -> Found {
+pub(super) fn serial(e: &Evidence<'_>) -> Finding {
     use BlockReason::{Gil, KernelLock, Lock};
     let (reason, ns) = [Lock, Gil, KernelLock]
         .map(|r| (r, e.blocked(r)))
@@ -36,7 +36,7 @@ pub(super) fn serial(e: &Evidence<'_>) -> Found {
 }
 
 /// Threads wait for a lock to the end of the recording and never get it.
-pub(super) fn stuck(e: &Evidence<'_>) -> Found {
+pub(super) fn stuck(e: &Evidence<'_>) -> Finding {
     let b = &e.bottleneck;
     let owners = lock_owners(e.recording, &b.stuck);
     let mut stuck = b.stuck.clone();

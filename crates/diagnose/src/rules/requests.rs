@@ -9,7 +9,7 @@ use super::details::{
     waker_words,
 };
 use super::tasks::sleeping_tasks;
-use super::verdict::{Found, SLEEP, Spent, Verdict, WAIT, found, own_timer, place, subject};
+use super::verdict::{Finding, SLEEP, Spent, Verdict, WAIT, found, own_timer, place, subject};
 use crate::evidence::{Cause, Evidence, Polls, largest};
 use crate::knowledge::Known;
 use crate::thresholds::{CAUSE_SHARE, MOSTLY_ENDED, MOSTLY_SHARE, OWED_OF_SLEEP};
@@ -21,7 +21,7 @@ fn slept_in_flight(e: &Evidence<'_>) -> u64 {
 }
 
 /// Threads sleep by their own clock while callers wait.
-pub(super) fn sleep_in_request(e: &Evidence<'_>) -> Found {
+pub(super) fn sleep_in_request(e: &Evidence<'_>) -> Finding {
     let in_flight = slept_in_flight(e);
     let while_owing = slept_while_owing(e).filter(|all| *all > in_flight);
     let (ns, least) = match while_owing {
@@ -70,7 +70,7 @@ fn slept_while_owing(e: &Evidence<'_>) -> Option<u64> {
 
 /// Polls that other threads of the process end. Servers of many processes wait so for each other's locks: the waker
 /// holds the wanted thing, and reports by a signal or an event that it is free.
-pub(super) fn colleagues(e: &Evidence<'_>) -> Found {
+pub(super) fn colleagues(e: &Evidence<'_>) -> Finding {
     let (polled, handed) = (e.polled_in_flight(), e.handed());
     let share = e.share(polled);
     found(format!(
@@ -162,7 +162,7 @@ fn main_place<'e>(e: &'e Evidence<'_>, samples: Vec<u32>) -> MainPlace<'e> {
 
 /// Polls with requests of callers in flight, and none of the process's own: an event loop that lets
 /// its callers wait, for a time of its own or for an event of neither a peer nor its threads.
-pub(super) fn held(e: &Evidence<'_>) -> Found {
+pub(super) fn held(e: &Evidence<'_>) -> Finding {
     let ns = e.held();
     let share = e.share(ns);
     found(

@@ -6,7 +6,7 @@ use super::details::{
     for_own_lock, length_words, main_own_lock, own_holder, tries_again, waker_words,
 };
 use super::event_loops::{holds_up_callers, is_in_a_step};
-use super::verdict::{Found, SLEEP, Spent, Verdict, found, own_timer, place, subject};
+use super::verdict::{Finding, SLEEP, Spent, Verdict, found, own_timer, place, subject};
 use crate::evidence::{Cause, Evidence, Polls, Upstream, host_facts, largest};
 use crate::frames::Side;
 use crate::knowledge::{PIPE_READ, knows};
@@ -37,7 +37,7 @@ pub(super) fn does_nothing(e: &Evidence<'_>) -> bool {
 }
 
 /// The process does nothing.
-pub(super) fn idle(e: &Evidence<'_>) -> Found {
+pub(super) fn idle(e: &Evidence<'_>) -> Finding {
     let looked_at = format!(
         "computing or ready to: {:.2} % of one CPU; waits for others: {:.1} % of the window",
         cpus_wanted(e) * 100.0,
@@ -129,7 +129,7 @@ fn open_all_along(e: &Evidence<'_>) -> Option<String> {
 }
 
 /// The process has room left.
-pub(super) fn healthy(e: &Evidence<'_>) -> Found {
+pub(super) fn healthy(e: &Evidence<'_>) -> Finding {
     let b = &e.bottleneck;
     let (busiest, cpus, pending) = (b.load(b.busiest_ns), b.busy_cpus(), pending(e));
     let answers = answer_words(e);
@@ -231,7 +231,7 @@ fn answers_by_itself(e: &Evidence<'_>) -> bool {
 }
 
 /// Unmeasured processes bring something: work, as far as is known.
-pub(super) fn input(e: &Evidence<'_>) -> Found {
+pub(super) fn input(e: &Evidence<'_>) -> Finding {
     use BlockReason::{Lock, Pipe};
     let (reason, all) = e.main_wait();
     let by = largest(&e.causes, State::Blocked, Some(reason));
@@ -286,7 +286,7 @@ fn is_standard_input(e: &Evidence<'_>, c: &Cause) -> bool {
 }
 
 /// Threads sleep by their own clock.
-pub(super) fn sleeping(e: &Evidence<'_>) -> Found {
+pub(super) fn sleeping(e: &Evidence<'_>) -> Finding {
     let ns = e.blocked(BlockReason::Timer);
     let share = e.share(ns);
     found(
@@ -356,7 +356,7 @@ fn holds_up_a_loop(e: &Evidence<'_>, c: &Cause) -> Option<String> {
 }
 
 /// Threads poll.
-pub(super) fn events(e: &Evidence<'_>) -> Found {
+pub(super) fn events(e: &Evidence<'_>) -> Finding {
     let ns = e.blocked(BlockReason::Poll);
     let share = e.share(ns);
     found(format!("waiting for events: {}", words::share(share)), (share >= MOSTLY_SHARE).then(|| {

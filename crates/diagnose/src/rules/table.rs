@@ -1,7 +1,7 @@
 //! Every rule, most urgent first.
 
 use super::blind_spots::{BlindSpot, OF_COMPUTING, OF_CPUS, OF_REQUESTS, OF_REST, OF_WAITS};
-use super::verdict::{Found, Verdict};
+use super::verdict::{Finding, Verdict};
 use super::{
     answers, collections, conclusions, cpu, event_loops, kernel_work, limits, locks, requests,
     rest, tasks, waits,
@@ -30,7 +30,7 @@ pub(crate) struct Rule {
     /// Blind spots that could change its verdict, most likely first.
     pub(super) blind: &'static [BlindSpot],
     /// Judges.
-    pub(super) judge: fn(&Evidence<'_>) -> Found,
+    pub(super) judge: fn(&Evidence<'_>) -> Finding,
     /// Puts its verdict into one clause.
     pub(super) conclude: Conclude,
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use wallscope_model::{BlockReason, State, TaskGroup};
 
 use super::cpu::computing;
-use super::verdict::{Found, Verdict, bound};
+use super::verdict::{Finding, Verdict, bound};
 use super::wait_target::wait_target;
 use crate::evidence::Evidence;
 use crate::evidence::tasks::{HeldBack, SLEEP, SYSTEM_CALL, Tasks, waited_for};
@@ -56,7 +56,7 @@ pub(super) fn sleeping_tasks(e: &Evidence<'_>) -> Option<String> {
 }
 
 /// Tasks wait for something that others hold back.
-pub(super) fn held_back(e: &Evidence<'_>) -> Found {
+pub(super) fn held_back(e: &Evidence<'_>) -> Finding {
     let tasks = Tasks::most_held_back(e.recording);
     let waited = tasks.held_ns();
     let share = waited as f64 / tasks.active.max(1) as f64;
@@ -71,7 +71,7 @@ pub(super) fn held_back(e: &Evidence<'_>) -> Found {
     let computed = e.bottleneck.on_cpu_ns();
     let computes = || at_once(e, computed) >= CAUSE_SHARE && computing(e).verdict.is_some();
     let much = share >= CAUSE_SHARE && at_once(e, waited) >= TASKS_WAITING;
-    let applies = |(_, what, _): &Place<'_>| {
+    let applies = |(_, what, _): &HeldPlace<'_>| {
         much && match what {
             HeldBack::Lock | HeldBack::Pool => true,
             HeldBack::Receiver => !computes(),
@@ -80,11 +80,11 @@ pub(super) fn held_back(e: &Evidence<'_>) -> Found {
     };
     let place = tasks.place().filter(applies);
     let verdict = place.map(|place| task_verdict(e, &tasks, place, share));
-    Found { looked_at, verdict }
+    Finding { looked_at, verdict }
 }
 
 /// A function, the thing held back that tasks wait for there, and the time, ns.
-type Place<'t> = (&'t Arc<str>, HeldBack, u64);
+type HeldPlace<'t> = (&'t Arc<str>, HeldBack, u64);
 
 /// Whether callers are owed answers about as long as tasks wait for a sender. A task that waits for news (a stream of
 /// events) waits in such places, too, but not for a first answer.
@@ -96,7 +96,7 @@ fn owed(e: &Evidence<'_>, waited: u64) -> bool {
     waited as f64 <= factor * e.requests.owed_ns as f64
 }
 
-fn task_verdict(e: &Evidence<'_>, tasks: &Tasks<'_>, place: Place<'_>, share: f64) -> Verdict {
+fn task_verdict(e: &Evidence<'_>, tasks: &Tasks<'_>, place: HeldPlace<'_>, share: f64) -> Verdict {
     let (function, what, ns) = place;
     let (kind, waited) = (tasks.kind, tasks.held_ns());
     let mut verdict = Verdict::new(format!(
@@ -124,11 +124,11 @@ fn task_verdict(e: &Evidence<'_>, tasks: &Tasks<'_>, place: Place<'_>, share: f6
     with_roots(e, tasks, place, verdict)
 }
 
-/// Adds the activities of the tasks that may hold back what is waited for at `place`, and the thing to change.
+/// Adds the activities of the tasks that may hold back the thing waited for at `place`, and the thing to change.
 fn with_roots(
     e: &Evidence<'_>,
     tasks: &Tasks<'_>,
-    (function, what, _): Place<'_>,
+    (function, what, _): HeldPlace<'_>,
     verdict: Verdict,
 ) -> Verdict {
     let kind = tasks.kind;

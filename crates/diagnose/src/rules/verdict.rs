@@ -108,7 +108,7 @@ impl<'c> Spent<'c> {
 }
 
 /// A rule's finding: its figures, and a verdict if they suffice.
-pub(crate) struct Found {
+pub(crate) struct Finding {
     /// The figures, in words.
     pub looked_at: String,
     /// The verdict.
@@ -116,8 +116,8 @@ pub(crate) struct Found {
 }
 
 /// A finding; the verdict is there where the rule applies.
-pub(crate) fn found(looked_at: String, verdict: Option<Verdict>) -> Found {
-    Found { looked_at, verdict }
+pub(crate) fn found(looked_at: String, verdict: Option<Verdict>) -> Finding {
+    Finding { looked_at, verdict }
 }
 
 impl Verdict {

@@ -6,7 +6,7 @@ use wallscope_model::{BlockReason, PauseGroup, State};
 
 use super::collections::pauses_words;
 use super::details::{beside, length_words, relax_commits, saturated, waker_words};
-use super::verdict::{Found, SLEEP, Spent, Verdict, WAIT, found, place, subject, with_resource};
+use super::verdict::{Finding, SLEEP, Spent, Verdict, WAIT, found, place, subject, with_resource};
 use super::wait_target::{VM_PAUSE, wait_target};
 use crate::delays::Delay;
 use crate::evidence::{
@@ -20,7 +20,7 @@ use crate::thresholds::{
 use crate::words;
 
 /// One reason takes much of the active time, or of one thread's.
-pub(super) fn waiting(e: &Evidence<'_>) -> Found {
+pub(super) fn waiting(e: &Evidence<'_>) -> Finding {
     let (reason, ns) = e.main_wait();
     let share = e.share(ns);
     let of_one_thread = e.bottleneck.load(e.most_of_one_thread(reason));
@@ -143,7 +143,7 @@ fn other_wait_there(e: &Evidence<'_>, c: &Cause) -> Option<String> {
 }
 
 /// Waits that the kernel counts as rest and that are none: see [`Delay`].
-pub(super) fn delayed(e: &Evidence<'_>) -> Found {
+pub(super) fn delayed(e: &Evidence<'_>) -> Finding {
     let (delay, own) = e.main_delay();
     let (ns, others) = match delay {
         // A wait for a child has two forms: for its end, and for its output.

@@ -8,10 +8,10 @@ use wallscope_model::{
     ContextId, Frame, FrameId, FrameKind, Limit, StackEnd, StackId, State, Unit, Window,
 };
 
-use super::super::import::{About, Amount, Called, Import, Kind};
+use super::super::import::{About, Amount, Called, Import, TimeKind};
 use super::super::source::Source;
 use super::super::{Options, Read, ReadError, json};
-use super::tables::{File, NEWEST, Samples, Thread, ThreadTables, unknown_columns};
+use super::tables::{File, NEWEST, ProfileThread, Samples, ThreadTables, unknown_columns};
 
 /// The unit of samples with an unknown interval.
 const SAMPLES: &str = "samples";
@@ -245,7 +245,7 @@ struct Weighed {
 }
 
 impl Reader<'_> {
-    fn thread(&mut self, thread: &Thread) -> Result<(), ReadError> {
+    fn thread(&mut self, thread: &ProfileThread) -> Result<(), ReadError> {
         let allocations = [&thread.js_allocations, &thread.native_allocations];
         let holds = allocations.into_iter().flatten().any(|t| t.length > 0);
         self.left_out.allocations += u64::from(holds);
@@ -387,13 +387,13 @@ impl Reader<'_> {
         at: Option<u64>,
     ) -> Result<(), ReadError> {
         let to = &mut self.to;
-        let unknown = Kind::of(State::Unknown);
+        let unknown = TimeKind::of(State::Unknown);
         let Some((on, gap)) = cpu else {
             return to.sample(context, stack, unknown, Amount::new((v.count, v.value), at));
         };
         let rest = gap.max(v.value).saturating_sub(on);
         if on > 0 {
-            let kind = Kind::of(State::OnCpu);
+            let kind = TimeKind::of(State::OnCpu);
             to.sample(context, stack, kind, Amount::new((v.count, on), at))?;
         }
         if rest > 0 {

@@ -18,7 +18,7 @@ pub(super) struct File {
     #[serde(default)]
     pub libs: Vec<Lib>,
     #[serde(default)]
-    pub threads: Vec<Thread>,
+    pub threads: Vec<ProfileThread>,
     /// Tables of all threads: strings from version 56, sources from 58, all others from 60.
     #[serde(default)]
     pub shared: Tables,
@@ -55,7 +55,7 @@ pub(super) struct SampleUnits {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Thread {
+pub(super) struct ProfileThread {
     #[serde(default)]
     pub name: String,
     #[serde(default)]
@@ -188,7 +188,7 @@ const CUT_OFF: &str = "[name cut off]";
 
 impl<'f> ThreadTables<'f> {
     /// The tables that samples of `thread` refer to, in a file that is not truncated.
-    pub(super) fn of(file: &'f File, thread: &'f Thread) -> ThreadTables<'f> {
+    pub(super) fn of(file: &'f File, thread: &'f ProfileThread) -> ThreadTables<'f> {
         let s = &file.shared;
         let shared = !s.stack_table.frame.is_empty();
         let strings = [&s.string_array, &thread.string_array, &thread.string_table];

@@ -9,8 +9,8 @@ use rustc_hash::FxHashMap;
 use wallscope_model::{Interval, Recording, State, Unit, View};
 
 use super::super::WriteOptions;
-use super::super::intervals::{Intervals, What};
-use super::super::written::{Row, RowThread, Rows, Step, left_out};
+use super::super::export_model::{RowThread, Rows, Step, WrittenRow, left_out};
+use super::super::intervals::{IntervalKind, Intervals};
 
 /// A sample to be written.
 struct Moment {
@@ -192,7 +192,7 @@ impl<'r> Writer<'r> {
 
 /// A thread's samples in the order of their slices. A row's value is divided in proportion to the samples of
 /// each slice; the sum is exact.
-fn moments(rec: &Recording, rows: &[Row<'_>]) -> Vec<Moment> {
+fn moments(rec: &Recording, rows: &[WrittenRow<'_>]) -> Vec<Moment> {
     let mut moments = Vec::new();
     for r in rows {
         let slices = r.sample.and_then(|s| rec.samples.get(s as usize));
@@ -237,7 +237,7 @@ pub(in super::super) fn write(
             .or_insert_with(|| writer.process(&thread_rows));
         let thread = writer.thread(process, &thread_rows);
         for i in intervals.iter().flat_map(|i| i.of_context(thread_rows.id)) {
-            let kind = kinds.get(&What::of(i)).copied().unwrap_or(0);
+            let kind = kinds.get(&IntervalKind::of(i)).copied().unwrap_or(0);
             writer.marker(thread, kind, i);
         }
         let paths: Paths<'_> = rows.iter().map(|r| (r.path_id, r.path)).collect();

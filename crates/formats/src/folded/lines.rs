@@ -104,7 +104,7 @@ pub(super) struct Around {
 
 /// A line: a stack, the words around it, and its number.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Row {
+pub(super) struct FoldedRow {
     pub stack: u32,
     pub around: u32,
     pub value: u64,
@@ -196,21 +196,21 @@ impl Lines {
     }
 
     /// The words of a row's line.
-    fn parts(&self, row: &Row) -> [&[u32]; 3] {
+    fn parts(&self, row: &FoldedRow) -> [&[u32]; 3] {
         let around = &self.around[row.around as usize];
         [&around.before, self.stack(row.stack), &around.after]
     }
 
-    fn words_of(&self, row: &Row) -> impl Iterator<Item = u32> + Clone {
+    fn words_of(&self, row: &FoldedRow) -> impl Iterator<Item = u32> + Clone {
         let [before, stack, after] = self.parts(row);
         before.iter().chain(stack).chain(after).copied()
     }
 
     /// Sorts lines by their bytes, and joins equal lines.
-    pub(super) fn sort(&self, rows: &mut Vec<Row>) {
+    pub(super) fn sort(&self, rows: &mut Vec<FoldedRow>) {
         // Sorting by stack is cheap, and lines of one stack are often the only equal ones.
         rows.sort_unstable_by_key(|r| (r.stack, r.around));
-        let add = |a: &mut Row, b: &Row| a.value = a.value.saturating_add(b.value);
+        let add = |a: &mut FoldedRow, b: &FoldedRow| a.value = a.value.saturating_add(b.value);
         rows.dedup_by(|b, a| {
             let same = (a.stack, a.around) == (b.stack, b.around);
             if same {
@@ -232,10 +232,10 @@ impl Lines {
     }
 
     /// Sorts lines by the ranks of their words.
-    fn by_rank(&self, rows: &mut [Row]) {
+    fn by_rank(&self, rows: &mut [FoldedRow]) {
         let ranks = self.words.ranks();
         let at_once = (u128::BITS / ranks.bits) as usize;
-        let key = |row: &Row, from: usize| -> u128 {
+        let key = |row: &FoldedRow, from: usize| -> u128 {
             let parts = self.parts(row);
             let length: usize = parts.iter().map(|p| p.len()).sum();
             let word = |mut i: usize| {
@@ -258,7 +258,7 @@ impl Lines {
         };
         // Ranges of rows, and the number of words in which their rows agree.
         let mut ranges = vec![(0..rows.len(), 0)];
-        let mut keyed: Vec<(u128, Row)> = Vec::new();
+        let mut keyed: Vec<(u128, FoldedRow)> = Vec::new();
         while let Some((range, from)) = ranges.pop() {
             keyed.clear();
             keyed.extend(rows[range.clone()].iter().map(|r| (key(r, from), *r)));
@@ -280,7 +280,7 @@ impl Lines {
     }
 
     /// The order of two whole lines, byte by byte, numbers included.
-    fn order(&self, a: &Row, b: &Row) -> Ordering {
+    fn order(&self, a: &FoldedRow, b: &FoldedRow) -> Ordering {
         let (mut left, mut right) = (self.words_of(a), self.words_of(b));
         loop {
             let rest = (left.clone(), right.clone());
@@ -311,7 +311,7 @@ impl Lines {
     /// Gives each row's line to `put`, without its end.
     pub(super) fn texts<E>(
         &self,
-        rows: &[Row],
+        rows: &[FoldedRow],
         mut put: impl FnMut(&[u8], u64) -> Result<(), E>,
     ) -> Result<(), E> {
         // Neighbouring lines have a common prefix: only the part after it is built again.

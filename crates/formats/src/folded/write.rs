@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use wallscope_model::scale::{NOT_SAMPLED, Unsampled, scale};
 use wallscope_model::{BlockReason, ContextId, Part, Recording, Sample, State, UnknownCause, View};
 
-use super::lines::{Around, Lines, Row, within_line};
+use super::lines::{Around, FoldedRow, Lines, within_line};
 
 /// Content of a stack's line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -145,7 +145,7 @@ pub fn write(recording: &Recording, options: &Options, mut out: impl Write) -> i
             _ => around(p.context, s.state, s.reason_name()),
         };
         last = Some((key, around));
-        rows.push(Row {
+        rows.push(FoldedRow {
             stack: s.stack.0,
             around,
             value: p.ns,
@@ -153,7 +153,7 @@ pub fn write(recording: &Recording, options: &Options, mut out: impl Write) -> i
     }
     for u in &scaled.unsampled {
         if options.view.includes(u.state) {
-            rows.push(Row {
+            rows.push(FoldedRow {
                 stack: unsampled,
                 around: around(u.context, u.state, u.reason),
                 value: u.ns,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use wallscope_model::{BlockReason, ContextId, StackId, State};
 
 use super::super::ReadError;
-use super::super::import::{Amount, Import, Kind};
+use super::super::import::{Amount, Import, TimeKind};
 use super::catalog::{
     self, CPU_TIME, CPU_TIME_LOST, DATA_LOSS, DATADOG_CPU, DATADOG_WALL, EXECUTION, WALL,
 };
@@ -50,7 +50,7 @@ impl Choice {
 pub(super) struct Weightless {
     context: ContextId,
     stack: StackId,
-    kind: Kind,
+    kind: TimeKind,
     count: u64,
     time: Option<u64>,
     /// Number of events that it represents, and the index of their name in [`Samples::counted`]; `None`: unknown.
@@ -101,7 +101,7 @@ const MIN_PIECE_NS: u64 = 10_000_000;
 
 /// The thread, stack and beginning of an event.
 #[derive(Clone, Copy)]
-struct Seen {
+struct EventKey {
     context: ContextId,
     stack: StackId,
     start: Option<u64>,
@@ -216,13 +216,13 @@ impl Samples {
             thread => thread,
         };
         let ticks = fields.number("startTime");
-        let seen = Seen {
+        let seen = EventKey {
             context: constants.thread(thread, &mut self.to)?,
             stack: constants.stack(fields.get("stackTrace"), &mut self.to)?,
             start: ticks.and_then(|t| fields.chunk.time(t)),
         };
         if let Choice::Event(_) = self.choice {
-            return self.add(seen, Kind::of(State::Unknown), (1, 1));
+            return self.add(seen, TimeKind::of(State::Unknown), (1, 1));
         }
         if self.choice == Choice::Allocation {
             let parts = catalog::allocation(name).map_or(&[][..], |(_, fields)| fields);
@@ -231,7 +231,11 @@ impl Samples {
                 .map(|f| fields.real(f).unwrap_or(0.0))
                 .product();
             // Floats hold bytes exactly up to 8 PiB.
-            return self.add(seen, Kind::of(State::Unknown), (1, bytes.max(0.0) as u64));
+            return self.add(
+                seen,
+                TimeKind::of(State::Unknown),
+                (1, bytes.max(0.0) as u64),
+            );
         }
         match catalog::wait(name) {
             Some(reason) => self.wait(seen, reason, fields),
@@ -242,7 +246,7 @@ impl Samples {
     /// Adds a sample of a thread. Its weight is in the event or in a setting.
     fn sampled(
         &mut self,
-        seen: Seen,
+        seen: EventKey,
         settings: &Settings,
         fields: &Fields,
     ) -> Result<(), ReadError> {
@@ -297,13 +301,13 @@ impl Samples {
     /// Adds `n` samples of a thread that ran.
     fn cpu(
         &mut self,
-        seen: Seen,
+        seen: EventKey,
         n: u64,
         weight: Weight,
         fields: &Fields,
     ) -> Result<(), ReadError> {
         self.sources.cpu = true;
-        let kind = Kind::of(State::OnCpu);
+        let kind = TimeKind::of(State::OnCpu);
         let value = match weight {
             Weight::Time(ns) => {
                 self.read_from(&fields.t.name, ns);
@@ -325,7 +329,7 @@ impl Samples {
     /// Adds `n` samples of a thread that ran or waited, worth `time` ns in all.
     fn wall(
         &mut self,
-        seen: Seen,
+        seen: EventKey,
         (n, time): (u64, Option<u64>),
         fields: &Fields,
     ) -> Result<(), ReadError> {
@@ -337,9 +341,9 @@ impl Samples {
             "CONTENDED" | "PARKED" | "WAITING" => (State::Blocked, Some(BlockReason::Lock)),
             _ => (State::Unknown, None),
         };
-        let kind = Kind {
+        let kind = TimeKind {
             reason,
-            ..Kind::of(state)
+            ..TimeKind::of(state)
         };
         let Some(time) = time else {
             return self.set_aside(seen, kind, (n, None), fields);
@@ -348,15 +352,20 @@ impl Samples {
         self.spread(seen, kind, (n, time))
     }
 
-    fn wait(&mut self, seen: Seen, reason: BlockReason, fields: &Fields) -> Result<(), ReadError> {
+    fn wait(
+        &mut self,
+        seen: EventKey,
+        reason: BlockReason,
+        fields: &Fields,
+    ) -> Result<(), ReadError> {
         let Some(length) = fields.length("duration") else {
             self.damaged += 1;
             return Ok(());
         };
         self.sources.waits = true;
-        let kind = Kind {
+        let kind = TimeKind {
             reason: Some(reason),
-            ..Kind::of(State::Blocked)
+            ..TimeKind::of(State::Blocked)
         };
         self.spread(seen, kind, (1, length))
     }
@@ -367,8 +376,8 @@ impl Samples {
         }
     }
 
-    fn add(&mut self, seen: Seen, kind: Kind, value: (u64, u64)) -> Result<(), ReadError> {
-        let Seen {
+    fn add(&mut self, seen: EventKey, kind: TimeKind, value: (u64, u64)) -> Result<(), ReadError> {
+        let EventKey {
             context,
             stack,
             start,
@@ -380,8 +389,8 @@ impl Samples {
     /// Adds `count` samples worth `time` ns, spread over that time: each slice gets its part.
     fn spread(
         &mut self,
-        seen: Seen,
-        kind: Kind,
+        seen: EventKey,
+        kind: TimeKind,
         (count, time): (u64, u64),
     ) -> Result<(), ReadError> {
         let pieces = (time / MIN_PIECE_NS).clamp(1, MAX_PIECES);
@@ -394,7 +403,7 @@ impl Samples {
             let own = part(time, i);
             // A single sample counts where it begins.
             let n = part(count, pieces - 1 - i);
-            let seen = Seen { start: at, ..seen };
+            let seen = EventKey { start: at, ..seen };
             self.add(seen, kind, (n, own))?;
             at = at.map(|t| t.saturating_add(own));
         }
@@ -406,8 +415,8 @@ impl Samples {
 
     fn set_aside(
         &mut self,
-        seen: Seen,
-        kind: Kind,
+        seen: EventKey,
+        kind: TimeKind,
         (count, value): (u64, Option<(u64, usize)>),
         fields: &Fields,
     ) -> Result<(), ReadError> {

@@ -7,8 +7,8 @@ use rustc_hash::FxHashMap;
 use wallscope_model::{LabelValue, LabelsId, Recording, State, Unit, View};
 
 use super::super::WriteOptions;
+use super::super::export_model::{RowThread, Rows, WrittenRow, left_out};
 use super::super::wire::Writer;
-use super::super::written::{Row, RowThread, Rows, left_out};
 use super::field;
 
 /// Tables in the making; place 0 of each is the empty entry that the format asks for.
@@ -169,7 +169,7 @@ impl Dictionary {
     }
 
     /// A sample of a thread with the attributes `own`.
-    fn sample(&mut self, rec: &Recording, own: &[u64], r: &Row<'_>) -> Writer {
+    fn sample(&mut self, rec: &Recording, own: &[u64], r: &WrittenRow<'_>) -> Writer {
         let mut attributes = own.to_vec();
         if let Some(reason) = r.reason {
             attributes.push(self.attribute("wallscope.reason", reason, false));

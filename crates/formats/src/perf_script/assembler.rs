@@ -8,7 +8,7 @@ use wallscope_model::{
     StackId, State, Unit,
 };
 
-use super::super::import::{About, Amount, Called, Import, Kind};
+use super::super::import::{About, Amount, Called, Import, TimeKind};
 use super::super::perf_event::{Meaning, base, is_tracepoint};
 use super::super::switches::Switches;
 use super::super::{Read, ReadError, UNTOLD};
@@ -304,9 +304,9 @@ impl Assembler {
             _ => State::Unknown,
         };
         let part = if kernel { Part::Kernel } else { Part::User };
-        let kind = Kind {
+        let kind = TimeKind {
             part: (state == State::OnCpu).then_some(part),
-            ..Kind::of(state)
+            ..TimeKind::of(state)
         };
         self.last = self.last.max(r.time.unwrap_or(0));
         self.to.sample(

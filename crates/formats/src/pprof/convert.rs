@@ -8,7 +8,7 @@ use wallscope_model::{BlockReason, Part, StackEnd, State, UnknownCause};
 use super::checks::index;
 use super::extension as ext;
 use super::names::{FRAME_KINDS, MODULE_KINDS};
-use super::{host, labels, pauses, peers, shapes, tasks, timeline, waits};
+use super::{histograms, host, labels, pauses, peers, tasks, timeline, waits};
 
 fn kind<T: PartialEq, N>(list: &[(T, N)], value: &T) -> u32 {
     list.iter().position(|(v, _)| v == value).unwrap_or(0) as u32
@@ -86,7 +86,7 @@ pub(super) fn to_bytes(rec: &model::Recording, scaled: &Scaled) -> Vec<u8> {
             .collect(),
         cost: Some(cost(&rec.cost)),
         factors: Some(factors(scaled)),
-        shapes: shapes::to_message(rec),
+        shapes: histograms::to_message(rec),
         timeline: timeline::to_message(rec),
         events: (rec.events.iter()).map(|e| event(rec, e)).collect(),
         actors: waits::actors(rec),

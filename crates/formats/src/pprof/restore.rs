@@ -13,7 +13,7 @@ use super::checks::{below, damaged, same};
 use super::extension as ext;
 use super::names::{Names, pick};
 use super::tables::Tables;
-use super::{host, labels, pauses, peers, shapes, sums, tasks, timeline, waits};
+use super::{histograms, host, labels, pauses, peers, sums, tasks, timeline, waits};
 
 fn cost(cost: ext::Cost) -> model::Cost {
     model::Cost {
@@ -85,7 +85,7 @@ pub(super) fn recording(t: &Tables, m: ext::Recording) -> Result<Read, ReadError
         .into_iter()
         .map(|g| tasks::from_message(g, &names, &rec))
         .collect::<Result<_, ReadError>>()?;
-    rec.shapes = shapes::from_message(&m.shapes.unwrap_or_default(), &names, &rec)?;
+    rec.histograms = histograms::from_message(&m.shapes.unwrap_or_default(), &names, &rec)?;
     rec.events = m
         .events
         .into_iter()

@@ -21,7 +21,7 @@ pub(super) fn to_message(g: &model::TaskGroup) -> ext::TaskGroup {
         kind: g.kind.to_string(),
         name: g.name.to_string(),
         seen: g.seen,
-        looks: g.looks,
+        looks: g.polls,
         state: column(&|t| index(State::ALL, &t.state)),
         reason: g.times.iter().map(|t| t.reason.to_string()).collect(),
         detail: g.times.iter().map(|t| t.detail.to_string()).collect(),
@@ -65,6 +65,6 @@ pub(super) fn from_message(
         kind: Arc::from(m.kind),
         name: Arc::from(m.name),
         seen: m.seen,
-        looks: m.looks,
+        polls: m.looks,
     })
 }

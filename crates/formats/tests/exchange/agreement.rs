@@ -60,7 +60,7 @@ fn every_row_is_that_of_go_tool_pprof() {
     agrees_with_top(file, "delay", include_str!("../fixtures/go-mutex.top.txt"));
 }
 
-/// Rows of `perf report`: what stands before the name, and the name.
+/// Rows of `perf report`: the columns before the name, and the name.
 fn rows(report: &str) -> Vec<(Vec<&str>, &str)> {
     let lines = report.lines().filter(|l| !l.starts_with('#'));
     let rows = lines.filter_map(|l| {

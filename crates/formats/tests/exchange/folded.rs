@@ -115,7 +115,7 @@ fn a_mark_of_the_byte_order_an_encoding_and_a_deep_recursion_first_are_read() {
     let deep = vec!["a::function::of::some::length"; 5_000].join(";");
     let rec = read(format!("{deep} 3\nmain 4\n").as_bytes()).recording;
     assert_eq!(fold(&rec)[&deep], 3);
-    // Zeros up to the end of a block of a tape are no part of what was compressed.
+    // Zeros up to the end of a block of a tape are no part of the compressed data.
     let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     std::io::Write::write_all(&mut gzip, b"main;a 5\n").unwrap();
     let padded = [gzip.finish().unwrap(), vec![0; 512]].concat();

@@ -25,10 +25,10 @@ const BOUNDS: Bounds = Bounds {
 
 /// The most that the process may come to hold while it reads one input, KiB: the bounds, room for
 /// growing tables to be held twice, and the corpus.
-const MOST_KIB: u64 = (2 * (64 + 256) + 128) << 10;
+const MAX_KIB: u64 = (2 * (64 + 256) + 128) << 10;
 
 /// Longest that one input may take, CPU time.
-const LONGEST: Duration = Duration::from_secs(20);
+const MAX_CPU_TIME: Duration = Duration::from_secs(20);
 
 /// Rounds of the smoke.
 const ROUNDS: u64 = 40;
@@ -212,7 +212,7 @@ fn compressed(bytes: &[u8], random: &mut Random) -> Vec<u8> {
     out
 }
 
-/// CPU time of the process. A long run may be given what others leave of the machine.
+/// CPU time of the process. A long run may get the CPU time that others leave.
 fn cpu_time() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
@@ -235,7 +235,7 @@ struct Tally {
     refused: u64,
 }
 
-/// Reads one input; says what harm it did.
+/// Reads one input; returns the harm that it did.
 fn harm(bytes: &[u8], judged: bool, tally: &mut Tally) -> Option<String> {
     let begun = cpu_time();
     let options = Options {
@@ -251,10 +251,10 @@ fn harm(bytes: &[u8], judged: bool, tally: &mut Tally) -> Option<String> {
         return None;
     }
     let took = cpu_time() - begun;
-    if took > LONGEST {
+    if took > MAX_CPU_TIME {
         return Some(format!("it took {took:.1?}"));
     }
-    let held = most_held().filter(|kib| *kib > MOST_KIB);
+    let held = most_held().filter(|kib| *kib > MAX_KIB);
     held.map(|kib| format!("it took {} MiB", kib >> 10))
 }
 

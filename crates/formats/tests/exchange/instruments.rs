@@ -11,7 +11,7 @@ fn costs_are_those_of_callgrind_annotate() {
     assert_eq!(own.values().sum::<u64>(), 1_350_136_898);
     assert_eq!(own["leaf"], 1_350_003_600);
     assert_eq!(own["mid_a"], 3_900);
-    // Totals are estimates: what is below a millionth on a path is not followed along it.
+    // Totals are estimates: time below a millionth on a path is not followed along it.
     let near = |name: &str, cost: u64| {
         let off = total[name].abs_diff(cost);
         assert!(off < 20_000, "{name}: {} and {cost}", total[name]);

@@ -1,4 +1,4 @@
-//! pprof of other tools: what Go's own files do not have.
+//! pprof of other tools: features that Go's own files lack.
 
 use crate::support::{fold, read};
 

@@ -79,7 +79,7 @@ fn trace_events_nest_by_time() {
     assert_eq!(sums["b"], 7_500);
     assert_eq!(sums["b;c"], 2_500);
     assert_eq!(&*rec.contexts[0].name, "main");
-    // Cut in the middle, what was whole is there.
+    // Cut in the middle, whole records are there.
     let cut = crate::support::read(&text.as_bytes()[..text.find("\"B\",\"name\":\"c\"").unwrap()]);
     assert_eq!(fold(&cut.recording)["outer;inner"], 20_000);
     assert!(

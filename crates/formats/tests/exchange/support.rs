@@ -53,7 +53,7 @@ pub fn lines(text: &str) -> BTreeMap<String, u64> {
     sums
 }
 
-/// Reads what may be damaged.
+/// Reads a file that may be damaged.
 pub fn try_read(bytes: &[u8]) -> Result<Read, ReadError> {
     open(bytes, Options::default())
 }

@@ -40,13 +40,13 @@ impl Sums {
         for p in &rec.processes {
             self.process(&mut out.processes, p);
         }
-        for row in &rec.shapes {
+        for row in &rec.histograms {
             let row = HistogramRow {
                 context: row.context.map(|c| map.context(c)),
                 stack: row.stack.map(|s| code.stack(s)),
                 ..row.clone()
             };
-            self.histogram(&mut out.shapes, row);
+            self.histogram(&mut out.histograms, row);
         }
         self.hops(out, rec, code, map);
         out.locks.extend(rec.locks.iter().map(|l| LockWait {
@@ -93,7 +93,7 @@ impl Sums {
         let key = (row.context, row.stack, row.state, row.reason, row.part);
         let number = *self.histograms.entry(key).or_insert(next);
         match out.get_mut(number as usize) {
-            Some(old) => old.shape.merge(&row.shape),
+            Some(old) => old.histogram.merge(&row.histogram),
             None => out.push(row),
         }
     }
@@ -187,7 +187,7 @@ fn tasks(out: &mut Vec<TaskGroup>, g: &TaskGroup, code: &CodeMap) {
     match out.iter_mut().find(same) {
         Some(h) => {
             h.seen += g.seen;
-            h.looks += g.looks;
+            h.polls += g.polls;
             h.times.extend(times);
         }
         None => out.push(TaskGroup {

@@ -9,7 +9,7 @@ pub(super) fn load(text: &str) -> Option<[f64; 3]> {
 }
 
 /// Maximum number of CPUs: numbers come from the text, and no machine has more.
-const MOST_CPUS: usize = 8192;
+const MAX_CPUS: usize = 8192;
 
 /// The used parts of `/proc/stat`.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub(super) fn stat(text: &str) -> Stat {
                 let cpu = key
                     .strip_prefix("cpu")
                     .and_then(|n| n.parse::<usize>().ok());
-                if let (Some(cpu), Some(ticks)) = (cpu.filter(|c| *c < MOST_CPUS), ticks(value)) {
+                if let (Some(cpu), Some(ticks)) = (cpu.filter(|c| *c < MAX_CPUS), ticks(value)) {
                     if stat.busy_ticks.len() <= cpu {
                         stat.busy_ticks.resize(cpu + 1, 0);
                     }

@@ -150,7 +150,7 @@ fn list_all() -> io::Result<Vec<Socket>> {
     let netlink = open_diag()?;
     let mut all = Vec::new();
     list_tcp(&netlink, ALL_STATES, |s| all.push(s))?;
-    // struct unix_diag_req: family, protocol, padding, states, inode, what to show, cookie.
+    // struct unix_diag_req: family, protocol, padding, states, inode, wanted attributes, cookie.
     let mut request = vec![libc::AF_UNIX as u8, 0, 0, 0];
     for word in [u32::MAX, 0, 1 | 4, 0, 0] {
         request.extend(word.to_ne_bytes());

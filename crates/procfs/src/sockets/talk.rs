@@ -102,7 +102,7 @@ impl Asker {
     }
 
     fn unix(&self, socket: &Socket) -> Option<Talk> {
-        // struct unix_diag_req: family, protocol, padding, states, inode, what to show, cookie.
+        // struct unix_diag_req: family, protocol, padding, states, inode, wanted attributes, cookie.
         let mut request = vec![libc::AF_UNIX as u8, 0, 0, 0];
         for part in [u32::MAX, socket.inode, SHOW_UNIX_QUEUES] {
             request.extend(part.to_ne_bytes());

@@ -21,7 +21,7 @@ impl Dice {
 pub struct Maker {
     /// What was made so far.
     pub r: Recording,
-    /// For what is left to chance.
+    /// Random numbers.
     pub dice: Dice,
 }
 

@@ -12,11 +12,11 @@ use crate::text::{Style, wrap};
 use wallscope_model::units::{count, ns, share, share_of};
 
 /// Parts of a ledger below this share are not named.
-const LEAST: f64 = 0.005;
+const MIN_SHARE: f64 = 0.005;
 /// Slow calls that are listed.
-const MOST_SLOW: usize = 5;
+const MAX_SLOW: usize = 5;
 /// Notes and limits that are printed for a pattern that fits very many.
-const MOST_NOTES: usize = 12;
+const MAX_NOTES: usize = 12;
 
 /// The whole result.
 pub fn text(calls: &Calls, display: &CallsDisplay, style: &Style) -> String {
@@ -95,7 +95,7 @@ fn shares(books: &CallBooks) -> String {
     let parts: Vec<String> = books
         .parts()
         .into_iter()
-        .filter(|(_, part)| *part as f64 >= LEAST * total as f64)
+        .filter(|(_, part)| *part as f64 >= MIN_SHARE * total as f64)
         .map(|(name, part)| {
             let name = match name {
                 "on_cpu" => "on-CPU",
@@ -269,7 +269,7 @@ impl Page<'_> {
             return;
         }
         self.line("The longest calls", 2);
-        for s in self.calls.slowest.iter().take(MOST_SLOW) {
+        for s in self.calls.slowest.iter().take(MAX_SLOW) {
             let at = s.start_ns.saturating_sub(self.calls.start_ns) as f64 / 1e9;
             let name = self.calls.functions.get(s.function).map_or("", |f| &f.name);
             let name = match self.calls.functions.len() {
@@ -324,17 +324,17 @@ impl Page<'_> {
                 2,
             );
         }
-        for limit in c.domain.limits.iter().take(MOST_NOTES) {
+        for limit in c.domain.limits.iter().take(MAX_NOTES) {
             let remedy = match limit.remedy.as_str() {
                 "" => String::new(),
                 remedy => format!(" (helps: {remedy})"),
             };
             self.line(&format!("Not seen: {}{remedy}", limit.what), 2);
         }
-        for note in c.domain.notes.iter().take(MOST_NOTES) {
+        for note in c.domain.notes.iter().take(MAX_NOTES) {
             self.line(&format!("Note: {note}"), 2);
         }
-        let more = c.domain.notes.len().saturating_sub(MOST_NOTES);
+        let more = c.domain.notes.len().saturating_sub(MAX_NOTES);
         if more > 0 {
             self.line(&format!("{more} further notes (--json has all)"), 2);
         }

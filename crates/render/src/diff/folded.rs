@@ -1,5 +1,5 @@
 //! Folded stacks with two columns, base and new, as Brendan Gregg's `difffolded.pl` writes them:
-//! what `flamegraph.pl` draws as a differential flame graph.
+//! which `flamegraph.pl` draws as a differential flame graph.
 
 use std::io::{self, Write};
 use wallscope_formats::folded::within_line;

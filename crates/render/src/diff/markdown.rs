@@ -8,7 +8,7 @@ use wallscope_analysis::diff::relative;
 use wallscope_analysis::diff::{Comparison, FunctionRow, Outcome, Verdict, WholeRow};
 
 /// Most functions listed.
-const MOST: usize = 15;
+const MAX_FUNCTIONS: usize = 15;
 
 fn code(name: &str) -> String {
     let clean: String = name
@@ -101,7 +101,7 @@ fn functions(c: &Comparison, changed: &[&FunctionRow], out: &mut String) {
         return;
     }
     out.push_str("| function | what | base | new | difference | |\n|---|---|--:|--:|--:|--:|\n");
-    for r in changed.iter().take(MOST) {
+    for r in changed.iter().take(MAX_FUNCTIONS) {
         let states: Vec<_> = r.states.iter().filter(|s| s.changed).collect();
         let d = match states[..] {
             [only] => &only.difference,
@@ -115,8 +115,8 @@ fn functions(c: &Comparison, changed: &[&FunctionRow], out: &mut String) {
             figures(c, d)
         ));
     }
-    if changed.len() > MOST {
-        out.push_str(&format!("\nand {} more\n", changed.len() - MOST));
+    if changed.len() > MAX_FUNCTIONS {
+        out.push_str(&format!("\nand {} more\n", changed.len() - MAX_FUNCTIONS));
     }
     out.push('\n');
 }

@@ -1,5 +1,5 @@
 //! The differential flame graph as one HTML file: both sides in one tree, wide as either, coloured by
-//! the change, with the table of what changed beside it. Its code is `web/js/delta.js` over the same
+//! the change, with the table of changes beside it. Its code is `web/js/delta.js` over the same
 //! flame graph as a recording's page, in a bundle of its own, and as little may leave it.
 
 use std::io::{self, Write};
@@ -15,9 +15,9 @@ use wallscope_analysis::diff::{Comparison, FunctionRow, Normal, Unit};
 use wallscope_analysis::diff::{Stacks, Times};
 
 /// Most nodes that the page is given; the smallest beyond are left out, and it says so.
-const MOST_STACKS: usize = 200_000;
+const MAX_STACKS: usize = 200_000;
 /// Rows of functions.
-const MOST_FUNCTIONS: usize = 2_000;
+const MAX_FUNCTIONS: usize = 2_000;
 
 /// Writes the recordings that `comparison` was made from, base and new, as one page.
 ///
@@ -65,7 +65,7 @@ fn functions(c: &Comparison) -> Vec<Value> {
             "relative": relative(d), "size": d.delta,
         })
     };
-    c.functions.iter().take(MOST_FUNCTIONS).map(row).collect()
+    c.functions.iter().take(MAX_FUNCTIONS).map(row).collect()
 }
 
 fn payload(c: &Comparison, stacks: Stacks, title: &str) -> Value {
@@ -76,8 +76,8 @@ fn payload(c: &Comparison, stacks: Stacks, title: &str) -> Value {
             .total_cmp(&size(&a.1))
             .then_with(|| a.0.cmp(&b.0))
     });
-    let left_out: f64 = paths.iter().skip(MOST_STACKS).map(|(_, t)| size(t)).sum();
-    paths.truncate(MOST_STACKS);
+    let left_out: f64 = paths.iter().skip(MAX_STACKS).map(|(_, t)| size(t)).sum();
+    paths.truncate(MAX_STACKS);
     paths.sort_by(|a, b| a.0.cmp(&b.0));
     let mut builder = Builder::new();
     let nodes: Vec<u32> = (paths.iter())
@@ -96,7 +96,7 @@ fn payload(c: &Comparison, stacks: Stacks, title: &str) -> Value {
     let mut notes = rests_on(c, Shown::default());
     if left_out > 0.0 {
         notes.push(format!(
-            "the picture has the {MOST_STACKS} largest stacks; {} in smaller ones is left out",
+            "the picture has the {MAX_STACKS} largest stacks; {} in smaller ones is left out",
             unit.value(
                 left_out
                     / if c.options.normal == Normal::Total {

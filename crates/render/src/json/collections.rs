@@ -10,12 +10,12 @@ pub(super) struct Collections {
     on_cpu_ns: u64,
     /// Blocked time of threads that a collector stops or stalls.
     blocked_ns: u64,
-    threads: Vec<Thread>,
+    threads: Vec<CollectorThread>,
     pauses: Vec<Pauses>,
 }
 
 #[derive(Serialize)]
-struct Thread {
+struct CollectorThread {
     pid: u32,
     tid: u32,
     name: String,
@@ -44,7 +44,7 @@ pub(super) fn collections(analysis: &Analysis) -> Collections {
         on_cpu_ns: rows.iter().map(|r| r.collects_ns).sum(),
         blocked_ns: rows.iter().map(|r| r.stopped_ns).sum(),
         threads: (rows.into_iter())
-            .map(|r| Thread {
+            .map(|r| CollectorThread {
                 pid: r.pid,
                 tid: r.tid,
                 name: r.name.to_string(),

@@ -14,12 +14,12 @@ pub(super) struct Report<'a> {
     pub(super) domain: Domain<'a>,
     pub(super) window: Window<'a>,
     pub(super) total: Times,
-    pub(super) threads: Vec<Thread>,
+    pub(super) threads: Vec<ThreadEntry>,
     pub(super) processes: Vec<Process>,
     pub(super) views: BTreeMap<&'static str, Total>,
     pub(super) functions: Vec<Function>,
     pub(super) reasons: Vec<Reason>,
-    pub(super) shapes: Vec<ShapeOf>,
+    pub(super) shapes: Vec<HistogramOf>,
     /// Null where single intervals were not kept.
     pub(super) timeline: Option<timeline::Timeline>,
     pub(super) stacks: Vec<Stack>,
@@ -95,7 +95,7 @@ pub(super) struct Kernel {
 }
 
 #[derive(Serialize)]
-pub(super) struct Thread {
+pub(super) struct ThreadEntry {
     pub(super) pid: u32,
     pub(super) tid: u32,
     pub(super) name: String,
@@ -163,7 +163,7 @@ pub(super) struct Quantiles {
 
 /// The intervals of a state and reason over all threads, counted.
 #[derive(Serialize)]
-pub(super) struct ShapeOf {
+pub(super) struct HistogramOf {
     pub(super) state: &'static str,
     pub(super) reason: Option<&'static str>,
     #[serde(flatten)]

@@ -14,7 +14,7 @@ pub(crate) struct Entry {
     pub(crate) name: String,
     /// Index of the module plus one; 0: none.
     pub(crate) module: u32,
-    pub(crate) kind: Kind,
+    pub(crate) kind: EntryKind,
     pub(crate) inlined: bool,
     pub(crate) file: Arc<str>,
     pub(crate) line: u32,
@@ -22,7 +22,7 @@ pub(crate) struct Entry {
 
 /// Kind of an entry. `web/js/profile.js` has the same numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Kind {
+pub(crate) enum EntryKind {
     Native = 0,
     Kernel = 1,
     Jit = 2,
@@ -50,14 +50,14 @@ impl Entries {
         };
         for frame in &recording.frames {
             let kind = match frame.kind {
-                FrameKind::Native => Kind::Native,
-                FrameKind::Kernel => Kind::Kernel,
-                FrameKind::Jit => Kind::Jit,
+                FrameKind::Native => EntryKind::Native,
+                FrameKind::Kernel => EntryKind::Kernel,
+                FrameKind::Jit => EntryKind::Jit,
                 FrameKind::Python
                 | FrameKind::Php
                 | FrameKind::Ruby
                 | FrameKind::Java
-                | FrameKind::JavaScript => Kind::Managed,
+                | FrameKind::JavaScript => EntryKind::Managed,
             };
             let module = frame.module.map_or(0, |m| m.0 + 1);
             let functions = if frame.lines.is_empty() {
@@ -101,7 +101,7 @@ impl Entries {
 
     /// The mark of this name.
     pub(crate) fn mark(&mut self, name: String) -> u32 {
-        self.id(Entry::named(name, Kind::Mark, 0))
+        self.id(Entry::named(name, EntryKind::Mark, 0))
     }
 
     /// The functions of a stack, outermost first, each with its line.
@@ -127,7 +127,7 @@ impl Entries {
 }
 
 impl Entry {
-    fn named(name: String, kind: Kind, module: u32) -> Self {
+    fn named(name: String, kind: EntryKind, module: u32) -> Self {
         Entry {
             name,
             module,

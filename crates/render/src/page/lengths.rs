@@ -5,15 +5,15 @@ use wallscope_model::Recording;
 use wallscope_model::histogram::HistogramRow;
 
 use super::columns::Columns;
-use super::rows::{Row, tag_of};
+use super::rows::{PageRow, tag_of};
 
 /// Parts of an interval in which counts are kept: counts of stacks are estimates, with fractions.
 const PARTS: f64 = 1000.0;
 
 /// Puts the histograms, if there are any. Columns of each: its owner (0: all threads; 1 + 2 * context;
 /// 2 + 2 * row), tag, bits of sub-division, longest interval, and buckets with their counts.
-pub(super) fn put(columns: &mut Columns, recording: &Recording, rows: &[Row]) {
-    if recording.shapes.is_empty() {
+pub(super) fn put(columns: &mut Columns, recording: &Recording, rows: &[PageRow]) {
+    if recording.histograms.is_empty() {
         return;
     }
     let tag = |r: &HistogramRow| {
@@ -35,17 +35,17 @@ pub(super) fn put(columns: &mut Columns, recording: &Recording, rows: &[Row]) {
         (Some(c), Some(s)) => places.get(&(c.0, s.0, tag(r))).map(|i| 2 + 2 * i),
         (None, Some(_)) => None,
     };
-    let shown: Vec<(u64, &HistogramRow)> = (recording.shapes.iter())
+    let shown: Vec<(u64, &HistogramRow)> = (recording.histograms.iter())
         .filter_map(|r| Some((owner(r)?, r)))
         .collect();
     columns.put("shape.of", shown.iter().map(|(of, _)| *of));
     columns.put("shape.tag", shown.iter().map(|(_, r)| u64::from(tag(r))));
-    let bits = shown.iter().map(|(_, r)| u64::from(r.shape.bits));
+    let bits = shown.iter().map(|(_, r)| u64::from(r.histogram.bits));
     columns.put("shape.bits", bits);
-    columns.put("shape.max", shown.iter().map(|(_, r)| r.shape.max_ns));
-    let sizes = shown.iter().map(|(_, r)| r.shape.counts.len() as u64);
+    columns.put("shape.max", shown.iter().map(|(_, r)| r.histogram.max_ns));
+    let sizes = shown.iter().map(|(_, r)| r.histogram.counts.len() as u64);
     columns.put("shape.size", sizes);
-    let counts = || shown.iter().flat_map(|(_, r)| &r.shape.counts);
+    let counts = || shown.iter().flat_map(|(_, r)| &r.histogram.counts);
     columns.put(
         "shape.bucket",
         counts().map(|(bucket, _)| u64::from(*bucket)),

@@ -80,21 +80,21 @@ pub fn write(
 }
 
 /// A kind of page: its name after the title, its frame, and its script.
-pub(crate) struct Kind {
+pub(crate) struct PageKind {
     called: &'static str,
     template: &'static str,
     script: &'static str,
 }
 
 /// The page of a recording.
-const RECORDING: Kind = Kind {
+const RECORDING: PageKind = PageKind {
     called: "wallscope",
     template: TEMPLATE,
     script: include_str!("../../web/dist/page.js"),
 };
 
 /// The page of a comparison.
-pub(crate) const DELTA: Kind = Kind {
+pub(crate) const DELTA: PageKind = PageKind {
     called: "wallscope diff",
     template: include_str!("../../web/delta.html"),
     script: include_str!("../../web/dist/delta.js"),
@@ -115,7 +115,7 @@ pub(crate) struct Content<'a> {
 /// # Errors
 /// Those of `out`.
 pub(crate) fn assemble(
-    kind: &Kind,
+    kind: &PageKind,
     content: &Content<'_>,
     out: &mut (impl Write + ?Sized),
 ) -> io::Result<()> {
@@ -201,7 +201,7 @@ mod tests {
         assert!(!page.contains("<script>alert"));
     }
 
-    /// The page computes intervals of what it filters by itself: `web/js/stats.js` must do so as
+    /// The page computes intervals of filtered time by itself: `web/js/stats.js` must do so as
     /// the recorder does. The same cases with the same numbers stand in its test.
     #[test]
     #[allow(clippy::excessive_precision)]

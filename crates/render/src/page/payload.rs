@@ -12,11 +12,11 @@ use wallscope_model::{
 use super::columns::Columns;
 use super::entries::{Entries, Entry};
 use super::options::PageOptions;
-use super::rows::{IDLE, Row, TreeColumns, all_reasons, put_tree, tag_of};
+use super::rows::{IDLE, PageRow, TreeColumns, all_reasons, put_tree, tag_of};
 use super::trie::Builder;
 
 /// Above this many source lines along all stacks, only those of the leaves are kept.
-const MOST_STACK_LINES: usize = 1_500_000;
+const MAX_STACK_LINES: usize = 1_500_000;
 
 /// Ledger slices by context, for spreading time that has no slices of its own.
 struct SliceIndex {
@@ -159,7 +159,7 @@ fn put_rows(
     recording: &Recording,
     scaled: &scale::Scaled,
     entries: &mut Entries,
-) -> Vec<Row> {
+) -> Vec<PageRow> {
     let shapes = SliceIndex::of(recording);
     let mut builder = Builder::new();
     let (leaves, stack_lines) = put_stacks(&mut builder, recording, scaled, entries);
@@ -179,7 +179,7 @@ fn put_rows(
             .get(sample.stack.0 as usize)
             .copied()
             .unwrap_or((0, 0));
-        rows.push(Row {
+        rows.push(PageRow {
             node,
             leaf_line,
             sample: own.then_some(piece.sample),
@@ -194,7 +194,7 @@ fn put_rows(
     }
     let mark = entries.mark(scale::NOT_SAMPLED.to_owned());
     for rest in scaled.unsampled.iter().copied().chain(places(recording)) {
-        rows.push(Row {
+        rows.push(PageRow {
             node: builder.add(&[mark], rest.ns),
             leaf_line: 0,
             sample: None,
@@ -213,7 +213,7 @@ fn put_rows(
 
     let format = TreeColumns::new("", recording);
     put_tree(columns, format, builder, &mut rows);
-    if stack_lines > MOST_STACK_LINES {
+    if stack_lines > MAX_STACK_LINES {
         columns.put("row.line", rows.iter().map(|r| u64::from(r.leaf_line)));
     } else {
         put_lines(columns, recording, entries, &rows);
@@ -249,7 +249,12 @@ fn places(recording: &Recording) -> impl Iterator<Item = scale::Unsampled> {
 }
 
 /// Source lines along each row's stack, as differences from the row before.
-fn put_lines(columns: &mut Columns, recording: &Recording, entries: &mut Entries, rows: &[Row]) {
+fn put_lines(
+    columns: &mut Columns,
+    recording: &Recording,
+    entries: &mut Entries,
+    rows: &[PageRow],
+) {
     let (mut alike, mut counts, mut rest) = (Vec::new(), Vec::new(), Vec::new());
     let mut last: Vec<(u32, u32)> = Vec::new();
     let mut path = Vec::new();

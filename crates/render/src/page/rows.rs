@@ -6,7 +6,7 @@ use super::columns::Columns;
 use super::trie::Builder;
 
 /// One row of time: a stack in one state of one thread.
-pub(super) struct Row {
+pub(super) struct PageRow {
     pub node: u32,
     pub leaf_line: u32,
     /// The sample that it is made of, if one.
@@ -69,7 +69,7 @@ pub(super) fn put_tree(
     columns: &mut Columns,
     format: TreeColumns,
     builder: Builder,
-    rows: &mut [Row],
+    rows: &mut [PageRow],
 ) {
     let TreeColumns { prefix, labelled } = format;
     let trie = builder.finish();
@@ -95,7 +95,7 @@ pub(super) fn put_tree(
         &mut rows.iter().map(|r| r.slices.len() as u64),
     );
     // Within a row slices ascend: differences, the first from 0.
-    let ascending = |r: &'_ Row| {
+    let ascending = |r: &'_ PageRow| {
         let mut last = 0;
         let steps: Vec<u64> = r
             .slices

@@ -12,7 +12,7 @@ use wallscope_model::{Recording, TaskGroup, TaskTime};
 
 use super::columns::Columns;
 use super::entries::Entries;
-use super::rows::{IDLE, Row, TreeColumns, put_tree, tag_of};
+use super::rows::{IDLE, PageRow, TreeColumns, put_tree, tag_of};
 use super::trie::Builder;
 
 /// Group, reason and the runtime's word of a part of tasks' time.
@@ -51,16 +51,16 @@ pub(super) fn put(columns: &mut Columns, recording: &Recording, entries: &mut En
 
 fn group(g: &TaskGroup) -> Value {
     json!({
-        "pid": g.pid, "kind": &*g.kind, "name": &*g.name, "seen": g.seen, "looks": g.looks,
+        "pid": g.pid, "kind": &*g.kind, "name": &*g.name, "seen": g.seen, "looks": g.polls,
     })
 }
 
-fn row(group: &TaskGroup, time: &TaskTime, cause: u32, node: u32) -> Row {
+fn row(group: &TaskGroup, time: &TaskTime, cause: u32, node: u32) -> PageRow {
     let idle = match is_idle_task(&group.name, &time.reason) {
         true => IDLE,
         false => 0,
     };
-    Row {
+    PageRow {
         node,
         leaf_line: 0,
         sample: None,

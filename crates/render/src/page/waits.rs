@@ -10,15 +10,15 @@ use wallscope_model::{Above, Recording, Role, SliceValue, State};
 
 use super::columns::Columns;
 use super::entries::Entries;
-use super::rows::{Row, TreeColumns, put_tree};
+use super::rows::{PageRow, TreeColumns, put_tree};
 use super::trie::Builder;
 use crate::waits::how;
 use wallscope_analysis::view::{Analysis, Holder, Idle, LockRow, PeerRow, Share, Waits, queues};
 
 /// Locks and peers that the page lists.
-const MOST: usize = 100;
+const MAX_LISTED: usize = 100;
 /// Shares of each of them.
-const MOST_SHARES: usize = 6;
+const MAX_SHARES: usize = 6;
 
 /// Kind of a line of a chain. `web/js/why.js` has the same values.
 fn kind_of(role: Role) -> u64 {
@@ -53,7 +53,7 @@ impl Lines {
 pub(super) fn put(
     columns: &mut Columns,
     recording: &Recording,
-    rows: &[Row],
+    rows: &[PageRow],
     entries: &mut Entries,
 ) -> Value {
     let analysis = Analysis::new(recording, Idle::Show);
@@ -68,9 +68,9 @@ pub(super) fn put(
     let locks = analysis.locks();
     let peers = analysis.peers();
     json!({
-        "locks": locks.iter().take(MOST).map(lock).collect::<Vec<_>>(),
-        "more_locks": locks.len().saturating_sub(MOST),
-        "peers": peers.iter().take(MOST).map(peer).collect::<Vec<_>>(),
+        "locks": locks.iter().take(MAX_LISTED).map(lock).collect::<Vec<_>>(),
+        "more_locks": locks.len().saturating_sub(MAX_LISTED),
+        "peers": peers.iter().take(MAX_LISTED).map(peer).collect::<Vec<_>>(),
     })
 }
 
@@ -80,7 +80,7 @@ struct ScaledWaits<'a> {
     waits: Waits,
 }
 
-fn put_chains(columns: &mut Columns, scaled: &ScaledWaits<'_>, rows: &[Row]) {
+fn put_chains(columns: &mut Columns, scaled: &ScaledWaits<'_>, rows: &[PageRow]) {
     let ScaledWaits { analysis, waits } = scaled;
     let recording = analysis.recording;
     let mut lines = Lines::default();
@@ -156,7 +156,7 @@ fn put_chains(columns: &mut Columns, scaled: &ScaledWaits<'_>, rows: &[Row]) {
 fn put_wakers(
     columns: &mut Columns,
     scaled: &ScaledWaits<'_>,
-    rows: &[Row],
+    rows: &[PageRow],
     entries: &mut Entries,
 ) {
     let ScaledWaits { analysis, waits } = scaled;
@@ -188,7 +188,7 @@ fn put_wakers(
                 })
                 .filter(|v| v.ns > 0 || v.count > 0)
                 .collect();
-            out.push(Row {
+            out.push(PageRow {
                 node: builder.add(path, ns),
                 leaf_line: 0,
                 sample: None,
@@ -232,7 +232,7 @@ fn put_wakers(
 }
 
 /// The part of `ns` of a row's sample that is the row's: samples may be shown in like threads too.
-fn own(waits: &Waits, row: &Row, ns: u64) -> u64 {
+fn own(waits: &Waits, row: &PageRow, ns: u64) -> u64 {
     let whole = row.sample.map_or(0, |s| waits.sample_ns[s as usize]);
     part(ns, row.ns, whole)
 }
@@ -244,7 +244,7 @@ fn part(n: u64, upto: u64, whole: u64) -> u64 {
 
 /// All of it, and the largest parts.
 fn shares(all: &[Share]) -> Value {
-    let shown = all.iter().take(MOST_SHARES);
+    let shown = all.iter().take(MAX_SHARES);
     let shown: Vec<Value> = shown.map(|s| json!([s.what, s.ns])).collect();
     json!([all.iter().map(|s| s.ns).sum::<u64>(), shown])
 }
@@ -257,13 +257,13 @@ fn lock(l: &LockRow) -> Value {
     json!({
         "name": &*l.name, "total": l.total_ns, "idle": l.idle_ns, "longest": l.longest_ns, "count": l.count,
         "waiters": l.waiters, "exact": l.exact, "waits": shares(&l.waits),
-        "holders": l.holders.iter().take(MOST_SHARES).map(holder).collect::<Vec<_>>(),
+        "holders": l.holders.iter().take(MAX_SHARES).map(holder).collect::<Vec<_>>(),
     })
 }
 
 fn peer(p: &PeerRow) -> Value {
     // What people would call the place, without the code that only sends.
-    let stacks = p.stacks.iter().take(MOST_SHARES);
+    let stacks = p.stacks.iter().take(MAX_SHARES);
     let sent = stacks.map(|(frames, _, ns)| {
         let frames: Vec<&str> = frames.iter().map(|f| &*f.function.name).collect();
         json!([frames, ns])

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use wallscope_analysis::queueing::Estimate;
 use wallscope_analysis::queueing::predict::{GROWTH, Method, Outcome};
-use wallscope_analysis::queues::{Absent, Kind, Queue, Queues, System};
+use wallscope_analysis::queues::{Absent, Queue, QueueKind, Queues, System};
 use wallscope_model::printable::printable;
 use wallscope_model::units;
 
@@ -155,7 +155,7 @@ fn shared_notes(rows: &[&Queue]) -> Vec<String> {
 /// Kind and name of a queue. The name of CPUs says the kind.
 fn called(row: &Queue) -> String {
     match row.kind {
-        Kind::Cpu => name(&row.name),
+        QueueKind::Cpu => name(&row.name),
         kind => format!("{} {}", kind.name(), name(&row.name)),
     }
 }

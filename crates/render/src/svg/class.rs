@@ -2,7 +2,7 @@
 
 use wallscope_model::{BlockReason, CODE_KINDS, Part, Recording, State, View};
 
-use crate::page::entries::{Entry, Kind};
+use crate::page::entries::{Entry, EntryKind};
 
 /// Frames of one colour.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,12 +80,12 @@ impl Class {
             })
         };
         match entry.kind {
-            Kind::Kernel => Class::Kernel,
-            Kind::Jit => Class::Jit,
-            Kind::Mark => Class::Unknown,
-            Kind::Native | Kind::Managed if library() => Class::Library,
-            Kind::Managed => Class::Managed,
-            Kind::Native => Class::Own,
+            EntryKind::Kernel => Class::Kernel,
+            EntryKind::Jit => Class::Jit,
+            EntryKind::Mark => Class::Unknown,
+            EntryKind::Native | EntryKind::Managed if library() => Class::Library,
+            EntryKind::Managed => Class::Managed,
+            EntryKind::Native => Class::Own,
         }
     }
 }

@@ -25,7 +25,7 @@ const MARGIN: f64 = 10.0;
 const HEAD: f64 = 52.0;
 const NARROWEST: f64 = 0.33;
 /// Most levels: more do not help in a picture that is not scrolled.
-const MOST_LEVELS: usize = 400;
+const MAX_LEVELS: usize = 400;
 
 /// The tree of one view, nodes in depth-first order.
 struct Tree {
@@ -121,7 +121,7 @@ pub fn write(recording: &Recording, view: View, out: &mut dyn Write) -> io::Resu
     let n = tree.entry.len();
 
     let left = left_ends(&tree);
-    let deep = |n: &usize| tree.depth[*n] as usize >= MOST_LEVELS;
+    let deep = |n: &usize| tree.depth[*n] as usize >= MAX_LEVELS;
     let drawn: Vec<usize> = (0..n)
         .filter(|n| *n == 0 || shown(*n) && !deep(n))
         .collect();
@@ -140,7 +140,7 @@ pub fn write(recording: &Recording, view: View, out: &mut dyn Write) -> io::Resu
     }
     if cut > 0 {
         let deepest = tree.depth.iter().max().copied().unwrap_or(0);
-        also += &format!("; {cut} frames above level {MOST_LEVELS} of {deepest} left out");
+        also += &format!("; {cut} frames above level {MAX_LEVELS} of {deepest} left out");
     }
     let threads = match recording.contexts.len() {
         1 => "one thread".to_string(),

@@ -1,6 +1,6 @@
 //! Waits and their roots side by side, at a terminal.
 
-use super::MOST_ROWS;
+use super::MAX_ROWS;
 use super::layout::clean;
 use super::page::Page;
 use super::table::{Column, number_column, table, text_column};
@@ -11,7 +11,7 @@ use wallscope_model::units::{ns, share_of};
 /// Most cells of the place of a wait.
 const PLACE_CELLS: usize = 34;
 /// Share of the shown waits below which a row is left out.
-const LEAST_SHARE: f64 = 0.01;
+const MIN_SHARE: f64 = 0.01;
 
 impl Page<'_> {
     /// Place of each wait, and the root of its chain.
@@ -44,8 +44,8 @@ impl Page<'_> {
 /// The table of waits beside their roots.
 pub(crate) fn blame_lines(rows: &[BlameRow], width: Option<usize>) -> Vec<String> {
     let whole: u64 = rows.iter().map(|row| row.ns).sum();
-    let told = |row: &&BlameRow| row.ns as f64 >= LEAST_SHARE * whole as f64;
-    let cells: Vec<Vec<String>> = (rows.iter().filter(told).take(MOST_ROWS))
+    let told = |row: &&BlameRow| row.ns as f64 >= MIN_SHARE * whole as f64;
+    let cells: Vec<Vec<String>> = (rows.iter().filter(told).take(MAX_ROWS))
         .map(|row| {
             let interval = format!(
                 "{}–{}",
@@ -74,7 +74,7 @@ pub(crate) fn blame_lines(rows: &[BlameRow], width: Option<usize>) -> Vec<String
     let shown: u64 = rows
         .iter()
         .filter(told)
-        .take(MOST_ROWS)
+        .take(MAX_ROWS)
         .map(|row| row.ns)
         .sum();
     let mut lines = table(&columns, &cells, width);
@@ -89,7 +89,7 @@ pub(crate) fn blame_lines(rows: &[BlameRow], width: Option<usize>) -> Vec<String
 
 fn exact_lines(rows: &[ExactBlameRow], width: Option<usize>) -> Vec<String> {
     let whole: u64 = rows.iter().map(|row| row.ns).sum();
-    let cells: Vec<Vec<String>> = (rows.iter().take(MOST_ROWS))
+    let cells: Vec<Vec<String>> = (rows.iter().take(MAX_ROWS))
         .map(|row| {
             vec![
                 share_of(row.ns, whole),

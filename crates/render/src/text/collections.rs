@@ -4,10 +4,10 @@ use wallscope_analysis::view::Analysis;
 use wallscope_model::units::{count, ns, share};
 
 use super::layout::{Ink, clean, pad};
-use super::{MOST_ROWS, Page};
+use super::{MAX_ROWS, Page};
 
 /// A thread with less of its time in garbage collection than this is left out, of its wall time.
-const LEAST_SHARE: f64 = 0.001;
+const MIN_SHARE: f64 = 0.001;
 
 impl Page<'_> {
     /// Prints pauses by kind and cause, then threads that collect or are stopped.
@@ -15,7 +15,7 @@ impl Page<'_> {
         self.pauses(a);
         let of = |ns: u64, wall: u64| ns as f64 / wall.max(1) as f64;
         let rows: Vec<_> = (a.collections().into_iter())
-            .filter(|r| of(r.collects_ns.max(r.stopped_ns), r.wall_ns) >= LEAST_SHARE)
+            .filter(|r| of(r.collects_ns.max(r.stopped_ns), r.wall_ns) >= MIN_SHARE)
             .collect();
         if rows.is_empty() {
             return;
@@ -33,7 +33,7 @@ impl Page<'_> {
         );
         let head = self.style.ink(Ink::Faint, &head);
         self.line(&head);
-        for row in rows.iter().take(MOST_ROWS) {
+        for row in rows.iter().take(MAX_ROWS) {
             let [stopped, of_wall] = match row.stops_known {
                 true => [ns(row.stopped_ns), share(of(row.stopped_ns, row.wall_ns))],
                 false => ["–".to_owned(), "–".to_owned()],
@@ -54,7 +54,7 @@ impl Page<'_> {
                 "–: the runtime tells how long it stopped the process, and not when each thread";
             self.faint(why, 2);
         }
-        let rest = rows.len().saturating_sub(MOST_ROWS);
+        let rest = rows.len().saturating_sub(MAX_ROWS);
         if rest > 0 {
             self.faint(&format!("  and {rest} more threads"), 2);
         }
@@ -78,7 +78,7 @@ impl Page<'_> {
         );
         let head = self.style.ink(Ink::Faint, &head);
         self.line(&head);
-        for g in groups.iter().take(MOST_ROWS) {
+        for g in groups.iter().take(MAX_ROWS) {
             let kind = match (g.collects(), g.cause.is_empty()) {
                 (true, false) => format!("{} collection: {}", clean(&g.kind), clean(&g.cause)),
                 (true, true) => format!("{} collection", clean(&g.kind)),

@@ -2,7 +2,7 @@
 
 use wallscope_model::{Ledger, State};
 
-use super::MOST_ROWS;
+use super::MAX_ROWS;
 use super::groups::groups_text;
 use super::layout::label;
 use super::layout::{Ink, cells, clean, pad, shorten, wrap};
@@ -127,7 +127,7 @@ impl Page<'_> {
             if rows.len() > 1 {
                 self.heading(heading, "");
                 let unit = &a.recording.domain.unit;
-                for line in groups_text(&rows, key, unit, MOST_ROWS).lines() {
+                for line in groups_text(&rows, key, unit, MAX_ROWS).lines() {
                     self.line(&format!("  {line}"));
                 }
             }
@@ -141,8 +141,8 @@ impl Page<'_> {
         rows: &[LedgerRow],
         id_of: impl Fn(&LedgerRow) -> u32,
     ) {
-        let shown = if rows.len() > MOST_ROWS + 1 {
-            MOST_ROWS
+        let shown = if rows.len() > MAX_ROWS + 1 {
+            MAX_ROWS
         } else {
             rows.len()
         };

@@ -7,11 +7,11 @@
 mod blame;
 mod collections;
 mod groups;
+pub(crate) mod histograms;
 pub(crate) mod layout;
 mod ledger;
 mod page;
 mod peers;
-pub(crate) mod shapes;
 mod style;
 pub mod table;
 mod tasks;
@@ -41,13 +41,13 @@ pub struct Headline {
 }
 
 /// The most lines of a table before the rest becomes one line.
-const MOST_ROWS: usize = 10;
+const MAX_ROWS: usize = 10;
 /// The most stacks shown.
-const MOST_STACKS: usize = 5;
+const MAX_STACKS: usize = 5;
 /// The most user frames of a stack shown, from the leaf.
-const MOST_FRAMES: usize = 10;
+const MAX_FRAMES: usize = 10;
 /// A view below this share of wall time is not broken down.
-const LEAST_VIEW: f64 = 0.001;
+const MIN_VIEW: f64 = 0.001;
 
 /// The whole report.
 ///
@@ -82,7 +82,7 @@ pub fn render(analysis: &Analysis, headline: &Headline, style: &Style) -> String
         page.functions(analysis, &functions, view, total.ledger.wall_ns);
     }
     page.blame(analysis);
-    page.shapes(analysis.recording);
+    page.histograms(analysis.recording);
     page.peers(analysis);
     page.stacks(analysis);
     page.trust(analysis);
@@ -93,7 +93,7 @@ impl Page<'_> {
     fn functions(&mut self, a: &Analysis, rows: &[FunctionRow], view: View, wall_ns: u64) {
         let total = a.total(view);
         let shown_ns = total.shown_ns();
-        if (shown_ns as f64) < LEAST_VIEW * wall_ns as f64 || shown_ns == 0 {
+        if (shown_ns as f64) < MIN_VIEW * wall_ns as f64 || shown_ns == 0 {
             return;
         }
         // A waiting stack has the scheduler at its leaf. There the program's own innermost function
@@ -129,8 +129,8 @@ impl Page<'_> {
         );
         let head = self.style.ink(Ink::Faint, &head);
         self.line(&head);
-        let shown = if order.len() > MOST_ROWS + 1 {
-            MOST_ROWS
+        let shown = if order.len() > MAX_ROWS + 1 {
+            MAX_ROWS
         } else {
             order.len()
         };
@@ -178,7 +178,7 @@ impl Page<'_> {
 
     fn stacks(&mut self, a: &Analysis) {
         let total = a.total(View::Wall);
-        let stacks = a.stacks(View::Wall, MOST_STACKS);
+        let stacks = a.stacks(View::Wall, MAX_STACKS);
         if stacks.is_empty() {
             return;
         }
@@ -210,8 +210,8 @@ impl Page<'_> {
                 let line = self.style.ink(Ink::State(s.state), &line);
                 self.line(&line);
             }
-            if let Some(shape) = &s.shape {
-                self.faint(&format!("      {}", shapes::intervals(shape)), 6);
+            if let Some(histogram) = &s.histogram {
+                self.faint(&format!("      {}", histograms::intervals(histogram)), 6);
             }
             self.stack(s);
         }
@@ -232,14 +232,14 @@ impl Page<'_> {
             .collect();
         let room = self.style.width.map_or(usize::MAX, |w| w.saturating_sub(6));
         if !kernel.is_empty() {
-            let most = if user.is_empty() { MOST_FRAMES } else { 4 };
+            let most = if user.is_empty() { MAX_FRAMES } else { 4 };
             let mut text = kernel[..kernel.len().min(most)].join(" < ");
             if kernel.len() > most {
                 text.push_str(&format!(" < … {} more", kernel.len() - most));
             }
             self.faint(&format!("      kernel: {text}"), 14);
         }
-        for (i, f) in user.iter().take(MOST_FRAMES).enumerate() {
+        for (i, f) in user.iter().take(MAX_FRAMES).enumerate() {
             let inlined = if f.inlined { " (inlined)" } else { "" };
             let module = clean(&f.function.module);
             let line = match f.line {
@@ -256,7 +256,7 @@ impl Page<'_> {
             }
             self.line(&text);
         }
-        let more = user.len().saturating_sub(MOST_FRAMES);
+        let more = user.len().saturating_sub(MAX_FRAMES);
         if more > 0 {
             self.faint(&format!("      … {more} more frames towards the root"), 6);
         }

@@ -1,6 +1,6 @@
 //! Peers of the processes and the requests to them, for a terminal.
 
-use super::MOST_ROWS;
+use super::MAX_ROWS;
 use super::layout::{Ink, cells, clean, pad, shorten};
 use super::page::Page;
 use wallscope_analysis::view::Analysis;
@@ -23,7 +23,7 @@ impl Page<'_> {
         );
         let head = self.style.ink(Ink::Faint, &head);
         self.line(&head);
-        for row in rows.iter().take(MOST_ROWS) {
+        for row in rows.iter().take(MAX_ROWS) {
             let p = &row.peer;
             let each = ns(p.in_flight_ns / p.requests.max(1));
             let each = if p.requests_at_least {
@@ -57,9 +57,9 @@ impl Page<'_> {
                 self.faint(&format!("            sent by {}", names.join(" < ")), 14);
             }
         }
-        if rows.len() > MOST_ROWS {
+        if rows.len() > MAX_ROWS {
             self.faint(
-                &format!("  {} more are in --json", rows.len() - MOST_ROWS),
+                &format!("  {} more are in --json", rows.len() - MAX_ROWS),
                 2,
             );
         }

@@ -2,14 +2,14 @@
 
 use super::layout::{Ink, cells, clean, pad, shorten};
 use super::page::Page;
-use super::{MOST_ROWS, MOST_STACKS};
+use super::{MAX_ROWS, MAX_STACKS};
 use wallscope_analysis::view::{Analysis, TaskRow, TaskWait};
 use wallscope_model::units::{count, ns, share};
 
 /// Most frames shown of a task's wait site, from the leaf; the runtime's own frames are left out.
 const FRAMES: usize = 6;
 /// Most wait sites that are kept apart.
-const MOST_PLACES: usize = 256;
+const MAX_PLACES: usize = 256;
 /// The kind of task with many frames of the library on its stacks.
 const VIRTUAL_THREAD: &str = "virtual thread";
 const LIBRARY: [&str; 7] = [
@@ -53,7 +53,7 @@ impl Page<'_> {
     fn tasks_of_kind(&mut self, rows: &[TaskRow]) {
         let Some(first) = rows.first() else { return };
         let engaged: u64 = rows.iter().map(TaskRow::engaged_ns).sum();
-        let polls = rows.iter().map(|r| r.looks).max().unwrap_or(0);
+        let polls = rows.iter().map(|r| r.polls).max().unwrap_or(0);
         self.heading(
             &format!("{}s", capital(&first.kind)),
             &format!(
@@ -71,7 +71,7 @@ impl Page<'_> {
         );
         let head = self.style.ink(Ink::Faint, &head);
         self.line(&head);
-        for row in rows.iter().take(MOST_ROWS) {
+        for row in rows.iter().take(MAX_ROWS) {
             let part = |ns: u64| share(ns as f64 / row.wall_ns.max(1) as f64);
             let line = format!(
                 "  {} {} {} {} {}  ",
@@ -98,8 +98,8 @@ impl Page<'_> {
                 .map_or(usize::MAX, |w| w.saturating_sub(cells(&line)));
             self.line(&format!("{line}{}", shorten(&what, room.max(12))));
         }
-        if rows.len() > MOST_ROWS {
-            let more = rows.len() - MOST_ROWS;
+        if rows.len() > MAX_ROWS {
+            let more = rows.len() - MAX_ROWS;
             self.faint(&format!("  {more} more are in --json"), 2);
         }
         let waits = rows.iter().flat_map(|r| &r.waits);
@@ -112,12 +112,12 @@ impl Page<'_> {
             match places.iter().position(|(p, _)| *p == place) {
                 Some(i) => places[i].1 += wait.ns,
                 // Waits are sorted: the ones left out have less time, each and mostly together.
-                None if places.len() < MOST_PLACES => places.push((place, wait.ns)),
+                None if places.len() < MAX_PLACES => places.push((place, wait.ns)),
                 None => {}
             }
         }
         places.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
-        for (place, ns) in places.into_iter().take(MOST_STACKS) {
+        for (place, ns) in places.into_iter().take(MAX_STACKS) {
             let of = share(ns as f64 / engaged.max(1) as f64);
             self.faint(&format!("  {} {place}", pad(&of, -8)), 11);
         }

@@ -297,7 +297,8 @@ fn the_whole_of_a_large_library() {
             continue;
         }
         compared += 1;
-        let lines = |f: &[crate::support::Found]| f.iter().map(|f| f.line).collect::<Vec<_>>();
+        let lines =
+            |f: &[crate::support::FoundFunction]| f.iter().map(|f| f.line).collect::<Vec<_>>();
         let expected: Vec<u32> = theirs.iter().map(|t| t.2).collect();
         same += usize::from(lines(ours) == expected);
     }

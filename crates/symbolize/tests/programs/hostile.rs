@@ -39,7 +39,7 @@ fn ends<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     }
 }
 
-fn lookup(bytes: Vec<u8>, offsets: &[u64]) -> (Vec<Vec<crate::support::Found>>, Vec<Loss>) {
+fn lookup(bytes: Vec<u8>, offsets: &[u64]) -> (Vec<Vec<crate::support::FoundFunction>>, Vec<Loss>) {
     let mut lookup = Lookup::path_only(Path::new("/hostile"));
     lookup.sources.time_per_module = Duration::from_secs(2);
     lookup
@@ -184,7 +184,10 @@ unit_end:
     )
 }
 
-fn crafted_lookup(body: &str, ranges: &str) -> Option<(Vec<crate::support::Found>, Vec<Loss>)> {
+fn crafted_lookup(
+    body: &str,
+    ranges: &str,
+) -> Option<(Vec<crate::support::FoundFunction>, Vec<Loss>)> {
     if !have(&["gcc", "nm"]) {
         return None;
     }

@@ -87,7 +87,7 @@ pub fn address_of(file: &Path, name: &str) -> u64 {
 
 /// A function at an address, in the form that the tests compare.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundFunction {
     pub name: String,
     pub system_name: String,
     pub file: String,
@@ -133,7 +133,7 @@ impl Lookup {
     }
 
     /// Resolves the file offsets; returns the functions, innermost first, and the losses.
-    pub fn offsets(self, offsets: &[u64]) -> (Vec<Vec<Found>>, Vec<Loss>) {
+    pub fn offsets(self, offsets: &[u64]) -> (Vec<Vec<FoundFunction>>, Vec<Loss>) {
         let mut recording = Recording {
             modules: vec![Module {
                 kind: ModuleKind::Elf,
@@ -152,7 +152,7 @@ impl Lookup {
     }
 
     /// Resolves virtual addresses of `elf`.
-    pub fn addresses(self, elf: &Path, addresses: &[u64]) -> (Vec<Vec<Found>>, Vec<Loss>) {
+    pub fn addresses(self, elf: &Path, addresses: &[u64]) -> (Vec<Vec<FoundFunction>>, Vec<Loss>) {
         let bytes = std::fs::read(elf).unwrap();
         let elf = Elf::parse(&bytes).unwrap();
         let offsets: Vec<u64> = addresses
@@ -174,10 +174,10 @@ pub fn frame(kind: FrameKind, module: Option<u32>, address: u64) -> Frame {
 }
 
 /// The resolved lines of a recording's frames.
-pub fn found(recording: &Recording) -> Vec<Vec<Found>> {
+pub fn found(recording: &Recording) -> Vec<Vec<FoundFunction>> {
     let line = |l: &wallscope_model::Line| {
         let function = &recording.functions[l.function.0 as usize];
-        Found {
+        FoundFunction {
             name: function.name.to_string(),
             system_name: function.system_name.to_string(),
             file: function.file.to_string(),
@@ -193,6 +193,6 @@ pub fn found(recording: &Recording) -> Vec<Vec<Found>> {
 }
 
 /// Names of one address's functions, innermost first.
-pub fn names(found: &[Found]) -> Vec<&str> {
+pub fn names(found: &[FoundFunction]) -> Vec<&str> {
     found.iter().map(|f| f.name.as_str()).collect()
 }

@@ -1,5 +1,5 @@
 //! `wallscope-truth NAME [flags]`: becomes the truth programs' own binary, which the build put
-//! beside the library that one of them loads. `wallscope-truth list` says what there is.
+//! beside the library that one of them loads. `wallscope-truth list` lists them.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};

@@ -19,7 +19,7 @@ const CLOCKS_NS: f64 = 15_000.0;
 /// Ledgers of calls against their wall time, percent.
 const LEDGER: f64 = 1.0;
 
-/// The truth of the program with these flags, beside what the tool says: `asked` is a verb with functions.
+/// The truth of the program with these flags, beside the tool's figures: `asked` is a verb with functions.
 fn run(
     tool: &Tool,
     asked: &[&str],
@@ -29,7 +29,7 @@ fn run(
     let seconds = length.text();
     let mut program = Program::start("calls", &[&["--seconds", &*seconds], flags].concat())?;
     let pid = program.pids()[0].to_string();
-    // The machine may be slow, and is not what is judged here.
+    // The machine may be slow, and is not judged here.
     let fixed = ["-p", &pid, "--max-overhead", "90"];
     let prober = Prober::start(tool, &[asked, &fixed].concat())?;
     program.release()?;

@@ -160,7 +160,7 @@ fn waits(run: &Run) -> Result<Scorecard, Error> {
         for wait in own {
             let ns = wait["ns"].as_f64().unwrap_or(0.0);
             all += ns;
-            // One that has what it waited for still waits to be run.
+            // One whose wait has ended still waits to be run.
             let ready = wait["state"] == "runnable";
             right += if ready || wait["reason"] == *reason {
                 ns

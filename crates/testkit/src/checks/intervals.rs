@@ -20,7 +20,7 @@ pub(super) fn intervals(tool: &Tool, length: Length) -> Result<Scorecard, Error>
             .cloned()
             .unwrap_or_default();
         let lane = t.timeline.clone().unwrap_or_default();
-        // Intervals are as they were counted; what was corrected since is in the ledger alone.
+        // Intervals are as they were counted; later corrections are in the ledger alone.
         let most = (t.repaired_ns + t.unknown_ns) as f64 + t.wall_ns as f64 / 1e5;
         for (state, intervals, ledger) in [
             ("on-CPU", lane.on_cpu_ns, t.on_cpu_ns),

@@ -76,7 +76,7 @@ fn judge(run: &Run) -> Result<Scorecard, Error> {
         .extend(stacks::whole(&run.stacks, |name| names.contains(&name), WHOLE).rows);
     card.rows
         .extend(python::chains(&run.truth, &run.stacks, |name| name).rows);
-    // These threads wait for nothing else than what they are named after, but for their gate before
+    // These threads wait only for the thing that they are named after, but for their gate before
     // and after. The first short sleep of a thread has been counted by the time that it is known for one; a long one
     // has been told meanwhile.
     for own in &run.truth.threads {

@@ -28,7 +28,7 @@ impl Length {
     };
 
     /// Options of a recording for rows on shares. A short run samples more finely, so that chance stays
-    /// below what is promised.
+    /// below the promised one.
     pub fn options(self) -> Options {
         match self.is_short() {
             true => Options::at(1997).with(FINE),

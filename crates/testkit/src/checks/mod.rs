@@ -36,7 +36,7 @@ use crate::{Error, Scorecard, Tool};
 
 /// Influences on an experiment's outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum Influence {
     /// Wallscope alone: fit for a test on a busy machine.
     Truth,
     /// Wallscope, and other programs that take CPU time from the measured one: for the full verification on a
@@ -56,7 +56,7 @@ pub struct Check {
     /// Its question.
     pub about: &'static str,
     /// Influences on its outcome.
-    pub kind: Kind,
+    pub kind: Influence,
     /// Makes it. An error means that it could not be made.
     pub run: fn(&Tool, Length) -> Result<Scorecard, Error>,
 }
@@ -67,7 +67,7 @@ macro_rules! checks {
         pub const ALL: &[Check] = &[$(Check {
             name: $name,
             about: $about,
-            kind: Kind::$kind,
+            kind: Influence::$kind,
             run: $run,
         },)*];
     };

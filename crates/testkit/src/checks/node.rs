@@ -31,7 +31,7 @@ const WAYS: &[(&str, &[&str], &str)] = &[
     ),
 ];
 
-/// The functions that a turn calls, and what they say of themselves.
+/// The functions that a turn calls, and their own figures.
 const PARTS: [(&str, &str); 6] = [
     ("jsHeavy", "heavy_ns"),
     ("jsLight", "light_ns"),

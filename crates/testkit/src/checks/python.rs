@@ -132,7 +132,7 @@ fn from_outside(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     }
     let all = interpreters()?;
     for (way, more) in [
-        // Whether frames are right is asked, not what they cost: at the usual limit few are read.
+        // Whether frames are right is asked, not their cost: at the usual limit few are read.
         (
             "by perf events",
             &["--backend", "perf", "--max-overhead", "50"][..],
@@ -162,7 +162,7 @@ fn from_outside(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     Ok(card)
 }
 
-/// Rows for what running threads run, where frames are read from outside.
+/// Rows for functions of running threads, where frames are read from outside.
 fn running_functions(run: &Run) -> Scorecard {
     let mut card = run.evidence().shares("on-cpu", share::MANAGED);
     card.rows.extend(strangers(&run.truth, &run.stacks).rows);
@@ -373,12 +373,12 @@ pub(super) fn python_cost(tool: &Tool, length: Length) -> Result<Scorecard, Erro
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::folded::Kind;
+    use crate::folded::FrameSuffix;
 
     fn frames(names: &[&str]) -> Vec<Frame> {
         let frame = |name: &&str| Frame {
             name: (*name).to_owned(),
-            kind: Kind::User,
+            kind: FrameSuffix::User,
         };
         names.iter().map(frame).collect()
     }

@@ -13,7 +13,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 pub(super) fn rates(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let seconds = length.text();
     let mut program = Program::start("mix", &["--seconds", &seconds])?;
-    // Of the same run, so that what differs is the rate alone.
+    // Of the same run, so that only the rate differs.
     let seldom = tool.attach(program.pids(), &Options::at(49))?;
     let often = tool.attach(program.pids(), &Options::at(997))?;
     program.release()?;

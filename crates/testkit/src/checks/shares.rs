@@ -94,7 +94,7 @@ pub(super) fn in_step(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     Ok(card)
 }
 
-/// Which library it is tells only what is mapped at the moment of a sample.
+/// Only the mapping at the moment of a sample tells which library it is.
 pub(super) fn plugins(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let seconds = length.text();
     let mut card = Scorecard::default();
@@ -309,7 +309,7 @@ pub(super) fn throttled(tool: &Tool, length: Length) -> Result<Scorecard, Error>
             "s",
         );
     }
-    // Short periods: what the counter lacks of the one that is open at its end is little then. Beside a rival the
+    // Short periods: the part of the open one that the counter lacks at its end is small then. Beside a rival the
     // thread waits on when it has a new quota.
     for rival in ["0", "1"] {
         let flags = [
@@ -347,7 +347,7 @@ pub(super) fn migrate(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let seconds = length.text();
     let run = tool.measure("migrate", &["--seconds", &seconds], &length.options())?;
     // Here the kernel's run_delay is far too large (see the limit), so it bounds nothing. What the
-    // thread asked to sleep, and what was left of its wall time, do.
+    // thread asked to sleep, and the rest of its wall time, do.
     let limits = Limits {
         below_delay_ppm: f64::INFINITY,
         ..Limits::default()

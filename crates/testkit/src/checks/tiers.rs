@@ -35,7 +35,7 @@ pub(super) fn proc(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     Ok(card)
 }
 
-/// For how long and how to measure by `backend` with `more` flags: twice as long as elsewhere, as what is promised
+/// For how long and how to measure by `backend` with `more` flags: twice as long as elsewhere, as the promise
 /// is stated so.
 fn how(length: Length, backend: &str, more: &[&str]) -> (Vec<String>, Options) {
     let seconds = format!("{}", length.seconds * 2.0);

@@ -114,7 +114,7 @@ fn judge(run: &Run, pins: bool) -> Result<Scorecard, Error> {
         let (mut all, mut right) = (0.0, 0.0);
         for wait in inside {
             all += ns(wait);
-            // One that has what it waited for still waits to be run.
+            // One whose wait has ended still waits to be run.
             let ready = wait["state"] == "runnable";
             right += if ready || wait["reason"] == *reason {
                 ns(wait)
@@ -177,7 +177,7 @@ fn running(run: &Run, own: &[&Value]) -> Result<(f64, f64), Error> {
     Ok((ran / existed, seen / existed))
 }
 
-/// Row: what a thread computes after it has waited is below the functions that had called it, or said not to
+/// Row: computing of a thread after a wait is below the functions that had called it, or said not to
 /// be so. Only where running threads have stacks.
 fn mounted(run: &Run, card: &mut Scorecard) {
     let computes = |l: &&Line| l.state == "on_cpu" && l.contains("Virtual.vtLate");
@@ -212,7 +212,7 @@ fn parked(run: &Run, waits: &[Value], card: &mut Scorecard) {
     let mut found = vec![false; truths.len()];
     for wait in waits.iter().filter(labelled) {
         let frames = names(wait);
-        // The library leaves out what it takes to park and to begin; of the program nothing may be missing.
+        // The library leaves out the frames of parking and beginning; of the program nothing may be missing.
         let told = truths.iter().position(|truth| {
             let mut rest = frames.iter();
             let in_order = truth.iter().all(|name| rest.any(|f| f == name));

@@ -135,7 +135,7 @@ pub(super) fn uring(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
 }
 
 /// A thread that is held up until memory has been freed: the reason, and how long it was.
-/// That it ends at all is what is asked first: the program waits for itself where its thread is made to touch
+/// It must end at all: the program waits for itself where its thread is made to touch
 /// memory that it alone brings in.
 pub(super) fn userfault(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let seconds = length.text();
@@ -309,7 +309,7 @@ pub(super) fn chain(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
         "%",
     );
 
-    // What the front's waits for the lock come to in the end is what the server did.
+    // In the end the front's waits for the lock come to the server's activities.
     let why = run.recorded.json(&["why", "--function", "front_get"])?;
     let whole: u64 = entries(&why["ends"]).map(|(_, ns)| ns).sum();
     let ends = |begin: &str| -> u64 {

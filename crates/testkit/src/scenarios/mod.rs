@@ -3,7 +3,7 @@
 //!
 //! The table ([`ALL`]) states the trouble of each process from its program's source, never from wallscope's
 //! output. The scorer compares state, reason and function of the verdict, and a few
-//! words that it has to hold. Other programs of the machine are part of what is judged: a verdict
+//! words that it has to hold. Other programs of the machine are part of the judgement: a verdict
 //! that says truly that they use the CPUs is wrong here, and `live` makes the scenario again only if it
 //! measured them too.
 

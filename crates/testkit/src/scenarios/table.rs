@@ -1,4 +1,4 @@
-//! Every scenario and what is wrong in it.
+//! Every scenario and its trouble.
 
 use super::scenario::{Play, Right, Scenario};
 

@@ -93,7 +93,7 @@ pub fn polled(p: f64, polls: f64) -> f64 {
     binomial(p, polls) + 2.0 * 100.0 / polls
 }
 
-/// Returns what the mean absolute error of polled shares stays below, beside the promise. `shares` are the true
+/// Returns the bound of the mean absolute error of polled shares, beside the promise. `shares` are the true
 /// ones, 0..=1. An error by chance alone has the mean 0.8 and the standard deviation 0.6 of its standard error.
 pub fn mean_of_polled(shares: &[f64], polls: f64) -> f64 {
     let n = shares.len() as f64;

@@ -86,7 +86,7 @@ fn same_frame(measured: &str, truth: &FrameTruth) -> bool {
     }
 }
 
-/// A function's name without its parameters and without what the compiler appended to a part of
+/// A function's name without its parameters and without the suffix that the compiler appended to a part of
 /// it.
 fn plain(name: &str) -> &str {
     let name = name.split('(').next().unwrap_or(name);

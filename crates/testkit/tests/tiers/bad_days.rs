@@ -39,7 +39,7 @@ fn threads_that_live_a_millisecond() {
                 continue;
             };
             seen += 1;
-            // Birth and death enclose what it saw of itself.
+            // Birth and death enclose its own times.
             let own = t.end_ns.saturating_sub(t.start_ns);
             late += usize::from(t.end_ns > 0 && known.wall_ns < own);
         }
@@ -50,7 +50,7 @@ fn threads_that_live_a_millisecond() {
                 "{seen} of {all} seen, {late} with less than their lives; {lost} losses"
             )));
         }
-        // Few of them are looked at: what these wait for stands for all.
+        // Few of them are polled: their waits stand for all.
         let slept: u64 = (o.truth.functions.iter())
             .filter(|f| f.reason == "timer")
             .map(FunctionTruth::blocked_ns)
@@ -162,7 +162,7 @@ fn commands_that_end_at_any_moment() {
     }
 }
 
-/// As what is sent to a machine to run there, or protects itself against being written to.
+/// Like a program that is sent to a machine to run there, or that protects itself against writes.
 #[test]
 fn a_program_that_is_in_no_file_has_names() {
     let Some(tool) = tool() else { return };

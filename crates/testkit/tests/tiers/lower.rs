@@ -1,4 +1,4 @@
-//! What the tiers without eBPF have learnt from it: requests in flight, stacks at events; and what the
+//! Abilities that the tiers without eBPF took over: requests in flight, stacks at events; and what the
 //! perf tier costs threads that switch all the time.
 
 use std::{collections::BTreeMap, ffi::OsString, path::Path};
@@ -42,7 +42,7 @@ fn a_slow_upstream_is_named_without_kernel_programs() {
                     o.report.peers
                 )));
             };
-            // Some are open at the edges; what is seen is seen at so many moments.
+            // Some are open at the edges; polls see the others at so many moments.
             let requests = o.truth.extra("requests")?;
             off("requests", requests, peer.requests as f64, 2.0)?;
             let own = |t: &&wallscope_testkit::truth::ThreadTruth| t.name == "loop";
@@ -74,7 +74,7 @@ fn a_slow_upstream_is_named_without_kernel_programs() {
     }
 }
 
-/// An ordinary user may not sample what the kernel computes: that is no loss, and is not given to user code.
+/// An ordinary user may not sample kernel code: that is no loss, and is not given to user code.
 #[test]
 fn what_may_not_be_sampled_is_told_as_such() {
     let Some(tool) = tool() else { return };

@@ -1,4 +1,4 @@
-//! Places in which wallscope runs: its user, and what the host refuses.
+//! Places in which wallscope runs: its user, and the host's refusals.
 
 use std::{
     io,
@@ -21,7 +21,7 @@ pub enum Place {
     UserParanoid,
     /// An ordinary user under a filter as containers have it.
     Filtered,
-    /// A filtered user that may not read the memory of others: what Yama 1 refuses of processes that were not
+    /// A filtered user that may not read the memory of others: Yama 1 refuses that of processes that were not
     /// started by oneself.
     NoMemory,
 }
@@ -103,7 +103,7 @@ fn refuse(calls: &[libc::c_long], errno: i32) -> io::Result<()> {
     }
 }
 
-/// The beginning of a command line that runs what follows somewhere else; `None`, and one line that
+/// The beginning of a command line that runs the rest of it somewhere else; `None`, and one line that
 /// says so, where this machine has no such place.
 pub fn through(what: &str, line: &[&str]) -> Option<Vec<String>> {
     let works = Command::new(line[0])

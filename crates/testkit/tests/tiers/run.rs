@@ -234,7 +234,7 @@ fn launch_by(
     read(tool, &file, truth, said)
 }
 
-/// Totals within `percent` of what the kernel counted, ledgers closed, the domain honest.
+/// Totals within `percent` of the kernel's counts, ledgers closed, the domain honest.
 pub fn judge(o: &Outcome, backend: &str, percent: f64) -> Result<String, Error> {
     let wrong = |what: String| Err(Error::Output(what));
     if o.domain["backend"] != backend {
@@ -247,7 +247,7 @@ pub fn judge(o: &Outcome, backend: &str, percent: f64) -> Result<String, Error> 
         };
         threads += 1;
         let off = |a: u64, b: u64| (a as f64 - b as f64).abs() * 100.0 / seen.wall_ns as f64;
-        // The counter leaves out what the host of a virtual machine took, which is told apart.
+        // The counter leaves out time that the host of a virtual machine took, which is told apart.
         let stolen = seen.on_cpu.get("stolen").copied().unwrap_or(0);
         let here = off(seen.on_cpu_ns - stolen, t.on_cpu_ns);
         // The program's own figure leaves out its queueing before and after its work, which a busy

@@ -1,4 +1,4 @@
-//! Two tiers of one run: what one says of it, the other must say, too.
+//! Two tiers of one run agree.
 
 use std::{ffi::OsString, time::Duration};
 
@@ -63,7 +63,7 @@ fn both_tiers_say_the_same_of_one_run() {
                 let taken = taken.iter().sum::<u64>() as f64;
                 let beyond = |more: f64| of_wall(more - more.clamp(0.0, taken));
                 // That a thread is put off the perf backend dates by the kernel's record of it, which
-                // comes after the hook of the switch and what the kernel does with events in between:
+                // comes after the hook of the switch and the kernel's work on events in between:
                 // its sum of these is shorter, by 26 µs each where that was measured. Its totals are the
                 // counters'.
                 let later = put_off(&a) - put_off(&b);

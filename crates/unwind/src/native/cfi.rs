@@ -3,7 +3,7 @@
 //! A rule that the kernel programs cannot follow becomes `BadRule`, never an approximation.
 
 use crate::native::abi::{End, KIND_DEREF, KIND_PLT, KIND_REG, RA_IN_REG, Rule, SAVED_REGS};
-use crate::native::rules::{Row, RuleSet};
+use crate::native::rules::{RuleRow, RuleSet};
 use gimli::{
     CfaRule, CieOrFde, EndianSlice, LittleEndian, Register, RegisterRule, UnwindContext,
     UnwindContextStorage, UnwindSection, UnwindTableRow,
@@ -144,12 +144,12 @@ fn convert<'d, S: UnwindSection<Bytes<'d>>>(
     row: &UnwindTableRow<usize, Storage>,
     section: &S,
     signal: bool,
-) -> Row {
-    const BAD: Row = Row::End(End::BadRule);
+) -> RuleRow {
+    const BAD: RuleRow = RuleRow::End(End::BadRule);
     let Some(mut rule) = cfa(row.cfa(), section) else {
         // If the return address is undefined, the CFA does not matter.
         return match row.register(Register(RIP)) {
-            Some(RegisterRule::Undefined) => Row::End(End::Root),
+            Some(RegisterRule::Undefined) => RuleRow::End(End::Root),
             _ => BAD,
         };
     };
@@ -158,13 +158,13 @@ fn convert<'d, S: UnwindSection<Bytes<'d>>>(
             && rule.reg == RSP as u8
             && rule.cfa_off == 160
             && rule.cfa_add == 0;
-        return if kernel_frame { Row::Signal } else { BAD };
+        return if kernel_frame { RuleRow::Signal } else { BAD };
     }
     let mut have_ra = false;
     for (register, how) in row.registers() {
         if register.0 == RIP {
             match how {
-                RegisterRule::Undefined => return Row::End(End::Root),
+                RegisterRule::Undefined => return RuleRow::End(End::Root),
                 RegisterRule::Offset(-8) => {}
                 RegisterRule::Register(r) if r.0 < 16 => rule.ra = RA_IN_REG | r.0 as u8,
                 _ => return BAD,
@@ -204,7 +204,7 @@ fn convert<'d, S: UnwindSection<Bytes<'d>>>(
             }
         }
     }
-    if have_ra { Row::Rule(rule) } else { BAD }
+    if have_ra { RuleRow::Rule(rule) } else { BAD }
 }
 
 fn cfa<'d, S: UnwindSection<Bytes<'d>>>(how: &CfaRule<usize>, section: &S) -> Option<Rule> {

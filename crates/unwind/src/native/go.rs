@@ -29,7 +29,7 @@ use crate::native::abi::{
 };
 use crate::native::cfi::{FunctionRows, SectionRows};
 use crate::native::image::{Image, MAX_CFI};
-use crate::native::rules::{Row, RuleSet};
+use crate::native::rules::{RuleRow, RuleSet};
 
 /// Maximum bytes of instructions that are examined in one function.
 const MAX_FUNCTION_BYTES: u64 = 1 << 16;
@@ -155,11 +155,11 @@ impl GoroutineSwitch {
     /// The rule for a switch. `depth`: distance from the saved stack pointer up to the return
     /// address; `None`: the goroutine holds that address. `kept`: distance from the stack pointer
     /// up to the saved goroutine; 0: none.
-    fn row(self, depth: Option<i32>, kept: i16) -> Row {
+    fn row(self, depth: Option<i32>, kept: i16) -> RuleRow {
         let Ok(end) = i16::try_from(depth.map_or(0, |d| d.saturating_add(8))) else {
-            return Row::End(End::BadRule);
+            return RuleRow::End(End::BadRule);
         };
-        Row::Rule(Rule {
+        RuleRow::Rule(Rule {
             kind: KIND_GO,
             cfa_off: self.tls,
             slot: [self.m, self.current, self.sp, end, kept, 0],
@@ -306,14 +306,14 @@ impl FunctionWriter<'_, '_> {
         self.first = self.rows.rows.len();
         let goroutine_switch = |depth, kept| match cross {
             Some(goroutine_switch) => goroutine_switch.row(depth, kept),
-            None => Row::End(End::BadRule),
+            None => RuleRow::End(End::BadRule),
         };
         match f.name() {
             b"runtime.sigtramp" => self.depths(f, 0..usize::MAX),
             // A handler's return address is looked up one byte earlier.
             name if name.starts_with(b"runtime.sigreturn") => {
                 self.start -= u32::from(self.start > 0);
-                self.row(0, Row::Signal);
+                self.row(0, RuleRow::Signal);
             }
             // A goroutine that called C claims to have stopped here, and this address is on its
             // stack. Where C calls Go, Go returns here, looked up one byte earlier.
@@ -321,9 +321,11 @@ impl FunctionWriter<'_, '_> {
                 self.start -= u32::from(self.start > 0);
                 self.row(0, at_depth(RSP, left));
             }
-            name if f.is_top() || name.starts_with(b"_rt0_") => self.row(0, Row::End(End::Root)),
+            name if f.is_top() || name.starts_with(b"_rt0_") => {
+                self.row(0, RuleRow::End(End::Root))
+            }
             b"runtime.clone" => self.row(0, spawn()),
-            b"runtime.mcall" => self.switched(f, Row::End(End::Root)),
+            b"runtime.mcall" => self.switched(f, RuleRow::End(End::Root)),
             b"runtime.systemstack" => {
                 let code = (self.code)();
                 self.switched(f, goroutine_switch(Some(frame_bytes_at_switch(f, code)), 0));
@@ -344,7 +346,7 @@ impl FunctionWriter<'_, '_> {
             b"runtime.cgocallback" => self.depths(f, 0..usize::MAX),
             _ if f.moves_stack() => match find((self.code)(), &[0x49, 0x89, 0xe4]) {
                 Some(at) => self.vdso_call(f, at + 3),
-                None => self.switched(f, Row::End(End::BadRule)),
+                None => self.switched(f, RuleRow::End(End::BadRule)),
             },
             _ => self.depths(f, 0..usize::MAX),
         }
@@ -360,7 +362,7 @@ impl FunctionWriter<'_, '_> {
     }
 
     /// Applies `row` from `at` bytes into the function on.
-    fn row(&mut self, at: usize, row: Row) {
+    fn row(&mut self, at: usize, row: RuleRow) {
         let Ok(at) = u32::try_from(at) else { return };
         let Some(offset) = self.start.checked_add(at).filter(|o| *o < self.end) else {
             return;
@@ -392,11 +394,11 @@ impl FunctionWriter<'_, '_> {
 
     /// The row of a range in which the return address is popped: the register that receives it, if
     /// the range ends by pushing that register again.
-    fn popped(&self, f: &GoFunction<'_, '_>, stretch: Stretch) -> Option<Row> {
+    fn popped(&self, f: &GoFunction<'_, '_>, stretch: Stretch) -> Option<RuleRow> {
         let (before, rest) = (self.code)().split_at_checked((stretch.start - f.entry) as usize)?;
         let within = rest.get(..(stretch.end - stretch.start) as usize)?;
         let reg = popped_and_pushed(before, within)?;
-        Some(Row::Rule(Rule {
+        Some(RuleRow::Rule(Rule {
             kind: KIND_REG,
             reg: RSP,
             ra: RA_IN_REG | dwarf_number(reg),
@@ -405,13 +407,13 @@ impl FunctionWriter<'_, '_> {
     }
 
     /// Adds the table's rows up to the stack switch, then `after`.
-    fn switched(&mut self, f: &GoFunction<'_, '_>, after: Row) {
+    fn switched(&mut self, f: &GoFunction<'_, '_>, after: RuleRow) {
         match stack_switch_end((self.code)()) {
             Some(at) => {
                 self.depths(f, 0..at);
                 self.row(at, after);
             }
-            None => self.row(0, Row::End(End::BadRule)),
+            None => self.row(0, RuleRow::End(End::BadRule)),
         }
     }
 
@@ -428,10 +430,10 @@ impl FunctionWriter<'_, '_> {
             return;
         };
         let kept = other + kept;
-        let Row::Rule(above) = at_depth(RSP, deep) else {
+        let RuleRow::Rule(above) = at_depth(RSP, deep) else {
             return;
         };
-        let row = Row::Rule(Rule {
+        let row = RuleRow::Rule(Rule {
             kind: KIND_DEREF,
             cfa_off: offset.into(),
             cfa_add: above.cfa_off as i16,
@@ -469,11 +471,11 @@ impl FunctionWriter<'_, '_> {
 }
 
 /// The rule for a frame that begins `depth` bytes and a return address above `reg`.
-fn at_depth(reg: u8, depth: i32) -> Row {
+fn at_depth(reg: u8, depth: i32) -> RuleRow {
     if !(0..1 << 30).contains(&depth) {
-        return Row::End(End::BadRule);
+        return RuleRow::End(End::BadRule);
     }
-    Row::Rule(Rule {
+    RuleRow::Rule(Rule {
         kind: if reg == RSP { KIND_REG } else { KIND_OTHER },
         reg,
         cfa_off: depth + 8,
@@ -485,8 +487,8 @@ fn at_depth(reg: u8, depth: i32) -> Row {
 }
 
 /// The system call that creates a thread: the new thread has no caller.
-fn spawn() -> Row {
-    Row::Rule(Rule {
+fn spawn() -> RuleRow {
+    RuleRow::Rule(Rule {
         kind: KIND_SPAWN,
         reg: RSP,
         cfa_off: 8,

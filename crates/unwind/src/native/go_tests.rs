@@ -54,7 +54,7 @@ fn where_a_return_address_is_on_the_stack_that_was_left_is_told() {
         sp: 56,
     };
     let end = |depth| match cross.row(depth, 48) {
-        Row::Rule(rule) => Some((rule.slot[3], rule.slot[4])),
+        RuleRow::Rule(rule) => Some((rule.slot[3], rule.slot[4])),
         _ => None,
     };
     assert_eq!(end(None), Some((0, 48)));

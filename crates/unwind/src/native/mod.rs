@@ -23,7 +23,7 @@ pub use image::ImageError;
 #[cfg(feature = "bpf")]
 pub use kernel_tables::{KernelTables, UnwindMaps};
 pub use mapping::{FileKey, MappingSpec, Source};
-pub use rules::{Row, RuleSet};
+pub use rules::{RuleRow, RuleSet};
 pub use sink::{Capacity, MemoryTables, SinkError, TableSink};
 pub use store::{StoreStats, TableStore};
 pub use table::{FallbackMethod, Table, UnwindMethod};

@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 
 /// The rule from some offset on, or the reason why stacks end there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Row {
+pub enum RuleRow {
     /// Apply this rule.
     Rule(Rule),
     /// The stack ends here: `Root`, `NoInfo` or `BadRule`.
@@ -83,12 +83,12 @@ impl RuleSet {
 
     /// Returns the id of `row`. In a full set it is the id of an unusable rule, and the case is
     /// counted.
-    pub fn id(&mut self, row: Row) -> u32 {
+    pub fn id(&mut self, row: RuleRow) -> u32 {
         let rule = match row {
-            Row::End(end) => return end as u32,
-            Row::Signal => return RULE_SIGNAL,
-            Row::FramePointer => return RULE_FP,
-            Row::Rule(rule) => rule,
+            RuleRow::End(end) => return end as u32,
+            RuleRow::Signal => return RULE_SIGNAL,
+            RuleRow::FramePointer => return RULE_FP,
+            RuleRow::Rule(rule) => rule,
         };
         if self.last.1 != 0 && self.last.0 == rule {
             return self.last.1;
@@ -129,7 +129,7 @@ mod tests {
     fn a_full_set_is_counted_and_never_lies() {
         let mut set = RuleSet::new(RULE_USER as usize + 1);
         let rule = |cfa_off| {
-            Row::Rule(Rule {
+            RuleRow::Rule(Rule {
                 kind: 1,
                 reg: 7,
                 cfa_off,
@@ -140,6 +140,6 @@ mod tests {
         assert_eq!(set.id(rule(16)), End::BadRule as u32);
         assert_eq!(set.id(rule(8)), RULE_USER);
         assert_eq!(set.overflows(), 1);
-        assert_eq!(set.id(Row::End(End::Root)), 1);
+        assert_eq!(set.id(RuleRow::End(End::Root)), 1);
     }
 }

@@ -20,7 +20,7 @@ use crate::native::cfi_synthesis::{self, CodeRange};
 use crate::native::go;
 use crate::native::image::{Identity, Image, ImageError, Pread};
 pub use crate::native::packed_rows::{FallbackMethod, Table};
-use crate::native::rules::{Row, RuleSet};
+use crate::native::rules::{RuleRow, RuleSet};
 use crate::native::stack_switch;
 use gimli::LittleEndian;
 use object::read::{ReadCache, ReadRef};
@@ -186,11 +186,11 @@ fn recognise<'d, R: ReadRef<'d>>(
 ) {
     let mut found = Vec::new();
     if let Some((start, end)) = entry_code(image, &rows.ranges) {
-        found.push((start, end, Row::End(End::Root)));
+        found.push((start, end, RuleRow::End(End::Root)));
     }
     for (address, size) in &image.stubs {
         if let Some((start, end)) = plt_jumps(image, *address, *size, &rows.ranges) {
-            let row = Row::Rule(Rule {
+            let row = RuleRow::Rule(Rule {
                 kind: KIND_REG,
                 reg: 7,
                 cfa_off: 8,
@@ -200,7 +200,7 @@ fn recognise<'d, R: ReadRef<'d>>(
         }
     }
     for (start, end) in clone_gaps(image, &rows.ranges) {
-        let row = Row::Rule(Rule {
+        let row = RuleRow::Rule(Rule {
             kind: KIND_SPAWN,
             reg: 7,
             cfa_off: 8,
@@ -209,12 +209,12 @@ fn recognise<'d, R: ReadRef<'d>>(
         found.push((start, end, row));
     }
     for at in sigreturn_ends(image, &rows.ranges) {
-        found.push((at, at + 1, Row::Signal));
+        found.push((at, at + 1, RuleRow::Signal));
     }
     const MAX_CODE_BYTES: usize = 4 << 20;
     let all = gaps(image, &rows.ranges, MAX_CODE_BYTES);
     for (start, end) in fiber_roots(image, &all) {
-        found.push((start, end, Row::End(End::Root)));
+        found.push((start, end, RuleRow::End(End::Root)));
     }
     if let Some(code) = builtins(image, &all) {
         let synthesised = cfi_synthesis::synthesise_builtins(&code, image.functions(), rules);
@@ -222,7 +222,7 @@ fn recognise<'d, R: ReadRef<'d>>(
     }
     for (start, end) in all {
         if let Some(at) = sigreturn(image, start, end) {
-            found.push((at.0, at.1, Row::Signal));
+            found.push((at.0, at.1, RuleRow::Signal));
         }
     }
     for (start, end, row) in found {
@@ -394,7 +394,7 @@ fn fallback<'d, R: ReadRef<'d>>(
         .collect();
     if cfi_synthesis::keeps_frame_pointers(&wide, |at, len| image.bytes(at, len)) {
         for (start, end) in &all {
-            rows.push_single(*start, *end, rules.id(Row::FramePointer));
+            rows.push_single(*start, *end, rules.id(RuleRow::FramePointer));
         }
         rows.ranges.sort_by_key(|r| r.start);
         return reported(FallbackMethod::FramePointers);

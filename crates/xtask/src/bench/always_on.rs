@@ -2,8 +2,8 @@
 //!
 //! Windows with the agent alternate with bare ones; the load of a case is there in all of them. Two figures are set
 //! beside each other: the agent's own books (its process and its kernel programs, and beside them its estimate of
-//! displaced caches), and how much busier the machine is than in the bare windows before and after. Its memory is what
-//! is resident, and the kernel's maps. The agent has its default settings but for where its files lie.
+//! displaced caches), and how much busier the machine is than in the bare windows before and after. Its memory is its
+//! resident size and the kernel's maps. The agent has its default settings but for where its files lie.
 
 use std::time::Duration;
 
@@ -43,7 +43,8 @@ const CASES: [Case; 3] = [
     },
 ];
 
-/// Time before a window with the agent: it reads the mappings of what runs, and closes its first windows of 10 s.
+/// Time before a window with the agent: it reads the mappings of running processes, and closes its first windows of
+/// 10 s.
 const WARM_UP: Duration = Duration::from_secs(25);
 
 /// One window with the agent.

@@ -89,7 +89,7 @@ pub fn measure(tool: &Tool, effort: Effort, part: &str) -> Outcome<Measured> {
 
 /// Selection of benchmarks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What<'a> {
+pub enum Selection<'a> {
     /// Truth programs, own figures, probes, files.
     Usual,
     /// One truth program, by its name.
@@ -110,14 +110,14 @@ pub enum What<'a> {
 ///
 /// # Errors
 /// As [`measure`], and when folded stacks differ from another tool's.
-pub fn run(effort: Effort, what: What<'_>) -> Outcome<bool> {
+pub fn run(effort: Effort, what: Selection<'_>) -> Outcome<bool> {
     let tool = release_tool()?;
     println!("{}, {}", machine::date(), machine::describe());
     println!(
         "load before: {:.2}; more than a few tenths spoils the figures\n",
         machine::load()
     );
-    if let What::Only(name) = what {
+    if let Selection::Only(name) = what {
         let found = compare::named(&tool, effort, name)?;
         found.iter().for_each(|comparison| println!("{comparison}"));
         return match found.is_empty() {
@@ -125,23 +125,23 @@ pub fn run(effort: Effort, what: What<'_>) -> Outcome<bool> {
             false => Ok(true),
         };
     }
-    if let What::Overhead(load) = what {
+    if let Selection::Overhead(load) = what {
         return overhead::run(&tool, effort.overhead, load);
     }
-    if what == What::Agent {
+    if what == Selection::Agent {
         return always_on::run(&tool, effort.agent.0, effort.agent.1);
     }
-    if what == What::Blame {
+    if what == Selection::Blame {
         return overhead::run_blame(
             &tool,
             effort.seconds as u64,
             effort.overhead.most_rounds.min(12),
         );
     }
-    if what == What::Real {
+    if what == Selection::Real {
         return real::all(&tool, effort.seconds, effort.rounds);
     }
-    if what == What::Usual {
+    if what == Selection::Usual {
         for part in PARTS {
             measure(&tool, effort, part)?;
         }

@@ -22,11 +22,11 @@ use crate::installed;
 pub struct Peer {
     /// For the table.
     pub name: String,
-    how: How,
+    how: PeerTool,
 }
 
 #[derive(Clone, Debug)]
-enum How {
+enum PeerTool {
     Wallscope(Tool, Options),
     Perf(PathBuf, Vec<&'static str>),
     OffCpuTime(PathBuf),
@@ -65,7 +65,7 @@ impl Peer {
         let name = [&["wallscope"], more].concat().join(" ");
         Peer {
             name,
-            how: How::Wallscope(tool.clone(), options),
+            how: PeerTool::Wallscope(tool.clone(), options),
         }
     }
 
@@ -73,7 +73,7 @@ impl Peer {
     pub fn perf(arguments: &[&'static str]) -> Option<Peer> {
         Some(Peer {
             name: format!("perf record {}", arguments.join(" ")),
-            how: How::Perf(installed("perf")?, arguments.to_vec()),
+            how: PeerTool::Perf(installed("perf")?, arguments.to_vec()),
         })
     }
 
@@ -81,7 +81,7 @@ impl Peer {
     pub fn offcputime(program: &str) -> Option<Peer> {
         Some(Peer {
             name: program.into(),
-            how: How::OffCpuTime(installed(program)?),
+            how: PeerTool::OffCpuTime(installed(program)?),
         })
     }
 
@@ -89,7 +89,7 @@ impl Peer {
     pub fn py_spy() -> Option<Peer> {
         Some(Peer {
             name: "py-spy record -r 99".into(),
-            how: How::PySpy(installed("py-spy")?),
+            how: PeerTool::PySpy(installed("py-spy")?),
         })
     }
 
@@ -99,10 +99,12 @@ impl Peer {
     /// When it cannot be started or ends before it measures.
     pub fn attach(&self, pids: &[u32]) -> Result<Running, Error> {
         match &self.how {
-            How::Wallscope(tool, options) => Ok(Running::Wallscope(tool.attach(pids, options)?)),
-            How::Perf(path, arguments) => self.perf_attach(path, arguments, pids),
-            How::OffCpuTime(path) => self.offcputime_attach(path, pids),
-            How::PySpy(path) => self.py_spy_attach(path, pids),
+            PeerTool::Wallscope(tool, options) => {
+                Ok(Running::Wallscope(tool.attach(pids, options)?))
+            }
+            PeerTool::Perf(path, arguments) => self.perf_attach(path, arguments, pids),
+            PeerTool::OffCpuTime(path) => self.offcputime_attach(path, pids),
+            PeerTool::PySpy(path) => self.py_spy_attach(path, pids),
         }
     }
 

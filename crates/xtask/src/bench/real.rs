@@ -261,7 +261,7 @@ impl Tried {
     }
 }
 
-/// The ledger of all threads, without what is below a percent.
+/// The ledger of all threads, without parts below a percent.
 fn parts(report: &Report) -> Vec<(String, f64)> {
     let mut sums = std::collections::BTreeMap::<String, u64>::new();
     for thread in &report.threads {

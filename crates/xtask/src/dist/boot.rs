@@ -33,7 +33,7 @@ const LEFT_OUT: [&str; 8] = [
 ];
 
 /// Boots `system`, where the package and systemd are installed and the agent is enabled, with the kernel `image`.
-/// Whether each step did what it should.
+/// Whether each step succeeded.
 ///
 /// # Errors
 /// There is no emulator, or the system cannot be read or packed.

@@ -40,7 +40,7 @@ struct Options<'a> {
     kernel: Option<&'a Path>,
 }
 
-/// Installs the package in a fresh system and uses it there. Whether each step did what it should.
+/// Installs the package in a fresh system and uses it there. Whether each step succeeded.
 ///
 /// `arguments`: `[--suite NAME] [--system DIR] [--deb FILE] [--boot VMLINUZ]`.
 ///

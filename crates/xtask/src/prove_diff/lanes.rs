@@ -10,7 +10,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use crate::Outcome;
 
 /// More lanes than this would share caches and memory with too many.
-const MOST: usize = 2;
+const MAX_LANES: usize = 2;
 
 /// The CPUs to work on.
 pub(super) struct Lanes {
@@ -23,7 +23,7 @@ impl Lanes {
         let allowed = sched_getaffinity(None);
         let all = (0..CpuSet::MAX_CPU).filter(|cpu| allowed.as_ref().is_ok_and(|a| a.is_set(*cpu)));
         Lanes {
-            cpus: all.take(MOST).collect(),
+            cpus: all.take(MAX_LANES).collect(),
         }
     }
 
@@ -32,7 +32,7 @@ impl Lanes {
         self.cpus.len().max(1)
     }
 
-    /// Does each job with `work`, on a lane that is free, and gives what came of it to `done`, here. What
+    /// Does each job with `work`, on a lane that is free, and gives the result to `done`, here. What
     /// `work` starts inherits its CPU.
     ///
     /// # Errors

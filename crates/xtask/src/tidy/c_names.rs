@@ -1,7 +1,7 @@
 //! Edges between C files, by the names that they define.
 //!
 //! A header of the kernel programs is included once into one program, so its `#include` lines do
-//! not tell what it needs. A file takes a name if it uses one that exactly one other file of its
+//! not tell its needs. A file takes a name if it uses one that exactly one other file of its
 //! crate defines. A member (after `.` or `->`) is no such use, nor is a name that the file declares
 //! for a variable of its own. A tag counts after its keyword only.
 

@@ -1,7 +1,7 @@
 //! No file takes a name from a file that, by others or by itself, takes one from it.
 //!
 //! An edge is a name that one file takes from the file that defines it. `mod` lines and re-exports
-//! are no edges: a folder's `mod.rs` may hand on what its files define. Edges between crates point
+//! are no edges: a folder's `mod.rs` may hand on names that its files define. Edges between crates point
 //! downward already (`floors`).
 
 use std::collections::{BTreeMap, BTreeSet};

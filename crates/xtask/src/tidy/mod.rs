@@ -1,7 +1,7 @@
 //! Keeps the house in order. `cargo xtask tidy` and a test run every rule.
 //!
 //! Three rules hold without exception: dependencies between crates point downward (`floors`), no
-//! text holds what belongs to one machine (`texts`), and the lists of exceptions are exact
+//! text holds facts of one machine (`texts`), and the lists of exceptions are exact
 //! (`ratchet`). The other rules ([`RULES`]) have such a list where today's code does not meet them.
 
 mod braced_facts;
@@ -30,7 +30,7 @@ pub struct Rule {
     pub name: &'static str,
     /// What the list holds.
     pub title: &'static str,
-    /// Finds what is over the limit.
+    /// Finds values over the limit.
     find: fn(&[Source]) -> Vec<Excess>,
 }
 
@@ -97,7 +97,7 @@ pub fn faults(sources: &[Source]) -> Outcome<Vec<String>> {
     Ok(wrong)
 }
 
-/// The task: prints what is wrong, and how much is left in the lists.
+/// The task: prints the faults, and how much is left in the lists.
 ///
 /// # Errors
 /// When the repository cannot be read.

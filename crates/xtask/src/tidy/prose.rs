@@ -13,7 +13,7 @@ const PRONOUNS: [&str; 4] = ["who", "whom", "whose", "whoever"];
 /// How many lines of the whole repository may hold one.
 pub const PRONOUN_LINES: usize = 20;
 
-/// How no doc comment begins: the reader of an index does not see what stands before it.
+/// How no doc comment begins: the reader of an index does not see the comment before it.
 const BEGINNING: &str = "The same ";
 
 /// Lines with a pronoun, by file; none if they are few in all.

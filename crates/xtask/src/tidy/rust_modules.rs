@@ -1,4 +1,4 @@
-//! Edges between Rust files: each path is followed to the file that defines what it names.
+//! Edges between Rust files: each path is followed to the file that defines the name.
 //!
 //! Names are resolved as the compiler does within one crate: modules, imports, globs, `crate`,
 //! `self` and `super`. Not followed are methods and fields, which no path names, and names that a
@@ -70,7 +70,7 @@ enum Wanted {
 }
 
 /// Questions under way, so that imports in a circle end.
-type Asked<'a> = Vec<(usize, &'a str, Wanted)>;
+type OpenQuestions<'a> = Vec<(usize, &'a str, Wanted)>;
 
 impl<'a> House<'a> {
     fn new(scopes: &Scopes<'a>, root: &'a str) -> Self {
@@ -145,7 +145,7 @@ impl<'a> House<'a> {
         &self,
         from: usize,
         path: &'a [String],
-        asked: &mut Asked<'a>,
+        asked: &mut OpenQuestions<'a>,
     ) -> Option<Target<'a>> {
         let (first, rest) = path.split_first()?;
         let wanted = |rest: &[String]| match rest.is_empty() {
@@ -179,7 +179,7 @@ impl<'a> House<'a> {
         own: usize,
         name: &'a str,
         wanted: Wanted,
-        asked: &mut Asked<'a>,
+        asked: &mut OpenQuestions<'a>,
     ) -> Option<Target<'a>> {
         let question = (own, name, wanted);
         if asked.contains(&question) {
@@ -212,7 +212,7 @@ impl<'a> House<'a> {
         own: usize,
         name: &'a str,
         wanted: Wanted,
-        asked: &mut Asked<'a>,
+        asked: &mut OpenQuestions<'a>,
     ) -> Option<Target<'a>> {
         let scope: &'a Scope = self.modules[own].scope;
         let named = scope

@@ -1,7 +1,7 @@
 //! The long, full check: every experiment of the testkit at full length, every cost, held to what
 //! the project promises, and written down whether it holds or not.
 //!
-//! `promise` is the table of what is promised and how it is judged, `bias` adds the mean signed error of each
+//! `promise` is the table of promises with their judgement, `bias` adds the mean signed error of each
 //! tier, `page` writes `docs/verification.md`. Nothing is repeated until it passes. An experiment is made once
 //! more, whatever came out, if a disturbance was measured (`wallscope_testkit::disturbance`); the second time
 //! alone counts, and the page gives both figures. `parts` keeps each part as it is made, so that a run that was
@@ -19,7 +19,7 @@ pub use parts::Earlier;
 use std::fs;
 use std::time::Instant;
 
-use wallscope_testkit::checks::{self, Check, Kind, Length};
+use wallscope_testkit::checks::{self, Check, Influence, Length};
 use wallscope_testkit::disturbance::{Disturbance, Meter};
 use wallscope_testkit::{Error, Tool, known};
 
@@ -140,7 +140,7 @@ fn experiments(
     without: Option<&str>,
 ) -> Outcome<Vec<Experiment>> {
     let mut all = Vec::new();
-    for check in checks::ALL.iter().filter(|c| c.kind != Kind::Timing) {
+    for check in checks::ALL.iter().filter(|c| c.kind != Influence::Timing) {
         let experiment = if without == Some(check.name) {
             Experiment::left_out(check)
         } else if let Some(made) = parts.experiment(check) {
@@ -158,8 +158,8 @@ fn experiments(
     Ok(all)
 }
 
-/// The task, `without` one experiment of that name: what needs it counts as not measured. Parts of an interrupted run
-/// of this binary are made anew, or taken. Returns whether every promise held.
+/// The task, `without` one experiment of that name: promises that need it count as not measured. Parts of an
+/// interrupted run of this binary are made anew, or taken. Returns whether every promise held.
 ///
 /// # Errors
 /// When it cannot measure here at all, or there is no experiment of that name.

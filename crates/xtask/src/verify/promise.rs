@@ -39,7 +39,7 @@ pub struct Promise {
     pub what: &'static str,
     /// The promised limit, in words.
     pub required: &'static str,
-    how: How,
+    how: Measure,
 }
 
 /// The figure of a row that a promise limits.
@@ -59,7 +59,7 @@ enum Take {
     Points(f64),
 }
 
-enum How {
+enum Measure {
     /// The worst of the rows with a name that begins with one of these, over all experiments.
     Rows(&'static [&'static str], Take),
     /// Every row of every experiment, by its own limit.
@@ -86,7 +86,7 @@ pub struct Judged {
     pub pass: bool,
 }
 
-const fn promise(what: &'static str, required: &'static str, how: How) -> Promise {
+const fn promise(what: &'static str, required: &'static str, how: Measure) -> Promise {
     Promise {
         what,
         required,
@@ -99,62 +99,62 @@ pub const PROMISES: &[Promise] = &[
     promise(
         "residue of each thread",
         "≤ 100 ppm of wall",
-        How::Rows(&["residue, worst"], Take::AtMost(100.0)),
+        Measure::Rows(&["residue, worst"], Take::AtMost(100.0)),
     ),
     promise(
         "unknown of each thread",
         "≤ 0.1 % of wall",
-        How::Rows(&["unknown, worst"], Take::AtMost(1000.0)),
+        Measure::Rows(&["unknown, worst"], Take::AtMost(1000.0)),
     ),
     promise(
         "on-CPU time against the kernel's counter, worst thread",
         "≤ 600 ppm of wall",
-        How::Rows(&["on-CPU against the kernel"], Take::AtMost(600.0)),
+        Measure::Rows(&["on-CPU against the kernel"], Take::AtMost(600.0)),
     ),
     promise(
         "runnable time above the kernel's counter, worst thread",
         "≤ 600 ppm of wall",
-        How::Rows(&["runnable above"], Take::AtMost(600.0)),
+        Measure::Rows(&["runnable above"], Take::AtMost(600.0)),
     ),
     promise(
         "repaired time",
         "≤ 1 % of wall",
-        How::Rows(&["repaired"], Take::AtMost(10_000.0)),
+        Measure::Rows(&["repaired"], Take::AtMost(10_000.0)),
     ),
     promise(
         "share of a named function, wall, off-CPU and run queue",
         "≤ 1 pp off, beside chance",
-        How::Rows(&["wall ", "off-cpu ", "runq "], Take::Points(1.0)),
+        Measure::Rows(&["wall ", "off-cpu ", "runq "], Take::Points(1.0)),
     ),
     promise(
         "share of a named function, on-CPU",
         "≤ 2 pp off, beside chance",
-        How::Rows(&["on-cpu "], Take::Points(2.0)),
+        Measure::Rows(&["on-cpu "], Take::Points(2.0)),
     ),
     promise(
         "mean signed error of each tier's shares",
         "≤ a quarter of the promise for one row",
-        How::Rows(&["ebpf: bias", "perf: bias", "proc: bias"], Take::Own),
+        Measure::Rows(&["ebpf: bias", "perf: bias", "proc: bias"], Take::Own),
     ),
     promise(
         "printed intervals at 99 Hz that hold the truth",
         "≥ 93 % of ≥ 300 cases, beside chance",
-        How::Rows(&["intervals that hold"], Take::Own),
+        Measure::Rows(&["intervals that hold"], Take::Own),
     ),
     promise(
         "totals at 49 Hz against 997 Hz",
         "≤ 1 % apart",
-        How::Rows(RATES, Take::Off(1.0)),
+        Measure::Rows(RATES, Take::Off(1.0)),
     ),
     promise(
         "stacks that reach the root, on-CPU, each truth program",
         "≥ 99.9 %",
-        How::Rows(&["stacks that reach the root, on_cpu"], Take::AtLeast(99.9)),
+        Measure::Rows(&["stacks that reach the root, on_cpu"], Take::AtLeast(99.9)),
     ),
     promise(
         "stacks that reach the root, blocked, each truth program",
         "≥ 99.9 %",
-        How::Rows(
+        Measure::Rows(
             &["stacks that reach the root, blocked"],
             Take::AtLeast(99.9),
         ),
@@ -162,82 +162,82 @@ pub const PROMISES: &[Promise] = &[
     promise(
         "wrong but complete stacks, against glibc's backtrace()",
         "0",
-        How::Rows(&["wrong but complete"], Take::AtMost(0.0)),
+        Measure::Rows(&["wrong but complete"], Take::AtMost(0.0)),
     ),
     promise(
         "the ladder's verdict names the cause (state, reason, function)",
         "≥ 97 % of ≥ 30 scenarios",
-        How::Rows(&["verdicts right"], Take::AtLeast(97.0)),
+        Measure::Rows(&["verdicts right"], Take::AtLeast(97.0)),
     ),
     promise(
         "the ladder's false alarms on healthy and idle processes",
         "0",
-        How::Rows(&["false alarms"], Take::AtMost(0.0)),
+        Measure::Rows(&["false alarms"], Take::AtMost(0.0)),
     ),
     promise(
         "CPU-bound program at 99 Hz: kernel programs and own CPU",
         "≤ 0.1 % of a core",
-        How::Cost("fixed", 0.1),
+        Measure::Cost("fixed", 0.1),
     ),
     promise(
         "CPU-bound program at 99 Hz: slowdown",
         "≤ 1 %",
-        How::Slowdown("fixed", EBPF, 1.0),
+        Measure::Slowdown("fixed", EBPF, 1.0),
     ),
     promise(
         "slowdown, computing in Python, 99 Hz",
         "≤ 1 %",
-        How::Slowdown("python", EBPF, 1.0),
+        Measure::Slowdown("python", EBPF, 1.0),
     ),
     promise(
         "slowdown, computing in Java, 99 Hz",
         "≤ 1 %",
-        How::Slowdown("java", EBPF, 1.0),
+        Measure::Slowdown("java", EBPF, 1.0),
     ),
     promise(
         "slowdown, computing in Go, 99 Hz",
         "≤ 1 %",
-        How::Slowdown("go", EBPF, 1.0),
+        Measure::Slowdown("go", EBPF, 1.0),
     ),
     promise(
         "slowdown, computing in JavaScript, 99 Hz",
         "≤ 1 %",
-        How::Slowdown("node", EBPF, 1.0),
+        Measure::Slowdown("node", EBPF, 1.0),
     ),
     promise(
         "share of a function, wall and on-CPU, Python",
         "≤ 1.5 pp off, beside chance",
-        How::Rows(&["python wall ", "python on-cpu "], Take::Off(1.5)),
+        Measure::Rows(&["python wall ", "python on-cpu "], Take::Off(1.5)),
     ),
     promise(
         "share of a function, wall and on-CPU, Java",
         "≤ 1.5 pp off, beside chance",
-        How::Rows(&["java wall ", "java on-cpu "], Take::Off(1.5)),
+        Measure::Rows(&["java wall ", "java on-cpu "], Take::Off(1.5)),
     ),
     promise(
         "share of a function, wall and on-CPU, Go",
         "≤ 1.5 pp off, beside chance",
-        How::Rows(&["go wall ", "go on-cpu "], Take::Off(1.5)),
+        Measure::Rows(&["go wall ", "go on-cpu "], Take::Off(1.5)),
     ),
     promise(
         "share of a function, on-CPU, JavaScript",
         "≤ 1.5 pp off, beside chance",
-        How::Rows(&["node on-cpu "], Take::Off(1.5)),
+        Measure::Rows(&["node on-cpu "], Take::Off(1.5)),
     ),
     promise(
         "share of a function, wall and on-CPU, PHP",
         "≤ 1.5 pp off, beside chance",
-        How::Rows(&["php: wall ", "php: on-cpu php"], Take::Off(1.5)),
+        Measure::Rows(&["php: wall ", "php: on-cpu php"], Take::Off(1.5)),
     ),
     promise(
         "share of a function, wall and on-CPU, Ruby",
         "≤ 1.5 pp off, beside chance",
-        How::Rows(&["ruby: wall ", "ruby: on-cpu Worker"], Take::Off(1.5)),
+        Measure::Rows(&["ruby: wall ", "ruby: on-cpu Worker"], Take::Off(1.5)),
     ),
     promise(
         "stacks that reach the runtime's root: Python, Go, JavaScript, PHP, Ruby",
         "≥ 99 %",
-        How::Rows(
+        Measure::Rows(
             &[
                 "python stacks that reach",
                 "go stacks that reach",
@@ -251,109 +251,113 @@ pub const PROMISES: &[Promise] = &[
     promise(
         "stacks that reach the runtime's root: Java",
         "≥ 97 %",
-        How::Rows(&["java stacks that reach"], Take::AtLeast(97.0)),
+        Measure::Rows(&["java stacks that reach"], Take::AtLeast(97.0)),
     ),
     promise(
         "pipe ping-pong on one CPU, default settings",
         "≤ 1.35 ×",
-        How::Ratio("pingpong", EBPF, 1.35),
+        Measure::Ratio("pingpong", EBPF, 1.35),
     ),
     promise(
         "pipe ping-pong on one CPU, perf backend",
         "≤ 1.5 ×",
-        How::Ratio("pingpong", PERF, 1.5),
+        Measure::Ratio("pingpong", PERF, 1.5),
     ),
     promise(
         "pipe ping-pong on one CPU, proc backend",
         "≤ 1.1 ×",
-        How::Ratio("pingpong", PROC, 1.1),
+        Measure::Ratio("pingpong", PROC, 1.1),
     ),
     promise(
         "CPU-bound program at 99 Hz: slowdown, perf backend",
         "≤ 1 %",
-        How::Slowdown("fixed", PERF, 1.0),
+        Measure::Slowdown("fixed", PERF, 1.0),
     ),
     promise(
         "CPU-bound program at 99 Hz: slowdown, proc backend",
         "≤ 1 %",
-        How::Slowdown("fixed", PROC, 1.0),
+        Measure::Slowdown("fixed", PROC, 1.0),
     ),
     promise(
         "share of a named function, wall, perf backend, 99 Hz, 20 s",
         "≤ 2 pp off, beside chance",
-        How::Rows(&["perf: wall "], Take::Points(2.0)),
+        Measure::Rows(&["perf: wall "], Take::Points(2.0)),
     ),
     promise(
         "share of a named function, wall, proc backend that may stop, 99 Hz, 20 s",
         "≤ 3 pp off, beside chance",
-        How::Rows(&["proc: wall "], Take::Points(3.0)),
+        Measure::Rows(&["proc: wall "], Take::Points(3.0)),
     ),
     promise(
         "one function's entry and return at 10,000 calls/s",
         "≤ 3 % of a core",
-        How::Figure("probe-latency", 3.0),
+        Measure::Figure("probe-latency", 3.0),
     ),
     promise(
         "what timing a function costs, predicted before against measured",
         "within 1.5 ×",
-        How::Figure("predicted-latency", 1.5),
+        Measure::Figure("predicted-latency", 1.5),
     ),
     promise(
         "what counting a function costs, predicted before against measured",
         "within 1.5 ×",
-        How::Figure("predicted-count", 1.5),
+        Measure::Figure("predicted-count", 1.5),
     ),
     promise(
         "memory, ordinary target",
         "≤ 64 MiB",
-        How::Figure("memory", 64.0),
+        Measure::Figure("memory", 64.0),
     ),
     promise(
         "memory, 150 MB library",
         "≤ 200 MiB",
-        How::Figure("memory-large", 200.0),
+        Measure::Figure("memory-large", 200.0),
     ),
     promise(
         "memory for each further thread",
         "≤ 6 KiB",
-        How::Figure("thread", 6.0),
+        Measure::Figure("thread", 6.0),
     ),
     promise(
         "own CPU with 1,000 mostly idle threads, perf events",
         "≤ 2 % of a core",
-        How::Figure("idle-perf", 2.0),
+        Measure::Figure("idle-perf", 2.0),
     ),
     promise(
         "own CPU with 1,000 mostly idle threads, `/proc` at 20 Hz",
         "≤ 2 % of a core",
-        How::Figure("idle-proc", 2.0),
+        Measure::Figure("idle-proc", 2.0),
     ),
     promise(
         "start to `recording`, ordinary target",
         "≤ 1 s",
-        How::Figure("live", 1.0),
+        Measure::Figure("live", 1.0),
     ),
     promise(
         "start to `recording`, 150 MB library",
         "≤ 2 s",
-        How::Figure("live-large", 2.0),
+        Measure::Figure("live-large", 2.0),
     ),
-    promise("stop to file", "≤ 0.5 s", How::Figure("file", 0.5)),
+    promise("stop to file", "≤ 0.5 s", Measure::Figure("file", 0.5)),
     promise(
         "stop to file, 150 MB library",
         "≤ 0.5 s",
-        How::Figure("file-large", 0.5),
+        Measure::Figure("file-large", 0.5),
     ),
-    promise("file to report, 10 s", "≤ 1 s", How::Figure("report", 1.0)),
+    promise(
+        "file to report, 10 s",
+        "≤ 1 s",
+        Measure::Figure("report", 1.0),
+    ),
     promise(
         "file to report, 150 MB library",
         "≤ 5 s",
-        How::Figure("report-large", 5.0),
+        Measure::Figure("report-large", 5.0),
     ),
     promise(
         "every row of every experiment, by its own limit",
         "all",
-        How::AllRows,
+        Measure::AllRows,
     ),
 ];
 
@@ -442,9 +446,9 @@ impl Promise {
     /// Judges the promise. A promise without a measurement does not hold.
     pub fn judge(&self, experiments: &[Experiment], measured: &Measured) -> Judged {
         let (found, pass) = match &self.how {
-            How::Rows(names, take) => worst(experiments, names, *take),
-            How::AllRows => all_rows(experiments),
-            How::Figure(key, most) => {
+            Measure::Rows(names, take) => worst(experiments, names, *take),
+            Measure::AllRows => all_rows(experiments),
+            Measure::Figure(key, most) => {
                 let found = measured.figures.iter().find(|figure| figure.key == *key);
                 found.map_or(not_measured(), |figure| {
                     (
@@ -453,14 +457,14 @@ impl Promise {
                     )
                 })
             }
-            How::Slowdown(workload, tool, most) => ratio(measured, workload, tool, |ratio| {
+            Measure::Slowdown(workload, tool, most) => ratio(measured, workload, tool, |ratio| {
                 let percent = 100.0 * (ratio - 1.0);
                 (format!("{percent:.2} %"), percent <= *most)
             }),
-            How::Ratio(workload, tool, most) => ratio(measured, workload, tool, |ratio| {
+            Measure::Ratio(workload, tool, most) => ratio(measured, workload, tool, |ratio| {
                 (format!("{ratio:.3} ×"), ratio <= *most)
             }),
-            How::Cost(workload, most) => {
+            Measure::Cost(workload, most) => {
                 let standing = measured.standing(workload, EBPF);
                 standing
                     .and_then(|standing| standing.cost_percent)

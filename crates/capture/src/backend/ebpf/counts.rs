@@ -75,16 +75,16 @@ impl Programs {
             .collect()
     }
 
-    /// Intervals of all threads by length: a fine histogram for each class of `shape.h` (on the CPU,
+    /// Intervals of all threads by length: a fine histogram for each class of `histogram.h` (on the CPU,
     /// parts of runnable time, block reasons), as (longest, counts by bucket).
-    pub fn shapes(&self) -> Vec<(u64, Vec<u64>)> {
+    pub fn histograms(&self) -> Vec<(u64, Vec<u64>)> {
         let classes = 1 + PARTS + BlockReason::COUNT;
         (0..classes as u32)
             .map(|class| {
                 let per_cpu = self
                     .skel
                     .maps
-                    .shapes
+                    .histograms
                     .lookup_percpu(&class.to_ne_bytes(), MapFlags::ANY);
                 let mut longest = 0;
                 let mut counts = vec![0u64; histogram::BUCKETS];

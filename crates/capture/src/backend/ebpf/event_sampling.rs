@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Most events of a recording (`WS_EVENTS`).
-pub const MOST: usize = 16;
+pub const MAX_EVENTS: usize = 16;
 /// Flag in a program's cookie: the program runs once per period of a counter (`WS_BY_PERIOD`).
 const BY_PERIOD: u64 = 1 << 32;
 /// Stretch of time for which the budget of stacks is set (`WS_EVENT_WINDOW`).

@@ -20,7 +20,7 @@ const OF_STACKS: &[&str] = &[
     "ws_waking",
     "ws_fault",
     "ws_room",
-    "ws_bell",
+    "ws_irq_work",
 ];
 
 /// Hooks of switches, and of migrations, which are of use only beside switches. The hooks of fork, exec and exit

@@ -119,7 +119,7 @@ impl KernelFeatures {
             ),
             (self.maps_allocate, "maps that allocate in interrupts (6.1)"),
             (
-                self.task_work || self.has_hook("ws_bell"),
+                self.task_work || self.has_hook("ws_irq_work"),
                 "a hook of the CPU's interrupts by itself (irq_work_entry)",
             ),
         ];
@@ -149,7 +149,7 @@ impl KernelFeatures {
         let tracepoint = match name {
             "ws_cgroup_attach" => "cgroup_attach_task",
             "ws_cgroup_mkdir" => "cgroup_mkdir",
-            "ws_bell" => "irq_work_entry",
+            "ws_irq_work" => "irq_work_entry",
             "ws_fault" => "mm_filemap_fault",
             "ws_migrate" => "sched_migrate_task",
             "ws_sent" => "sock_send_length",
@@ -168,8 +168,8 @@ impl KernelFeatures {
         self.tracepoints.contains(tracepoint)
     }
 
-    /// Turns a failure to load into what the operator can do about it.
-    /// `complaint`: what libbpf said of it.
+    /// Turns a failure to load into a remedy for the operator.
+    /// `complaint`: libbpf's message.
     pub fn explain_load_failure(&self, e: libbpf_rs::Error, complaint: &str) -> Error {
         // The verifier reports the same error for a program that it rejects. A program that is always valid tells
         // whether we lack the privilege.

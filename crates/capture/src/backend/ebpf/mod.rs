@@ -35,7 +35,7 @@ use irq_work::IrqWorkTrigger;
 pub use kernel_features::{KernelFeatures, Mechanism};
 pub(crate) use libbpf_log::{last_complaint, note_complaints};
 use task_iter::TaskIter;
-pub use task_iter::{Visit, Visited};
+pub use task_iter::{IterOrder, IterRecord};
 
 pub use self::given_up::GivenUp;
 use self::given_up::IRQ_HOOKS;
@@ -82,8 +82,8 @@ pub struct Programs {
     skel: skel::WallscopeSkel<'static>,
     /// Attached hooks, by program.
     links: Vec<(String, Link)>,
-    bells: Vec<IrqWorkTrigger>,
-    visitor: TaskIter,
+    irq_works: Vec<IrqWorkTrigger>,
+    tasks: TaskIter,
     /// The programs' count of outdated facts about processes, as it was read last.
     outdated: u32,
     /// Cost of the entry into a program and the exit from it, ns.
@@ -98,7 +98,7 @@ const WINDOW_THREADS: u32 = 1 << 16;
 /// up again.
 const WINDOW_PYTHON_THREADS: u32 = 1 << 12;
 
-/// Hooks that not every kernel or machine has, and what is lost without them.
+/// Hooks that not every kernel or machine has, and the loss without them.
 const OPTIONAL: &[(&str, &str)] = &[
     (
         "ws_sent",
@@ -201,12 +201,12 @@ impl Programs {
                 )
                 .map_err(Error::bpf("cannot fill the table of system calls"))?;
         }
-        let visitor = TaskIter::new(&skel.progs.ws_tasks)?;
+        let tasks = TaskIter::new(&skel.progs.ws_tasks)?;
         Ok(Programs {
             skel,
             links: Vec::new(),
-            bells: Vec::new(),
-            visitor,
+            irq_works: Vec::new(),
+            tasks,
             outdated: 0,
             entry_ns: 0.0,
         })
@@ -258,7 +258,7 @@ impl Programs {
                 name if settings.ledger_only && NOT_FOR_THE_LEDGER.contains(&name) => true,
                 "ws_event" => !settings.events.0,
                 "ws_event_point" => !settings.events.1,
-                "ws_bell" => settings.mechanism != Mechanism::Interrupt,
+                "ws_irq_work" => settings.mechanism != Mechanism::Interrupt,
                 _ => unwanted,
             };
             if unwanted || !kernel.has_hook(&name) {
@@ -286,21 +286,21 @@ impl Programs {
     ///
     /// # Errors
     /// The kernel refuses the events, or the memory for their rings.
-    fn hang_bells(&mut self, cpus: &[u32]) -> Result<(), Error> {
+    fn open_irq_works(&mut self, cpus: &[u32]) -> Result<(), Error> {
         for cpu in cpus {
-            let bell = IrqWorkTrigger::open(*cpu).map_err(|e| {
+            let trigger = IrqWorkTrigger::open(*cpu).map_err(|e| {
                 Error::io(
                     "cannot open what interrupts a CPU (perf_event_open, bpf-output)",
                     e,
                 )
             })?;
-            let Some(bell) = bell else { continue };
+            let Some(trigger) = trigger else { continue };
             self.skel
                 .maps
-                .bells
-                .update(&cpu.to_ne_bytes(), &bell.descriptor(), MapFlags::ANY)
+                .irq_works
+                .update(&cpu.to_ne_bytes(), &trigger.descriptor(), MapFlags::ANY)
                 .map_err(Error::bpf("cannot tell the programs what interrupts a CPU"))?;
-            self.bells.push(bell);
+            self.irq_works.push(trigger);
         }
         Ok(())
     }
@@ -312,7 +312,7 @@ impl Programs {
     /// The kernel refuses a hook that is not optional.
     pub fn attach(&mut self, timers: &[OwnedFd], cpus: &[u32]) -> Result<(), Error> {
         if self.by_interrupt() {
-            self.hang_bells(cpus)?;
+            self.open_irq_works(cpus)?;
         }
         let entry = HookEntry::before_attaching();
         self.attach_missing(timers, GivenUp::Nothing)?;
@@ -410,7 +410,7 @@ impl Programs {
         self.links.clear();
     }
 
-    /// Names processes to be measured by the next [`Visit::Begin`].
+    /// Names processes to be measured by the next [`IterOrder::Begin`].
     ///
     /// # Errors
     /// The map is full.
@@ -462,15 +462,15 @@ impl Programs {
     ///
     /// # Errors
     /// The iterator cannot be read.
-    pub fn visit(
+    pub fn iterate_tasks(
         &mut self,
-        order: Visit,
+        order: IterOrder,
         only: Option<&[u32]>,
-        dump: impl FnMut(Visited<'_>),
+        dump: impl FnMut(IterRecord<'_>),
     ) -> Result<(), Error> {
         let state = self.skel.maps.bss_data.as_deref_mut();
         state.expect("the programs have state").set_iter = order as u32;
-        self.visitor.walk(only, dump)
+        self.tasks.walk(only, dump)
     }
 
     /// Changes the period of off-CPU stacks.

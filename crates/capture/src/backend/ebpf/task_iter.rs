@@ -18,7 +18,7 @@ use crate::{
 
 /// The order given to the task iterator (`set_iter`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Visit {
+pub enum IterOrder {
     /// Make records for the targets.
     Begin = 0,
     /// Copy the ledgers of threads that changed.
@@ -30,11 +30,11 @@ pub enum Visit {
 }
 
 /// A record of the task iterator about one thread.
-pub enum Visited<'a> {
+pub enum IterRecord<'a> {
     /// Its ledger.
     Books(&'a Dump),
-    /// The bytes of its `struct ws_shape_event`.
-    Shape(&'a [u8]),
+    /// The bytes of its `struct ws_histogram_event`.
+    Histogram(&'a [u8]),
 }
 
 /// The iterator, attached.
@@ -108,7 +108,7 @@ impl TaskIter {
     pub(super) fn walk(
         &mut self,
         only: Option<&[u32]>,
-        mut dump: impl FnMut(Visited<'_>),
+        mut dump: impl FnMut(IterRecord<'_>),
     ) -> Result<(), Error> {
         let only = only.filter(|_| self.divisible);
         if !only.is_some_and(|pids| self.walk_each(pids)) {
@@ -120,10 +120,10 @@ impl TaskIter {
                 break;
             };
             rest = after;
-            if head.kind == kind::SHAPE {
-                dump(Visited::Shape(bytes));
+            if head.kind == kind::HISTOGRAM {
+                dump(IterRecord::Histogram(bytes));
             } else if let Ok(d) = Dump::read_from_bytes(bytes) {
-                dump(Visited::Books(&d));
+                dump(IterRecord::Books(&d));
             } else {
                 break;
             }
@@ -146,7 +146,7 @@ fn link(program: &OwnedFd, pid: u32) -> io::Result<OwnedFd> {
         iter_info_len: size_of::<libbpf_sys::bpf_iter_link_info>() as u32,
         ..Default::default()
     };
-    // SAFETY: `options` and what it points to live through the call, with the sizes they state.
+    // SAFETY: `options` and the structs that it points to live through the call, with the sizes they state.
     let fd = unsafe {
         libbpf_sys::bpf_link_create(
             program.as_raw_fd(),

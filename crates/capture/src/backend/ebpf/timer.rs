@@ -18,7 +18,7 @@ use crate::{
     period_jitter::{self, PeriodJitter},
 };
 
-/// Fewest samples at one distance: a change of the distance loses what is left of the present one.
+/// Fewest samples at one distance: a change of the distance loses the rest of the present one.
 const SAME: u64 = 32;
 /// Factor on [`SAME`] if we wake up for that change alone: a wake-up costs as much as ten samples.
 const WOKEN: u64 = 2;

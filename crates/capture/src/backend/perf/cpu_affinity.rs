@@ -8,7 +8,7 @@
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// We move to a CPU when its recent reads exceed those of all other CPUs by this number.
-const MOST: u32 = 8;
+const MIN_LEAD: u32 = 8;
 /// Delay of a poll, ns, that does not occur on a CPU that is shared fairly.
 const FORSAKEN: u64 = 20_000_000;
 /// How long we stay away after a poll that came late because we were pinned there, ns.
@@ -35,14 +35,14 @@ impl CpuAffinity {
         self.vote(cpu);
         match (&self.elsewhere, self.lead) {
             (Some(_), 0) => self.leave(),
-            (None, MOST) if now >= self.not_before => self.go(now),
+            (None, MIN_LEAD) if now >= self.not_before => self.go(now),
             _ => {}
         }
     }
 
     fn vote(&mut self, cpu: u32) {
         match (self.cpu == cpu, self.lead) {
-            (true, lead) => self.lead = (lead + 1).min(MOST),
+            (true, lead) => self.lead = (lead + 1).min(MIN_LEAD),
             (false, 0) if self.elsewhere.is_none() => (self.cpu, self.lead) = (cpu, 1),
             (false, lead) => self.lead = lead.saturating_sub(1),
         }
@@ -101,14 +101,14 @@ mod tests {
     fn where_most_is_read_we_run_until_it_is_read_elsewhere() {
         somewhere(|all, one| {
             let mut nearby = CpuAffinity::default();
-            for _ in 1..MOST {
+            for _ in 1..MIN_LEAD {
                 nearby.read_from(Some(one), 0);
             }
             assert!(nearby.elsewhere.is_none());
             nearby.read_from(Some(one), 0);
             let now = sched_getaffinity(None).unwrap();
             assert_eq!((now.count(), now.is_set(one as usize)), (1, true));
-            for _ in 0..MOST {
+            for _ in 0..MIN_LEAD {
                 nearby.read_from(Some(one + 1), 0);
             }
             assert_eq!(sched_getaffinity(None).unwrap(), all);
@@ -124,13 +124,13 @@ mod tests {
     fn we_do_not_stay_where_polls_come_late() {
         somewhere(|all, one| {
             let mut nearby = CpuAffinity::default();
-            (0..MOST).for_each(|_| nearby.read_from(Some(one), 0));
+            (0..MIN_LEAD).for_each(|_| nearby.read_from(Some(one), 0));
             assert!(nearby.elsewhere.is_some());
             nearby.poll_begins(FORSAKEN + 6, 6);
             assert!(nearby.elsewhere.is_some());
             nearby.poll_begins(FORSAKEN + 7, 6);
             assert_eq!(sched_getaffinity(None).unwrap(), all);
-            (0..2 * MOST).for_each(|_| nearby.read_from(Some(one), FORSAKEN + 6 + AWAY));
+            (0..2 * MIN_LEAD).for_each(|_| nearby.read_from(Some(one), FORSAKEN + 6 + AWAY));
             assert!(nearby.elsewhere.is_none());
             nearby.read_from(Some(one), FORSAKEN + 7 + AWAY);
             assert!(nearby.elsewhere.is_some());

@@ -19,7 +19,7 @@ use crate::backend::proc::{
     account::schedstat,
     counters::Counters,
     estimator::PollEstimator,
-    samples::{Meant, PollSample, Polled, Weight},
+    samples::{PollSample, Polled, Weight, WeightScope},
     spans::Spans,
     time_kind::TimeKind,
     wait_observation::ENOUGH,
@@ -384,7 +384,7 @@ impl PollEstimator {
         let book = &mut self.accounts[w.thread as usize].book;
         (book.sliced(self.grid)).add(w.begin, w.end, kind, told);
         let sp = s.call.sp;
-        let weight = |of: Meant| match w.whole {
+        let weight = |of: WeightScope| match w.whole {
             true => of.into(),
             false => Weight::Innermost { sp, of },
         };
@@ -397,7 +397,7 @@ impl PollEstimator {
             begin: w.begin,
             end: w.end,
             ns,
-            weight: weight(Meant::Wait { class, late }),
+            weight: weight(WeightScope::Wait { class, late }),
             seen: s.seen,
         };
         self.samples.add(self.grid, &sample);
@@ -406,7 +406,7 @@ impl PollEstimator {
             reason: None,
             part: Some(Part::Woken),
             ns: wakeups_ns,
-            weight: weight(Meant::Wakeup { class }),
+            weight: weight(WeightScope::Wakeup { class }),
             seen: WaitSeen::default(),
             ..sample
         };

@@ -15,7 +15,7 @@ use crate::{
         ebpf::sideband::Change,
         proc::{
             poller::{ProcPoller, REMAP, REMAP_TIMES},
-            thread::Thread,
+            thread::TrackedThread,
         },
     },
     clock,
@@ -56,7 +56,7 @@ impl ProcPoller {
         }
     }
 
-    /// Takes what the events have written. `since`: when threads were listed last.
+    /// Takes the records of the events. `since`: when threads were listed last.
     pub fn drain(&mut self, since: u64, now: u64) {
         let Some(clock) = &mut self.clock else { return };
         self.processes.jit_mut().follow();
@@ -311,7 +311,7 @@ impl ProcPoller {
                 ..news(how::BORN, &name)
             });
         }
-        let mut thread = Thread::new(pid, tid, name, time);
+        let mut thread = TrackedThread::new(pid, tid, name, time);
         if self.watch.may_keep_files() {
             thread.keep_files();
         }
@@ -349,7 +349,7 @@ impl ProcPoller {
                 self.ended(index);
             }
             if self.watch.find(pid, tid).is_none() {
-                let mut thread = Thread::new(pid, tid, name.clone(), time);
+                let mut thread = TrackedThread::new(pid, tid, name.clone(), time);
                 if self.watch.may_keep_files() {
                     thread.keep_files();
                 }

@@ -1,4 +1,4 @@
-//! Perf events of an ordinary user: what running threads run, and every switch.
+//! Perf events of an ordinary user: stacks of running threads, and every switch.
 //!
 //! ```text
 //! thread_events.rs    the events of each thread, and their rings; perf_attr.rs: how they are asked for

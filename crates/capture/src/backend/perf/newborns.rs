@@ -200,7 +200,7 @@ struct Window {
     /// Threads that the maker made, and theirs, that may still be met: births less ends, as either may be recorded
     /// first.
     heirs: FxHashMap<u32, i8>,
-    /// Closed [`HOLD`] after `until`; what it has written by then comes a little later.
+    /// Closed [`HOLD`] after `until`; its records come a little later.
     event: Option<OwnedFd>,
 }
 

@@ -141,7 +141,7 @@ impl ProcPoller {
     fn unwind_running(&mut self, r: &Running, time: u64) -> (Vec<FrameWord>, StackEnd) {
         let mut beyond = false;
         let at_once = Cell::new(false);
-        let mut deeper = Deeper {
+        let mut deeper = DeeperCallers {
             until: time + FRESH,
             same: None,
         };
@@ -195,13 +195,13 @@ impl ProcPoller {
 /// The part of a stack beyond the copy, read from the thread itself: the callers of the copied frames. It counts
 /// only if the end of the copy is unchanged and the sample was taken just now: frames that the thread has left stay
 /// on the stack for a while.
-struct Deeper {
+struct DeeperCallers {
     /// Time after which the memory says nothing, ns.
     until: u64,
     same: Option<bool>,
 }
 
-impl Deeper {
+impl DeeperCallers {
     fn read(&mut self, r: &Running, address: u64, to: &mut [u8]) -> usize {
         let same = *self.same.get_or_insert_with(|| {
             let tail = &r.stack[r.stack.len().saturating_sub(SEAM)..];
@@ -251,7 +251,7 @@ mod tests {
         };
         r.registers.general[7] = sp;
         own[2048] = 9;
-        let deeper = |until| Deeper { until, same: None };
+        let deeper = |until| DeeperCallers { until, same: None };
         let mut to = [0u8; 8];
         let read = deeper(u64::MAX).read(&r, sp + 2048, &mut to);
         assert_eq!((read, to[0]), (8, 9));

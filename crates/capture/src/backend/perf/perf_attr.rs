@@ -10,7 +10,7 @@ use std::{
 /// Fewest bytes of stack with a sample.
 pub(super) const STACK: u32 = 8 << 10;
 /// Most bytes of stack with a sample. The kernel takes less than 64 KiB.
-const MOST_STACK: u32 = 32 << 10;
+const MAX_STACK: u32 = 32 << 10;
 /// Bytes of a sample beside its stack: header, ids, time, period, registers.
 pub(super) const SAMPLE_BYTES: u64 = 192;
 /// Delay of a reader, ns, within which a ring must not be full of one CPU's samples.
@@ -28,7 +28,7 @@ pub(super) const RESERVED: usize = 256;
 pub(super) fn stack_bytes(period_ns: u64, ring_bytes: u64) -> u32 {
     let samples = (READER_LATE / period_ns.max(1)).max(1);
     let fits = |bytes: u32| samples * (SAMPLE_BYTES + u64::from(bytes)) <= ring_bytes;
-    let sizes = std::iter::successors(Some(MOST_STACK), |bytes| Some(bytes / 2));
+    let sizes = std::iter::successors(Some(MAX_STACK), |bytes| Some(bytes / 2));
     let mut sizes = sizes.take_while(|bytes| *bytes > STACK);
     sizes.find(|bytes| fits(*bytes)).unwrap_or(STACK)
 }

@@ -150,7 +150,7 @@ impl Running {
         lower.len() + n
     }
 
-    /// Whether an address lies below what there is of the stack.
+    /// Whether an address lies below the stack.
     pub fn is_below(&self, address: u64) -> bool {
         self.registers.general[7].saturating_sub(address) > BELOW
     }
@@ -180,7 +180,7 @@ impl Running {
         self.registers.ip == 0 && self.stack.is_empty()
     }
 
-    /// The first address beyond what was copied.
+    /// The first address beyond the copy.
     pub fn end(&self) -> u64 {
         self.registers.general[7].wrapping_add(self.stack.len() as u64)
     }

@@ -10,7 +10,7 @@ use crate::{
         poll_round::Round,
         poller::ProcPoller,
         samples::Polled,
-        waiting::{Pages, Standing, Where},
+        waiting::{Pages, SyscallState, WaitingThread},
     },
     clock,
 };
@@ -34,8 +34,8 @@ impl ProcPoller {
         }
         let t = &mut self.watch.threads[index];
         let mut buffer = [0u8; 256];
-        let runs =
-            (t.place(&mut buffer)).is_ok_and(|text| Where::parse(text) == Some(Where::Running));
+        let runs = (t.place(&mut buffer))
+            .is_ok_and(|text| SyscallState::parse(text) == Some(SyscallState::Running));
         if runs && !t.shares_our_cpu() {
             self.intake.observe(&Observation::QueuedPoll(QueuedPoll {
                 thread: index as u32,
@@ -90,14 +90,14 @@ impl ProcPoller {
         // Data that must be of one moment is read first.
         let copy = |p: &WaitSite| {
             let WaitSite { sp, pc, call, .. } = *p;
-            let standing = Standing {
+            let waiting_thread = WaitingThread {
                 pid,
                 tid,
                 sp,
                 pc,
                 call,
             };
-            (*p, Pages::copy(standing))
+            (*p, Pages::copy(waiting_thread))
         };
         let copies: Vec<(WaitSite, Pages)> = t.wait_sites.stands().iter().map(copy).collect();
         let mut read = clock::now();

@@ -2,25 +2,25 @@
 //! record of each switch would slow them down.
 //!
 //! A recorded switch costs the thread three to four microseconds: the record, the clock that is started and stopped
-//! with it, and the work of perf events at every switch, even of switched-off ones. Up to [`FEW`] switches a second
+//! with it, and the work of perf events at every switch, even of switched-off ones. Up to [`MAX_FULL_RATE`] switches a second
 //! that is a few per cent. Beyond, the events of the thread are closed and opened again in turn, for a part of the
-//! time ([`LEAST`] at least). Its totals stay exact: between its turns they are the scheduler's counters', as in
+//! time ([`MIN_RECORDED`] at least). Its totals stay exact: between its turns they are the scheduler's counters', as in
 //! the `proc` backend. Facts that only records tell (preempted apart from woken, the stacks on the CPU) are then
 //! sampled. The thread gets as many stacks a second as any other thread: in its turns they come more often.
 //!
 //! Events that were inherited cannot be closed one by one: a family is given events of its own first.
 
 /// Most switches a second of a thread with a record for each switch.
-const FEW: f64 = 15_000.0;
+const MAX_FULL_RATE: f64 = 15_000.0;
 /// The least part of the time that is recorded.
-const LEAST: f64 = 0.05;
+const MIN_RECORDED: f64 = 0.05;
 /// Interval after which the rate of switches is judged, ns.
 pub(super) const JUDGED: u64 = 100_000_000;
 /// Length of a turn, in polls.
 pub(super) const TURN: u64 = 2;
 /// Longest turn that is made up for, ns. A late poll makes a turn longer; a pause in proportion would put off the
 /// next turn for long.
-const LONGEST_NS: u64 = 200_000_000;
+const MAX_NS: u64 = 200_000_000;
 
 /// How a thread's records are rationed.
 #[derive(Clone, Copy, Debug)]
@@ -52,8 +52,8 @@ impl SwitchThrottle {
     pub(super) fn judge(&mut self, now: u64, switches: u64) {
         let seconds = now.saturating_sub(self.since).max(1) as f64 / 1e9;
         let rate = switches.saturating_sub(self.switches) as f64 / seconds;
-        self.share = (FEW / rate.max(1.0)).clamp(LEAST, 1.0);
-        self.turn_ns = now.saturating_sub(self.since).min(LONGEST_NS);
+        self.share = (MAX_FULL_RATE / rate.max(1.0)).clamp(MIN_RECORDED, 1.0);
+        self.turn_ns = now.saturating_sub(self.since).min(MAX_NS);
         (self.since, self.switches) = (now, switches);
     }
 
@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(share(0), 1.0);
         assert_eq!(share(15_000), 1.0);
         assert_eq!(share(60_000), 0.25);
-        assert_eq!(share(1_000_000), LEAST);
+        assert_eq!(share(1_000_000), MIN_RECORDED);
     }
 
     #[test]

@@ -22,11 +22,11 @@ use crate::{
     period_jitter::{self, PeriodJitter},
 };
 
-/// Data pages of one CPU's ring: with the first page just what an ordinary user may lock.
+/// Data pages of one CPU's ring: with the first page exactly the memory that an ordinary user may lock.
 pub const DATA_PAGES: usize = 128;
 
 /// Fewest that are worth having: some dozen samples.
-const FEWEST_PAGES: usize = 32;
+const MIN_PAGES: usize = 32;
 
 /// Why there is no ring.
 const NO_RING: &str = "no memory may be locked for their records (kernel.perf_event_mlock_kb)";
@@ -36,7 +36,7 @@ const NO_RING: &str = "no memory may be locked for their records (kernel.perf_ev
 const SAME: u32 = 32;
 
 /// Longest that records may wait for something that takes time: their rings would overflow.
-const LONGEST: Duration = Duration::from_millis(5);
+const MAX_RECORD_WAIT: Duration = Duration::from_millis(5);
 
 /// Part of a ring that may fill between two readings, if it fills as fast as before.
 const FILLED: f64 = 0.125;
@@ -287,7 +287,7 @@ impl ThreadEvents {
         self.stack_bytes
     }
 
-    /// Closes the events of a thread, and what its children inherited of them.
+    /// Closes the events of a thread, and those that its children inherited.
     pub fn leave(&mut self, tid: u32) {
         if let Some(events) = self.events.remove(&tid) {
             self.room += events.events.len() + events.leaving.len();
@@ -379,7 +379,7 @@ impl ThreadEvents {
     /// Empties the rings if that was not done for a while, and keeps their records. To be called while taking these
     /// has to wait.
     pub fn keep_up(&mut self) {
-        if self.emptied.elapsed() > LONGEST {
+        if self.emptied.elapsed() > MAX_RECORD_WAIT {
             self.hold();
         }
     }
@@ -474,7 +474,7 @@ impl ThreadEvents {
 /// # Errors
 /// So much memory may not be locked.
 fn ring(event: OwnedFd, pages: usize) -> io::Result<Ring> {
-    Ring::map(event, pages, FEWEST_PAGES).map_err(|e| match e.raw_os_error() {
+    Ring::map(event, pages, MIN_PAGES).map_err(|e| match e.raw_os_error() {
         // A refused event has this number too, so the ring's failure gets another kind.
         Some(libc::EPERM) => io::Error::new(io::ErrorKind::OutOfMemory, NO_RING),
         _ => e,

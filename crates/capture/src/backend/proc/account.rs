@@ -4,7 +4,7 @@ use wallscope_observe::{AccountBegin, PolledThread, SchedCounters, StackBegin, T
 use wallscope_procfs::process::SchedStat;
 
 use super::{
-    counters::{Counters, Doing},
+    counters::{Counters, PolledActivity},
     spans::Spans,
     thread_ledger::ThreadLedger,
     wait_observation::SeenDoing,
@@ -166,7 +166,7 @@ impl Account {
         self.records.beyond_ns + now.unwrap_or(0)
     }
 
-    /// Whether all of its time was recorded, but for what was lost.
+    /// Whether all of its time was recorded, but for lost records.
     pub fn is_recorded(&self) -> bool {
         self.course.is_some() && self.unrecorded_ns == 0
     }
@@ -193,7 +193,7 @@ impl SeenDoing {
     /// Block reason and stack of a blocked thread with a stack, and the stack pointer if that stack is only its
     /// innermost frame.
     pub fn blocked(&self) -> Option<(wallscope_model::BlockReason, u32, Option<u64>)> {
-        let (Doing::Blocked(reason), Some(stack)) = (self.doing, self.stack) else {
+        let (PolledActivity::Blocked(reason), Some(stack)) = (self.doing, self.stack) else {
             return None;
         };
         let innermost = match self.begin {

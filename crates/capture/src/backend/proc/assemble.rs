@@ -25,7 +25,7 @@ use crate::{
         build::Stacks,
         domain, jit_hints,
         naming::Names,
-        peers::{Found, name_measured},
+        peers::{FoundPeers, name_measured},
         tasks,
         thread_names::name_threads,
     },
@@ -85,7 +85,7 @@ impl PollEstimator {
         }
     }
 
-    /// Fills `recording` with what was observed since the last time.
+    /// Fills `recording` with the observations since the last time.
     pub fn assemble(
         &mut self,
         recording: &mut Recording,
@@ -110,7 +110,7 @@ impl PollEstimator {
                 events.finish(threads as u32, &self.samples, &mut stacks, names.code);
             let other_end = |s: &_| names.host.other_end(s);
             let sockets: Vec<_> = self.sockets.values().copied().collect();
-            recording.peers = Found::new(&sockets, &self.others, 0, &other_end).peers();
+            recording.peers = FoundPeers::new(&sockets, &self.others, 0, &other_end).peers();
         }
         self.processes(recording, &on_cpu);
         name_measured(recording);
@@ -361,7 +361,7 @@ impl Stolen {
         }
     }
 
-    /// The stolen part of what one thread's counter leaves out, ns.
+    /// The stolen part of the time that one thread's counter leaves out, ns.
     fn part(&self, ns: u64) -> u64 {
         let most = self.machine_ns.min(self.beyond_ns);
         (u128::from(ns) * u128::from(most) / u128::from(self.beyond_ns.max(1))) as u64

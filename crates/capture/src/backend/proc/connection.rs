@@ -358,7 +358,7 @@ mod tests {
         c.take(&talk((8, 90, 90), (1, 0)), 10);
         c.was_asked(&talk((8, 90, 90), (1, 0)), 5_000_000_000);
         assert_eq!(c.record.in_flight, 8_000_000);
-        // Not before the recording, and not what is answered.
+        // Not before the recording, and no request that is answered.
         let mut c = connection();
         c.take(&talk((8, 90, 90), (1, 0)), 10);
         c.was_asked(&talk((8, 90, 90), (1, 0)), 3_000_000);

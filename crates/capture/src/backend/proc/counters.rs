@@ -15,7 +15,7 @@ use super::{thread_ledger::SlicedLedger, time_kind::TimeKind};
 
 /// What a poll saw the thread do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Doing {
+pub enum PolledActivity {
     /// On a CPU, or waiting for one.
     Running,
     /// Blocked.
@@ -69,7 +69,7 @@ impl Counters {
         mut book: SlicedLedger<'_>,
         now: u64,
         books: SchedStat,
-        doing: Doing,
+        doing: PolledActivity,
     ) {
         let begin = book.ledger.seen_ns;
         let dt = now.saturating_sub(begin);
@@ -83,12 +83,12 @@ impl Counters {
         self.debt = taken.saturating_sub(have);
         let mut rest = have.saturating_sub(taken);
         self.pending = match doing {
-            Doing::Running if unchanged => rest,
-            Doing::Running => rest.min(dt),
-            Doing::Blocked(_) => 0,
+            PolledActivity::Running if unchanged => rest,
+            PolledActivity::Running => rest.min(dt),
+            PolledActivity::Blocked(_) => 0,
         };
         self.still = match doing {
-            Doing::Running if unchanged => self.still + dt,
+            PolledActivity::Running if unchanged => self.still + dt,
             _ => 0,
         };
         rest -= self.pending;
@@ -130,7 +130,7 @@ mod tests {
             Reader(ThreadLedger::new(start), Counters::new(books(0, 0, 1)))
         }
 
-        fn poll(&mut self, now: u64, books: SchedStat, doing: Doing) {
+        fn poll(&mut self, now: u64, books: SchedStat, doing: PolledActivity) {
             let book = self.0.sliced(GRID);
             self.1.book_poll(book, now * MS, books, doing);
         }
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn the_rest_is_blocked() {
         let mut r = Reader::new(0);
-        let lock = Doing::Blocked(BlockReason::Lock);
+        let lock = PolledActivity::Blocked(BlockReason::Lock);
         r.poll(10, books(2, 1, 3), lock);
         r.poll(90, books(2, 1, 3), lock);
         let t = r.finish();
@@ -168,10 +168,10 @@ mod tests {
     fn a_queued_thread_is_not_taken_for_blocked() {
         let mut r = Reader::new(0);
         for poll in 1..=3 {
-            r.poll(poll * 10, books(0, 0, 1), Doing::Running);
+            r.poll(poll * 10, books(0, 0, 1), PolledActivity::Running);
         }
         // Its turn has come: the counter now has its run-queue latency.
-        r.poll(40, books(5, 35, 2), Doing::Running);
+        r.poll(40, books(5, 35, 2), PolledActivity::Running);
         let t = r.finish();
         assert_eq!((t.on_cpu, t.woken, sum(&t)), (5 * MS, 35 * MS, 40 * MS));
     }
@@ -179,9 +179,9 @@ mod tests {
     #[test]
     fn run_queue_latency_from_before_the_beginning_is_left_out() {
         let mut r = Reader::new(0);
-        r.poll(10, books(0, 0, 1), Doing::Running);
-        r.poll(20, books(5, 900, 2), Doing::Running);
-        r.poll(30, books(15, 900, 2), Doing::Running);
+        r.poll(10, books(0, 0, 1), PolledActivity::Running);
+        r.poll(20, books(5, 900, 2), PolledActivity::Running);
+        r.poll(30, books(15, 900, 2), PolledActivity::Running);
         let t = r.finish();
         assert_eq!((t.on_cpu, t.woken, sum(&t)), (15 * MS, 15 * MS, 30 * MS));
     }
@@ -190,14 +190,14 @@ mod tests {
     fn a_thread_queued_to_the_end_is_runnable() {
         let mut r = Reader::new(0);
         for poll in 1..=3 {
-            r.poll(poll * 10, books(10, 0, 1), Doing::Running);
+            r.poll(poll * 10, books(10, 0, 1), PolledActivity::Running);
         }
         let t = r.finish();
         assert_eq!((t.on_cpu, t.woken, sum(&t)), (10 * MS, 20 * MS, 30 * MS));
         // It began to wait within a stretch in which it ran. When in that stretch is not known.
         let mut r = Reader::new(0);
         for poll in 1..=3 {
-            r.poll(poll * 10, books(6, 0, 1), Doing::Running);
+            r.poll(poll * 10, books(6, 0, 1), PolledActivity::Running);
         }
         let t = r.finish();
         assert_eq!((t.on_cpu, t.woken, sum(&t)), (6 * MS, 20 * MS, 30 * MS));
@@ -206,8 +206,12 @@ mod tests {
     #[test]
     fn counters_ahead_of_the_clock_are_paid_back() {
         let mut r = Reader::new(0);
-        r.poll(10, books(12, 0, 1), Doing::Running);
-        r.poll(20, books(12, 0, 2), Doing::Blocked(BlockReason::Pipe));
+        r.poll(10, books(12, 0, 1), PolledActivity::Running);
+        r.poll(
+            20,
+            books(12, 0, 2),
+            PolledActivity::Blocked(BlockReason::Pipe),
+        );
         let t = r.finish();
         assert_eq!((t.on_cpu, sum(&t)), (12 * MS, 20 * MS));
     }
@@ -222,9 +226,9 @@ mod tests {
                 BlockReason::Timer
             };
             let seen = if poll % 4 == 0 {
-                Doing::Running
+                PolledActivity::Running
             } else {
-                Doing::Blocked(reason)
+                PolledActivity::Blocked(reason)
             };
             r.poll(3 + poll * 7, books(poll * 2, poll, poll), seen);
         }

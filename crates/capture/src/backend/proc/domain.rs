@@ -6,7 +6,7 @@ use wallscope_observe::DescribedDomain;
 use super::{
     account::Account,
     poller::{ProcPoller, Tally},
-    thread::Thread,
+    thread::TrackedThread,
 };
 use crate::backend::perf::{EventSampler, ThreadEvents};
 
@@ -181,7 +181,7 @@ fn on_polls(f: &Facts<'_>) -> Vec<String> {
     notes
 }
 
-/// Limits of what could be seen, each with its remedy.
+/// Limits of the view, each with its remedy.
 fn limits(f: &Facts<'_>) -> Vec<Limit> {
     let interval_ms = f.interval_ms();
     let kernel_threads = f.poller.watch.kernel_threads;
@@ -456,8 +456,9 @@ fn queueing(told: bool) -> &'static str {
 fn rationed(poller: &ProcPoller) -> Option<String> {
     let start_ns = poller.intake.estimator.grid.start_ns;
     let rations = || {
-        let own =
-            |(t, a): (&Thread, &Account)| Some((t.records.ration?.unrecorded_ns, a.book.seen_ns));
+        let own = |(t, a): (&TrackedThread, &Account)| {
+            Some((t.records.ration?.unrecorded_ns, a.book.seen_ns))
+        };
         let threads = poller.watch.threads.iter();
         let all = threads.zip(&poller.intake.estimator.accounts);
         all.filter_map(own).filter(|(ns, _)| *ns > 0)

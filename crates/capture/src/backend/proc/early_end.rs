@@ -6,7 +6,9 @@
 
 use wallscope_observe::ThreadPoll;
 
-use super::{account::observed, counters::Doing, estimator::PollEstimator, time_kind::TimeKind};
+use super::{
+    account::observed, counters::PolledActivity, estimator::PollEstimator, time_kind::TimeKind,
+};
 
 impl PollEstimator {
     /// Ends all threads at `end_ns`, when the recorder was killed. A recording with a logged end stays as it is.
@@ -22,8 +24,8 @@ impl PollEstimator {
             }
             let taken = match (&account.course, account.seen.doing) {
                 (Some(_), _) => self.records_end_early(thread, end_ns),
-                (None, Doing::Blocked(_)) => self.sleeps_on(thread, end_ns),
-                (None, Doing::Running) => self.is_unknown_from_here(index, end_ns),
+                (None, PolledActivity::Blocked(_)) => self.sleeps_on(thread, end_ns),
+                (None, PolledActivity::Running) => self.is_unknown_from_here(index, end_ns),
             };
             self.malformed += u64::from(taken.is_none());
         }

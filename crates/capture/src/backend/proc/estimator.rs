@@ -18,8 +18,8 @@ use zerocopy::FromBytes;
 
 use super::{
     account::{Account, schedstat},
-    counters::Doing,
-    samples::{Meant, PollSample, Polled, Samples, Weight},
+    counters::PolledActivity,
+    samples::{PollSample, Polled, Samples, Weight, WeightScope},
     spans::Spans,
     stop_judgement,
     time_kind::{ANY, TimeKind},
@@ -317,7 +317,7 @@ impl PollEstimator {
         Some(())
     }
 
-    /// Takes a poll: what it saw stands for the time since the poll before.
+    /// Takes a poll: it stands for the time since the poll before.
     pub(super) fn polled(&mut self, p: &ThreadPoll) -> Option<()> {
         let distinct = self.samples.distinct();
         let account = self.accounts.get_mut(p.thread as usize)?;
@@ -335,7 +335,9 @@ impl PollEstimator {
         let before = account.seen;
         if let Some(saw) = p.saw {
             account.seen = SeenDoing {
-                doing: saw.blocked.map_or(Doing::Running, Doing::Blocked),
+                doing: saw
+                    .blocked
+                    .map_or(PolledActivity::Running, PolledActivity::Blocked),
                 stack: saw.stack,
                 begin: saw.begin,
                 seen: saw.seen,
@@ -349,7 +351,7 @@ impl PollEstimator {
         let book = account.book.sliced(grid);
         account.counters.book_poll(book, p.time, counters, doing);
         // Whether it ran is known, but not when. If polls were left out because it slept, it slept for half of
-        // their time on average. For the rest it did what it does now.
+        // their time on average. For the rest it was in its present state.
         let left_out = u128::from(p.left_out);
         let unseen = match same {
             true => (u128::from(p.time - begin) * left_out / (left_out + 1) / 2) as u64,
@@ -379,7 +381,10 @@ impl PollEstimator {
             end,
             ns: end - begin,
             weight: match innermost {
-                Some(sp) => Weight::Innermost { sp, of: Meant::Own },
+                Some(sp) => Weight::Innermost {
+                    sp,
+                    of: WeightScope::Own,
+                },
                 None => Weight::Own,
             },
             seen: seen.seen,
@@ -431,7 +436,7 @@ impl PollEstimator {
         let account = self.accounts.get_mut(e.thread as usize)?;
         account.alive = false;
         let (begin, before) = (account.book.seen_ns, account.seen);
-        let sleeps = matches!(before.doing, Doing::Blocked(_));
+        let sleeps = matches!(before.doing, PolledActivity::Blocked(_));
         if account.course.is_some() || !sleeps || e.time < begin {
             return Some(());
         }

@@ -1,7 +1,7 @@
 //! Observations of polls in, a recording out.
 
 use wallscope_model::{BlockReason, Recording};
-use wallscope_observe::{AccountBegin, PolledThread, Saw, SchedCounters};
+use wallscope_observe::{AccountBegin, PolledState, PolledThread, SchedCounters};
 
 use super::*;
 use crate::session::answers::Answers;
@@ -43,7 +43,7 @@ fn poll(time_ms: u64, on_cpu_ms: u64, saw: Option<(BlockReason, u32)>) -> Thread
             timeslices: on_cpu_ms,
         },
         left_out: 0,
-        saw: saw.map(|(reason, stack)| Saw {
+        saw: saw.map(|(reason, stack)| PolledState {
             blocked: Some(reason),
             stack: Some(stack),
             begin: Some(StackBegin::Whole(0x100)),

@@ -95,7 +95,8 @@ impl ProcPoller {
             self.tell_status(index);
         }
         for (pid, process) in &self.watch.processes {
-            self.told.clocks(process.clocks(*pid), &mut self.intake);
+            self.last_values
+                .clocks(process.clocks(*pid), &mut self.intake);
         }
     }
 
@@ -113,7 +114,7 @@ impl ProcPoller {
             return;
         };
         let found = connections.so_far();
-        self.told.sockets(&found.all, &mut self.intake);
+        self.last_values.sockets(&found.all, &mut self.intake);
         for (cookie, process) in found.others {
             self.intake.observe(&Observation::OtherEnd(OtherEnd {
                 cookie,
@@ -179,7 +180,7 @@ impl ProcPoller {
             }
         }
         for (by, loss) in sums {
-            self.told.losses(by, [loss], &mut self.intake);
+            self.last_values.losses(by, [loss], &mut self.intake);
         }
     }
 

@@ -13,7 +13,7 @@
 //! such open ring. A ring may also be waited for by poll and epoll. Where other descriptors are polled beside it, only
 //! a completion tells that the wait was for the ring. The kernel tells the layout of a ring when one is made, so one is
 //! made here. Not known: several registered rings, rings in the program's own memory, waits for the eventfd of a ring,
-//! and what completions beyond the length of the queue were for.
+//! and the requests of completions beyond the length of the queue.
 
 use std::{fs, os::fd::FromRawFd, os::fd::OwnedFd, os::unix::fs::MetadataExt, sync::OnceLock};
 
@@ -23,7 +23,7 @@ use wallscope_procfs::maps;
 
 use super::{
     polled,
-    waiting::{Call, Kind},
+    waiting::{Call, DescriptorKind},
 };
 use crate::{clock, syscalls, target::read_memory};
 
@@ -89,7 +89,7 @@ impl Layout {
 
 /// Addresses of a ring in its process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
+struct RingAddresses {
     queues: u64,
     submissions: u64,
 }
@@ -98,7 +98,7 @@ struct Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingWait {
     pid: u32,
-    place: Place,
+    place: RingAddresses,
     /// Completions before it.
     completed: u32,
 }
@@ -131,7 +131,7 @@ pub struct Rings {
     polled: FxHashMap<PollCall, (u64, Option<PolledRing>)>,
     /// Rings by process and number of their file; without a number: the one ring that no descriptor names.
     /// `None`: there was none; believed until that time, ns.
-    known: FxHashMap<(u32, Option<u64>), (u64, Option<Place>)>,
+    known: FxHashMap<(u32, Option<u64>), (u64, Option<RingAddresses>)>,
     /// Number of waits without a known request.
     pub unknown: u64,
 }
@@ -218,7 +218,7 @@ impl Rings {
         Some((ring.awaited()?, wait))
     }
 
-    fn place(&mut self, pid: u32, inode: Option<u64>, now: u64) -> Option<Place> {
+    fn place(&mut self, pid: u32, inode: Option<u64>, now: u64) -> Option<RingAddresses> {
         if let Some((until, place)) = self.known.get(&(pid, inode))
             && (place.is_some() || now < *until)
         {
@@ -264,7 +264,7 @@ fn open_files(pid: u32) -> Vec<u64> {
 }
 
 /// Addresses of the only ring of a process that `is_wanted` accepts by the number of its file.
-fn find(pid: u32, is_wanted: impl Fn(u64) -> bool) -> Option<Place> {
+fn find(pid: u32, is_wanted: impl Fn(u64) -> bool) -> Option<RingAddresses> {
     let maps = maps::read(pid).ok()?;
     let rings = |m: &&maps::Mapping| m.path == RING && is_wanted(m.inode);
     let only = |offset: u64| {
@@ -273,7 +273,7 @@ fn find(pid: u32, is_wanted: impl Fn(u64) -> bool) -> Option<Place> {
         all.next().is_none().then_some(first)
     };
     let (queues, submissions) = (only(0)?, only(SUBMISSIONS)?);
-    (queues.inode == submissions.inode).then_some(Place {
+    (queues.inode == submissions.inode).then_some(RingAddresses {
         queues: queues.start,
         submissions: submissions.start,
     })
@@ -290,7 +290,7 @@ struct Ring {
 }
 
 impl Ring {
-    fn read(pid: u32, place: Place) -> Option<Ring> {
+    fn read(pid: u32, place: RingAddresses) -> Option<Ring> {
         let layout = Layout::of_kernel()?;
         let word = |at: u64| {
             let mut bytes = [0u8; 4];
@@ -335,7 +335,7 @@ impl Ring {
         let last = last.filter(|_| self.completed > 0);
         let is_other = |r: &&Request| Some(r.user_data) != last;
         let request = (self.requests.iter().find(is_other)).or(self.requests.first())?;
-        request.reason(|fd| Kind::of(self.pid, fd))
+        request.reason(|fd| DescriptorKind::of(self.pid, fd))
     }
 }
 
@@ -352,7 +352,7 @@ impl Request {
 
     /// Block reason of a thread that waits for this request (include/uapi/linux/io_uring.h). A linked time limit has
     /// none.
-    fn reason(self, kind: impl Fn(u64) -> Option<Kind>) -> Option<BlockReason> {
+    fn reason(self, kind: impl Fn(u64) -> Option<DescriptorKind>) -> Option<BlockReason> {
         let kind = || match u64::try_from(self.fd) {
             Ok(fd) if self.flags & FIXED_FILE == 0 => kind(fd),
             _ => None,
@@ -360,21 +360,21 @@ impl Request {
         Some(match self.operation {
             // read and write in their forms, splice, tee
             1 | 2 | 4 | 5 | 22 | 23 | 30 | 33 | 49 | 60 | 61 => match kind()? {
-                Kind::Socket => Network,
-                Kind::File => Disk,
-                Kind::Timer => Timer,
-                Kind::Pipe => Pipe,
+                DescriptorKind::Socket => Network,
+                DescriptorKind::File => Disk,
+                DescriptorKind::Timer => Timer,
+                DescriptorKind::Pipe => Pipe,
             },
             // send, recv and their kin, accept, connect, socket, shutdown, bind, listen
             9 | 10 | 13 | 16 | 26 | 27 | 34 | 45 | 47 | 48 | 56 | 57 | 58 => match kind() {
-                Some(Kind::Pipe) => Pipe,
+                Some(DescriptorKind::Pipe) => Pipe,
                 _ => Network,
             },
             // fsync, fallocate, open, close, stat, advice, names and attributes of files, truncate
             3 | 8 | 17 | 18 | 19 | 21 | 24 | 28 | 35..=39 | 41..=44 | 55 => Disk,
             // a command to a device, or to a socket
             46 => match kind() {
-                Some(Kind::Socket) => Network,
+                Some(DescriptorKind::Socket) => Network,
                 _ => Disk,
             },
             6 | 59 => Poll,
@@ -397,7 +397,7 @@ impl RingWait {
         }
         let user_data = ring.completion(self.completed)?;
         let of = ring.requests.iter().find(|r| r.user_data == user_data)?;
-        of.reason(|fd| Kind::of(self.pid, fd))
+        of.reason(|fd| DescriptorKind::of(self.pid, fd))
     }
 }
 
@@ -417,9 +417,13 @@ mod tests {
     #[test]
     fn an_operation_and_its_descriptor_tell_the_reason() {
         let kind = |fd: u64| {
-            [Kind::File, Kind::Socket, Kind::Pipe]
-                .get(fd as usize)
-                .copied()
+            [
+                DescriptorKind::File,
+                DescriptorKind::Socket,
+                DescriptorKind::Pipe,
+            ]
+            .get(fd as usize)
+            .copied()
         };
         let reason = |operation, flags, fd| request(operation, flags, fd).reason(kind);
         assert_eq!(reason(22, 0, 0), Some(Disk));

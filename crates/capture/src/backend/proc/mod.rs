@@ -15,13 +15,13 @@
 //! connections.rs      peers of connections, and requests in flight; connection.rs: one connection
 //! sched_slice.rs      scheduling of the poller itself
 //! facts.rs            observations of new threads, clocks of processes, and losses
-//! domain.rs           the measurement domain in words; refusal.rs: what cannot be measured
+//! domain.rs           the measurement domain in words; refusal.rs: targets that cannot be measured
 //! intake.rs           observations -> the log, the estimator
 //! ------------------- above: the collector. Below: the estimator, which never reads the machine
 //! estimator.rs        observations -> threads, samples; account.rs: one thread
 //! counters.rs         a thread's time by the scheduler's counters
 //! thread_ledger.rs    a thread's time by slice; time_kind.rs: its kinds; spans.rs: single intervals
-//! stop_judgement.rs   what a thread did at a poll that found it runnable
+//! stop_judgement.rs   the activity of a thread at a poll that found it runnable
 //! samples.rs          stacks and the time they stand for; reason_imputation.rs: reasons of
 //!                     waits that no poll met
 //! unseen_children.rs  CPU time of children that no poll met
@@ -29,8 +29,8 @@
 //! assemble.rs         results of the estimator -> the recording
 //! ```
 //!
-//! Each round reads the `schedstat` of every thread. A thread that has not run since the last round still does what it
-//! did, which needs no further reading. After a while it is polled in every eighth round only. If a thread ran and now
+//! Each round reads the `schedstat` of every thread. A thread that has not run since the last round is still in its
+//! last state, which needs no further reading. After a while it is polled in every eighth round only. If a thread ran and now
 //! waits, its system call and its stack are read.
 //!
 //! With perf events ([`super::perf`]) the totals come from recorded switches. Running threads are sampled too, and

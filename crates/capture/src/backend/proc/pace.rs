@@ -19,12 +19,12 @@ use crate::{
 /// Time between two checks of the cost, ns.
 const EVERY: u64 = 200_000_000;
 /// Longest time between two rounds of polls.
-const LONGEST: Duration = Duration::from_millis(500);
+const MAX_INTERVAL: Duration = Duration::from_millis(500);
 /// Longest time between two polls of one thread, and between two samples of a running thread.
 const SELDOM: Duration = Duration::from_secs(32);
 
 /// Share of the budget of polls and samples that each of the two may always have.
-const LEAST: f64 = 0.2;
+const MIN_SHARE: f64 = 0.2;
 /// Factor by which one wake-up moves the median of their cost.
 const MOVED: f64 = 1.05;
 
@@ -148,7 +148,7 @@ impl Pace {
 
     /// Each round polls one in this many threads.
     pub fn stride(&self) -> usize {
-        let longest = LONGEST.max(self.polls.asked).as_nanos();
+        let longest = MAX_INTERVAL.max(self.polls.asked).as_nanos();
         self.polls.period.as_nanos().div_ceil(longest) as usize
     }
 
@@ -189,7 +189,7 @@ impl Pace {
         let budget = (self.limit - fixed.max(0.0)).max(self.limit / 2.0);
         let before = self.samples.period;
         let part = part_of_samples(of_time(used.sampled_ns, last.sampled_ns), used.threads);
-        // Polls may use what samples leave of their part, and samples what polls leave.
+        // Polls may use the rest of the samples' part, and samples that of the polls' part.
         let (by_polls, by_samples) = (self.polls.share, self.samples.share);
         self.polls
             .adapt(polls, (budget - by_samples).max(budget * (1.0 - part)));
@@ -205,7 +205,7 @@ impl Pace {
 fn part_of_samples(computing: f64, threads: usize) -> f64 {
     let waiting = (threads as f64 - computing).max(0.0);
     let part = computing / (computing + waiting.sqrt()).max(f64::MIN_POSITIVE);
-    part.clamp(LEAST, 1.0 - LEAST)
+    part.clamp(MIN_SHARE, 1.0 - MIN_SHARE)
 }
 
 #[cfg(test)]
@@ -262,9 +262,9 @@ mod tests {
 
     #[test]
     fn running_threads_are_sampled_and_waiting_ones_polled() {
-        assert_eq!(part_of_samples(1.0, 1), 1.0 - LEAST);
-        assert_eq!(part_of_samples(0.0, 1), LEAST);
-        assert_eq!(part_of_samples(0.0, 0), LEAST);
+        assert_eq!(part_of_samples(1.0, 1), 1.0 - MIN_SHARE);
+        assert_eq!(part_of_samples(0.0, 1), MIN_SHARE);
+        assert_eq!(part_of_samples(0.0, 0), MIN_SHARE);
         assert_eq!(part_of_samples(2.0, 6), 0.5);
         // Both cost 0.2 ms each: a thread that computes all the time is sampled more often than polled.
         let mut p = Pace::new(100, 1.0, 0, 0);

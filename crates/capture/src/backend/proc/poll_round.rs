@@ -7,7 +7,7 @@ use wallscope_observe::{
 
 use super::{
     account::observed,
-    counters::Doing,
+    counters::PolledActivity,
     facts::LaterRecords,
     pending_stop::PendingStopSample,
     poller::{ProcPoller, REMAP},
@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Most polls in a row that are left out at a thread that sleeps.
-const MOST_SKIPPED: u32 = 7;
+const MAX_SKIPPED: u32 = 7;
 /// If nothing reports changes of mappings, those of one process after the other are read again. The pause
 /// after each reading is this many times its length.
 const REVIEW_TIMES: u64 = 5000;
@@ -269,8 +269,8 @@ impl ProcPoller {
         }
         match self.see(index, at) {
             None => return true,
-            Some(Doing::Running) => self.see_queued(index, round, at),
-            Some(Doing::Blocked(reason)) => {
+            Some(PolledActivity::Running) => self.see_queued(index, round, at),
+            Some(PolledActivity::Blocked(reason)) => {
                 self.watch.threads[index].probe.reason = reason;
                 let late_ns = match round.is_late() {
                     true => at - round.due_ns.min(at),
@@ -349,7 +349,7 @@ impl ProcPoller {
         let (since, same) = (account.book.seen_ns, account.counters.unchanged(books));
         let [computed, queued] = account.counters.since(books);
         let t = &mut self.watch.threads[index];
-        let sleeps = same && matches!(t.probe.doing, Doing::Blocked(_));
+        let sleeps = same && matches!(t.probe.doing, PolledActivity::Blocked(_));
         let left_out = t.duty.left_out;
         let rarely = now.saturating_sub(since) > RARELY * round.period_ns;
         if late && !all && !rarely && t.duty.in_time >= ENOUGH {
@@ -373,7 +373,7 @@ impl ProcPoller {
             };
             let t = &mut self.watch.threads[index];
             t.probe.doing = doing;
-            if let (Doing::Blocked(reason), Some(_)) = (doing, t.probe.stack) {
+            if let (PolledActivity::Blocked(reason), Some(_)) = (doing, t.probe.stack) {
                 t.probe.reason = reason;
             }
         }
@@ -385,7 +385,7 @@ impl ProcPoller {
             left_out,
             saw: (!sleeps).then(|| t.saw()),
         }));
-        if t.probe.doing == Doing::Running {
+        if t.probe.doing == PolledActivity::Running {
             let (begin, end) = self.intake.estimator.accounts[index].stretch;
             self.halt(PendingStopSample {
                 poll: RunnablePoll {
@@ -486,13 +486,13 @@ impl ProcPoller {
 /// Number of polls to leave out at thread number `index`, which has not run for `slept` rounds.
 fn left_out_after(slept: u32, index: usize) -> u32 {
     let quarter = slept / 4;
-    if quarter < MOST_SKIPPED {
+    if quarter < MAX_SKIPPED {
         quarter
-    } else if quarter == MOST_SKIPPED {
+    } else if quarter == MAX_SKIPPED {
         // Sleeping threads are not all polled in the same rounds.
-        MOST_SKIPPED - index as u32 % 4
+        MAX_SKIPPED - index as u32 % 4
     } else {
-        MOST_SKIPPED
+        MAX_SKIPPED
     }
 }
 
@@ -511,7 +511,7 @@ mod tests {
                 (slept, polls, most) = (slept + left_out, polls + 1, most.max(left_out));
             }
             // And a thread that sleeps for long costs little.
-            assert_eq!(most, MOST_SKIPPED);
+            assert_eq!(most, MAX_SKIPPED);
             assert!(polls < 1000 / 7, "{polls}");
         }
     }

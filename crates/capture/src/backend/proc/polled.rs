@@ -6,12 +6,12 @@ use super::waiting::{Call, read_memory};
 use crate::syscalls::Argument;
 
 /// Most descriptors of a set or a list that are read.
-const MOST: usize = 256;
+const MAX_DESCRIPTORS: usize = 256;
 
 /// Descriptors in the list that `call`, a poll of process `pid`, names.
 pub fn list(pid: u32, call: Call) -> Vec<u32> {
     let [first, second, ..] = call.arguments;
-    let most = (second as usize).min(MOST);
+    let most = (second as usize).min(MAX_DESCRIPTORS);
     // struct pollfd: descriptor, events, returned events. A negative descriptor is ignored by poll(2).
     let rows = read_memory(pid, first, most * 8);
     let fds = rows.chunks_exact(8).map(|row| {
@@ -24,7 +24,7 @@ pub fn list(pid: u32, call: Call) -> Vec<u32> {
 /// Descriptors in an epoll set; none where `fd` of process `pid` is something else.
 pub fn set(pid: u32, fd: u32) -> Vec<u32> {
     let text = kernel_file::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).unwrap_or_default();
-    members(&text).take(MOST).collect()
+    members(&text).take(MAX_DESCRIPTORS).collect()
 }
 
 /// All descriptors that `call` of process `pid` polls. `arguments`: kind of the arguments of each system call.

@@ -1,4 +1,4 @@
-//! The state of the poller: threads under watch, their perf events if there are any, and what was seen so far.
+//! The state of the poller: threads under watch, their perf events if there are any, and the observations so far.
 
 use rustc_hash::FxHashMap;
 use wallscope_observe::{Begin, LogWriter, Observation};
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     backend::perf::{CpuAffinity, EventSampler, RingWakeupPolicy, RunnableSampling, ThreadEvents},
-    session::{managed, processes::Processes, told::Told},
+    session::{last_values::LastValues, managed, processes::Processes},
     syscalls,
 };
 
@@ -67,7 +67,7 @@ pub struct PendingStacks {
     pub stopper: Option<Stopper>,
     /// Threads that were asked to stop.
     pub asked: FxHashMap<u32, PendingStopSample>,
-    /// Threads that waited for our CPU when they were polled: the next poll shows what they did.
+    /// Threads that waited for our CPU when they were polled: the next poll shows their activity.
     pub behind_us: FxHashMap<u32, PendingStopSample>,
 }
 
@@ -118,7 +118,7 @@ pub struct ProcPoller {
     /// The estimator, and the log of its observations.
     pub intake: Intake,
     /// Facts that it has observed.
-    pub told: Told,
+    pub last_values: LastValues,
     pub reader: StackReader,
     pub table: [u8; syscalls::TABLE],
     pub clock: Option<ThreadEvents>,
@@ -151,7 +151,7 @@ impl ProcPoller {
             watch: TargetTracker::new(room),
             processes,
             intake,
-            told: Told::default(),
+            last_values: LastValues::default(),
             reader: StackReader::default(),
             table: syscalls::reasons(),
             clock: None,

@@ -15,16 +15,16 @@ use crate::backend::perf::wait_strata::WaitStrata;
 type Weights = [u64; BlockReason::COUNT];
 /// Program, name, and whether the thread existed for most of the time: the first thread of a server has the
 /// name of the threads that it makes, but waits for other things.
-type Like = (Arc<str>, String, bool);
+type ThreadClass = (Arc<str>, String, bool);
 
 /// Blocked time seen in the threads of one program and name: by class of length, and reason.
 #[derive(Default)]
-struct Seen(BTreeMap<u8, Weights>);
+struct ReasonTimes(BTreeMap<u8, Weights>);
 
 /// Blocked time seen, by program and name of threads.
 pub struct ReasonImputation {
     programs: FxHashMap<u32, Arc<str>>,
-    seen: FxHashMap<Like, Seen>,
+    seen: FxHashMap<ThreadClass, ReasonTimes>,
     /// Half of the longest life of a thread, ns.
     most_ns: u64,
     /// Threads that got their reasons here, and how long these were blocked, ns.
@@ -57,7 +57,7 @@ impl ReasonImputation {
         all
     }
 
-    fn key(&self, t: &Account) -> Option<Like> {
+    fn key(&self, t: &Account) -> Option<ThreadClass> {
         let program = self.programs.get(&t.pid)?.clone();
         Some((program, t.name.clone(), life(t) > self.most_ns))
     }
@@ -103,7 +103,7 @@ fn life(t: &Account) -> u64 {
     t.book.seen_ns.saturating_sub(t.book.start_ns)
 }
 
-impl Seen {
+impl ReasonTimes {
     /// Weights of reasons for `waits`, by the reasons seen in waits as long.
     fn weigh(&self, waits: &WaitStrata) -> Weights {
         let mut sum = Weights::default();
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn reasons_come_from_waits_as_long() {
-        let mut seen = Seen::default();
+        let mut seen = ReasonTimes::default();
         let mut put = |length: u64, reason: BlockReason, ns: u64| {
             seen.0.entry(class(length)).or_default()[reason as usize] += ns;
         };

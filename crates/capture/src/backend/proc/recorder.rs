@@ -19,9 +19,8 @@ use super::{
     subreaper::Subreaper,
 };
 use crate::{
-    Error,
-    ahead::Ahead,
-    clock, open_files,
+    Error, clock, open_files,
+    priority::NiceGuard,
     session::{
         self, Captured, Live, Observer, Options, Progress, ResolvedTarget, Snapshot, Stop,
         collected_names::HostWhenAsked,
@@ -75,14 +74,14 @@ pub(crate) fn record(
         recorder.record_switches(perf, descriptors)?;
     }
     recorder.go_live(observer);
-    let mut course = recorder.begin()?;
-    let ahead = Ahead::of_others();
-    course.run_delay = RunDelayMeter::of_own_thread();
-    let stop = recorder.follow(&mut course, observer);
+    let mut progress = recorder.begin()?;
+    let ahead = NiceGuard::of_others();
+    progress.run_delay = RunDelayMeter::of_own_thread();
+    let stop = recorder.follow(&mut progress, observer);
     observer.over();
-    recorder.take_last(&course, stop);
+    recorder.take_last(&progress, stop);
     drop(ahead);
-    Ok(recorder.end(course, stop))
+    Ok(recorder.end(progress, stop))
 }
 
 /// A recording under way.
@@ -104,7 +103,7 @@ struct PollRecorder<'o> {
 }
 
 /// Progress of the polls. Times are ns on the recording's clock.
-struct Course {
+struct PollProgress {
     meter: CostMeter,
     pace: Pace,
     waking: Waking,
@@ -212,7 +211,7 @@ impl<'o> PollRecorder<'o> {
     ///
     /// # Errors
     /// The command cannot be released, or a timer cannot be set.
-    fn begin(&mut self) -> Result<Course, Error> {
+    fn begin(&mut self) -> Result<PollProgress, Error> {
         let options = self.options;
         let meter = CostMeter::start();
         let pace = Pace::new(
@@ -233,7 +232,7 @@ impl<'o> PollRecorder<'o> {
             self.events.snapshot_every(every)?;
         }
         let now = clock::now();
-        Ok(Course {
+        Ok(PollProgress {
             meter,
             pace,
             waking: Waking::default(),
@@ -247,19 +246,19 @@ impl<'o> PollRecorder<'o> {
     }
 
     /// Polls until an event ends the recording.
-    fn follow(&mut self, course: &mut Course, observer: &mut dyn Observer) -> Stop {
+    fn follow(&mut self, progress: &mut PollProgress, observer: &mut dyn Observer) -> Stop {
         loop {
             let cpu = thread_cpu_ns();
-            if course.due == 0 {
+            if progress.due == 0 {
                 let now = clock::now();
-                let wait = course.pace.next_ns();
+                let wait = progress.pace.next_ns();
                 if let Err(e) = self.events.tick_every(now, wait) {
                     self.notes.push(e.to_string());
                     return Stop::Signal;
                 }
-                course.due = now + wait;
+                progress.due = now + wait;
             }
-            let (event, comes) = self.wait(course, cpu);
+            let (event, comes) = self.wait(progress, cpu);
             if let Some(log) = &mut self.poller.intake.log {
                 log.flush_if_due();
             }
@@ -268,13 +267,13 @@ impl<'o> PollRecorder<'o> {
                 Event::Snapshot => {
                     let stretch = SnapshotWindow {
                         start: self.start_ns,
-                        last: course.last_snapshot_ns,
+                        last: progress.last_snapshot_ns,
                         now: clock::now(),
                     };
-                    course.last_snapshot_ns = stretch.now;
-                    observer.snapshot(take_snapshot(&mut self.poller, stretch, course.followed));
+                    progress.last_snapshot_ns = stretch.now;
+                    observer.snapshot(take_snapshot(&mut self.poller, stretch, progress.followed));
                 }
-                Event::Tick => self.tick(course, comes, observer),
+                Event::Tick => self.tick(progress, comes, observer),
                 Event::Duration => return Stop::Duration,
                 Event::TargetEnded => return Stop::TargetEnded,
                 Event::Signal => return Stop::Signal,
@@ -284,9 +283,9 @@ impl<'o> PollRecorder<'o> {
 
     /// Waits for the next event, and reads the records of perf events. `cpu`: our CPU time when the wait began.
     /// Returns the event, and whether a round would be late.
-    fn wait(&mut self, course: &mut Course, cpu: u64) -> (Event, TickLateness) {
+    fn wait(&mut self, progress: &mut PollProgress, cpu: u64) -> (Event, TickLateness) {
         let poller = &mut self.poller;
-        let due = course.due;
+        let due = progress.due;
         let longest = match (&poller.clock, &poller.hits) {
             (Some(clock), None) => {
                 let now = clock::now();
@@ -297,16 +296,16 @@ impl<'o> PollRecorder<'o> {
             }
             _ => None,
         };
-        let (waits, stood) = (clock::now(), course.run_delay.ns());
+        let (waits, stood) = (clock::now(), progress.run_delay.ns());
         let event = self.events.wait_for(longest);
         // A wake-up is charged to the work that it was for: polls or samples. One that only empties the rings in time
         // is charged to neither.
-        let price = course.waking.of(thread_cpu_ns() - cpu);
+        let price = progress.waking.of(thread_cpu_ns() - cpu);
         // We are late if we waited for a CPU or were busy, for example with samples, or if the machine woke us late.
         let comes = if clock::now() <= due + LATE {
             TickLateness::InTime
         } else if waits > due
-            || (stood.zip(course.run_delay.ns())).is_none_or(|(before, now)| now > before + LATE)
+            || (stood.zip(progress.run_delay.ns())).is_none_or(|(before, now)| now > before + LATE)
         {
             TickLateness::Late
         } else {
@@ -314,10 +313,10 @@ impl<'o> PollRecorder<'o> {
         };
         let (came, counted) = (poller.tally.came, poller.tally.counted);
         if matches!(event, Event::News | Event::Tick | Event::Snapshot) {
-            poller.drain(course.followed, clock::now());
+            poller.drain(progress.followed, clock::now());
         }
         match event {
-            Event::Tick => course.polls_cpu_ns += price,
+            Event::Tick => progress.polls_cpu_ns += price,
             Event::News if longest.is_none() => {
                 // Charged in proportion to the samples that were not left out.
                 let (came, counted) = (poller.tally.came - came, poller.tally.counted - counted);
@@ -328,54 +327,60 @@ impl<'o> PollRecorder<'o> {
         (event, comes)
     }
 
-    /// Makes one round, and what else is due.
-    fn tick(&mut self, course: &mut Course, comes: TickLateness, observer: &mut dyn Observer) {
+    /// Makes one round, and other work that is due.
+    fn tick(
+        &mut self,
+        progress: &mut PollProgress,
+        comes: TickLateness,
+        observer: &mut dyn Observer,
+    ) {
         let poller = &mut self.poller;
         let now = clock::now();
-        poller.stay_near(now, course.due);
+        poller.stay_near(now, progress.due);
         let cpu = thread_cpu_ns();
         if let Some(clock) = &mut poller.clock {
             clock.sample_newborns(now);
         }
-        let pace = &mut course.pace;
+        let pace = &mut progress.pace;
         poller.round(&Round {
-            due_ns: course.due,
+            due_ns: progress.due,
             lateness: comes,
             period_ns: pace.period_ns(),
             threads: PolledThreads::OneOf(pace.stride()),
         });
-        course.polls_cpu_ns += thread_cpu_ns() - cpu;
-        poller.ration(course.followed);
-        course.due = 0;
+        progress.polls_cpu_ns += thread_cpu_ns() - cpu;
+        poller.ration(progress.followed);
+        progress.due = 0;
         let now = clock::now();
-        self.log_news(course, now);
+        self.log_news(progress, now);
         let tick = Observation::Mark(Mark::Tick { time: now });
         self.poller.intake.observe(&tick);
-        self.log_figures(course, now);
-        self.search(course, now, observer);
+        self.log_figures(progress, now);
+        self.search(progress, now, observer);
         let poller = &mut self.poller;
         if self.host.tick(now) {
             poller.watch.read_clocks();
         }
         let used = Used {
-            cpu_ns: course.meter.own_ns(),
-            polls_ns: course.polls_cpu_ns + poller.pending.stopper.as_ref().map_or(0, |s| s.cpu_ns),
+            cpu_ns: progress.meter.own_ns(),
+            polls_ns: progress.polls_cpu_ns
+                + poller.pending.stopper.as_ref().map_or(0, |s| s.cpu_ns),
             samples_ns: poller.records.cost_ns,
             sampled_ns: poller.records.sampled_ns,
             threads: poller.watch.live.len(),
         };
-        if course.pace.check(now, used)
+        if progress.pace.check(now, used)
             && let Some(clock) = &mut poller.clock
         {
-            clock.set_period(course.pace.sample_ns());
+            clock.set_period(progress.pace.sample_ns());
         }
         if let Some(hits) = &mut poller.hits {
-            hits.adapt(1_000_000_000 / course.pace.sample_ns().max(1), now);
+            hits.adapt(1_000_000_000 / progress.pace.sample_ns().max(1), now);
         }
     }
 
     /// Searches for new threads and processes, if it is time to.
-    fn search(&mut self, course: &mut Course, now: u64, observer: &mut dyn Observer) {
+    fn search(&mut self, progress: &mut PollProgress, now: u64, observer: &mut dyn Observer) {
         let poller = &mut self.poller;
         // A thread without further records does not show new threads either.
         let told = poller.clock.is_some() && poller.tally.deaf == 0;
@@ -384,16 +389,16 @@ impl<'o> PollRecorder<'o> {
         } else {
             FOLLOW
         };
-        let sooner = now >= course.followed + SOONER * course.searching_ns;
-        let is_due = now >= course.followed + every
+        let sooner = now >= progress.followed + SOONER * progress.searching_ns;
+        let is_due = now >= progress.followed + every
             || (every == FOLLOW && sooner && poller.watch.has_births(now));
         if !is_due {
             return;
         }
         poller.records.relist = false;
-        poller.follow(&self.options.target, course.followed, now);
-        course.followed = now;
-        course.searching_ns = clock::now() - now;
+        poller.follow(&self.options.target, progress.followed, now);
+        progress.followed = now;
+        progress.searching_ns = clock::now() - now;
         observer.progress(&Progress {
             elapsed: Duration::from_nanos(now - self.start_ns),
             threads: poller.watch.live.len(),
@@ -402,15 +407,15 @@ impl<'o> PollRecorder<'o> {
     }
 
     /// Makes the last poll of all threads.
-    fn take_last(&mut self, course: &Course, stop: Stop) {
+    fn take_last(&mut self, progress: &PollProgress, stop: Stop) {
         let poller = &mut self.poller;
         poller.records.affinity.leave();
         poller.rounds.target_ended = stop == Stop::TargetEnded;
-        poller.finish(course.followed, course.pace.period_ns());
+        poller.finish(progress.followed, progress.pace.period_ns());
     }
 }
 
-/// Takes a snapshot: what was seen since the last one.
+/// Takes a snapshot of the observations since the last one.
 fn take_snapshot(poller: &mut ProcPoller, stretch: SnapshotWindow, followed: u64) -> Snapshot {
     let now = stretch.now;
     // Reads the counters of all threads, also of those that are polled rarely.

@@ -1,4 +1,4 @@
-//! Refuses what cannot be measured before anything is recorded, and names the remedy.
+//! Refuses targets that cannot be measured before anything is recorded, and names the remedy.
 
 use std::io;
 use wallscope_procfs::kernel_file;
@@ -6,12 +6,12 @@ use wallscope_procfs::kernel_file;
 use crate::{
     Error,
     counter::EventSpec,
-    host_capabilities::{self, Standing, attempts},
+    host_capabilities::{self, PerfRestrictions, attempts},
 };
 
 /// Perf events were asked for and are refused.
 pub fn of_events(e: &io::Error) -> Error {
-    let standing = Standing::now();
+    let restrictions = PerfRestrictions::now();
     let (why, remedy) = match attempts::perf_clock() {
         // Perf events of own processes are allowed.
         Ok(()) if matches!(e.raw_os_error(), Some(libc::EACCES | libc::EPERM)) => (
@@ -24,12 +24,12 @@ pub fn of_events(e: &io::Error) -> Error {
             e.to_string(),
             "see wallscope doctor for what this host allows",
         ),
-        Err(own) => (standing.why(&own), standing.remedy(&own)),
+        Err(own) => (restrictions.why(&own), restrictions.remedy(&own)),
     };
     Error::NotPermitted {
         what: format!(
             "perf events of the target (perf_event_open; kernel.perf_event_paranoid is {})",
-            standing.paranoid_in_words()
+            restrictions.paranoid_in_words()
         ),
         why,
         remedy: format!("{remedy}; --backend proc does without; see wallscope doctor"),

@@ -34,7 +34,7 @@ use crate::{
 };
 use caller_inference::infer_callers;
 use wakeup_latency::{RelativeLatency, WakeupLatency, divide_woken};
-pub use weight::{Known, Meant, PollSample, Sums, Weight};
+pub use weight::{Known, PollSample, Sums, Weight, WeightScope};
 
 /// A stack as a poll saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]

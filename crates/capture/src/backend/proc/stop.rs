@@ -23,7 +23,7 @@ use wallscope_unwind::native::Registers;
 use super::{
     last_ran,
     thread::{AfterReading, Files, line, path},
-    waiting::{Where, read_memory},
+    waiting::{SyscallState, read_memory},
 };
 use crate::{
     backend::perf::BELOW,
@@ -38,7 +38,7 @@ use crate::{
 /// Time for which a worker waits for a halt without sleeping, ns: a thread in user code halts sooner.
 const AT_ONCE: u64 = 30_000;
 /// Most threads that are to halt at a time.
-const MOST: usize = 64;
+const MAX_STOPPING: usize = 64;
 /// Bytes of stack that are copied while a thread stands still: more would take longer. Code of VMs and
 /// the functions in C below it need as much.
 const STACK: usize = 32 * 1024;
@@ -73,7 +73,7 @@ pub struct Asleep {
 }
 
 /// Result for a thread that was to halt.
-pub enum Found {
+pub enum StopResult {
     /// It halted.
     Halted(Box<Halted>),
     /// It was blocked, and was not touched.
@@ -81,7 +81,7 @@ pub enum Found {
 }
 
 /// A thread that a worker is to stop.
-pub struct Asked {
+pub struct StopRequest {
     /// Process.
     pub pid: u32,
     /// Thread.
@@ -94,7 +94,7 @@ pub struct Asked {
     pub faults: bool,
 }
 
-impl Asked {
+impl StopRequest {
     /// Whether it is on a CPU, or waits for one.
     fn runs(&mut self) -> bool {
         let path = || path(self.pid, self.tid, "syscall");
@@ -105,7 +105,7 @@ impl Asked {
             path,
             &mut buffer,
         );
-        text.is_ok_and(|text| Where::parse(text) == Some(Where::Running))
+        text.is_ok_and(|text| SyscallState::parse(text) == Some(SyscallState::Running))
     }
 
     /// When it left its CPU, if that was asked for.
@@ -144,7 +144,7 @@ struct Reply {
     worker: usize,
     tid: u32,
     /// `None`: the thread is gone; an error: it may not be traced.
-    outcome: io::Result<Option<Found>>,
+    outcome: io::Result<Option<StopResult>>,
     /// Time for which the thread stood still, ns.
     stopped_ns: u64,
     /// CPU time that the stop took the worker, ns.
@@ -154,7 +154,7 @@ struct Reply {
 /// The threads that stop others.
 pub struct Stopper {
     /// Channel to each worker.
-    workers: Vec<Sender<Asked>>,
+    workers: Vec<Sender<StopRequest>>,
     idle: Vec<usize>,
     tell: Sender<Reply>,
     answer: Receiver<Reply>,
@@ -185,7 +185,7 @@ impl Stopper {
     }
 
     /// Asks for the stack of a runnable thread. Returns whether there will be an answer.
-    pub fn ask(&mut self, asked: Asked) -> bool {
+    pub fn ask(&mut self, asked: StopRequest) -> bool {
         if self.refused.is_some() {
             return false;
         }
@@ -194,7 +194,7 @@ impl Stopper {
     }
 
     /// Results for threads that were asked for; `None`: the thread is gone.
-    pub fn take(&mut self) -> Vec<(u32, Option<Found>)> {
+    pub fn take(&mut self) -> Vec<(u32, Option<StopResult>)> {
         let mut all = Vec::new();
         while let Ok(reply) = self.answer.try_recv() {
             all.push((reply.tid, self.settle(reply)));
@@ -205,7 +205,7 @@ impl Stopper {
     /// One more worker, by its number.
     fn hire(&mut self) -> Option<usize> {
         let number = self.workers.len();
-        if number == MOST {
+        if number == MAX_STOPPING {
             return None;
         }
         let (ask, asked) = channel();
@@ -216,13 +216,13 @@ impl Stopper {
         Some(number)
     }
 
-    fn settle(&mut self, reply: Reply) -> Option<Found> {
+    fn settle(&mut self, reply: Reply) -> Option<StopResult> {
         self.idle.push(reply.worker);
         self.stopped_ns += reply.stopped_ns;
         self.cpu_ns += reply.cpu_ns;
         match reply.outcome {
             Ok(found) => {
-                self.stops += u64::from(matches!(found, Some(Found::Halted(_))));
+                self.stops += u64::from(matches!(found, Some(StopResult::Halted(_))));
                 found
             }
             Err(e) => {
@@ -235,7 +235,7 @@ impl Stopper {
 
 /// Stops the threads that it is asked to stop, until the sender is gone. A thread that has not stopped by then is
 /// released when it stops, or with this process.
-fn work(worker: usize, asked: &Receiver<Asked>, tell: &Sender<Reply>) {
+fn work(worker: usize, asked: &Receiver<StopRequest>, tell: &Sender<Reply>) {
     let mut walk = Walk::default();
     let books = kernel_file::open("/proc/thread-self/schedstat").ok();
     let queued_ns = || {
@@ -264,14 +264,14 @@ fn work(worker: usize, asked: &Receiver<Asked>, tell: &Sender<Reply>) {
 
 /// Halts a running thread, and releases it. `queued_ns`: our run-queue latency so far, ns.
 fn halt(
-    asked: &mut Asked,
+    asked: &mut StopRequest,
     walk: &mut Walk,
     queued_ns: impl Fn() -> u64,
     stopped_ns: &mut u64,
-) -> io::Result<Option<Found>> {
+) -> io::Result<Option<StopResult>> {
     let (pid, tid) = (asked.pid, asked.tid);
     if !asked.runs() {
-        let asleep = |books| Found::Asleep(Asleep { at: now(), books });
+        let asleep = |books| StopResult::Asleep(Asleep { at: now(), books });
         return Ok(asked.books().map(asleep));
     }
     let mut since = now();
@@ -302,11 +302,11 @@ fn halt(
     });
     let_go(tid, signal);
     *stopped_ns = now().saturating_sub(since);
-    Ok(halted.map(|halted| Found::Halted(Box::new(halted))))
+    Ok(halted.map(|halted| StopResult::Halted(Box::new(halted))))
 }
 
 /// Copies the registers, the stack and the scheduler counters of a thread that stands still since `at`.
-fn copy(asked: &mut Asked, at: u64) -> Option<Halted> {
+fn copy(asked: &mut StopRequest, at: u64) -> Option<Halted> {
     let tid = asked.tid;
     let (registers, call) = registers(tid)?;
     let sp = registers.general[7];
@@ -443,8 +443,8 @@ mod tests {
         Busy(command.stdin(Stdio::null()).spawn().expect("a shell"))
     }
 
-    fn asked(pid: u32) -> Asked {
-        Asked {
+    fn asked(pid: u32) -> StopRequest {
+        StopRequest {
             pid,
             tid: pid,
             files: Files::default(),
@@ -454,7 +454,7 @@ mod tests {
     }
 
     /// The answer to the one question that was asked.
-    fn answer(stopper: &mut Stopper) -> Option<Found> {
+    fn answer(stopper: &mut Stopper) -> Option<StopResult> {
         loop {
             if let Some((_, found)) = stopper.take().pop() {
                 return found;
@@ -474,7 +474,7 @@ mod tests {
             }
             // While it is loaded it may wait.
             assert!(stopper.ask(asked(pid)));
-            if let Some(Found::Halted(halted)) = answer(&mut stopper) {
+            if let Some(StopResult::Halted(halted)) = answer(&mut stopper) {
                 break halted;
             }
         };
@@ -500,7 +500,7 @@ mod tests {
             std::thread::yield_now();
         }
         assert!(stopper.ask(asked(pid)));
-        let asleep = |found| matches!(found, Some(Found::Asleep(a)) if a.books.timeslices > 0);
+        let asleep = |found| matches!(found, Some(StopResult::Asleep(a)) if a.books.timeslices > 0);
         assert!(asleep(answer(&mut stopper)));
         assert_eq!((stopper.stopped_ns, &stopper.refused), (0, &None));
         child.kill().unwrap();

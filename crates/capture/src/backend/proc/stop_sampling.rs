@@ -1,7 +1,7 @@
 //! Stacks of running threads by short stops, where these are permitted.
 //!
 //! A stop shows where a thread is a moment after the poll, once it has a CPU. The scheduler's counters tell
-//! what it did at the poll: whether it has got a CPU since, and how long it had waited for it. Run-queue
+//! its state at the poll: whether it has got a CPU since, and how long it had waited for it. Run-queue
 //! latency that began with the poll itself is our own doing: polls take CPUs from other threads, and the
 //! timers of polls wake sleepers a little early.
 //!
@@ -23,7 +23,7 @@ use super::{
     account::observed,
     pending_stop::PendingStopSample,
     poller::ProcPoller,
-    stop::{Asked, Asleep, Found, Halted, Stopper},
+    stop::{Asleep, Halted, StopRequest, StopResult, Stopper},
     stop_judgement::{self, BECAUSE_OF_US},
 };
 use crate::{
@@ -70,7 +70,7 @@ impl ProcPoller {
             Entry::Occupied(mut known) => known.get_mut().poll.end = owed.poll.end,
             Entry::Vacant(free) => {
                 let python = managed.subject(&mut self.reader.managed, t.pid, t.tid);
-                let asked = Asked {
+                let asked = StopRequest {
                     pid: t.pid,
                     tid: t.tid,
                     files: t.files().clone(),
@@ -84,8 +84,8 @@ impl ProcPoller {
         }
     }
 
-    /// The pending polls of threads that have halted since or are blocked again, with what was found.
-    pub fn have_halted(&mut self) -> Vec<(PendingStopSample, Found)> {
+    /// The pending polls of threads that have halted since or are blocked again, with the findings.
+    pub fn have_halted(&mut self) -> Vec<(PendingStopSample, StopResult)> {
         let all = self
             .pending
             .stopper
@@ -98,11 +98,11 @@ impl ProcPoller {
     }
 
     /// Takes the stacks of those threads.
-    pub fn take_stacks(&mut self, found: Vec<(PendingStopSample, Found)>) {
+    pub fn take_stacks(&mut self, found: Vec<(PendingStopSample, StopResult)>) {
         for (owed, found) in found {
             match found {
-                Found::Halted(halted) => self.halted(&owed, *halted),
-                Found::Asleep(asleep) => self.slept_before(&owed, &asleep),
+                StopResult::Halted(halted) => self.halted(&owed, *halted),
+                StopResult::Asleep(asleep) => self.slept_before(&owed, &asleep),
             }
         }
     }

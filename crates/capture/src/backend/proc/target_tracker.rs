@@ -23,11 +23,11 @@ use wallscope_observe::{AccountBegin, PolledThread};
 use wallscope_procfs::process::{self, SchedStat};
 
 use super::{
-    thread::{Thread, thread_stat},
+    thread::{TrackedThread, thread_stat},
     tracked_process::{TrackedProcess, exe, is_populated},
 };
 
-/// Least time between two listings of a process's threads, ns, and what is added for each thread.
+/// Least time between two listings of a process's threads, ns, and the time added for each thread.
 const LIST_EVERY: u64 = 100_000_000;
 const LIST_EACH: u64 = 500_000;
 
@@ -41,7 +41,7 @@ pub struct TargetTracker {
     /// Processes that have not ended.
     pub living: BTreeSet<u32>,
     /// All threads ever seen.
-    pub threads: Vec<Thread>,
+    pub threads: Vec<TrackedThread>,
     /// Indices of the threads that are alive.
     pub live: Vec<usize>,
     /// Live threads that the next round polls.
@@ -175,7 +175,7 @@ impl TargetTracker {
         let Some(stat) = thread_stat(pid, tid).filter(|s| !matches!(s.state, 'Z' | 'X')) else {
             return;
         };
-        let mut thread = Thread::new(pid, tid, stat.comm, now);
+        let mut thread = TrackedThread::new(pid, tid, stat.comm, now);
         if self.may_keep_files() {
             thread.keep_files();
         }
@@ -200,7 +200,7 @@ impl TargetTracker {
     }
 
     /// Adds a thread, and its process if that is new. `begin`: the start of its account.
-    pub fn insert(&mut self, thread: Thread, begin: AccountBegin) -> usize {
+    pub fn insert(&mut self, thread: TrackedThread, begin: AccountBegin) -> usize {
         self.opened.push(PolledThread {
             pid: thread.pid,
             tid: thread.tid,
@@ -477,7 +477,7 @@ mod tests {
 
     /// Makes a process that has the id `pid` and waits.
     fn process_with(pid: u32) -> std::io::Result<()> {
-        // struct clone_args, up to `set_tid_size`; 32 bits of ids are what the kernel reads.
+        // struct clone_args, up to `set_tid_size`; the kernel reads 32 bits of ids.
         let id = pid as libc::pid_t;
         let mut args = [0u64; 10];
         args[4] = libc::SIGCHLD as u64;

@@ -4,12 +4,12 @@ use std::{fs::File, io, sync::Arc};
 use wallscope_procfs::kernel_file;
 
 use wallscope_model::{BlockReason, WaitSeen};
-use wallscope_observe::{AccountBegin, CpuDeparture, Saw, StackBegin};
+use wallscope_observe::{AccountBegin, CpuDeparture, PolledState, StackBegin};
 use wallscope_procfs::process::{self, SchedStat, Status};
 
 use super::{
     account::{Account, observed},
-    counters::Doing,
+    counters::PolledActivity,
     io_ring::RingWait,
     last_ran,
     wait_observation::PartialObservation,
@@ -29,7 +29,7 @@ const RENAMED: [u64; 2] = [20_000_000, 10_000_000_000];
 #[derive(Clone, Debug)]
 pub struct Probe {
     /// What the last poll saw.
-    pub doing: Doing,
+    pub doing: PolledActivity,
     /// Its last block reason.
     pub reason: BlockReason,
     /// The stack it was seen with last, as an index of the samples' stacks.
@@ -53,7 +53,7 @@ pub struct Probe {
 impl Default for Probe {
     fn default() -> Probe {
         Probe {
-            doing: Doing::Running,
+            doing: PolledActivity::Running,
             reason: BlockReason::Other,
             stack: None,
             begin: None,
@@ -111,7 +111,7 @@ pub struct Records {
 }
 
 /// One thread.
-pub struct Thread {
+pub struct TrackedThread {
     /// Process.
     pub pid: u32,
     /// Thread.
@@ -178,10 +178,10 @@ fn read<'a>(file: &File, buffer: &'a mut [u8]) -> io::Result<&'a [u8]> {
     Ok(&buffer[..n])
 }
 
-impl Thread {
+impl TrackedThread {
     /// A thread that is watched from `now` on. Its files are closed after each reading.
-    pub fn new(pid: u32, tid: u32, name: String, now: u64) -> Thread {
-        Thread {
+    pub fn new(pid: u32, tid: u32, name: String, now: u64) -> TrackedThread {
+        TrackedThread {
             pid,
             tid,
             name,
@@ -216,7 +216,7 @@ impl Thread {
         !self.duty.review && !self.records.silenced && since.is_some_and(left)
     }
 
-    /// Whether all of its time was recorded, but for what was lost.
+    /// Whether all of its time was recorded, but for lost records.
     pub fn is_recorded(&self) -> bool {
         self.records.open && self.records.ration.is_none_or(|r| r.unrecorded_ns == 0)
     }
@@ -242,11 +242,11 @@ impl Thread {
     }
 
     /// What the last poll saw, as an observation.
-    pub fn saw(&self) -> Saw {
-        Saw {
+    pub fn saw(&self) -> PolledState {
+        PolledState {
             blocked: match self.probe.doing {
-                Doing::Running => None,
-                Doing::Blocked(reason) => Some(reason),
+                PolledActivity::Running => None,
+                PolledActivity::Blocked(reason) => Some(reason),
             },
             stack: self.probe.stack,
             begin: self.probe.begin,
@@ -358,7 +358,8 @@ impl Thread {
         }
     }
 
-    /// Takes that it has not run: reads what its last run may have changed, because there may be no other run.
+    /// Takes that it has not run: reads the facts that its last run may have changed, because there may be no other
+    /// run.
     pub fn has_not_run(&mut self, now: u64) {
         if self.stale {
             self.has_run(now);

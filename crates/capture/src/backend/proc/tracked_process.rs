@@ -1,4 +1,4 @@
-//! One polled process: its clocks, and what distinguishes it from a later process with its id.
+//! One polled process: its clocks, and its difference from a later process with its id.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;

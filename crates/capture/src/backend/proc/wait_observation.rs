@@ -3,7 +3,7 @@
 use wallscope_model::{BlockReason, WaitSeen};
 use wallscope_observe::StackBegin;
 
-use super::counters::Doing;
+use super::counters::PolledActivity;
 
 /// A wait that ended while it was polled, as far as it is known.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +25,7 @@ pub const ENOUGH: u32 = 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeenDoing {
     /// Its activity.
-    pub doing: Doing,
+    pub doing: PolledActivity,
     /// Its stack, as an index of the samples' stacks.
     pub stack: Option<u32>,
     /// Extent of that stack, and where it begins.
@@ -37,7 +37,7 @@ pub struct SeenDoing {
 impl Default for SeenDoing {
     fn default() -> SeenDoing {
         SeenDoing {
-            doing: Doing::Running,
+            doing: PolledActivity::Running,
             stack: None,
             begin: None,
             seen: WaitSeen::default(),

@@ -1,4 +1,4 @@
-//! One poll of one thread: what it does, and the stack if it waits.
+//! One poll of one thread: its activity, and the stack if it waits.
 //!
 //! Waits shorter than 0.1 ms end while they are polled. A poller that dropped them would see only the longer
 //! waits of the thread. So the call, the stack and the place in the kernel are read first: they must be of
@@ -15,11 +15,11 @@ use wallscope_unwind::native::StackStart;
 
 use super::{
     call_site_check::SOON,
-    counters::Doing,
+    counters::PolledActivity,
     poller::ProcPoller,
     samples::Polled,
     wait_observation::PartialObservation,
-    waiting::{self, Call, KernelWait, Pages, Read, Reasons, Standing, Where},
+    waiting::{self, Call, KernelWait, Pages, Read, Reasons, SyscallState, WaitingThread},
 };
 use crate::{
     backend::perf::{WaitSite, told_apart},
@@ -80,7 +80,7 @@ impl BlockedStack {
 impl ProcPoller {
     /// Activity of a thread that has moved. `stood_ns` is set to the time until which the activity is known to last,
     /// provided that the thread was not on a CPU by then, which its switch records show. `None`: the thread is gone.
-    pub fn see(&mut self, index: usize, now: u64) -> Option<Doing> {
+    pub fn see(&mut self, index: usize, now: u64) -> Option<PolledActivity> {
         let t = &mut self.watch.threads[index];
         let pid = t.pid;
         (t.probe.stack, t.probe.begin, t.probe.glimpse) = (None, None, None);
@@ -98,10 +98,10 @@ impl ProcPoller {
                 Err(_) => return Some(self.doing_by_letter(index)),
             };
             let read_ns = clock::now();
-            let (call, sp, pc) = match Where::parse(text)? {
-                Where::Running if glimpse.is_some() => break,
-                Where::Running => return Some(self.running_or_woken_with_us(index)),
-                Where::Blocked { call, sp, pc } => (call, sp, pc),
+            let (call, sp, pc) = match SyscallState::parse(text)? {
+                SyscallState::Running if glimpse.is_some() => break,
+                SyscallState::Running => return Some(self.running_or_woken_with_us(index)),
+                SyscallState::Blocked { call, sp, pc } => (call, sp, pc),
             };
             if (sp, pc) == (0, 0) {
                 return self.ending(index);
@@ -120,7 +120,7 @@ impl ProcPoller {
                 pc,
             };
             if let Some(reason) = self.see_blocked(&thread, &mut glimpse) {
-                return Some(Doing::Blocked(reason));
+                return Some(PolledActivity::Blocked(reason));
             }
             self.tally.raced += 1;
         }
@@ -138,7 +138,7 @@ impl ProcPoller {
         let t = &mut self.watch.threads[thread.index];
         let (pid, recorded) = (t.pid, t.records.open);
         // Readings that must be of one moment come first, slow ones later.
-        let pages = Pages::copy(Standing {
+        let pages = Pages::copy(WaitingThread {
             pid,
             tid: t.tid,
             sp,
@@ -306,26 +306,26 @@ impl ProcPoller {
     }
 
     /// Activity of a thread that runs by its `syscall` file.
-    fn running_or_woken_with_us(&mut self, index: usize) -> Doing {
+    fn running_or_woken_with_us(&mut self, index: usize) -> PolledActivity {
         let slept = self.rounds.woken_late && !self.watch.threads[index].records.open;
         let waited = slept.then(|| self.slept_until_now(index)).flatten();
-        waited.unwrap_or(Doing::Running)
+        waited.unwrap_or(PolledActivity::Running)
     }
 
     /// Activity of a thread without user memory, which is ending. `None`: it has ended.
-    fn ending(&mut self, index: usize) -> Option<Doing> {
+    fn ending(&mut self, index: usize) -> Option<PolledActivity> {
         let t = &mut self.watch.threads[index];
         if matches!(t.letter(), 'Z' | 'X' | '?') {
             return None;
         }
         t.probe.stood_ns = clock::now();
         t.probe.stack = Some(self.intake.stack(Polled::none(t.pid, StackEnd::Gone)));
-        Some(Doing::Blocked(BlockReason::Other))
+        Some(PolledActivity::Blocked(BlockReason::Other))
     }
 
     /// Activity of a thread by its state letter alone: its `syscall` file may not be read. The files of its process
     /// are not tried again.
-    fn doing_by_letter(&mut self, index: usize) -> Doing {
+    fn doing_by_letter(&mut self, index: usize) -> PolledActivity {
         let t = &mut self.watch.threads[index];
         t.probe.stood_ns = clock::now();
         let letter = t.letter();
@@ -333,33 +333,33 @@ impl ProcPoller {
             process.readable = false;
         }
         match letter {
-            'R' => Doing::Running,
-            'D' => Doing::Blocked(BlockReason::Disk),
-            'T' | 't' => Doing::Blocked(BlockReason::Stopped),
-            _ => Doing::Blocked(BlockReason::Other),
+            'R' => PolledActivity::Running,
+            'D' => PolledActivity::Blocked(BlockReason::Disk),
+            'T' | 't' => PolledActivity::Blocked(BlockReason::Stopped),
+            _ => PolledActivity::Blocked(BlockReason::Other),
         }
     }
 
     /// Activity of a thread that alternates between running and waiting faster than it can be read.
-    fn alternates(&mut self, index: usize, glimpse: Option<PartialObservation>) -> Doing {
+    fn alternates(&mut self, index: usize, glimpse: Option<PartialObservation>) -> PolledActivity {
         let pid = self.watch.threads[index].pid;
         let t = &mut self.watch.threads[index];
         let Some(g) = glimpse else {
             t.probe.stood_ns = clock::now();
             t.probe.stack = Some(self.intake.stack(Polled::none(pid, StackEnd::Lost)));
-            return Doing::Blocked(t.probe.reason);
+            return PolledActivity::Blocked(t.probe.reason);
         };
         (t.probe.copied_ns, t.probe.stood_ns, t.probe.called) = (g.until, g.until, false);
         t.probe.glimpse = Some(g);
         let stack = self.innermost(index, g);
         let t = &mut self.watch.threads[index];
         (t.probe.stack, t.probe.begin) = (Some(stack), Some(StackBegin::Innermost(g.sp)));
-        Doing::Blocked(g.reason)
+        PolledActivity::Blocked(g.reason)
     }
 
     /// The wait of a runnable thread until it was woken together with us, on a CPU that had nothing else to do. A
     /// thread that waits behind us there has not run since.
-    fn slept_until_now(&mut self, index: usize) -> Option<Doing> {
+    fn slept_until_now(&mut self, index: usize) -> Option<PolledActivity> {
         let t = &mut self.watch.threads[index];
         if t.wait_sites.is_empty() || !t.shares_our_cpu() {
             return None;
@@ -369,13 +369,13 @@ impl ProcPoller {
         let place = t.wait_sites.with(stack?)?;
         let reason = place.reason?;
         (t.probe.stood_ns, t.probe.stack) = (clock::now(), Some(place.stack));
-        Some(Doing::Blocked(reason))
+        Some(PolledActivity::Blocked(reason))
     }
 
     /// The stack of a wait that ended before its stack was read: the innermost frame alone. Counts the wait.
     pub fn innermost(&mut self, index: usize, g: PartialObservation) -> u32 {
         let t = &self.watch.threads[index];
-        let mut pages = Pages::none(Standing {
+        let mut pages = Pages::none(WaitingThread {
             pid: t.pid,
             tid: t.tid,
             sp: g.sp,

@@ -31,7 +31,7 @@ pub struct Call {
 
 /// Content of the `syscall` file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Where {
+pub enum SyscallState {
     /// On a CPU, or waiting for one.
     Running,
     /// Blocked.
@@ -45,22 +45,22 @@ pub enum Where {
     },
 }
 
-impl Where {
+impl SyscallState {
     /// Parses the file's one line; `None` where it has an unknown form.
-    pub fn parse(text: &str) -> Option<Where> {
+    pub fn parse(text: &str) -> Option<SyscallState> {
         let text = text.trim_end();
         if text == "running" {
-            return Some(Where::Running);
+            return Some(SyscallState::Running);
         }
         let hex = |t: &str| u64::from_str_radix(t.strip_prefix("0x")?, 16).ok();
         let fields: Vec<&str> = text.split(' ').collect();
         match fields[..] {
-            ["-1", sp, pc] => Some(Where::Blocked {
+            ["-1", sp, pc] => Some(SyscallState::Blocked {
                 call: None,
                 sp: hex(sp)?,
                 pc: hex(pc)?,
             }),
-            [nr, a, b, c, d, e, _, sp, pc] => Some(Where::Blocked {
+            [nr, a, b, c, d, e, _, sp, pc] => Some(SyscallState::Blocked {
                 call: Some(Call {
                     number: nr.parse().ok()?,
                     arguments: [hex(a)?, hex(b)?, hex(c)?, hex(d)?, hex(e)?],
@@ -127,12 +127,12 @@ pub fn is_unknown(wchan: &str) -> bool {
 /// Reasons of a wait of a thread of process `pid`. Without a call, only the kernel's function tells a reason.
 pub fn reasons(table: &[u8; syscalls::TABLE], pid: u32, wait: KernelWait<'_>) -> Reasons {
     // Each descriptor is asked for once: that takes longer than all the rest.
-    let known: RefCell<Vec<(u64, Option<Kind>)>> = RefCell::default();
+    let known: RefCell<Vec<(u64, Option<DescriptorKind>)>> = RefCell::default();
     let kind = |fd: u64| {
         if let Some((_, kind)) = known.borrow().iter().find(|(of, _)| *of == fd) {
             return *kind;
         }
-        let kind = Kind::of(pid, fd);
+        let kind = DescriptorKind::of(pid, fd);
         known.borrow_mut().push((fd, kind));
         kind
     };
@@ -146,7 +146,7 @@ pub fn reasons(table: &[u8; syscalls::TABLE], pid: u32, wait: KernelWait<'_>) ->
 
 /// Kind of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum DescriptorKind {
     /// A socket, but for one of this machine's own.
     Socket,
     /// A file, a folder, a disk.
@@ -157,19 +157,19 @@ pub(super) enum Kind {
     Pipe,
 }
 
-impl Kind {
+impl DescriptorKind {
     /// Kind of descriptor `fd` of process `pid`; `None`: it cannot be read.
-    pub(super) fn of(pid: u32, fd: u64) -> Option<Kind> {
+    pub(super) fn of(pid: u32, fd: u64) -> Option<DescriptorKind> {
         // Descriptors are ints: the upper half of the register means nothing.
         let path = format!("/proc/{pid}/fd/{}", fd as u32);
         let mode = fs::metadata(&path).ok()?.mode();
         Some(match mode & libc::S_IFMT {
-            libc::S_IFSOCK if is_unix(&path) => Kind::Pipe,
-            libc::S_IFSOCK => Kind::Socket,
-            libc::S_IFREG | libc::S_IFDIR | libc::S_IFBLK => Kind::File,
+            libc::S_IFSOCK if is_unix(&path) => DescriptorKind::Pipe,
+            libc::S_IFSOCK => DescriptorKind::Socket,
+            libc::S_IFREG | libc::S_IFDIR | libc::S_IFBLK => DescriptorKind::File,
             // Files without a name have no kind either: only their link tells a timer.
-            0 if is_timer(&path) => Kind::Timer,
-            _ => Kind::Pipe,
+            0 if is_timer(&path) => DescriptorKind::Timer,
+            _ => DescriptorKind::Pipe,
         })
     }
 }
@@ -234,7 +234,7 @@ const NAMED_PIPE: &[&str] = &["wait_for_partner", "fifo_open"];
 fn judge(
     table: &[u8; syscalls::TABLE],
     wait: KernelWait<'_>,
-    kind: impl Fn(u64) -> Option<Kind>,
+    kind: impl Fn(u64) -> Option<DescriptorKind>,
 ) -> BlockReason {
     if wait.is_in(STOPPED) {
         return BlockReason::Stopped;
@@ -265,7 +265,7 @@ fn reason_of_call(
     entry: u8,
     wait: KernelWait<'_>,
     call: Call,
-    kind: impl Fn(u64) -> Option<Kind>,
+    kind: impl Fn(u64) -> Option<DescriptorKind>,
 ) -> BlockReason {
     let [first, second, third, _, fifth] = call.arguments;
     let sleeps = |asleep| match asleep {
@@ -275,14 +275,14 @@ fn reason_of_call(
     match entry {
         syscalls::RESTART => wait.previous,
         syscalls::BY_FD => match kind(first) {
-            Some(Kind::Socket) => BlockReason::Network,
-            Some(Kind::File) => BlockReason::Disk,
-            Some(Kind::Timer) => BlockReason::Timer,
-            Some(Kind::Pipe) => BlockReason::Pipe,
+            Some(DescriptorKind::Socket) => BlockReason::Network,
+            Some(DescriptorKind::File) => BlockReason::Disk,
+            Some(DescriptorKind::Timer) => BlockReason::Timer,
+            Some(DescriptorKind::Pipe) => BlockReason::Pipe,
             None => BlockReason::Other,
         },
         syscalls::BY_SOCKET => match kind(first) {
-            Some(Kind::Pipe) => BlockReason::Pipe,
+            Some(DescriptorKind::Pipe) => BlockReason::Pipe,
             _ => BlockReason::Network,
         },
         syscalls::BY_FCNTL if wait.is_in(FILE_LOCK) => BlockReason::Lock,
@@ -300,7 +300,7 @@ fn reason_of_call(
         // Data goes from the first to the third. If the kernel does not show which end is waited for, it is taken to be
         // the slower one: the network.
         syscalls::BY_PLACE => match [first, third].map(kind) {
-            ends if ends.contains(&Some(Kind::Socket)) => BlockReason::Network,
+            ends if ends.contains(&Some(DescriptorKind::Socket)) => BlockReason::Network,
             _ => BlockReason::Pipe,
         },
         reason => match BlockReason::ALL.get(reason as usize).copied() {
@@ -314,7 +314,7 @@ fn reason_of_call(
 
 /// A thread, and its place in its code.
 #[derive(Clone, Copy, Debug)]
-pub struct Standing {
+pub struct WaitingThread {
     /// Process.
     pub pid: u32,
     /// Thread.
@@ -329,7 +329,7 @@ pub struct Standing {
 
 /// Memory of a process, read once and kept for one stack.
 pub struct Pages {
-    thread: Standing,
+    thread: WaitingThread,
     /// Memory from the stack pointer on.
     first: Vec<u8>,
     /// Single pages beyond.
@@ -351,8 +351,8 @@ pub struct Read {
 impl Pages {
     /// Copies the memory at the stack pointer. Most stacks are whole in it, so unwinding may take its time. The memory
     /// is that of the thread, not of its process: a leader that has ended before the others has none.
-    pub fn copy(thread: Standing) -> Pages {
-        let Standing { tid, sp, .. } = thread;
+    pub fn copy(thread: WaitingThread) -> Pages {
+        let WaitingThread { tid, sp, .. } = thread;
         let end = (sp & !(PAGE - 1)).saturating_add(2 * PAGE);
         Pages {
             thread,
@@ -363,7 +363,7 @@ impl Pages {
     }
 
     /// No memory of the stack, only its registers: the memory has changed since.
-    pub fn none(thread: Standing) -> Pages {
+    pub fn none(thread: WaitingThread) -> Pages {
         Pages {
             thread,
             first: Vec::new(),
@@ -374,7 +374,7 @@ impl Pages {
 
     /// Memory from the stack pointer on, as a log holds it. Two registers of a waiting thread are known.
     pub fn memory(&self, time: u64) -> StackMemory {
-        let Standing {
+        let WaitingThread {
             pid, tid, sp, pc, ..
         } = self.thread;
         let mut registers = [0; 16];
@@ -410,7 +410,7 @@ impl Pages {
 
     /// Unwinds the stack, reading more where it is deeper.
     pub fn unwind(&mut self, unwinder: &mut Unwinder, tables: &MemoryTables) -> Read {
-        let Standing {
+        let WaitingThread {
             pid, sp, pc, call, ..
         } = self.thread;
         let (registers, known) = registers(pc, sp, call);
@@ -505,18 +505,21 @@ mod tests {
 
     #[test]
     fn all_forms_of_the_file() {
-        assert_eq!(Where::parse("running\n"), Some(Where::Running));
         assert_eq!(
-            Where::parse("-1 0x7ffc1 0x55aa\n"),
-            Some(Where::Blocked {
+            SyscallState::parse("running\n"),
+            Some(SyscallState::Running)
+        );
+        assert_eq!(
+            SyscallState::parse("-1 0x7ffc1 0x55aa\n"),
+            Some(SyscallState::Blocked {
                 call: None,
                 sp: 0x7ffc1,
                 pc: 0x55aa
             })
         );
         assert_eq!(
-            Where::parse("202 0x1 0x2 0x3 0x4 0x5 0x6 0x7ff0 0x401000\n"),
-            Some(Where::Blocked {
+            SyscallState::parse("202 0x1 0x2 0x3 0x4 0x5 0x6 0x7ff0 0x401000\n"),
+            Some(SyscallState::Blocked {
                 call: Some(Call {
                     number: 202,
                     arguments: [1, 2, 3, 4, 5],
@@ -526,7 +529,7 @@ mod tests {
             })
         );
         for bad in ["", "202 0x1", "x 0x1 0x2 0x3 0x4 0x5 0x6 0x7 0x8", "-1 7 8"] {
-            assert_eq!(Where::parse(bad), None, "{bad}");
+            assert_eq!(SyscallState::parse(bad), None, "{bad}");
         }
     }
 
@@ -551,16 +554,20 @@ mod tests {
             BlockReason::Lock
         );
         assert_eq!(
-            of("pipe_read", Some((libc::SYS_read, 3)), Some(Kind::Pipe)),
+            of(
+                "pipe_read",
+                Some((libc::SYS_read, 3)),
+                Some(DescriptorKind::Pipe)
+            ),
             BlockReason::Pipe
         );
         assert_eq!(
-            of("0", Some((libc::SYS_read, 3)), Some(Kind::Socket)),
+            of("0", Some((libc::SYS_read, 3)), Some(DescriptorKind::Socket)),
             BlockReason::Network
         );
         assert_eq!(of("0", Some((libc::SYS_read, 3)), None), BlockReason::Other);
         assert_eq!(
-            of("0", Some((libc::SYS_read, 3)), Some(Kind::Timer)),
+            of("0", Some((libc::SYS_read, 3)), Some(DescriptorKind::Timer)),
             BlockReason::Timer
         );
         assert_eq!(
@@ -624,7 +631,7 @@ mod tests {
             of(
                 "wait_woken",
                 Some((libc::SYS_splice, 3)),
-                Some(Kind::Socket)
+                Some(DescriptorKind::Socket)
             ),
             BlockReason::Network
         );
@@ -632,7 +639,7 @@ mod tests {
             of(
                 "pipe_wait_readable",
                 Some((libc::SYS_splice, 3)),
-                Some(Kind::Socket)
+                Some(DescriptorKind::Socket)
             ),
             BlockReason::Pipe
         );

@@ -13,7 +13,7 @@ use wallscope_model::{Context, LedgerSlice, LedgerSlices, Limit, Process, Slices
 use super::Accounts;
 use super::groups::{Ended, FIRST_NUMBER, Folded, Folding, GroupKey, GroupProcess, Role, number};
 use super::settle::settle;
-use super::thread::{Thread, context};
+use super::thread::{ThreadAccount, context};
 use super::ticks::Ticks;
 use crate::event::FLAG_KERNEL_THREAD;
 
@@ -23,7 +23,7 @@ pub const KEPT_ENDED: usize = 4096;
 /// Further ended threads that are kept until they are folded in one go: each pass visits all samples.
 const FOLDED_AT_ONCE: usize = 2048;
 /// Most groups. Threads of further names are one group: a target may give each thread a name of its own.
-const MOST_GROUPS: usize = 1024;
+const MAX_GROUPS: usize = 1024;
 /// Name of that group, and of its program.
 const REST: &str = "[ended]";
 /// First record id of a group; the kernel programs count from 1.
@@ -31,7 +31,7 @@ const FIRST_RECORD: u64 = 1 << 63;
 
 impl Folding {
     /// A thread ended.
-    pub(super) fn ended(&mut self, index: u32, thread: &Thread) {
+    pub(super) fn ended(&mut self, index: u32, thread: &ThreadAccount) {
         let name_of = |pid: u32| self.known.get(&pid).map(|known| known.name.clone());
         let parent = self.known.get(&thread.pid).map_or(0, |known| known.parent);
         let end = thread.last.map_or(0, |d| d.now);
@@ -45,7 +45,7 @@ impl Folding {
     }
 
     /// Puts a thread where there is room; returns its place.
-    pub(super) fn place(&mut self, threads: &mut Vec<Thread>, thread: Thread) -> u32 {
+    pub(super) fn place(&mut self, threads: &mut Vec<ThreadAccount>, thread: ThreadAccount) -> u32 {
         match self.vacant.pop() {
             Some(index) => {
                 threads[index as usize] = thread;
@@ -59,7 +59,7 @@ impl Folding {
     }
 
     /// The ended threads that no longer stand for themselves: those with the shortest lives.
-    fn surplus(&mut self, threads: &[Thread]) -> Vec<Ended> {
+    fn surplus(&mut self, threads: &[ThreadAccount]) -> Vec<Ended> {
         let wall = |e: &Ended| {
             let last = threads[e.index as usize].last;
             last.map_or(0, |d| d.now.saturating_sub(d.birth))
@@ -69,10 +69,10 @@ impl Folding {
     }
 }
 
-impl Thread {
+impl ThreadAccount {
     /// A row without a thread of its own.
-    fn without_books(id: u64, role: Role) -> Thread {
-        Thread {
+    fn without_books(id: u64, role: Role) -> ThreadAccount {
+        ThreadAccount {
             id,
             role,
             pid: 0,
@@ -101,7 +101,7 @@ impl Accounts {
         ticks
     }
 
-    /// Folds ended threads, where there are too many of them. Returns what has changed since the last call: the
+    /// Folds ended threads, where there are too many of them. Returns the changes since the last call: the
     /// caller moves all that it keeps by the records of these threads.
     pub fn fold(&mut self) -> Folded {
         if self.folding.ended.len() >= KEPT_ENDED + FOLDED_AT_ONCE {
@@ -128,7 +128,7 @@ impl Accounts {
 
     /// The place of a group, which is made if there is none.
     fn group(&mut self, key: &GroupKey) -> u32 {
-        let full = self.folding.groups.len() >= MOST_GROUPS;
+        let full = self.folding.groups.len() >= MAX_GROUPS;
         let rest = || GroupKey {
             program: REST.into(),
             name: REST.into(),
@@ -145,11 +145,11 @@ impl Accounts {
         }
         let id = FIRST_RECORD + self.folding.made;
         self.folding.made += 1;
-        let thread = Thread {
+        let thread = ThreadAccount {
             pid: self.folding.process(&key),
             tid: number(&[&key.program, &key.name, &key.parent]),
             name: key.name.clone(),
-            ..Thread::without_books(id, Role::Group(Box::default()))
+            ..ThreadAccount::without_books(id, Role::Group(Box::default()))
         };
         let index = self.folding.place(&mut self.threads, thread);
         self.by_id.insert(id, index);
@@ -231,10 +231,10 @@ impl Accounts {
     }
 
     /// Leaves the place of a thread to others.
-    fn vacate(&mut self, index: u32) -> Thread {
-        let nothing = Thread {
+    fn vacate(&mut self, index: u32) -> ThreadAccount {
+        let nothing = ThreadAccount {
             told: true,
-            ..Thread::without_books(0, Role::Vacant)
+            ..ThreadAccount::without_books(0, Role::Vacant)
         };
         let thread = std::mem::replace(&mut self.threads[index as usize], nothing);
         if let Some(dump) = &thread.last {
@@ -293,9 +293,9 @@ impl Accounts {
         let mut empty: Vec<u32> = empty.into_iter().collect();
         empty.sort_unstable();
         for index in empty {
-            let nothing = Thread {
+            let nothing = ThreadAccount {
                 told: true,
-                ..Thread::without_books(0, Role::Vacant)
+                ..ThreadAccount::without_books(0, Role::Vacant)
             };
             let group = std::mem::replace(&mut self.threads[index as usize], nothing);
             self.folding.leave_process(group.pid);

@@ -126,7 +126,7 @@ fn names_without_end_are_one_group() {
             a.fold();
         }
     }
-    assert!(a.folding.groups.len() <= MOST_GROUPS + 1);
+    assert!(a.folding.groups.len() <= MAX_GROUPS + 1);
     assert!(a.folding.groups.keys().any(|key| &*key.name == REST));
     assert!(a.folding.known.len() <= KEPT_ENDED + FOLDED_AT_ONCE + 200);
 }

@@ -1,4 +1,4 @@
-//! Groups of ended threads, and what is known of those that stand for themselves.
+//! Groups of ended threads, and facts of those that stand for themselves.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ pub(super) const FIRST_NUMBER: u32 = 1 << 30;
 /// Age at which a process is expected to outlive its descendants, ns: its labels are theirs.
 const LONG_NS: u64 = 10_000_000_000;
 /// Most ancestors of a process that are followed.
-const MOST_ANCESTORS: usize = 16;
+const MAX_ANCESTORS: usize = 16;
 
 /// Use of a place among the threads.
 pub(super) enum Role {
@@ -186,7 +186,7 @@ impl Folding {
             return 0;
         }
         let parent = |pid: &u32| self.known.get(pid).map(|known| known.parent);
-        let mut ancestors = std::iter::successors(parent(&pid), parent).take(MOST_ANCESTORS);
+        let mut ancestors = std::iter::successors(parent(&pid), parent).take(MAX_ANCESTORS);
         let is_long = |pid: &u32| {
             let known = self.known.get(pid);
             known.is_some_and(|known| known.birth.saturating_add(LONG_NS) <= now)

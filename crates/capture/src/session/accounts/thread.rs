@@ -17,7 +17,7 @@ pub(super) struct Sums {
 
 impl Sums {
     /// The sums of `thread` by its figures in `dump`, as they stand at `now`.
-    pub(super) fn of(thread: &Thread, dump: &Dump, now: u64) -> Sums {
+    pub(super) fn of(thread: &ThreadAccount, dump: &Dump, now: u64) -> Sums {
         let mut sums = Sums::at(dump, now);
         let queued = sums.queued_while_held(thread);
         sums.blocked[BlockReason::Pipe as usize] -= thread.held - queued;
@@ -28,7 +28,7 @@ impl Sums {
     /// Part of `thread`'s time held at our pipe that a repair counted as runnable. The thread slept for all
     /// of that time. The kernel's figure, which pauses by the hypervisor disturb, may date its wake-up before
     /// its release.
-    fn queued_while_held(&self, thread: &Thread) -> u64 {
+    fn queued_while_held(&self, thread: &ThreadAccount) -> u64 {
         let asleep = self.blocked[BlockReason::Pipe as usize];
         thread.held.saturating_sub(asleep)
     }
@@ -56,7 +56,7 @@ impl Sums {
 }
 
 /// A thread as seen so far.
-pub(super) struct Thread {
+pub(super) struct ThreadAccount {
     /// Its record.
     pub(super) id: u64,
     pub(super) role: Role,
@@ -83,7 +83,7 @@ pub(super) struct Thread {
 }
 
 /// The thread with its ledger.
-pub(super) fn context(t: &Thread, ticks: &Ticks) -> Context {
+pub(super) fn context(t: &ThreadAccount, ticks: &Ticks) -> Context {
     if let Role::Group(group) = &t.role {
         return group.ledger(ticks).of(t.pid, t.tid, t.name.clone());
     }

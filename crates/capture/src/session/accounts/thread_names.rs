@@ -5,12 +5,12 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use wallscope_observe::ThreadName;
 
-use super::{Accounts, thread::Thread};
+use super::{Accounts, thread::ThreadAccount};
 
 impl Accounts {
     /// The runtime of a thread's process has a name for it.
     pub fn named(&mut self, named: &ThreadName) {
-        let is = |t: &&mut Thread| (t.pid, t.tid) == (named.pid, named.tid);
+        let is = |t: &&mut ThreadAccount| (t.pid, t.tid) == (named.pid, named.tid);
         // The last one: ids are used again.
         match self.threads.iter_mut().rev().find(is) {
             Some(thread) => thread.runtime_name = Some(named.name.clone()),
@@ -36,7 +36,7 @@ impl Accounts {
     }
 }
 
-impl Thread {
+impl ThreadAccount {
     /// The kernel has this name for it.
     pub(super) fn is_called(&mut self, name: &str) {
         if *self.name != *name {

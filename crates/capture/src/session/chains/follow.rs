@@ -1,4 +1,4 @@
-//! Attribution of a wait: to its waker or the lock's holder, then to what that thread did in it, and so on
+//! Attribution of a wait: to its waker or the lock's holder, then to that thread's activities in it, and so on
 //! down the chain. [`Chains`] remembers wakers and holders; this module keeps no state.
 
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use super::{
         lock_owner::OwnerEvidence,
         wait_tree::{ActorKey, Follow, Part},
     },
-    Block, Chains, MOST_HOPS,
+    Block, Chains, MAX_HOPS,
     lock_handoff::HolderEvidence,
     wake::Wake,
 };
@@ -207,7 +207,7 @@ impl Chains {
     fn may_go_on(&mut self, at: &Follow, waker: u64, walk: &Walk<'_>) -> bool {
         let role = match () {
             () if walk.path.contains(&waker) => Role::Circle,
-            () if walk.path.len() >= MOST_HOPS => Role::Cut,
+            () if walk.path.len() >= MAX_HOPS => Role::Cut,
             () => return true,
         };
         self.parts.add(at, Part::of_record(role, waker), at.ns, 0);
@@ -434,11 +434,11 @@ impl Chains {
         }
     }
 
-    /// Divides `at`, a lock wait too short to be charged to a stack, among what the samples of its waker `id`
-    /// show in it.
+    /// Divides `at`, a lock wait too short to be charged to a stack, among the activities that samples of its waker
+    /// `id` show in it.
     fn let_go(&mut self, at: &Follow, id: u64, walk: &mut Walk<'_>) {
         // A cycle here is no deadlock: the threads take the lock in turn.
-        if walk.path.contains(&id) || walk.path.len() >= MOST_HOPS {
+        if walk.path.contains(&id) || walk.path.len() >= MAX_HOPS {
             return;
         }
         walk.path.push(id);

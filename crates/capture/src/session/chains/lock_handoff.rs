@@ -11,9 +11,9 @@ use super::{
 };
 
 /// Times with a known holder that are remembered of one lock.
-const MOST: usize = 4096;
+const MAX_HOLDS: usize = 4096;
 /// Most pieces of one wait; the first piece then covers the earlier hand-offs too.
-const MOST_PIECES: usize = 256;
+const MAX_PIECES: usize = 256;
 
 /// Evidence that a thread held a lock.
 #[derive(Clone)]
@@ -46,7 +46,7 @@ impl LockHandoffs {
         let known = self.known.entry(resource).or_default();
         let at = known.partition_point(|k| k.0 <= time);
         known.insert(at, (time, by));
-        if known.len() > MOST {
+        if known.len() > MAX_HOLDS {
             known.pop_front();
         }
     }
@@ -100,7 +100,7 @@ impl LockHandoffs {
                         .take_while(|k| k.0 < until)
                         .collect()
                 });
-        let known = &known[known.len().saturating_sub(MOST_PIECES)..];
+        let known = &known[known.len().saturating_sub(MAX_PIECES)..];
         let length = u128::from(at.to.saturating_sub(at.from).max(1));
         let upto = |time: u64| (u128::from(at.ns) * u128::from(time - at.from) / length) as u64;
         let mut pieces = Vec::new();
@@ -135,7 +135,7 @@ impl LockHandoffs {
         pieces
     }
 
-    /// Forgets the older half of what is known.
+    /// Forgets the older half.
     pub fn forget(&mut self) {
         self.known.retain(|_, known| {
             known.drain(..known.len().div_ceil(2));

@@ -62,7 +62,7 @@ fn the_least_recently_used_file_is_closed_and_opened_again() {
         assert!(open(&files) <= 2);
     }
     assert!(!files.is_open(first));
-    // Its module is what it was.
+    // Its module is unchanged.
     assert_eq!(build_id(&files), known);
 
     // A symboliser needs it; then another process maps the second.

@@ -10,7 +10,7 @@ use crate::session::timeline::{put_open, put_turn};
 
 /// The part of a recording that a flight recorder covers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Flown {
+pub struct FlightPart {
     /// Covered time of the recording, ns; 0: none.
     pub covered_ns: u64,
     /// Time by threshold in force, ns; ascending.
@@ -23,7 +23,7 @@ impl FlightSnapshot {
     /// Gives `recording`, merged windows of the session, the intervals of its threads as a timeline, and tells
     /// its domain. Threads that the recording lacks, of an excluded service for instance, stay out. `is_own_memory`
     /// tells whether the flight recorder's limit holds for the timeline too: the oldest chunks are dropped then.
-    pub fn put_into(&self, recording: &mut Recording, memory: FlightMemory) -> Flown {
+    pub fn put_into(&self, recording: &mut Recording, memory: FlightMemory) -> FlightPart {
         let window = recording.window.start_ns..recording.window.end_ns;
         let inside = |c: &&Chunk| c.start_ns < window.end && c.end_ns > window.start;
         let mut chunks: Vec<&Chunk> = self.chunks.iter().map(|c| &**c).filter(inside).collect();
@@ -32,7 +32,7 @@ impl FlightSnapshot {
             FlightMemory::Recorder => self.keep_newest(&mut chunks),
         };
         let mut lanes = Lanes::new(recording);
-        let mut flown = Flown::default();
+        let mut flown = FlightPart::default();
         for chunk in chunks {
             lanes.put_chunk(chunk);
             let end_ns = chunk.end_ns.min(window.end);
@@ -99,7 +99,7 @@ pub enum FlightMemory {
     Unlimited,
 }
 
-impl Flown {
+impl FlightPart {
     fn note(&self, limit_bytes: u64, dropped: u64) -> String {
         let seconds = |ns: u64| ns as f64 / 1e9;
         let threshold = |(threshold_ns, ns): &(u64, u64)| match threshold_ns {

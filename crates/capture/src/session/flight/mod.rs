@@ -22,7 +22,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use coding::WrongFlight;
-pub use lanes::{FlightMemory, Flown};
+pub use lanes::{FlightMemory, FlightPart};
 use values::{Chunk, Open};
 pub use values::{FlightLimits, FlightSnapshot};
 pub(super) use writer::FlightWriter;

@@ -131,7 +131,7 @@ impl Walk {
     }
 }
 
-/// Memory of a process by pages, as far as it has been read: what lies in one page is of one moment.
+/// Memory of a process by pages, as far as it has been read: the bytes of one page are of one moment.
 #[derive(Default)]
 struct Pages {
     known: Vec<u64>,

@@ -42,7 +42,7 @@ impl Recorder<'_> {
         budget.is_none_or(|budget| budget.given_up() < GivenUp::Stacks)
     }
 
-    /// Gives up, or takes back, what the budget says.
+    /// Gives up, or takes back, the parts that the budget names.
     pub(super) fn keep_budget(&mut self, time: u64) {
         if self.cost.budget.is_none() {
             return;

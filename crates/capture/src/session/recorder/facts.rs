@@ -14,7 +14,7 @@ use super::{
     },
     Recorder,
 };
-use crate::backend::ebpf::{Visit, Visited};
+use crate::backend::ebpf::{IterOrder, IterRecord};
 
 /// Time between two readings of cumulative figures, ns: they take a walk through kernel maps, and a
 /// recovery states their age.
@@ -30,12 +30,15 @@ impl Recorder<'_> {
     pub(super) fn log_first_books(&mut self) {
         let mut intake = self.intake.borrow_mut();
         let Some(log) = &mut intake.log else { return };
-        let visited = self.collector.programs.visit(Visit::All, None, |v| {
-            if let Visited::Books(books) = v {
-                log.append(&Observation::FirstBooks(books.as_bytes()));
-            }
-        });
-        if let Err(e) = visited {
+        let iterated = self
+            .collector
+            .programs
+            .iterate_tasks(IterOrder::All, None, |v| {
+                if let IterRecord::Books(books) = v {
+                    log.append(&Observation::FirstBooks(books.as_bytes()));
+                }
+            });
+        if let Err(e) = iterated {
             self.notes
                 .push(format!("the spool lacks threads that did not move: {e}"));
         }
@@ -57,40 +60,41 @@ impl Recorder<'_> {
         for sample in self.host.take() {
             intake.observe(Observation::Host(Box::new(sample)));
         }
-        self.told.kernel_losses(&self.collector.programs, intake);
+        self.last_values
+            .kernel_losses(&self.collector.programs, intake);
         let run_time = self.collector.programs.run_time();
         intake.observe(Observation::Cost(Cost {
             bpf_ns: run_time.total_ns(),
             displaced_ns: run_time.displaced_ns,
             own_cpu_ns: self.cost.meter.own_ns(),
-            ..self.told.memory.clone()
+            ..self.last_values.memory.clone()
         }));
-        if self.told.figures_ns == 0 {
+        if self.last_values.figures_ns == 0 {
             // The figures of a recording that ends soon have no age; its domain is told at once.
-            self.told.figures_ns = time;
+            self.last_values.figures_ns = time;
             self.log_domain(intake);
         }
     }
 
     /// Logs cumulative figures, if it is time to.
     pub(super) fn log_figures(&mut self, time: u64) {
-        if !self.is_logged() || time < self.told.figures_ns + FIGURES_EVERY {
+        if !self.is_logged() || time < self.last_values.figures_ns + FIGURES_EVERY {
             return;
         }
-        self.told.figures_ns = time;
+        self.last_values.figures_ns = time;
         let intake = Rc::clone(&self.intake);
         let intake = &mut *intake.borrow_mut();
-        self.told.figures(&self.collector.programs, intake);
+        self.last_values.figures(&self.collector.programs, intake);
         let waits = intake.lock_waits_so_far(self.collector.programs.lock_waits());
-        self.told.lock_waits(waits, intake);
+        self.last_values.lock_waits(waits, intake);
         let losses = self.collector.processes.losses();
-        self.told.losses(Counter::Collector, losses, intake);
+        self.last_values.losses(Counter::Collector, losses, intake);
         let names = self
             .early_names
             .again(&intake.estimator, &self.collector.processes);
         names.into_iter().for_each(|name| intake.observe(name));
         let most_alive = intake.estimator.accounts.most_alive();
-        self.told.memory = Cost {
+        self.last_values.memory = Cost {
             rss_bytes: cost::peak_rss_bytes(),
             kernel_bytes: self.collector.programs.map_bytes(most_alive)
                 + self.collector.processes.table_bytes()
@@ -103,6 +107,6 @@ impl Recorder<'_> {
 
     fn log_domain(&mut self, intake: &mut EventDispatcher) {
         let domain = self.described();
-        self.told.domain(domain, intake);
+        self.last_values.domain(domain, intake);
     }
 }

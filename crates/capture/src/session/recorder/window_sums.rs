@@ -6,8 +6,8 @@ use wallscope_model::{Loss, Recording};
 
 use super::super::{
     event_merger::Collector,
+    histograms::{self, ClassCounts},
     processes::Processes,
-    shapes::{self, ClassCounts},
 };
 use crate::{backend::ebpf::RunTime, event};
 
@@ -46,8 +46,10 @@ impl WindowSums {
         }
         self.losses = losses;
         window.losses.extend(self.collector_losses_since(processes));
-        let lengths = programs.shapes();
-        window.shapes.extend(shapes::added(&lengths, &self.lengths));
+        let lengths = programs.histograms();
+        window
+            .histograms
+            .extend(histograms::added(&lengths, &self.lengths));
         self.lengths = lengths;
     }
 

@@ -6,7 +6,7 @@ use std::{fs, path::PathBuf};
 use wallscope_procfs::maps::Mapping;
 
 use crate::{
-    event::{ResourceEvent, what},
+    event::{ResourceEvent, resource_kind},
     syscalls,
 };
 
@@ -24,19 +24,19 @@ pub enum Shared {
 impl Shared {
     /// Identity of the lock of `e`, if processes may share it; `maps`: the mappings of its process.
     pub fn of(e: &ResourceEvent, maps: Option<&Vec<Mapping>>) -> Option<Shared> {
-        match e.what {
-            what::LOCK if syscalls::is_futex(e.call.into()) => {
+        match e.kind {
+            resource_kind::LOCK if syscalls::is_futex(e.call.into()) => {
                 let m = maps?
                     .iter()
                     .find(|m| (m.start..m.end).contains(&e.address) && m.shared)?;
                 let offset = e.address - m.start + m.offset;
                 Some(Shared::Memory(m.device, m.inode, offset))
             }
-            what::LOCK if syscalls::is_semaphore(e.call) => {
+            resource_kind::LOCK if syscalls::is_semaphore(e.call) => {
                 let numbers = fs::read_link(format!("/proc/{}/ns/ipc", e.pid)).ok();
                 Some(Shared::Semaphores(e.address, numbers))
             }
-            what::FILE if syscalls::locks_file(e.call) => {
+            resource_kind::FILE if syscalls::locks_file(e.call) => {
                 Some(Shared::File(e.device, e.address, e.call))
             }
             _ => None,
@@ -74,7 +74,7 @@ mod tests {
                 hash,
                 address,
                 device,
-                what,
+                kind: what,
                 pid,
                 call: call as u32,
                 ..ResourceEvent::new_zeroed()
@@ -87,24 +87,45 @@ mod tests {
             same.collect::<Vec<_>>()
         };
         let gone = u32::MAX;
-        assert_eq!(take(1, what::FILE, 77, 5, libc::SYS_flock, gone), []);
         assert_eq!(
-            take(2, what::FILE, 77, 5, libc::SYS_flock, gone - 1),
+            take(1, resource_kind::FILE, 77, 5, libc::SYS_flock, gone),
+            []
+        );
+        assert_eq!(
+            take(2, resource_kind::FILE, 77, 5, libc::SYS_flock, gone - 1),
             [(2, 1)]
         );
         // Of another file system, another kind of lock, no lock.
-        assert_eq!(take(3, what::FILE, 77, 6, libc::SYS_flock, gone), []);
-        assert_eq!(take(4, what::FILE, 77, 5, libc::SYS_fcntl, gone), []);
-        assert_eq!(take(5, what::FILE, 77, 5, libc::SYS_fsync, gone), []);
-        assert_eq!(take(6, what::LOCK, 9, 0, libc::SYS_semop, gone), []);
         assert_eq!(
-            take(7, what::LOCK, 9, 0, libc::SYS_semop, gone - 1),
+            take(3, resource_kind::FILE, 77, 6, libc::SYS_flock, gone),
+            []
+        );
+        assert_eq!(
+            take(4, resource_kind::FILE, 77, 5, libc::SYS_fcntl, gone),
+            []
+        );
+        assert_eq!(
+            take(5, resource_kind::FILE, 77, 5, libc::SYS_fsync, gone),
+            []
+        );
+        assert_eq!(
+            take(6, resource_kind::LOCK, 9, 0, libc::SYS_semop, gone),
+            []
+        );
+        assert_eq!(
+            take(7, resource_kind::LOCK, 9, 0, libc::SYS_semop, gone - 1),
             [(7, 6)]
         );
         // At the same address of two processes there are two locks, if memory is not shared.
         let own = std::process::id();
         let address = &raw const LOCK as u64;
-        assert_eq!(take(8, what::LOCK, address, 0, libc::SYS_futex, own), []);
-        assert_eq!(take(9, what::LOCK, address, 0, libc::SYS_futex, own), []);
+        assert_eq!(
+            take(8, resource_kind::LOCK, address, 0, libc::SYS_futex, own),
+            []
+        );
+        assert_eq!(
+            take(9, resource_kind::LOCK, address, 0, libc::SYS_futex, own),
+            []
+        );
     }
 }

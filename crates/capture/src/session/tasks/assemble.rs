@@ -15,7 +15,7 @@ use super::super::{
 };
 
 /// Key of a time within a group.
-type Place = (State, Arc<str>, Arc<str>, Option<StackId>, Option<LabelsId>);
+type TimeKey = (State, Arc<str>, Arc<str>, Option<StackId>, Option<LabelsId>);
 
 /// Puts the observations into the recording that is being made.
 pub fn assemble(
@@ -26,7 +26,7 @@ pub fn assemble(
 ) {
     let mut ids: Vec<Option<StackId>> = vec![None; facts.stacks.len()];
     for (group, times) in &facts.groups {
-        let mut sums: BTreeMap<Place, (u64, u64)> = BTreeMap::new();
+        let mut sums: BTreeMap<TimeKey, (u64, u64)> = BTreeMap::new();
         for time in times {
             let number = time.stack.map(|s| s as usize);
             let stack = number.filter(|n| *n < ids.len()).map(|n| {
@@ -57,7 +57,7 @@ pub fn assemble(
             kind: group.kind.clone(),
             name: group.name.clone(),
             seen: group.seen,
-            looks: group.polls,
+            polls: group.polls,
             times: (sums.into_iter())
                 .map(
                     |((state, reason, detail, stack, labels), (count, ns))| TaskTime {

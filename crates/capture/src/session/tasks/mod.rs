@@ -23,7 +23,7 @@ use std::{
 };
 
 use watch::Watch;
-pub use watch::{Eye, Seen, Subject, TargetMemory};
+pub use watch::{PolledTasks, Subject, TargetMemory, TaskSource};
 
 /// Share of the overhead limit (percent of a CPU) that polls may take, wake-ups included.
 const SHARE: f64 = 0.25;
@@ -37,14 +37,14 @@ enum Word {
 /// The thread that polls tasks.
 pub struct Tasks {
     to: Sender<Word>,
-    thread: Option<JoinHandle<Vec<Seen>>>,
+    thread: Option<JoinHandle<Vec<PolledTasks>>>,
 }
 
 impl Tasks {
     /// Starts the thread. `limit`: the most that measuring may cost, percent of one CPU.
     pub fn start(limit: f64) -> Tasks {
         let (to, from) = channel();
-        // Signals are for the thread that waits for them; the new one inherits what is blocked here.
+        // Signals are for the thread that waits for them; the new one inherits the signals that are blocked here.
         // SAFETY: both sets are ours, and initialised before they are read.
         let spawned = unsafe {
             let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
@@ -72,15 +72,15 @@ impl Tasks {
         let _ = self.to.send(Word::Gone(pid));
     }
 
-    /// Ends the thread and returns what it saw.
-    pub fn finish(&mut self) -> Vec<Seen> {
+    /// Ends the thread and returns its observations.
+    pub fn finish(&mut self) -> Vec<PolledTasks> {
         let _ = self.to.send(Word::End);
         let thread = self.thread.take();
         thread.and_then(|t| t.join().ok()).unwrap_or_default()
     }
 }
 
-fn run(from: &Receiver<Word>, limit: f64) -> Vec<Seen> {
+fn run(from: &Receiver<Word>, limit: f64) -> Vec<PolledTasks> {
     const IDLE: Duration = Duration::from_secs(3600);
     let mut done = Vec::new();
     let mut watched: Vec<Watch> = Vec::new();

@@ -11,11 +11,11 @@ use wallscope_unwind::{
 };
 
 use super::super::{estimator::TaskFacts, java::Meaning, managed::Word, processes::Processes};
-use super::{Eye, Seen, watch::Group};
+use super::{PolledTasks, TaskSource, watch::Group};
 
 /// Returns the facts and the losses of `seen`, in a window of `window` ns.
 pub fn observe<S: TableSink>(
-    seen: Vec<Seen>,
+    seen: Vec<PolledTasks>,
     window: u64,
     processes: &Processes<S>,
 ) -> (TaskFacts, Vec<(String, u64)>) {
@@ -23,11 +23,11 @@ pub fn observe<S: TableSink>(
     let mut kinds: BTreeMap<&str, KindPolls> = BTreeMap::new();
     for mut seen in seen {
         let kind = match seen.eye {
-            Eye::Go(_) => "goroutine",
-            Eye::Python(_) => "asyncio task",
-            Eye::Java(_) => "virtual thread",
+            TaskSource::Go(_) => "goroutine",
+            TaskSource::Python(_) => "asyncio task",
+            TaskSource::Java(_) => "virtual thread",
         };
-        if let Eye::Java(threads) = &seen.eye {
+        if let TaskSource::Java(threads) = &seen.eye {
             let own = threads.losses().into_iter().filter(|(_, n)| *n > 0);
             losses.extend(own.map(|(cause, n)| (cause.to_owned(), n)));
             let why = threads.refused();
@@ -98,7 +98,12 @@ fn words(kind: &str, polls: &KindPolls) -> TaskWords {
     }
 }
 
-fn groups<S: TableSink>(to: &mut TaskFacts, seen: Seen, kind: &str, processes: &Processes<S>) {
+fn groups<S: TableSink>(
+    to: &mut TaskFacts,
+    seen: PolledTasks,
+    kind: &str,
+    processes: &Processes<S>,
+) {
     let Ok(facts) = &*seen.subject.found else {
         return;
     };
@@ -106,9 +111,9 @@ fn groups<S: TableSink>(to: &mut TaskFacts, seen: Seen, kind: &str, processes: &
     // Names the frames of each stack, and the thing that its task waits for.
     let namer = match (facts, seen.eye) {
         (Facts::Go(facts), _) => Namer::Go(facts),
-        (_, Eye::Go(_)) => return,
-        (_, Eye::Python(tasks)) => Namer::Python(tasks.words()),
-        (_, Eye::Java(threads)) => Namer::Java(threads.wait_words().to_vec()),
+        (_, TaskSource::Go(_)) => return,
+        (_, TaskSource::Python(tasks)) => Namer::Python(tasks.words()),
+        (_, TaskSource::Java(threads)) => Namer::Java(threads.wait_words().to_vec()),
     };
     let mut numbers = FxHashMap::default();
     for group in seen.groups.into_values() {
@@ -161,7 +166,7 @@ fn groups<S: TableSink>(to: &mut TaskFacts, seen: Seen, kind: &str, processes: &
     }
 }
 
-/// Names what a runtime's words mean.
+/// Gives a runtime's words their meaning.
 enum Namer<'f> {
     Go(&'f go::Facts),
     /// Words for the things that tasks wait for, by number.

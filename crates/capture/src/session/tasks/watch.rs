@@ -26,17 +26,17 @@ use crate::{
 /// Shortest and longest mean interval between two polls of one process. Polls more frequent than the default
 /// sampling of threads would tell little more.
 const SHORTEST: Duration = Duration::from_millis(10);
-const LONGEST: Duration = Duration::from_secs(5);
+const MAX_INTERVAL: Duration = Duration::from_secs(5);
 /// Interval between the first two polls where there are no tasks yet; it doubles up to [`NO_TASKS`].
 const FIRST: Duration = Duration::from_millis(1);
 const NO_TASKS: Duration = Duration::from_millis(200);
 /// Interval to the next poll where there will never be tasks.
 const NEVER: Duration = Duration::from_secs(1 << 20);
 /// Most labels of tasks that are remembered.
-const MOST_KNOWN: usize = 1 << 16;
+const MAX_KNOWN: usize = 1 << 16;
 
 /// Most pauses that are kept of one process.
-const MOST_PAUSES: usize = 1 << 16;
+const MAX_PAUSES: usize = 1 << 16;
 
 /// A process to poll.
 pub struct Subject {
@@ -49,38 +49,42 @@ pub struct Subject {
 }
 
 /// Reader of tasks, by runtime.
-pub enum Eye {
+pub enum TaskSource {
     Go(Goroutines),
     Python(Box<asyncio::Tasks>),
     Java(Box<VirtualThreads>),
 }
 
-impl Eye {
-    fn of(subject: &Subject) -> Option<Eye> {
+impl TaskSource {
+    fn of(subject: &Subject) -> Option<TaskSource> {
         match subject.found.as_ref().as_ref().ok()? {
-            Facts::Go(_) => Some(Eye::Go(Goroutines::new(subject.bias))),
-            Facts::Python(_) => Some(Eye::Python(Box::new(asyncio::Tasks::new(subject.bias)))),
-            Facts::HotSpot(_) => Some(Eye::Java(Box::new(VirtualThreads::new(subject.bias)))),
+            Facts::Go(_) => Some(TaskSource::Go(Goroutines::new(subject.bias))),
+            Facts::Python(_) => Some(TaskSource::Python(Box::new(asyncio::Tasks::new(
+                subject.bias,
+            )))),
+            Facts::HotSpot(_) => Some(TaskSource::Java(Box::new(VirtualThreads::new(
+                subject.bias,
+            )))),
             _ => None,
         }
     }
 
     fn reader(&mut self) -> &mut dyn TaskReader {
         match self {
-            Eye::Go(goroutines) => goroutines,
-            Eye::Python(tasks) => &mut **tasks,
-            Eye::Java(threads) => &mut **threads,
+            TaskSource::Go(goroutines) => goroutines,
+            TaskSource::Python(tasks) => &mut **tasks,
+            TaskSource::Java(threads) => &mut **threads,
         }
     }
 }
 
 /// Activity of a task in a poll: status, stack, labels.
-type Did = (TaskStatus, Option<u32>, u32);
+type TaskActivity = (TaskStatus, Option<u32>, u32);
 
 /// Everything seen of one process.
-pub struct Seen {
+pub struct PolledTasks {
     pub subject: Subject,
-    pub eye: Eye,
+    pub eye: TaskSource,
     pub polls: u64,
     /// Stacks of tasks, each once, in the runtime's words.
     pub stacks: Vec<Vec<u64>>,
@@ -106,7 +110,7 @@ pub struct Seen {
 pub struct Group {
     pub name: String,
     pub ids: BTreeSet<u64>,
-    pub times: BTreeMap<Did, (u64, u64)>,
+    pub times: BTreeMap<TaskActivity, (u64, u64)>,
 }
 
 /// Memory of a process.
@@ -131,11 +135,11 @@ impl Memory for TargetMemory {
 
 /// A process that is being polled.
 pub struct Watch {
-    seen: Seen,
+    seen: PolledTasks,
     /// Time of the next poll.
     pub next: Instant,
     /// Time of the last poll, and its result.
-    last: Option<(u64, Vec<(u64, Did)>)>,
+    last: Option<(u64, Vec<(u64, TaskActivity)>)>,
     /// Time of the poll before the last one, or of the start.
     before: u64,
     /// Labels by task and where they are.
@@ -153,11 +157,11 @@ pub struct Watch {
 impl Watch {
     /// Watches the tasks of a process; `None`: its runtime has none.
     pub fn new(subject: Subject) -> Option<Watch> {
-        let eye = Eye::of(&subject)?;
-        let is_go = matches!(eye, Eye::Go(_));
+        let eye = TaskSource::of(&subject)?;
+        let is_go = matches!(eye, TaskSource::Go(_));
         let collections = is_go.then(|| go::Collections::new(subject.bias));
         Some(Watch {
-            seen: Seen {
+            seen: PolledTasks {
                 subject,
                 eye,
                 polls: 0,
@@ -208,7 +212,7 @@ impl Watch {
             }
             let cost = self.spent.0 / self.spent.1.max(1);
             cost.mul_f64(100.0 / limit.max(0.001))
-                .clamp(SHORTEST, LONGEST)
+                .clamp(SHORTEST, MAX_INTERVAL)
         } else {
             // The process may have just begun, and not live long.
             let rest = self.rest;
@@ -237,7 +241,7 @@ impl Watch {
         };
         let pid = seen.subject.pid;
         let new = collections.read(facts, &mut TargetMemory(pid));
-        let room = MOST_PAUSES - seen.pauses.len();
+        let room = MAX_PAUSES - seen.pauses.len();
         seen.pauses_missed += new.len().saturating_sub(room) as u64;
         let ahead = unix_now().saturating_sub(now());
         let events = new.into_iter().map(|c| {
@@ -319,14 +323,14 @@ impl Watch {
             all.push(labels);
             all.len() - 1
         });
-        if self.known.len() >= MOST_KNOWN {
+        if self.known.len() >= MAX_KNOWN {
             self.known.clear();
         }
         self.known.insert(key, index as u32);
         index as u32
     }
 
-    /// Charges the time until `until` to what the last poll saw.
+    /// Charges the time until `until` to the states of the last poll.
     fn account(&mut self, until: u64) {
         let Some((_, list)) = self.last.take() else {
             self.before = until;
@@ -344,7 +348,7 @@ impl Watch {
     }
 
     /// Ends the polling and returns its results.
-    pub fn finish(mut self) -> Seen {
+    pub fn finish(mut self) -> PolledTasks {
         self.account(now());
         self.read_collections();
         self.seen.pauses_missed += self.collections.as_ref().map_or(0, |c| c.missed);

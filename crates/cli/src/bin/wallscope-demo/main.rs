@@ -6,7 +6,7 @@
 //! CPU profile is all `render_page`, and making that twice as fast would help by a few percent.
 //!
 //! The service is one process; upstream and load generator are two more, which end with it. All
-//! lengths are fixed, and at the end the service prints what it measured about itself.
+//! lengths are fixed, and at the end the service prints its own measurements.
 
 mod load;
 mod outcome;

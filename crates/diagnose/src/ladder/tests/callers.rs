@@ -87,7 +87,7 @@ fn a_process_that_only_owes_answers_and_polls_does_not_wait_for_answers() {
         kind: "asyncio task".into(),
         name: "writer".into(),
         seen: 1,
-        looks: 100,
+        polls: 100,
         times: vec![wait("timer", 10), wait("queue", 90)],
     });
     let told = |rec: &Recording| {

@@ -32,7 +32,7 @@ fn a_call_that_waits_in_an_event_loop_s_step_leads_where_the_loop_has_other_work
         kind: "asyncio task".into(),
         name: "handler".into(),
         seen: 5,
-        looks: 100,
+        polls: 100,
         times: vec![
             TaskTime {
                 state: State::Runnable,

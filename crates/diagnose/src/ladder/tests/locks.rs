@@ -94,7 +94,7 @@ fn tasks_that_wait_for_a_lock_are_told_though_no_thread_does() {
         kind: "goroutine".into(),
         name: "net/http.(*conn).serve".into(),
         seen: 40,
-        looks: 100,
+        polls: 100,
         times: vec![
             wait(0, "mutex", 250),
             wait(0, "timer", 90),
@@ -177,7 +177,7 @@ fn tasks_that_wait_for_a_lock_are_told_though_no_thread_does() {
         kind: "goroutine".into(),
         name: "main.resizer".into(),
         seen: 1,
-        looks: 100,
+        polls: 100,
         times: vec![TaskTime {
             state: State::OnCpu,
             ..wait(0, "", 100)

@@ -19,17 +19,19 @@ fn lock_waits(lengths: &[(u64, u64)]) -> Recording {
         value: text,
     }]);
     let labels = Some(LabelsId(0));
-    let mut shape = Histogram::new(5);
-    lengths.iter().for_each(|(ns, n)| shape.add(*ns, *n as f64));
+    let mut histogram = Histogram::new(5);
+    lengths
+        .iter()
+        .for_each(|(ns, n)| histogram.add(*ns, *n as f64));
     for i in [1, 3] {
         rec.samples[i].labels = labels;
-        rec.shapes.push(HistogramRow {
+        rec.histograms.push(HistogramRow {
             context: None,
             stack: Some(rec.samples[i].stack),
             state: State::Blocked,
             reason: Some(lock),
             part: None,
-            shape: shape.clone(),
+            histogram: histogram.clone(),
         });
         rec.locks.push(LockWait {
             context: rec.samples[i].context,

@@ -176,16 +176,16 @@ fn a_program_that_moves_data_between_short_sleeps_limits_itself() {
     let judged = |idle_for, sleep_ns, written| {
         let mut rec = recording(&[(1, 0, 0, BlockReason::Timer, 99)]);
         rec.window.end_ns += idle_for * TENTH;
-        let mut shape = Histogram::new(5);
-        shape.add(sleep_ns, 90.0);
+        let mut histogram = Histogram::new(5);
+        histogram.add(sleep_ns, 90.0);
         let blocked = rec.samples.iter().find(|s| s.state == State::Blocked);
-        rec.shapes.push(HistogramRow {
+        rec.histograms.push(HistogramRow {
             context: None,
             stack: blocked.map(|s| s.stack),
             state: State::Blocked,
             reason: Some(BlockReason::Timer),
             part: None,
-            shape,
+            histogram,
         });
         hosted(&mut rec, facts(0), facts(written));
         let v = climb(&rec).verdict;
@@ -260,7 +260,7 @@ fn goroutines_in_select() -> TaskGroup {
         kind: "goroutine".into(),
         name: "main.page.func1".into(),
         seen: 10,
-        looks: 100,
+        polls: 100,
         times: vec![TaskTime {
             state: State::Blocked,
             reason: "select".into(),

@@ -1,35 +1,35 @@
 //! Functions, variables and their parts in Swift names.
 
 use super::parser::Parser;
-use super::tree::{Id, Kind};
+use super::tree::{Id, NodeKind};
 
 impl Parser<'_> {
     pub(super) fn function(&mut self) -> Option<Id> {
-        let signature = self.pop(Kind::Signature);
+        let signature = self.pop(NodeKind::Signature);
         let mut ty = self.function_type("")?;
         let labels = self.labels(Some(ty))?;
         if let Some(signature) = signature {
-            ty = self.make_type(Kind::GenericType, "", vec![signature, ty])?;
+            ty = self.make_type(NodeKind::GenericType, "", vec![signature, ty])?;
         }
-        let name = self.pop_if(Kind::is_name)?;
+        let name = self.pop_if(NodeKind::is_name)?;
         let context = self.pop_context()?;
         let children = [context, name].into_iter().chain(labels).chain([ty]);
-        self.make(Kind::Function, "", children.collect())
+        self.make(NodeKind::Function, "", children.collect())
     }
 
     pub(super) fn variable(&mut self) -> Option<Id> {
-        let ty = self.pop(Kind::Type)?;
+        let ty = self.pop(NodeKind::Type)?;
         let labels = self.labels(Some(ty))?;
-        let name = self.pop_if(Kind::is_name)?;
+        let name = self.pop_if(NodeKind::is_name)?;
         let context = self.pop_context()?;
         let children = [context, name].into_iter().chain(labels).chain([ty]);
-        let variable = self.make(Kind::Variable, "", children.collect())?;
+        let variable = self.make(NodeKind::Variable, "", children.collect())?;
         self.accessor(variable)
     }
 
     pub(super) fn subscript(&mut self) -> Option<Id> {
-        let private = self.pop(Kind::Private);
-        let ty = self.pop(Kind::Type)?;
+        let private = self.pop(NodeKind::Private);
+        let ty = self.pop(NodeKind::Type)?;
         let labels = self.labels(Some(ty))?;
         let context = self.pop_context()?;
         let children = [context]
@@ -37,7 +37,7 @@ impl Parser<'_> {
             .chain(labels)
             .chain([ty])
             .chain(private);
-        let subscript = self.make(Kind::Subscript, "", children.collect())?;
+        let subscript = self.make(NodeKind::Subscript, "", children.collect())?;
         self.accessor(subscript)
     }
 
@@ -73,7 +73,7 @@ impl Parser<'_> {
             },
             _ => return None,
         };
-        self.make(Kind::Accessor, description, vec![storage])
+        self.make(NodeKind::Accessor, description, vec![storage])
     }
 
     /// `f` and a letter.
@@ -81,22 +81,22 @@ impl Parser<'_> {
         match self.next()? {
             b'D' => {
                 let context = self.pop_context()?;
-                let is_class = self.tree.kind(context) == Kind::Class;
+                let is_class = self.tree.kind(context) == NodeKind::Class;
                 let name = if is_class {
                     "__deallocating_deinit"
                 } else {
                     "deinit"
                 };
-                self.make(Kind::Special, name, vec![context])
+                self.make(NodeKind::Special, name, vec![context])
             }
             b'Z' => {
                 let context = self.pop_context()?;
-                let is_class = self.tree.kind(context) == Kind::Class;
+                let is_class = self.tree.kind(context) == NodeKind::Class;
                 let name = match is_class {
                     true => "__isolated_deallocating_deinit",
                     false => "deinit",
                 };
-                self.make(Kind::Special, name, vec![context])
+                self.make(NodeKind::Special, name, vec![context])
             }
             b'd' => self.special("deinit"),
             b'E' => self.special("__ivar_destroyer"),
@@ -112,7 +112,7 @@ impl Parser<'_> {
             b'A' => {
                 let number = self.index()?;
                 let context = self.pop_context()?;
-                self.make_numbered(Kind::DefaultArgument, "", number, vec![context])
+                self.make_numbered(NodeKind::DefaultArgument, "", number, vec![context])
             }
             _ => None,
         }
@@ -120,17 +120,17 @@ impl Parser<'_> {
 
     fn special(&mut self, description: &'static str) -> Option<Id> {
         let context = self.pop_context()?;
-        self.make(Kind::Special, description, vec![context])
+        self.make(NodeKind::Special, description, vec![context])
     }
 
     fn initializer(&mut self, name: &'static str) -> Option<Id> {
-        let private = self.pop(Kind::Private);
-        let ty = self.pop(Kind::Type)?;
+        let private = self.pop(NodeKind::Private);
+        let ty = self.pop(NodeKind::Type)?;
         let labels = self.labels(Some(ty))?;
         let context = self.pop_context()?;
         // Only an object of a class is allocated.
         let name = match self.tree.kind(context) {
-            Kind::Class => name,
+            NodeKind::Class => name,
             _ => "init",
         };
         let children = [context]
@@ -138,13 +138,13 @@ impl Parser<'_> {
             .chain(labels)
             .chain([ty])
             .chain(private);
-        self.make(Kind::Initializer, name, children.collect())
+        self.make(NodeKind::Initializer, name, children.collect())
     }
 
     fn closure(&mut self, description: &'static str) -> Option<Id> {
         let number = self.index()?;
-        let ty = self.pop(Kind::Type)?;
+        let ty = self.pop(NodeKind::Type)?;
         let context = self.pop_context()?;
-        self.make_numbered(Kind::Closure, description, number, vec![context, ty])
+        self.make_numbered(NodeKind::Closure, description, number, vec![context, ty])
     }
 }

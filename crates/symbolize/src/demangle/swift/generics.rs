@@ -1,7 +1,7 @@
 //! Generic signatures, arguments and conformances of Swift names.
 
 use super::parser::Parser;
-use super::tree::{Id, Kind, Node};
+use super::tree::{Id, Node, NodeKind};
 
 impl Parser<'_> {
     /// A type applied to arguments, which are listed for each level of nesting, innermost first.
@@ -9,25 +9,25 @@ impl Parser<'_> {
         let arguments = self.generic_arguments()?;
         let nominal = self.pop_nominal()?;
         let bound = self.apply(nominal, &arguments)?;
-        let ty = self.make(Kind::Type, "", vec![bound]);
+        let ty = self.make(NodeKind::Type, "", vec![bound]);
         self.substitutable(ty)
     }
 
     /// Pops lists of generic arguments, innermost first. Retroactive conformances are not shown.
     pub(super) fn generic_arguments(&mut self) -> Option<Vec<Vec<Id>>> {
-        while self.pop_if(|k| k == Kind::Retroactive).is_some() {}
+        while self.pop_if(|k| k == NodeKind::Retroactive).is_some() {}
         let mut lists = Vec::new();
         loop {
             let mut types = Vec::new();
-            while let Some(ty) = self.pop(Kind::Type) {
+            while let Some(ty) = self.pop(NodeKind::Type) {
                 types.push(ty);
             }
             types.reverse();
             lists.push(types);
-            if self.pop_mark(Kind::EmptyList) {
+            if self.pop_mark(NodeKind::EmptyList) {
                 return Some(lists);
             }
-            self.pop(Kind::FirstElement)?;
+            self.pop(NodeKind::FirstElement)?;
         }
     }
 
@@ -39,10 +39,10 @@ impl Parser<'_> {
         while left > 0 {
             let inner = *chain.last()?;
             let context = match self.tree.kind(inner) {
-                Kind::Extension => self.tree.child(inner, 1)?,
+                NodeKind::Extension => self.tree.child(inner, 1)?,
                 _ => self.tree.first(inner)?,
             };
-            if self.tree.kind(context) == Kind::Module {
+            if self.tree.kind(context) == NodeKind::Module {
                 return None;
             }
             left -= usize::from(takes_arguments(self.tree.get(context)));
@@ -55,18 +55,18 @@ impl Parser<'_> {
             let kind = node.kind;
             let takes_arguments = takes_arguments(&node);
             if let Some(outer) = outer {
-                let place = usize::from(kind == Kind::Extension);
+                let place = usize::from(kind == NodeKind::Extension);
                 *node.children.get_mut(place)? = outer;
             }
             let mut rebuilt = self.make_numbered(kind, node.text, node.number, node.children)?;
             if takes_arguments {
                 let arguments = lists.next()?;
                 if !arguments.is_empty() {
-                    let ty = self.make(Kind::Type, "", vec![rebuilt])?;
+                    let ty = self.make(NodeKind::Type, "", vec![rebuilt])?;
                     let children = [ty].into_iter().chain(arguments.iter().copied()).collect();
                     let bound = match kind {
-                        Kind::Function | Kind::Initializer => Kind::BoundFunction,
-                        kind if kind.is_nominal() => Kind::BoundGeneric,
+                        NodeKind::Function | NodeKind::Initializer => NodeKind::BoundFunction,
+                        kind if kind.is_nominal() => NodeKind::BoundGeneric,
                         _ => return None,
                     };
                     rebuilt = self.make(bound, "", children)?;
@@ -78,7 +78,12 @@ impl Parser<'_> {
     }
 
     pub(super) fn parameter_named(&mut self, depth: usize, index: usize) -> Option<Id> {
-        self.make_numbered(Kind::Parameter, parameter_name(depth, index), 1, Vec::new())
+        self.make_numbered(
+            NodeKind::Parameter,
+            parameter_name(depth, index),
+            1,
+            Vec::new(),
+        )
     }
 
     pub(super) fn generic_parameter(&mut self) -> Option<Id> {
@@ -91,7 +96,7 @@ impl Parser<'_> {
             return self.parameter_named(0, 0);
         }
         if self.take(b's') {
-            return self.make(Kind::Parameter, "Self", Vec::new());
+            return self.make(NodeKind::Parameter, "Self", Vec::new());
         }
         let index = self.index()?;
         self.parameter_named(0, index + 1)
@@ -99,7 +104,7 @@ impl Parser<'_> {
 
     fn parameter_type(&mut self) -> Option<Id> {
         let parameter = self.generic_parameter()?;
-        self.make(Kind::Type, "", vec![parameter])
+        self.make(NodeKind::Type, "", vec![parameter])
     }
 
     pub(super) fn parameter_counts(&mut self) -> Option<Vec<usize>> {
@@ -116,14 +121,14 @@ impl Parser<'_> {
     pub(super) fn signature(&mut self, counts: Vec<usize>) -> Option<Id> {
         let mut children = Vec::new();
         for count in counts {
-            children.push(self.make_numbered(Kind::Count, "", count, Vec::new())?);
+            children.push(self.make_numbered(NodeKind::Count, "", count, Vec::new())?);
         }
         let first = children.len();
-        while let Some(requirement) = self.pop_if(Kind::is_requirement) {
+        while let Some(requirement) = self.pop_if(NodeKind::is_requirement) {
             children.push(requirement);
         }
         children[first..].reverse();
-        self.make(Kind::Signature, "", children)
+        self.make(NodeKind::Signature, "", children)
     }
 
     pub(super) fn requirement(&mut self) -> Option<Id> {
@@ -143,7 +148,7 @@ impl Parser<'_> {
                 let member = self.member_path(Some(base));
                 self.substitutable(member)?
             }
-            b'B' | b'S' | b'L' | b'Q' | b'I' => self.pop(Kind::Type)?,
+            b'B' | b'S' | b'L' | b'Q' | b'I' => self.pop(NodeKind::Type)?,
             b'V' | b'v' | b'b' | b's' | b'l' | b'h' | b'i' => self.parameter_type()?,
             _ => {
                 self.at -= 1;
@@ -152,37 +157,37 @@ impl Parser<'_> {
         };
         match letter {
             b'V' => {
-                let ty = self.pop(Kind::Type)?;
-                self.make(Kind::ValueMarker, "", vec![subject, ty])
+                let ty = self.pop(NodeKind::Type)?;
+                self.make(NodeKind::ValueMarker, "", vec![subject, ty])
             }
-            b'v' => self.make(Kind::PackMarker, "", vec![subject]),
+            b'v' => self.make(NodeKind::PackMarker, "", vec![subject]),
             b'i' | b'I' => {
                 let name = match inverse? {
                     0 => "Swift.Copyable".to_owned(),
                     1 => "Swift.Escapable".to_owned(),
                     bit => format!("Swift.<bit {bit}>"),
                 };
-                self.make(Kind::Layout, format!("~{name}"), vec![subject])
+                self.make(NodeKind::Layout, format!("~{name}"), vec![subject])
             }
             b'c' | b'C' | b'b' | b'B' => {
-                let class = self.pop(Kind::Type)?;
-                self.make(Kind::Requirement, ": ", vec![subject, class])
+                let class = self.pop(NodeKind::Type)?;
+                self.make(NodeKind::Requirement, ": ", vec![subject, class])
             }
             b't' | b'T' | b's' | b'S' => {
-                let other = self.pop(Kind::Type)?;
-                self.make(Kind::Requirement, " == ", vec![subject, other])
+                let other = self.pop(NodeKind::Type)?;
+                self.make(NodeKind::Requirement, " == ", vec![subject, other])
             }
             b'h' => {
-                let other = self.pop(Kind::Type)?;
-                self.make(Kind::Requirement, ".shape == ", vec![subject, other])
+                let other = self.pop(NodeKind::Type)?;
+                self.make(NodeKind::Requirement, ".shape == ", vec![subject, other])
             }
             b'm' | b'M' | b'l' | b'L' => {
                 let layout = self.layout()?;
-                self.make(Kind::Layout, layout, vec![subject])
+                self.make(NodeKind::Layout, layout, vec![subject])
             }
             _ => {
                 let protocol = self.pop_protocol()?;
-                self.make(Kind::Requirement, ": ", vec![subject, protocol])
+                self.make(NodeKind::Requirement, ": ", vec![subject, protocol])
             }
         }
     }
@@ -207,13 +212,13 @@ impl Parser<'_> {
 
     /// Pops the name of an associated type, with its protocol if that is given.
     pub(super) fn associated_name(&mut self) -> Option<Id> {
-        let protocol = self.pop(Kind::Type);
+        let protocol = self.pop(NodeKind::Type);
         if protocol.is_some_and(|p| !self.is_protocol(p)) {
             return None;
         }
-        let name = self.pop(Kind::Identifier)?;
+        let name = self.pop(NodeKind::Identifier)?;
         let text = self.tree.get(name).text.clone();
-        self.make(Kind::AssociatedName, text, Vec::from_iter(protocol))
+        self.make(NodeKind::AssociatedName, text, Vec::from_iter(protocol))
     }
 
     /// A member of `base`, or of the type before it.
@@ -221,16 +226,16 @@ impl Parser<'_> {
         let name = self.associated_name()?;
         let base = match base {
             Some(base) => base,
-            None => self.pop(Kind::Type)?,
+            None => self.pop(NodeKind::Type)?,
         };
-        self.make_type(Kind::Member, "", vec![base, name])
+        self.make_type(NodeKind::Member, "", vec![base, name])
     }
 
     /// Pops names of associated types up to a mark, the outermost last.
     pub(super) fn associated_path(&mut self) -> Option<Vec<Id>> {
         let mut names = Vec::new();
         loop {
-            let first = self.pop_mark(Kind::FirstElement);
+            let first = self.pop_mark(NodeKind::FirstElement);
             names.push(self.associated_name()?);
             if first {
                 return Some(names);
@@ -242,10 +247,10 @@ impl Parser<'_> {
         let names = self.associated_path()?;
         let mut base = match base {
             Some(base) => base,
-            None => self.pop(Kind::Type)?,
+            None => self.pop(NodeKind::Type)?,
         };
         for name in names.into_iter().rev() {
-            base = self.make_type(Kind::Member, "", vec![base, name])?;
+            base = self.make_type(NodeKind::Member, "", vec![base, name])?;
         }
         Some(base)
     }
@@ -254,19 +259,19 @@ impl Parser<'_> {
     pub(super) fn associated_type(&mut self) -> Option<Id> {
         let ty = match self.next()? {
             b'a' => {
-                let name = self.pop(Kind::Identifier)?;
+                let name = self.pop(NodeKind::Identifier)?;
                 let base = self.pop_type_child()?;
-                self.make_type(Kind::Member, "", vec![base, name])
+                self.make_type(NodeKind::Member, "", vec![base, name])
             }
             b'O' => {
                 let context = self.pop_context()?;
-                return self.make(Kind::OpaqueOf, "", vec![context]);
+                return self.make(NodeKind::OpaqueOf, "", vec![context]);
             }
             b'o' => return self.opaque_type(),
-            b'r' => return self.make_type(Kind::Text, "some", Vec::new()),
+            b'r' => return self.make_type(NodeKind::Text, "some", Vec::new()),
             b'R' => {
                 self.index()?;
-                return self.make_type(Kind::Text, "some", Vec::new());
+                return self.make_type(NodeKind::Text, "some", Vec::new());
             }
             b'x' => self.member(None),
             b'X' => self.member_path(None),
@@ -280,7 +285,7 @@ impl Parser<'_> {
             }
             letter @ (b'z' | b'Z') => {
                 let parameter = self.parameter_named(0, 0)?;
-                let base = self.make(Kind::Type, "", vec![parameter])?;
+                let base = self.make(NodeKind::Type, "", vec![parameter])?;
                 match letter {
                     b'z' => self.member(Some(base)),
                     _ => self.member_path(Some(base)),
@@ -289,16 +294,16 @@ impl Parser<'_> {
             b'p' => {
                 self.pop_type_child()?;
                 let pattern = self.pop_type_child()?;
-                return self.make_type(Kind::Modified, "repeat ", vec![pattern]);
+                return self.make_type(NodeKind::Modified, "repeat ", vec![pattern]);
             }
             b'e' => {
                 self.index()?;
                 let pack = self.pop_type_child()?;
-                return self.make_type(Kind::Modified, "each ", vec![pack]);
+                return self.make_type(NodeKind::Modified, "each ", vec![pack]);
             }
             b'P' => {
                 let types = self.type_list()?;
-                return self.make_type(Kind::Pack, "Pack{", types);
+                return self.make_type(NodeKind::Pack, "Pack{", types);
             }
             b'S' => {
                 let text = match self.next()? {
@@ -307,7 +312,7 @@ impl Parser<'_> {
                     _ => return None,
                 };
                 let types = self.type_list()?;
-                return self.make_type(Kind::Pack, text, types);
+                return self.make_type(NodeKind::Pack, text, types);
             }
             _ => None,
         };
@@ -318,36 +323,36 @@ impl Parser<'_> {
         let index = self.index()?;
         // The arguments are not shown.
         self.generic_arguments()?;
-        let declaration = self.pop(Kind::OpaqueOf)?;
-        let opaque = self.make_numbered(Kind::OpaqueType, "", index, vec![declaration])?;
-        let ty = self.make(Kind::Type, "", vec![opaque]);
+        let declaration = self.pop(NodeKind::OpaqueOf)?;
+        let opaque = self.make_numbered(NodeKind::OpaqueType, "", index, vec![declaration])?;
+        let ty = self.make(NodeKind::Type, "", vec![opaque]);
         self.substitutable(ty)
     }
 
     pub(super) fn constrained_existential(&mut self) -> Option<Id> {
         let mut children = Vec::new();
         loop {
-            let first = self.pop_mark(Kind::FirstElement);
-            children.push(self.pop_if(Kind::is_requirement)?);
+            let first = self.pop_mark(NodeKind::FirstElement);
+            children.push(self.pop_if(NodeKind::is_requirement)?);
             if first {
                 break;
             }
         }
-        children.push(self.pop(Kind::Type)?);
+        children.push(self.pop(NodeKind::Type)?);
         children.reverse();
-        self.make_type(Kind::ConstrainedExistential, "", children)
+        self.make_type(NodeKind::ConstrainedExistential, "", children)
     }
 
     /// Pops the conformance of a type to a protocol, declared in a module.
     pub(super) fn pop_conformance(&mut self) -> Option<Id> {
-        let signature = self.pop(Kind::Signature);
+        let signature = self.pop(NodeKind::Signature);
         let module = self.pop_module()?;
         let protocol = self.pop_protocol()?;
-        let mut ty = self.pop(Kind::Type)?;
+        let mut ty = self.pop(NodeKind::Type)?;
         if let Some(signature) = signature {
-            ty = self.make_type(Kind::GenericType, "", vec![signature, ty])?;
+            ty = self.make_type(NodeKind::GenericType, "", vec![signature, ty])?;
         }
-        self.make(Kind::Conformance, "", vec![ty, protocol, module])
+        self.make(NodeKind::Conformance, "", vec![ty, protocol, module])
     }
 
     /// `H` and a letter: conformances of generic arguments, which are not shown, and records.
@@ -356,34 +361,34 @@ impl Parser<'_> {
             b'A' => {
                 self.index()?;
                 self.pop_protocol()?;
-                self.pop(Kind::Type)?;
-                self.pop(Kind::AnyConformance)?;
+                self.pop(NodeKind::Type)?;
+                self.pop(NodeKind::AnyConformance)?;
             }
             b'C' => {
                 self.pop_conformances()?;
-                if self.pop(Kind::ConformanceReference).is_none() {
+                if self.pop(NodeKind::ConformanceReference).is_none() {
                     self.pop_module()?;
                     self.pop_protocol()?;
                 }
-                self.pop(Kind::Type)?;
+                self.pop(NodeKind::Type)?;
             }
             b'D' => {
                 self.index()?;
                 self.pop_protocol()?;
-                self.pop(Kind::Type)?;
+                self.pop(NodeKind::Type)?;
             }
             b'I' => {
                 self.index()?;
                 self.pop_protocol()?;
-                self.pop(Kind::AnyConformance)?;
+                self.pop(NodeKind::AnyConformance)?;
             }
             b'O' => {
-                self.pop(Kind::Type)?;
-                self.pop(Kind::AnyConformance)?;
+                self.pop(NodeKind::Type)?;
+                self.pop(NodeKind::AnyConformance)?;
             }
             b'P' | b'p' => {
                 self.pop_protocol()?;
-                return self.mark(Kind::ConformanceReference);
+                return self.mark(NodeKind::ConformanceReference);
             }
             b'X' => self.pop_conformances()?,
             _ => {
@@ -391,16 +396,16 @@ impl Parser<'_> {
                 return self.operation(b'H');
             }
         }
-        self.mark(Kind::AnyConformance)
+        self.mark(NodeKind::AnyConformance)
     }
 
     fn pop_conformances(&mut self) -> Option<()> {
-        if self.pop_mark(Kind::EmptyList) {
+        if self.pop_mark(NodeKind::EmptyList) {
             return Some(());
         }
         loop {
-            let first = self.pop_mark(Kind::FirstElement);
-            self.pop(Kind::AnyConformance)?;
+            let first = self.pop_mark(NodeKind::FirstElement);
+            self.pop(NodeKind::AnyConformance)?;
             if first {
                 return Some(());
             }
@@ -409,14 +414,14 @@ impl Parser<'_> {
 
     pub(super) fn retroactive_conformance(&mut self) -> Option<Id> {
         self.index()?;
-        self.pop(Kind::AnyConformance)?;
-        self.mark(Kind::Retroactive)
+        self.pop(NodeKind::AnyConformance)?;
+        self.mark(NodeKind::Retroactive)
     }
 }
 
 /// Whether a declaration has a list of generic arguments, be it empty.
 fn takes_arguments(node: &Node) -> bool {
-    use Kind::*;
+    use NodeKind::*;
     match node.kind {
         Variable | Subscript | Closure | DefaultArgument | Static | Extension => false,
         // Initial values do not, deinitialisers do.

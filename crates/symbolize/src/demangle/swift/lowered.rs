@@ -1,7 +1,7 @@
 //! Lowered function types, which describe the thunks between calling conventions.
 
 use super::parser::Parser;
-use super::tree::{Id, Kind};
+use super::tree::{Id, NodeKind};
 
 impl Parser<'_> {
     /// `I`: attributes, then a letter for each type before it.
@@ -10,32 +10,32 @@ impl Parser<'_> {
         if self.take(b's') {
             let types = self.generic_arguments()?;
             let [types] = <[_; 1]>::try_from(types).ok()?;
-            let types = self.make(Kind::List, "", types)?;
-            let signature = self.pop(Kind::Signature)?;
-            parts.push(self.make(Kind::PatternSubstitutions, "", vec![signature, types])?);
+            let types = self.make(NodeKind::List, "", types)?;
+            let signature = self.pop(NodeKind::Signature)?;
+            parts.push(self.make(NodeKind::PatternSubstitutions, "", vec![signature, types])?);
         }
         if self.take(b'I') {
             let types = self.generic_arguments()?;
             let [types] = <[_; 1]>::try_from(types).ok()?;
-            let types = self.make(Kind::List, "", types)?;
-            parts.push(self.make(Kind::InvocationSubstitutions, "", vec![types])?);
+            let types = self.make(NodeKind::List, "", types)?;
+            parts.push(self.make(NodeKind::InvocationSubstitutions, "", vec![types])?);
         }
-        let signature = self.pop(Kind::Signature);
+        let signature = self.pop(NodeKind::Signature);
         if signature.is_some() {
             self.take(b'P');
         }
         self.lowered_attributes(&mut parts)?;
         if self.take(b'T') {
-            parts.push(self.mark(Kind::LoweredSending)?);
+            parts.push(self.mark(NodeKind::LoweredSending)?);
         }
         parts.extend(signature);
         let first = parts.len();
         self.lowered_operands(&mut parts)?;
         for operand in parts[first..].iter().rev() {
-            let ty = self.pop(Kind::Type)?;
+            let ty = self.pop(NodeKind::Type)?;
             self.tree.get_mut(*operand).children.push(ty);
         }
-        self.make_type(Kind::Lowered, "", parts)
+        self.make_type(NodeKind::Lowered, "", parts)
     }
 
     fn lowered_attributes(&mut self, parts: &mut Vec<Id>) -> Option<()> {
@@ -60,7 +60,7 @@ impl Parser<'_> {
             b't' => "@convention(thin)",
             _ => return None,
         };
-        parts.push(self.make(Kind::LoweredAttribute, convention, Vec::new())?);
+        parts.push(self.make(NodeKind::LoweredAttribute, convention, Vec::new())?);
         self.attribute(
             parts,
             &[
@@ -90,7 +90,7 @@ impl Parser<'_> {
         let next = self.peek();
         if let Some((_, text)) = letters.iter().find(|(letter, _)| Some(*letter) == next) {
             self.at += 1;
-            parts.push(self.make(Kind::LoweredAttribute, *text, Vec::new())?);
+            parts.push(self.make(NodeKind::LoweredAttribute, *text, Vec::new())?);
         }
         Some(())
     }
@@ -110,7 +110,7 @@ impl Parser<'_> {
                     text.push_str(word);
                 }
             }
-            parts.push(self.make(Kind::LoweredParameter, text, Vec::new())?);
+            parts.push(self.make(NodeKind::LoweredParameter, text, Vec::new())?);
         }
         while let Some(convention) = self.peek().and_then(result_convention) {
             self.at += 1;
@@ -120,17 +120,17 @@ impl Parser<'_> {
                 ""
             };
             let text = format!("{convention} {derivative}");
-            parts.push(self.make(Kind::LoweredResult, text, Vec::new())?);
+            parts.push(self.make(NodeKind::LoweredResult, text, Vec::new())?);
         }
         while self.take(b'Y') {
             let convention = self.next().and_then(parameter_convention)?;
             let text = format!("@yields {convention} ");
-            parts.push(self.make(Kind::LoweredResult, text, Vec::new())?);
+            parts.push(self.make(NodeKind::LoweredResult, text, Vec::new())?);
         }
         if self.take(b'z') {
             let convention = self.next().and_then(result_convention)?;
             let text = format!("@error {convention} ");
-            parts.push(self.make(Kind::LoweredResult, text, Vec::new())?);
+            parts.push(self.make(NodeKind::LoweredResult, text, Vec::new())?);
         }
         self.take(b'_').then_some(())
     }

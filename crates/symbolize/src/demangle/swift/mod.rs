@@ -56,7 +56,7 @@ pub(super) fn demangle(name: &str) -> Option<String> {
 fn demangle_at(name: &str, nesting: Nesting) -> Option<String> {
     if let Some(suffixes) = name.strip_prefix(ASYNC_MAIN).filter(|s| s.starts_with('T')) {
         let mut parser = Parser::new(suffixes, Dialect::Stable, nesting);
-        let main = parser.make(tree::Kind::Text, ASYNC_MAIN, Vec::new())?;
+        let main = parser.make(tree::NodeKind::Text, ASYNC_MAIN, Vec::new())?;
         parser.push(main)?;
         let roots = parser.run()?;
         return print::print(&parser.tree, &roots);

@@ -2,7 +2,7 @@
 
 use super::parser::Parser;
 use super::punycode;
-use super::tree::{Id, Kind};
+use super::tree::{Id, NodeKind};
 
 /// Words of identifiers that later ones may refer to.
 const MAX_WORDS: usize = 26;
@@ -54,7 +54,7 @@ impl<'a> Parser<'a> {
         if name.is_empty() {
             return None;
         }
-        let identifier = self.make(Kind::Identifier, name, Vec::new());
+        let identifier = self.make(NodeKind::Identifier, name, Vec::new());
         self.substitutable(identifier)
     }
 
@@ -133,12 +133,12 @@ impl<'a> Parser<'a> {
 
     pub(super) fn standard_substitution(&mut self) -> Option<Id> {
         match self.next()? {
-            b'o' => return self.make(Kind::Module, "__C", Vec::new()),
-            b'C' => return self.make(Kind::Module, "__C_Synthesized", Vec::new()),
+            b'o' => return self.make(NodeKind::Module, "__C", Vec::new()),
+            b'C' => return self.make(NodeKind::Module, "__C_Synthesized", Vec::new()),
             b'g' => {
-                let wrapped = self.pop(Kind::Type)?;
-                let optional = self.swift_type(Kind::Enum, "Optional")?;
-                let ty = self.make_type(Kind::BoundGeneric, "", vec![optional, wrapped]);
+                let wrapped = self.pop(NodeKind::Type)?;
+                let optional = self.swift_type(NodeKind::Enum, "Optional")?;
+                let ty = self.make_type(NodeKind::BoundGeneric, "", vec![optional, wrapped]);
                 return self.substitutable(ty);
             }
             _ => self.at -= 1,
@@ -158,16 +158,16 @@ impl<'a> Parser<'a> {
         Some(ty)
     }
 
-    fn swift_type(&mut self, kind: Kind, name: &'static str) -> Option<Id> {
-        let module = self.make(Kind::Module, "Swift", Vec::new())?;
-        let name = self.make(Kind::Identifier, name, Vec::new())?;
+    fn swift_type(&mut self, kind: NodeKind, name: &'static str) -> Option<Id> {
+        let module = self.make(NodeKind::Module, "Swift", Vec::new())?;
+        let name = self.make(NodeKind::Identifier, name, Vec::new())?;
         self.make_type(kind, "", vec![module, name])
     }
 
     /// The name of an operator, with its characters encoded as letters.
     pub(super) fn operator_name(&mut self) -> Option<Id> {
         const CHARACTERS: &[u8; 26] = b"& @/= >    <*!|+?%-~   ^ .";
-        let identifier = self.pop(Kind::Identifier)?;
+        let identifier = self.pop(NodeKind::Identifier)?;
         let mut name = String::new();
         for c in self.tree.get(identifier).text.chars() {
             match c {
@@ -185,103 +185,107 @@ impl<'a> Parser<'a> {
             b'P' => " postfix",
             _ => return None,
         });
-        self.make(Kind::Operator, name, Vec::new())
+        self.make(NodeKind::Operator, name, Vec::new())
     }
 
     pub(super) fn local_name(&mut self) -> Option<Id> {
         if self.take(b'L') {
-            let discriminator = self.pop(Kind::Identifier)?;
-            let name = self.pop_if(Kind::is_name)?;
+            let discriminator = self.pop(NodeKind::Identifier)?;
+            let name = self.pop_if(NodeKind::is_name)?;
             let text = self.tree.get(discriminator).text.clone();
-            return self.make(Kind::Private, text, vec![name]);
+            return self.make(NodeKind::Private, text, vec![name]);
         }
         if self.take(b'l') {
-            let discriminator = self.pop(Kind::Identifier)?;
+            let discriminator = self.pop(NodeKind::Identifier)?;
             let text = self.tree.get(discriminator).text.clone();
-            return self.make(Kind::Private, text, Vec::new());
+            return self.make(NodeKind::Private, text, Vec::new());
         }
         if let Some(letter @ (b'a'..=b'j' | b'A'..=b'J')) = self.peek() {
             self.at += 1;
-            let name = self.pop_if(Kind::is_name)?;
-            return self.make(Kind::Related, char::from(letter).to_string(), vec![name]);
+            let name = self.pop_if(NodeKind::is_name)?;
+            return self.make(
+                NodeKind::Related,
+                char::from(letter).to_string(),
+                vec![name],
+            );
         }
         let number = self.index()?;
-        let name = self.pop_if(Kind::is_name)?;
-        self.make_numbered(Kind::Local, "", number, vec![name])
+        let name = self.pop_if(NodeKind::is_name)?;
+        self.make_numbered(NodeKind::Local, "", number, vec![name])
     }
 }
 
 /// Types with a letter of their own: letter, kind, name.
-const STANDARD: &[(u8, Kind, &str)] = &[
-    (b'A', Kind::Struct, "AutoreleasingUnsafeMutablePointer"),
-    (b'a', Kind::Struct, "Array"),
-    (b'B', Kind::Protocol, "BinaryFloatingPoint"),
-    (b'b', Kind::Struct, "Bool"),
-    (b'D', Kind::Struct, "Dictionary"),
-    (b'd', Kind::Struct, "Double"),
-    (b'E', Kind::Protocol, "Encodable"),
-    (b'e', Kind::Protocol, "Decodable"),
-    (b'F', Kind::Protocol, "FloatingPoint"),
-    (b'f', Kind::Struct, "Float"),
-    (b'G', Kind::Protocol, "RandomNumberGenerator"),
-    (b'H', Kind::Protocol, "Hashable"),
-    (b'h', Kind::Struct, "Set"),
-    (b'I', Kind::Struct, "DefaultIndices"),
-    (b'i', Kind::Struct, "Int"),
-    (b'J', Kind::Struct, "Character"),
-    (b'j', Kind::Protocol, "Numeric"),
-    (b'K', Kind::Protocol, "BidirectionalCollection"),
-    (b'k', Kind::Protocol, "RandomAccessCollection"),
-    (b'L', Kind::Protocol, "Comparable"),
-    (b'l', Kind::Protocol, "Collection"),
-    (b'M', Kind::Protocol, "MutableCollection"),
-    (b'm', Kind::Protocol, "RangeReplaceableCollection"),
-    (b'N', Kind::Struct, "ClosedRange"),
-    (b'n', Kind::Struct, "Range"),
-    (b'O', Kind::Struct, "ObjectIdentifier"),
-    (b'P', Kind::Struct, "UnsafePointer"),
-    (b'p', Kind::Struct, "UnsafeMutablePointer"),
-    (b'Q', Kind::Protocol, "Equatable"),
-    (b'q', Kind::Enum, "Optional"),
-    (b'R', Kind::Struct, "UnsafeBufferPointer"),
-    (b'r', Kind::Struct, "UnsafeMutableBufferPointer"),
-    (b'S', Kind::Struct, "String"),
-    (b's', Kind::Struct, "Substring"),
-    (b'T', Kind::Protocol, "Sequence"),
-    (b't', Kind::Protocol, "IteratorProtocol"),
-    (b'U', Kind::Protocol, "UnsignedInteger"),
-    (b'u', Kind::Struct, "UInt"),
-    (b'V', Kind::Struct, "UnsafeRawPointer"),
-    (b'v', Kind::Struct, "UnsafeMutableRawPointer"),
-    (b'W', Kind::Struct, "UnsafeRawBufferPointer"),
-    (b'w', Kind::Struct, "UnsafeMutableRawBufferPointer"),
-    (b'X', Kind::Protocol, "RangeExpression"),
-    (b'x', Kind::Protocol, "Strideable"),
-    (b'Y', Kind::Protocol, "RawRepresentable"),
-    (b'y', Kind::Protocol, "StringProtocol"),
-    (b'Z', Kind::Protocol, "SignedInteger"),
-    (b'z', Kind::Protocol, "BinaryInteger"),
+const STANDARD: &[(u8, NodeKind, &str)] = &[
+    (b'A', NodeKind::Struct, "AutoreleasingUnsafeMutablePointer"),
+    (b'a', NodeKind::Struct, "Array"),
+    (b'B', NodeKind::Protocol, "BinaryFloatingPoint"),
+    (b'b', NodeKind::Struct, "Bool"),
+    (b'D', NodeKind::Struct, "Dictionary"),
+    (b'd', NodeKind::Struct, "Double"),
+    (b'E', NodeKind::Protocol, "Encodable"),
+    (b'e', NodeKind::Protocol, "Decodable"),
+    (b'F', NodeKind::Protocol, "FloatingPoint"),
+    (b'f', NodeKind::Struct, "Float"),
+    (b'G', NodeKind::Protocol, "RandomNumberGenerator"),
+    (b'H', NodeKind::Protocol, "Hashable"),
+    (b'h', NodeKind::Struct, "Set"),
+    (b'I', NodeKind::Struct, "DefaultIndices"),
+    (b'i', NodeKind::Struct, "Int"),
+    (b'J', NodeKind::Struct, "Character"),
+    (b'j', NodeKind::Protocol, "Numeric"),
+    (b'K', NodeKind::Protocol, "BidirectionalCollection"),
+    (b'k', NodeKind::Protocol, "RandomAccessCollection"),
+    (b'L', NodeKind::Protocol, "Comparable"),
+    (b'l', NodeKind::Protocol, "Collection"),
+    (b'M', NodeKind::Protocol, "MutableCollection"),
+    (b'm', NodeKind::Protocol, "RangeReplaceableCollection"),
+    (b'N', NodeKind::Struct, "ClosedRange"),
+    (b'n', NodeKind::Struct, "Range"),
+    (b'O', NodeKind::Struct, "ObjectIdentifier"),
+    (b'P', NodeKind::Struct, "UnsafePointer"),
+    (b'p', NodeKind::Struct, "UnsafeMutablePointer"),
+    (b'Q', NodeKind::Protocol, "Equatable"),
+    (b'q', NodeKind::Enum, "Optional"),
+    (b'R', NodeKind::Struct, "UnsafeBufferPointer"),
+    (b'r', NodeKind::Struct, "UnsafeMutableBufferPointer"),
+    (b'S', NodeKind::Struct, "String"),
+    (b's', NodeKind::Struct, "Substring"),
+    (b'T', NodeKind::Protocol, "Sequence"),
+    (b't', NodeKind::Protocol, "IteratorProtocol"),
+    (b'U', NodeKind::Protocol, "UnsignedInteger"),
+    (b'u', NodeKind::Struct, "UInt"),
+    (b'V', NodeKind::Struct, "UnsafeRawPointer"),
+    (b'v', NodeKind::Struct, "UnsafeMutableRawPointer"),
+    (b'W', NodeKind::Struct, "UnsafeRawBufferPointer"),
+    (b'w', NodeKind::Struct, "UnsafeMutableRawBufferPointer"),
+    (b'X', NodeKind::Protocol, "RangeExpression"),
+    (b'x', NodeKind::Protocol, "Strideable"),
+    (b'Y', NodeKind::Protocol, "RawRepresentable"),
+    (b'y', NodeKind::Protocol, "StringProtocol"),
+    (b'Z', NodeKind::Protocol, "SignedInteger"),
+    (b'z', NodeKind::Protocol, "BinaryInteger"),
 ];
 
 /// Types of the concurrency library with a letter of their own.
-const CONCURRENCY: &[(u8, Kind, &str)] = &[
-    (b'A', Kind::Protocol, "Actor"),
-    (b'C', Kind::Struct, "CheckedContinuation"),
-    (b'c', Kind::Struct, "UnsafeContinuation"),
-    (b'E', Kind::Struct, "CancellationError"),
-    (b'e', Kind::Struct, "UnownedSerialExecutor"),
-    (b'F', Kind::Protocol, "Executor"),
-    (b'f', Kind::Protocol, "SerialExecutor"),
-    (b'G', Kind::Struct, "TaskGroup"),
-    (b'g', Kind::Struct, "ThrowingTaskGroup"),
-    (b'h', Kind::Protocol, "TaskExecutor"),
-    (b'I', Kind::Protocol, "AsyncIteratorProtocol"),
-    (b'i', Kind::Protocol, "AsyncSequence"),
-    (b'J', Kind::Struct, "UnownedJob"),
-    (b'M', Kind::Class, "MainActor"),
-    (b'P', Kind::Struct, "TaskPriority"),
-    (b'S', Kind::Struct, "AsyncStream"),
-    (b's', Kind::Struct, "AsyncThrowingStream"),
-    (b'T', Kind::Struct, "Task"),
-    (b't', Kind::Struct, "UnsafeCurrentTask"),
+const CONCURRENCY: &[(u8, NodeKind, &str)] = &[
+    (b'A', NodeKind::Protocol, "Actor"),
+    (b'C', NodeKind::Struct, "CheckedContinuation"),
+    (b'c', NodeKind::Struct, "UnsafeContinuation"),
+    (b'E', NodeKind::Struct, "CancellationError"),
+    (b'e', NodeKind::Struct, "UnownedSerialExecutor"),
+    (b'F', NodeKind::Protocol, "Executor"),
+    (b'f', NodeKind::Protocol, "SerialExecutor"),
+    (b'G', NodeKind::Struct, "TaskGroup"),
+    (b'g', NodeKind::Struct, "ThrowingTaskGroup"),
+    (b'h', NodeKind::Protocol, "TaskExecutor"),
+    (b'I', NodeKind::Protocol, "AsyncIteratorProtocol"),
+    (b'i', NodeKind::Protocol, "AsyncSequence"),
+    (b'J', NodeKind::Struct, "UnownedJob"),
+    (b'M', NodeKind::Class, "MainActor"),
+    (b'P', NodeKind::Struct, "TaskPriority"),
+    (b'S', NodeKind::Struct, "AsyncStream"),
+    (b's', NodeKind::Struct, "AsyncThrowingStream"),
+    (b'T', NodeKind::Struct, "Task"),
+    (b't', NodeKind::Struct, "UnsafeCurrentTask"),
 ];

@@ -5,7 +5,7 @@ use Operand::{
 };
 
 use super::parser::Parser;
-use super::tree::{Id, Kind};
+use super::tree::{Id, NodeKind};
 
 /// An operand that an operator takes from the stack.
 #[derive(Clone, Copy)]
@@ -154,7 +154,7 @@ impl Parser<'_> {
         let begins = |letters: &str| rest.starts_with(letters.as_bytes());
         if let Some((letters, text)) = ATTRIBUTES.iter().find(|(l, _)| begins(l)) {
             self.at += letters.len() - 1;
-            return self.make(Kind::Attribute, *text, Vec::new());
+            return self.make(NodeKind::Attribute, *text, Vec::new());
         }
         if let Some((letters, operands, text)) = PHRASES.iter().find(|(l, ..)| begins(l)) {
             self.at += letters.len() - 1;
@@ -171,30 +171,30 @@ impl Parser<'_> {
         let mut children = Vec::with_capacity(operands.len());
         for operand in operands {
             children.push(match operand {
-                Type => self.pop(Kind::Type)?,
+                Type => self.pop(NodeKind::Type)?,
                 Nominal => self.pop_nominal()?,
-                Entity => self.pop_if(Kind::is_entity)?,
+                Entity => self.pop_if(NodeKind::is_entity)?,
                 Context => self.pop_context()?,
                 Protocol => self.pop_protocol()?,
                 Conformance => self.pop_conformance()?,
-                Name => self.pop_if(Kind::is_name)?,
+                Name => self.pop_if(NodeKind::is_name)?,
                 Any => self.stack.pop()?,
                 Associated => self.associated_name()?,
                 Path => self.path()?,
                 Signature => {
-                    self.pop(Kind::Signature);
+                    self.pop(NodeKind::Signature);
                     continue;
                 }
             });
         }
-        self.make(Kind::Phrase, text, children)
+        self.make(NodeKind::Phrase, text, children)
     }
 
     /// Pops the path to an associated type.
     fn path(&mut self) -> Option<Id> {
         let mut names = self.associated_path()?;
         names.reverse();
-        self.make(Kind::PathNames, "", names)
+        self.make(NodeKind::PathNames, "", names)
     }
 
     fn thunk(&mut self) -> Option<Id> {
@@ -204,13 +204,13 @@ impl Parser<'_> {
                     b'A' => "partial apply forwarder",
                     _ => "partial apply ObjC forwarder",
                 };
-                self.make(Kind::Forwarder, text, Vec::new())
+                self.make(NodeKind::Forwarder, text, Vec::new())
             }
             letter @ (b'Q' | b'Y') => {
                 let number = self.index()?;
                 let event = if letter == b'Q' { "await" } else { "suspend" };
                 let text = format!("({number}) {event} resume partial function for ");
-                self.make(Kind::Attribute, text, Vec::new())
+                self.make(NodeKind::Attribute, text, Vec::new())
             }
             letter @ (b'R' | b'r' | b'y') => self.reabstraction(letter),
             b'g' => self.specialization("generic specialization"),
@@ -229,7 +229,7 @@ impl Parser<'_> {
                     false => "variable",
                 };
                 let text = format!("outlined {what} #{number} of ");
-                self.make(Kind::Attribute, text, Vec::new())
+                self.make(NodeKind::Attribute, text, Vec::new())
             }
             b'e' => self.bridged_method(),
             letter @ (b'K' | b'k') => self.key_path(letter),
@@ -240,13 +240,13 @@ impl Parser<'_> {
     }
 
     fn reabstraction(&mut self, letter: u8) -> Option<Id> {
-        let signature = self.pop(Kind::Signature);
+        let signature = self.pop(NodeKind::Signature);
         let receiver = match letter {
-            b'y' => Some(self.pop(Kind::Type)?),
+            b'y' => Some(self.pop(NodeKind::Type)?),
             _ => None,
         };
-        let to = self.pop(Kind::Type)?;
-        let from = self.pop(Kind::Type)?;
+        let to = self.pop(NodeKind::Type)?;
+        let from = self.pop(NodeKind::Type)?;
         let text = match (letter, signature.is_some()) {
             (b'R', false) => "reabstraction thunk helper from {1} to {0}",
             (b'R', true) => "reabstraction thunk helper {2} from {1} to {0}",
@@ -260,7 +260,7 @@ impl Parser<'_> {
             .chain(receiver)
             .chain(signature)
             .collect();
-        self.make(Kind::Phrase, text, children)
+        self.make(NodeKind::Phrase, text, children)
     }
 
     fn bridged_method(&mut self) -> Option<Id> {
@@ -274,13 +274,13 @@ impl Parser<'_> {
         if !self.take(b'_') {
             return None;
         }
-        self.make(Kind::Attribute, text, Vec::new())
+        self.make(NodeKind::Attribute, text, Vec::new())
     }
 
     /// Pops types while there are some, in their order.
     fn types_before(&mut self) -> Vec<Id> {
         let mut types = Vec::new();
-        while let Some(ty) = self.pop(Kind::Type) {
+        while let Some(ty) = self.pop(NodeKind::Type) {
             types.push(ty);
         }
         types.reverse();
@@ -303,18 +303,18 @@ impl Parser<'_> {
         if types.is_empty() {
             return None;
         }
-        let signature = self.pop(Kind::Signature);
+        let signature = self.pop(NodeKind::Signature);
         let declaration = self.stack.pop()?;
         let count = types.len() + usize::from(signature.is_some());
         let operands: String = (1..=count).map(|i| format!("{{{i}}}")).collect();
         let text = format!("{text}{{0}} : {operands}{serialized}");
         let children = [declaration].into_iter().chain(signature).chain(types);
-        self.make(Kind::Phrase, text, children.collect())
+        self.make(NodeKind::Phrase, text, children.collect())
     }
 
     fn key_path_operator(&mut self, letter: u8) -> Option<Id> {
         let serialized = self.take(b'q');
-        let signature = self.pop(Kind::Signature);
+        let signature = self.pop(NodeKind::Signature);
         let types = self.types_before();
         if serialized || !self.stack.is_empty() || types.len() > 9 {
             return None;
@@ -328,7 +328,7 @@ impl Parser<'_> {
         let places = places.join(", ");
         let text = format!("key path index {operator} operator for {generics}({places})");
         let children = types.into_iter().chain(signature).collect();
-        self.make(Kind::Phrase, text, children)
+        self.make(NodeKind::Phrase, text, children)
     }
 
     fn completion_handler(&mut self, letter: u8) -> Option<Id> {
@@ -338,9 +338,9 @@ impl Parser<'_> {
             2 => " zero on error",
             _ => return None,
         };
-        let signature = self.pop(Kind::Signature);
-        let result = self.pop(Kind::Type)?;
-        let lowered = self.pop(Kind::Type)?;
+        let signature = self.pop(NodeKind::Signature);
+        let result = self.pop(NodeKind::Type)?;
+        let lowered = self.pop(NodeKind::Type)?;
         let checked = if letter == b'Z' { "checked " } else { "" };
         let generics = if signature.is_some() { "{2}" } else { "" };
         let text = format!(
@@ -348,7 +348,7 @@ impl Parser<'_> {
              result type {{1}}{suffix}"
         );
         let children = [lowered, result].into_iter().chain(signature).collect();
-        self.make(Kind::Phrase, text, children)
+        self.make(NodeKind::Phrase, text, children)
     }
 
     /// `WZ` and `Wz`: the initialisation of global variables.
@@ -359,8 +359,8 @@ impl Parser<'_> {
             _ => return None,
         };
         let mut names = Vec::new();
-        while self.pop_mark(Kind::FirstElement) {
-            names.push(self.pop_if(Kind::is_name)?);
+        while self.pop_mark(NodeKind::FirstElement) {
+            names.push(self.pop_if(NodeKind::is_name)?);
         }
         names.reverse();
         self.pop_context()?;
@@ -372,7 +372,7 @@ impl Parser<'_> {
             _ => format!("({})", places.join(", ")),
         };
         let text = format!("one-time initialization {what} for {places}");
-        self.make(Kind::Phrase, text, names)
+        self.make(NodeKind::Phrase, text, names)
     }
 
     pub(super) fn value_witness(&mut self) -> Option<Id> {
@@ -404,8 +404,8 @@ impl Parser<'_> {
             b"st" => "storeEnumTagSinglePayload",
             _ => return None,
         };
-        let ty = self.pop(Kind::Type)?;
+        let ty = self.pop(NodeKind::Type)?;
         let text = format!("{witness} value witness for {{0}}");
-        self.make(Kind::Phrase, text, vec![ty])
+        self.make(NodeKind::Phrase, text, vec![ty])
     }
 }

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use super::tree::{Id, Kind, Node, Tree};
+use super::tree::{Id, Node, NodeKind, Tree};
 
 /// Maximum nodes of one name.
 const MAX_NODES: usize = 64 << 10;
@@ -64,9 +64,9 @@ impl<'a> Parser<'a> {
             let node = self.operator()?;
             self.push(node)?;
         }
-        let suffix = self.pop(Kind::Suffix);
+        let suffix = self.pop(NodeKind::Suffix);
         let mut attributes = Vec::new();
-        while let Some(attribute) = self.pop_if(Kind::is_attribute) {
+        while let Some(attribute) = self.pop_if(NodeKind::is_attribute) {
             attributes.push(attribute);
         }
         // The rest of the stack is the declaration. No compiler writes a name with more than one.
@@ -100,22 +100,22 @@ impl<'a> Parser<'a> {
         (self.stack.len() <= MAX_NODES).then_some(())
     }
 
-    pub(super) fn pop(&mut self, kind: Kind) -> Option<Id> {
+    pub(super) fn pop(&mut self, kind: NodeKind) -> Option<Id> {
         self.stack.pop_if(|id| self.tree.kind(*id) == kind)
     }
 
-    pub(super) fn pop_if(&mut self, wanted: fn(Kind) -> bool) -> Option<Id> {
+    pub(super) fn pop_if(&mut self, wanted: fn(NodeKind) -> bool) -> Option<Id> {
         self.stack.pop_if(|id| wanted(self.tree.kind(*id)))
     }
 
     /// Pops a mark; whether there was one.
-    pub(super) fn pop_mark(&mut self, kind: Kind) -> bool {
+    pub(super) fn pop_mark(&mut self, kind: NodeKind) -> bool {
         self.pop(kind).is_some()
     }
 
     pub(super) fn make(
         &mut self,
-        kind: Kind,
+        kind: NodeKind,
         text: impl Into<Cow<'static, str>>,
         children: Vec<Id>,
     ) -> Option<Id> {
@@ -124,7 +124,7 @@ impl<'a> Parser<'a> {
 
     pub(super) fn make_numbered(
         &mut self,
-        kind: Kind,
+        kind: NodeKind,
         text: impl Into<Cow<'static, str>>,
         number: usize,
         children: Vec<Id>,
@@ -145,19 +145,19 @@ impl<'a> Parser<'a> {
         }))
     }
 
-    pub(super) fn mark(&mut self, kind: Kind) -> Option<Id> {
+    pub(super) fn mark(&mut self, kind: NodeKind) -> Option<Id> {
         self.make(kind, "", Vec::new())
     }
 
     /// Makes a type of `kind`.
     pub(super) fn make_type(
         &mut self,
-        kind: Kind,
+        kind: NodeKind,
         text: impl Into<Cow<'static, str>>,
         children: Vec<Id>,
     ) -> Option<Id> {
         let inner = self.make(kind, text, children)?;
-        self.make(Kind::Type, "", vec![inner])
+        self.make(NodeKind::Type, "", vec![inner])
     }
 
     /// Enters `node` among the substitutions.
@@ -191,75 +191,75 @@ impl<'a> Parser<'a> {
         match byte {
             b'A' => self.multiple_substitutions(),
             b'B' => self.builtin_type(),
-            b'C' => self.nominal_type(Kind::Class),
+            b'C' => self.nominal_type(NodeKind::Class),
             b'D' => {
-                let ty = self.pop(Kind::Type)?;
-                self.make(Kind::Phrase, "{0}", vec![ty])
+                let ty = self.pop(NodeKind::Type)?;
+                self.make(NodeKind::Phrase, "{0}", vec![ty])
             }
             b'E' => self.extension(),
             b'F' => self.function(),
             b'G' => self.bound_generic_type(),
             b'H' => self.conformance_operator(),
             b'I' => self.lowered_function_type(),
-            b'K' => self.make(Kind::Throws, " throws", Vec::new()),
+            b'K' => self.make(NodeKind::Throws, " throws", Vec::new()),
             b'L' => self.local_name(),
             b'M' | b'T' | b'W' | b'N' => self.operation(byte),
-            b'O' => self.nominal_type(Kind::Enum),
-            b'P' => self.nominal_type(Kind::Protocol),
+            b'O' => self.nominal_type(NodeKind::Enum),
+            b'P' => self.nominal_type(NodeKind::Protocol),
             b'Q' => self.associated_type(),
             b'R' => self.requirement(),
             b'S' => self.standard_substitution(),
-            b'V' => self.nominal_type(Kind::Struct),
+            b'V' => self.nominal_type(NodeKind::Struct),
             b'X' => self.special_type(),
             b'Y' => self.type_annotation(),
             b'Z' => {
-                let entity = self.pop_if(Kind::is_entity)?;
-                self.make(Kind::Static, "", vec![entity])
+                let entity = self.pop_if(NodeKind::is_entity)?;
+                self.make(NodeKind::Static, "", vec![entity])
             }
-            b'a' => self.nominal_type(Kind::Alias),
+            b'a' => self.nominal_type(NodeKind::Alias),
             b'c' => self.function_type(""),
-            b'd' => self.mark(Kind::Variadic),
+            b'd' => self.mark(NodeKind::Variadic),
             b'f' => self.function_entity(),
             b'g' => self.retroactive_conformance(),
             b'h' => self.modified_type("__shared "),
             b'i' => self.subscript(),
             b'l' => self.signature(vec![1]),
-            b'm' => self.metatype(Kind::Metatype, ""),
+            b'm' => self.metatype(NodeKind::Metatype, ""),
             b'n' => self.modified_type("__owned "),
             b'o' => self.operator_name(),
             b'p' => {
                 let list = self.protocol_list()?;
-                self.make(Kind::Type, "", vec![list])
+                self.make(NodeKind::Type, "", vec![list])
             }
             b'q' => {
                 let parameter = self.generic_parameter()?;
-                self.make(Kind::Type, "", vec![parameter])
+                self.make(NodeKind::Type, "", vec![parameter])
             }
             b'r' => {
                 let counts = self.parameter_counts()?;
                 self.signature(counts)
             }
-            b's' => self.make(Kind::Module, "Swift", Vec::new()),
+            b's' => self.make(NodeKind::Module, "Swift", Vec::new()),
             b't' => self.tuple(),
             b'u' => {
-                let signature = self.pop(Kind::Signature)?;
-                let inner = self.pop(Kind::Type)?;
-                self.make_type(Kind::GenericType, "", vec![signature, inner])
+                let signature = self.pop(NodeKind::Signature)?;
+                let inner = self.pop(NodeKind::Type)?;
+                self.make_type(NodeKind::GenericType, "", vec![signature, inner])
             }
             b'v' => self.variable(),
             b'w' => self.value_witness(),
             b'x' => {
                 let parameter = self.parameter_named(0, 0)?;
-                self.make(Kind::Type, "", vec![parameter])
+                self.make(NodeKind::Type, "", vec![parameter])
             }
-            b'y' => self.mark(Kind::EmptyList),
+            b'y' => self.mark(NodeKind::EmptyList),
             b'z' => self.modified_type("inout "),
-            b'_' => self.mark(Kind::FirstElement),
+            b'_' => self.mark(NodeKind::FirstElement),
             b'.' => {
                 let rest = &self.text[self.at - 1..];
                 self.at = self.text.len();
                 let suffix = std::str::from_utf8(rest).ok()?.to_owned();
-                self.make(Kind::Suffix, suffix, Vec::new())
+                self.make(NodeKind::Suffix, suffix, Vec::new())
             }
             b'$' => self.integer_type(),
             _ => {
@@ -271,26 +271,26 @@ impl<'a> Parser<'a> {
 
     /// Pops a module: the first identifier of a context is one.
     pub(super) fn pop_module(&mut self) -> Option<Id> {
-        if let Some(identifier) = self.pop(Kind::Identifier) {
+        if let Some(identifier) = self.pop(NodeKind::Identifier) {
             let name = self.tree.get(identifier).text.clone();
-            return self.make(Kind::Module, name, Vec::new());
+            return self.make(NodeKind::Module, name, Vec::new());
         }
-        self.pop(Kind::Module)
+        self.pop(NodeKind::Module)
     }
 
     pub(super) fn pop_context(&mut self) -> Option<Id> {
         if let Some(module) = self.pop_module() {
             return Some(module);
         }
-        if let Some(ty) = self.pop(Kind::Type) {
+        if let Some(ty) = self.pop(NodeKind::Type) {
             let inner = self.tree.first(ty)?;
             return self.tree.kind(inner).is_context().then_some(inner);
         }
-        self.pop_if(Kind::is_context)
+        self.pop_if(NodeKind::is_context)
     }
 
     pub(super) fn pop_type_child(&mut self) -> Option<Id> {
-        let ty = self.pop(Kind::Type)?;
+        let ty = self.pop(NodeKind::Type)?;
         self.tree.first(ty)
     }
 
@@ -301,31 +301,31 @@ impl<'a> Parser<'a> {
     }
 
     pub(super) fn pop_protocol(&mut self) -> Option<Id> {
-        if let Some(ty) = self.pop(Kind::Type) {
+        if let Some(ty) = self.pop(NodeKind::Type) {
             return self.is_protocol(ty).then_some(ty);
         }
-        let name = self.pop_if(Kind::is_name)?;
+        let name = self.pop_if(NodeKind::is_name)?;
         let context = self.pop_context()?;
-        self.make_type(Kind::Protocol, "", vec![context, name])
+        self.make_type(NodeKind::Protocol, "", vec![context, name])
     }
 
     pub(super) fn is_protocol(&self, ty: Id) -> bool {
         let inner = self.tree.unwrap_type(ty);
-        self.tree.kind(inner) == Kind::Protocol
+        self.tree.kind(inner) == NodeKind::Protocol
     }
 
-    pub(super) fn nominal_type(&mut self, kind: Kind) -> Option<Id> {
-        let name = self.pop_if(Kind::is_name)?;
+    pub(super) fn nominal_type(&mut self, kind: NodeKind) -> Option<Id> {
+        let name = self.pop_if(NodeKind::is_name)?;
         let context = self.pop_context()?;
         let ty = self.make_type(kind, "", vec![context, name]);
         self.substitutable(ty)
     }
 
     fn extension(&mut self) -> Option<Id> {
-        let signature = self.pop(Kind::Signature);
+        let signature = self.pop(NodeKind::Signature);
         let module = self.pop_module()?;
         let extended = self.pop_nominal()?;
         let children = [module, extended].into_iter().chain(signature).collect();
-        self.make(Kind::Extension, "", children)
+        self.make(NodeKind::Extension, "", children)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::super::budget::Budget;
 use super::generics::parameter_name;
-use super::tree::{Id, Kind, Tree};
+use super::tree::{Id, NodeKind, Tree};
 
 /// Maximum depth of the tree.
 const MAX_DEPTH: u32 = 200;
@@ -24,8 +24,10 @@ pub(super) fn print(tree: &Tree, roots: &[Id]) -> Option<String> {
     };
     for (i, root) in roots.iter().enumerate() {
         printer.print(*root)?;
-        let more = roots[i + 1..].iter().any(|r| tree.kind(*r) != Kind::Suffix);
-        if tree.kind(*root) == Kind::Forwarder && more {
+        let more = roots[i + 1..]
+            .iter()
+            .any(|r| tree.kind(*r) != NodeKind::Suffix);
+        if tree.kind(*root) == NodeKind::Forwarder && more {
             printer.push(" for ")?;
         }
     }
@@ -82,51 +84,54 @@ impl Printer<'_> {
     fn node(&mut self, id: Id) -> Option<()> {
         let node = self.tree.get(id);
         match node.kind {
-            Kind::Text | Kind::Identifier | Kind::Module | Kind::Operator => self.push_text(id),
-            Kind::Parameter | Kind::Attribute | Kind::Forwarder => self.push_text(id),
-            Kind::LoweredAttribute => self.push_text(id),
-            Kind::Type => self.print_child(id, 0),
-            Kind::Modified | Kind::LoweredParameter | Kind::LoweredResult | Kind::BoxField => {
-                self.text_and_children(id)
+            NodeKind::Text | NodeKind::Identifier | NodeKind::Module | NodeKind::Operator => {
+                self.push_text(id)
             }
-            Kind::Phrase => self.phrase(id),
-            Kind::Suffix => self.push(&format!(" with unmangled suffix {:?}", node.text)),
-            Kind::Local => {
+            NodeKind::Parameter | NodeKind::Attribute | NodeKind::Forwarder => self.push_text(id),
+            NodeKind::LoweredAttribute => self.push_text(id),
+            NodeKind::Type => self.print_child(id, 0),
+            NodeKind::Modified
+            | NodeKind::LoweredParameter
+            | NodeKind::LoweredResult
+            | NodeKind::BoxField => self.text_and_children(id),
+            NodeKind::Phrase => self.phrase(id),
+            NodeKind::Suffix => self.push(&format!(" with unmangled suffix {:?}", node.text)),
+            NodeKind::Local => {
                 self.print_child(id, 0)?;
                 self.push(&format!(" #{}", node.number + 1))
             }
-            Kind::Private => {
+            NodeKind::Private => {
                 self.push("(")?;
                 self.list(&node.children, "")?;
                 let space = if node.children.is_empty() { "" } else { " " };
                 self.push(&format!("{space}in {})", node.text))
             }
-            Kind::Related => {
+            NodeKind::Related => {
                 self.push(&format!("related decl '{}' for ", node.text))?;
                 self.print_child(id, 0)
             }
-            Kind::Specialization => {
+            NodeKind::Specialization => {
                 self.push_text(id)?;
                 self.push(" <")?;
                 self.list(&node.children, ", ")?;
                 self.push("> of ")
             }
-            Kind::Specialized => self.text_and_children(id),
-            Kind::Conformance => {
+            NodeKind::Specialized => self.text_and_children(id),
+            NodeKind::Conformance => {
                 self.print_child(id, 0)?;
                 self.push(" : ")?;
                 self.print_child(id, 1)?;
                 self.push(" in ")?;
                 self.print_child(id, 2)
             }
-            Kind::PathNames => self.list(&node.children, "."),
-            Kind::OpaqueOf => {
+            NodeKind::PathNames => self.list(&node.children, "."),
+            NodeKind::OpaqueOf => {
                 self.push("<<opaque return type of ")?;
                 self.print_child(id, 0)?;
                 self.push(">>")
             }
-            Kind::Signature => self.signature(id),
-            Kind::Requirement => {
+            NodeKind::Signature => self.signature(id),
+            NodeKind::Requirement => {
                 self.print_child(id, 0)?;
                 self.push_text(id)?;
                 self.print_child(id, 1)?;
@@ -136,13 +141,13 @@ impl Printer<'_> {
                     ""
                 })
             }
-            Kind::Layout => {
+            NodeKind::Layout => {
                 self.print_child(id, 0)?;
                 self.push(": ")?;
                 self.push_text(id)
             }
-            Kind::Lowered => self.lowered(id),
-            kind if kind.is_context() || kind == Kind::BoundFunction => self.entity(id),
+            NodeKind::Lowered => self.lowered(id),
+            kind if kind.is_context() || kind == NodeKind::BoundFunction => self.entity(id),
             _ => self.type_node(id),
         }
     }
@@ -165,13 +170,13 @@ impl Printer<'_> {
 
     fn signature(&mut self, id: Id) -> Option<()> {
         let tree = self.tree;
-        let of_kind = |wanted: fn(Kind) -> bool| -> Vec<Id> {
+        let of_kind = |wanted: fn(NodeKind) -> bool| -> Vec<Id> {
             let nodes = tree.get(id).children.iter().copied();
             nodes.filter(|c| wanted(tree.kind(*c))).collect()
         };
-        let counts = of_kind(|k| k == Kind::Count);
-        let markers = of_kind(|k| matches!(k, Kind::PackMarker | Kind::ValueMarker));
-        let rest = of_kind(|k| matches!(k, Kind::Requirement | Kind::Layout));
+        let counts = of_kind(|k| k == NodeKind::Count);
+        let markers = of_kind(|k| matches!(k, NodeKind::PackMarker | NodeKind::ValueMarker));
+        let rest = of_kind(|k| matches!(k, NodeKind::Requirement | NodeKind::Layout));
         self.push("<")?;
         for (depth, count) in counts.iter().enumerate() {
             if depth > 0 {
@@ -204,7 +209,7 @@ impl Printer<'_> {
             parameter.is_some_and(|p| tree.get(p).text == name)
         });
         match marker.map(|m| (m, tree.kind(m))) {
-            Some((_, Kind::PackMarker)) => {
+            Some((_, NodeKind::PackMarker)) => {
                 self.push("each ")?;
                 self.push(name)
             }
@@ -222,37 +227,40 @@ impl Printer<'_> {
     fn lowered(&mut self, id: Id) -> Option<()> {
         let tree = self.tree;
         let parts = &tree.get(id).children;
-        let of = |wanted: Kind| {
+        let of = |wanted: NodeKind| {
             parts
                 .iter()
                 .copied()
                 .filter(move |p| tree.kind(*p) == wanted)
         };
         for part in parts {
-            if matches!(tree.kind(*part), Kind::LoweredAttribute | Kind::Signature) {
+            if matches!(
+                tree.kind(*part),
+                NodeKind::LoweredAttribute | NodeKind::Signature
+            ) {
                 self.print(*part)?;
                 self.push(" ")?;
             }
         }
-        let pattern = of(Kind::PatternSubstitutions).next();
+        let pattern = of(NodeKind::PatternSubstitutions).next();
         if let Some(pattern) = pattern {
             self.push("@substituted ")?;
             self.print_child(pattern, 0)?;
             self.push(" ")?;
         }
         self.push("(")?;
-        let parameters: Vec<Id> = of(Kind::LoweredParameter).collect();
+        let parameters: Vec<Id> = of(NodeKind::LoweredParameter).collect();
         self.list(&parameters, ", ")?;
         self.push(") -> ")?;
-        if of(Kind::LoweredSending).next().is_some() {
+        if of(NodeKind::LoweredSending).next().is_some() {
             self.push("sending ")?;
         }
         self.push("(")?;
-        let results: Vec<Id> = of(Kind::LoweredResult).collect();
+        let results: Vec<Id> = of(NodeKind::LoweredResult).collect();
         self.list(&results, ", ")?;
         self.push(")")?;
         let types = pattern.and_then(|p| self.child(p, 1));
-        let invocation = of(Kind::InvocationSubstitutions).next();
+        let invocation = of(NodeKind::InvocationSubstitutions).next();
         let invocation = invocation.and_then(|i| self.child(i, 0));
         for types in types.into_iter().chain(invocation) {
             self.push(" for <")?;

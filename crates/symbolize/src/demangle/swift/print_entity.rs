@@ -2,7 +2,7 @@
 //! the name is a description, after it (`closure #1 in …`).
 
 use super::print::Printer;
-use super::tree::{Id, Kind};
+use super::tree::{Id, NodeKind};
 
 /// How the type of a declaration is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -16,7 +16,7 @@ enum TypeStyle {
 
 /// Whether the written declaration is the context of another one.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Position {
     Alone,
     Prefix,
 }
@@ -56,18 +56,18 @@ impl Printer<'_> {
     /// Writes a declaration.
     pub(super) fn entity(&mut self, id: Id) -> Option<()> {
         // Alone, every context is written.
-        self.placed(id, Place::Alone).map(|_| ())
+        self.placed(id, Position::Alone).map(|_| ())
     }
 
     /// Writes a declaration, or returns the context that must follow.
-    fn placed(&mut self, id: Id, place: Place) -> Option<Option<Id>> {
+    fn placed(&mut self, id: Id, place: Position) -> Option<Option<Id>> {
         let node = self.tree.get(id);
         match node.kind {
-            Kind::Module => {
+            NodeKind::Module => {
                 self.push(&node.text)?;
                 Some(None)
             }
-            Kind::Extension => {
+            NodeKind::Extension => {
                 self.push("(extension in ")?;
                 self.print_child(id, 0)?;
                 self.push("):")?;
@@ -77,7 +77,7 @@ impl Printer<'_> {
                 }
                 Some(None)
             }
-            Kind::Anonymous => {
+            NodeKind::Anonymous => {
                 self.print_child(id, 1)?;
                 self.push(".(unknown context at ")?;
                 self.print_child(id, 0)?;
@@ -90,21 +90,21 @@ impl Printer<'_> {
                 }
                 Some(None)
             }
-            Kind::Static => {
+            NodeKind::Static => {
                 self.push("static ")?;
                 self.print_child(id, 0)?;
                 Some(None)
             }
-            Kind::OpaqueOf => {
+            NodeKind::OpaqueOf => {
                 self.print(id)?;
                 Some(None)
             }
-            Kind::Accessor => {
+            NodeKind::Accessor => {
                 let storage = self.child(id, 0)?;
                 self.storage(storage, place, &node.text)
             }
-            Kind::Variable | Kind::Subscript => self.storage(id, place, ""),
-            Kind::BoundFunction => {
+            NodeKind::Variable | NodeKind::Subscript => self.storage(id, place, ""),
+            NodeKind::BoundFunction => {
                 let function = self.child(id, 0)?;
                 let style = self.style(self.tree.unwrap_type(function))?;
                 self.styled(id, place, style)
@@ -116,13 +116,13 @@ impl Printer<'_> {
         }
     }
 
-    fn storage(&mut self, id: Id, place: Place, extra: &str) -> Option<Option<Id>> {
+    fn storage(&mut self, id: Id, place: Position, extra: &str) -> Option<Option<Id>> {
         let style = match self.tree.kind(id) {
-            Kind::Variable => Style {
+            NodeKind::Variable => Style {
                 extra: extra.to_owned(),
                 ..Style::named(TypeStyle::Colon)
             },
-            Kind::Subscript => Style {
+            NodeKind::Subscript => Style {
                 types: match extra {
                     "" => TypeStyle::Function,
                     _ => TypeStyle::Colon,
@@ -140,14 +140,14 @@ impl Printer<'_> {
         let node = self.tree.get(id);
         Some(match node.kind {
             kind if kind.is_nominal() => Style::named(TypeStyle::Hidden),
-            Kind::Function => Style::named(TypeStyle::Function),
-            Kind::Initializer => Style::described(TypeStyle::Function, node.text.clone()),
-            Kind::Special => Style::described(TypeStyle::Hidden, node.text.clone()),
-            Kind::Closure => {
+            NodeKind::Function => Style::named(TypeStyle::Function),
+            NodeKind::Initializer => Style::described(TypeStyle::Function, node.text.clone()),
+            NodeKind::Special => Style::described(TypeStyle::Hidden, node.text.clone()),
+            NodeKind::Closure => {
                 let text = format!("{}{}", node.text, node.number + 1);
                 Style::described(TypeStyle::Function, text)
             }
-            Kind::DefaultArgument => {
+            NodeKind::DefaultArgument => {
                 let text = format!("default argument {}", node.number);
                 Style::described(TypeStyle::Hidden, text)
             }
@@ -155,19 +155,19 @@ impl Printer<'_> {
         })
     }
 
-    fn styled(&mut self, id: Id, place: Place, style: Style) -> Option<Option<Id>> {
+    fn styled(&mut self, id: Id, place: Position, style: Style) -> Option<Option<Id>> {
         let tree = self.tree;
         let (id, arguments) = match tree.kind(id) {
-            Kind::BoundFunction => {
+            NodeKind::BoundFunction => {
                 let (function, arguments) = tree.get(id).children.split_first()?;
                 (tree.unwrap_type(*function), Some(arguments))
             }
             _ => (id, None),
         };
         let name = self.child(id, 1).filter(|_| style.named);
-        let is_local = name.is_some_and(|n| tree.kind(n) == Kind::Local);
+        let is_local = name.is_some_and(|n| tree.kind(n) == NodeKind::Local);
         let is_phrase = style.extra.contains(' ') || is_local;
-        if place == Place::Prefix && (style.types != TypeStyle::Hidden || is_phrase) {
+        if place == Position::Prefix && (style.types != TypeStyle::Hidden || is_phrase) {
             return Some(Some(id));
         }
         let context = self.child(id, 0)?;
@@ -181,12 +181,12 @@ impl Printer<'_> {
         }
         self.name(id, &style, is_phrase)?;
         self.entity_type(id, &style, (is_phrase, arguments))?;
-        if place == Place::Prefix {
+        if place == Position::Prefix {
             return Some(after);
         }
         if let Some(after) = after {
-            let is_part = matches!(tree.kind(id), Kind::DefaultArgument)
-                || (tree.kind(id) == Kind::Special && is_phrase);
+            let is_part = matches!(tree.kind(id), NodeKind::DefaultArgument)
+                || (tree.kind(id) == NodeKind::Special && is_phrase);
             self.push(if is_part { " of " } else { " in " })?;
             self.print(after)?;
         }
@@ -196,8 +196,8 @@ impl Printer<'_> {
     /// Writes a context before a name, or returns the part that must follow.
     fn context(&mut self, id: Id) -> Option<Option<Id>> {
         match self.tree.kind(id) {
-            kind if kind.is_context() || kind == Kind::BoundFunction => {
-                self.placed(id, Place::Prefix)
+            kind if kind.is_context() || kind == NodeKind::BoundFunction => {
+                self.placed(id, Position::Prefix)
             }
             _ => {
                 self.print(id)?;
@@ -208,7 +208,7 @@ impl Printer<'_> {
 
     fn name(&mut self, id: Id, style: &Style, is_phrase: bool) -> Option<()> {
         let mut extra = style.extra.as_str();
-        let private = self.tree.child_of(id, Kind::Private);
+        let private = self.tree.child_of(id, NodeKind::Private);
         let has_name = style.named || !style.name.is_empty() || private.is_some();
         if has_name {
             if is_phrase && !extra.is_empty() {
@@ -222,7 +222,7 @@ impl Printer<'_> {
             } else {
                 if style.named {
                     let name = self.child(id, 1)?;
-                    if self.tree.kind(name) != Kind::Private {
+                    if self.tree.kind(name) != NodeKind::Private {
                         self.print(name)?;
                     }
                 }
@@ -247,20 +247,20 @@ impl Printer<'_> {
             return Some(());
         }
         let tree = self.tree;
-        let ty = tree.unwrap_type(tree.child_of(id, Kind::Type)?);
+        let ty = tree.unwrap_type(tree.child_of(id, NodeKind::Type)?);
         let mut function = ty;
-        if tree.kind(ty) == Kind::GenericType {
+        if tree.kind(ty) == NodeKind::GenericType {
             function = tree.unwrap_type(self.child(ty, 1)?);
         }
         let node = tree.get(function);
-        let is_function = node.kind == Kind::FunctionType
+        let is_function = node.kind == NodeKind::FunctionType
             && matches!(&*node.text, "" | "@convention(c) " | "@convention(thin) ");
         if style.types == TypeStyle::Colon || !is_function {
             self.push(" : ")?;
         } else if is_phrase || self.needs_space(ty) {
             self.push(" ")?;
         }
-        let labels = tree.child_of(id, Kind::Labels);
+        let labels = tree.child_of(id, NodeKind::Labels);
         if labels.is_none() && arguments.is_none() {
             return self.print(ty);
         }
@@ -269,7 +269,7 @@ impl Printer<'_> {
             self.list(arguments, ", ")?;
             self.push(">")?;
         }
-        if tree.kind(ty) == Kind::GenericType {
+        if tree.kind(ty) == NodeKind::GenericType {
             if arguments.is_none() {
                 self.print_child(ty, 0)?;
             }
@@ -277,7 +277,7 @@ impl Printer<'_> {
                 self.push(" ")?;
             }
         }
-        if node.kind != Kind::FunctionType {
+        if node.kind != NodeKind::FunctionType {
             return None;
         }
         self.function_type(function, labels)

@@ -1,18 +1,18 @@
 //! Writes types.
 
 use super::print::Printer;
-use super::tree::{Id, Kind};
+use super::tree::{Id, NodeKind};
 
 impl Printer<'_> {
     pub(super) fn type_node(&mut self, id: Id) -> Option<()> {
         let node = self.tree.get(id);
         match node.kind {
-            Kind::Tuple => {
+            NodeKind::Tuple => {
                 self.push("(")?;
                 self.list(&node.children, ", ")?;
                 self.push(")")
             }
-            Kind::Element => {
+            NodeKind::Element => {
                 if !node.text.is_empty() {
                     self.push(&node.text)?;
                     self.push(": ")?;
@@ -20,24 +20,24 @@ impl Printer<'_> {
                 self.print_child(id, 0)?;
                 self.push(if node.number == 1 { "..." } else { "" })
             }
-            Kind::FunctionType => self.function_type(id, None),
-            Kind::Member => {
+            NodeKind::FunctionType => self.function_type(id, None),
+            NodeKind::Member => {
                 self.print_child(id, 0)?;
                 self.push(".")?;
                 self.print_child(id, 1)
             }
-            Kind::AssociatedName => {
+            NodeKind::AssociatedName => {
                 if !node.children.is_empty() {
                     self.print_child(id, 0)?;
                     self.push(".")?;
                 }
                 self.push(&node.text)
             }
-            Kind::BoundGeneric => self.bound_generic(id),
-            Kind::Metatype | Kind::ExistentialMetatype => {
+            NodeKind::BoundGeneric => self.bound_generic(id),
+            NodeKind::Metatype | NodeKind::ExistentialMetatype => {
                 self.push(&node.text)?;
                 let inner = self.child(id, 0)?;
-                if node.kind == Kind::ExistentialMetatype {
+                if node.kind == NodeKind::ExistentialMetatype {
                     self.print(inner)?;
                     return self.push(".Type");
                 }
@@ -45,15 +45,15 @@ impl Printer<'_> {
                 let existential = self.is_existential(inner);
                 self.push(if existential { ".Protocol" } else { ".Type" })
             }
-            Kind::ProtocolList if node.children.is_empty() => self.push("Any"),
-            Kind::ProtocolList => self.list(&node.children, " & "),
-            Kind::ProtocolListWithClass => {
+            NodeKind::ProtocolList if node.children.is_empty() => self.push("Any"),
+            NodeKind::ProtocolList => self.list(&node.children, " & "),
+            NodeKind::ProtocolListWithClass => {
                 self.print_child(id, 1)?;
                 self.push(" & ")?;
                 let list = self.child(id, 0)?;
                 self.list(&self.tree.get(list).children, " & ")
             }
-            Kind::ProtocolListWithObject => {
+            NodeKind::ProtocolListWithObject => {
                 let list = self.child(id, 0)?;
                 if !self.tree.get(list).children.is_empty() {
                     self.print(list)?;
@@ -61,14 +61,14 @@ impl Printer<'_> {
                 }
                 self.push("Swift.AnyObject")
             }
-            Kind::ConstrainedExistential => {
+            NodeKind::ConstrainedExistential => {
                 self.push("any ")?;
                 self.print_child(id, 0)?;
                 self.push("<")?;
                 self.list(&node.children[1..], ", ")?;
                 self.push(">")
             }
-            Kind::GenericType => {
+            NodeKind::GenericType => {
                 self.print_child(id, 0)?;
                 let inner = self.child(id, 1)?;
                 if self.needs_space(inner) {
@@ -76,21 +76,21 @@ impl Printer<'_> {
                 }
                 self.print(inner)
             }
-            Kind::OpaqueType => {
+            NodeKind::OpaqueType => {
                 self.print_child(id, 0)?;
                 self.push(&format!(".{}", node.number))
             }
-            Kind::Pack => {
+            NodeKind::Pack => {
                 self.push(&node.text)?;
                 self.list(&node.children, ", ")?;
                 self.push("}")
             }
-            Kind::FixedArray => {
+            NodeKind::FixedArray => {
                 self.push("Builtin.FixedArray<")?;
                 self.list(&node.children, ", ")?;
                 self.push(">")
             }
-            Kind::Box => self.box_type(id),
+            NodeKind::Box => self.box_type(id),
             // Marks and other parts that no operator consumed.
             _ => None,
         }
@@ -120,27 +120,27 @@ impl Printer<'_> {
         let node = tree.get(id);
         let (result, rest) = node.children.split_last()?;
         let (parameters, annotations) = rest.split_last()?;
-        let of = |kind: Kind| annotations.iter().copied().find(|a| tree.kind(*a) == kind);
+        let of = |kind: NodeKind| annotations.iter().copied().find(|a| tree.kind(*a) == kind);
         self.push(&node.text)?;
-        let isolation = of(Kind::Isolation);
+        let isolation = of(NodeKind::Isolation);
         let outside = isolation.filter(|i| tree.get(*i).text.starts_with('@'));
         if let Some(isolation) = outside {
             self.isolation(isolation)?;
         }
-        if let Some(differentiable) = of(Kind::Differentiable) {
+        if let Some(differentiable) = of(NodeKind::Differentiable) {
             self.push(&tree.get(differentiable).text)?;
         }
         if let Some(isolation) = isolation.filter(|_| outside.is_none()) {
             self.isolation(isolation)?;
         }
-        if of(Kind::Sendable).is_some() {
+        if of(NodeKind::Sendable).is_some() {
             self.push("@Sendable ")?;
         }
         self.parameters(*parameters, labels)?;
-        if of(Kind::Async).is_some() {
+        if of(NodeKind::Async).is_some() {
             self.push(" async")?;
         }
-        if let Some(throws) = of(Kind::Throws) {
+        if let Some(throws) = of(NodeKind::Throws) {
             self.push(&tree.get(throws).text)?;
             if let Some(error) = self.child(throws, 0) {
                 self.print(error)?;
@@ -148,7 +148,7 @@ impl Printer<'_> {
             }
         }
         self.push(" -> ")?;
-        if of(Kind::SendingResult).is_some() {
+        if of(NodeKind::SendingResult).is_some() {
             self.push("sending ")?;
         }
         self.print(*result)
@@ -168,7 +168,7 @@ impl Printer<'_> {
         let tree = self.tree;
         let inner = tree.unwrap_type(id);
         self.push("(")?;
-        if tree.kind(inner) == Kind::Tuple {
+        if tree.kind(inner) == NodeKind::Tuple {
             let labels = labels.map_or(&[][..], |l| &tree.get(l).children);
             for (i, element) in tree.get(inner).children.iter().enumerate() {
                 if i > 0 {
@@ -176,7 +176,7 @@ impl Printer<'_> {
                 }
                 if let Some(label) = labels.get(i) {
                     let label = tree.get(*label);
-                    let is_named = label.kind == Kind::Identifier;
+                    let is_named = label.kind == NodeKind::Identifier;
                     self.push(if is_named { &label.text } else { "_" })?;
                     self.push(": ")?;
                 }
@@ -195,7 +195,7 @@ impl Printer<'_> {
         let nominal = tree.unwrap_type(*first);
         match arguments {
             // A type seen as a protocol that it conforms to.
-            _ if tree.kind(nominal) == Kind::Protocol => {
+            _ if tree.kind(nominal) == NodeKind::Protocol => {
                 self.list(arguments, ", ")?;
                 self.push(" as ")?;
                 self.print(nominal)
@@ -239,22 +239,22 @@ impl Printer<'_> {
         let inner = self.tree.unwrap_type(id);
         let node = self.tree.get(inner);
         match node.kind {
-            Kind::ProtocolList => node.children.len() <= 1,
-            Kind::ProtocolListWithObject => {
+            NodeKind::ProtocolList => node.children.len() <= 1,
+            NodeKind::ProtocolListWithObject => {
                 let list = node.children[0];
                 self.tree.get(list).children.is_empty()
             }
-            Kind::Text => node.text != "some",
-            Kind::Tuple
-            | Kind::FixedArray
-            | Kind::Parameter
-            | Kind::Member
-            | Kind::BoundGeneric
-            | Kind::Metatype
-            | Kind::ExistentialMetatype
-            | Kind::GenericType
-            | Kind::Pack
-            | Kind::Box => true,
+            NodeKind::Text => node.text != "some",
+            NodeKind::Tuple
+            | NodeKind::FixedArray
+            | NodeKind::Parameter
+            | NodeKind::Member
+            | NodeKind::BoundGeneric
+            | NodeKind::Metatype
+            | NodeKind::ExistentialMetatype
+            | NodeKind::GenericType
+            | NodeKind::Pack
+            | NodeKind::Box => true,
             kind => kind.is_nominal(),
         }
     }
@@ -263,10 +263,10 @@ impl Printer<'_> {
         let inner = self.tree.unwrap_type(id);
         matches!(
             self.tree.kind(inner),
-            Kind::ExistentialMetatype
-                | Kind::ProtocolList
-                | Kind::ProtocolListWithClass
-                | Kind::ProtocolListWithObject
+            NodeKind::ExistentialMetatype
+                | NodeKind::ProtocolList
+                | NodeKind::ProtocolListWithClass
+                | NodeKind::ProtocolListWithObject
         )
     }
 
@@ -274,7 +274,7 @@ impl Printer<'_> {
     pub(super) fn needs_space(&self, id: Id) -> bool {
         let inner = self.tree.unwrap_type(id);
         let node = self.tree.get(inner);
-        let is_function = node.kind == Kind::FunctionType && node.text.is_empty();
-        !is_function && node.kind != Kind::GenericType
+        let is_function = node.kind == NodeKind::FunctionType && node.text.is_empty();
+        !is_function && node.kind != NodeKind::GenericType
     }
 }

@@ -1,7 +1,7 @@
 //! Specialisations of Swift functions, for types or for the use of their arguments.
 
 use super::parser::{Nesting, Parser};
-use super::tree::{Id, Kind};
+use super::tree::{Id, NodeKind};
 
 /// Attributes of a specialisation.
 struct Attributes {
@@ -32,7 +32,7 @@ impl Parser<'_> {
 
     pub(super) fn partial_specialization(&mut self, description: &'static str) -> Option<Id> {
         let attributes = self.specialization_attributes()?;
-        let ty = self.pop(Kind::Type)?;
+        let ty = self.pop(NodeKind::Type)?;
         self.make_specialization(description, attributes, vec![ty])
     }
 
@@ -59,13 +59,17 @@ impl Parser<'_> {
         mut parameters: Vec<Id>,
     ) -> Option<Id> {
         if attributes.representation {
-            return self.make(Kind::Attribute, "representation changed of ", Vec::new());
+            return self.make(
+                NodeKind::Attribute,
+                "representation changed of ",
+                Vec::new(),
+            );
         }
         if attributes.serialized {
-            let serialized = self.make(Kind::Text, "serialized", Vec::new())?;
+            let serialized = self.make(NodeKind::Text, "serialized", Vec::new())?;
             parameters.insert(0, serialized);
         }
-        self.make(Kind::Specialization, description, parameters)
+        self.make(NodeKind::Specialization, description, parameters)
     }
 
     /// `Tf`: a kind for each argument, `_`, and a kind for the result.
@@ -100,8 +104,12 @@ impl Parser<'_> {
             b'n' => return Some(None),
             b'c' => {
                 let text = "[Closure Propagated : {i}, Argument Types : [{t*}]";
-                let closure = self.make(Kind::Phrase, text, Vec::new())?;
-                return Some(Some(self.make(Kind::Specialized, place, vec![closure])?));
+                let closure = self.make(NodeKind::Phrase, text, Vec::new())?;
+                return Some(Some(self.make(
+                    NodeKind::Specialized,
+                    place,
+                    vec![closure],
+                )?));
             }
             b'C' => {
                 let text = format!("[Same As Argument {}]", self.natural()?);
@@ -109,7 +117,7 @@ impl Parser<'_> {
             }
             b'p' => {
                 let constants = self.constants()?;
-                return Some(Some(self.make(Kind::Specialized, place, constants)?));
+                return Some(Some(self.make(NodeKind::Specialized, place, constants)?));
             }
             b'e' => self.argument_changes("Existential To Protocol Constrained Generic", b"DGOX"),
             b'd' => self.argument_changes("Dead", b"GOX"),
@@ -126,7 +134,7 @@ impl Parser<'_> {
 
     fn specialized_text(&mut self, place: String, text: String) -> Option<Option<Id>> {
         let text = format!("{place}{text}");
-        Some(Some(self.make(Kind::Specialized, text, Vec::new())?))
+        Some(Some(self.make(NodeKind::Specialized, text, Vec::new())?))
     }
 
     /// Changes to an argument after `first`; `letters` may follow.
@@ -160,7 +168,7 @@ impl Parser<'_> {
                     let name = if kind == b'i' { "Integer" } else { "Float" };
                     let digits = self.peek().filter(u8::is_ascii_digit).and(self.natural());
                     let text = format!("[Constant Propagated {name} : {}]", digits?);
-                    constants.push(self.make(Kind::Text, text, Vec::new())?);
+                    constants.push(self.make(NodeKind::Text, text, Vec::new())?);
                     continue;
                 }
                 Some(b's') => {
@@ -176,20 +184,20 @@ impl Parser<'_> {
                 _ => return Some(constants),
             };
             self.at += 1;
-            constants.push(self.make(Kind::Phrase, text, Vec::new())?);
+            constants.push(self.make(NodeKind::Phrase, text, Vec::new())?);
         }
     }
 
     /// Pops the operands of a constant, and numbers their places in its text.
     fn constant_operands(&mut self, constant: Id) -> Option<()> {
-        if self.tree.kind(constant) != Kind::Phrase {
+        if self.tree.kind(constant) != NodeKind::Phrase {
             return Some(());
         }
         let mut text = self.tree.get(constant).text.clone().into_owned();
         let mut children = Vec::new();
         if text.contains("{t*}") {
             let mut types = Vec::new();
-            while let Some(ty) = self.pop(Kind::Type) {
+            while let Some(ty) = self.pop(NodeKind::Type) {
                 types.push(ty);
             }
             let places: Vec<_> = (1..=types.len())
@@ -207,7 +215,7 @@ impl Parser<'_> {
         } else {
             let mut types = Vec::new();
             for _ in 0..text.matches("{t}").count() {
-                types.push(self.pop(Kind::Type)?);
+                types.push(self.pop(NodeKind::Type)?);
             }
             if text.contains("{i}") {
                 let name = self.constant_name()?;
@@ -234,13 +242,13 @@ impl Parser<'_> {
 
     /// Pops the name of a function or a string. A name that is mangled itself is shown demangled.
     fn constant_name(&mut self) -> Option<Id> {
-        let identifier = self.pop(Kind::Identifier)?;
+        let identifier = self.pop(NodeKind::Identifier)?;
         let text = self.tree.get(identifier).text.clone();
         let shown = match self.nesting {
             Nesting::Outer => super::demangle_at(&text, Nesting::Inner),
             Nesting::Inner => None,
         };
         let shown = shown.unwrap_or_else(|| text.into_owned());
-        self.make(Kind::Text, shown, Vec::new())
+        self.make(NodeKind::Text, shown, Vec::new())
     }
 }

@@ -7,7 +7,7 @@ pub(super) type Id = usize;
 
 /// Meaning of a node. Brackets list its children, parentheses its text or number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum NodeKind {
     // Marks that later operators consume.
     EmptyList,
     FirstElement,
@@ -169,10 +169,10 @@ pub(super) enum Kind {
     Suffix,
 }
 
-impl Kind {
+impl NodeKind {
     /// Whether declarations may be within it.
     pub(super) fn is_context(self) -> bool {
-        use Kind::*;
+        use NodeKind::*;
         matches!(
             self,
             Module
@@ -193,30 +193,30 @@ impl Kind {
 
     /// Whether an operator on a declaration accepts it.
     pub(super) fn is_entity(self) -> bool {
-        self == Kind::Type || self.is_context()
+        self == NodeKind::Type || self.is_context()
     }
 
     /// Whether it names a declaration.
     pub(super) fn is_name(self) -> bool {
-        use Kind::*;
+        use NodeKind::*;
         matches!(self, Identifier | Local | Private | Related | Operator)
     }
 
     /// Whether it is a declared type.
     pub(super) fn is_nominal(self) -> bool {
-        use Kind::*;
+        use NodeKind::*;
         matches!(self, Class | Struct | Enum | Protocol | Alias | OtherType)
     }
 
     /// Whether it belongs to a generic signature.
     pub(super) fn is_requirement(self) -> bool {
-        use Kind::*;
+        use NodeKind::*;
         matches!(self, PackMarker | ValueMarker | Requirement | Layout)
     }
 
     /// Whether it describes the function after it.
     pub(super) fn is_attribute(self) -> bool {
-        use Kind::*;
+        use NodeKind::*;
         matches!(self, Attribute | Forwarder | Specialization)
     }
 }
@@ -224,7 +224,7 @@ impl Kind {
 /// A part of a name.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
-    pub(super) kind: Kind,
+    pub(super) kind: NodeKind,
     pub(super) text: Cow<'static, str>,
     pub(super) number: usize,
     pub(super) children: Vec<Id>,
@@ -245,7 +245,7 @@ impl Tree {
         &mut self.nodes[id]
     }
 
-    pub(super) fn kind(&self, id: Id) -> Kind {
+    pub(super) fn kind(&self, id: Id) -> NodeKind {
         self.nodes[id].kind
     }
 
@@ -264,15 +264,15 @@ impl Tree {
     }
 
     /// The first child of `id` that is a `kind`.
-    pub(super) fn child_of(&self, id: Id, kind: Kind) -> Option<Id> {
+    pub(super) fn child_of(&self, id: Id, kind: NodeKind) -> Option<Id> {
         let mut children = self.nodes[id].children.iter().copied();
         children.find(|c| self.kind(*c) == kind)
     }
 
-    /// The type in a [`Kind::Type`], or the node itself.
+    /// The type in a [`NodeKind::Type`], or the node itself.
     pub(super) fn unwrap_type(&self, id: Id) -> Id {
         match self.kind(id) {
-            Kind::Type => self.first(id).unwrap_or(id),
+            NodeKind::Type => self.first(id).unwrap_or(id),
             _ => id,
         }
     }
@@ -282,7 +282,7 @@ impl Tree {
         let is = |child: Option<Id>, kind, text: &str| {
             child.is_some_and(|c| self.kind(c) == kind && self.get(c).text == text)
         };
-        is(self.child(id, 0), Kind::Module, "Swift")
-            && is(self.child(id, 1), Kind::Identifier, name)
+        is(self.child(id, 0), NodeKind::Module, "Swift")
+            && is(self.child(id, 1), NodeKind::Identifier, name)
     }
 }

@@ -19,7 +19,7 @@ use rustc_hash::FxHashMap;
 use super::CodeRange;
 use super::state::{ENTRY, RBP, State};
 use crate::native::abi::{KIND_FP, RA_IN_REG, Rule};
-use crate::native::rules::{Row, RuleSet};
+use crate::native::rules::{RuleRow, RuleSet};
 
 /// Maximum instructions walked; one counts again when its state changes. It is several times the
 /// number in a build.
@@ -113,7 +113,7 @@ impl BuiltinState {
     }
 
     /// The rule by which the caller is found in this state.
-    fn row(&self) -> Row {
+    fn row(&self) -> RuleRow {
         let by_stack = Rule {
             kind: KIND_FP,
             reg: DWARF_RSP,
@@ -122,18 +122,20 @@ impl BuiltinState {
         };
         let kept = self.state.saved[RBP];
         match (self.state.cfa_offset, self.return_register) {
-            _ if self.state.rbp_offset.is_some() => Row::FramePointer,
+            _ if self.state.rbp_offset.is_some() => RuleRow::FramePointer,
             (_, Some(register)) if self.is_frameless() => match dwarf_number(register) {
-                Some(number) => Row::Rule(Rule {
+                Some(number) => RuleRow::Rule(Rule {
                     ra: RA_IN_REG | number,
                     ..by_stack
                 }),
-                None => Row::FramePointer,
+                None => RuleRow::FramePointer,
             },
-            (Some(cfa_offset), None) if cfa_offset >= 8 && self.is_frameless() => Row::Rule(Rule {
-                cfa_off: cfa_offset,
-                ..by_stack
-            }),
+            (Some(cfa_offset), None) if cfa_offset >= 8 && self.is_frameless() => {
+                RuleRow::Rule(Rule {
+                    cfa_off: cfa_offset,
+                    ..by_stack
+                })
+            }
             // rbp is saved on the stack, but is not yet this frame's pointer, or no longer.
             (Some(cfa_offset), None) if cfa_offset >= 16 && kept > 0 => {
                 let mut rule = Rule {
@@ -142,9 +144,9 @@ impl BuiltinState {
                     ..by_stack
                 };
                 rule.slot[RBP] = -kept;
-                Row::Rule(rule)
+                RuleRow::Rule(rule)
             }
-            _ => Row::FramePointer,
+            _ => RuleRow::FramePointer,
         }
     }
 }
@@ -363,7 +365,7 @@ impl<'s, 'd> Walk<'s, 'd> {
     }
 
     fn rows(self, rules: &mut RuleSet) -> Vec<(u32, u32)> {
-        let by_frame = rules.id(Row::FramePointer);
+        let by_frame = rules.id(RuleRow::FramePointer);
         let ids: Vec<u32> = self.states.iter().map(|s| rules.id(s.row())).collect();
         let entered = rules.id(BuiltinState::ENTRY.row());
         let lost = |here: &BuiltinState| {

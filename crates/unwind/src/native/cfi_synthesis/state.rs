@@ -3,7 +3,7 @@
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
 
 use crate::native::abi::{End, KIND_REG, Rule};
-use crate::native::rules::Row;
+use crate::native::rules::RuleRow;
 
 /// The callee-saved registers, in the order of [`Rule::slot`].
 const CALLEE_SAVED: [Register; 6] = [
@@ -91,12 +91,12 @@ impl State {
         *self != before
     }
 
-    pub(super) fn row(&self) -> Row {
+    pub(super) fn row(&self) -> RuleRow {
         let (reg, cfa_off) = match (self.bottom, self.cfa_offset, self.rbp_offset) {
-            (true, ..) => return Row::End(End::Root),
+            (true, ..) => return RuleRow::End(End::Root),
             (_, Some(cfa_offset), _) if cfa_offset >= 8 => (7, cfa_offset),
             (_, None, Some(rbp_offset)) if rbp_offset >= 8 => (6, rbp_offset),
-            _ => return Row::End(End::NoInfo),
+            _ => return RuleRow::End(End::NoInfo),
         };
         let mut rule = Rule {
             kind: KIND_REG,
@@ -111,7 +111,7 @@ impl State {
                 rule.slot[k] = -saved;
             }
         }
-        Row::Rule(rule)
+        RuleRow::Rule(rule)
     }
 
     /// Sets the CFA offset.

@@ -27,7 +27,7 @@ pub(super) struct Layout {
     /// In a ractor: its link in that list (0: there are none), and the list of its threads.
     pub(super) ractor: u32,
     pub(super) threads: u32,
-    pub(super) thread: Thread,
+    pub(super) thread: ThreadOffsets,
     /// From a ractor's list of threads, before 3.0 from the VM: the GVL's holder.
     pub(super) holder: u32,
     /// Bytes of the GVL, from 8 before the holder on.
@@ -47,7 +47,7 @@ pub(super) struct Layout {
 
 /// Offsets in a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Thread {
+pub(super) struct ThreadOffsets {
     /// Its pointer, or an object with the pointer at `native`.
     pub(super) pointer: u16,
     pub(super) native: Option<u16>,
@@ -65,7 +65,7 @@ const V27: Layout = Layout {
     lists: 312,
     ractor: 0,
     threads: 0,
-    thread: Thread {
+    thread: ThreadOffsets {
         pointer: 72,
         native: None,
         context: 32,
@@ -87,7 +87,7 @@ const V30: Layout = Layout {
     lists: 8,
     ractor: 568,
     threads: 304,
-    thread: Thread {
+    thread: ThreadOffsets {
         pointer: 80,
         native: None,
         context: 40,
@@ -99,7 +99,7 @@ const V30: Layout = Layout {
 };
 const V31: Layout = Layout {
     version: (3, 1),
-    thread: Thread {
+    thread: ThreadOffsets {
         wait: 120,
         unblock: 248,
         ..V30.thread
@@ -110,7 +110,7 @@ const V31: Layout = Layout {
 };
 const V32: Layout = Layout {
     version: (3, 2),
-    thread: Thread {
+    thread: ThreadOffsets {
         pointer: 40,
         native: Some(8),
         context: 48,
@@ -127,7 +127,7 @@ const V33: Layout = Layout {
     version: (3, 3),
     ractor: 432,
     threads: 256,
-    thread: Thread {
+    thread: ThreadOffsets {
         native: Some(16),
         wait: 40,
         unblock: 328,

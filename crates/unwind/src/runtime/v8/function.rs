@@ -270,12 +270,12 @@ fn bytecode(heap: &mut Heap<'_>, data: u64) -> Option<Bytecode> {
 
 /// A row of a position table: a source position, from this offset in the code on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Row {
+pub(super) struct PositionRow {
     pub(super) code: u64,
     raw: i64,
 }
 
-impl Row {
+impl PositionRow {
     /// Whether it starts at `offset` or before. A function's entry precedes its first instruction.
     pub(super) fn reaches(self, offset: u64) -> bool {
         self.code as i64 <= offset as i64
@@ -299,7 +299,7 @@ pub(super) fn position(raw: u64) -> Option<u32> {
     (raw & 1 == 0 && position > 0).then(|| position as u32 - 1)
 }
 
-/// Decodes the inlining id; see [`Row::inlining`].
+/// Decodes the inlining id; see [`PositionRow::inlining`].
 pub(super) fn inlining(raw: u64) -> u16 {
     (raw >> 31) as u16
 }
@@ -308,14 +308,14 @@ pub(super) fn inlining(raw: u64) -> u16 {
 /// lowest bit. A negative offset step marks another kind of row.
 pub(super) struct Positions<'t> {
     table: &'t [u8],
-    row: Row,
+    row: PositionRow,
 }
 
 impl<'t> Positions<'t> {
     pub(super) fn new(table: &'t [u8]) -> Positions<'t> {
         Positions {
             table,
-            row: Row {
+            row: PositionRow {
                 code: u64::MAX,
                 raw: 0,
             },
@@ -337,9 +337,9 @@ impl<'t> Positions<'t> {
 }
 
 impl Iterator for Positions<'_> {
-    type Item = Row;
+    type Item = PositionRow;
 
-    fn next(&mut self) -> Option<Row> {
+    fn next(&mut self) -> Option<PositionRow> {
         let step = self.next_number()?;
         let step = if step < 0 { -(step + 1) } else { step };
         let position = self.next_number()?;

@@ -1,9 +1,9 @@
 //! What it costs to follow waits, to look at tasks and at garbage collection, on a busy database.
 //!
 //! A recording of the whole machine keeps its log. The log is replayed with and without following the waits,
-//! alternating; the difference of the CPU times is what following them costs. The thread that looks at tasks has its CPU
-//! time measured during the recording. Garbage collectors are observed in processes that have one, and databases have
-//! none: the pauses in the report are counted.
+//! alternating; the difference of the CPU times is the cost of following them. The thread that looks at tasks has its
+//! CPU time measured during the recording. Garbage collectors are observed in processes that have one, and databases
+//! have none: the pauses in the report are counted.
 
 use std::fs;
 use std::path::Path;

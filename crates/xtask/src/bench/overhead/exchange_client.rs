@@ -83,7 +83,7 @@ impl Exchange {
 }
 
 impl Connection {
-    /// Reads what is there; whether the answer is whole.
+    /// Reads bytes that are there; returns whether the answer is whole.
     fn take(&mut self) -> Outcome<bool> {
         let mut buffer = [0; 4096];
         let wanted = self.missing.min(buffer.len());

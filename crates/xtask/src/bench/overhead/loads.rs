@@ -38,15 +38,15 @@ pub(super) struct Limits {
 }
 
 /// A load that can be prepared.
-pub(super) struct Kind {
+pub(super) struct LoadKind {
     pub name: &'static str,
     pub needs: &'static [&'static str],
     pub limits: Limits,
     pub prepare: fn(&Path) -> Outcome<Load>,
 }
 
-pub(super) const ALL: &[Kind] = &[
-    Kind {
+pub(super) const ALL: &[LoadKind] = &[
+    LoadKind {
         name: "postgres",
         needs: &["pgbench"],
         limits: Limits {
@@ -56,19 +56,19 @@ pub(super) const ALL: &[Kind] = &[
         },
         prepare: postgres,
     },
-    Kind {
+    LoadKind {
         name: "redis",
         needs: &["redis-server", "redis-benchmark"],
         limits: OF_NETWORKS,
         prepare: redis,
     },
-    Kind {
+    LoadKind {
         name: "nginx",
         needs: &["nginx", "wrk"],
         limits: OF_NETWORKS,
         prepare: nginx,
     },
-    Kind {
+    LoadKind {
         name: "pingpong",
         needs: &[],
         limits: Limits {
@@ -78,25 +78,25 @@ pub(super) const ALL: &[Kind] = &[
         },
         prepare: |_| Ok(pingpong()),
     },
-    Kind {
+    LoadKind {
         name: "memcached",
         needs: &["memcached"],
         limits: OF_NETWORKS,
         prepare: |_| memcached(),
     },
-    Kind {
+    LoadKind {
         name: "go-echo",
         needs: &["go"],
         limits: OF_NETWORKS,
         prepare: go_echo,
     },
-    Kind {
+    LoadKind {
         name: "tokio",
         needs: &["cargo"],
         limits: OF_NETWORKS,
         prepare: tokio_echo,
     },
-    Kind {
+    LoadKind {
         name: "sleepers",
         needs: &[],
         limits: Limits {
@@ -106,7 +106,7 @@ pub(super) const ALL: &[Kind] = &[
         },
         prepare: |_| sleepers(),
     },
-    Kind {
+    LoadKind {
         name: "starts",
         needs: &[],
         limits: Limits {
@@ -125,7 +125,7 @@ const OF_NETWORKS: Limits = Limits {
     process: Some(Limit::KeptOrCheap(0.97)),
 };
 
-impl Kind {
+impl LoadKind {
     /// The first program that is missing.
     pub(super) fn missing(&self) -> Option<&'static str> {
         let mut needs = self.needs.iter();

@@ -24,7 +24,7 @@ use crate::{Outcome, median};
 pub(super) use blame::run as run_blame;
 pub(super) use cpu::Meter;
 use limit::Figures;
-use loads::{Kind, Load};
+use loads::{Load, LoadKind};
 use watch::Watcher;
 use work::Work;
 
@@ -221,7 +221,7 @@ fn table(load: &Load, watchers: &[Watcher], seen: &[Watches]) -> Outcome<String>
 }
 
 /// All watchers of a load; whether the limits hold.
-fn compare(tool: &Tool, kind: &Kind, load: &Load, effort: Effort) -> Outcome<bool> {
+fn compare(tool: &Tool, kind: &LoadKind, load: &Load, effort: Effort) -> Outcome<bool> {
     let meter = Meter::new()?;
     if !meter.leaves_others_out() {
         println!("no cgroup of its own: the CPU time of other processes counts");

@@ -18,10 +18,10 @@ pub(super) struct Watcher {
     pub name: &'static str,
     /// What is to be reached, if there is a limit.
     pub limit: Option<Limit>,
-    how: How,
+    how: Observer,
 }
 
-enum How {
+enum Observer {
     /// `record` with these arguments; `-p` of the server with none.
     Record(Tool, &'static [&'static str]),
     Stat(Tool),
@@ -57,25 +57,25 @@ pub(super) fn all(tool: &Tool, load: &Load, limits: &Limits) -> Vec<Watcher> {
         Watcher {
             name: "stat -a",
             limit: limits.stat,
-            how: How::Stat(tool.clone()),
+            how: Observer::Stat(tool.clone()),
         },
         Watcher {
             name: "record -a",
             limit: limits.all,
-            how: How::Record(tool.clone(), &["-a"]),
+            how: Observer::Record(tool.clone(), &["-a"]),
         },
     ];
     if load.pid.is_some() {
         watchers.push(Watcher {
             name: "record -p",
             limit: limits.process,
-            how: How::Record(tool.clone(), &[]),
+            how: Observer::Record(tool.clone(), &[]),
         });
     }
     watchers.extend(installed("perf").map(|perf| Watcher {
         name: "perf record -F 99 -g -a",
         limit: None,
-        how: How::Perf(perf),
+        how: Observer::Perf(perf),
     }));
     watchers
 }
@@ -88,7 +88,7 @@ impl Watcher {
     pub(super) fn start(&self, load: &Load) -> Outcome<Watching> {
         let folder = tempfile::tempdir()?;
         match &self.how {
-            How::Record(tool, target) => {
+            Observer::Record(tool, target) => {
                 let options = Options {
                     hz: 99,
                     more: Vec::new(),
@@ -98,13 +98,13 @@ impl Watcher {
                 let target = if target.is_empty() { &own } else { *target };
                 Ok(Watching::Record(tool.record(target, &options)?))
             }
-            How::Stat(tool) => {
+            Observer::Stat(tool) => {
                 let mut command = Command::new(tool.path());
                 command.args(["stat", "-a", "--json", "-o"]);
                 let file = folder.path().join("stat");
                 other(command.arg(file), folder, |pid| bpf_links(pid) > 0)
             }
-            How::Perf(perf) => {
+            Observer::Perf(perf) => {
                 let mut command = Command::new(perf);
                 command.args(["record", "-q", "-F", "99", "-g", "-a", "-o"]);
                 let file = folder.path().join("perf.data");

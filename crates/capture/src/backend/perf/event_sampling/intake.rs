@@ -63,7 +63,7 @@ impl ProcPoller {
             record: thread as u64,
             hits,
         });
-        self.told.hits(counted, &mut self.intake);
+        self.last_values.hits(counted, &mut self.intake);
         for (index, t) in self.watch.threads.iter().enumerate() {
             let Some(root) = t.records.heir_of else {
                 continue;
@@ -72,7 +72,7 @@ impl ProcPoller {
                 thread: index as u32,
                 of: root as u32,
             };
-            self.told.heir(heir, &mut self.intake);
+            self.last_values.heir(heir, &mut self.intake);
         }
     }
 }

@@ -45,7 +45,7 @@ use counter::Counter;
 
 /// Data pages of one CPU's ring, and the fewest: each sample takes two and a half.
 const DATA_PAGES: usize = 32;
-const FEWEST_PAGES: usize = 8;
+const MIN_PAGES: usize = 8;
 
 /// Occurrences per stack before any was counted; a prime number.
 const FIRST_GAP: u64 = 101;
@@ -126,7 +126,7 @@ pub struct EventSampling<'a> {
 pub struct EventSampler {
     events: Vec<Event>,
     rings: Vec<(u32, Ring)>,
-    /// The kernel's numbers of what was opened -> the event.
+    /// The kernel's numbers of opened events -> the event.
     ids: FxHashMap<u64, usize>,
     /// Begin of the recording: earlier occurrences do not count, ns.
     begun_ns: u64,
@@ -203,7 +203,7 @@ impl EventSampler {
             match open(&mut a, 0, *cpu) {
                 Err(e) if e.raw_os_error() == Some(libc::ENODEV) => {}
                 event => {
-                    let ring = event.and_then(|e| Ring::map(e, DATA_PAGES, FEWEST_PAGES));
+                    let ring = event.and_then(|e| Ring::map(e, DATA_PAGES, MIN_PAGES));
                     hits.rings.push((*cpu, ring.map_err(no_ring)?));
                 }
             }
@@ -287,7 +287,7 @@ impl EventSampler {
         }
     }
 
-    /// Adapts the gaps to what was counted up to `now`, so that about `hz` stacks a second come.
+    /// Adapts the gaps to the counts up to `now`, so that about `hz` stacks a second come.
     pub fn adapt(&mut self, hz: u64, now: u64) {
         let time = now.saturating_sub(self.adapted_ns);
         if self.is_fixed || time < ADAPT_EVERY_NS {

@@ -39,7 +39,7 @@ impl EventSampler {
         self.events.iter().map(describe).collect()
     }
 
-    /// Limits of what it could see.
+    /// Limits of its view.
     pub fn limits(&self) -> Vec<Limit> {
         let limit = |what: String, remedy: &str| Limit {
             what,

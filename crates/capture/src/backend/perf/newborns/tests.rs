@@ -107,7 +107,7 @@ fn a_few_long_lives_leave_most_windows_to_the_short_ones() {
     assert!(drawn.is_sorted_by_key(|(age, _)| *age) && drawn[999].0 <= range);
     let met = drawn.iter().filter(|(age, _)| *age < 300_000).count();
     assert!((300..600).contains(&met), "{met} of 1000");
-    // What the samples stand for is what was computed, of short lives and of long ones.
+    // The samples stand for all computing, of short lives and of long ones.
     let estimate = |lives: f64, length: u64| -> f64 {
         let met = drawn.iter().filter(|(age, _)| *age < length);
         met.map(|(_, density)| lives / density / 1000.0).sum()
@@ -137,7 +137,7 @@ fn ages_makers_and_cpus_are_met_evenly() {
         newborns.open(plan, event(), None);
         for born in (0..8).map(|n| opens + n * MS) {
             tid += 1;
-            // What the second maker's threads do, and those on the second CPU, is not what the others do.
+            // The second maker's threads, and those on the second CPU, do other work than the rest.
             let (maker, ring) = ([7, 8][tid as usize % 2], tid as usize / 2 % RINGS);
             let life = random.of(300_000, 3);
             newborns.ended(9, life, PERIOD);

@@ -111,7 +111,7 @@ pub struct SwitchTimeline {
 /// Checks in a row in which a thread ran and nothing was recorded of it, after which its records have stopped.
 const DEAF: u32 = 3;
 /// A thread that is preempted less often than once in so many switches is hardly ever preempted.
-const MANY: u32 = 16;
+const RARELY_PREEMPTED: u32 = 16;
 /// Voluntary switches that are enough to judge that.
 const KNOWN: u32 = 256;
 
@@ -194,10 +194,10 @@ impl SwitchTimeline {
         }
     }
 
-    /// Whether more than one in [`MANY`] of its recent switches was a preemption.
+    /// Whether more than one in [`RARELY_PREEMPTED`] of its recent switches was a preemption.
     pub fn is_put_off_often(&self) -> bool {
         let [left, put_off] = self.lately;
-        put_off * MANY > left
+        put_off * RARELY_PREEMPTED > left
     }
 
     /// Whether it has switched often enough to judge that.
@@ -484,7 +484,7 @@ mod tests {
         let mut c = SwitchTimeline::joined(0, books(0, 0, 1));
         (0..KNOWN - 1).for_each(|_| c.note_switch(false));
         assert!(!c.is_known() && !c.is_put_off_often());
-        (0..KNOWN / MANY).for_each(|_| c.note_switch(true));
+        (0..KNOWN / RARELY_PREEMPTED).for_each(|_| c.note_switch(true));
         c.note_switch(false);
         assert!(c.is_known() && !c.is_put_off_often());
         c.note_switch(true);
@@ -584,7 +584,7 @@ mod tests {
             10,
             SwitchStep::In,
         );
-        // Read while it ran; what it did until then comes later.
+        // Read while it ran; its records until then come later.
         c.read_last(60, books(40, 0, 7));
         for (time, step) in [
             (20, OUT),

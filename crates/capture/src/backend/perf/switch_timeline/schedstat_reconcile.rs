@@ -1,7 +1,7 @@
 //! The scheduler's counters beside the records.
 //!
 //! Records are taken later than the counters are read. A reading is therefore kept until all records
-//! up to its moment have been taken, and compared with what they say of that very moment.
+//! up to its moment have been taken, and compared with the records of that very moment.
 
 use wallscope_procfs::process::SchedStat;
 

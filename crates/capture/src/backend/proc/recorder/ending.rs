@@ -1,4 +1,4 @@
-//! The end of a recording by polls: what is known only then, and the recording itself.
+//! The end of a recording by polls: facts that are known only then, and the recording itself.
 
 use wallscope_model::Cost;
 use wallscope_observe::{DescribedDomain, LogWriter, Mark, Observation};
@@ -6,7 +6,7 @@ use wallscope_symbolize::Sources;
 
 use super::{
     super::{domain, intake::Intake, pace::Pace, poller::ProcPoller},
-    Course, PollRecorder,
+    PollProgress, PollRecorder,
 };
 use crate::{
     backend::perf::{EventSampler, ThreadEvents},
@@ -20,9 +20,9 @@ use crate::{
 
 impl PollRecorder<'_> {
     /// Takes in the facts that are known only now, and assembles the recording.
-    pub(super) fn end(mut self, course: Course, stop: Stop) -> Captured {
+    pub(super) fn end(mut self, progress: PollProgress, stop: Stop) -> Captured {
         let end_ns = clock::now();
-        let own_cpu_ns = course.meter.own_ns();
+        let own_cpu_ns = progress.meter.own_ns();
         let poller = &mut self.poller;
         poller.watch.read_clocks();
         for t in &mut poller.watch.threads {
@@ -50,9 +50,13 @@ impl PollRecorder<'_> {
             (self.notes).extend(session::ended_early(target, duration, window_ns));
         }
         self.poller.processes.jit_mut().follow();
-        let described = self.described(&course.pace, stops, end_ns);
-        let ProcPoller { told, intake, .. } = &mut self.poller;
-        told.domain(described, intake);
+        let described = self.described(&progress.pace, stops, end_ns);
+        let ProcPoller {
+            last_values,
+            intake,
+            ..
+        } = &mut self.poller;
+        last_values.domain(described, intake);
         self.tell_rest(end_ns - self.start_ns);
         let events = self.events;
         let Named {

@@ -6,7 +6,7 @@ use wallscope_unwind::native::FrameWord;
 
 use super::{
     super::{estimator::PollEstimator, poller::ProcPoller},
-    Course, PollRecorder,
+    PollProgress, PollRecorder,
 };
 use crate::session::{
     build::{Stacks, UserFrames},
@@ -22,8 +22,8 @@ const FIGURES_EVERY: u64 = 1_000_000_000;
 const FIGURES_SHARE: u64 = 1000;
 
 impl PollRecorder<'_> {
-    /// Logs what has become known since the last round, which ends at `now`.
-    pub(super) fn log_news(&mut self, course: &Course, now: u64) {
+    /// Logs facts that have become known since the last round, which ends at `now`.
+    pub(super) fn log_news(&mut self, progress: &PollProgress, now: u64) {
         if !self.poller.intake.is_logged() {
             return;
         }
@@ -32,9 +32,9 @@ impl PollRecorder<'_> {
         let samples = self.host.take();
         if !samples.is_empty() {
             let cost = Cost {
-                own_cpu_ns: course.meter.own_ns(),
+                own_cpu_ns: progress.meter.own_ns(),
                 target_stopped_ns: self.stops().map_or(0, |stops| stops.ns),
-                ..self.poller.told.memory.clone()
+                ..self.poller.last_values.memory.clone()
             };
             (self.poller.intake).observe(&Observation::Cost(cost));
         }
@@ -44,7 +44,7 @@ impl PollRecorder<'_> {
         }
         if self.logged.figures_due_ns == 0 {
             self.logged.figures_due_ns = now + FIGURES_EVERY;
-            self.log_domain(course, now);
+            self.log_domain(progress, now);
         }
     }
 
@@ -66,7 +66,7 @@ impl PollRecorder<'_> {
     }
 
     /// Logs cumulative figures, if it is time to.
-    pub(super) fn log_figures(&mut self, course: &Course, now: u64) {
+    pub(super) fn log_figures(&mut self, progress: &PollProgress, now: u64) {
         if !self.poller.intake.is_logged() || now < self.logged.figures_due_ns {
             return;
         }
@@ -84,18 +84,22 @@ impl PollRecorder<'_> {
         } = poller;
         let names = self.logged.names.again(&intake.estimator, processes);
         names.iter().for_each(|name| intake.observe(name));
-        self.poller.told.memory = self.memory();
-        self.log_domain(course, now);
+        self.poller.last_values.memory = self.memory();
+        self.log_domain(progress, now);
         let mark = Mark::Figures { time: now };
         self.poller.intake.observe(&Observation::Mark(mark));
         let took = thread_cpu_ns().saturating_sub(began);
         self.logged.figures_due_ns = now + FIGURES_EVERY.max(FIGURES_SHARE * took);
     }
 
-    fn log_domain(&mut self, course: &Course, now: u64) {
-        let domain = self.described(&course.pace, self.stops(), now);
-        let ProcPoller { told, intake, .. } = &mut self.poller;
-        told.domain(domain, intake);
+    fn log_domain(&mut self, progress: &PollProgress, now: u64) {
+        let domain = self.described(&progress.pace, self.stops(), now);
+        let ProcPoller {
+            last_values,
+            intake,
+            ..
+        } = &mut self.poller;
+        last_values.domain(domain, intake);
     }
 }
 

@@ -17,7 +17,7 @@ impl PollRecorder<'_> {
     /// Has switches recorded by perf events, where these are allowed.
     ///
     /// # Errors
-    /// They are required and not allowed, or they cannot do what was asked for.
+    /// They are required and not allowed, or they cannot do the requested work.
     pub(super) fn record_switches(
         &mut self,
         perf: PerfEvents,

@@ -3,7 +3,7 @@
 use wallscope_model::{BlockReason, Slices, StackEnd, State, WaitSeen};
 use wallscope_unwind::native::FrameWord;
 
-use super::{Known, Meant, PollSample, Polled, Samples, Weight};
+use super::{Known, PollSample, Polled, Samples, Weight, WeightScope};
 use crate::{backend::perf::wait_strata::WaitStrata, session::address_scope::AddressScope};
 
 const GRID: Slices = Slices {
@@ -44,7 +44,7 @@ fn callers_are_those_of_the_same_place_and_depth() {
     s.stands_at(0, one, 0x100);
     s.stands_at(0, other, 0x200);
     let (short, long) = (14, 22);
-    let wait = |class| Meant::Wait { class, late: false };
+    let wait = |class| WeightScope::Wait { class, late: false };
     let at = |sp, of| Weight::Innermost { sp, of };
     s.add(GRID, &poll(one, BlockReason::Disk, wait(short).into(), 100));
     s.add(
@@ -95,7 +95,7 @@ fn polls_of_counters_find_callers_too() {
     s.stands_at(0, whole, 0x100);
     let lost = Weight::Innermost {
         sp: 0x100,
-        of: Meant::Own,
+        of: WeightScope::Own,
     };
     s.add(GRID, &poll(whole, BlockReason::Disk, Weight::Own, 10));
     s.add(GRID, &poll(alone, BlockReason::Disk, lost, 30));
@@ -130,7 +130,7 @@ fn a_poll_counts_for_one_stack_whatever_maps_held_before() {
             }
             let lost = Weight::Innermost {
                 sp: n,
-                of: Meant::Own,
+                of: WeightScope::Own,
             };
             s.add(GRID, &poll(alone, BlockReason::Disk, lost, 30));
         }

@@ -13,7 +13,7 @@ use super::weight::{AS_MUCH, ENOUGH, Key, Known, Sum, Weight};
 
 /// Wake-ups from one stack, as polls saw them.
 #[derive(Clone, Copy, Debug, Default)]
-struct Seen {
+struct WakeupPolls {
     /// Number of wake-ups, from the waits that were seen.
     wakeups: f64,
     /// Polls after them that saw the thread runnable.
@@ -22,9 +22,9 @@ struct Seen {
     ns: u64,
 }
 
-impl Seen {
-    fn and(self, more: Seen) -> Seen {
-        Seen {
+impl WakeupPolls {
+    fn and(self, more: WakeupPolls) -> WakeupPolls {
+        WakeupPolls {
             wakeups: self.wakeups + more.wakeups,
             polls: self.polls + more.polls,
             ns: self.ns.saturating_add(more.ns),
@@ -35,7 +35,7 @@ impl Seen {
 /// Wake-ups that polls of one punctuality saw, for all stacks.
 #[derive(Clone, Debug, Default)]
 pub struct SeenWakeups {
-    by_stack: BTreeMap<u32, Seen>,
+    by_stack: BTreeMap<u32, WakeupPolls>,
     /// Polls of runnable threads without a known wait site.
     unplaced: u64,
 }
@@ -85,7 +85,10 @@ impl WakeupLatency {
                 *all = all.and(*late);
             }
         }
-        let all = seen.values().copied().fold(Seen::default(), Seen::and);
+        let all = seen
+            .values()
+            .copied()
+            .fold(WakeupPolls::default(), WakeupPolls::and);
         if all.polls == 0 || all.wakeups <= 0.0 {
             return RelativeLatency::default();
         }
@@ -96,7 +99,7 @@ impl WakeupLatency {
         let more = AS_MUCH as f64 * poll;
         // Polls without a known wait site may belong to any.
         let placed = all.polls as f64 / (all.polls + unplaced) as f64;
-        let length = |s: &Seen| (s.ns as f64 + more) / (s.wakeups * mean + more);
+        let length = |s: &WakeupPolls| (s.ns as f64 + more) / (s.wakeups * mean + more);
         let lengths = seen
             .iter()
             .map(|(stack, s)| (*stack, placed * length(s) + 1.0 - placed));

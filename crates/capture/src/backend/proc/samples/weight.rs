@@ -40,7 +40,7 @@ pub enum Weight {
         /// Its stack pointer: a later wait at this place with the same stack pointer has the same callers.
         sp: u64,
         /// What the time of that wait stands for.
-        of: Meant,
+        of: WeightScope,
     },
 }
 
@@ -188,7 +188,7 @@ pub struct Known<'a> {
 
 /// What the time of a wait with only an innermost frame stands for; see [`Weight`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Meant {
+pub enum WeightScope {
     /// Its own.
     Own,
     /// The thread's waits of a class.
@@ -205,22 +205,22 @@ pub enum Meant {
     },
 }
 
-impl Meant {
+impl WeightScope {
     /// Class of the wait by length; 0: not known.
     pub(super) fn class(self) -> u8 {
         match self {
-            Meant::Own => 0,
-            Meant::Wait { class, .. } | Meant::Wakeup { class } => class,
+            WeightScope::Own => 0,
+            WeightScope::Wait { class, .. } | WeightScope::Wakeup { class } => class,
         }
     }
 }
 
-impl From<Meant> for Weight {
-    fn from(meant: Meant) -> Weight {
+impl From<WeightScope> for Weight {
+    fn from(meant: WeightScope) -> Weight {
         match meant {
-            Meant::Own => Weight::Own,
-            Meant::Wait { class, late } => Weight::Wait { class, late },
-            Meant::Wakeup { class } => Weight::Wakeup { class },
+            WeightScope::Own => Weight::Own,
+            WeightScope::Wait { class, late } => Weight::Wait { class, late },
+            WeightScope::Wakeup { class } => Weight::Wakeup { class },
         }
     }
 }

@@ -72,7 +72,7 @@ impl ThreadSnapshots {
 }
 
 /// A virtual thread that is being read.
-struct Thread {
+struct VirtualThread {
     at: u64,
     tid: u64,
     number: u32,
@@ -156,7 +156,7 @@ impl HeapReader<'_> {
     }
 
     /// Reads the threads at `all` that have started and not ended.
-    fn heads(&mut self, places: &ThreadOffsets, all: &[u64]) -> Vec<Thread> {
+    fn heads(&mut self, places: &ThreadOffsets, all: &[u64]) -> Vec<VirtualThread> {
         let wanted: Vec<_> = all.iter().map(|at| (*at, places.bytes)).collect();
         let (bytes, readable) = self.objects(&wanted);
         let mut threads = Vec::with_capacity(all.len());
@@ -178,7 +178,7 @@ impl HeapReader<'_> {
             let Some(state) = places.states.get(&(number & !SUSPENDED)) else {
                 continue;
             };
-            threads.push(Thread {
+            threads.push(VirtualThread {
                 at: *at,
                 tid: word(head, places.tid).unwrap_or(0),
                 number,
@@ -201,7 +201,7 @@ impl HeapReader<'_> {
     fn continuations(
         &mut self,
         places: &ThreadOffsets,
-        threads: &mut [Thread],
+        threads: &mut [VirtualThread],
     ) -> Vec<(usize, u64)> {
         let bytes = places.continuation_bytes;
         let wanted: Vec<_> = threads.iter().map(|t| (t.continuation, bytes)).collect();
@@ -228,7 +228,7 @@ impl HeapReader<'_> {
     fn chunks(
         &mut self,
         places: &ChunkOffsets,
-        threads: &mut [Thread],
+        threads: &mut [VirtualThread],
         mut level: Vec<(usize, u64)>,
     ) {
         for _ in 0..MAX_CHUNKS {
@@ -272,7 +272,7 @@ impl HeapReader<'_> {
     }
 
     /// Reads all parts of the stacks.
-    fn stacks(&mut self, threads: &mut [Thread], to: &mut Vec<u8>) {
+    fn stacks(&mut self, threads: &mut [VirtualThread], to: &mut Vec<u8>) {
         let parts = threads.iter().filter(|t| t.whole).flat_map(|t| &t.parts);
         let wanted: Vec<_> = parts.map(StackPart::span).collect();
         let (bytes, readable) = self.objects(&wanted);
@@ -290,8 +290,13 @@ impl HeapReader<'_> {
 
     /// Drops the stacks of threads that ran meanwhile; returns their number. The comparison detects
     /// a thread that ran and waits again, unless its stack is equal.
-    fn confirm(&mut self, places: &ThreadOffsets, threads: &mut [Thread], stacks: &[u8]) -> u64 {
-        let waiting = |t: &Thread| t.whole && !t.chunks.is_empty();
+    fn confirm(
+        &mut self,
+        places: &ThreadOffsets,
+        threads: &mut [VirtualThread],
+        stacks: &[u8],
+    ) -> u64 {
+        let waiting = |t: &VirtualThread| t.whole && !t.chunks.is_empty();
         let mut wanted = Vec::new();
         for thread in threads.iter().filter(|t| waiting(t)) {
             wanted.push((thread.at + places.state as u64, 4));
@@ -324,7 +329,7 @@ impl HeapReader<'_> {
     }
 
     /// Reads the classes of parked-for objects.
-    fn blockers(&mut self, threads: &[Thread]) -> FxHashMap<u64, Arc<Class>> {
+    fn blockers(&mut self, threads: &[VirtualThread]) -> FxHashMap<u64, Arc<Class>> {
         let all: FxHashSet<u64> = { threads.iter() }
             .map(|t| t.blocker)
             .filter(|b| *b != 0)
@@ -344,7 +349,7 @@ impl HeapReader<'_> {
     fn status(
         &mut self,
         record: Option<CarrierOffsets>,
-        thread: &Thread,
+        thread: &VirtualThread,
         blocker: Option<&Arc<Class>>,
     ) -> ThreadStatus {
         let parked = |how: &str| match blocker {

@@ -13,21 +13,21 @@ use super::names::Names;
 const PARTS: f64 = 1000.0;
 
 pub(super) fn to_message(rec: &model::Recording) -> Option<ext::Shapes> {
-    if rec.shapes.is_empty() {
+    if rec.histograms.is_empty() {
         return None;
     }
     let mut s = ext::Shapes::default();
-    for r in &rec.shapes {
+    for r in &rec.histograms {
         s.context.push(r.context.map_or(0, |c| 1 + c.0));
         s.stack.push(r.stack.map_or(0, |v| 1 + v.0));
         s.state.push(index(State::ALL, &r.state));
         s.reason
             .push(r.reason.map_or(0, |v| 1 + index(BlockReason::ALL, &v)));
         s.part.push(r.part.map_or(0, |v| 1 + index(Part::ALL, &v)));
-        s.bits.push(r.shape.bits);
-        s.max.push(r.shape.max_ns);
-        s.buckets.push(r.shape.counts.len() as u32);
-        for (bucket, count) in &r.shape.counts {
+        s.bits.push(r.histogram.bits);
+        s.max.push(r.histogram.max_ns);
+        s.buckets.push(r.histogram.counts.len() as u32);
+        for (bucket, count) in &r.histogram.counts {
             s.bucket.push(u32::from(*bucket));
             s.count.push((count * PARTS).round() as u64);
         }
@@ -58,12 +58,12 @@ pub(super) fn from_message(
         if to > m.bucket.len() {
             return Err(damaged("the list of buckets of histograms is too short"));
         }
-        let mut shape = Histogram::new(m.bits[i]);
-        shape.max_ns = m.max[i];
+        let mut histogram = Histogram::new(m.bits[i]);
+        histogram.max_ns = m.max[i];
         for k in from..to {
-            let most = BUCKETS >> (FINE - shape.bits);
+            let most = BUCKETS >> (FINE - histogram.bits);
             let bucket = below(m.bucket[k], most, "bucket")? as u16;
-            shape.add_bucket(bucket, m.count[k] as f64 / PARTS);
+            histogram.add_bucket(bucket, m.count[k] as f64 / PARTS);
         }
         from = to;
         out.push(HistogramRow {
@@ -72,7 +72,7 @@ pub(super) fn from_message(
             state: names.state(m.state[i]),
             reason: m.reason[i].checked_sub(1).map(|r| names.reason(r)),
             part: m.part[i].checked_sub(1).and_then(|p| names.part(p)),
-            shape,
+            histogram,
         });
     }
     Ok(out)

@@ -5,7 +5,7 @@ use zerocopy::FromZeros;
 use super::*;
 use crate::event::Dump;
 
-/// A `struct ws_shape_event` of record `id`. `turn`: the closed stretch and block of the turn under way, and the
+/// A `struct ws_histogram_event` of record `id`. `turn`: the closed stretch and block of the turn under way, and the
 /// block's reason. `buckets`: index and count.
 fn record(id: u64, max: [u64; 3], turn: (u64, u64, u32), buckets: &[(u32, u32)]) -> Vec<u8> {
     let mut bytes = vec![0; 8];
@@ -44,7 +44,7 @@ fn histogram(bits: u32, lengths: &[u64]) -> Histogram {
 
 #[test]
 fn each_class_has_its_state_part_and_reason() {
-    let mut shapes = Shapes::default();
+    let mut histograms = Histograms::default();
     let disk = 4 + BlockReason::Disk as u32;
     let last = CLASSES as u32 - 1;
     let class = |class: u32| ObservedHistogram {
@@ -54,16 +54,16 @@ fn each_class_has_its_state_part_and_reason() {
     };
     for c in [0, 1, 2, 3, disk, last] {
         // The later histogram of a class replaces the earlier one.
-        shapes.class(&ObservedHistogram {
+        histograms.class(&ObservedHistogram {
             counts: vec![9],
             ..class(c)
         });
-        assert_eq!(shapes.class(&class(c)), Some(()));
+        assert_eq!(histograms.class(&class(c)), Some(()));
     }
-    assert_eq!(shapes.class(&class(last + 1)), None);
-    let rows = shapes.finish(&Accounts::new(0, 100));
+    assert_eq!(histograms.class(&class(last + 1)), None);
+    let rows = histograms.finish(&Accounts::new(0, 100));
     let got: Vec<_> = (rows.iter())
-        .map(|r| (r.state, r.part, r.reason, r.shape.max_ns))
+        .map(|r| (r.state, r.part, r.reason, r.histogram.max_ns))
         .collect();
     let reasons = BlockReason::ALL;
     let expected = [
@@ -86,19 +86,22 @@ fn each_class_has_its_state_part_and_reason() {
     ];
     assert_eq!(got, expected);
     for row in rows {
-        assert_eq!((row.shape.bits, row.context, row.stack), (FINE, None, None));
-        assert_eq!(row.shape.counts, [(1, 2.0), (3, 1.0)]);
+        assert_eq!(
+            (row.histogram.bits, row.context, row.stack),
+            (FINE, None, None)
+        );
+        assert_eq!(row.histogram.counts, [(1, 2.0), (3, 1.0)]);
     }
 }
 
 #[test]
 fn a_threads_histograms_hold_the_turn_under_way() {
-    let mut shapes = Shapes::default();
-    let buckets = [(1, 2), (SHAPE_BUCKETS + 3, 4), (2 * SHAPE_BUCKETS + 5, 6)];
+    let mut histograms = Histograms::default();
+    let buckets = [(1, 2), (COARSE_BUCKETS + 3, 4), (2 * COARSE_BUCKETS + 5, 6)];
     let disk = BlockReason::Disk as u32;
     let bytes = record(9, [70, 80, 90], (40_000, 50_000, disk), &buckets);
-    assert_eq!(shapes.own(&bytes), Some(()));
-    let own = &shapes.own[&9];
+    assert_eq!(histograms.own(&bytes), Some(()));
+    let own = &histograms.own[&9];
     let mut on_cpu = histogram(COARSE, &[40_000]);
     on_cpu.add_bucket(1, 2.0);
     assert_eq!(own[0], on_cpu);
@@ -110,10 +113,10 @@ fn a_threads_histograms_hold_the_turn_under_way() {
     blocked.add_bucket(5, 6.0);
     assert_eq!(own[2], blocked);
     // Those intervals are in the classes too, which hold all threads.
-    let rows = shapes.finish(&Accounts::new(0, 100));
+    let rows = histograms.finish(&Accounts::new(0, 100));
     let got: Vec<_> = rows
         .iter()
-        .map(|r| (r.state, r.reason, r.shape.clone()))
+        .map(|r| (r.state, r.reason, r.histogram.clone()))
         .collect();
     let on_cpu = (State::OnCpu, None, histogram(FINE, &[40_000]));
     let blocked = histogram(FINE, &[50_000]);
@@ -123,43 +126,43 @@ fn a_threads_histograms_hold_the_turn_under_way() {
 
 #[test]
 fn a_turn_without_closed_intervals_adds_none() {
-    let mut shapes = Shapes::default();
+    let mut histograms = Histograms::default();
     assert_eq!(
-        shapes.own(&record(9, [70, 80, 90], (0, 0, 0), &[])),
+        histograms.own(&record(9, [70, 80, 90], (0, 0, 0), &[])),
         Some(())
     );
-    assert!(shapes.pending.is_empty());
-    assert!(shapes.own[&9].iter().all(|h| h.counts.is_empty()));
-    assert!(shapes.finish(&threads(&[])).is_empty());
+    assert!(histograms.pending.is_empty());
+    assert!(histograms.own[&9].iter().all(|h| h.counts.is_empty()));
+    assert!(histograms.finish(&threads(&[])).is_empty());
     // The shortest are intervals like others.
-    let mut shapes = Shapes::default();
-    shapes.own(&record(9, [0; 3], (1, 1, 2), &[]));
+    let mut histograms = Histograms::default();
+    histograms.own(&record(9, [0; 3], (1, 1, 2), &[]));
     let shortest = [(state::ON_CPU, 0, 1), (state::BLOCKED, 2, 1)];
-    assert_eq!(shapes.pending, shortest);
+    assert_eq!(histograms.pending, shortest);
 }
 
 #[test]
 fn malformed_records_are_refused() {
-    let mut shapes = Shapes::default();
-    let good = record(9, [0; 3], (0, 0, 0), &[(3 * SHAPE_BUCKETS - 1, 1)]);
-    assert_eq!(shapes.own(&good[..60]), None);
-    let beyond = record(9, [0; 3], (0, 0, 0), &[(3 * SHAPE_BUCKETS, 1)]);
-    assert_eq!(shapes.own(&beyond), None);
-    assert!(shapes.own.is_empty());
+    let mut histograms = Histograms::default();
+    let good = record(9, [0; 3], (0, 0, 0), &[(3 * COARSE_BUCKETS - 1, 1)]);
+    assert_eq!(histograms.own(&good[..60]), None);
+    let beyond = record(9, [0; 3], (0, 0, 0), &[(3 * COARSE_BUCKETS, 1)]);
+    assert_eq!(histograms.own(&beyond), None);
+    assert!(histograms.own.is_empty());
     // Buckets behind the stated number are another record's.
     let mut more = good.clone();
     more.extend([0xff; 8]);
-    assert_eq!(shapes.own(&more), Some(()));
+    assert_eq!(histograms.own(&more), Some(()));
 }
 
 #[test]
 fn open_intervals_count_once_for_all_threads_and_for_their_own() {
-    let mut shapes = Shapes::default();
+    let mut histograms = Histograms::default();
     // Known in another order than the threads are, and one that is no thread.
     for id in [700, 300, 5] {
-        shapes.own(&record(id, [0; 3], (0, 0, 0), &[(id as u32 % 100 + 1, 1)]));
+        histograms.own(&record(id, [0; 3], (0, 0, 0), &[(id as u32 % 100 + 1, 1)]));
     }
-    let rows = shapes.finish(&threads(&[300, 0, 700]));
+    let rows = histograms.finish(&threads(&[300, 0, 700]));
     let got: Vec<_> = rows
         .iter()
         .map(|r| (r.context.map(|c| c.0), r.state))
@@ -174,13 +177,13 @@ fn open_intervals_count_once_for_all_threads_and_for_their_own() {
         (Some(2), State::Blocked),
     ];
     assert_eq!(got, expected);
-    assert_eq!(rows[0].shape, histogram(FINE, &[50]));
-    assert_eq!(rows[1].shape, histogram(FINE, &[300, 700]));
-    assert_eq!(rows[3].shape, histogram(COARSE, &[300]));
-    assert_eq!(rows[4].shape, histogram(COARSE, &[50]));
+    assert_eq!(rows[0].histogram, histogram(FINE, &[50]));
+    assert_eq!(rows[1].histogram, histogram(FINE, &[300, 700]));
+    assert_eq!(rows[3].histogram, histogram(COARSE, &[300]));
+    assert_eq!(rows[4].histogram, histogram(COARSE, &[50]));
     assert!(
         rows.iter()
-            .all(|r| r.shape.bits == [COARSE, FINE][usize::from(r.context.is_none())])
+            .all(|r| r.histogram.bits == [COARSE, FINE][usize::from(r.context.is_none())])
     );
 }
 

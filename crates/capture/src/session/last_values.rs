@@ -1,7 +1,7 @@
 //! Cumulative figures, losses and similar facts that changed since they were observed last.
 //!
 //! The kernel programs and the collector add up. A log that may end early needs the sums so far, and
-//! a recording those at its end. Both are observed here, and only what differs from before is.
+//! a recording those at its end. Both are observed here, and only values that differ from before are.
 
 use std::{hash::Hash, sync::Arc};
 
@@ -20,15 +20,15 @@ use crate::{
 };
 
 /// Figures of a lock's waits, and its name.
-type ToldWaits = ([u64; 3], Arc<str>);
+type LockFigures = ([u64; 3], Arc<str>);
 
 /// Values as they were observed last.
 #[derive(Default)]
-pub struct Told {
+pub struct LastValues {
     losses: FxHashMap<(Counter, String), u64>,
     histograms: FxHashMap<u32, (u64, Vec<u64>)>,
     /// Total, longest, count, and name, by record, lock and call.
-    locks: FxHashMap<(u64, u64, u64), ToldWaits>,
+    locks: FxHashMap<(u64, u64, u64), LockFigures>,
     sockets: FxHashMap<u64, Box<[u8]>>,
     hits: FxHashMap<(u32, u64), u64>,
     heirs: FxHashMap<u32, u32>,
@@ -55,10 +55,10 @@ fn is_new<K: Eq + Hash, V: PartialEq>(all: &mut FxHashMap<K, V>, key: K, value: 
     }
 }
 
-impl Told {
+impl LastValues {
     /// Observes figures of the kernel programs: histograms of intervals, connections, counts of events.
     pub fn figures(&mut self, programs: &Programs, sink: &mut dyn ObservationSink) {
-        for (class, (longest_ns, counts)) in (0u32..).zip(programs.shapes()) {
+        for (class, (longest_ns, counts)) in (0u32..).zip(programs.histograms()) {
             if is_new(&mut self.histograms, class, (longest_ns, counts.clone())) {
                 sink.observe(Observation::Histogram(Histogram {
                     class,

@@ -12,7 +12,7 @@ impl Page<'_> {
     }
 
     /// Heading and rows of the list: empty unless asked for.
-    pub(super) fn apart(&self) -> (String, &[ExcludedTime]) {
+    pub(super) fn excluded_time(&self) -> (String, &[ExcludedTime]) {
         let rows: &[ExcludedTime] = match self.idle {
             IdleArg::Hide => &[],
             IdleArg::Show | IdleArg::Only => &self.ladder.excluded,

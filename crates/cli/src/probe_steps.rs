@@ -19,9 +19,9 @@ use crate::latency::Teller;
 use crate::report::style;
 
 /// Functions that are counted.
-const MOST: usize = 3;
+const MAX_COUNTED: usize = 3;
 /// Least share of active time of a counted function; the verdict's function may have less.
-const LEAST: f64 = 0.01;
+const MIN_SHARE: f64 = 0.01;
 /// Time for which each function is counted, and time for which the verdict's is timed.
 const COUNTED: Duration = Duration::from_secs(2);
 const TIMED: Duration = Duration::from_secs(5);
@@ -58,8 +58,8 @@ fn named<'a>(recording: &Recording, ladder: &'a Ladder) -> Vec<Named<'a>> {
         };
         // Probes need machine code, and a function that takes next to no time needs no probe.
         let probed = module.kind == ModuleKind::Elf && module.path.starts_with('/');
-        let small = cause.share < LEAST && verdict != Some(&*cause.function);
-        if known || !probed || small || found.len() == MOST {
+        let small = cause.share < MIN_SHARE && verdict != Some(&*cause.function);
+        if known || !probed || small || found.len() == MAX_COUNTED {
             continue;
         }
         let Some((spec, text)) = asked(module.name(), function) else {
@@ -123,27 +123,27 @@ pub fn commands(recording: &Recording, ladder: &Ladder, run: TargetRun) -> Vec<S
 
 /// Why a climb ends early.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Why {
+pub enum EarlyEnd {
     /// The target ended.
     Target,
     /// A signal asked for it, as Ctrl-C does.
     User,
 }
 
-impl Why {
+impl EarlyEnd {
     /// Why a measurement that stopped so ended early; `None`: it did not.
-    pub fn of(stop: Stop) -> Option<Why> {
+    pub fn of(stop: Stop) -> Option<EarlyEnd> {
         match stop {
             Stop::Duration => None,
-            Stop::TargetEnded => Some(Why::Target),
-            Stop::Signal => Some(Why::User),
+            Stop::TargetEnded => Some(EarlyEnd::Target),
+            Stop::Signal => Some(EarlyEnd::User),
         }
     }
 }
 
 /// The early end of a climb, and the results that are missing.
 pub struct Ended {
-    why: Why,
+    why: EarlyEnd,
     /// The rung: 2 to 4.
     rung: u8,
     /// The time before the end, in words.
@@ -154,7 +154,7 @@ pub struct Ended {
 
 impl Ended {
     /// While the target was recorded.
-    pub fn recorded(why: Why, recording: &Recording, ladder: &Ladder) -> Ended {
+    pub fn recorded(why: EarlyEnd, recording: &Recording, ladder: &Ladder) -> Ended {
         let ns = ladder.bottleneck.window_ns;
         let named = named(recording, ladder);
         let names: Vec<&str> = named.iter().map(|n| &*n.cause.function).collect();
@@ -168,14 +168,14 @@ impl Ended {
 
     /// Whether the target is no longer there.
     pub fn is_gone(&self) -> bool {
-        self.why == Why::Target
+        self.why == EarlyEnd::Target
     }
 
     /// Cause of the end, and the rest in words.
     pub fn says(&self) -> (&'static str, String) {
         let what = match self.why {
-            Why::Target => "the target ended",
-            Why::User => "stopped by a signal",
+            EarlyEnd::Target => "the target ended",
+            EarlyEnd::User => "stopped by a signal",
         };
         let missing = match &self.missing[..] {
             [] => String::new(),
@@ -190,8 +190,8 @@ impl Ended {
     /// The interrupted ladder for scripts.
     pub fn json(&self) -> Value {
         let by = match self.why {
-            Why::Target => "target",
-            Why::User => "signal",
+            EarlyEnd::Target => "target",
+            EarlyEnd::User => "signal",
         };
         json!({"by": by, "rung": self.rung, "after": self.after, "missing": self.missing})
     }
@@ -214,7 +214,7 @@ struct Probed {
     /// Time of the function, measured on rung 2.
     spent: Duration,
     /// Or why there was nothing to measure any more.
-    outcome: Result<Result<Measured, Error>, Why>,
+    outcome: Result<Result<Measured, Error>, EarlyEnd>,
 }
 
 impl Probed {
@@ -223,15 +223,18 @@ impl Probed {
         match &self.outcome {
             Ok(Ok(measured)) => Ok(&measured.calls),
             Ok(Err(e)) => Err(e.to_string()),
-            Err(Why::Target) => Err("the target had ended".into()),
-            Err(Why::User) => Err("stopped before".into()),
+            Err(EarlyEnd::Target) => Err("the target had ended".into()),
+            Err(EarlyEnd::User) => Err("stopped before".into()),
         }
     }
 
     /// If the climb ended meanwhile or before: why, and for how long calls had been counted or timed.
-    fn ended_after(&self) -> Option<(Why, Duration)> {
+    fn ended_after(&self) -> Option<(EarlyEnd, Duration)> {
         match &self.outcome {
-            Ok(Ok(m)) => Some((Why::of(m.stop)?, Duration::from_nanos(m.calls.window_ns()))),
+            Ok(Ok(m)) => Some((
+                EarlyEnd::of(m.stop)?,
+                Duration::from_nanos(m.calls.window_ns()),
+            )),
             Ok(Err(_)) => None,
             Err(why) => Some((*why, Duration::ZERO)),
         }
@@ -291,10 +294,10 @@ fn measured(
     timed: bool,
     target: &Target,
     max_overhead: f64,
-) -> Result<Result<Measured, Error>, Why> {
+) -> Result<Result<Measured, Error>, EarlyEnd> {
     loop {
         let options = Options {
-            target: target.alive().ok_or(Why::Target)?,
+            target: target.alive().ok_or(EarlyEnd::Target)?,
             asked: vec![n.spec.clone()],
             timed,
             duration: Some(if timed { TIMED } else { COUNTED }),

@@ -16,7 +16,7 @@ use crate::target_args::TargetArgs;
 /// Time for which `locks` and `why` measure a live target.
 pub const BRIEFLY: Duration = Duration::from_secs(10);
 
-/// A recording, or what to record.
+/// A recording, or a target to record.
 #[derive(Debug, clap::Args)]
 pub struct Source {
     /// A recording; - reads standard input
@@ -45,7 +45,7 @@ pub struct Live {
 }
 
 /// A recording that was read, or made now.
-pub struct Found {
+pub struct OpenedRecording {
     /// The recording.
     pub recording: Recording,
     /// Its file.
@@ -65,9 +65,9 @@ impl Source {
     ///
     /// # Errors
     /// Neither file nor target is named, the file is unreadable, or the target cannot be measured.
-    pub fn recording(self, verb: &str, usual: Duration) -> Result<Found, Failure> {
+    pub fn recording(self, verb: &str, usual: Duration) -> Result<OpenedRecording, Failure> {
         match (&self.file, self.live.target.target()) {
-            (Some(file), _) => Ok(Found {
+            (Some(file), _) => Ok(OpenedRecording {
                 recording: input::recording(file, &self.reading)?,
                 path: file.clone(),
                 stop: None,
@@ -93,7 +93,7 @@ impl Source {
     ///
     /// # Errors
     /// Not to be measured, or not to be written.
-    pub fn measured(self, target: Target, usual: Duration) -> Result<Found, Failure> {
+    pub fn measured(self, target: Target, usual: Duration) -> Result<OpenedRecording, Failure> {
         self.live.measured(target, usual)
     }
 }
@@ -109,7 +109,7 @@ impl Live {
     ///
     /// # Errors
     /// Not to be measured, or not to be written.
-    pub fn measured(self, target: Target, usual: Duration) -> Result<Found, Failure> {
+    pub fn measured(self, target: Target, usual: Duration) -> Result<OpenedRecording, Failure> {
         let method = Method {
             duration: Some(self.duration.unwrap_or(usual)),
             backend: self.backend,
@@ -119,7 +119,7 @@ impl Live {
         let output = output(self.output.as_deref())?;
         // The command's own status does not matter here.
         let recorded = measure(&options, output)?;
-        Ok(Found {
+        Ok(OpenedRecording {
             recording: recorded.recording,
             path: recorded.path,
             stop: Some(recorded.stop),

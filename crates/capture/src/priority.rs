@@ -6,23 +6,23 @@ use rustix::process::{getpriority_process, setpriority_process};
 ///
 /// When many programs start at once, their events overflow the ring buffers before a reader of equal priority
 /// runs. The reader's CPU time does not depend on the priority, and it is measured.
-pub struct Ahead {
+pub struct NiceGuard {
     before: i32,
 }
 
 /// Nice value of the thread. If it is not permitted, the priority stays as it was.
 const AHEAD: i32 = -10;
 
-impl Ahead {
+impl NiceGuard {
     /// Raises the priority of the calling thread.
-    pub fn of_others() -> Ahead {
+    pub fn of_others() -> NiceGuard {
         let before = getpriority_process(None).unwrap_or_default();
         let _ = setpriority_process(None, before.min(AHEAD));
-        Ahead { before }
+        NiceGuard { before }
     }
 }
 
-impl Drop for Ahead {
+impl Drop for NiceGuard {
     fn drop(&mut self) {
         let _ = setpriority_process(None, self.before);
     }

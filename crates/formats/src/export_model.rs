@@ -32,7 +32,7 @@ pub(super) struct Step {
 
 /// A piece of time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Row<'r> {
+pub(super) struct WrittenRow<'r> {
     /// Frames, root first.
     pub path: &'r [Step],
     /// The frames' functions, by number, root first.
@@ -245,7 +245,7 @@ impl<'r> Rows<'r> {
     }
 
     /// The rows of each thread that has any.
-    pub(super) fn by_context(&self) -> impl Iterator<Item = (RowThread<'r>, Vec<Row<'_>>)> {
+    pub(super) fn by_context(&self) -> impl Iterator<Item = (RowThread<'r>, Vec<WrittenRow<'_>>)> {
         let names: FxHashMap<u32, Arc<str>> = (self.rec.processes.iter())
             .map(|p| (p.pid, p.name.clone()))
             .collect();
@@ -259,7 +259,7 @@ impl<'r> Rows<'r> {
                     context,
                     process: process.unwrap_or_default(),
                 };
-                let row = |p: &Piece| Row {
+                let row = |p: &Piece| WrittenRow {
                     path: &self.paths[p.path as usize],
                     root_first: &self.plain[p.path as usize],
                     state: p.state,

@@ -10,18 +10,18 @@ use wallscope_observe::Histogram as ObservedHistogram;
 use zerocopy::FromBytes;
 
 use super::accounts::{Accounts, Folded};
-use crate::event::{PARTS, SHAPE_BUCKETS, ShapeHead, state};
+use crate::event::{COARSE_BUCKETS, HistogramHead, PARTS, state};
 
-/// A thread's states in the order of `shape.h`.
+/// A thread's states in the order of `histogram.h`.
 const OWN: [State; 3] = [State::OnCpu, State::Runnable, State::Blocked];
-/// Classes of `shape.h`.
+/// Classes of `histogram.h`.
 const CLASSES: usize = 1 + PARTS + BlockReason::COUNT;
 const RUNNABLE: [Part; PARTS] = [Part::Woken, Part::Preempted, Part::Throttled];
 
 /// Everything that has come in.
 #[derive(Default)]
-pub struct Shapes {
-    /// By class of `shape.h`: the longest, and counts by fine bucket.
+pub struct Histograms {
+    /// By class of `histogram.h`: the longest, and counts by fine bucket.
     all: [(u64, Vec<u64>); CLASSES],
     /// By thread's record id and state.
     own: FxHashMap<u64, [Histogram; 3]>,
@@ -29,25 +29,25 @@ pub struct Shapes {
     pending: Vec<(u8, u8, u64)>,
 }
 
-impl Shapes {
+impl Histograms {
     /// Takes the histogram of a class, in the place of an earlier one; `None`: there is no such class.
     pub fn class(&mut self, h: &ObservedHistogram) -> Option<()> {
         *self.all.get_mut(h.class as usize)? = (h.longest_ns, h.counts.clone());
         Some(())
     }
 
-    /// Takes a `struct ws_shape_event`; `None` if it is malformed.
+    /// Takes a `struct ws_histogram_event`; `None` if it is malformed.
     pub fn own(&mut self, bytes: &[u8]) -> Option<()> {
-        let (head, rest) = ShapeHead::read_from_prefix(bytes).ok()?;
+        let (head, rest) = HistogramHead::read_from_prefix(bytes).ok()?;
         let mut own = OWN.map(|_| Histogram::new(COARSE));
         for pair in rest.chunks_exact(8).take(head.n as usize) {
             let index = u32::from_ne_bytes(pair[..4].try_into().ok()?);
             let count = u32::from_ne_bytes(pair[4..].try_into().ok()?);
-            let shape = own.get_mut((index / SHAPE_BUCKETS) as usize)?;
-            shape.add_bucket((index % SHAPE_BUCKETS) as u16, f64::from(count));
+            let histogram = own.get_mut((index / COARSE_BUCKETS) as usize)?;
+            histogram.add_bucket((index % COARSE_BUCKETS) as u16, f64::from(count));
         }
-        for (shape, max) in own.iter_mut().zip(head.max) {
-            shape.max_ns = max;
+        for (histogram, max) in own.iter_mut().zip(head.max) {
+            histogram.max_ns = max;
         }
         if head.stretch > 0 {
             own[0].add(head.stretch, 1.0);
@@ -69,8 +69,8 @@ impl Shapes {
                 continue;
             };
             let into = (self.own.entry(*to)).or_insert_with(|| OWN.map(|_| Histogram::new(COARSE)));
-            for (into, shape) in into.iter_mut().zip(&own) {
-                into.merge(shape);
+            for (into, histogram) in into.iter_mut().zip(&own) {
+                into.merge(histogram);
             }
         }
         for id in &folded.dropped {
@@ -82,18 +82,18 @@ impl Shapes {
     pub fn finish(self, accounts: &Accounts) -> Vec<HistogramRow> {
         let mut all: Vec<Histogram> = self.all.iter().map(fine).collect();
         let mut own: FxHashMap<u32, [Histogram; 3]> = FxHashMap::default();
-        for (id, shapes) in self.own {
+        for (id, histograms) in self.own {
             let Some(index) = accounts.index(id) else {
                 continue;
             };
             match own.get_mut(&index) {
                 // It came after its thread was folded.
                 Some(group) => {
-                    let both = group.iter_mut().zip(&shapes);
-                    both.for_each(|(group, shape)| group.merge(shape));
+                    let both = group.iter_mut().zip(&histograms);
+                    both.for_each(|(group, histogram)| group.merge(histogram));
                 }
                 None => {
-                    own.insert(index, shapes);
+                    own.insert(index, histograms);
                 }
             }
         }
@@ -102,10 +102,10 @@ impl Shapes {
                 continue;
             };
             all[class].add(ns, 1.0);
-            let shapes = own
+            let histograms = own
                 .entry(index)
                 .or_insert_with(|| OWN.map(|_| Histogram::new(COARSE)));
-            shapes[usize::from(state) - 1].add(ns, 1.0);
+            histograms[usize::from(state) - 1].add(ns, 1.0);
         }
         for (state, detail, ns) in self.pending {
             if let Some(class) = class_of(state, detail) {
@@ -115,17 +115,21 @@ impl Shapes {
         let mut rows: Vec<HistogramRow> = all.into_iter().enumerate().map(of_class).collect();
         let mut own: Vec<_> = own.into_iter().collect();
         own.sort_by_key(|(index, _)| *index);
-        for (index, shapes) in own {
-            rows.extend(OWN.iter().zip(shapes).map(|(state, shape)| HistogramRow {
-                context: Some(ContextId(index)),
-                stack: None,
-                state: *state,
-                reason: None,
-                part: None,
-                shape,
-            }));
+        for (index, histograms) in own {
+            rows.extend(
+                OWN.iter()
+                    .zip(histograms)
+                    .map(|(state, histogram)| HistogramRow {
+                        context: Some(ContextId(index)),
+                        stack: None,
+                        state: *state,
+                        reason: None,
+                        part: None,
+                        histogram,
+                    }),
+            );
         }
-        rows.retain(|r| !r.shape.counts.is_empty());
+        rows.retain(|r| !r.histogram.counts.is_empty());
         rows
     }
 }
@@ -138,36 +142,41 @@ pub type ClassCounts = Vec<(u64, Vec<u64>)>;
 pub fn added(now: &ClassCounts, before: &ClassCounts) -> Vec<HistogramRow> {
     let class = |(class, (longest_ns, counts)): (usize, &(u64, Vec<u64>))| {
         let earlier = before.get(class).map_or(&[][..], |(_, counts)| counts);
-        let mut shape = Histogram::new(FINE);
+        let mut histogram = Histogram::new(FINE);
         for (bucket, n) in (0u16..).zip(counts) {
             // The kernel's counters have 32 bits.
             let earlier = earlier.get(usize::from(bucket)).copied().unwrap_or(0);
             let n = n.wrapping_sub(earlier) as u32;
             if n > 0 {
-                shape.counts.push((bucket, f64::from(n)));
+                histogram.counts.push((bucket, f64::from(n)));
             }
         }
-        if let Some((highest, _)) = shape.counts.last() {
-            shape.max_ns = shape.bounds(*highest).1.saturating_sub(1).min(*longest_ns);
+        if let Some((highest, _)) = histogram.counts.last() {
+            histogram.max_ns = histogram
+                .bounds(*highest)
+                .1
+                .saturating_sub(1)
+                .min(*longest_ns);
         }
-        of_class((class, shape))
+        of_class((class, histogram))
     };
     let rows = now.iter().enumerate().map(class);
-    rows.filter(|row| !row.shape.counts.is_empty()).collect()
+    rows.filter(|row| !row.histogram.counts.is_empty())
+        .collect()
 }
 
 fn fine((max_ns, counts): &(u64, Vec<u64>)) -> Histogram {
-    let mut shape = Histogram::new(FINE);
-    shape.max_ns = *max_ns;
-    shape.counts = (0u16..)
+    let mut histogram = Histogram::new(FINE);
+    histogram.max_ns = *max_ns;
+    histogram.counts = (0u16..)
         .zip(counts)
         .filter(|(_, n)| **n > 0)
         .map(|(bucket, n)| (bucket, *n as f64))
         .collect();
-    shape
+    histogram
 }
 
-/// The class of `shape.h` that a state with its detail belongs to.
+/// The class of `histogram.h` that a state with its detail belongs to.
 fn class_of(state: u8, detail: u8) -> Option<usize> {
     let detail = usize::from(detail);
     match state {
@@ -178,7 +187,7 @@ fn class_of(state: u8, detail: u8) -> Option<usize> {
     }
 }
 
-fn of_class((class, shape): (usize, Histogram)) -> HistogramRow {
+fn of_class((class, histogram): (usize, Histogram)) -> HistogramRow {
     let (state, part, reason) = match class {
         0 => (State::OnCpu, None, None),
         c if c <= PARTS => (State::Runnable, Some(RUNNABLE[c - 1]), None),
@@ -190,12 +199,12 @@ fn of_class((class, shape): (usize, Histogram)) -> HistogramRow {
         state,
         reason,
         part,
-        shape,
+        histogram,
     }
 }
 
 #[cfg(test)]
-#[path = "shapes_tests.rs"]
+#[path = "histograms_tests.rs"]
 mod more_tests;
 
 #[cfg(test)]
@@ -222,8 +231,8 @@ mod tests {
             (State::Runnable, Some(Part::Woken))
         );
         // A counter that has come round.
-        assert_eq!(rows[0].shape.counts, [(50, 3.0), (60, 4.0)]);
-        assert!(rows[0].shape.max_ns <= 5_000 && rows[0].shape.max_ns > 0);
+        assert_eq!(rows[0].histogram.counts, [(50, 3.0), (60, 4.0)]);
+        assert!(rows[0].histogram.max_ns <= 5_000 && rows[0].histogram.max_ns > 0);
         assert_eq!(added(&now, &now), []);
         assert_eq!(added(&now, &Vec::new()).len(), 2);
     }
@@ -231,7 +240,7 @@ mod tests {
     #[test]
     fn a_thread_s_buckets_find_their_state() {
         let mut bytes = Vec::new();
-        let index = 2 * SHAPE_BUCKETS + 7;
+        let index = 2 * COARSE_BUCKETS + 7;
         for word in [0u32, 72] {
             bytes.extend(word.to_ne_bytes());
         }
@@ -241,11 +250,11 @@ mod tests {
         for word in [1u32, 0, index, 3] {
             bytes.extend(word.to_ne_bytes());
         }
-        let mut shapes = Shapes::default();
-        assert_eq!(shapes.own(&bytes), Some(()));
-        let own = &shapes.own[&9];
+        let mut histograms = Histograms::default();
+        assert_eq!(histograms.own(&bytes), Some(()));
+        let own = &histograms.own[&9];
         assert_eq!(own[2].counts, [(7, 3.0)]);
         assert_eq!((own[2].max_ns, own[0].count()), (5000, 0.0));
-        assert_eq!(shapes.own(&bytes[..40]), None);
+        assert_eq!(histograms.own(&bytes[..40]), None);
     }
 }

@@ -15,7 +15,7 @@ const OWN: i32 = 2;
 
 /// The restrictions on perf events in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct PerfRestrictions {
     /// `perf_event_paranoid`; `None`: the kernel has no such setting.
     paranoid: Option<i32>,
     /// Whether this process is under a seccomp filter.
@@ -24,9 +24,9 @@ pub struct Standing {
     exempt: bool,
 }
 
-impl Standing {
+impl PerfRestrictions {
     /// Reads the restrictions on this process.
-    pub fn now() -> Standing {
+    pub fn now() -> PerfRestrictions {
         let paranoid = kernel_file::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok();
         let status = kernel_file::read_to_string("/proc/self/status").unwrap_or_default();
         let line = |key: &str| {
@@ -35,7 +35,7 @@ impl Standing {
         };
         let effective = u64::from_str_radix(line("CapEff:"), 16).unwrap_or(0);
         let (admin, perfmon) = (21, 38);
-        Standing {
+        PerfRestrictions {
             paranoid: paranoid.and_then(|text| text.trim().parse().ok()),
             filtered: line("Seccomp:") == "2",
             exempt: (effective >> admin | effective >> perfmon) & 1 == 1
@@ -113,8 +113,8 @@ impl Standing {
 mod tests {
     use super::*;
 
-    fn standing(paranoid: i32, filtered: bool, exempt: bool) -> Standing {
-        Standing {
+    fn restrictions(paranoid: i32, filtered: bool, exempt: bool) -> PerfRestrictions {
+        PerfRestrictions {
             paranoid: Some(paranoid),
             filtered,
             exempt,
@@ -126,7 +126,7 @@ mod tests {
         let refused = io::Error::from_raw_os_error(libc::EPERM);
         for paranoid in -1..=4 {
             for (filtered, exempt) in [(false, false), (false, true), (true, false), (true, true)] {
-                let s = standing(paranoid, filtered, exempt);
+                let s = restrictions(paranoid, filtered, exempt);
                 let by_setting = paranoid > OWN && !exempt;
                 let (why, remedy) = (s.why(&refused), s.remedy(&refused));
                 assert_eq!(remedy.contains("sysctl"), by_setting, "{s:?}: {remedy}");
@@ -142,11 +142,11 @@ mod tests {
 
     #[test]
     fn other_errors_are_nobody_s_refusal() {
-        let s = standing(4, true, false);
+        let s = restrictions(4, true, false);
         let many = io::Error::from_raw_os_error(libc::EMFILE);
         assert_eq!(s.why(&many), many.to_string());
         assert!(!s.remedy(&many).contains("sysctl"));
-        let none = Standing {
+        let none = PerfRestrictions {
             paranoid: None,
             ..s
         };
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn this_process_is_under_a_filter_or_is_not() {
-        let now = Standing::now();
+        let now = PerfRestrictions::now();
         // SAFETY: reads a setting of the calling thread.
         let mode = unsafe { libc::prctl(libc::PR_GET_SECCOMP) };
         assert_eq!(now.filtered, mode == 2);
