@@ -97,7 +97,7 @@ static __always_inline void count_length(struct ws_own_histogram *own, u32 state
 /* Made with the thread's record, never under a run-queue lock. */
 static __always_inline void histogram_made(struct task_struct *p)
 {
-	if (!bpf_task_storage_get(&own_histograms, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE))
+	if (cfg_by_thread && !bpf_task_storage_get(&own_histograms, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE))
 		lost(WS_L_NO_HISTOGRAM);
 }
 
@@ -122,7 +122,11 @@ __noinline int count_lengths(struct ws_thread *t, struct ws_own_histogram *own, 
 static __always_inline void count_turn(struct ws_thread *t, struct task_struct *p, u64 waited,
 				       u32 part)
 {
-	count_lengths(t, bpf_task_storage_get(&own_histograms, p, 0, 0), waited, part);
+	struct ws_own_histogram *own = NULL;
+
+	if (cfg_by_thread)
+		own = bpf_task_storage_get(&own_histograms, p, 0, 0);
+	count_lengths(t, own, waited, part);
 }
 
 struct ws_histogram_packing {
@@ -180,7 +184,7 @@ static __always_inline void histogram_gone(struct ws_thread *t, struct task_stru
 	struct ws_histogram_event *e = bpf_map_lookup_elem(&histogram_events, &key);
 
 	count_turn(t, p, 0, 0);
-	if (!e)
+	if (!cfg_by_thread || !e)
 		return;
 	size = pack_histogram(e, t, bpf_task_storage_get(&own_histograms, p, 0, 0), 0);
 	if (!size)

@@ -43,7 +43,7 @@ static __always_inline void lock_begins(struct ws_thread *t, struct task_struct 
 	u64 lock, call;
 	u32 key;
 
-	if (!cfg_lock_sums)
+	if (!cfg_by_thread)
 		return;
 	if ((t->at.detail != WS_LOCK && t->at.detail != WS_GIL) || (p->flags & PF_IN_KERNEL_ONLY))
 		return;
@@ -72,7 +72,7 @@ static __always_inline void lock_begins(struct ws_thread *t, struct task_struct 
 /* A wait of `ns` is over. */
 static __always_inline void lock_ends(struct ws_thread *t, u64 ns)
 {
-	if (!cfg_lock_sums || (t->at.detail != WS_LOCK && t->at.detail != WS_GIL))
+	if (!cfg_by_thread || (t->at.detail != WS_LOCK && t->at.detail != WS_GIL))
 		return;
 	t->waited.lock.sum.total += ns;
 	t->waited.lock.sum.count++;

@@ -18,7 +18,7 @@ const volatile u32 cfg_self = 0;           /* own tgid, never measured */
 const volatile u32 cfg_timeline = 0;       /* report every turn of every thread */
 const volatile u32 cfg_ledger_only = 0;    /* sums by state and reason: no stacks, wakers, requests, lengths */
 const volatile u32 cfg_wakings = 1;        /* wakers have a hook */
-const volatile u32 cfg_lock_sums = 1;      /* waits are summed by thread and lock */
+const volatile u32 cfg_by_thread = 1;      /* sums of waits by lock, and lengths, are kept of each thread */
 
 /* Settings that user space changes while programs run. */
 u64 set_period = 1000000; /* ns of blocked or runnable time per stack */

@@ -17,7 +17,10 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use wallscope_model::{BlockReason, Context, LedgerSlice, LedgerSlices, Slices};
 
-use crate::event::{self, Dump, ThreadEvent, how, state};
+use crate::{
+    event::{self, Dump, ThreadEvent, how, state},
+    slices,
+};
 
 pub use groups::{Folded, number};
 use groups::{Folding, Role};
@@ -57,6 +60,8 @@ pub struct Accounts {
     grid: Slices,
     /// When slices were closed last.
     ticked: u64,
+    /// Ledgers that threads reported since then.
+    reports: u64,
     /// End of the window, once it is over. A thread born later is left out.
     end_ns: u64,
     folding: Folding,
@@ -78,9 +83,15 @@ impl Accounts {
                 count: 0,
             },
             ticked: start_ns,
+            reports: 0,
             end_ns: u64::MAX,
             folding: Folding::default(),
         }
+    }
+
+    /// Whether `now` is in another slice than the last tick.
+    pub fn ends_slice(&self, now: u64) -> bool {
+        slices::ends_slice(&self.grid, self.ticked, now)
     }
 
     /// Ends the window at `end_ns`: threads born later are left out.
@@ -285,6 +296,7 @@ impl Accounts {
 
     /// A thread's figures at one moment.
     pub fn dump(&mut self, d: &Dump) {
+        self.reports += 1;
         self.figures(d);
     }
 
@@ -383,6 +395,11 @@ impl Accounts {
         for at in 0..self.live.len() {
             self.give(self.live[at], now);
         }
+    }
+
+    /// Returns the number of ledgers that threads reported since the last call.
+    pub fn take_reports(&mut self) -> u64 {
+        std::mem::take(&mut self.reports)
     }
 
     /// Doubles the width of the slices.

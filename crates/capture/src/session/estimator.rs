@@ -442,7 +442,13 @@ impl Estimator {
             self.settle(time);
         }
         self.fold();
-        if slices::is_too_fine(&self.accounts.grid(), time) || self.accounts.rows() > MAX_ROWS {
+        let reports = match self.accounts.take_reports() {
+            // Windows are merged: their slices keep their width.
+            _ if self.sent_once.is_some() => 0,
+            reports => reports,
+        };
+        let too_fine = slices::is_too_fine(&self.accounts.grid(), time, reports);
+        if too_fine || self.accounts.rows() > MAX_ROWS {
             self.accounts.coarsen();
             self.samples.coarsen();
         }

@@ -10,12 +10,17 @@ use std::time::Duration;
 use super::Options;
 use crate::backend::ebpf::{Programs, RunTime, timer::Timer};
 
-/// Longest period of off-CPU stacks. With a longer one, most threads would have no stack in a short recording.
-const MAX_PERIOD: Duration = Duration::from_secs(8);
+/// Longest period of off-CPU stacks. With a longer one, most threads would have no stack in a long recording either.
+const MAX_PERIOD: Duration = Duration::from_secs(64);
 /// Lowest rate of on-CPU stacks, Hz.
 const MIN_HZ: u32 = 9;
 /// Longest time between two checks, ns. Early on a check follows when the time since the start has doubled.
 const CHECK_EVERY_NS: u64 = 1_000_000_000;
+/// Time between two checks in the first second, ns.
+const CHECK_EARLY_NS: u64 = 100_000_000;
+/// Such a check changes rates where stacks cost more than this many times the limit: thousands of threads may wake at
+/// once. Less may be the cost of the start itself.
+const FAR_TOO_DEAR: f64 = 8.0;
 /// A sampler becomes faster again where it costs less than this part, 1 in 8, of its half of the limit.
 const CHEAP_DIVISOR: f64 = 8.0;
 /// A longer period has helped if stacks cost less than this part of their cost before.
@@ -43,6 +48,8 @@ pub struct Pace {
     pub period: Duration,
     last: RunTime,
     last_window: u64,
+    /// Time of the last early check, ns of the recording.
+    early_ns: u64,
     /// When the distance between on-CPU samples was changed last, ns of the recording.
     varied_ns: u64,
 }
@@ -59,6 +66,7 @@ impl Pace {
             period: options.method.off_cpu_period,
             last: RunTime::default(),
             last_window: 0,
+            early_ns: 0,
             varied_ns: 0,
         }
     }
@@ -89,19 +97,56 @@ impl Pace {
             return None;
         }
         let now = programs.run_time();
+        let costs = self.since_last(&now, window_ns);
+        (self.last, self.last_window) = (now, window_ns);
+        self.change(costs, programs, timer)
+    }
+
+    /// [`Pace::check`] in the first second, for samplers that cost far too much.
+    pub fn check_early(
+        &mut self,
+        programs: &mut Programs,
+        timer: &mut Timer,
+        window_ns: u64,
+    ) -> Option<String> {
+        if window_ns >= CHECK_EVERY_NS || window_ns < self.early_ns + CHECK_EARLY_NS {
+            return None;
+        }
+        self.early_ns = window_ns;
+        let now = programs.run_time();
+        let costs = self.since_last(&now, window_ns);
+        if costs.waits.cost + costs.on_cpu < self.limit * FAR_TOO_DEAR {
+            return None;
+        }
+        (self.last, self.last_window) = (now, window_ns);
+        self.change(costs, programs, timer)
+    }
+
+    fn since_last(&self, now: &RunTime, window_ns: u64) -> Costs {
         let share = |ns: u64| ns as f64 / window_ns.saturating_sub(self.last_window).max(1) as f64;
         let charges = now.charges - self.last.charges;
         let taking = now.taken_ns - self.last.taken_ns;
         let mean_ns = (now.charged_ns - self.last.charged_ns) / charges.max(1);
-        let off_cpu = share(now.later_ns - self.last.later_ns + taking);
-        let on_cpu = share(now.timer_ns - self.last.timer_ns);
-        (self.last, self.last_window) = (now, window_ns);
-        let waits = OffCpu {
-            period: self.period,
-            mean: Duration::from_nanos(mean_ns),
-            cost: off_cpu,
-            cost_before: self.cost_before,
-        };
+        Costs {
+            waits: OffCpu {
+                period: self.period,
+                mean: Duration::from_nanos(mean_ns),
+                cost: share(now.later_ns - self.last.later_ns + taking),
+                cost_before: self.cost_before,
+            },
+            on_cpu: share(now.timer_ns - self.last.timer_ns),
+        }
+    }
+
+    /// Changes the rates by `costs`. Returns a note for the domain.
+    fn change(
+        &mut self,
+        costs: Costs,
+        programs: &mut Programs,
+        timer: &mut Timer,
+    ) -> Option<String> {
+        let Costs { waits, on_cpu } = costs;
+        let off_cpu = waits.cost;
         let (hz, period) = slower(self.limit, (self.hz, on_cpu), waits);
         let (hz, period) = match (hz, period) == (self.hz, self.period) {
             true => faster(self.requested, self.limit, (hz, on_cpu), (period, off_cpu)),
@@ -117,7 +162,7 @@ impl Pace {
         programs.set_cpu_period(timer.set_rate(hz));
         (self.changes <= MAX_NOTES).then(|| format!(
             "at {:.1} s stacks cost {:.1} % of a CPU (limit: {:.1} %): from then on {hz} Hz, {} ms of off-CPU time a stack",
-            window_ns as f64 / 1e9,
+            self.last_window as f64 / 1e9,
             (off_cpu + on_cpu) * 100.0,
             self.limit * 100.0,
             period.as_nanos() as f64 / 1e6,
@@ -135,6 +180,13 @@ struct OffCpu {
     cost: f64,
     /// The cost before the last check, if that check made the period longer.
     cost_before: Option<f64>,
+}
+
+/// Cost of both samplers since the last check.
+struct Costs {
+    waits: OffCpu,
+    /// Share of one CPU of on-CPU stacks.
+    on_cpu: f64,
 }
 
 /// The rates that bring the cost of both samplers (shares of a CPU) within the limit. Each may have the part of it that
@@ -283,6 +335,6 @@ mod tests {
         let day = Duration::from_secs(86_400);
         assert_eq!(slower(0.01, (5, 0.5), (day, 0.5)), (5, day));
         let half = Duration::from_millis(500);
-        assert_eq!(slower(0.01, (20, 0.02), (half, 0.5)), (9, 8000 * MS));
+        assert_eq!(slower(0.01, (20, 0.02), (half, 0.5)), (9, 32_000 * MS));
     }
 }

@@ -91,8 +91,8 @@ struct CostControl {
 /// Moments of a recording, ns.
 struct RecordingTime {
     start_ns: u64,
-    /// Width of the slices by which the clock ticks.
-    slice_ns: u64,
+    /// Time from one tick of the clock to the next.
+    tick_ns: u64,
     /// Time of the last snapshot, or the start.
     last_snapshot_ns: u64,
 }
@@ -199,7 +199,7 @@ impl<'o> Recorder<'o> {
             early_names: EarlyNames::default(),
             time: RecordingTime {
                 start_ns,
-                slice_ns,
+                tick_ns: slice_ns,
                 last_snapshot_ns: start_ns,
             },
             window_sums: WindowSums::default(),
@@ -264,7 +264,7 @@ impl<'o> Recorder<'o> {
                 self.note(set);
             }
             match event {
-                Event::News => {}
+                Event::News => self.check_pace_early(),
                 Event::Clock => self.vary(now()),
                 Event::Snapshot => self.take_snapshot(observer),
                 Event::Tick => self.tick(observer),
@@ -272,6 +272,16 @@ impl<'o> Recorder<'o> {
                 Event::TargetEnded => return Stop::TargetEnded,
                 Event::Signal => return Stop::Signal,
             }
+        }
+    }
+
+    /// Slows samplers that cost far too much before the first slice ends.
+    fn check_pace_early(&mut self) {
+        if self.setup.options.stacks && self.takes_stacks() {
+            let elapsed = now() - self.time.start_ns;
+            let (programs, timer) = (&mut self.collector.programs, &mut self.setup.timer);
+            let note = (self.cost.pace).check_early(programs, timer, elapsed);
+            self.notes.extend(note);
         }
     }
 
@@ -396,30 +406,21 @@ impl<'o> Recorder<'o> {
         programs.map_bytes(alive) + processes.table_bytes() + sideband.bytes()
     }
 
-    /// Closes a time slice.
+    /// The clock ticks: at the end of a time slice, and once a second where slices are wider.
     fn tick(&mut self, observer: &mut dyn Observer) {
-        self.iterate_tasks(IterOrder::Dump, "a time slice could not be closed");
+        if self.intake.borrow().estimator.accounts.ends_slice(now()) {
+            self.close_slice();
+        }
         let time = now();
         let elapsed = time - self.time.start_ns;
         self.vary(time);
-        self.collector.processes.read_late();
-        self.collector.processes.managed_mut().java.count();
-        self.log_news(time);
-        let mut intake = self.intake.borrow_mut();
-        intake.tick(time);
-        let forgotten = intake.forget();
-        self.collector.processes.forget(&forgotten);
-        let grid = intake.estimator.accounts.grid();
-        if grid.width_ns != std::mem::replace(&mut self.time.slice_ns, grid.width_ns) {
-            let set = self.events.tick_every(grid.start_ns, grid.width_ns);
-            self.notes.extend(set.err().map(|e| e.to_string()));
-        }
         self.host.tick(time);
         if self.setup.options.stacks && self.takes_stacks() {
             let (programs, timer) = (&mut self.collector.programs, &mut self.setup.timer);
             self.notes
                 .extend(self.cost.pace.check(programs, timer, elapsed));
         }
+        let intake = self.intake.borrow();
         observer.progress(&Progress {
             elapsed: Duration::from_nanos(elapsed),
             threads: intake.estimator.accounts.alive(),
@@ -428,6 +429,24 @@ impl<'o> Recorder<'o> {
         drop(intake);
         self.keep_budget(time);
         self.log_figures(time);
+    }
+
+    fn close_slice(&mut self) {
+        self.iterate_tasks(IterOrder::Dump, "a time slice could not be closed");
+        let time = now();
+        self.collector.processes.read_late();
+        self.collector.processes.managed_mut().java.count();
+        self.log_news(time);
+        let mut intake = self.intake.borrow_mut();
+        intake.tick(time);
+        let forgotten = intake.forget();
+        self.collector.processes.forget(&forgotten);
+        let grid = intake.estimator.accounts.grid();
+        let tick_ns = slices::tick_ns(grid.width_ns);
+        if tick_ns != std::mem::replace(&mut self.time.tick_ns, tick_ns) {
+            let set = self.events.tick_every(grid.start_ns, tick_ns);
+            self.notes.extend(set.err().map(|e| e.to_string()));
+        }
     }
 
     /// Varies the period of on-CPU samples, if it has been the same for a while. Only the clock triggers it: each

@@ -105,6 +105,19 @@ impl Source {
     }
 }
 
+/// CPU time for which each CPU was not idle, by its number, ns; empty where the kernel does not say.
+pub fn cpu_busy_ns() -> Vec<u64> {
+    let text = kernel_file::read_to_string("/proc/stat").unwrap_or_default();
+    let ns_per_tick = ns_per_tick();
+    let ticks = parse::stat(&text).busy_ticks.into_iter();
+    ticks.map(|t| t.saturating_mul(ns_per_tick)).collect()
+}
+
+/// Length of a clock tick in the files of `/proc`, ns.
+fn ns_per_tick() -> u64 {
+    1_000_000_000 / rustix::param::clock_ticks_per_second().max(1)
+}
+
 impl HostReader {
     /// Opens everything. With `target`, sockets and the cgroup are that process's; without, they
     /// are our own and none.
@@ -116,7 +129,7 @@ impl HostReader {
         };
         HostReader {
             buffer: vec![0; 32 << 10],
-            ns_per_tick: 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1),
+            ns_per_tick: ns_per_tick(),
             load: Source::open("/proc/loadavg"),
             stat: Source::open("/proc/stat"),
             pressure: ["cpu", "io", "memory"].map(|r| Source::open(format!("/proc/pressure/{r}"))),

@@ -43,9 +43,9 @@ const CASES: [Case; 3] = [
     },
 ];
 
-/// Time before a window with the agent: it reads the mappings of running processes, and closes its first windows of
-/// 10 s.
-const WARM_UP: Duration = Duration::from_secs(25);
+/// Time before a window with the agent, which runs for weeks: it reads the mappings of running processes, looks up most
+/// names, and closes its first windows of 10 s.
+const WARM_UP: Duration = Duration::from_secs(65);
 
 /// One window with the agent.
 struct Window {
@@ -65,7 +65,7 @@ pub(super) fn run(tool: &Tool, rounds: usize, seconds: u64) -> Outcome<bool> {
     let meter = Meter::new()?;
     let mut good = true;
     println!(
-        "percent of one CPU, medians of {rounds} windows of {seconds} s; two windows of 10 s are closed before each"
+        "percent of one CPU, medians of {rounds} windows of {seconds} s; six windows of 10 s are closed before each"
     );
     println!(
         "load                                      switches/s  process  programs   sum  limit  caches  machine busier"

@@ -2,15 +2,18 @@
 //! memory that their maps hold.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use wallscope_procfs::kernel_file;
+use wallscope_procfs::{host::cpu_busy_ns, kernel_file};
 
 use libbpf_rs::{MapCore, MapFlags, MapType, libbpf_sys, skel::Skel};
 use wallscope_model::{BlockReason, histogram};
 use zerocopy::FromBytes;
 
 use super::Programs;
-use super::displaced::{HOOKS, Met};
-use crate::event::{LOSSES, LockSum, PARTS, SocketRecord};
+use super::displaced::{DisplacedMeter, HOOKS, Met, Moment};
+use crate::{
+    clock::now,
+    event::{LOSSES, LockSum, PARTS, SocketRecord},
+};
 
 /// Header that the kernel keeps in front of each value stored with a task, bytes (`bpf_local_storage_elem`).
 const LOCAL_STORAGE_HEAD: u64 = 64;
@@ -21,6 +24,8 @@ const HASH_BUCKET: u64 = 16;
 
 /// Counters of `struct ws_cpu` between its losses and `worked`.
 const RUN_TIMES: usize = 9;
+/// Counters of `struct ws_cpu` that are read.
+const COUNTERS: usize = LOSSES.len() + RUN_TIMES + HOOKS;
 
 /// Run time of the programs so far, by purpose.
 #[derive(Clone, Copy, Debug, Default)]
@@ -114,14 +119,9 @@ impl Programs {
             taken_ns,
             runs,
         ] = [0, 1, 2, 3, 4, 5, 6, 7, 8].map(|i| counters[LOSSES.len() + i]);
-        let worked = [0, 1, 2, 3, 4].map(|i| counters[LOSSES.len() + RUN_TIMES + i]);
-        let met = Met {
-            worked,
-            runs,
-            run_ns: hooks_ns,
-        };
+        let displaced_ns = (self.displaced.borrow_mut()).displaced_ns(self.moment(), self.entry_ns);
         RunTime {
-            displaced_ns: met.displaced_ns(self.entry_ns),
+            displaced_ns,
             hooks_ns,
             timer_ns,
             later_ns,
@@ -141,19 +141,47 @@ impl Programs {
 
     /// The counters of `struct ws_cpu`, added up over the CPUs: losses, then run times.
     fn counters(&self) -> Vec<u64> {
-        let mut sums = vec![0u64; LOSSES.len() + RUN_TIMES + HOOKS];
-        let per_cpu = self
-            .skel
-            .maps
-            .cpus
-            .lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY);
-        for bytes in per_cpu.ok().flatten().unwrap_or_default() {
-            // The 24 bytes before the losses are irq_ns, irq_begin, depth and measured.
-            for (sum, value) in sums.iter_mut().zip(bytes[24..].chunks_exact(8)) {
-                *sum += u64::from_ne_bytes(value.try_into().expect("eight bytes"));
-            }
+        let mut sums = vec![0u64; COUNTERS];
+        for of_cpu in self.counters_by_cpu() {
+            sums.iter_mut().zip(of_cpu).for_each(|(sum, n)| *sum += n);
         }
         sums
+    }
+
+    /// The counters of `struct ws_cpu`, by CPU.
+    fn counters_by_cpu(&self) -> Vec<Vec<u64>> {
+        let cpus = &self.skel.maps.cpus;
+        let per_cpu = cpus.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY);
+        let number = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().expect("eight bytes"));
+        // The 24 bytes before the losses are irq_ns, irq_begin, depth and measured.
+        (per_cpu.ok().flatten().unwrap_or_default().iter())
+            .map(|bytes| {
+                bytes[24..]
+                    .chunks_exact(8)
+                    .take(COUNTERS)
+                    .map(number)
+                    .collect()
+            })
+            .collect()
+    }
+
+    /// The hooks met by each CPU, and the time for which it was busy, up to now.
+    fn moment(&self) -> Moment {
+        let met = |counters: &Vec<u64>| Met {
+            worked: std::array::from_fn(|i| counters[LOSSES.len() + RUN_TIMES + i]),
+            runs: counters[LOSSES.len() + RUN_TIMES - 1],
+            run_ns: counters[LOSSES.len()],
+        };
+        Moment {
+            time: now(),
+            met: self.counters_by_cpu().iter().map(met).collect(),
+            busy_ns: cpu_busy_ns(),
+        }
+    }
+
+    /// Begins to add up displaced time.
+    pub(super) fn begin_displaced(&self) {
+        self.displaced.replace(DisplacedMeter::new(self.moment()));
     }
 
     /// Exact waits by thread and lock.
@@ -173,7 +201,8 @@ impl Programs {
         // Linux 6.4 and later report the memory that a map holds. Older kernels report the memory that it could
         // hold, and for a ring, which has neither keys nor values, nothing.
         let told = told_bytes(self.skel.maps.events.as_fd()) > 0;
-        let maps = self.skel.object().maps();
+        let unused = |m: &libbpf_rs::Map<'_>| !self.by_thread && m.name() == "own_histograms";
+        let maps = self.skel.object().maps().filter(|m| !unused(m));
         maps.map(|m| {
             let kernels = told_bytes(m.as_fd());
             match m.map_type() {

@@ -18,6 +18,7 @@ mod libbpf_log;
 mod task_iter;
 
 use std::{
+    cell::RefCell,
     mem::MaybeUninit,
     os::fd::{IntoRawFd, OwnedFd},
     time::Duration,
@@ -30,6 +31,7 @@ use libbpf_rs::{
 use zerocopy::{FromBytes, IntoBytes};
 
 pub use counts::RunTime;
+use displaced::DisplacedMeter;
 use hook_entry::HookEntry;
 use irq_work::IrqWorkTrigger;
 pub use kernel_features::{KernelFeatures, Mechanism};
@@ -71,7 +73,8 @@ pub struct Settings {
     pub ledger_only: bool,
     /// Bytes of the ring of turns; `None`: turns are not reported.
     pub turn_ring: Option<u32>,
-    /// A session in windows: exact waits by lock are not read, and maps are as small as an agent's memory demands.
+    /// A session in windows: exact waits by lock and lengths by thread are not kept, and maps are as small as an agent's
+    /// memory demands.
     pub windows: bool,
     /// Whether stacks are taken at software or hardware events, and at tracepoints.
     pub events: (bool, bool),
@@ -88,6 +91,9 @@ pub struct Programs {
     outdated: u32,
     /// Cost of the entry into a program and the exit from it, ns.
     entry_ns: f64,
+    displaced: RefCell<DisplacedMeter>,
+    /// Waits by lock, and lengths, are kept of each thread.
+    by_thread: bool,
 }
 
 /// Bytes of the ring of turns if turns are not reported: one page, even if pages are large.
@@ -209,6 +215,8 @@ impl Programs {
             tasks,
             outdated: 0,
             entry_ns: 0.0,
+            displaced: RefCell::default(),
+            by_thread: !settings.windows,
         })
     }
 
@@ -236,7 +244,7 @@ impl Programs {
         rodata.cfg_timeline = u32::from(settings.turn_ring.is_some());
         rodata.cfg_ledger_only = u32::from(settings.ledger_only);
         rodata.cfg_wakings = u32::from(!settings.ledger_only || kernel.throttles_groups);
-        rodata.cfg_lock_sums = u32::from(!settings.windows);
+        rodata.cfg_by_thread = u32::from(!settings.windows);
         size_maps(&mut open.maps, settings)?;
         let data = open
             .maps
@@ -317,6 +325,7 @@ impl Programs {
         let entry = HookEntry::before_attaching();
         self.attach_missing(timers, GivenUp::Nothing)?;
         self.entry_ns = entry.attached();
+        self.begin_displaced();
         Ok(())
     }
 

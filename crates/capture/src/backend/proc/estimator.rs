@@ -250,7 +250,7 @@ impl PollEstimator {
     }
 
     fn tick(&mut self, time: u64) {
-        if slices::is_too_fine(&self.grid, time) {
+        if slices::is_too_fine(&self.grid, time, 0) {
             self.coarsen();
         }
         let due_ns = self.timeline.bounded_ns.saturating_add(BOUND_SPANS);
