@@ -10,7 +10,10 @@ use std::time::Duration;
 use super::Options;
 use crate::backend::ebpf::{Programs, RunTime, timer::Timer};
 
-/// Longest period of off-CPU stacks. With a longer one, most threads would have no stack in a long recording either.
+/// Longest period of off-CPU stacks at the start. With a longer one, most threads would have no stack in a short
+/// recording.
+const MAX_FIRST_PERIOD: Duration = Duration::from_secs(8);
+/// Longest period, in a recording that has lasted for so long.
 const MAX_PERIOD: Duration = Duration::from_secs(64);
 /// Lowest rate of on-CPU stacks, Hz.
 const MIN_HZ: u32 = 9;
@@ -133,6 +136,7 @@ impl Pace {
                 mean: Duration::from_nanos(mean_ns),
                 cost: share(now.later_ns - self.last.later_ns + taking),
                 cost_before: self.cost_before,
+                max_period: max_period(Duration::from_nanos(window_ns)),
             },
             on_cpu: share(now.timer_ns - self.last.timer_ns),
         }
@@ -180,6 +184,8 @@ struct OffCpu {
     cost: f64,
     /// The cost before the last check, if that check made the period longer.
     cost_before: Option<f64>,
+    /// Longest period now.
+    max_period: Duration,
 }
 
 /// Cost of both samplers since the last check.
@@ -187,6 +193,13 @@ struct Costs {
     waits: OffCpu,
     /// Share of one CPU of on-CPU stacks.
     on_cpu: f64,
+}
+
+/// Longest period in a recording that has lasted for `elapsed`: it doubles, so that few changes are needed.
+fn max_period(elapsed: Duration) -> Duration {
+    let doubled = std::iter::successors(Some(MAX_FIRST_PERIOD), |period| Some(*period * 2));
+    let allowed = doubled.take_while(|period| *period <= elapsed.min(MAX_PERIOD));
+    allowed.last().unwrap_or(MAX_FIRST_PERIOD)
 }
 
 /// The rates that bring the cost of both samplers (shares of a CPU) within the limit. Each may have the part of it that
@@ -204,7 +217,7 @@ fn slower(limit: f64, (hz, on_cpu): (u32, f64), waits: OffCpu) -> (u32, Duration
             false => waits.period,
         };
         let longer = whole_ms(from.mul_f64((too_dear * PERIOD_MARGIN).min(MAX_STEP)));
-        rates.1 = longer.min(MAX_PERIOD.max(waits.period));
+        rates.1 = longer.min(waits.max_period.max(waits.period));
     }
     if on_cpu > left_by(waits.cost) {
         rates.0 = ((f64::from(hz) * left_by(waits.cost) / on_cpu) as u32).max(MIN_HZ.min(hz));
@@ -247,6 +260,7 @@ mod tests {
             mean: period,
             cost,
             cost_before: None,
+            max_period: MAX_FIRST_PERIOD,
         };
         super::slower(limit, on_cpu, waits)
     }
@@ -258,6 +272,7 @@ mod tests {
             mean: 500 * MS,
             cost: 0.018,
             cost_before: Some(0.02),
+            max_period: MAX_FIRST_PERIOD,
         };
         let rates = |waits| super::slower(0.01, (99, 0.0), waits);
         assert_eq!(rates(waits), (99, 990 * MS));
@@ -280,6 +295,13 @@ mod tests {
             ..waits
         };
         assert_eq!(rates(cheap), (99, MS));
+    }
+
+    #[test]
+    fn the_longest_period_doubles_with_the_age_of_a_recording() {
+        let ages = [0, 8, 15, 16, 31, 40, 64, 100_000];
+        let periods = ages.map(|s| max_period(Duration::from_secs(s)).as_secs());
+        assert_eq!(periods, [8, 8, 8, 16, 16, 32, 64, 64]);
     }
 
     #[test]
@@ -335,6 +357,19 @@ mod tests {
         let day = Duration::from_secs(86_400);
         assert_eq!(slower(0.01, (5, 0.5), (day, 0.5)), (5, day));
         let half = Duration::from_millis(500);
-        assert_eq!(slower(0.01, (20, 0.02), (half, 0.5)), (9, 32_000 * MS));
+        assert_eq!(slower(0.01, (20, 0.02), (half, 0.5)), (9, 8000 * MS));
+        let later = OffCpu {
+            period: half,
+            mean: half,
+            cost: 0.5,
+            cost_before: None,
+            max_period: MAX_PERIOD,
+        };
+        let rates = super::slower(0.01, (20, 0.02), later);
+        assert_eq!(
+            rates,
+            (9, 32_000 * MS),
+            "in a recording that has lasted for long"
+        );
     }
 }
