@@ -64,3 +64,33 @@ pub fn spread(grid: Slices, begin: u64, end: u64, ns: u64) -> impl Iterator<Item
         (slice, part)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_widen_by_their_number_and_by_the_ledgers_reported() {
+        let second = 1_000_000_000;
+        let grid = |width_ns| Slices {
+            start_ns: 0,
+            width_ns,
+            count: 0,
+        };
+        assert!(!is_too_fine(&grid(second / 2), 5 * second, 0));
+        assert!(is_too_fine(&grid(second / 2), 6 * second, 0));
+        assert!(!is_too_fine(&grid(second), 60 * second, 2_000));
+        assert!(is_too_fine(&grid(second), 12 * second, 2_001));
+        assert!(
+            !is_too_fine(&grid(second), 11 * second, 10_000),
+            "twelve slices first"
+        );
+        assert!(is_too_fine(&grid(4 * second), 48 * second, 10_000));
+        assert!(
+            !is_too_fine(&grid(8 * second), 96 * second, 100_000),
+            "no wider"
+        );
+        assert!(ends_slice(&grid(8 * second), 7 * second, 8 * second));
+        assert!(!ends_slice(&grid(8 * second), 8 * second, 15 * second));
+    }
+}

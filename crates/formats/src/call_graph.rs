@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use wallscope_model::{ContextId, FrameId, FrameKind, ModuleKind, StackEnd, State};
 
 use super::ReadError;
-use super::import::{Amount, Called, Import, TimeKind};
+use super::import::{Amount, Called, Import, SampleTime};
 
 /// A function.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -242,7 +242,7 @@ impl Walk<'_> {
             .map(|n| self.frames[*n as usize])
             .collect();
         let stack = to.stack(&frames, StackEnd::Root)?;
-        let kind = TimeKind::of(State::Unknown);
+        let kind = SampleTime::of(State::Unknown);
         to.sample(self.context, stack, kind, Amount::new((count, value), None))
     }
 

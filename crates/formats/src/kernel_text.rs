@@ -12,7 +12,7 @@ use std::collections::HashSet;
 
 use wallscope_model::{ContextId, Frame, FrameId, FrameKind, Limit, StackEnd, State, Unit};
 
-use super::import::{About, Amount, Called, Import, TimeKind, number};
+use super::import::{About, Amount, Called, Import, SampleTime, number};
 use super::source::Source;
 use super::{Options, Read, ReadError};
 
@@ -277,7 +277,7 @@ impl Reader {
         let frames: Vec<FrameId> = self.kernel.drain(..).chain(self.frames.drain(..)).collect();
         let end = std::mem::replace(&mut self.end, StackEnd::Root);
         let stack = self.to.stack(&frames, end)?;
-        let kind = TimeKind::of(self.state);
+        let kind = SampleTime::of(self.state);
         let value = value.saturating_mul(self.factor);
         let count = if self.samples { value } else { 1 };
         self.to

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use wallscope_model::{ContextId, FrameId, FrameKind, Limit, Recording, StackEnd, State, Unit};
 
 use super::export_model::{Rows, left_out};
-use super::import::{About, Amount, Called, Decimal, Import, Scale, TimeKind};
+use super::import::{About, Amount, Called, Decimal, Import, SampleTime, Scale};
 use super::source::Source;
 use super::{Options, Read, ReadError, UNTOLD, WriteOptions, json};
 
@@ -310,7 +310,7 @@ impl Reader<'_> {
         let frames: Vec<FrameId> = self.stack.iter().rev().copied().collect();
         let stack = self.to.stack(&frames, StackEnd::Root)?;
         let time = self.unit.is_time().then_some(from);
-        let kind = TimeKind::of(State::Unknown);
+        let kind = SampleTime::of(State::Unknown);
         let counts = [UNTOLD, "samples"].contains(&self.unit.name());
         let count = if counts {
             (value / self.scale.factor()).max(1)

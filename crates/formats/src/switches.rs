@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use wallscope_model::{ContextId, Part, StackId, State};
 
 use super::ReadError;
-use super::import::{Amount, Import, TimeKind};
+use super::import::{Amount, Import, SampleTime};
 
 /// A thread that left its CPU.
 struct Out {
@@ -67,11 +67,11 @@ impl Switches {
             return Ok(());
         };
         let kind = match out.left {
-            Left::Preempted => TimeKind {
+            Left::Preempted => SampleTime {
                 part: Some(Part::Preempted),
-                ..TimeKind::of(State::Runnable)
+                ..SampleTime::of(State::Runnable)
             },
-            Left::Blocked => TimeKind::of(State::Blocked),
+            Left::Blocked => SampleTime::of(State::Blocked),
         };
         to.sample(
             out.context,

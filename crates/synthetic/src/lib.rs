@@ -146,7 +146,7 @@ impl Builder {
     }
 
     /// About `count` samples, spread over the slices.
-    fn sample(&mut self, context: ContextId, stack: StackId, kind: TimeKind, count: u64) {
+    fn sample(&mut self, context: ContextId, stack: StackId, kind: SampleTime, count: u64) {
         let (state, reason, part) = kind;
         let period = match state {
             State::OnCpu => ON_CPU_PERIOD,
@@ -189,13 +189,13 @@ impl Builder {
     }
 }
 
-type TimeKind = (State, Option<BlockReason>, Option<Part>);
+type SampleTime = (State, Option<BlockReason>, Option<Part>);
 
-const USER: TimeKind = (State::OnCpu, None, Some(Part::User));
-const IN_KERNEL: TimeKind = (State::OnCpu, None, Some(Part::Kernel));
-const WOKEN: TimeKind = (State::Runnable, None, Some(Part::Woken));
+const USER: SampleTime = (State::OnCpu, None, Some(Part::User));
+const IN_KERNEL: SampleTime = (State::OnCpu, None, Some(Part::Kernel));
+const WOKEN: SampleTime = (State::Runnable, None, Some(Part::Woken));
 
-fn blocked(reason: BlockReason) -> TimeKind {
+fn blocked(reason: BlockReason) -> SampleTime {
     (State::Blocked, Some(reason), None)
 }
 

@@ -88,8 +88,8 @@ impl Pace {
         programs.set_cpu_period(timer.vary());
     }
 
-    /// Takes the samplers' cost since the last check, and changes their rates by it. Returns a note for the domain. Early
-    /// on it checks at each call, then about once a second: a check has a cost too.
+    /// Takes the samplers' cost since the last check, and changes their rates by it. Returns a note for the domain.
+    /// Early on it checks at each call, then about once a second: a check has a cost too.
     pub fn check(
         &mut self,
         programs: &mut Programs,
@@ -202,15 +202,16 @@ fn max_period(elapsed: Duration) -> Duration {
     allowed.last().unwrap_or(MAX_FIRST_PERIOD)
 }
 
-/// The rates that bring the cost of both samplers (shares of a CPU) within the limit. Each may have the part of it that
-/// the other one leaves, and half of it always: some 200 stacks a second with cold caches, enough to tell 1 % of the time.
+/// The rates that bring the cost of both samplers (shares of a CPU) within the limit. Each may have the part of it
+/// that the other one leaves, and half of it always: some 200 stacks a second with cold caches, enough to tell 1 % of
+/// the time.
 fn slower(limit: f64, (hz, on_cpu): (u32, f64), waits: OffCpu) -> (u32, Duration) {
     let left_by = |other: f64| (limit - other).max(limit / 2.0);
     let mut rates = (hz, waits.period);
     let too_dear = waits.cost / left_by(on_cpu);
     if too_dear > 1.0 {
-        // Each wait longer than the period has a stack. Where a longer period did not help, only one beyond their length
-        // makes stacks fewer.
+        // Each wait longer than the period has a stack. Where a longer period did not help, only one beyond their
+        // length makes stacks fewer.
         let did_not_help = |before| waits.cost > before * MAX_COST_IF_HELPED;
         let from = match waits.cost_before.is_some_and(did_not_help) {
             true => waits.mean.max(waits.period),

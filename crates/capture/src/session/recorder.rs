@@ -244,7 +244,7 @@ impl<'o> Recorder<'o> {
     /// Takes in events until something ends it.
     fn follow(&mut self, observer: &mut dyn Observer) -> Stop {
         self.ask_for_snapshots();
-        let _ahead = NiceGuard::of_others();
+        let _guard = NiceGuard::of_others();
         let mut dates = false;
         loop {
             let pause = self.collector.processes.pause();

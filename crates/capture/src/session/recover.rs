@@ -1,9 +1,9 @@
 //! A log that ended early → the recording up to its last time slice.
 //!
 //! A recorder that is killed leaves a spool without an end. Facts that can change are observed whenever they have
-//! changed (`last_values.rs`, `early_names.rs`), so the observations up to the last closed slice are a recording. The books
-//! of all threads are those of that moment, and threads without news have stayed as they were. Later observations are
-//! passed over: they cover some threads only.
+//! changed (`last_values.rs`, `early_names.rs`), so the observations up to the last closed slice are a recording. The
+//! books of all threads are those of that moment, and threads without news have stayed as they were. Later
+//! observations are passed over: they cover some threads only.
 //!
 //! This module uses the names in the log. The symboliser names native code: it looks for the files of the log's
 //! modules and compares build ids.

@@ -8,7 +8,7 @@ use wallscope_model::{
     ContextId, Frame, FrameId, FrameKind, Limit, StackEnd, StackId, State, Unit, Window,
 };
 
-use super::super::import::{About, Amount, Called, Import, TimeKind};
+use super::super::import::{About, Amount, Called, Import, SampleTime};
 use super::super::source::Source;
 use super::super::{Options, Read, ReadError, json};
 use super::tables::{File, NEWEST, ProfileThread, Samples, ThreadTables, unknown_columns};
@@ -387,13 +387,13 @@ impl Reader<'_> {
         at: Option<u64>,
     ) -> Result<(), ReadError> {
         let to = &mut self.to;
-        let unknown = TimeKind::of(State::Unknown);
+        let unknown = SampleTime::of(State::Unknown);
         let Some((on, gap)) = cpu else {
             return to.sample(context, stack, unknown, Amount::new((v.count, v.value), at));
         };
         let rest = gap.max(v.value).saturating_sub(on);
         if on > 0 {
-            let kind = TimeKind::of(State::OnCpu);
+            let kind = SampleTime::of(State::OnCpu);
             to.sample(context, stack, kind, Amount::new((v.count, on), at))?;
         }
         if rest > 0 {

@@ -21,7 +21,7 @@ use wallscope_model::{
     ContextId, Frame, FrameId, FrameKind, Limit, Line, ModuleKind, StackEnd, State, Unit,
 };
 
-use super::super::import::{About, Amount, Called, Import, Scale, TimeKind, number};
+use super::super::import::{About, Amount, Called, Import, SampleTime, Scale, number};
 use super::super::source::{Source, lines, pieces};
 use super::super::{Options, Read, ReadError, UNTOLD};
 use super::form::{Column, Judged, Numbers, split, whole_lines};
@@ -441,10 +441,10 @@ impl Reader {
             None => (1, value),
         };
         let kind = match self.austin {
-            Some("cpu") => TimeKind::of(State::OnCpu),
-            _ => TimeKind {
+            Some("cpu") => SampleTime::of(State::OnCpu),
+            _ => SampleTime {
                 idle,
-                ..TimeKind::of(State::Unknown)
+                ..SampleTime::of(State::Unknown)
             },
         };
         self.to

@@ -171,7 +171,7 @@ fn domain(about: About, sliced: bool, cut: u64) -> Domain {
 mod tests {
     use wallscope_model::StackEnd;
 
-    use super::super::{Amount, TimeKind};
+    use super::super::{Amount, SampleTime};
     use super::*;
 
     #[test]
@@ -179,7 +179,7 @@ mod tests {
         let mut to = Import::new(1 << 20);
         let stack = to.stack(&[], StackEnd::Root).unwrap();
         let context = to.context(1, 1, "a", "").unwrap();
-        let kind = TimeKind::of(State::OnCpu);
+        let kind = SampleTime::of(State::OnCpu);
         let base = 5_000_000_000_000u64;
         // From the middle outwards, so that earlier times come later too.
         for i in 0..1000u64 {

@@ -32,7 +32,7 @@ const MAX_TOTAL: u64 = 1 << 61;
 
 /// State, reason and labels of a sample's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TimeKind {
+pub(super) struct SampleTime {
     pub state: State,
     pub reason: Option<BlockReason>,
     pub part: Option<Part>,
@@ -41,10 +41,10 @@ pub(super) struct TimeKind {
     pub labels: Option<LabelsId>,
 }
 
-impl TimeKind {
+impl SampleTime {
     /// A kind of time of which only the state is known.
-    pub(super) const fn of(state: State) -> TimeKind {
-        TimeKind {
+    pub(super) const fn of(state: State) -> SampleTime {
+        SampleTime {
             state,
             reason: None,
             part: None,
@@ -484,7 +484,7 @@ impl Import {
         &mut self,
         context: ContextId,
         stack: StackId,
-        kind: TimeKind,
+        kind: SampleTime,
         amount: Amount,
     ) -> Result<(), ReadError> {
         let Amount {

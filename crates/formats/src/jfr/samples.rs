@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use wallscope_model::{BlockReason, ContextId, StackId, State};
 
 use super::super::ReadError;
-use super::super::import::{Amount, Import, TimeKind};
+use super::super::import::{Amount, Import, SampleTime};
 use super::catalog::{
     self, CPU_TIME, CPU_TIME_LOST, DATA_LOSS, DATADOG_CPU, DATADOG_WALL, EXECUTION, WALL,
 };
@@ -50,7 +50,7 @@ impl Choice {
 pub(super) struct Weightless {
     context: ContextId,
     stack: StackId,
-    kind: TimeKind,
+    kind: SampleTime,
     count: u64,
     time: Option<u64>,
     /// Number of events that it represents, and the index of their name in [`Samples::counted`]; `None`: unknown.
@@ -222,7 +222,7 @@ impl Samples {
             start: ticks.and_then(|t| fields.chunk.time(t)),
         };
         if let Choice::Event(_) = self.choice {
-            return self.add(seen, TimeKind::of(State::Unknown), (1, 1));
+            return self.add(seen, SampleTime::of(State::Unknown), (1, 1));
         }
         if self.choice == Choice::Allocation {
             let parts = catalog::allocation(name).map_or(&[][..], |(_, fields)| fields);
@@ -233,7 +233,7 @@ impl Samples {
             // Floats hold bytes exactly up to 8 PiB.
             return self.add(
                 seen,
-                TimeKind::of(State::Unknown),
+                SampleTime::of(State::Unknown),
                 (1, bytes.max(0.0) as u64),
             );
         }
@@ -307,7 +307,7 @@ impl Samples {
         fields: &Fields,
     ) -> Result<(), ReadError> {
         self.sources.cpu = true;
-        let kind = TimeKind::of(State::OnCpu);
+        let kind = SampleTime::of(State::OnCpu);
         let value = match weight {
             Weight::Time(ns) => {
                 self.read_from(&fields.t.name, ns);
@@ -341,9 +341,9 @@ impl Samples {
             "CONTENDED" | "PARKED" | "WAITING" => (State::Blocked, Some(BlockReason::Lock)),
             _ => (State::Unknown, None),
         };
-        let kind = TimeKind {
+        let kind = SampleTime {
             reason,
-            ..TimeKind::of(state)
+            ..SampleTime::of(state)
         };
         let Some(time) = time else {
             return self.set_aside(seen, kind, (n, None), fields);
@@ -363,9 +363,9 @@ impl Samples {
             return Ok(());
         };
         self.sources.waits = true;
-        let kind = TimeKind {
+        let kind = SampleTime {
             reason: Some(reason),
-            ..TimeKind::of(State::Blocked)
+            ..SampleTime::of(State::Blocked)
         };
         self.spread(seen, kind, (1, length))
     }
@@ -376,7 +376,12 @@ impl Samples {
         }
     }
 
-    fn add(&mut self, seen: EventKey, kind: TimeKind, value: (u64, u64)) -> Result<(), ReadError> {
+    fn add(
+        &mut self,
+        seen: EventKey,
+        kind: SampleTime,
+        value: (u64, u64),
+    ) -> Result<(), ReadError> {
         let EventKey {
             context,
             stack,
@@ -390,7 +395,7 @@ impl Samples {
     fn spread(
         &mut self,
         seen: EventKey,
-        kind: TimeKind,
+        kind: SampleTime,
         (count, time): (u64, u64),
     ) -> Result<(), ReadError> {
         let pieces = (time / MIN_PIECE_NS).clamp(1, MAX_PIECES);
@@ -416,7 +421,7 @@ impl Samples {
     fn set_aside(
         &mut self,
         seen: EventKey,
-        kind: TimeKind,
+        kind: SampleTime,
         (count, value): (u64, Option<(u64, usize)>),
         fields: &Fields,
     ) -> Result<(), ReadError> {

@@ -3,7 +3,7 @@
 use wallscope_model::{BlockReason, LabelValue, Part, State};
 
 use super::super::ReadError;
-use super::super::import::TimeKind;
+use super::super::import::SampleTime;
 use super::super::wire::{Fields, Value};
 use super::attributes::Attribute;
 use super::damaged;
@@ -56,7 +56,7 @@ impl Sample {
 /// Thread, state and labels of a sample, from its attributes.
 #[derive(Clone)]
 pub(super) struct Identity {
-    pub kind: TimeKind,
+    pub kind: SampleTime,
     /// Process, thread, and their names.
     pub thread: (u32, u32, String, String),
     pub cpu: Option<u32>,
@@ -69,7 +69,7 @@ pub(super) struct Identity {
 impl Identity {
     pub(super) fn of(state: State) -> Identity {
         Identity {
-            kind: TimeKind::of(state),
+            kind: SampleTime::of(state),
             thread: (0, 0, String::new(), String::new()),
             cpu: None,
             count: None,

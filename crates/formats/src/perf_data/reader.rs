@@ -5,7 +5,7 @@ use wallscope_model::{
     ContextId, EventSource, Limit, Loss, Part, StackEnd, StackId, State, Window,
 };
 
-use super::super::import::{About, Amount, Import, TimeKind};
+use super::super::import::{About, Amount, Import, SampleTime};
 use super::super::perf_event::Meaning;
 use super::super::switches::{Left, Switches};
 use super::super::{Options, Read, ReadError, Unnamed};
@@ -298,9 +298,9 @@ impl<'u, 'f> Reader<'u, 'f> {
             _ => State::Unknown,
         };
         let part = if kernel { Part::Kernel } else { Part::User };
-        let kind = TimeKind {
+        let kind = SampleTime {
             part: (state == State::OnCpu).then_some(part),
-            ..TimeKind::of(state)
+            ..SampleTime::of(state)
         };
         self.to.sample(
             context,

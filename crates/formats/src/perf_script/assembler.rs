@@ -8,7 +8,7 @@ use wallscope_model::{
     StackId, State, Unit,
 };
 
-use super::super::import::{About, Amount, Called, Import, TimeKind};
+use super::super::import::{About, Amount, Called, Import, SampleTime};
 use super::super::perf_event::{Meaning, base, is_tracepoint};
 use super::super::switches::Switches;
 use super::super::{Read, ReadError, UNTOLD};
@@ -304,9 +304,9 @@ impl Assembler {
             _ => State::Unknown,
         };
         let part = if kernel { Part::Kernel } else { Part::User };
-        let kind = TimeKind {
+        let kind = SampleTime {
             part: (state == State::OnCpu).then_some(part),
-            ..TimeKind::of(state)
+            ..SampleTime::of(state)
         };
         self.last = self.last.max(r.time.unwrap_or(0));
         self.to.sample(

@@ -16,7 +16,7 @@ use wallscope_model::{
     LabelsId, Limit, Line, ModuleId, ModuleKind, Part, StackEnd, State, Unit, Window,
 };
 
-use super::super::import::{About, Amount, Import, TimeKind};
+use super::super::import::{About, Amount, Import, SampleTime};
 use super::super::wire::Fields;
 use super::super::{Bounds, Options, Read, ReadError, Unnamed};
 use super::checks::damaged;
@@ -420,7 +420,7 @@ impl Reader<'_, '_> {
                 id
             }
         };
-        let kind = TimeKind {
+        let kind = SampleTime {
             state: labels.state.unwrap_or(self.chosen.state),
             reason: labels.reason,
             part: labels.part,

@@ -6,7 +6,7 @@
 use rustc_hash::FxHashMap;
 use wallscope_model::{ContextId, FrameId, FrameKind, StackEnd, StackId, State, Unit};
 
-use super::super::import::{Amount, Called, Decimal, Import, Scale, TimeKind};
+use super::super::import::{Amount, Called, Decimal, Import, SampleTime, Scale};
 use super::super::{ReadError, json};
 use super::event::{Ids, Trace, key};
 use super::names::{NO_NAME, Names};
@@ -49,7 +49,7 @@ pub(super) fn give(
         };
         let value = scale.units(weight, to)?;
         let time = s.ts.map(|ts| json::whole(ts, 1e3));
-        let kind = TimeKind::of(State::Unknown);
+        let kind = SampleTime::of(State::Unknown);
         to.sample(context, stack, kind, Amount::new((1, value), time))?;
     }
     let mut warnings = Vec::new();

@@ -17,7 +17,7 @@ use rustc_hash::FxHashMap;
 use serde::Deserialize;
 use wallscope_model::{ContextId, Limit, StackEnd, StackId, State, Unit, Window};
 
-use super::import::{About, Amount, Import, TimeKind};
+use super::import::{About, Amount, Import, SampleTime};
 use super::source::Source;
 use super::{Options, Read, ReadError, json};
 
@@ -171,13 +171,13 @@ pub(super) fn cpu_limit() -> Limit {
 }
 
 /// Kind of a sample of the idle program.
-pub(super) const IDLE: TimeKind = TimeKind {
+pub(super) const IDLE: SampleTime = SampleTime {
     idle: true,
-    ..TimeKind::of(State::Blocked)
+    ..SampleTime::of(State::Blocked)
 };
 
 /// Kind of any other sample: V8 does not tell whether the thread ran.
-pub(super) const NOT_IDLE: TimeKind = TimeKind::of(State::Unknown);
+pub(super) const NOT_IDLE: SampleTime = SampleTime::of(State::Unknown);
 
 /// The stack of a sample and how it ended.
 pub(super) fn end(stack: &TreeStack) -> StackEnd {

@@ -93,7 +93,7 @@ fn judge(run: &Run) -> Result<Scorecard, Error> {
             }
             let ns = wait["ns"].as_f64().unwrap_or(0.0);
             all += ns;
-            // One whose wait has ended still waits to be run.
+            // After its wait a task still waits to be run.
             let ready = wait["state"] == "runnable";
             right += if ready || wait["reason"] == *reason {
                 ns

@@ -160,7 +160,7 @@ fn waits(run: &Run) -> Result<Scorecard, Error> {
         for wait in own {
             let ns = wait["ns"].as_f64().unwrap_or(0.0);
             all += ns;
-            // One whose wait has ended still waits to be run.
+            // After its wait a task still waits to be run.
             let ready = wait["state"] == "runnable";
             right += if ready || wait["reason"] == *reason {
                 ns

@@ -114,7 +114,7 @@ fn judge(run: &Run, pins: bool) -> Result<Scorecard, Error> {
         let (mut all, mut right) = (0.0, 0.0);
         for wait in inside {
             all += ns(wait);
-            // One whose wait has ended still waits to be run.
+            // After its wait a task still waits to be run.
             let ready = wait["state"] == "runnable";
             right += if ready || wait["reason"] == *reason {
                 ns(wait)

@@ -68,7 +68,7 @@ impl RunTime {
 impl Programs {
     /// Losses counted in kernel code, by cause, in the order of `event::LOSSES`.
     pub fn losses(&self) -> Vec<u64> {
-        self.counters()[..LOSSES.len()].to_vec()
+        summed(&self.counters_by_cpu())[..LOSSES.len()].to_vec()
     }
 
     /// All connections in the map.
@@ -107,7 +107,8 @@ impl Programs {
 
     /// Run time of the programs so far.
     pub fn run_time(&self) -> RunTime {
-        let counters = self.counters();
+        let by_cpu = self.counters_by_cpu();
+        let counters = summed(&by_cpu);
         let [
             hooks_ns,
             timer_ns,
@@ -119,7 +120,8 @@ impl Programs {
             taken_ns,
             runs,
         ] = [0, 1, 2, 3, 4, 5, 6, 7, 8].map(|i| counters[LOSSES.len() + i]);
-        let displaced_ns = (self.displaced.borrow_mut()).displaced_ns(self.moment(), self.entry_ns);
+        let displaced_ns =
+            (self.displaced.borrow_mut()).displaced_ns(moment(&by_cpu), self.entry_ns);
         RunTime {
             displaced_ns,
             hooks_ns,
@@ -139,16 +141,7 @@ impl Programs {
         self.entry_ns
     }
 
-    /// The counters of `struct ws_cpu`, added up over the CPUs: losses, then run times.
-    fn counters(&self) -> Vec<u64> {
-        let mut sums = vec![0u64; COUNTERS];
-        for of_cpu in self.counters_by_cpu() {
-            sums.iter_mut().zip(of_cpu).for_each(|(sum, n)| *sum += n);
-        }
-        sums
-    }
-
-    /// The counters of `struct ws_cpu`, by CPU.
+    /// The counters of `struct ws_cpu`, by CPU: losses, then run times.
     fn counters_by_cpu(&self) -> Vec<Vec<u64>> {
         let cpus = &self.skel.maps.cpus;
         let per_cpu = cpus.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY);
@@ -165,23 +158,10 @@ impl Programs {
             .collect()
     }
 
-    /// The hooks met by each CPU, and the time for which it was busy, up to now.
-    fn moment(&self) -> Moment {
-        let met = |counters: &Vec<u64>| Met {
-            worked: std::array::from_fn(|i| counters[LOSSES.len() + RUN_TIMES + i]),
-            runs: counters[LOSSES.len() + RUN_TIMES - 1],
-            run_ns: counters[LOSSES.len()],
-        };
-        Moment {
-            time: now(),
-            met: self.counters_by_cpu().iter().map(met).collect(),
-            busy_ns: cpu_busy_ns(),
-        }
-    }
-
     /// Begins to add up displaced time.
     pub(super) fn begin_displaced(&self) {
-        self.displaced.replace(DisplacedMeter::new(self.moment()));
+        let first = moment(&self.counters_by_cpu());
+        self.displaced.replace(DisplacedMeter::new(first));
     }
 
     /// Exact waits by thread and lock.
@@ -216,6 +196,29 @@ impl Programs {
             }
         })
         .sum()
+    }
+}
+
+/// Counters added up over the CPUs.
+fn summed(by_cpu: &[Vec<u64>]) -> Vec<u64> {
+    let mut sums = vec![0u64; COUNTERS];
+    for of_cpu in by_cpu {
+        sums.iter_mut().zip(of_cpu).for_each(|(sum, n)| *sum += n);
+    }
+    sums
+}
+
+/// The hooks met by each CPU, and the time for which it was busy, up to now.
+fn moment(by_cpu: &[Vec<u64>]) -> Moment {
+    let met = |counters: &Vec<u64>| Met {
+        worked: std::array::from_fn(|i| counters[LOSSES.len() + RUN_TIMES + i]),
+        runs: counters[LOSSES.len() + RUN_TIMES - 1],
+        run_ns: counters[LOSSES.len()],
+    };
+    Moment {
+        time: now(),
+        met: by_cpu.iter().map(met).collect(),
+        busy_ns: cpu_busy_ns(),
     }
 }
 

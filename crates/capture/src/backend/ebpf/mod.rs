@@ -73,8 +73,8 @@ pub struct Settings {
     pub ledger_only: bool,
     /// Bytes of the ring of turns; `None`: turns are not reported.
     pub turn_ring: Option<u32>,
-    /// A session in windows: exact waits by lock and lengths by thread are not kept, and maps are as small as an agent's
-    /// memory demands.
+    /// A session in windows: exact waits by lock and lengths by thread are not kept, and maps are as small as an
+    /// agent's memory demands.
     pub windows: bool,
     /// Whether stacks are taken at software or hardware events, and at tracepoints.
     pub events: (bool, bool),

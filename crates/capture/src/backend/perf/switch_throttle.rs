@@ -2,11 +2,12 @@
 //! record of each switch would slow them down.
 //!
 //! A recorded switch costs the thread three to four microseconds: the record, the clock that is started and stopped
-//! with it, and the work of perf events at every switch, even of switched-off ones. Up to [`MAX_FULL_RATE`] switches a second
-//! that is a few per cent. Beyond, the events of the thread are closed and opened again in turn, for a part of the
-//! time ([`MIN_RECORDED`] at least). Its totals stay exact: between its turns they are the scheduler's counters', as in
-//! the `proc` backend. Facts that only records tell (preempted apart from woken, the stacks on the CPU) are then
-//! sampled. The thread gets as many stacks a second as any other thread: in its turns they come more often.
+//! with it, and the work of perf events at every switch, even of switched-off ones. Up to [`MAX_FULL_RATE`] switches
+//! a second that is a few per cent. Beyond, the events of the thread are closed and opened again in turn, for a part
+//! of the time ([`MIN_RECORDED`] at least). Its totals stay exact: between its turns they are the scheduler's
+//! counters', as in the `proc` backend. Facts that only records tell (preempted apart from woken, the stacks on the
+//! CPU) are then sampled. The thread gets as many stacks a second as any other thread: in its turns they come more
+//! often.
 //!
 //! Events that were inherited cannot be closed one by one: a family is given events of its own first.
 

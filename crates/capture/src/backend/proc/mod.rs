@@ -30,8 +30,8 @@
 //! ```
 //!
 //! Each round reads the `schedstat` of every thread. A thread that has not run since the last round is still in its
-//! last state, which needs no further reading. After a while it is polled in every eighth round only. If a thread ran and now
-//! waits, its system call and its stack are read.
+//! last state, which needs no further reading. After a while it is polled in every eighth round only. If a thread ran
+//! and now waits, its system call and its stack are read.
 //!
 //! With perf events ([`super::perf`]) the totals come from recorded switches. Running threads are sampled too, and
 //! preemption is told apart from other run-queue latency. Without them this backend does not see the stacks of running

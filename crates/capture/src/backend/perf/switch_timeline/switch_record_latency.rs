@@ -1,10 +1,10 @@
 //! Delay of the records of switches in.
 //!
-//! The kernel writes the record of a switch-in at the end of its own work for the switch, with that of perf events
-//! in it. By every other clock the thread's time has begun some microseconds before: more of them after an idle
-//! CPU, fewer after another thread. Each switch-in is dated back by the mean that the thread's counters tell, or by
-//! the mean of all threads if its own switches are few. It is dated back by [`SwitchRecordLatency::MAX_DELAY_NS`] at most:
-//! a larger delay stays visible as a difference between the two witnesses.
+//! The kernel writes the record of a switch-in at the end of its own work for the switch, with that of perf events in
+//! it. By every other clock the thread's time has begun some microseconds before: more of them after an idle CPU,
+//! fewer after another thread. Each switch-in is dated back by the mean that the thread's counters tell, or by the
+//! mean of all threads if its own switches are few. It is dated back by [`SwitchRecordLatency::MAX_DELAY_NS`] at
+//! most: a larger delay stays visible as a difference between the two witnesses.
 
 /// How late records of switches in are written, as the counters tell.
 #[derive(Clone, Copy, Debug, Default)]
