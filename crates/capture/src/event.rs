@@ -215,6 +215,14 @@ pub struct Turn {
     pub pad0: [u8; 5],
 }
 
+impl Turn {
+    /// When its first interval began, ns.
+    pub fn begin(&self) -> u64 {
+        let all = self.stretch.saturating_add(self.block);
+        self.time.saturating_sub(all.saturating_add(self.waited))
+    }
+}
+
 /// `struct ws_sample`.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]

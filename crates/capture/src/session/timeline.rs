@@ -180,8 +180,7 @@ fn runnable_interval(part: u8) -> Interval {
 
 /// Appends the intervals of a turn.
 pub fn put_turn(lane: &mut Vec<Interval>, life: &Range<u64>, t: &Turn, waker: Option<ContextId>) {
-    let all = t.stretch.saturating_add(t.block).saturating_add(t.waited);
-    let at = t.time.saturating_sub(all);
+    let at = t.begin();
     let mut pen = LaneWriter { lane, life, at };
     pen.put(t.stretch, ON_CPU);
     pen.put(t.block, blocked_interval(t.reason, waker, t.asking != 0));

@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 use wallscope_model::{ContextId, Interval, Lane, Recording, Timeline};
 
 use super::coding::Reader;
-use super::values::{Chunk, FlightSnapshot};
+use super::values::{Chunk, FlightSnapshot, Open};
 use crate::event::{RING_TURN, Turn};
 use crate::session::timeline::{put_open, put_turn};
 
@@ -23,10 +23,15 @@ impl FlightSnapshot {
     /// Gives `recording`, merged windows of the session, the intervals of its threads as a timeline, and tells
     /// its domain. Threads that the recording lacks, of an excluded service for instance, stay out. `is_own_memory`
     /// tells whether the flight recorder's limit holds for the timeline too: the oldest chunks are dropped then.
+    ///
+    /// Windows may have ended since the last one of `recording`, as naming takes time. An interval of such a window
+    /// counts up to the end of the recording.
     pub fn put_into(&self, recording: &mut Recording, memory: FlightMemory) -> FlightPart {
         let window = recording.window.start_ns..recording.window.end_ns;
-        let inside = |c: &&Chunk| c.start_ns < window.end && c.end_ns > window.start;
-        let mut chunks: Vec<&Chunk> = self.chunks.iter().map(|c| &**c).filter(inside).collect();
+        let chunks = self.chunks.iter().map(|c| &**c);
+        let (mut chunks, later): (Vec<&Chunk>, Vec<&Chunk>) = (chunks)
+            .filter(|c| c.end_ns > window.start)
+            .partition(|c| c.start_ns < window.end);
         let dropped = match memory {
             FlightMemory::Unlimited => 0,
             FlightMemory::Recorder => self.keep_newest(&mut chunks),
@@ -48,13 +53,9 @@ impl FlightSnapshot {
             }
         }
         flown.thresholds.sort_unstable();
-        // The intervals under way are those at the end of the last window.
-        let close = |now: u64| now <= window.end && now > window.start;
-        for open in self.open.iter().filter(|o| close(o.now)) {
-            if let Some(context) = lanes.context(open.pid, open.tid, open.now) {
-                let lane = lanes.all.entry(context).or_default();
-                put_open(lane, &lanes.lives[context as usize], &open.dump());
-            }
+        later.into_iter().for_each(|chunk| lanes.put_chunk(chunk));
+        for open in self.open.iter().filter(|o| o.now > window.start) {
+            lanes.put_open(open);
         }
         let lanes = lanes.finish();
         flown.intervals = lanes.iter().map(|l| l.intervals.len() as u64).sum();
@@ -156,6 +157,8 @@ struct Lanes {
     /// When each context existed, ns.
     lives: Vec<std::ops::Range<u64>>,
     all: FxHashMap<u32, Vec<Interval>>,
+    /// End of the recording, ns.
+    end_ns: u64,
 }
 
 impl Lanes {
@@ -172,6 +175,7 @@ impl Lanes {
                 .map(|c| c.start_ns..c.end_ns)
                 .collect(),
             all: FxHashMap::default(),
+            end_ns: recording.window.end_ns,
         }
     }
 
@@ -194,13 +198,29 @@ impl Lanes {
             Some((known.pid, known.tid))
         };
         turns(chunk, |t| {
-            let own = thread(t.id).and_then(|(pid, tid)| self.context(pid, tid, t.time));
+            let time = t.time.min(self.end_ns);
+            if t.begin() >= self.end_ns {
+                return;
+            }
+            let own = thread(t.id).and_then(|(pid, tid)| self.context(pid, tid, time));
             let Some(index) = own else { return };
             let woken = t.time.saturating_sub(t.waited);
             let waker = thread(t.waker).and_then(|(pid, tid)| self.context(pid, tid, woken));
             let lane = self.all.entry(index).or_default();
             put_turn(lane, &self.lives[index as usize], t, waker.map(ContextId));
         });
+    }
+
+    /// Puts an interval that was under way at the end of this recording or of a later window.
+    fn put_open(&mut self, open: &Open) {
+        let before = open.stretch.saturating_add(open.block);
+        if open.since.saturating_sub(before) >= self.end_ns {
+            return;
+        }
+        if let Some(context) = self.context(open.pid, open.tid, open.now.min(self.end_ns)) {
+            let lane = self.all.entry(context).or_default();
+            put_open(lane, &self.lives[context as usize], &open.dump());
+        }
     }
 
     fn finish(self) -> Vec<Lane> {

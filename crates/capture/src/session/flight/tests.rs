@@ -114,6 +114,43 @@ fn turns_become_lanes_of_the_threads_of_a_recording() {
 }
 
 #[test]
+fn windows_that_end_after_a_recording_tell_its_last_intervals() {
+    let recorder = FlightRecorder::new(limits(120, 64 << 20));
+    let mut writer = FlightWriter::new(recorder.clone(), SECOND);
+    writer.take(turn(SECOND + 100, 1, [60, 40, 0]).as_bytes());
+    let end = 2 * SECOND;
+    writer.end_chunk(end, &accounts(end));
+    writer.note_open(end, &accounts(end));
+    // The first thread wakes in the next window, and once more; the second one waits on.
+    writer.take(turn(end + 50, 1, [30, SECOND - 80, 0]).as_bytes());
+    writer.take(turn(end + 90, 1, [20, 20, 0]).as_bytes());
+    writer.end_chunk(3 * SECOND, &accounts(3 * SECOND));
+    writer.note_open(3 * SECOND, &accounts(SECOND));
+
+    let mut first = recording(end);
+    let part = recorder
+        .snapshot()
+        .put_into(&mut first, FlightMemory::Unlimited);
+    assert_eq!(part.thresholds, [(0, SECOND)], "the recording's time alone");
+    let timeline = first.timeline.unwrap();
+    use State::{Blocked, OnCpu};
+    let seen = |context| {
+        let intervals = timeline.lane(ContextId(context)).unwrap().intervals.iter();
+        intervals
+            .map(|i| (i.start_ns - SECOND, i.ns, i.state))
+            .collect::<Vec<_>>()
+    };
+    let woken_later = [
+        (0, 60, OnCpu),
+        (60, 40, Blocked),
+        (100, 30, OnCpu),
+        (130, SECOND - 130, Blocked),
+    ];
+    assert_eq!(seen(1), woken_later);
+    assert_eq!(seen(0), [(0, SECOND, Blocked)]);
+}
+
+#[test]
 fn the_ring_is_bounded_and_the_oldest_go_first() {
     let limits = limits(10, 400_000);
     let recorder = FlightRecorder::new(limits);
