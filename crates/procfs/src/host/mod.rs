@@ -33,6 +33,9 @@ const SHORT: usize = 2048;
 /// Number of readings of which one reads all facts.
 const EACH: usize = 5;
 
+/// First size of a buffer for whole files, bytes.
+const BUFFER: usize = 32 << 10;
+
 /// Reads [`HostFacts`] again and again from descriptors that stay open.
 pub struct HostReader {
     buffer: Vec<u8>,
@@ -105,11 +108,31 @@ impl Source {
     }
 }
 
-/// CPU time for which each CPU was not idle, by its number, ns; empty where the kernel does not say.
-pub fn cpu_busy_ns() -> Vec<u64> {
-    let text = kernel_file::read_to_string("/proc/stat").unwrap_or_default();
-    let ns_per_tick = ns_per_tick();
-    let ticks = parse::stat(&text).busy_ticks.into_iter();
+/// Reads the time for which each CPU was busy, again and again.
+pub struct CpuBusyReader {
+    stat: Source,
+    buffer: Vec<u8>,
+}
+
+impl CpuBusyReader {
+    /// Opens the kernel's file.
+    pub fn open() -> CpuBusyReader {
+        CpuBusyReader {
+            stat: Source::open("/proc/stat"),
+            buffer: vec![0; BUFFER],
+        }
+    }
+
+    /// CPU time for which each CPU was not idle, by its number, ns; empty where the kernel does not say.
+    pub fn read(&mut self) -> Vec<u64> {
+        let stat = self.stat.read(&mut self.buffer).map(parse::stat);
+        busy_ns(&stat.unwrap_or_default(), ns_per_tick())
+    }
+}
+
+/// Ticks for which each CPU was busy, in ns.
+fn busy_ns(stat: &parse::Stat, ns_per_tick: u64) -> Vec<u64> {
+    let ticks = stat.busy_ticks.iter();
     ticks.map(|t| t.saturating_mul(ns_per_tick)).collect()
 }
 
@@ -128,7 +151,7 @@ impl HostReader {
             Source(of_target.or_else(|| kernel_file::open(format!("/proc/net/{file}")).ok()))
         };
         HostReader {
-            buffer: vec![0; 32 << 10],
+            buffer: vec![0; BUFFER],
             ns_per_tick: ns_per_tick(),
             load: Source::open("/proc/loadavg"),
             stat: Source::open("/proc/stat"),
@@ -194,9 +217,7 @@ impl HostReader {
             cpu_ns: stat
                 .cpu_ticks
                 .map(|t| t.map(|t| t.saturating_mul(self.ns_per_tick))),
-            cpu_busy_ns: (stat.busy_ticks.iter())
-                .map(|t| t.saturating_mul(self.ns_per_tick))
-                .collect(),
+            cpu_busy_ns: busy_ns(&stat, self.ns_per_tick),
             context_switches: stat.switches,
             psi_cpu,
             psi_io,

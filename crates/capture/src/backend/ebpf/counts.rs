@@ -2,7 +2,7 @@
 //! memory that their maps hold.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use wallscope_procfs::{host::cpu_busy_ns, kernel_file};
+use wallscope_procfs::kernel_file;
 
 use libbpf_rs::{MapCore, MapFlags, MapType, libbpf_sys, skel::Skel};
 use wallscope_model::{BlockReason, histogram};
@@ -120,8 +120,8 @@ impl Programs {
             taken_ns,
             runs,
         ] = [0, 1, 2, 3, 4, 5, 6, 7, 8].map(|i| counters[LOSSES.len() + i]);
-        let displaced_ns =
-            (self.displaced.borrow_mut()).displaced_ns(moment(&by_cpu), self.entry_ns);
+        let now = self.moment(&by_cpu);
+        let displaced_ns = (self.displaced.borrow_mut()).displaced_ns(now, self.entry_ns);
         RunTime {
             displaced_ns,
             hooks_ns,
@@ -160,8 +160,22 @@ impl Programs {
 
     /// Begins to add up displaced time.
     pub(super) fn begin_displaced(&self) {
-        let first = moment(&self.counters_by_cpu());
+        let first = self.moment(&self.counters_by_cpu());
         self.displaced.replace(DisplacedMeter::new(first));
+    }
+
+    /// The hooks met by each CPU, and the time for which it was busy, up to now.
+    fn moment(&self, by_cpu: &[Vec<u64>]) -> Moment {
+        let met = |counters: &Vec<u64>| Met {
+            worked: std::array::from_fn(|i| counters[LOSSES.len() + RUN_TIMES + i]),
+            runs: counters[LOSSES.len() + RUN_TIMES - 1],
+            run_ns: counters[LOSSES.len()],
+        };
+        Moment {
+            time: now(),
+            met: by_cpu.iter().map(met).collect(),
+            busy_ns: self.cpu_busy.borrow_mut().read(),
+        }
     }
 
     /// Exact waits by thread and lock.
@@ -206,20 +220,6 @@ fn summed(by_cpu: &[Vec<u64>]) -> Vec<u64> {
         sums.iter_mut().zip(of_cpu).for_each(|(sum, n)| *sum += n);
     }
     sums
-}
-
-/// The hooks met by each CPU, and the time for which it was busy, up to now.
-fn moment(by_cpu: &[Vec<u64>]) -> Moment {
-    let met = |counters: &Vec<u64>| Met {
-        worked: std::array::from_fn(|i| counters[LOSSES.len() + RUN_TIMES + i]),
-        runs: counters[LOSSES.len() + RUN_TIMES - 1],
-        run_ns: counters[LOSSES.len()],
-    };
-    Moment {
-        time: now(),
-        met: by_cpu.iter().map(met).collect(),
-        busy_ns: cpu_busy_ns(),
-    }
 }
 
 /// Memory that a hash map holds, bytes: its buckets and its elements. Elements that the kernel makes on demand

@@ -28,6 +28,7 @@ use libbpf_rs::{
     Link, MapCore, MapFlags, MapHandle, MapMut, OpenObject, RingBuffer, RingBufferBuilder,
     skel::{OpenSkel, Skel, SkelBuilder},
 };
+use wallscope_procfs::host::CpuBusyReader;
 use zerocopy::{FromBytes, IntoBytes};
 
 pub use counts::RunTime;
@@ -92,6 +93,7 @@ pub struct Programs {
     /// Cost of the entry into a program and the exit from it, ns.
     entry_ns: f64,
     displaced: RefCell<DisplacedMeter>,
+    cpu_busy: RefCell<CpuBusyReader>,
     /// Waits by lock, and lengths, are kept of each thread.
     by_thread: bool,
 }
@@ -216,6 +218,7 @@ impl Programs {
             outdated: 0,
             entry_ns: 0.0,
             displaced: RefCell::default(),
+            cpu_busy: RefCell::new(CpuBusyReader::open()),
             by_thread: !settings.windows,
         })
     }
