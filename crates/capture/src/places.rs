@@ -483,12 +483,9 @@ impl Interrupts {
     }
 }
 
-/// The names of the functions at `wanted`; `None`: the kernel does not show it.
-pub fn names(wanted: &[u64]) -> Vec<Option<String>> {
-    let Ok(text) = kallsyms::read() else {
-        return vec![None; wanted.len()];
-    };
-    let mut code: Vec<(u64, &str)> = kallsyms::parse(&text)
+/// The names of the functions at `wanted` by this text of `/proc/kallsyms`; `None`: the kernel does not show it.
+pub fn names(text: &str, wanted: &[u64]) -> Vec<Option<String>> {
+    let mut code: Vec<(u64, &str)> = kallsyms::parse(text)
         .filter(|s| s.is_code() && s.address != 0)
         .map(|s| (s.address, s.name))
         .collect();

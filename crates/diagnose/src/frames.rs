@@ -48,16 +48,24 @@ pub(crate) fn frames(recording: &Recording, stack: StackId) -> impl Iterator<Ite
     ids.map(|id| &recording.frames[id.0 as usize])
 }
 
+/// Indexes of all named functions of a stack, innermost first, with the side that they lie on.
+pub(crate) fn function_indexes(
+    recording: &Recording,
+    stack: StackId,
+) -> impl Iterator<Item = (Side, usize)> {
+    frames(recording, stack).flat_map(|frame| {
+        let lines = frame.lines.iter();
+        lines.map(move |line| (Side::of(frame.kind), line.function.0 as usize))
+    })
+}
+
 /// All named functions of a stack, innermost first, with the side that they lie on.
 pub(crate) fn functions(
     recording: &Recording,
     stack: StackId,
 ) -> impl Iterator<Item = (Side, &Arc<str>)> {
-    frames(recording, stack).flat_map(|frame| {
-        let lines = frame.lines.iter();
-        let name = |function: usize| &recording.functions[function].name;
-        lines.map(move |line| (Side::of(frame.kind), name(line.function.0 as usize)))
-    })
+    function_indexes(recording, stack)
+        .map(|(side, function)| (side, &recording.functions[function].name))
 }
 
 /// Named functions of a stack on one side, innermost first.
@@ -144,6 +152,22 @@ pub(crate) fn code_site(recording: &Recording, id: StackId) -> CodeSite {
             site.and_then(|at| attribution::called(recording, stack, at))
                 .or(site),
         ),
+    }
+}
+
+/// The code sites of all stacks of a recording.
+pub(crate) struct CodeSites(Vec<CodeSite>);
+
+impl CodeSites {
+    /// Finds all of them.
+    pub fn new(recording: &Recording) -> CodeSites {
+        let stacks = 0..recording.stacks.len() as u32;
+        CodeSites(stacks.map(|i| code_site(recording, StackId(i))).collect())
+    }
+
+    /// That of a stack.
+    pub fn of(&self, stack: StackId) -> &CodeSite {
+        &self.0[stack.0 as usize]
     }
 }
 

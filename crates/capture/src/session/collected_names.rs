@@ -3,6 +3,7 @@
 use std::{cell::OnceCell, sync::Arc};
 
 use rustc_hash::FxHashMap;
+use wallscope_binfmt::kallsyms;
 use wallscope_model::{FrameKind, Function};
 use wallscope_observe::{CodeModule, NamedFrame, NamedLine};
 use wallscope_procfs::sockets::{self, Owners, Socket};
@@ -160,15 +161,31 @@ fn line_of(name: &str, file: &str, start_line: u32, line: u32) -> NamedLine {
 pub struct Host {
     sockets: Vec<Socket>,
     owners: Owners,
+    kallsyms: Kallsyms,
+}
+
+/// The text of the kernel's symbols, several MB; read when it is asked first. Empty where it cannot be read.
+#[derive(Default)]
+pub struct Kallsyms(OnceCell<Arc<str>>);
+
+impl Kallsyms {
+    /// The functions of the kernel in which these stacks wait, by hash.
+    pub fn functions(&self, stacks: &FxHashMap<u64, Box<[u64]>>) -> FxHashMap<u64, Arc<str>> {
+        if stacks.is_empty() {
+            return FxHashMap::default();
+        }
+        let read = || kallsyms::read().unwrap_or_default().into();
+        labels::kernel_functions(stacks, self.0.get_or_init(read))
+    }
 }
 
 /// The machine as it is when it is asked first.
 #[derive(Default)]
-pub struct HostWhenAsked(OnceCell<Host>);
+pub struct HostWhenAsked(OnceCell<Host>, Kallsyms);
 
 impl HostNames for HostWhenAsked {
     fn kernel_functions(&self, stacks: &FxHashMap<u64, Box<[u64]>>) -> FxHashMap<u64, Arc<str>> {
-        labels::kernel_functions(stacks)
+        self.1.functions(stacks)
     }
 
     fn other_end(&self, socket: &SocketRecord) -> Option<(u32, String)> {
@@ -182,13 +199,20 @@ impl Host {
         Host {
             sockets: sockets::list().unwrap_or_default(),
             owners: sockets::owners(),
+            kallsyms: Kallsyms::default(),
         }
+    }
+
+    /// The text of the kernel's symbols, if it was needed and could be read.
+    pub fn into_kallsyms(self) -> Option<Arc<str>> {
+        let text = self.kallsyms.0.into_inner();
+        text.filter(|text| !text.is_empty())
     }
 }
 
 impl HostNames for Host {
     fn kernel_functions(&self, stacks: &FxHashMap<u64, Box<[u64]>>) -> FxHashMap<u64, Arc<str>> {
-        labels::kernel_functions(stacks)
+        self.kallsyms.functions(stacks)
     }
 
     fn other_end(&self, socket: &SocketRecord) -> Option<(u32, String)> {

@@ -60,8 +60,12 @@ impl Labels {
     }
 }
 
-/// The function of the kernel in which each kernel stack waits, by the stack's hash.
-pub fn kernel_functions(kernel: &FxHashMap<u64, Box<[u64]>>) -> FxHashMap<u64, Arc<str>> {
+/// The function of the kernel in which each kernel stack waits, by the stack's hash. `kallsyms`: the text of the
+/// kernel's symbols.
+pub fn kernel_functions(
+    kernel: &FxHashMap<u64, Box<[u64]>>,
+    kallsyms: &str,
+) -> FxHashMap<u64, Arc<str>> {
     const DEEP: usize = 4;
     let all: Vec<(u64, u64)> = kernel
         .iter()
@@ -69,7 +73,7 @@ pub fn kernel_functions(kernel: &FxHashMap<u64, Box<[u64]>>) -> FxHashMap<u64, A
         .collect();
     let wanted: Vec<u64> = all.iter().map(|(_, pc)| *pc).collect();
     let mut functions = FxHashMap::default();
-    for ((hash, _), name) in all.into_iter().zip(places::names(&wanted)) {
+    for ((hash, _), name) in all.into_iter().zip(places::names(kallsyms, &wanted)) {
         // The caller of a lock waits, not the code of the lock.
         if let Some(name) = name.filter(|n| !places::only_sleeps(n)) {
             functions.entry(hash).or_insert_with(|| name.into());

@@ -542,7 +542,7 @@ impl<'o> Recorder<'o> {
             .losses(Counter::Collector, losses, &mut intake);
         observe_processes(processes, &mut intake);
         let EventDispatcher { estimator, log, .. } = intake;
-        let (log, assembled) = named(
+        let (log, assembled, kallsyms) = named(
             estimator,
             log,
             &self.collector.processes,
@@ -551,7 +551,7 @@ impl<'o> Recorder<'o> {
         let used = snapshot::used(&assembled.recording);
         self.collector.processes.reopen(&used);
         let sources = Sources {
-            kallsyms: symbols_of_programs(&assembled.recording),
+            kallsyms: kernel_symbols(&assembled.recording, kallsyms),
             ..self.collector.processes.into_sources(&assembled.jit)
         };
         Captured {
@@ -628,13 +628,14 @@ fn intake(begin: Begin, log: Option<LogWriter>, options: &Options) -> Rc<RefCell
     Rc::new(RefCell::new(intake))
 }
 
-/// Assembles the recording, with names as the collector knows them. A log keeps the answers.
+/// Assembles the recording, with names as the collector knows them. A log keeps the answers. The text of the kernel's
+/// symbols is returned if it was needed.
 fn named(
     estimator: Estimator,
     log: Option<LogWriter>,
     processes: &Processes,
     options: &Options,
-) -> (Option<LogWriter>, Assembled) {
+) -> (Option<LogWriter>, Assembled, Option<Arc<str>>) {
     let snapshots = match options.snapshot_every {
         Some(_) => Snapshots::Taken,
         None => Snapshots::None,
@@ -645,20 +646,23 @@ fn named(
         host: &host,
     };
     let Some(log) = interface::kept(log) else {
-        return (None, estimator.finish(names, snapshots));
+        let assembled = estimator.finish(names, snapshots);
+        return (None, assembled, host.into_kallsyms());
     };
     let logged = Logged::new(names, log);
     let assembled = estimator.finish(logged.names(), snapshots);
-    (Some(logged.into_log()), assembled)
+    let log = logged.into_log();
+    (Some(log), assembled, host.into_kallsyms())
 }
 
-/// The present symbols of the kernel, if stacks lead through code that was loaded into it. Kernel programs take their
-/// names with them when they are unloaded, and ours are unloaded next.
-fn symbols_of_programs(recording: &Recording) -> Option<Arc<KernelSymbols>> {
+/// The present symbols of the kernel: `read`, if they were read, or if stacks lead through code that was loaded into
+/// it. Kernel programs take their names with them when they are unloaded, and ours are unloaded next.
+fn kernel_symbols(recording: &Recording, read: Option<Arc<str>>) -> Option<Arc<KernelSymbols>> {
     /// First address of modules and kernel programs on x86-64.
     const LOADED: u64 = 0xffff_ffff_c000_0000;
     let mut frames = recording.frames.iter();
     let any = frames.any(|f| f.kind == FrameKind::Kernel && f.address >= LOADED);
-    let text = any.then(|| kallsyms::read().ok()).flatten()?;
-    Some(Arc::new(KernelSymbols::new(text.into())))
+    let needed = || any.then(|| kallsyms::read().ok()).flatten();
+    let text = read.or_else(|| needed().map(Arc::from))?;
+    Some(Arc::new(KernelSymbols::new(text)))
 }

@@ -29,8 +29,8 @@ use super::{
     address_scope::AddressScope,
     answers::{Answers, frame_key, nameless},
     assemble::Assembled,
+    collected_names::Kallsyms,
     estimator::Estimator,
-    labels,
     managed::Word,
     naming::{CodeNames, HostNames, ManagedFrame, Names},
     plausible::Times,
@@ -275,7 +275,7 @@ impl CodeNames for EarlyAnswers<'_> {
 impl HostNames for EarlyAnswers<'_> {
     fn kernel_functions(&self, stacks: &FxHashMap<u64, Box<[u64]>>) -> FxHashMap<u64, Arc<str>> {
         match self.kernel {
-            SameKernel::Yes => labels::kernel_functions(stacks),
+            SameKernel::Yes => Kallsyms::default().functions(stacks),
             SameKernel::No => FxHashMap::default(),
         }
     }

@@ -5,6 +5,7 @@ use wallscope_model::scale::{Piece, Scaled};
 
 use super::threads::Threads;
 use super::waits::Waits;
+use crate::frames::CodeSites;
 
 /// A recording with the data that separates active time from other time.
 #[derive(Clone, Copy)]
@@ -17,6 +18,8 @@ pub(crate) struct Active<'a> {
     pub waits: &'a Waits,
     /// Its threads.
     pub threads: &'a Threads,
+    /// The code sites of its stacks.
+    pub sites: &'a CodeSites,
 }
 
 impl Active<'_> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use wallscope_model::scale::{NOT_SAMPLED, Piece};
 use wallscope_model::stats::{Interval, MAX_BLOCKS, share_interval};
-use wallscope_model::{BlockReason, Recording, Sample, StackId, State};
+use wallscope_model::{BlockReason, Recording, Sample, State};
 
 use super::active::Active;
 use super::bottleneck::Bottleneck;
@@ -100,8 +100,6 @@ pub(crate) fn causes(active: Active<'_>, bottleneck: &Bottleneck) -> Vec<Cause> 
     let Active {
         recording, scaled, ..
     } = active;
-    let stacks = 0..recording.stacks.len() as u32;
-    let sites: Vec<CodeSite> = stacks.map(|i| code_site(recording, StackId(i))).collect();
     let mut sums = Sums {
         recording,
         sums: HashMap::new(),
@@ -111,7 +109,7 @@ pub(crate) fn causes(active: Active<'_>, bottleneck: &Bottleneck) -> Vec<Cause> 
     for piece in &scaled.pieces {
         if active.counts(piece) {
             let sample = &recording.samples[piece.sample as usize];
-            sums.add(piece, sample, &sites[sample.stack.0 as usize]);
+            sums.add(piece, sample, active.sites.of(sample.stack));
         }
     }
     let unsampled = scaled.unsampled.iter();

@@ -5,10 +5,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use wallscope_model::scale::NOT_SAMPLED;
-use wallscope_model::{ContextId, StackId, State};
+use wallscope_model::{ContextId, State};
 
 use super::active::Active;
-use crate::frames::{CodeSite, code_site};
 
 /// Reason for which time is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -87,7 +86,6 @@ impl Sums {
 pub(crate) fn excluded_time(active: Active<'_>) -> Vec<ExcludedTime> {
     let recording = active.recording;
     let mut sums = Sums::default();
-    let mut sites: HashMap<StackId, CodeSite> = HashMap::new();
     for piece in &active.scaled.pieces {
         let sample = &recording.samples[piece.sample as usize];
         let part = || match sample.idle {
@@ -97,8 +95,7 @@ pub(crate) fn excluded_time(active: Active<'_>) -> Vec<ExcludedTime> {
         let Some(exclusion) = whole_thread(active, piece.context).or_else(part) else {
             continue;
         };
-        let site =
-            (sites.entry(sample.stack)).or_insert_with(|| code_site(recording, sample.stack));
+        let site = active.sites.of(sample.stack);
         let (function, module) = (site.function.clone(), site.module.clone());
         let key = (
             exclusion,

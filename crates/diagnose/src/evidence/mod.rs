@@ -41,7 +41,7 @@ pub(crate) use wakers::{Wakers, in_function};
 pub(crate) use work::{Work, WorkKind};
 
 use crate::delays::Delay;
-use crate::frames::{Side, functions};
+use crate::frames::{CodeSites, Side, functions};
 use crate::lock_wait::own_lock;
 use crate::thresholds::{ANSWER_PART, BRIEF_CPUS, MIN_REQUESTS};
 use crate::wait_direction::{awaits_result, is_local_conversation, may_be_consumer};
@@ -72,6 +72,7 @@ pub(crate) struct Evidence<'a> {
     pub resolves: f64,
     blame: Blame,
     waits: Waits,
+    sites: CodeSites,
 }
 
 /// Reasons of waits that another thread, process or device has to end. If two have equal time, the first counts.
@@ -113,7 +114,9 @@ impl<'a> Evidence<'a> {
         let requests = Requests::new(recording);
         let threads = Threads::new(recording, &scaled, &waits, &requests);
         let bottleneck = Bottleneck::new(recording, &threads);
+        let sites = CodeSites::new(recording);
         let active = Active {
+            sites: &sites,
             recording,
             scaled: &scaled,
             waits: &waits,
@@ -125,6 +128,7 @@ impl<'a> Evidence<'a> {
         let roots = Roots {
             recording,
             blame: &blame,
+            sites: &sites,
         };
         for cause in causes.iter_mut().filter(|c| c.state == State::Blocked) {
             cause.because = roots.of(&cause.samples);
@@ -144,6 +148,7 @@ impl<'a> Evidence<'a> {
             work,
             blame,
             waits,
+            sites,
         }
     }
 
@@ -451,12 +456,13 @@ impl<'a> Evidence<'a> {
         Roots {
             recording: self.recording,
             blame: &self.blame,
+            sites: &self.sites,
         }
     }
 
     /// Wakers of samples.
     pub fn wakers_of(&self, samples: &[u32]) -> Wakers {
-        Wakers::new(self.recording, &self.waits, samples)
+        Wakers::new(self.recording, &self.waits, &self.sites, samples)
     }
 
     /// Wakers of all waits for `reason`.

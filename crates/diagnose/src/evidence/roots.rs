@@ -7,7 +7,7 @@ use wallscope_analysis::blame::{Blame, NotFollowed, Root, RootActor};
 use wallscope_analysis::view::interrupt_words;
 use wallscope_model::{Actor, BlockReason, ContextId, Recording, StackId, State};
 
-use crate::frames::{Side, code_site, functions_on, passes};
+use crate::frames::{CodeSites, Side, functions_on, passes};
 use crate::knowledge::SLEEPS;
 use crate::lock_wait::takes_a_lock;
 use crate::words::{self, is_address};
@@ -172,6 +172,8 @@ pub(crate) struct Roots<'a> {
     pub recording: &'a Recording,
     /// Its blame.
     pub blame: &'a Blame,
+    /// The code sites of its stacks.
+    pub sites: &'a CodeSites,
 }
 
 impl Roots<'_> {
@@ -304,8 +306,9 @@ impl Roots<'_> {
         for (stack, ns) in stacks {
             let mut user = functions_on(self.recording, *stack, Side::User);
             if user.next().is_some() {
-                let site = code_site(self.recording, *stack);
-                *sums.entry((site.function, site.callee)).or_default() += ns;
+                let site = self.sites.of(*stack);
+                let key = (site.function.clone(), site.callee.clone());
+                *sums.entry(key).or_default() += ns;
             }
         }
         let main = sums.into_iter();

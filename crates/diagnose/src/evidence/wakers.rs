@@ -7,7 +7,7 @@ use wallscope_analysis::view::interrupt_words;
 use wallscope_model::{Actor, BlockReason, ContextId, Hop, Recording, Role};
 
 use super::waits::Waits;
-use crate::frames::{Side, code_site, functions_on};
+use crate::frames::{CodeSites, Side, functions_on};
 use crate::thresholds::{OUTSIDER_WAITS, ROOT_OF_WAITS};
 use crate::wake_chain::{actor, thread_of};
 use crate::words;
@@ -66,13 +66,14 @@ impl Activity {
 
 impl Wakers {
     /// Wakers of the waits of `samples`.
-    pub fn new(recording: &Recording, waits: &Waits, samples: &[u32]) -> Wakers {
+    pub fn new(recording: &Recording, waits: &Waits, sites: &CodeSites, samples: &[u32]) -> Wakers {
         let waiters: HashSet<ContextId> = (samples.iter())
             .map(|i| recording.samples[*i as usize].context)
             .collect();
         let mut sums = Sums {
             recording,
             waits,
+            sites,
             threads: HashMap::new(),
             activities: HashMap::new(),
             by_waiters: 0.0,
@@ -138,6 +139,7 @@ pub(crate) fn in_function(function: &str) -> String {
 struct Sums<'a> {
     recording: &'a Recording,
     waits: &'a Waits,
+    sites: &'a CodeSites,
     threads: HashMap<(String, Arc<str>), f64>,
     activities: HashMap<Activity, f64>,
     by_waiters: f64,
@@ -159,7 +161,7 @@ impl Sums<'_> {
     fn add(&mut self, sample: u32, hop: u32, waiters: &HashSet<ContextId>) {
         let h = &self.recording.hops[hop as usize];
         let ns = self.waits.scaled(self.recording, sample, h.ns);
-        let key = (name_of(self.recording, h), function_of(self.recording, h));
+        let key = (name_of(self.recording, h), self.function_of(h));
         *self.threads.entry(key).or_default() += ns;
         if let Some(thread) = thread_of(self.recording, h) {
             self.by_measured += ns;
@@ -215,11 +217,18 @@ impl Sums<'_> {
         let activity = Activity {
             thread: name_of(recording, h),
             verb,
-            function: function_of(recording, h),
+            function: self.function_of(h),
             elsewhere,
         };
         let ns = waits.scaled(recording, chain.sample, own);
         *self.activities.entry(activity).or_default() += ns;
+    }
+
+    /// The program's function of a hop; empty where the stack has none.
+    fn function_of(&self, hop: &Hop) -> Arc<str> {
+        let user = |stack: &_| functions_on(self.recording, *stack, Side::User);
+        let stack = hop.stack.filter(|stack| user(stack).next().is_some());
+        stack.map_or_else(|| "".into(), |stack| self.sites.of(stack).function.clone())
     }
 
     /// Time of the waits during which the lock was held by threads that hardly wait for it themselves, ns.
@@ -286,12 +295,4 @@ fn name_of(recording: &Recording, hop: &Hop) -> String {
         Actor::Interrupt(served) => interrupt_words(served),
         Actor::Unknown => "somebody unknown".into(),
     }
-}
-
-/// The program's function of a hop; empty where the stack has none.
-fn function_of(recording: &Recording, hop: &Hop) -> Arc<str> {
-    let in_program = |stack: &_| functions_on(recording, *stack, Side::User).next().is_some();
-    hop.stack
-        .filter(in_program)
-        .map_or_else(|| "".into(), |stack| code_site(recording, stack).function)
 }

@@ -11,7 +11,7 @@ use wallscope_model::{
 };
 
 use super::active::Active;
-use crate::frames::{Side, frames, functions};
+use crate::frames::{Side, frames, function_indexes};
 use crate::knowledge::{
     COLLECT, COLLECTOR_THREADS, FAULT, Known, RECLAIM, SPINNERS, START_IN_KERNEL, START_IN_LOADER,
     knows,
@@ -62,11 +62,15 @@ impl Work {
     /// Sums up the work in active time.
     pub fn new(active: Active<'_>) -> Work {
         let recording = active.recording;
-        let shown: Vec<Option<(WorkKind, &str)>> = (0..recording.stacks.len() as u32)
-            .map(|i| kind_of(recording, StackId(i)))
+        let marks: Vec<Marks> = (recording.functions.iter())
+            .map(|function| Marks::of(&function.name))
             .collect();
-        let of_collector: Vec<bool> = (0..recording.stacks.len() as u32)
-            .map(|i| is_of_collector(recording, StackId(i)))
+        let stacks = || (0..recording.stacks.len() as u32).map(StackId);
+        let shown: Vec<Option<(WorkKind, &str)>> = stacks()
+            .map(|stack| kind_of(recording, stack, &marks))
+            .collect();
+        let of_collector: Vec<bool> = stacks()
+            .map(|stack| is_of_collector(recording, stack, &marks))
             .collect();
         let mut work = Work {
             of_stack: shown.iter().map(|f| f.map(|(kind, _)| kind)).collect(),
@@ -161,25 +165,49 @@ impl ThreadTimes {
     }
 }
 
-/// The kind of work that a stack shows, and the function that shows it.
-fn kind_of(recording: &Recording, stack: StackId) -> Option<(WorkKind, &str)> {
+/// The tables that know a function's name.
+struct Marks {
+    /// By row of [`KINDS`]: as a kernel function, as a function of a program.
+    kinds: [[bool; 2]; KINDS.len()],
+    /// Only threads of a collector have it on their stacks.
+    of_collector: bool,
+}
+
+impl Marks {
+    fn of(name: &str) -> Marks {
+        Marks {
+            kinds: KINDS.map(|(_, kernel, user)| [knows(kernel, name), knows(user, name)]),
+            of_collector: knows(COLLECTOR_THREADS, name),
+        }
+    }
+}
+
+/// The kind of work that a stack shows, and the function that shows it. `marks`: by function of the recording.
+fn kind_of<'r>(
+    recording: &'r Recording,
+    stack: StackId,
+    marks: &[Marks],
+) -> Option<(WorkKind, &'r str)> {
     if let Some(name) = spinner(recording, stack) {
         return Some((WorkKind::Spin, name));
     }
-    KINDS.iter().find_map(|(kind, kernel, user)| {
-        let mut all = functions(recording, stack);
-        let (_, name) = all.find(|(side, name)| match side {
-            Side::Kernel => knows(kernel, name),
-            Side::User => knows(user, name),
+    KINDS.iter().enumerate().find_map(|(row, (kind, ..))| {
+        let mut all = function_indexes(recording, stack);
+        let (_, function) = all.find(|(side, function)| {
+            let [kernel, user] = marks[*function].kinds[row];
+            match side {
+                Side::Kernel => kernel,
+                Side::User => user,
+            }
         })?;
-        Some((*kind, &**name))
+        Some((*kind, &*recording.functions[function].name))
     })
 }
 
 /// Whether only threads of a collector have such a stack.
-fn is_of_collector(recording: &Recording, stack: StackId) -> bool {
-    functions(recording, stack)
-        .any(|(side, name)| side == Side::User && knows(COLLECTOR_THREADS, name))
+fn is_of_collector(recording: &Recording, stack: StackId, marks: &[Marks]) -> bool {
+    function_indexes(recording, stack)
+        .any(|(side, function)| side == Side::User && marks[function].of_collector)
 }
 
 /// The spinning function that a stack runs: its innermost function, the program's innermost ones, or
