@@ -51,6 +51,8 @@ fn a_slow_upstream_is_named_without_kernel_programs() {
             let Some(seen) = seen else {
                 return Err(Error::Output("the loop was not seen".into()));
             };
+            // Polls are up to 110 ms apart: 51 requests have a standard error of 5.4 points (15 recordings).
+            let most = 20.0;
             let of_wall = |ns: f64| 100.0 * ns / seen.wall_ns as f64;
             let awaited = of_wall(o.truth.extra("awaited_ns")?);
             let in_flight = of_wall(peer.in_flight_ns as f64);
@@ -58,14 +60,14 @@ fn a_slow_upstream_is_named_without_kernel_programs() {
                 "% of wall until upstream answered",
                 awaited,
                 in_flight,
-                15.0,
+                most,
             )?;
             // Beside that it waits for its gate and for its client.
             let owed = of_wall(o.truth.extra("owed_ns")?);
             let apart = seen.blocked.get("lock").copied().unwrap_or(0);
             let busy = seen.wall_ns - seen.idle_ns;
             let busy = of_wall(busy.saturating_sub(apart) as f64);
-            off("% of wall not idle", owed, busy, 15.0)?;
+            off("% of wall not idle", owed, busy, most)?;
             Ok(format!(
                 "{} of {requests} requests, not idle {busy:.1} %, truth {owed:.1} %",
                 peer.requests

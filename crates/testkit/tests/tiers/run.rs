@@ -134,6 +134,14 @@ impl Recording {
     }
 }
 
+/// How long a truth program works, s. Where single requests are polled, a share needs some fifty of them.
+fn seconds(name: &str) -> &'static str {
+    match name {
+        "upstream" => "6",
+        _ => "1.5",
+    }
+}
+
 /// Measures a truth program that runs already, from before its work to after it. `own`: it runs as
 /// the same user. `arguments`: of `record`, by the program's process id.
 pub fn record_of(
@@ -156,7 +164,7 @@ pub fn record_into(
     arguments: impl Fn(u32) -> Vec<OsString>,
 ) -> Result<Outcome, Error> {
     let mut command = Command::new(wallscope_testkit::program::path());
-    command.args([name, "--seconds", "1.5", "--hold", "--linger"]);
+    command.args([name, "--seconds", seconds(name), "--hold", "--linger"]);
     if own && !place.is_root() {
         command.uid(USER).gid(USER);
     }
