@@ -181,15 +181,18 @@ impl Kallsyms {
 
 /// The machine as it is when it is asked first.
 #[derive(Default)]
-pub struct HostWhenAsked(OnceCell<Host>, Kallsyms);
+pub struct HostWhenAsked {
+    host: OnceCell<Host>,
+    kallsyms: Kallsyms,
+}
 
 impl HostNames for HostWhenAsked {
     fn kernel_functions(&self, stacks: &FxHashMap<u64, Box<[u64]>>) -> FxHashMap<u64, Arc<str>> {
-        self.1.functions(stacks)
+        self.kallsyms.functions(stacks)
     }
 
     fn other_end(&self, socket: &SocketRecord) -> Option<(u32, String)> {
-        self.0.get_or_init(Host::now).other_end(socket)
+        self.host.get_or_init(Host::now).other_end(socket)
     }
 }
 

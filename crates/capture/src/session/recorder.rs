@@ -662,7 +662,10 @@ fn kernel_symbols(recording: &Recording, read: Option<Arc<str>>) -> Option<Arc<K
     const LOADED: u64 = 0xffff_ffff_c000_0000;
     let mut frames = recording.frames.iter();
     let any = frames.any(|f| f.kind == FrameKind::Kernel && f.address >= LOADED);
-    let needed = || any.then(|| kallsyms::read().ok()).flatten();
-    let text = read.or_else(|| needed().map(Arc::from))?;
+    let text = match read {
+        Some(text) => text,
+        None if any => kallsyms::read().ok()?.into(),
+        None => return None,
+    };
     Some(Arc::new(KernelSymbols::new(text)))
 }

@@ -134,10 +134,10 @@ impl Recording {
     }
 }
 
-/// How long a truth program works, s. Where single requests are polled, a share needs some fifty of them.
+/// How long a truth program works, s. Where single requests are polled, a share needs some hundred of them.
 fn seconds(name: &str) -> &'static str {
     match name {
-        "upstream" => "6",
+        "upstream" => "12",
         _ => "1.5",
     }
 }
