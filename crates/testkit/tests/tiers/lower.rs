@@ -51,7 +51,7 @@ fn a_slow_upstream_is_named_without_kernel_programs() {
             let Some(seen) = seen else {
                 return Err(Error::Output("the loop was not seen".into()));
             };
-            // 51 polled requests had a standard error of 5.4 points (15 recordings), so that 100 have 3.9.
+            // 51 polled requests had a standard error of 5.4 points (15 recordings); there are about 100.
             let most = 15.0;
             let of_wall = |ns: f64| 100.0 * ns / seen.wall_ns as f64;
             let awaited = of_wall(o.truth.extra("awaited_ns")?);
