@@ -55,7 +55,7 @@ enum Take {
     /// Whether the row holds by its own limit.
     Own,
     /// Distance of a share from the true one, percentage points, as [`Take::Off`]. Rows in other units (times of
-    /// that view) do not count.
+    /// that view) and those with a fixed limit do not count.
     Points(f64),
 }
 
@@ -387,7 +387,11 @@ pub fn number(text: &str) -> Option<f64> {
 impl Take {
     /// Whether a row is of the kind.
     fn takes(self, row: &Row) -> bool {
-        !matches!(self, Take::Points(_)) || row.measured.contains('%')
+        match self {
+            Take::Points(_) if row.truth.is_empty() => row.measured.contains('%'),
+            Take::Points(_) => row.estimate.is_some(),
+            _ => true,
+        }
     }
 
     /// Whether a row that is asked for its distance from the truth has none, but a limit.
@@ -407,7 +411,7 @@ impl Take {
             return if row.pass { 0.0 } else { f64::INFINITY };
         }
         if let (Take::Off(most) | Take::Points(most), Some(estimate)) = (self, &row.estimate) {
-            return estimate.error().abs() / (most + estimate.chance);
+            return estimate.error().abs() / (most + estimate.chance + estimate.stolen);
         }
         match self {
             Take::Own => f64::from(u8::from(!row.pass)) * 2.0,
@@ -423,9 +427,13 @@ impl Take {
 
     fn tell(self, row: &Row) -> String {
         if let (Take::Off(_) | Take::Points(_), Some(estimate)) = (self, &row.estimate) {
-            let off = estimate.error().abs();
+            let stolen = match estimate.stolen {
+                0.0 => String::new(),
+                stolen => format!(" and {stolen:.2} time that the host took"),
+            };
             return format!(
-                "{off:.2} off, of which {:.2} may be chance",
+                "{:.2} off, of which {:.2} may be chance{stolen}",
+                estimate.error().abs(),
                 estimate.chance
             );
         }
