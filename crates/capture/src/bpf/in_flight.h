@@ -172,6 +172,17 @@ static __always_inline bool awaits(struct ws_thread *t)
 	return r && r->awaited;
 }
 
+/* Whether a request is in flight for `t`, which begins to wait for `reason` at `t->wait.at`, and whether it awaits an
+ * answer. Global, as the next one: verified once. */
+__noinline u32 ws_has_in_flight(struct ws_thread *t, u32 reason)
+{
+	if (!t)
+		return 0;
+	if ((t->wait.talks || set_old_requests) && in_flight_until(t, reason) == ~0ull)
+		return WS_ASKING | (awaits(t) ? WS_AWAITS : 0);
+	return awaited_at(t->wait.at, t->turn.block_begin, t->turn.block_begin) ? WS_ASKING | WS_AWAITS : 0;
+}
+
 /* `p` begins to wait for `reason`: whether a request is in flight for it, and whether it awaits an answer. */
 static __always_inline u8 has_in_flight(struct ws_thread *t, struct task_struct *p, u8 reason)
 {
@@ -180,18 +191,16 @@ static __always_inline u8 has_in_flight(struct ws_thread *t, struct task_struct 
 		return 0;
 	}
 	t->wait.at = place_of_wait(t, p, reason);
-	if ((t->wait.talks || set_old_requests) && in_flight_until(t, reason) == ~0ull)
-		return WS_ASKING | (awaits(t) ? WS_AWAITS : 0);
-	return awaited_at(t->wait.at, t->turn.block_begin, t->turn.block_begin) ? WS_ASKING | WS_AWAITS : 0;
+	return ws_has_in_flight(t, reason);
 }
 
 /* WS_ASKING and WS_AWAITS of the wait that ends now, 0 unless a request was in flight for half of it or more. Other
  * threads may have answered or asked meanwhile. */
-static __always_inline u8 was_in_flight(struct ws_thread *t, u64 now)
+__noinline u32 ws_was_in_flight(struct ws_thread *t, u64 now)
 {
 	u64 until;
 
-	if (unlikely(set_given_up))
+	if (!t)
 		return 0;
 	if (t->wait.asking) {
 		until = in_flight_until(t, t->at.block_reason);
@@ -200,6 +209,11 @@ static __always_inline u8 was_in_flight(struct ws_thread *t, u64 now)
 			return t->wait.asking;
 	}
 	return awaited_at(t->wait.at, t->turn.block_begin, now) ? WS_ASKING | WS_AWAITS : 0;
+}
+
+static __always_inline u8 was_in_flight(struct ws_thread *t, u64 now)
+{
+	return unlikely(set_given_up) ? 0 : ws_was_in_flight(t, now);
 }
 
 static __always_inline void forget_in_flight(struct ws_thread *t)

@@ -90,6 +90,17 @@ static long judge_frame(u32 i, struct ws_verdict *v)
 	return v->reason != WS_DISK && v->reason != WS_PAGE_FAULT;
 }
 
+/* The reason that a stack of `n` frames tells, WS_REASONS for none. Global: verified once. */
+__noinline u32 ws_reason_by_stack(struct ws_standing *at, u32 n)
+{
+	struct ws_verdict v = { .at = at, .n = n, .reason = WS_REASONS };
+
+	if (!at)
+		return WS_REASONS;
+	bpf_loop(WS_PLACE_FRAMES, judge_frame, &v, 0);
+	return v.reason;
+}
+
 /*
  * The reason that the kernel stack of `p` tells, WS_REASONS for none. `ctx`: of the hook, if `p` is
  * the current task. The stack of another task comes without the scheduler's own section, and with
@@ -97,22 +108,20 @@ static long judge_frame(u32 i, struct ws_verdict *v)
  */
 static __always_inline u32 reason_by_place(void *ctx, struct task_struct *p)
 {
-	struct ws_verdict v = { .reason = WS_REASONS };
+	struct ws_standing *at;
 	u32 key = 0;
 	long bytes;
 
 	if (!set_places)
 		return WS_REASONS;
-	v.at = bpf_map_lookup_elem(&standing, &key);
-	if (!v.at)
+	at = bpf_map_lookup_elem(&standing, &key);
+	if (!at)
 		return WS_REASONS;
-	bytes = ctx ? bpf_get_stack(ctx, v.at->pc, sizeof(v.at->pc), 0)
-		    : bpf_get_task_stack(p, v.at->pc, sizeof(v.at->pc), 0);
+	bytes = ctx ? bpf_get_stack(ctx, at->pc, sizeof(at->pc), 0)
+		    : bpf_get_task_stack(p, at->pc, sizeof(at->pc), 0);
 	if (bytes <= 0) {
 		lost(WS_L_KSTACK);
 		return WS_REASONS;
 	}
-	v.n = (u64)bytes / 8;
-	bpf_loop(WS_PLACE_FRAMES, judge_frame, &v, 0);
-	return v.reason;
+	return ws_reason_by_stack(at, (u64)bytes / 8);
 }
