@@ -52,9 +52,10 @@ fn a_share_is_judged_by_its_distance_whatever_the_row_allowed() {
 
 #[test]
 fn an_estimated_share_may_err_by_the_promise_and_its_sampling_error() {
-    let shares = |measured| {
+    let shares = |measured, stolen| {
         [experiment("mix", |card| {
             let estimate = Estimate {
+                stolen,
                 truth: 50.0,
                 measured,
                 promise: 1.0,
@@ -66,13 +67,18 @@ fn an_estimated_share_may_err_by_the_promise_and_its_sampling_error() {
         })]
     };
     let what = "share of a named function, wall";
-    let (pass, told) = holds(what, &shares(51.4));
+    let (pass, told) = holds(what, &shares(51.4, 0.0));
     assert!(
         pass && told.contains("of which 0.50 may be chance"),
         "{told}"
     );
-    assert!(!holds(what, &shares(51.6)).0);
-    assert!(!holds(what, &shares(48.4)).0);
+    assert!(!holds(what, &shares(51.6, 0.0)).0);
+    assert!(!holds(what, &shares(48.4, 0.0)).0);
+    let (pass, told) = holds(what, &shares(51.6, 0.2));
+    assert!(
+        pass && told.contains("0.20 time that the host took"),
+        "{told}"
+    );
 }
 
 #[test]

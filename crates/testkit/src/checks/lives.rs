@@ -151,7 +151,7 @@ pub(super) fn starts(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     let truth = own.map(|f| f.on_cpu_ns).sum::<u64>() as f64;
     let measured = time_with(&run.stacks, "starts_compute", Some("on_cpu"));
     card.near(
-        "on-cpu starts_compute, of its own time",
+        "starts_compute on the CPU, of its own time",
         100.0,
         100.0 * measured / truth,
         within(10.0, "%"),

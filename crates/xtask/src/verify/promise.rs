@@ -55,7 +55,7 @@ enum Take {
     /// Whether the row holds by its own limit.
     Own,
     /// Distance of a share from the true one, percentage points, as [`Take::Off`]. Rows in other units (times of
-    /// that view) and those with a fixed limit do not count.
+    /// that view) do not count.
     Points(f64),
 }
 
@@ -387,11 +387,7 @@ pub fn number(text: &str) -> Option<f64> {
 impl Take {
     /// Whether a row is of the kind.
     fn takes(self, row: &Row) -> bool {
-        match self {
-            Take::Points(_) if row.truth.is_empty() => row.measured.contains('%'),
-            Take::Points(_) => row.estimate.is_some(),
-            _ => true,
-        }
+        !matches!(self, Take::Points(_)) || row.measured.contains('%')
     }
 
     /// Whether a row that is asked for its distance from the truth has none, but a limit.
