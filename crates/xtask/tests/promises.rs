@@ -61,7 +61,6 @@ fn an_estimated_share_may_err_by_the_promise_and_its_sampling_error() {
                 promise: 1.0,
                 chance: 0.5,
                 tier: "ebpf".into(),
-                ..Estimate::default()
             };
             card.estimate("wall f", estimate);
         })]
