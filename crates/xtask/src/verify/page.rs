@@ -117,6 +117,8 @@ binary, the date names each part, and the machines are named in their order. All
   `± promise + chance`. The standard error follows from the recording's own number of samples in each state and
   the program's number of calls (`crates/testkit/src/score/chance.rs`). Such a limit is exceeded by chance once in
   2,000,000 rows, so that a whole run fails by chance once in 1,000.
+  Time that the host took from the program is allowed too, shown as `+ … stolen`: the program's clocks call it
+  waiting, and the ledger calls it on-CPU.
 - **Bias**: for each tier, the mean signed error of all estimated rows, and that of the row with the largest true
   share of each group, have a limit of a quarter of the mean promise plus 5.03 standard errors of the mean.
 - **Disturbances**: steal from `/proc/stat`, CPU time of processes outside the experiment, and the tester's mean

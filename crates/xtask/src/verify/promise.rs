@@ -49,8 +49,8 @@ enum Take {
     AtMost(f64),
     /// The measured figure; at least this.
     AtLeast(f64),
-    /// Distance from the truth; at most this, and the row's sampling error. A row without a truth is held to its
-    /// own limit.
+    /// Distance from the truth; at most this, the row's sampling error, and time that the host took from the
+    /// program. A row without a truth is held to its own limit.
     Off(f64),
     /// Whether the row holds by its own limit.
     Own,
