@@ -15,18 +15,17 @@ mod irq_work;
 mod java;
 mod kernel_features;
 mod libbpf_log;
+mod load;
 mod task_iter;
 
 use std::{
     cell::RefCell,
-    mem::MaybeUninit,
     os::fd::{IntoRawFd, OwnedFd},
     time::Duration,
 };
 
 use libbpf_rs::{
-    Link, MapCore, MapFlags, MapHandle, MapMut, OpenObject, RingBuffer, RingBufferBuilder,
-    skel::{OpenSkel, Skel, SkelBuilder},
+    Link, MapCore, MapFlags, MapHandle, MapMut, RingBuffer, RingBufferBuilder, skel::Skel,
 };
 use wallscope_procfs::host::CpuBusyReader;
 use zerocopy::{FromBytes, IntoBytes};
@@ -37,6 +36,7 @@ use hook_entry::HookEntry;
 use irq_work::IrqWorkTrigger;
 pub use kernel_features::{KernelFeatures, Mechanism};
 pub(crate) use libbpf_log::{last_complaint, note_complaints};
+use load::{Beside, Halves};
 use task_iter::TaskIter;
 pub use task_iter::{IterOrder, IterRecord};
 
@@ -84,6 +84,8 @@ pub struct Settings {
 /// The loaded and attached programs.
 pub struct Programs {
     skel: skel::WallscopeSkel<'static>,
+    /// The programs that were loaded in a thread of their own.
+    beside: Beside,
     /// Attached hooks, by program.
     links: Vec<(String, Link)>,
     irq_works: Vec<IrqWorkTrigger>,
@@ -97,14 +99,6 @@ pub struct Programs {
     /// Waits by lock, and lengths, are kept of each thread.
     by_thread: bool,
 }
-
-/// Bytes of the ring of turns if turns are not reported: one page, even if pages are large.
-const NO_TURNS: u32 = 1 << 16;
-/// Threads that may wait for their stacks to be read, in a session in windows: 1 MiB of buckets instead of 4.
-const WINDOW_THREADS: u32 = 1 << 16;
-/// Threads of interpreters with a known state, in a session in windows. It is a cache: another thread's state is looked
-/// up again.
-const WINDOW_PYTHON_THREADS: u32 = 1 << 12;
 
 /// Hooks that not every kernel or machine has, and the loss without them.
 const OPTIONAL: &[(&str, &str)] = &[
@@ -142,47 +136,12 @@ const OPTIONAL: &[(&str, &str)] = &[
     ),
 ];
 
-/// Hooks that say nothing of states and reasons.
-const NOT_FOR_THE_LEDGER: &[&str] = &[
-    "ws_waking",
-    "ws_sent",
-    "ws_received",
-    "ws_sock_state",
-    "ws_fault",
-    "ws_timer_set",
-    "ws_room",
-];
-
 /// Longest time for which a detached program goes on running: it must not sleep.
 const LAST_RUNS: Duration = Duration::from_millis(2);
 
 /// Programs that are attached elsewhere: to the task iterator, and to the events that the user names
 /// (`event_sampling.rs`).
 const NOT_BY_THEMSELVES: &[&str] = &["ws_tasks", "ws_event", "ws_event_point"];
-
-/// Makes maps no larger than these settings need: the kernel allocates the buckets of a hash map at once.
-fn size_maps(maps: &mut skel::OpenWallscopeMaps<'_>, settings: &Settings) -> libbpf_rs::Result<()> {
-    let turn_ring = settings.turn_ring.unwrap_or(NO_TURNS);
-    maps.turns.set_max_entries(turn_ring)?;
-    match settings.mechanism {
-        // Task work alone needs it.
-        Mechanism::Interrupt => maps.later.set_max_entries(1)?,
-        Mechanism::TaskWork if settings.windows => maps.later.set_max_entries(WINDOW_THREADS)?,
-        Mechanism::TaskWork => {}
-    }
-    if settings.events == (false, false) {
-        maps.event_hits.set_max_entries(1)?;
-    }
-    if settings.windows {
-        maps.lock_waits.set_max_entries(1)?;
-        maps.py_threads.set_max_entries(WINDOW_PYTHON_THREADS)?;
-    }
-    if settings.all {
-        maps.targets.set_max_entries(1)?;
-        maps.cgroups.set_max_entries(1)?;
-    }
-    Ok(())
-}
 
 impl Programs {
     /// Loads the programs and prepares their maps; nothing is attached yet.
@@ -192,11 +151,12 @@ impl Programs {
     pub fn load(kernel: &KernelFeatures, settings: &Settings) -> Result<Programs, Error> {
         note_complaints();
         // A kernel may have the function and not let timer programs call it: only trying tells.
-        let skel = match Programs::try_load(kernel, settings, true) {
-            Err(_) if !kernel.task_work => Programs::try_load(kernel, settings, false),
+        let loaded = match load::load(kernel, settings, true) {
+            Err(_) if !kernel.task_work => load::load(kernel, settings, false),
             loaded => loaded,
         };
-        let skel = skel.map_err(|e| kernel.explain_load_failure(e, &last_complaint()))?;
+        let Halves { skel, beside } =
+            loaded.map_err(|e| kernel.explain_load_failure(e, &last_complaint()))?;
         libbpf_rs::set_print(None);
         let calls = syscalls::reasons().into_iter().zip(syscalls::arguments());
         for (number, (reason, argument)) in calls.enumerate() {
@@ -209,9 +169,10 @@ impl Programs {
                 )
                 .map_err(Error::bpf("cannot fill the table of system calls"))?;
         }
-        let tasks = TaskIter::new(&skel.progs.ws_tasks)?;
+        let tasks = TaskIter::new(&beside.0.progs.ws_tasks)?;
         Ok(Programs {
             skel,
+            beside,
             links: Vec::new(),
             irq_works: Vec::new(),
             tasks,
@@ -221,62 +182,6 @@ impl Programs {
             cpu_busy: RefCell::new(CpuBusyReader::open()),
             by_thread: !settings.windows,
         })
-    }
-
-    /// `due`: on-CPU samples ask when they were due.
-    fn try_load(
-        kernel: &KernelFeatures,
-        settings: &Settings,
-        due: bool,
-    ) -> libbpf_rs::Result<skel::WallscopeSkel<'static>> {
-        // The skeleton borrows its object for as long as the programs live, which is until the
-        // process ends; one leak a recording buys a type without a self-reference.
-        let object: &'static mut MaybeUninit<OpenObject> =
-            Box::leak(Box::new(MaybeUninit::uninit()));
-        let mut open = skel::WallscopeSkelBuilder::default().open(object)?;
-        let rodata = open
-            .maps
-            .rodata_data
-            .as_deref_mut()
-            .expect("the programs have settings");
-        rodata.cfg_irq_in_clock = u32::from(kernel.clock_leaves_irq_out);
-        rodata.cfg_due = u32::from(due);
-        rodata.cfg_task_work = u32::from(settings.mechanism == Mechanism::TaskWork);
-        rodata.cfg_all = u32::from(settings.all);
-        rodata.cfg_self = std::process::id();
-        rodata.cfg_timeline = u32::from(settings.turn_ring.is_some());
-        rodata.cfg_ledger_only = u32::from(settings.ledger_only);
-        rodata.cfg_wakings = u32::from(!settings.ledger_only || kernel.throttles_groups);
-        rodata.cfg_by_thread = u32::from(!settings.windows);
-        size_maps(&mut open.maps, settings)?;
-        let data = open
-            .maps
-            .data_data
-            .as_deref_mut()
-            .expect("the programs have state");
-        if settings.ledger_only {
-            data.set_period = 0;
-        } else {
-            data.set_period = settings.off_cpu_period.as_nanos() as u64;
-        }
-        for mut program in open.open_object_mut().progs_mut() {
-            let name = program.name().to_string_lossy().into_owned();
-            let unwanted = IRQ_HOOKS.contains(&name.as_str()) && kernel.clock_leaves_irq_out;
-            let unwanted = match name.as_str() {
-                // If quotas throttle groups, the waker's hook tells whether a sleeper wakes into a quota that is
-                // used up.
-                "ws_waking" => settings.ledger_only && !kernel.throttles_groups,
-                name if settings.ledger_only && NOT_FOR_THE_LEDGER.contains(&name) => true,
-                "ws_event" => !settings.events.0,
-                "ws_event_point" => !settings.events.1,
-                "ws_irq_work" => settings.mechanism != Mechanism::Interrupt,
-                _ => unwanted,
-            };
-            if unwanted || !kernel.has_hook(&name) {
-                program.set_autoload(false);
-            }
-        }
-        open.load()
     }
 
     /// Gives the programs the kernel functions that tell the reason of a wait; before they are attached.
@@ -350,7 +255,8 @@ impl Programs {
     /// Attaches the hooks that are wanted and not attached.
     fn attach_missing(&mut self, timers: &[OwnedFd], given_up: GivenUp) -> Result<(), Error> {
         let by_clock = !timers.is_empty() && self.by_clock();
-        for program in self.skel.object_mut().progs_mut() {
+        let beside = self.beside.0.object_mut().progs_mut();
+        for program in self.skel.object_mut().progs_mut().chain(beside) {
             let name = program.name().to_string_lossy().into_owned();
             if !program.autoload() || NOT_BY_THEMSELVES.contains(&name.as_str()) {
                 continue;
