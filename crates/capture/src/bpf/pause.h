@@ -24,7 +24,10 @@ static __always_inline void read_pause(struct ws_pause *e, struct ws_vm *vm)
 			lost(WS_L_PAUSE);
 }
 
-/* Whether the pause that the current task ends, by waking a thread that waited since `begin`, is new. */
+/*
+ * Whether the pause that the current task ends, by waking a thread that waited since `begin` or by waiting for another
+ * operation (WS_IDLES), is new.
+ */
 static __always_inline bool pause_ends(struct ws_vm *vm, u32 stop, u64 *begin, u64 *operation)
 {
 	*operation = vm->operation;
@@ -34,6 +37,10 @@ static __always_inline bool pause_ends(struct ws_vm *vm, u32 stop, u64 *begin, u
 	}
 	*operation = vm->asked;
 	vm->asked = 0;
+	if (stop == WS_IDLES) {
+		*begin = vm->came;
+		return *operation && vm->came > vm->end;
+	}
 	/* If a thread waited at the barrier, the pause has been reported. */
 	if (stop != WS_ASKED_FOR_IT || !*operation || vm->end >= *begin)
 		return false;
@@ -43,7 +50,7 @@ static __always_inline bool pause_ends(struct ws_vm *vm, u32 stop, u64 *begin, u
 	return true;
 }
 
-/* A thread of process `tgid` that waited for its VM since `begin` is woken. */
+/* A thread of process `tgid` that waited for its VM since `begin` is woken; WS_IDLES: its VM thread begins to wait. */
 __noinline int ws_pause_over(u32 tgid, u32 stop, u64 begin, u64 now)
 {
 	struct ws_vm *vm = bpf_map_lookup_elem(&vms, &tgid);

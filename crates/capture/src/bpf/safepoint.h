@@ -3,10 +3,11 @@
  * Threads that a collector of HotSpot stops or stalls, and the pauses of the VM.
  *
  * To the kernel all such waits are for futexes. User space tells the addresses of the VM's wait barrier, of its
- * lock of operations and of its heap's lock, and the virtual tables of its operations. At the beginning of a
- * wait the memory is at hand: the VM's pointer to its operation tells whether that is a collection. A wait at
- * the barrier is a pause of the VM; the VM thread ends it. A pause that no thread meets at the barrier is derived
- * from the wait of the thread that asked for the operation.
+ * lock of operations, of its heap's lock and of its lock of critical regions, and the virtual tables of its
+ * operations. At the beginning of a wait the memory is at hand: the VM's pointer to its operation tells whether
+ * that is a collection. A wait at the barrier is a pause of the VM; the VM thread ends it. A pause that no thread
+ * meets at the barrier is derived from the wait of the thread that asked for the operation. If the VM thread was
+ * done before that thread came to wait, the pause is derived from the time that the VM thread had the CPU.
  *
  * Pauses are counted one by one, of other operations too. The waits of these stay waits for a lock.
  */
@@ -21,7 +22,7 @@
 #define WS_VM_BARRIER 16
 
 struct ws_vm {
-	u64 barrier, operation_lock, heap_lock; /* addresses of the objects */
+	u64 barrier, operation_lock, heap_lock, critical_lock; /* addresses of the objects, 0: none */
 	u64 current, next; /* addresses of pointers to operations */
 	u64 bias;          /* of addresses to those in the file */
 	u64 causes[2];     /* addresses of texts, 0: none */
@@ -33,7 +34,7 @@ struct ws_vm {
 	u64 tag;           /* the VM's number of the pause */
 	u64 asked;         /* the collection that was asked for last */
 };
-_Static_assert(sizeof(struct ws_vm) == 144, "as user space writes it");
+_Static_assert(sizeof(struct ws_vm) == 152, "as user space writes it");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -62,8 +63,11 @@ struct {
 /* Number of VMs: with 0 no thread pays for a lookup. User space sets it. */
 u32 vms_known;
 
-/* Places of a VM that its threads wait at; WS_EXECUTES: the VM thread waits for an operation. */
-enum { WS_NO_STOP, WS_AT_BARRIER, WS_ASKED_FOR_IT, WS_WANTS_HEAP, WS_EXECUTES };
+/*
+ * Places of a VM that its threads wait at. The VM thread waits at the lock of operations: WS_EXECUTES, for the lock;
+ * WS_IDLES, for an operation.
+ */
+enum { WS_NO_STOP, WS_AT_BARRIER, WS_ASKED_FOR_IT, WS_WANTS_HEAP, WS_EXECUTES, WS_IDLES };
 
 static __always_inline u32 stop_at(struct ws_vm *vm, u64 futex)
 {
@@ -71,7 +75,9 @@ static __always_inline u32 stop_at(struct ws_vm *vm, u64 futex)
 		return WS_AT_BARRIER;
 	if (futex - vm->operation_lock < WS_VM_LOCK)
 		return WS_ASKED_FOR_IT;
-	return futex - vm->heap_lock < WS_VM_MUTEX ? WS_WANTS_HEAP : WS_NO_STOP;
+	if (futex - vm->heap_lock < WS_VM_MUTEX || futex - vm->critical_lock < WS_VM_MUTEX)
+		return WS_WANTS_HEAP;
+	return WS_NO_STOP;
 }
 
 /* Offset of the virtual table of the VM's operation, 0: there is none. */
@@ -91,9 +97,11 @@ static __always_inline u64 operation_of(struct ws_vm *vm, u32 stop)
 
 /*
  * The running thread, of process `tgid`, leaves the CPU to wait for `futex` while it holds `tag`. Returns the place of
- * the VM that it waits at, with WS_COLLECTS if a collector stops or stalls it.
+ * the VM that it waits at, with WS_COLLECTS if a collector stops or stalls it, and with WS_AT_CONDITION if that is the
+ * condition of the lock of operations.
  */
 #define WS_COLLECTS 0x100
+#define WS_AT_CONDITION 0x200
 __noinline u32 ws_stopped(u32 tgid, u64 futex, u32 tag)
 {
 	struct ws_vm *vm = bpf_map_lookup_elem(&vms, &tgid);
@@ -109,6 +117,8 @@ __noinline u32 ws_stopped(u32 tgid, u64 futex, u32 tag)
 	key.table = operation_of(vm, stop);
 	key.set = vm->set;
 	facts = key.table ? bpf_map_lookup_elem(&operations, &key) : NULL;
+	if (stop == WS_ASKED_FOR_IT && futex - vm->operation_lock >= WS_VM_MUTEX)
+		stop |= WS_AT_CONDITION;
 	if (!facts)
 		return stop;
 	if (stop == WS_AT_BARRIER && (!vm->operation || vm->tag != tag)) {
@@ -119,9 +129,26 @@ __noinline u32 ws_stopped(u32 tgid, u64 futex, u32 tag)
 		if (vm->came > vm->end && vm->came < vm->begin)
 			vm->begin = vm->came;
 	}
-	if (stop == WS_ASKED_FOR_IT && facts->collects)
+	if ((stop & 0xff) == WS_ASKED_FOR_IT && facts->collects)
 		vm->asked = key.table;
 	return stop | (facts->collects ? WS_COLLECTS : 0);
+}
+
+/* The running thread, of process `tgid`, wakes the thread of the VM that waits for an operation. */
+__noinline int ws_asked(u32 tgid)
+{
+	struct ws_vm *vm = bpf_map_lookup_elem(&vms, &tgid);
+	struct ws_operation_facts *facts;
+	struct ws_operation key = {};
+
+	if (!vm || bpf_get_current_pid_tgid() >> 32 != tgid)
+		return 0;
+	key.table = operation_of(vm, WS_ASKED_FOR_IT);
+	key.set = vm->set;
+	facts = key.table ? bpf_map_lookup_elem(&operations, &key) : NULL;
+	if (facts && facts->collects)
+		vm->asked = key.table;
+	return 0;
 }
 
 /* Whether `p` is the thread of a VM that executes its operations. */
@@ -146,7 +173,7 @@ static __always_inline bool collector_stops(struct ws_thread *t, struct task_str
 	if (!stopped)
 		return false;
 	if (is_vm_thread(p)) {
-		t->wait.stop = WS_EXECUTES;
+		t->wait.stop = stopped & WS_AT_CONDITION ? WS_IDLES : WS_EXECUTES;
 		return false;
 	}
 	t->wait.stop = stopped;

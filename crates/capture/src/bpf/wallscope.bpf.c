@@ -62,7 +62,7 @@ static __always_inline void arrived(struct ws_thread *in, struct task_struct *p,
 	count_turn(in, p, queued.length, queued.part);
 	if (in->at.block_len && in->at.block_reason == WS_GIL)
 		gil_comes(in, now);
-	if (unlikely(in->wait.stop == WS_EXECUTES))
+	if (unlikely(in->wait.stop >= WS_EXECUTES))
 		vm_thread_comes(in, now);
 }
 
@@ -109,6 +109,8 @@ static __always_inline void switched(struct ws_hook *h, struct ws_switch *s, str
 			gil_look(out, prev, h->now);
 		if (unlikely(java_known) && out->at.state == WS_BLOCKED && out->at.detail == WS_LOCK)
 			monitor_waits(out, prev);
+		if (unlikely(out->wait.stop == WS_IDLES) && out->at.state == WS_BLOCKED)
+			ws_pause_over(prev->tgid, WS_IDLES, 0, h->now);
 		if (out->at.state == WS_BLOCKED && out->at.detail == WS_LOCK)
 			limited_waits(out, prev);
 	}
@@ -171,7 +173,9 @@ static __always_inline void waking(void *ctx, struct ws_cpu *c, struct ws_thread
 	if (cfg_ledger_only)
 		return;
 	waits_for(t, told_by_request(p, told_since(p, t->at.detail), RING_WAKER));
-	if (unlikely(t->wait.stop) && t->wait.stop != WS_EXECUTES)
+	if (unlikely(t->wait.stop == WS_IDLES))
+		ws_asked(p->tgid);
+	else if (unlikely(t->wait.stop) && t->wait.stop != WS_EXECUTES)
 		ws_pause_over(p->tgid, t->wait.stop, t->turn.block_begin, now);
 	w = record_of(bpf_get_current_task_btf());
 	t->wakeup.waker = w ? w->id : 0;

@@ -70,6 +70,7 @@ impl Programs {
                 p.barrier,
                 p.operation_lock,
                 p.heap_lock,
+                p.critical_lock,
                 p.current,
                 p.next,
                 p.bias,

@@ -19,17 +19,19 @@ pub struct Operation {
 /// Virtual addresses of a file's variables, and the classes of its operations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Symbols {
-    pub(super) variables: [u64; 5],
+    /// The last one is 0 if the file does not name it.
+    pub(super) variables: [u64; 6],
     operations: Vec<Operation>,
 }
 
 /// Names of [`Symbols::variables`].
-const VARIABLES: [&str; 5] = [
+const VARIABLES: [&str; 6] = [
     "_ZN20SafepointSynchronize13_wait_barrierE",
     "VMOperation_lock",
     "Heap_lock",
     "_ZN8VMThread17_cur_vm_operationE",
     "_ZN8VMThread18_next_vm_operationE",
+    "JNICritical_lock",
 ];
 
 /// Bytes in front of the first function of a virtual table.
@@ -77,7 +79,7 @@ pub fn collection(name: &str) -> Option<&'static str> {
 }
 
 impl Symbols {
-    /// Reads the symbols of a file; `None`: it names not all of the variables.
+    /// Reads the symbols of a file; `None`: it does not name a variable that must be there.
     pub(super) fn of(image: &Image<'_>) -> Option<Symbols> {
         let mut variables = [0; VARIABLES.len()];
         let mut operations = Vec::new();
@@ -93,7 +95,8 @@ impl Symbols {
             }
         }
         operations.sort_by_key(|o| o.table);
-        let whole = variables.iter().all(|at| *at != 0) && !operations.is_empty();
+        let needed = &variables[..VARIABLES.len() - 1];
+        let whole = needed.iter().all(|at| *at != 0) && !operations.is_empty();
         whole.then_some(Symbols {
             variables,
             operations,

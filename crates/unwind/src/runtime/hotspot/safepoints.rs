@@ -1,7 +1,8 @@
 //! Places in the VM at which its collectors stop and stall threads.
 //!
 //! A thread that a safepoint stops waits at one futex, the VM's wait barrier. A thread that asks for an
-//! operation waits at the lock of operations, and a thread that wants memory meanwhile at the heap's lock.
+//! operation waits at the lock of operations, and a thread that wants memory meanwhile at the heap's lock, or
+//! in JDK 25 at the lock of critical regions (JNI), which a collection holds.
 //! The VM thread notes the operation that it executes.
 //!
 //! The barrier exists from JDK 14 on. A file without symbols (`strip`) names none of these places.
@@ -18,6 +19,8 @@ pub struct SafepointPlaces {
     pub operation_lock: u64,
     /// Address of the heap's lock.
     pub heap_lock: u64,
+    /// Address of the lock of critical regions; 0: none.
+    pub critical_lock: u64,
     /// Address of the pointer to the operation that is executed.
     pub current: u64,
     /// Address of the pointer to the requested operation.
@@ -38,7 +41,8 @@ impl Vm {
         read: &mut dyn FnMut(u64, &mut [u8]) -> bool,
     ) -> Option<SafepointPlaces> {
         let (symbols, bias) = self.safepoints.as_ref()?;
-        let [barrier, operation_lock, heap_lock, current, next] =
+        let critical_lock = symbols.variables[5];
+        let [barrier, operation_lock, heap_lock, current, next, _] =
             symbols.variables.map(|at| at.wrapping_add(*bias));
         let mut memory = Memory(&mut *read);
         let mut object = |at| memory.word(at).filter(|at| *at != 0);
@@ -46,6 +50,10 @@ impl Vm {
             barrier: object(barrier)?,
             operation_lock: object(operation_lock)?,
             heap_lock: object(heap_lock)?,
+            critical_lock: match critical_lock {
+                0 => 0,
+                at => object(at.wrapping_add(*bias)).unwrap_or(0),
+            },
             current,
             next,
             bias: *bias,
@@ -72,8 +80,9 @@ impl Vm {
         read: &mut dyn FnMut(u64, &mut [u8]) -> bool,
     ) -> bool {
         let within = |at: u64, bytes| futex.wrapping_sub(at) < bytes;
-        let asks =
-            within(places.operation_lock, LOCK_BYTES) || within(places.heap_lock, MUTEX_BYTES);
+        let asks = within(places.operation_lock, LOCK_BYTES)
+            || within(places.heap_lock, MUTEX_BYTES)
+            || within(places.critical_lock, MUTEX_BYTES);
         if !asks && !within(places.barrier, BARRIER_BYTES) {
             return false;
         }
