@@ -30,6 +30,7 @@ pub(super) fn collect(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     // Two, and those that were asked for.
     let folder = tempfile::tempdir().map_err(|e| Error::Start(format!("a folder: {e}")))?;
     for (number, java) in all.enumerate().filter(|(n, java)| *n < 2 || java.named) {
+        let java = java.compiled()?;
         for (collector, long) in COLLECTORS.iter().filter(|(flag, _)| java.takes(flag)) {
             let log = folder.path().join(format!("{number}{collector}"));
             let program = java.start_collect(collector, &log, &["--seconds", &seconds])?;

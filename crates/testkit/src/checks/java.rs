@@ -44,10 +44,10 @@ pub(super) fn by_ebpf(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
 /// Rows: whole stacks of the first VM, started in each of [`WAYS`], with eBPF and with perf events.
 fn ways(tool: &Tool) -> Result<Scorecard, Error> {
     let mut card = Scorecard::default();
-    let all = installed()?;
-    let Some(java) = all.first() else {
+    let Some(java) = installed()?.into_iter().next() else {
         return Ok(card);
     };
+    let java = java.compiled()?;
     for way in WAYS {
         for backend in ["ebpf", "perf"] {
             let options = Options::at(99).with(&["--backend", backend]);
