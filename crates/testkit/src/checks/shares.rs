@@ -126,18 +126,16 @@ pub(super) fn turns(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
     Ok(card)
 }
 
-/// Recordings of [`cover`], of 20 functions each: the promise is stated for at least 300 cases.
-const COVER_RECORDINGS: usize = 16;
-
 pub(super) fn cover(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
-    // As many samples in a third of the time.
-    let (seconds, hz) = match length.is_short() {
-        true => (1.0, 299),
-        false => (length.seconds, 99),
+    // Of 20 functions each: the promise is stated for at least 300 cases. A short recording has as many samples in a
+    // third of the time.
+    let (recordings, seconds, hz) = match length.is_short() {
+        true => (8, 1.0, 299),
+        false => (16, length.seconds, 99),
     };
     let seconds = format!("{seconds}");
     let (mut held, mut cases) = (0, 0);
-    for _ in 0..COVER_RECORDINGS {
+    for _ in 0..recordings {
         let run = tool.measure("cover", &["--seconds", &seconds], &Options::at(hz))?;
         let (more, of) = share::covered(&run.report, &run.truth, "on-cpu");
         held += more;

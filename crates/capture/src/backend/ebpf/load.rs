@@ -8,6 +8,7 @@ use std::{
     mem::MaybeUninit,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     thread,
+    time::Duration,
 };
 
 use libbpf_rs::{
@@ -16,9 +17,30 @@ use libbpf_rs::{
 };
 
 use super::{
-    IRQ_HOOKS, KernelFeatures, Mechanism, Settings,
+    given_up::IRQ_HOOKS,
+    kernel_features::{KernelFeatures, Mechanism},
     skel::{OpenWallscopeMaps, OpenWallscopeSkel, WallscopeSkel, WallscopeSkelBuilder},
 };
+
+/// Settings of the programs, fixed before they start.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Blocked or runnable time per stack.
+    pub off_cpu_period: Duration,
+    /// How user stacks of blocked threads are read.
+    pub mechanism: Mechanism,
+    /// Every task of the machine.
+    pub all: bool,
+    /// Sums by state and reason only: no stacks, wakers, requests, or lengths of intervals.
+    pub ledger_only: bool,
+    /// Bytes of the ring of turns; `None`: turns are not reported.
+    pub turn_ring: Option<u32>,
+    /// A session in windows: exact waits by lock and lengths by thread are not kept, and maps are as small as an
+    /// agent's memory demands.
+    pub windows: bool,
+    /// Whether stacks are taken at software or hardware events, and at tracepoints.
+    pub events: (bool, bool),
+}
 
 /// All programs, loaded.
 pub(super) struct Halves {
@@ -175,11 +197,8 @@ fn load_beside(
     open.load().map(Beside)
 }
 
-/// Loads the programs; nothing is attached. `due`: on-CPU samples ask when they were due.
-///
-/// # Errors
-/// The kernel refuses a map or a program.
-pub(super) fn load(
+/// Loads both halves. `due`: on-CPU samples ask when they were due.
+fn load_halves(
     kernel: &KernelFeatures,
     settings: &Settings,
     due: bool,
@@ -195,4 +214,16 @@ pub(super) fn load(
             beside: beside?,
         })
     })
+}
+
+/// Loads the programs; nothing is attached.
+///
+/// # Errors
+/// The kernel refuses a map or a program.
+pub(super) fn load(kernel: &KernelFeatures, settings: &Settings) -> libbpf_rs::Result<Halves> {
+    // A kernel may have the function and not let timer programs call it: only trying tells.
+    match load_halves(kernel, settings, true) {
+        Err(_) if !kernel.task_work => load_halves(kernel, settings, false),
+        loaded => loaded,
+    }
 }

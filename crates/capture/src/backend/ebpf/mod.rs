@@ -36,6 +36,7 @@ use hook_entry::HookEntry;
 use irq_work::IrqWorkTrigger;
 pub use kernel_features::{KernelFeatures, Mechanism};
 pub(crate) use libbpf_log::{last_complaint, note_complaints};
+pub use load::Settings;
 use load::{Beside, Halves};
 use task_iter::TaskIter;
 pub use task_iter::{IterOrder, IterRecord};
@@ -59,26 +60,6 @@ use crate::{
 )]
 mod skel {
     include!(concat!(env!("OUT_DIR"), "/wallscope.skel.rs"));
-}
-
-/// Settings of the programs, fixed before they start.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// Blocked or runnable time per stack.
-    pub off_cpu_period: Duration,
-    /// How user stacks of blocked threads are read.
-    pub mechanism: Mechanism,
-    /// Every task of the machine.
-    pub all: bool,
-    /// Sums by state and reason only: no stacks, wakers, requests, or lengths of intervals.
-    pub ledger_only: bool,
-    /// Bytes of the ring of turns; `None`: turns are not reported.
-    pub turn_ring: Option<u32>,
-    /// A session in windows: exact waits by lock and lengths by thread are not kept, and maps are as small as an
-    /// agent's memory demands.
-    pub windows: bool,
-    /// Whether stacks are taken at software or hardware events, and at tracepoints.
-    pub events: (bool, bool),
 }
 
 /// The loaded and attached programs.
@@ -150,11 +131,7 @@ impl Programs {
     /// No privilege, no BTF, or a kernel too old: each said as such.
     pub fn load(kernel: &KernelFeatures, settings: &Settings) -> Result<Programs, Error> {
         note_complaints();
-        // A kernel may have the function and not let timer programs call it: only trying tells.
-        let loaded = match load::load(kernel, settings, true) {
-            Err(_) if !kernel.task_work => load::load(kernel, settings, false),
-            loaded => loaded,
-        };
+        let loaded = load::load(kernel, settings);
         let Halves { skel, beside } =
             loaded.map_err(|e| kernel.explain_load_failure(e, &last_complaint()))?;
         libbpf_rs::set_print(None);
