@@ -51,8 +51,8 @@ fn a_slow_upstream_is_named_without_kernel_programs() {
             let Some(seen) = seen else {
                 return Err(Error::Output("the loop was not seen".into()));
             };
-            // 51 polled requests had a standard error of 5.4 points (15 recordings).
-            let most = 5.0 * 5.4 * (51.0 / requests).sqrt();
+            // 51 polled requests had a standard error of 5.4 points (15 recordings); there are about 100.
+            let most = 15.0;
             let of_wall = |ns: f64| 100.0 * ns / seen.wall_ns as f64;
             let awaited = of_wall(o.truth.extra("awaited_ns")?);
             let in_flight = of_wall(peer.in_flight_ns as f64);
