@@ -18,7 +18,7 @@ const TIERS: &[(&str, &[&str])] = &[
 const POOLS: [(&str, u32); 2] = [("libuv-worker", 3), ("V8Worker", 2)];
 
 /// Length of a recording, s: names need no samples.
-const SECONDS: &str = "2";
+const SECONDS: &str = "1";
 
 pub(super) fn thread_names(tool: &Tool, _: Length) -> Result<Scorecard, Error> {
     let mut card = Scorecard::default();
