@@ -51,7 +51,7 @@ fn ways(tool: &Tool) -> Result<Scorecard, Error> {
     for way in WAYS {
         for backend in ["ebpf", "perf"] {
             let options = Options::at(99).with(&["--backend", backend]);
-            let program = java.start(&[way], &["mix", "--seconds", "3"])?;
+            let program = java.start(&[way], &["mix", "--seconds", "2"])?;
             let run = measure(program, tool, &options)?;
             let on_cpu = run.stacks.iter().filter(|l| l.state == "on_cpu");
             let samples = (run.evidence()).samples("on-cpu", on_cpu.map(|l| l.ns as f64).sum());

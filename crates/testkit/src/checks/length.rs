@@ -42,7 +42,7 @@ impl Length {
     /// of a short run.
     pub fn managed(self) -> (Options, f64) {
         match self.is_short() {
-            true => (Options::at(1997).with(FINE), 3.0),
+            true => (Options::at(1997).with(FINE), 2.0),
             false => (Options::at(997).with(&FINE[2..]), 30.0),
         }
     }
