@@ -117,8 +117,8 @@ impl Java {
         self.compiler().exists()
     }
 
-    /// The same, with the programs compiled once for all starts: the launcher compiles a source at each start, which
-    /// takes 2 s, and 15 s with `-Xcomp`.
+    /// Compiles the programs once for all starts. Otherwise the launcher compiles a source at each start: JDK 17 then
+    /// starts in 1.7 s and not in 0.25, with `-Xcomp` in 45 s and not in 10.
     ///
     /// # Errors
     /// What the compiler said.

@@ -127,8 +127,8 @@ pub(super) fn turns(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
 }
 
 pub(super) fn cover(tool: &Tool, length: Length) -> Result<Scorecard, Error> {
-    // Of 20 functions each: the promise is stated for at least 300 cases. A short recording has as many samples in a
-    // third of the time.
+    // Of 20 functions each: the promise is stated for at least 300 cases. A short run has half of them, and its limit
+    // allows for that. Its recordings have as many samples in a third of the time or less.
     let (recordings, seconds, hz) = match length.is_short() {
         true => (8, 1.0, 299),
         false => (16, length.seconds, 99),

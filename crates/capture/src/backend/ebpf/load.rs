@@ -1,5 +1,5 @@
-//! Loads the kernel programs, in two threads: nearly all of the time to start is the kernel's verification of them, and
-//! it verifies one program on one CPU.
+//! Loads the kernel programs, in two threads: most of the time to start is the kernel's verification of them, and it
+//! verifies one program on one CPU.
 //!
 //! A program belongs to one of two objects, which share their maps. Both are made of the same bytes.
 

@@ -41,7 +41,6 @@ impl Vm {
         read: &mut dyn FnMut(u64, &mut [u8]) -> bool,
     ) -> Option<SafepointPlaces> {
         let (symbols, bias) = self.safepoints.as_ref()?;
-        let critical_lock = symbols.variables[5];
         let [barrier, operation_lock, heap_lock, current, next, _] =
             symbols.variables.map(|at| at.wrapping_add(*bias));
         let mut memory = Memory(&mut *read);
@@ -50,9 +49,9 @@ impl Vm {
             barrier: object(barrier)?,
             operation_lock: object(operation_lock)?,
             heap_lock: object(heap_lock)?,
-            critical_lock: match critical_lock {
-                0 => 0,
-                at => object(at.wrapping_add(*bias)).unwrap_or(0),
+            critical_lock: match symbols.variables {
+                [.., 0] => 0,
+                [.., at] => object(at.wrapping_add(*bias)).unwrap_or(0),
             },
             current,
             next,
