@@ -70,6 +70,8 @@ quietly() {
         !hidden || /^(skipped|disturbed)/ { print; fflush() }'
 }
 
+# One compiler for all of the steps, so that each finds the work of the one before.
+export RUSTC_WORKSPACE_WRAPPER=$PWD/scripts/rustc-for-tests
 tests() {
     cargo test --color never --release --workspace --no-fail-fast -- --quiet --show-output 2>&1 | quietly
 }

@@ -24,6 +24,9 @@ usage: cargo xtask TASK
                        go-echo, tokio), cost of the pingpong, of 10,000 sleepers and of 1,000 starts a second,
                        and the printed overhead beside the measured one. On a machine with other work,
                        run it in a cgroup of its own, of high weight (cpu.shares, cpu.weight)
+  bench --floor [LOAD] [--quick]
+                       the same loads under hooks that do nothing and under perf's timer alone: the least that
+                       a recording costs here
   bench --blame [--quick]
                        what it costs to follow waits, tasks and garbage collection, on a busy PostgreSQL
   bench --agent [--quick]
@@ -72,15 +75,19 @@ fn run(arguments: &[&str]) -> Outcome<bool> {
         ["bench", "--only", name, "--quick"] => {
             bench::run(bench::Effort::QUICK, bench::Selection::Only(name))
         }
-        ["bench", "--overhead", rest @ ..] => {
+        ["bench", part @ ("--overhead" | "--floor"), rest @ ..] => {
+            let watched = match *part {
+                "--floor" => bench::Watched::Floors,
+                _ => bench::Watched::Recordings,
+            };
             let (effort, rest) = match rest {
                 [rest @ .., "--quick"] => (bench::Effort::QUICK, rest),
                 _ => (bench::Effort::FULL, rest),
             };
             match rest {
-                [] => bench::run(effort, bench::Selection::Overhead(None)),
-                [load] => bench::run(effort, bench::Selection::Overhead(Some(load))),
-                _ => Err("bench --overhead takes one load at most".into()),
+                [] => bench::run(effort, bench::Selection::Overhead(watched, None)),
+                [load] => bench::run(effort, bench::Selection::Overhead(watched, Some(load))),
+                _ => Err(format!("bench {part} takes one load at most").into()),
             }
         }
         ["bench", "--blame"] => bench::run(bench::Effort::FULL, bench::Selection::Blame),

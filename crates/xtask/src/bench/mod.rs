@@ -25,6 +25,7 @@ mod servers;
 pub use comparison::{Comparison, Standing};
 pub use effort::Effort;
 pub use figure::Figure;
+pub use overhead::Watched;
 
 use wallscope_testkit::Tool;
 
@@ -99,7 +100,7 @@ pub enum Selection<'a> {
     /// Programs of others.
     Real,
     /// Throughput kept and printed overhead; the load of that name, or all.
-    Overhead(Option<&'a str>),
+    Overhead(Watched, Option<&'a str>),
     /// What an agent costs.
     Agent,
     /// What following waits, tasks and collections costs.
@@ -125,8 +126,8 @@ pub fn run(effort: Effort, what: Selection<'_>) -> Outcome<bool> {
             false => Ok(true),
         };
     }
-    if let Selection::Overhead(load) = what {
-        return overhead::run(&tool, effort.overhead, load);
+    if let Selection::Overhead(watched, load) = what {
+        return overhead::run(&tool, effort.overhead, watched, load);
     }
     if what == Selection::Agent {
         return always_on::run(&tool, effort.agent.0, effort.agent.1);

@@ -6,11 +6,13 @@
 //!
 //! The measured overhead is the CPU time of the machine for a unit of work with the watcher, less that without,
 //! times the work done. It holds hooks, their entries, cache misses that they cause, and the recorder. The CPU
-//! time that the watcher takes before and after its recording is in no window. `blame` measures a part of it alone.
+//! time that the watcher takes before and after its recording is in no window. `blame` measures a part of it alone, and
+//! [`Watched::Floors`] the parts that no recording can do without.
 
 mod blame;
 mod cpu;
 mod exchange_client;
+mod floor;
 mod limit;
 mod loads;
 mod watch;
@@ -24,7 +26,7 @@ use crate::{Outcome, median};
 pub(super) use blame::run as run_blame;
 pub(super) use cpu::Meter;
 use limit::Figures;
-use loads::{Load, LoadKind};
+use loads::Load;
 use watch::Watcher;
 use work::Work;
 
@@ -220,13 +222,21 @@ fn table(load: &Load, watchers: &[Watcher], seen: &[Watches]) -> Outcome<String>
     Ok(format!("{}: {}\n{text}", load.name, load.about))
 }
 
+/// What is measured under a load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Watched {
+    /// The ways to record.
+    Recordings,
+    /// A recording, and the parts that nothing of its kind can do without.
+    Floors,
+}
+
 /// All watchers of a load; whether the limits hold.
-fn compare(tool: &Tool, kind: &LoadKind, load: &Load, effort: Effort) -> Outcome<bool> {
+fn compare(watchers: &[Watcher], load: &Load, effort: Effort) -> Outcome<bool> {
     let meter = Meter::new()?;
     if !meter.leaves_others_out() {
         println!("no cgroup of its own: the CPU time of other processes counts");
     }
-    let watchers = watch::all(tool, load, &kind.limits);
     let mut seen = vec![Watches::default(); watchers.len()];
     let mut before = window(load, &meter, effort.window_s)?;
     for round in 0..effort.most_rounds {
@@ -244,9 +254,9 @@ fn compare(tool: &Tool, kind: &LoadKind, load: &Load, effort: Effort) -> Outcome
             seen[index].0.push(shown);
             before = after;
         }
-        eprintln!("round {}\n{}", round + 1, table(load, &watchers, &seen)?);
+        eprintln!("round {}\n{}", round + 1, table(load, watchers, &seen)?);
     }
-    println!("{}", table(load, &watchers, &seen)?);
+    println!("{}", table(load, watchers, &seen)?);
     let rounds = seen.first().map_or(0, |w| w.0.len());
     println!("  rounds: {rounds} of {} at most", effort.most_rounds);
     let holds = |(watcher, watches): (&Watcher, &Watches)| {
@@ -260,7 +270,12 @@ fn compare(tool: &Tool, kind: &LoadKind, load: &Load, effort: Effort) -> Outcome
 ///
 /// # Errors
 /// wallscope cannot record here, or there is no such load. A load that is not installed is left out, and said.
-pub(super) fn run(tool: &Tool, effort: Effort, only: Option<&str>) -> Outcome<bool> {
+pub(super) fn run(
+    tool: &Tool,
+    effort: Effort,
+    watched: Watched,
+    only: Option<&str>,
+) -> Outcome<bool> {
     let mut holds = true;
     let kinds = loads::ALL.iter();
     let asked: Vec<_> = kinds.filter(|k| only.is_none_or(|o| o == k.name)).collect();
@@ -275,7 +290,11 @@ pub(super) fn run(tool: &Tool, effort: Effort, only: Option<&str>) -> Outcome<bo
         }
         let folder = tempfile::tempdir()?;
         let load = (kind.prepare)(folder.path())?;
-        holds &= compare(tool, kind, &load, effort)?;
+        let watchers = match watched {
+            Watched::Recordings => watch::all(tool, &load, &kind.limits),
+            Watched::Floors => watch::floors(tool, &load, &kind.limits),
+        };
+        holds &= compare(&watchers, &load, effort)?;
     }
     Ok(holds)
 }

@@ -9,6 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use wallscope_testkit::Tool;
 use wallscope_testkit::tool::{Options, Recorder};
 
+use super::floor::{self, EmptyHooks};
 use super::limit::Limit;
 use super::loads::{Limits, Load};
 use crate::{Outcome, installed};
@@ -25,13 +26,17 @@ enum Observer {
     /// `record` with these arguments; `-p` of the server with none.
     Record(Tool, &'static [&'static str]),
     Stat(Tool),
-    Perf(PathBuf),
+    /// `perf record -q -a` with these arguments.
+    Perf(PathBuf, &'static [&'static str]),
+    /// Programs that return at once, at these tracepoints.
+    Empty(&'static [&'static str]),
 }
 
 /// A watcher that watches.
 pub(super) enum Watching {
     Record(Recorder),
     Other(Other),
+    Empty { _hooks: EmptyHooks },
 }
 
 /// A process that SIGINT ends, and the folder it writes to.
@@ -72,12 +77,38 @@ pub(super) fn all(tool: &Tool, load: &Load, limits: &Limits) -> Vec<Watcher> {
             how: Observer::Record(tool.clone(), &[]),
         });
     }
-    watchers.extend(installed("perf").map(|perf| Watcher {
-        name: "perf record -F 99 -g -a",
-        limit: None,
-        how: Observer::Perf(perf),
-    }));
+    watchers.extend(perf("perf record -F 99 -g -a", &["-F", "99", "-g"]));
     watchers
+}
+
+/// A recording of the whole machine, and the parts that nothing of its kind can do without, each alone: hooks that do
+/// nothing, and the timer of samples.
+pub(super) fn floors(tool: &Tool, _: &Load, limits: &Limits) -> Vec<Watcher> {
+    let empty = |name, hooks| Watcher {
+        name,
+        limit: None,
+        how: Observer::Empty(hooks),
+    };
+    let mut watchers = vec![
+        Watcher {
+            name: "record -a",
+            limit: limits.all,
+            how: Observer::Record(tool.clone(), &["-a"]),
+        },
+        empty("empty hooks of a ledger", floor::LEDGER),
+        empty("empty hooks of a recording", floor::RECORDING),
+    ];
+    watchers.extend(perf("perf record -F 1 -a", &["-F", "1"]));
+    watchers.extend(perf("perf record -F 99 -a", &["-F", "99"]));
+    watchers
+}
+
+fn perf(name: &'static str, arguments: &'static [&'static str]) -> Option<Watcher> {
+    Some(Watcher {
+        name,
+        limit: None,
+        how: Observer::Perf(installed("perf")?, arguments),
+    })
 }
 
 impl Watcher {
@@ -104,9 +135,15 @@ impl Watcher {
                 let file = folder.path().join("stat");
                 other(command.arg(file), folder, |pid| bpf_links(pid) > 0)
             }
-            Observer::Perf(perf) => {
+            Observer::Empty(hooks) => Ok(Watching::Empty {
+                _hooks: EmptyHooks::attach(hooks)?,
+            }),
+            Observer::Perf(perf, arguments) => {
                 let mut command = Command::new(perf);
-                command.args(["record", "-q", "-F", "99", "-g", "-a", "-o"]);
+                command
+                    .args(["record", "-q", "-a"])
+                    .args(*arguments)
+                    .arg("-o");
                 let file = folder.path().join("perf.data");
                 let its = file.clone();
                 // It writes the head of its file once its events are open.
@@ -126,6 +163,7 @@ impl Watching {
         let pid = match self {
             Watching::Record(recorder) => recorder.pid(),
             Watching::Other(other) => other.child.id(),
+            Watching::Empty { .. } => return Ok(0.0),
         };
         let mut ns = 0;
         for task in fs::read_dir(format!("/proc/{pid}/task"))? {
@@ -152,6 +190,7 @@ impl Watching {
                 other.child.wait()?;
                 Ok(None)
             }
+            Watching::Empty { .. } => Ok(None),
         }
     }
 }
