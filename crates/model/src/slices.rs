@@ -50,11 +50,10 @@ const _: () = assert!(PLACES <= 16, "the places of a row are bits of an u16");
 
 impl LedgerSlice {
     fn places(&self) -> [u64; PLACES] {
-        std::array::from_fn(|i| match i {
-            0 => self.on_cpu_ns,
-            1 => self.runnable_ns,
-            i => self.blocked[i - 2],
-        })
+        let mut places = [0; PLACES];
+        (places[0], places[1]) = (self.on_cpu_ns, self.runnable_ns);
+        places[2..].copy_from_slice(&self.blocked);
+        places
     }
 
     fn place_mut(&mut self, i: usize) -> &mut u64 {

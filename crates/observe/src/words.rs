@@ -82,7 +82,10 @@ impl Words {
             let (code, value) = code(word, expected);
             out[codes_at + i / 2] |= code << (4 * (i % 2));
             let n = usize::from(if code > 8 { code - 8 } else { code });
-            out.extend(&value.to_le_bytes()[..n]);
+            // A copy of eight bytes is one store; one of a few bytes is a call.
+            let value_at = out.len();
+            out.extend_from_slice(&value.to_le_bytes());
+            out.truncate(value_at + n);
             (before, last[i]) = (word, word);
         }
         out.extend(rest);

@@ -345,8 +345,10 @@ impl Accounts {
         let length = until.saturating_sub(from).max(1);
         let mut done = 0u64;
         // The share of a place that lies before `done_len` of `length`, without rounding drift.
-        let part = |growth: u64, upto: u64| {
-            (u128::from(growth) * u128::from(upto) / u128::from(length)) as u64
+        let part = |growth: u64, upto: u64| match upto {
+            0 => 0,
+            _ if growth == 0 || upto == length => growth,
+            _ => (u128::from(growth) * u128::from(upto) / u128::from(length)) as u64,
         };
         for slice in first..=end {
             let slice_end = grid.start_ns + u64::from(slice + 1) * grid.width_ns;
