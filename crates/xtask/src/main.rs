@@ -69,27 +69,30 @@ bench, verify, fixtures, soak and prove-diff need root and a quiet machine. --qu
 nothing.
 ";
 
+/// `bench --overhead` or `--floor`, as `part` tells, with these arguments.
+fn bench_loads(part: &str, rest: &[&str]) -> Outcome<bool> {
+    let watched = match part {
+        "--floor" => bench::Watched::Floors,
+        _ => bench::Watched::Recordings,
+    };
+    let (effort, rest) = match rest {
+        [rest @ .., "--quick"] => (bench::Effort::QUICK, rest),
+        _ => (bench::Effort::FULL, rest),
+    };
+    match rest {
+        [] => bench::run(effort, bench::Selection::Overhead(watched, None)),
+        [load] => bench::run(effort, bench::Selection::Overhead(watched, Some(load))),
+        _ => Err(format!("bench {part} takes one load at most").into()),
+    }
+}
+
 fn run(arguments: &[&str]) -> Outcome<bool> {
     match arguments {
         ["bench", "--only", name] => bench::run(bench::Effort::FULL, bench::Selection::Only(name)),
         ["bench", "--only", name, "--quick"] => {
             bench::run(bench::Effort::QUICK, bench::Selection::Only(name))
         }
-        ["bench", part @ ("--overhead" | "--floor"), rest @ ..] => {
-            let watched = match *part {
-                "--floor" => bench::Watched::Floors,
-                _ => bench::Watched::Recordings,
-            };
-            let (effort, rest) = match rest {
-                [rest @ .., "--quick"] => (bench::Effort::QUICK, rest),
-                _ => (bench::Effort::FULL, rest),
-            };
-            match rest {
-                [] => bench::run(effort, bench::Selection::Overhead(watched, None)),
-                [load] => bench::run(effort, bench::Selection::Overhead(watched, Some(load))),
-                _ => Err(format!("bench {part} takes one load at most").into()),
-            }
-        }
+        ["bench", part @ ("--overhead" | "--floor"), rest @ ..] => bench_loads(part, rest),
         ["bench", "--blame"] => bench::run(bench::Effort::FULL, bench::Selection::Blame),
         ["bench", "--blame", "--quick"] => {
             bench::run(bench::Effort::QUICK, bench::Selection::Blame)
